@@ -1,0 +1,59 @@
+# Two commands do everything on a machine with Python 3.11 or newer: make demo, make test.
+# Each installs what it needs into .venv, once: a second run finds the stamp newer than what it depends on.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+MAKEFLAGS += --no-print-directory
+
+.PHONY: demo test check bench golden market clean help
+
+help:
+	@echo "make demo    a quote on real prices, in seconds"
+	@echo "make test    the tests"
+	@echo "make check   what a contributor runs before a commit: ruff, mypy, import-linter, the house test"
+	@echo "make bench   start-up and quote speed as ratios against a bare typer program"
+	@echo "make golden  write tests/golden anew (then read the diff)"
+	@echo "make market  build the shipped price snapshot anew from ../shared/providers/prices"
+
+demo: .venv/.user
+	@$(BIN)/costguard demo
+
+test: .venv/.dev
+	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+check: .venv/.dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/test_house.py
+
+bench: .venv/.dev
+	@$(BIN)/python bench/start.py
+	@$(BIN)/python bench/quote.py
+
+golden: .venv/.dev
+	@$(BIN)/python -m pytest -q tests/golden --write-golden
+
+market: .venv/.dev
+	@$(BIN)/python scripts/build_market.py
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "costguard needs Python 3.11 or newer, and '$(PYTHON)' is older or missing: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@echo "making .venv (once) ..." >&2
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; command -v uv >/dev/null && uv venv --seed --quiet --python $(PYTHON) .venv; } \
+	  || { rm -rf .venv; echo "python's venv is missing: install it (Debian: apt install python3-venv) or uv" >&2; exit 2; }
+
+.venv/.user: .venv/bin/python pyproject.toml constraints.txt
+	@echo "installing costguard (once) ..." >&2
+	@$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+.venv/.dev: .venv/.user
+	@echo "installing what the tests need (once) ..." >&2
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,141 @@
+"""The command line: one command a file, each imported only when it is the one that was asked for.
+
+`COMMANDS` is the whole table of contents: `costguard --help` prints it without importing any of them, which is what
+keeps it as fast as a bare typer program (bench/start).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated
+
+import typer
+from typer._click import Command, Context, HelpFormatter  # typer 0.29 carries click inside and re-exports only Context
+from typer._click.exceptions import ClickException
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from costguard import __version__
+from costguard.errors import CostguardError, printable
+
+COMMANDS = {
+    "quote": "What will this run cost, how long will it take, and where? Ranked offers.",
+    "size": "How much GPU memory does this job need, and which GPUs hold it?",
+    "offers": "The market: what can be rented, at what price, how old each price is.",
+    "breakeven": "Buy or rent? After how many hours a bought GPU has paid for itself.",
+    "demo": "The main job on real prices: a quote for a QLoRA fine-tune of Llama-3.1-8B.",
+}
+
+INTERRUPTED = 130
+
+
+@dataclass(slots=True)
+class Globals:
+    """The options before the command."""
+
+    config: str | None = None
+    json_log: bool = False
+    debug: bool = False
+    offline: bool = False
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows its commands by name and imports one when it is run."""
+
+    def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002 - the signature is click's
+        """Every command, in the order of the table of contents."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:  # noqa: ARG002 - the signature is click's
+        """The command, imported now; None where there is no such command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"costguard.cli.{cmd_name}")
+        one = typer.Typer(add_completion=False, rich_markup_mode=None)
+        one.command(name=cmd_name, help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}")(module.command)
+        return get_command(one)
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
+        """Write the table of contents for `--help`."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+app = typer.Typer(
+    name="costguard",
+    cls=LazyGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if wanted:
+        sys.stdout.write(f"costguard {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback(epilog="Start here: costguard quote --model llama-3.1-8b --method qlora --tokens 50e6")
+def _root(  # noqa: PLR0917 - typer reads options off the signature
+    ctx: typer.Context,
+    config: Annotated[str | None, typer.Option(metavar="FILE", help="Settings file (default: ./costguard.toml).")] = None,
+    json_log: Annotated[bool, typer.Option("--json-log", help="Warnings and errors on stderr as JSON lines.")] = False,  # noqa: FBT002
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: FBT002
+    offline: Annotated[bool, typer.Option("--offline", help="Use no network: only prices kept on this machine.")] = False,  # noqa: FBT002
+    version: Annotated[bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = None,  # noqa: ARG001
+) -> None:
+    """Guard money spent on cloud GPUs: quote a run before it starts, watch it, report it."""
+    ctx.obj = Globals(config=config, json_log=json_log, debug=debug, offline=offline)
+
+
+def main() -> None:
+    """Run one command; every expected failure ends in at most five lines on stderr and the contract's exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of `costguard` with these arguments."""
+    debug, json_log = "--debug" in arguments, "--json-log" in arguments
+    try:
+        code = get_command(app)(arguments, prog_name="costguard", standalone_mode=False)
+        sys.stdout.flush()
+    except CostguardError as error:
+        if debug:
+            raise
+        return _failed(str(error), error.exit_code, json_log=json_log)
+    except ClickException as error:
+        hint = f"\nhint: see costguard {error.ctx.info_name} --help" if getattr(error, "ctx", None) and error.ctx.parent else ""
+        return _failed(error.format_message() + hint, 2, json_log=json_log)
+    except (KeyboardInterrupt, typer.Abort):
+        return _failed("interrupted", INTERRUPTED, json_log=json_log)
+    except BrokenPipeError:
+        # The reader (`| head`) has gone: not our failure. Point stdout away so that the flush at exit is quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        return _failed(
+            f"unexpected {type(error).__name__}: {error}\nhint: this is a bug in costguard; run with --debug and report it",
+            1,
+            json_log=json_log,
+        )
+    return code if isinstance(code, int) else 0
+
+
+def _failed(message: str, code: int, *, json_log: bool) -> int:
+    """Write an error for people, or as one JSON object a line."""
+    text = printable(message)
+    if json_log:
+        import json
+
+        sys.stderr.write(json.dumps({"level": "error", "exit": code, "message": text}) + "\n")
+    else:
+        sys.stderr.write(f"error: {text}\n")
+    return code

@@ -1,0 +1,51 @@
+"""`costguard breakeven`: buy or rent?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard breakeven --gpu A100-80GB --price 15000 --rate 4
+  costguard breakeven --gpu RTX-4090 --price 1600 --rate 0.40 --hours-week 20 --usd-per-kwh 0.30 --resale 700
+"""
+
+
+def command(  # noqa: PLR0917 - typer reads options off the signature
+    ctx: typer.Context,
+    gpu: Annotated[Text, typer.Option(help="Gives the price and the power where they are not stated.")] = None,
+    count: Annotated[Text, typer.Option(help="GPUs bought (1).")] = None,
+    price: Annotated[Text, typer.Option(help="Price of all that is bought, in $ (default: the GPU's list price).")] = None,
+    rate: Annotated[Text, typer.Option(help="Rent of the same, in $ an hour (default: the cheapest known offer).")] = None,
+    power_w: Annotated[Text, typer.Option(help="Watts drawn under load, all together (default: the GPU's TDP).")] = None,
+    usd_per_kwh: Annotated[Text, typer.Option(help="Price of electricity (0.15).")] = None,
+    resale: Annotated[Text, typer.Option(help="What it sells for afterwards, in $ (0).")] = None,
+    hours_week: Annotated[Text, typer.Option(help="Hours of use a week: gives weeks and months.")] = None,
+    market: o.Market = None,
+    json: o.Json = False,  # noqa: ARG001 - read from ctx.params
+    csv: o.Csv = False,  # noqa: ARG001
+    markdown: o.Markdown = False,  # noqa: ARG001
+) -> None:
+    """Read the flags and print the break-even."""
+    from costguard import app
+
+    answer = app.breakeven(
+        gpu=gpu,
+        count=1 if count is None else o.number_from(count, "count"),
+        price=price,
+        rate=rate,
+        power_w=None if power_w is None else o.number_from(power_w, "power-w"),
+        usd_per_kwh=usd_per_kwh,
+        resale=resale,
+        hours_week=None if hours_week is None else o.number_from(hours_week, "hours-week"),
+        market=market,
+        config=ctx.obj.config,
+    )
+    write(answer, ctx)

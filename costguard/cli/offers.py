@@ -1,0 +1,46 @@
+"""`costguard offers`: the market, filtered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard offers --gpu H100 --count 8
+  costguard offers --provider vast --provider runpod --sort usd_per_gpu_hour
+"""
+
+
+def command(  # noqa: PLR0917 - typer reads options off the signature
+    ctx: typer.Context,
+    gpu: o.GpuName = None,  # noqa: ARG001 - read from ctx.params, by the one table in cli/options.py
+    count: Annotated[Text, typer.Option(help="GPUs of an instance.")] = None,
+    provider: o.Provider = None,  # noqa: ARG001
+    region: o.Region = None,  # noqa: ARG001
+    tier: o.Tier = None,  # noqa: ARG001
+    sort: Annotated[Text, typer.Option(help="usd_per_hour | usd_per_gpu_hour | age | provider")] = None,
+    top: Annotated[Text, typer.Option(help="Rows to show (50; 0 for all).")] = None,
+    market: o.Market = None,
+    json: o.Json = False,  # noqa: ARG001
+    csv: o.Csv = False,  # noqa: ARG001
+    markdown: o.Markdown = False,  # noqa: ARG001
+) -> None:
+    """Read the flags and print the market."""
+    from costguard import app
+
+    answer = app.offers(
+        flags=o.table_from(ctx.params),
+        count=None if count is None else o.number_from(count, "count"),
+        sort=sort or "usd_per_hour",
+        top=50 if top is None else o.number_from(top, "top"),
+        market=market,
+        config=ctx.obj.config,
+    )
+    write(answer, ctx)

@@ -1,0 +1,131 @@
+"""Options that several commands share, and how a flag finds its place in the job's table.
+
+Every option is text here: `core` checks each value once, wherever it was written, and names its field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from costguard.errors import InputError, shortened
+
+Text = str | None
+Names = list[str] | None
+
+JobFile = Annotated[Text, typer.Argument(metavar="[JOB]", help="Job file (TOML or JSON); flags win over it.")]
+Model = Annotated[Text, typer.Option("--model", "-m", help="A shipped name (llama-3.1-8b), or a config.json.")]
+Method = Annotated[Text, typer.Option(help="pretrain | full | lora | qlora | inference")]
+Precision = Annotated[Text, typer.Option(help="bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8")]
+Quant = Annotated[Text, typer.Option(help="none | nf4 | int8 | int4")]
+Optimizer = Annotated[Text, typer.Option(help="adamw, adamw-8bit, paged-adamw-8bit, adafactor, lion, sgd ...")]
+SeqLen = Annotated[Text, typer.Option(help="Tokens in a sequence.")]
+MicroBatch = Annotated[Text, typer.Option(help="Sequences a GPU holds in one pass.")]
+GlobalBatch = Annotated[Text, typer.Option("--global-batch-tokens", help="Tokens per optimizer step over all GPUs.")]
+Checkpointing = Annotated[Text, typer.Option(help="none | selective | full")]
+Attention = Annotated[Text, typer.Option(help="flash | eager")]
+LoraRank = Annotated[Text, typer.Option(help="Rank of the adapters (16).")]
+LoraTargets = Annotated[Text, typer.Option(help="attention | all-linear | q_proj,v_proj,...")]
+Zero = Annotated[Text, typer.Option(help="ZeRO stage 0-3.")]
+Fsdp = Annotated[bool | None, typer.Option("--fsdp/--no-fsdp", help="Shard weights fully (FSDP).")]
+Tp = Annotated[Text, typer.Option(help="Tensor-parallel ranks.")]
+Pp = Annotated[Text, typer.Option(help="Pipeline-parallel ranks.")]
+Cp = Annotated[Text, typer.Option(help="Context-parallel ranks.")]
+Ep = Annotated[Text, typer.Option(help="Expert-parallel ranks.")]
+Offload = Annotated[Text, typer.Option(help="none | optimizer | all")]
+On = Annotated[Text, typer.Option("--on", metavar="GPU:COUNT[xNODES]", help="Given hardware, e.g. A100-80GB-SXM:8 or H100:8x4.")]
+Provider = Annotated[Names, typer.Option("--provider", "-p", help="Only this provider (repeat for more).")]
+Region = Annotated[Names, typer.Option("--region", help="Only this region.")]
+Tier = Annotated[Names, typer.Option("--tier", help="Only on-demand, spot, reserved, community or secure.")]
+GpuName = Annotated[Names, typer.Option("--gpu", help="Only this GPU.")]
+Market = Annotated[Text, typer.Option(metavar="FILE", help="A market file instead of the shipped snapshot.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Csv = Annotated[bool, typer.Option("--csv", help="One line a row.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Tables for a pull request.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Every term with its formula and source.")]
+
+PLACES: Mapping[str, tuple[str, ...]] = {
+    "model": ("model",),
+    "method": ("method",),
+    "precision": ("precision",),
+    "quant": ("quant",),
+    "optimizer": ("optimizer",),
+    "tokens": ("tokens",),
+    "seq_len": ("seq_len",),
+    "micro_batch": ("micro_batch",),
+    "global_batch_tokens": ("global_batch_tokens",),
+    "checkpointing": ("checkpointing",),
+    "attention": ("attention",),
+    "disk_gb": ("disk_gb",),
+    "checkpoint_every_hours": ("checkpoint_every_hours",),
+    "lora_rank": ("lora", "rank"),
+    "lora_targets": ("lora", "targets"),
+    "zero": ("parallel", "zero"),
+    "fsdp": ("parallel", "fsdp"),
+    "tp": ("parallel", "tp"),
+    "pp": ("parallel", "pp"),
+    "cp": ("parallel", "cp"),
+    "ep": ("parallel", "ep"),
+    "offload": ("parallel", "offload"),
+    "max_usd": ("limits", "max_usd"),
+    "max_hours": ("limits", "max_hours"),
+    "max_gpus": ("limits", "max_gpus"),
+    "provider": ("limits", "providers"),
+    "region": ("limits", "regions"),
+    "tier": ("limits", "tiers"),
+    "gpu": ("limits", "gpus"),
+}
+"""Flag -> where its value stands in the job's table."""
+
+NUMBERS = frozenset(
+    ("tokens", "seq_len", "micro_batch", "global_batch_tokens", "disk_gb", "checkpoint_every_hours", "lora_rank", "zero")
+    + ("tp", "pp", "cp", "ep", "max_hours", "max_gpus")
+)
+SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
+NUMBER = re.compile(r"([+-]?(?:\d[\d_,]*(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,3})?)([kmgbt]?)", re.ASCII)
+FORMATS = ("json", "csv", "markdown")
+
+
+def table_from(params: Mapping[str, object]) -> dict[str, object]:
+    """The job's table from the flags that were given."""
+    table: dict[str, object] = {}
+    for flag, place in PLACES.items():
+        value = params.get(flag)
+        if value is None or value in ([], ()):
+            continue
+        inner = table
+        for key in place[:-1]:
+            inner = inner.setdefault(key, {})  # type: ignore[assignment]  # only tables stand at inner keys
+        inner[place[-1]] = _value(flag, value)
+    return table
+
+
+def number_from(text: str, flag: str) -> int | float:
+    """A number as people type it: 50000000, 50_000_000, 50e6, 50M, 1.5B."""
+    found = NUMBER.fullmatch(text.strip().lower())
+    if not found:
+        raise InputError(f"must be a number, not '{shortened(text, 40)}'", field=f"--{flag.replace('_', '-')}", hint="write 50e6 or 50M")
+    digits = found[1].replace("_", "").replace(",", "")
+    if digits.lstrip("+-").isdigit():
+        return int(digits) * SUFFIXES[found[2]]
+    value = float(digits) * SUFFIXES[found[2]]
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def format_from(params: Mapping[str, object]) -> str:
+    """The one format asked for; `table` where none was."""
+    chosen = [f for f in FORMATS if params.get(f)]
+    if len(chosen) > 1:
+        raise InputError(f"--{chosen[0]} and --{chosen[1]} exclude each other", hint="keep one of them")
+    return chosen[0] if chosen else "table"
+
+
+def _value(flag: str, value: object) -> object:
+    if isinstance(value, str) and flag in NUMBERS:
+        return number_from(value, flag)
+    if flag == "lora_targets" and isinstance(value, str) and ("," in value or value.endswith("_proj")):
+        return [t.strip() for t in value.split(",") if t.strip()]
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,224 @@
+"""What a layer keeps from its forward pass for its backward pass.
+
+Example: a Llama-2-7B layer (hidden 4096, feed-forward 11008) trained in bf16 with flash attention keeps, a token,
+two norms of 6 x 4096 (an fp32 copy of the input, and the result before its weight), the inputs of q, k, v and of gate
+and up 2 x 2 x 4096, q, k, v and the result of attention 4 x 2 x 4096, and four tensors of the feed-forward
+4 x 2 x 11008: 45.5 x 4096 bytes. Frozen weights need no input, so LoRA keeps less there, and a copy an adapter instead.
+
+Read off autograd's saved tensors in transformers 5.23 with torch 2.13 (`/work/shared/tools/faketensor.py`), 2026-11.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costguard.core.architecture import Block, FeedForward
+from costguard.core.numerics import FP32, HALF, Numerics
+from costguard.core.recipe import Recipe
+
+STATISTIC = 4
+"""An fp32 number a token (1/rms of a norm) or a token and head (log-sum-exp of flash attention)."""
+
+KEPT_BY_ACTIVATION = {"gelu_new": 4, "gelu_fast": 5, "quick_gelu": 2, "relu": 0}
+"""Tensors of the feed-forward's width that an activation keeps besides its result; a fused kernel keeps its input only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One layer. `attention` and `feed_forward`: bytes a token kept by each half; `entry`: the layer's input, a token.
+
+    `attention_work`, `feed_forward_work`: bytes a token that the backward pass adds at its worst in each half.
+    `casts`: bytes of autocast's copies of the layer's matrices, whatever the tokens.
+    """
+
+    attention: float
+    feed_forward: float
+    entry: int
+    attention_work: float
+    feed_forward_work: float
+    casts: int
+
+    @property
+    def layer(self) -> float:
+        """Bytes a token of the whole layer."""
+        return self.attention + self.feed_forward
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How the modules are written. `trained`: the base weights need gradients. `seq`: tokens a query can see."""
+
+    numerics: Numerics
+    trained: bool
+    targets: frozenset[str]
+    rank: int
+    flash: bool
+    masked: bool
+    repeats_kv: bool
+    fused_norm: bool
+    fused_activation: bool
+    softmax_fp32: bool
+    biased: bool
+    seq: int
+
+
+def kept_by(block: Block, style: Style) -> Kept:
+    """What one layer of `block` keeps."""
+    n = style.numerics
+    core, core_work = _attention_core(block, style, biased=style.biased)
+    read = _norm(block, style) + _inputs(block, style, *_attention_inputs(block))
+    attention = read + core
+    if block.cross_attention:
+        attention += read + _attention_core(block, style, biased=False)[0]
+    norms = max(block.norms - _attention_halves(block), 0)
+    feed, feed_work = _feed_forward(block, style)
+    return Kept(
+        attention=attention,
+        feed_forward=norms * _norm(block, style) + feed,
+        entry=n.residual * block.hidden,
+        attention_work=core_work + n.residual * block.hidden,
+        feed_forward_work=feed_work + n.residual * block.hidden,
+        casts=n.compute * _matrix_parameters(block) if n.autocast else 0,
+    )
+
+
+def norm_kept(width: int, norm: str, style: Style, stream: int) -> float:
+    """Bytes a token kept by a norm over `width` numbers of `stream` bytes.
+
+    LayerNorm and fused norms keep their input. Eager RMSNorm keeps it in fp32, and the result that its weight multiplies.
+    """
+    if norm != "rmsnorm" or style.fused_norm:
+        return stream * width + STATISTIC
+    return (FP32 + stream * style.trained) * width + STATISTIC
+
+
+def _norm(block: Block, style: Style) -> float:
+    return norm_kept(block.hidden, block.norm, style, style.numerics.residual)
+
+
+def _attention_halves(block: Block) -> int:
+    return 2 if block.cross_attention else 1
+
+
+def _matrix_parameters(block: Block) -> int:
+    return block.parameters_each - block.small_parameters
+
+
+def _attention_inputs(block: Block) -> tuple[int, tuple[str, ...]]:
+    """Width and names of the matrices that read the norm's result."""
+    first = tuple(k for k, (i, _) in block.attention.matrices(block.hidden).items() if i == block.hidden and k != "o_proj")
+    return block.hidden, first
+
+
+def _inputs(block: Block, style: Style, width: int, names: tuple[str, ...]) -> float:
+    """Bytes a token kept of an input of `width` read by the matrices `names`: one tensor, or a copy each where it is cast."""
+    n = style.numerics
+    if style.trained:
+        return width * (n.operand * (1 if _fused(block, names) else len(names)) if n.autocast else n.operand)
+    adapted = sum(name in style.targets for name in names)
+    return adapted * (width * _adapter_input(n) + style.rank * _adapter_number(n))
+
+
+def _fused(block: Block, names: tuple[str, ...]) -> bool:
+    """Whether one matrix holds q, k and v, as in GPT-2, NeoX, Falcon and BLOOM: decoders with LayerNorm and biases."""
+    return "q_proj" in names and block.causal and block.norm == "layernorm"
+
+
+def _adapter_input(n: Numerics) -> int:
+    """An adapter keeps its input in its own precision; under autocast in the precision of the product."""
+    return n.compute if n.autocast else n.weight
+
+
+def _adapter_number(n: Numerics) -> int:
+    return n.compute if n.autocast else n.weight
+
+
+def _attention_core(block: Block, style: Style, *, biased: bool) -> tuple[float, float]:
+    """Bytes a token kept by rotary, scores and values, and the work of going back through them."""
+    a, n = block.attention, style.numerics
+    value = a.heads * (a.latent.value_dim if a.latent else a.head_dim)
+    key_heads = a.heads if style.repeats_kv or a.latent else a.kv_heads
+    keys = a.query_width * key_heads // a.heads
+    tensors = n.compute * (a.query_width + keys + value * key_heads // a.heads + value)
+    kept = tensors + _query_norms(block, style) + _latent_kept(block, style)
+    if not style.trained:
+        kept += _inputs(block, style, value, ("o_proj",))
+    if biased or not style.flash:
+        scores, work = _scores(style)
+        return kept + scores * a.heads * style.seq, work * a.heads * style.seq
+    mask = n.compute * style.seq if style.masked and block.causal else 0
+    return kept + STATISTIC * a.heads + mask, 2 * tensors
+
+
+def _scores(style: Style) -> tuple[int, int]:
+    """Bytes kept a score by eager attention, and the work. Most take the softmax in fp32 and keep a copy to multiply; BERT does not."""
+    compute = style.numerics.compute
+    softmax = FP32 if style.softmax_fp32 else compute
+    kept = softmax + (compute if softmax != compute else 0)
+    return kept, 3 * softmax - kept
+
+
+def _query_norms(block: Block, style: Style) -> float:
+    a = block.attention
+    if a.qk_norm == "none":
+        return 0.0
+    compute = style.numerics.compute
+    return norm_kept(a.query_width, "rmsnorm", style, compute) + norm_kept(a.kv_width, "rmsnorm", style, compute)
+
+
+def _latent_kept(block: Block, style: Style) -> float:
+    """Multi-head latent attention also keeps the norms of its latents and their results."""
+    latent = block.attention.latent
+    if latent is None:
+        return 0.0
+    width = latent.q_rank + latent.kv_rank
+    return norm_kept(width, "rmsnorm", style, style.numerics.compute) + style.numerics.operand * width
+
+
+def _feed_forward(block: Block, style: Style) -> tuple[float, float]:
+    """Bytes a token kept by the feed-forward half, and the work of going back through it."""
+    f = block.feed_forward
+    kept, work = _expert(block, style, f.ffn)
+    if not f.experts:
+        return kept + _inputs(block, style, block.hidden, _first(f)), work
+    gathered = 2 * style.numerics.compute * block.hidden
+    router = FP32 * 2 * f.experts
+    shared = _expert(block, style, f.shared_ffn)[0] if f.shared_ffn else 0.0
+    read = style.numerics.operand * block.hidden if style.trained else 0
+    return f.experts_per_token * (kept + gathered) + shared + router + read, f.experts_per_token * work
+
+
+def _first(f: FeedForward) -> tuple[str, ...]:
+    return ("gate_proj", "up_proj") if f.gated else ("up_proj",)
+
+
+def _expert(block: Block, style: Style, width: int) -> tuple[float, float]:
+    f, n = block.feed_forward, style.numerics
+    result = n.operand * width if style.trained else _inputs(block, style, width, ("down_proj",))
+    extra = 1 if style.fused_activation else KEPT_BY_ACTIVATION.get(f.activation, 1)
+    wide = (extra + 2 if not style.fused_activation else 2) if f.gated else extra
+    work = (2 if f.gated or extra > 1 else 1) * n.compute * width
+    return wide * n.compute * width + result, work
+
+
+def style_of(recipe: Recipe, kind: str, numerics: Numerics, targets: frozenset[str], seq: int) -> Style:
+    """How the recipe's framework writes its modules."""
+    hf = recipe.framework in ("hf", "deepspeed")
+    fused = recipe.compiled or recipe.framework in ("megatron", "unsloth")
+    return Style(
+        numerics=numerics,
+        trained=not recipe.adapters,
+        targets=targets,
+        rank=recipe.lora.rank,
+        flash=recipe.attention == "flash",
+        masked=hf and recipe.micro_batch > 1 and recipe.method != "pretrain" and not recipe.compiled,
+        repeats_kv=hf,
+        fused_norm=fused,
+        fused_activation=fused,
+        softmax_fp32=kind != "encoder",
+        biased=kind == "encoder-decoder",
+        seq=seq,
+    )
+
+
+__all__ = ["HALF", "Kept", "Style", "kept_by", "norm_kept", "style_of"]

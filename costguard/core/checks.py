@@ -1,0 +1,76 @@
+"""Checks at birth: every value in `core` is built through these, so that an illegal one cannot exist.
+
+A failed check names the field, says what is wrong, and says what to write instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from costguard.errors import InputError, UnknownNameError, shortened
+
+LARGEST_COUNT = 10**18
+"""Larger counts (of tokens, parameters ...) are typing mistakes: a million times the largest run known."""
+
+
+def require(truth: bool, field: str, what: str, hint: str | None = None) -> None:
+    """Raise InputError for `field` unless `truth`."""
+    if not truth:
+        raise InputError(what, field=field, hint=hint)
+
+
+def whole(value: object, field: str, *, least: int = 1, most: int = LARGEST_COUNT) -> int:
+    """`value` as an int between `least` and `most`; 5e7 and 50_000_000.0 are whole numbers too."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value in (math.inf, -math.inf):
+        raise InputError(f"must be a whole number, not {described(value)}", field=field, hint=f"write {least} or more")
+    if int(value) != value:
+        raise InputError(f"must be a whole number, not {described(value)}", field=field, hint=f"write {round(value)}")
+    if value < least:
+        raise InputError(f"must be at least {least}, not {described(value)}", field=field, hint=f"write {least} or more")
+    if value > most:
+        raise InputError(f"must be at most {most:,}, not {described(value)}", field=field, hint="check the unit and the zeros")
+    return int(value)
+
+
+def number(value: object, field: str, *, least: float = 0.0, most: float = 1e18) -> float:
+    """`value` as a finite float between `least` and `most`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InputError(f"must be a number, not {described(value)}", field=field, hint=f"write a number from {least:g}")
+    if not least <= value <= most:
+        raise InputError(
+            f"must be between {least:g} and {most:g}, not {described(value)}", field=field, hint="check the unit"
+        )
+    return float(value)
+
+
+def one_of(value: object, choices: Iterable[str], field: str) -> str:
+    """`value` if it is one of `choices`; otherwise an error that offers the nearest and lists them all."""
+    known = tuple(choices)
+    if isinstance(value, str) and value in known:
+        return value
+    raise UnknownNameError(
+        "value", str(value), field=field, nearest=nearest_names(str(value), known), hint=f"write one of: {', '.join(known)}"
+    )
+
+
+def nearest_names(name: str, known: Iterable[str], most: int = 4) -> tuple[str, ...]:
+    """The names in `known` most like `name`, best first. `difflib` is imported only when somebody has mistyped."""
+    from difflib import get_close_matches
+
+    by_folded = {folded(k): k for k in known}
+    close = get_close_matches(folded(name)[:80], by_folded, n=most, cutoff=0.5)
+    return tuple(dict.fromkeys(by_folded[c] for c in close))
+
+
+def folded(name: str) -> str:
+    """`name` as compared: lower case, without the separators people swap (`A100_80gb` equals `a100-80GB`)."""
+    return name.lower().translate(_SEPARATORS)
+
+
+def described(value: object) -> str:
+    """How an error shows a value somebody wrote."""
+    return shortened(f"'{value}'" if isinstance(value, str) else repr(value), 40)
+
+
+_SEPARATORS = str.maketrans("", "", " -_.")

@@ -1,0 +1,87 @@
+"""Bytes a number: what each kind of tensor is stored in, and what a framework's modules keep of it.
+
+Example: plain bf16 stores weights, gradients and both AdamW moments in 2 bytes each, 8 a parameter. Under autocast
+(`bf16-amp`) all four are fp32, 16 a parameter, while matrices are multiplied in copies of 2 bytes.
+DeepSpeed and Megatron keep those copies as the weights and the fp32 ones as a master with the optimizer: 2+2+12 and 2+4+12.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costguard.core.recipe import Parallel, Recipe
+
+FP32 = 4
+HALF = 2
+
+MASTER_FRAMEWORKS = ("deepspeed", "megatron")
+"""Their mixed precision holds fp32 master weights with the optimizer, not as the module's weights (ZeRO paper, section 3.1)."""
+
+OPTIMIZER_MOMENTS = {
+    "adamw": 2,
+    "paged-adamw": 2,
+    "adamw-8bit": 2,
+    "paged-adamw-8bit": 2,
+    "lion": 1,
+    "lion-8bit": 1,
+    "sgd-momentum": 1,
+    "adafactor": 0,
+    "sgd": 0,
+}
+"""Numbers kept per trained parameter. Adafactor keeps sums of rows and columns, counted in `states.py`."""
+
+MOMENT_8BIT = 1 + 4 / 256
+"""An 8-bit moment: one byte, and an fp32 scale for each block of 256 (bitsandbytes 0.43+ blockwise optimizers)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numerics:
+    """Bytes of one number of each kind.
+
+    `master`: fp32 copy held with the optimizer, 0 where the weights are the master. `compute`: operands and results of
+    matrix products. `residual`: the stream between layers. `autocast`: weights are cast to `compute` on each use.
+    `operand`: what is kept of a product's input. `gathered`: a weight in use, where shards are stored otherwise.
+    """
+
+    weight: int
+    frozen: int
+    gradient: int
+    moment: float
+    master: int
+    compute: int
+    residual: int
+    operand: int
+    gathered: int
+    autocast: bool
+
+
+def numerics(recipe: Recipe, parallel: Parallel) -> Numerics:
+    """The bytes of each kind of number in this recipe under this sharding."""
+    wide = recipe.precision == "fp32"
+    compute = FP32 if wide else HALF
+    sharded = parallel.stage > 0
+    master = recipe.amp and (recipe.framework in MASTER_FRAMEWORKS or (sharded and not parallel.fsdp))
+    fp32_weights = wide or (recipe.amp and not master)
+    autocast = recipe.amp and not master and not parallel.fsdp and recipe.trains
+    trained = FP32 if fp32_weights or (recipe.adapters and _adapters_in_fp32(recipe)) else HALF
+    return Numerics(
+        weight=trained,
+        frozen=FP32 if fp32_weights and recipe.trains else compute,
+        gradient=FP32 if recipe.framework == "megatron" and master else trained,
+        moment=_moment(recipe, FP32 if master else trained),
+        master=FP32 if master and OPTIMIZER_MOMENTS[recipe.optimizer] is not None else 0,
+        compute=compute,
+        residual=FP32 if wide or autocast else HALF,
+        operand=1 if recipe.precision == "fp8" else compute,
+        gathered=compute,
+        autocast=autocast,
+    )
+
+
+def _adapters_in_fp32(recipe: Recipe) -> bool:
+    """PEFT makes adapters fp32 (`autocast_adapter_dtype`, since 0.12); torchtune and litgpt make them like the model."""
+    return recipe.framework not in ("torchtune", "litgpt")
+
+
+def _moment(recipe: Recipe, each: int) -> float:
+    return OPTIMIZER_MOMENTS[recipe.optimizer] * (MOMENT_8BIT if recipe.optimizer.endswith("8bit") else each)

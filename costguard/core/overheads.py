@@ -1,0 +1,27 @@
+"""What PyTorch, CUDA and the sharding libraries hold beside the tensors of the model: measured or fitted constants.
+
+The only place with fitted numbers: each one says from what and when.
+"""
+
+from __future__ import annotations
+
+MIB = 2**20
+
+CONTEXT_BYTES = 600 * MIB
+"""CUDA context with PyTorch's kernels loaded lazily (CUDA 11.7+): 0.4-0.6 GiB on A100 and H100; 1343 MiB with torch 1.x on a
+V100 (Hugging Face's performance guide). SIZING.md section 3.10, 2026-11."""
+
+NCCL_BYTES = 400 * MIB
+"""NCCL's channels' buffers and streams where more than one GPU works: 0.3-1 GB (SIZING.md section 3.10, 2026-11)."""
+
+SLACK_SHARE = 0.05
+"""Allocator fragmentation: reserved / allocated - 1. 3-12% in published pairs (7% in PEFT's full fine-tuning, 1.3% in its LoRA run)."""
+
+BUCKET_ELEMENTS = 500_000_000
+"""DeepSpeed's default reduce_bucket_size and allgather_bucket_size (docs, ZeRO section, 2026-11)."""
+
+GATHERED_LAYERS = 2
+"""Layers whose full weights a stage-3 rank holds at once: the one at work and the one fetched ahead (FSDP backward_prefetch)."""
+
+LOSS_CHUNKS = 8
+"""Chunks of torchtune's and Liger's cross-entropy (CEWithChunkedOutputLoss: 8)."""

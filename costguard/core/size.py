@@ -1,0 +1,55 @@
+"""The answer to "how much memory?": what a job holds, where it fits, and which change would make it smaller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costguard.core.footprint import Footprint
+from costguard.core.gpu import Gpu
+from costguard.core.job import Job
+from costguard.core.levers import Lever
+from costguard.core.placement import Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """Given GPUs (`--on`), whatever the market offers."""
+
+    gpu: Gpu
+    gpu_count: int
+    nodes: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitsOn:
+    """The fewest GPUs of one kind that hold the job, in one machine."""
+
+    gpu: str
+    count: int
+    peak_gib: float
+    reserved_gib: float
+    has_gib: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeverEffect:
+    """What one change would do to the peak: `peak_gib` with it, and whether the job would then fit (None: no hardware stated)."""
+
+    lever: Lever
+    peak_gib: float
+    saves_gib: float
+    fits: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """The answer. `placed`: the job on the stated hardware; `footprint`: there, or on one large enough GPU."""
+
+    job: Job
+    on: Hardware | None
+    placed: Placement | None
+    footprint: Footprint
+    fits: bool | None
+    fits_on: tuple[FitsOn, ...]
+    levers: tuple[LeverEffect, ...]
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,106 @@
+"""Shipped, dated facts, read from the files beside this one, each at most once a process.
+
+Every file names where its rows come from and when; a value no source gives is empty, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+
+from costguard.core.architecture import Architecture
+from costguard.core.checks import folded, nearest_names
+from costguard.core.efficiency import Efficiency, read_efficiency
+from costguard.core.gpu import Gpu, read_gpus
+from costguard.core.interruption import Interruptions, read_interruptions
+from costguard.core.storage import StorageRate, read_storage_rates
+from costguard.core.subscription import Subscription, read_subscriptions
+from costguard.errors import UnknownNameError
+
+FOLDER = Path(__file__).parent
+MARKET = FOLDER / "market.sqlite"
+"""The shipped price snapshot (`scripts/build_market.py`)."""
+
+
+class Facts:
+    """What is shipped: reads a file when somebody first asks for what is in it."""
+
+    def architecture(self, name: str) -> Architecture:
+        """The shape of the shipped model `name` (or alias); UnknownNameError with the nearest names."""
+        key = self._aliases.get(folded(name))
+        if key is None:
+            raise UnknownNameError(
+                "model",
+                name,
+                field="model",
+                nearest=nearest_names(name, self._models),
+                hint="or give a config.json, or an [architecture] table",
+            )
+        from costguard.core.huggingface import architecture_from_config
+
+        return architecture_from_config(cast("Mapping[str, object]", self._models[key]["config"]), name=key)
+
+    def models(self) -> tuple[str, ...]:
+        """Every shipped name."""
+        return tuple(self._models)
+
+    def gpus(self) -> Mapping[str, Gpu]:
+        """Every known GPU by its canonical name."""
+        return self._gpus
+
+    def efficiency(self) -> Efficiency:
+        """Fitted constants that turn peak FLOPs into tokens a second."""
+        return self._efficiency
+
+    def storage_rates(self) -> Mapping[str, StorageRate]:
+        """What a running machine's disk costs, by provider; a provider that is absent is unknown."""
+        return self._storage_rates
+
+    def interruptions(self) -> Mapping[str, Interruptions]:
+        """How often spot machines are taken back, by provider; `*` stands for every other."""
+        return self._interruptions
+
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """Plans that sell access rather than machines."""
+        return read_subscriptions(_rows("subscriptions.csv"))
+
+    @cached_property
+    def _models(self) -> dict[str, dict[str, object]]:
+        return cast("dict[str, dict[str, object]]", _json("architectures.json")["models"])
+
+    @cached_property
+    def _aliases(self) -> dict[str, str]:
+        """Every spelling, folded, to the shipped name."""
+        named = ((name, (name, *cast("list[str]", entry["aliases"]))) for name, entry in self._models.items())
+        return {folded(spelling): name for name, spellings in named for spelling in spellings}
+
+    @cached_property
+    def _gpus(self) -> dict[str, Gpu]:
+        return read_gpus(_rows("gpus.csv"))
+
+    @cached_property
+    def _efficiency(self) -> Efficiency:
+        return read_efficiency(cast("Mapping[str, object]", _json("efficiency.json")))
+
+    @cached_property
+    def _storage_rates(self) -> dict[str, StorageRate]:
+        return read_storage_rates(_rows("storage_rates.csv"))
+
+    @cached_property
+    def _interruptions(self) -> dict[str, Interruptions]:
+        return read_interruptions(_rows("interruptions.csv"))
+
+
+def _rows(name: str) -> Iterator[dict[str, str]]:
+    import csv
+
+    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def _json(name: str) -> object:
+    import json
+
+    return json.loads((FOLDER / name).read_text(encoding="utf-8"))

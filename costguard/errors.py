@@ -1,0 +1,62 @@
+"""Every exception costguard raises on purpose.
+
+    CostguardError                 exit 1   something failed; the message says what, to which thing, and what to do
+    |- InputError                  exit 2   what the user wrote cannot be used
+    |  |- UnknownNameError                  a model, GPU, provider ... that is not known; carries the nearest names
+    |- NoAnswerError               exit 3   the question was understood and the answer is no (nothing fits, over the cap)
+
+A message has three parts: *what* happened, to which *field* or file, and the *hint*: what to write instead.
+Text that came from outside is cleaned of control characters before it can reach a terminal.
+"""
+
+from __future__ import annotations
+
+
+class CostguardError(Exception):
+    """Something failed. `str(error)` is for people: one to five lines, no secret, no control characters."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, *, field: str | None = None, hint: str | None = None) -> None:
+        self.what = printable(what)
+        self.field = None if field is None else printable(field)
+        self.hint = None if hint is None else printable(hint)
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        """`field: what`, then the hint on a line of its own."""
+        first = self.what if self.field is None else f"{self.field}: {self.what}"
+        return first if self.hint is None else f"{first}\nhint: {self.hint}"
+
+
+class InputError(CostguardError):
+    """What the user wrote cannot be used: names the file, line or field, what is wrong, what to write."""
+
+    exit_code = 2
+
+
+class UnknownNameError(InputError):
+    """A name of a model, GPU, provider ... that is not known. `nearest` holds what may have been meant."""
+
+    def __init__(self, kind: str, name: str, *, field: str, nearest: tuple[str, ...] = (), hint: str = "") -> None:
+        self.name, self.nearest = name, nearest
+        meant = f"did you mean {', '.join(nearest)}?" if nearest else ""
+        super().__init__(
+            f"unknown {kind} '{shortened(name)}'", field=field, hint=" ".join(filter(None, (meant, hint))) or None
+        )
+
+
+class NoAnswerError(CostguardError):
+    """The question was understood, and the answer is no: nothing fits, or everything is over the cap."""
+
+    exit_code = 3
+
+
+def printable(text: str) -> str:
+    """`text` without escape codes, bidirectional marks or other characters that could act on a terminal."""
+    return "".join(c if c == "\n" or c.isprintable() else "\ufffd" for c in text)
+
+
+def shortened(text: str, longest: int = 80) -> str:
+    """`text` cut to `longest` characters, so that a hostile name cannot fill the screen."""
+    return text if len(text) <= longest else text[: longest - 1] + "\u2026"

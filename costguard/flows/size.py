@@ -1,0 +1,80 @@
+"""size: what a job needs on each GPU, which GPUs hold it and how many, and which change would make it smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from costguard.core.footprint import Footprint, footprint
+from costguard.core.gpu import GIB, Gpu
+from costguard.core.job import Job
+from costguard.core.levers import levers
+from costguard.core.placement import Impossible, Placement, Placer
+from costguard.core.recipe import Parallel
+from costguard.core.size import FitsOn, Hardware, LeverEffect, Size
+from costguard.errors import InputError
+from costguard.flows.quote import check_stated_split
+from costguard.ports import FactSource
+
+COUNTS = (1, 2, 4, 8)
+"""GPUs a machine is sold with; 8 is the largest in every price list of the snapshot."""
+
+
+def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> Size:
+    """The memory of `job`, on stated hardware or on whatever holds it."""
+    check_stated_split(job)
+    placed = _stated(job, on) if on else None
+    need = placed.footprint if placed else _alone(job)
+    return Size(
+        job=job,
+        on=on,
+        placed=placed,
+        footprint=need,
+        fits=placed.fits if placed else None,
+        fits_on=tuple(_fits_on(job, facts.gpus())),
+        levers=tuple(_effects(job, on, need)),
+        warnings=tuple(f"{field} was not stated: {value} assumed" for field, value in job.assumed if field != "tokens"),
+    )
+
+
+def _stated(job: Job, on: Hardware) -> Placement:
+    placed = Placer(job=job).place(on.gpu, on.gpu_count, on.nodes)
+    if isinstance(placed, Impossible):
+        raise InputError(placed.reason, field="parallel", hint=f"choose a split for {on.gpu_count * on.nodes} GPUs, or leave it out")
+    return placed
+
+
+def _alone(job: Job) -> Footprint:
+    parallel = job.parallel or Parallel()
+    return footprint(job.architecture, job.recipe, parallel, gpus=parallel.model_ranks)
+
+
+def _fits_on(job: Job, gpus: Mapping[str, Gpu]) -> Iterable[FitsOn]:
+    """For each GPU the fewest that hold the job, most memory last."""
+    placer = Placer(job=job)
+    for gpu in sorted(gpus.values(), key=lambda g: (g.memory_gib, g.name)):
+        for count in COUNTS:
+            placed = placer.place(gpu, count)
+            if isinstance(placed, Placement) and placed.fits:
+                yield FitsOn(
+                    gpu=gpu.name,
+                    count=count,
+                    peak_gib=placed.footprint.peak / GIB,
+                    reserved_gib=placed.needs_gib,
+                    has_gib=gpu.memory_gib,
+                )
+                break
+
+
+def _effects(job: Job, on: Hardware | None, now: Footprint) -> Iterable[LeverEffect]:
+    for lever in levers(job, gpus=on.gpu_count * on.nodes if on else 1):
+        placed = Placer(job=lever.job).place(on.gpu, on.gpu_count, on.nodes) if on else None
+        if isinstance(placed, Impossible):
+            continue
+        need = placed.footprint if placed else _alone(lever.job)
+        if need.peak < now.peak:
+            yield LeverEffect(
+                lever=lever,
+                peak_gib=need.peak / GIB,
+                saves_gib=(now.peak - need.peak) / GIB,
+                fits=placed.fits if placed else None,
+            )

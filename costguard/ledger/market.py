@@ -1,0 +1,215 @@
+"""Reading the market file: which classes of offers there are, and the best of each.
+
+A job's memory and time depend on the GPU and how many, not on the price. So a quote asks for the classes (GPU model and
+count) first, decides which of them can do the job, and reads only each provider's cheapest offer of those.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from costguard.core.checks import one_of
+from costguard.core.money import Rate
+from costguard.core.offer import Offer, Selection
+from costguard.errors import InputError
+from costguard.ledger.market_file import APPLICATION_ID, SCHEMA_VERSION
+
+SORTS = {
+    "usd_per_hour": "o.nano_usd_per_hour",
+    "usd_per_gpu_hour": "o.nano_usd_per_hour / o.gpu_count",
+    "age": "o.observed_on DESC, o.nano_usd_per_hour",
+    "provider": "o.provider, o.nano_usd_per_hour",
+}
+"""The orders in which offers can be listed, and their SQL; offers without a price come last in all of them."""
+
+
+class Market:
+    """The offers of one market file, opened for reading only. Use it in a `with` statement, or call `close`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection = _opened(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def classes(self, selection: Selection) -> list[tuple[str, int]]:
+        """(canonical GPU, GPUs of an offer) of every selected offer, priced or not, each once, in order."""
+        lots, lot_values = _lot_condition(selection, "l")
+        regions, region_values = _region_condition(selection)
+        return list(self._rows(_CLASSES.format(lots=lots, regions=regions), [*lot_values, *region_values]))
+
+    def best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:
+        """The cheapest selected offer with a known price of each provider and tier in one class, cheapest first."""
+        lots, lot_values = _lot_condition(selection, "l")
+        regions, region_values = _region_condition(selection)
+        values = [*region_values, gpu, gpu_count, *lot_values]
+        return [_offer(row) for row in self._rows(_BEST.format(lots=lots, regions=regions), values)]
+
+    def unpriced(self, selection: Selection) -> dict[tuple[str, int], int]:
+        """How many selected offers of each class have no known price; a class with none is left out."""
+        lots, lot_values = _lot_condition(selection, "o")
+        regions, region_values = _region_condition(selection)
+        rows = self._rows(_UNPRICED.format(lots=lots, regions=regions), [*lot_values, *region_values])
+        return {(gpu, gpu_count): count for gpu, gpu_count, count in rows}
+
+    def offers(self, selection: Selection, sort: str = "usd_per_hour", limit: int | None = None) -> Iterator[Offer]:
+        """The selected offers, one after another in the order `sort` (one of SORTS), unknown prices last."""
+        order = SORTS[one_of(sort, SORTS, "sort")]
+        lots, lot_values = _lot_condition(selection, "o")
+        regions, region_values = _region_condition(selection)
+        values = [*lot_values, *region_values, NO_LIMIT if limit is None else max(limit, 0)]
+        return map(_offer, self._rows(_LISTED.format(lots=lots, regions=regions, order=order), values))
+
+    def described(self) -> dict[str, object]:
+        """What the file says of itself: counts, the providers, and the days of its oldest and newest observation."""
+        facts: dict[str, str] = dict(self._rows("SELECT fact, value FROM market", []))
+        return {
+            "path": str(self.path),
+            "offers": int(facts["offers"]),
+            "unpriced": int(facts["unpriced"]),
+            "providers": facts["providers"].split(",") if facts["providers"] else [],
+            "oldest": facts["oldest"] or None,
+            "newest": facts["newest"] or None,
+            "built_from": facts.get("built_from", ""),
+        }
+
+    def _rows(self, query: str, values: Sequence[str | int]) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self._connection.execute(query, values)
+        except sqlite3.DatabaseError as error:
+            raise _unusable(self.path, f"cannot be read ({error})") from error
+
+
+NO_LIMIT = -1
+"""SQLite's word for it."""
+
+_CLASSES = """
+SELECT DISTINCT l.gpu, l.gpu_count FROM lots AS l
+WHERE {lots} AND EXISTS (
+    SELECT 1 FROM offers AS o
+    WHERE o.gpu = l.gpu AND o.gpu_count = l.gpu_count AND o.provider = l.provider AND o.tier = l.tier AND {regions}
+)
+ORDER BY l.gpu, l.gpu_count
+"""
+
+_COLUMNS = """
+o.provider, o.region, o.instance_type, o.gpu, o.gpu_count, o.tier, o.nano_usd_per_hour, o.observed_on, s.source, o.pricing,
+o.vcpus, o.ram_gb, o.disk_gb, o.note
+"""
+
+_BEST = f"""
+SELECT {_COLUMNS}
+FROM lots AS l CROSS JOIN offers AS o CROSS JOIN sources AS s
+WHERE o.offer_id = (
+    SELECT o.offer_id FROM offers AS o
+    WHERE o.gpu = l.gpu AND o.gpu_count = l.gpu_count AND o.provider = l.provider AND o.tier = l.tier
+        AND o.nano_usd_per_hour > 0 AND {{regions}}
+    ORDER BY o.nano_usd_per_hour, o.region, o.instance_type LIMIT 1
+) AND s.source_id = o.source_id AND l.gpu = ? AND l.gpu_count = ? AND {{lots}}
+ORDER BY o.nano_usd_per_hour, o.provider, o.tier
+"""  # noqa: S608 - our own column names
+
+_UNPRICED = """
+SELECT o.gpu, o.gpu_count, count(*) FROM offers AS o INDEXED BY offers_unpriced
+WHERE o.nano_usd_per_hour IS NULL AND {lots} AND {regions}
+GROUP BY o.gpu, o.gpu_count
+"""
+
+_LISTED = f"""
+SELECT {_COLUMNS}
+FROM offers AS o CROSS JOIN sources AS s USING (source_id)
+WHERE {{lots}} AND {{regions}}
+ORDER BY o.nano_usd_per_hour IS NULL, {{order}}, o.offer_id
+LIMIT ?
+"""  # noqa: S608 - our own column names
+
+Values = list[str | int]
+
+
+def _lot_condition(selection: Selection, table: str) -> tuple[str, Values]:
+    """The part of `selection` that is the same for every offer of a lot, as SQL over `table` and its values."""
+    return _joined(
+        _one_of(f"{table}.gpu", selection.gpus),
+        _one_of(f"{table}.gpu_count", selection.gpu_counts),
+        _bound(f"{table}.gpu_count >=", selection.least_gpus),
+        _bound(f"{table}.gpu_count <=", selection.most_gpus),
+        _one_of(f"{table}.provider", selection.providers),
+        _one_of(f"{table}.tier", selection.tiers),
+    )
+
+
+def _region_condition(selection: Selection) -> tuple[str, Values]:
+    return _one_of("o.region", selection.regions)
+
+
+def _joined(*parts: tuple[str, Values]) -> tuple[str, Values]:
+    return " AND ".join(sql for sql, _ in parts), [value for _, values in parts for value in values]
+
+
+def _one_of(column: str, allowed: Sequence[str | int] | None) -> tuple[str, Values]:
+    """No limit for None; for an empty sequence `IN ()`, which is true of nothing."""
+    return ("TRUE", []) if allowed is None else (f"{column} IN ({', '.join('?' * len(allowed))})", [*allowed])
+
+
+def _bound(comparison: str, bound: int | None) -> tuple[str, Values]:
+    return ("TRUE", []) if bound is None else (f"{comparison} ?", [bound])
+
+
+def _offer(row: tuple[Any, ...]) -> Offer:
+    return Offer(
+        provider=row[0],
+        region=row[1],
+        instance_type=row[2],
+        gpu=row[3],
+        gpu_count=row[4],
+        tier=row[5],
+        rate=None if row[6] is None else Rate(nano_per_hour=row[6]),
+        observed_on=date.fromisoformat(row[7]),
+        source=row[8],
+        pricing=row[9],
+        vcpus=row[10],
+        ram_gb=row[11],
+        disk_gb=row[12],
+        note=row[13],
+    )
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """A connection that can only read; `immutable` spares the locks, since the file is only ever replaced whole."""
+    if not path.is_file():
+        raise _unusable(path, "is a folder" if path.is_dir() else "does not exist")
+    quoted = path.absolute().as_posix().translate(_URI_ESCAPES)
+    try:
+        connection = sqlite3.connect(f"file:{quoted}?mode=ro&immutable=1", uri=True)
+        found = [connection.execute(f"PRAGMA {pragma}").fetchone()[0] for pragma in ("application_id", "user_version")]
+    except sqlite3.DatabaseError as error:
+        raise _unusable(path, f"cannot be read ({error})") from error
+    if found != [APPLICATION_ID, SCHEMA_VERSION]:
+        connection.close()
+        what = f"has format {found[1]}, not {SCHEMA_VERSION}" if found[0] == APPLICATION_ID else "is not a market file"
+        raise _unusable(path, what)
+    return connection
+
+
+_URI_ESCAPES = str.maketrans({"%": "%25", "?": "%3f", "#": "%23"})
+
+
+def _unusable(path: Path, what: str) -> InputError:
+    return InputError(
+        f"the market file {what}",
+        field=str(path),
+        hint="reinstall costguard for the file it ships, or rebuild it with scripts/build_market.py",
+    )

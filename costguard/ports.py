@@ -1,0 +1,60 @@
+"""The shapes of the outside: what the flows ask for, and whoever can keep the promise may answer.
+
+A port is small on purpose: a provider implements those it can keep and leaves out the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from costguard.core.architecture import Architecture
+from costguard.core.document import Document
+from costguard.core.duration import Efficiency
+from costguard.core.gpu import Gpu
+from costguard.core.interruption import Interruptions
+from costguard.core.offer import Offer, Selection
+from costguard.core.storage import StorageRate
+from costguard.core.subscription import Subscription
+
+
+class Renderer(Protocol):
+    """Turns any answer into text of one format."""
+
+    def __call__(self, document: Document) -> str:
+        """The text, ending in a newline. Pure: the same document gives the same text for the same terminal."""
+
+
+class OfferSource(Protocol):
+    """Something that can say what could be rented, at what price and how old that price is."""
+
+    def classes(self, selection: Selection) -> list[tuple[str, int]]:
+        """(canonical GPU, GPUs an instance) of every selected offer, each once."""
+
+    def best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:
+        """The cheapest offer with a known price of each provider and tier in one class."""
+
+    def offers(self, selection: Selection, *, sort: str, limit: int | None) -> Iterator[Offer]:
+        """Selected offers; those of unknown price last."""
+
+
+class FactSource(Protocol):
+    """Shipped, dated facts."""
+
+    def architecture(self, name: str) -> Architecture:
+        """The shape of a shipped model; UnknownNameError with the nearest names."""
+
+    def gpus(self) -> Mapping[str, Gpu]:
+        """Every known GPU by its canonical name."""
+
+    def efficiency(self) -> Efficiency:
+        """Fitted constants that turn peak FLOPs into tokens a second."""
+
+    def storage_rates(self) -> Mapping[str, StorageRate]:
+        """What a disk costs, by provider; a provider that is absent is unknown."""
+
+    def interruptions(self) -> Mapping[str, Interruptions]:
+        """How often spot machines are taken back, by provider; `*` for the rest."""
+
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        """Plans that sell access rather than machines (Colab)."""

@@ -1,0 +1,25 @@
+"""`--csv`: one line per record, with a header; nested values are left to `--json`."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from costguard.core.document import Document
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""A cell that starts so is run by spreadsheets (OWASP, "CSV Injection"); text cells get a quote in front."""
+
+
+def render(document: Document) -> str:
+    """RFC 4180 with line feeds. None is an empty cell."""
+    out = io.StringIO()
+    header = list(dict.fromkeys(key for record in document.records for key in record))
+    writer = csv.DictWriter(out, header, lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows({k: _safe(v) for k, v in record.items()} for record in document.records)
+    return out.getvalue()
+
+
+def _safe(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value

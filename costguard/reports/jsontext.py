@@ -1,0 +1,12 @@
+"""`--json`: the document's data as one JSON object, ending in a newline."""
+
+from __future__ import annotations
+
+import json
+
+from costguard.core.document import Document
+
+
+def render(document: Document) -> str:
+    """JSON with two spaces of indent; NaN and infinity are refused, since JSON has neither."""
+    return json.dumps(document.data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"

@@ -1,0 +1,25 @@
+"""`--markdown`: tables for a pull request or an issue."""
+
+from __future__ import annotations
+
+from costguard.core.document import Document, TableView
+
+
+def render(document: Document) -> str:
+    """GitHub-flavoured Markdown."""
+    parts = ["\n".join(f"{_escaped(line)}  " for line in document.lead)]
+    parts += [_table(t) for t in document.tables if t.rows]
+    parts += ["\n".join(f"- {_escaped(n)}" for n in document.notes)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _table(table: TableView) -> str:
+    heads = [c.removesuffix(">") for c in table.columns]
+    rule = ["---:" if c.endswith(">") else "---" for c in table.columns]
+    rows = [heads, rule, *table.rows]
+    lines = ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in rows]
+    return "\n".join([f"**{_escaped(table.title)}**", "", *lines] if table.title else lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

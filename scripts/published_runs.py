@@ -1,0 +1,190 @@
+"""Published runs (`data/sizing/runs_dev.csv`) as the values costguard's formulas take. Standard library only.
+
+One rule for each blank, none for any one row or source:
+
+- shape unknown (no `layers`): the usual shape of its size, hidden = 128 x layers, N = 12 L h^2, 32,000 words;
+- experts: `total_params` and `active_params` decide how many experts there are and how wide eight of them are;
+- gated or plain feed-forward: whichever count of parameters comes nearer to `total_params`;
+- recomputation not stated: none; micro-batch: one sequence; batch: 64 passes a step; sharding over several GPUs:
+  optimizer states; GPUs: those of a run of 30 days;
+- speed stated as TFLOPS only: divided by the FLOPs per token that `tflops_kind` says were counted.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from costguard.core.architecture import Architecture, Attention, Block, FeedForward
+from costguard.core.flops import flops_per_token
+from costguard.core.gpu import Gpu, read_gpus
+from costguard.core.recipe import Parallel, Recipe
+
+USUAL_VOCAB = 32_000
+USUAL_ASPECT = 128
+"""Hidden width over layers of most published decoders (GPT-3 128, Llama-2-7B 128, Llama-3-70B 102)."""
+EXPERTS_PER_TOKEN = 8
+GPUS_PER_NODE = 8
+MONTH_HOURS = 720
+USUAL_PASSES = 64
+PRECISIONS = {"bf16": "bf16", "bf16-pure": "bf16", "mxfp8": "fp8", "nvfp4": "fp8"}
+"""The table's words that are not a recipe's. There is no fp4 recipe yet: fp8 is the nearest that can be asked for."""
+METHODS = {"full-ft": "full"}
+CHECKPOINTINGS = {"y": "full", "n": "none", "": "none", "selective": "selective", "recompute-gelu": "selective"}
+STAGES = {"zero1": 1, "distopt": 1, "zero2": 2, "zero3": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One row. `tokens_per_s_per_gpu`: steady state, stated or derived; `gpu_hours`: of the whole run; None: not published."""
+
+    name: str
+    source: str
+    architecture: Architecture
+    recipe: Recipe
+    parallel: Parallel
+    gpu: Gpu
+    gpus: int
+    nodes: int
+    tokens_per_s_per_gpu: float | None
+    stated: bool
+    tokens: float | None
+    gpu_hours: float | None
+
+
+def runs(path: Path, gpus: dict[str, Gpu]) -> list[Run]:
+    """Every row of `path` whose GPU is known."""
+    with path.open(newline="", encoding="utf-8") as lines:
+        return [run(row, gpus[row["gpu"]]) for row in csv.DictReader(lines) if row["gpu"] in gpus]
+
+
+def run(row: dict[str, str], gpu: Gpu) -> Run:
+    """One row as values."""
+    architecture, recipe, parallel = architecture_of(row), recipe_of(row), parallel_of(row)
+    count = gpus_of(row)
+    speed = number(row["tokens_per_s_per_gpu"])
+    return Run(
+        name=row["id"],
+        source=row["source_group"],
+        architecture=architecture,
+        recipe=recipe,
+        parallel=parallel,
+        gpu=gpu,
+        gpus=count,
+        nodes=-(-count // GPUS_PER_NODE),
+        tokens_per_s_per_gpu=speed or speed_from_tflops(row, architecture, recipe),
+        stated=speed is not None,
+        tokens=number(row["tokens_trained"]),
+        gpu_hours=number(row["gpu_hours"]),
+    )
+
+
+def architecture_of(row: dict[str, str]) -> Architecture:
+    """The decoder that the row's shape columns describe, gated or plain, whichever comes nearer to its count."""
+    shaped = row if row["layers"] else row | usual_shape(float(row["active_params"] or row["total_params"]))
+    total = float(row["total_params"])
+    candidates = [decoder(shaped, total, gated=gated) for gated in (True, False)]
+    return min(candidates, key=lambda a: abs(a.computed_parameters - total))
+
+
+def usual_shape(parameters: float) -> dict[str, str]:
+    """Layers, width and heads of a plain decoder of that many parameters: N = 12 L h^2 with h = 128 L."""
+    layers = max(2, round((parameters / (12 * USUAL_ASPECT**2)) ** (1 / 3)))
+    hidden = USUAL_ASPECT * layers
+    heads = str(layers)
+    shape = {"layers": str(layers), "hidden": str(hidden), "heads": heads, "kv_heads": heads}
+    return shape | {"ffn": str(4 * hidden), "vocab": str(USUAL_VOCAB)}
+
+
+def decoder(row: dict[str, str], total: float, *, gated: bool) -> Architecture:
+    """The row's decoder with a gated or plain feed-forward."""
+    hidden, layers, heads = int(row["hidden"]), int(row["layers"]), int(row["heads"])
+    vocab = int(row["vocab"])
+    attention = Attention(heads=heads, kv_heads=int(row["kv_heads"]), head_dim=hidden // heads)
+    active = number(row["active_params"])
+    dense = FeedForward(ffn=int(row["ffn"]), gated=gated)
+    outside = 2 * vocab * hidden + layers * sum(i * o for i, o in attention.matrices(hidden).values())
+    forward = dense if active is None else mixture(total - outside, active - outside, layers * hidden)
+    block = Block(layers=layers, hidden=hidden, attention=attention, feed_forward=forward)
+    untied = Architecture(name=row["model"], kind="decoder", blocks=(block,), vocab=vocab)
+    tied = Architecture(name=row["model"], kind="decoder", blocks=(block,), vocab=vocab, tied_embeddings=True)
+    return min((untied, tied), key=lambda a: abs(a.computed_parameters - total))
+
+
+def mixture(all_experts: float, active_experts: float, layers_hidden: int) -> FeedForward:
+    """A gated mixture whose experts hold `all_experts` weights, of which a token passes `active_experts`."""
+    active = max(active_experts, 0.05 * all_experts / EXPERTS_PER_TOKEN)
+    ffn = max(1, round(active / (3 * layers_hidden * EXPERTS_PER_TOKEN)))
+    experts = max(EXPERTS_PER_TOKEN, round(all_experts / (3 * layers_hidden * ffn)))
+    return FeedForward(ffn=ffn, gated=True, experts=experts, experts_per_token=EXPERTS_PER_TOKEN)
+
+
+def recipe_of(row: dict[str, str]) -> Recipe:
+    """Method, precision, lengths and recomputation. Accumulation follows from the global batch where it is stated."""
+    seq_len = int(number(row["seq_len"]) or 4096)
+    micro = int(number(row["micro_batch"]) or 1)
+    batch = number(row["global_batch_tokens"])
+    ranks = max(1, gpus_of(row) // parallel_of(row).model_ranks)
+    method = METHODS.get(row["method"], row["method"])
+    return Recipe(
+        method=method,
+        precision=PRECISIONS.get(row["precision"], row["precision"]),
+        quant="nf4" if method == "qlora" else "none",
+        seq_len=seq_len,
+        micro_batch=micro,
+        gradient_accumulation=max(1, round(batch / (seq_len * micro * ranks))) if batch else USUAL_PASSES,
+        checkpointing=CHECKPOINTINGS[row["act_ckpt"]],
+        compiled="compile" in row["technique"],
+    )
+
+
+def parallel_of(row: dict[str, str]) -> Parallel:
+    """Sharding, ranks and offload."""
+    sharding = row["sharding"] or ("zero1" if gpus_of(row) > 1 else "none")
+    ranks = {name: int(number(row[name]) or 1) for name in ("tp", "pp", "cp", "ep")}
+    return Parallel(zero=STAGES.get(sharding, 0), fsdp="sdp" in sharding, offload=offload_of(row["technique"]), **ranks)
+
+
+def offload_of(technique: str) -> str:
+    """What the technique says is kept in the host's memory."""
+    if "offload" not in technique:
+        return "none"
+    return "optimizer" if "optimizer offload" in technique else "all"
+
+
+def gpus_of(row: dict[str, str]) -> int:
+    """GPUs of the run; where only hours are stated, those of a run of 30 days, in whole nodes."""
+    if stated := number(row["gpu_count"]):
+        return int(stated)
+    hours = number(row["gpu_hours"]) or MONTH_HOURS
+    return max(1, round(hours / MONTH_HOURS / GPUS_PER_NODE)) * GPUS_PER_NODE
+
+
+def speed_from_tflops(row: dict[str, str], architecture: Architecture, recipe: Recipe) -> float | None:
+    """Tokens a second per GPU of a row that states TFLOPS and what was counted in them, else None."""
+    tflops, kind = number(row["tflops_per_gpu"]), row["tflops_kind"]
+    return None if tflops is None or not kind else tflops * 1e12 / counted_flops(kind, row, architecture, recipe)
+
+
+def counted_flops(kind: str, row: dict[str, str], architecture: Architecture, recipe: Recipe) -> float:
+    """FLOPs per token as the source counted them: with or without recomputation, attention in full unless it says causal."""
+    recomputed = kind.startswith("hardware") and recipe.checkpointing == "full"
+    if "N per token" in kind:
+        return (8 if recomputed else 6) * float(row["total_params"])
+    flops = flops_per_token(architecture, recipe)
+    attention = flops.attention * flops.forward
+    extra = 0.0 if "causal" in kind else attention
+    passes = flops.model / flops.forward + recomputed
+    return flops.model + extra * passes + (flops.recompute if recomputed else 0.0)
+
+
+def gpus(path: Path) -> dict[str, Gpu]:
+    """Datasheet figures by name."""
+    with path.open(newline="", encoding="utf-8") as lines:
+        return read_gpus(csv.DictReader(lines))
+
+
+def number(text: str) -> float | None:
+    """A cell as a number; None where it is blank."""
+    return float(text) if text.strip() else None

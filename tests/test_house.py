@@ -1,0 +1,65 @@
+"""The house keeps its rules; and each rule, broken on purpose in a copy, says so kindly."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.house import faults
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_house_keeps_its_rules() -> None:
+    assert faults(ROOT) == []
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "costguard", tmp_path / "costguard", ignore=shutil.ignore_patterns("__pycache__", "*.sqlite"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def add(path: str, text: str) -> Callable[[Path], None]:
+    def change(root: Path) -> None:
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(file.read_text() + text if file.exists() else text)
+
+    return change
+
+
+def remove(path: str) -> Callable[[Path], None]:
+    return lambda root: (root / path).unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (add("costguard/reports/yamltext.py", '"""x"""\n'), 'add yamltext = "costguard.reports.yamltext:render"'),
+        (add("costguard/notifiers/pager.py", '"""x"""\n'), "notifiers/pager is no plug-in yet"),
+        (add("providers/costguard_acme/__init__.py", '"""x"""\n'), "providers/costguard_acme is no plug-in yet"),
+        (remove("costguard/reports/markdown.py"), "has no file"),
+        (add("costguard/core/money.py", "import os\n"), "core takes what it needs as an argument"),
+        (add("costguard/core/money.py", "import random as r\n"), "imports random"),
+        (add("costguard/core/money.py", "from costguard.flows import quote\n"), "imports costguard.flows"),
+        (add("costguard/core/period.py", "\nNOW = datetime.now(UTC)\n"), "reads the clock"),
+        (add("costguard/core/period.py", '\nopen("x")\n'), "touches nothing outside"),
+        (add("costguard/flows/quote_utils.py", '"""x"""\n'), "a word we do not use"),
+        (add("costguard/app.py", "\nclass OfferManager:\n    pass\n"), "OfferManager"),
+        (add("costguard/app.py", "\n# TO" + "DO: later\n"), "is unfinished"),
+        (add("costguard/app.py", "\nX = 1\n" * 400), "look whether it is one thing"),
+        (remove("costguard/cli/size.py"), "COMMANDS names size"),
+        (add("docs/note.md", "see https://py" + "pi.org/simple\n"), "names a registry"),
+        (add("uv.lock", "version = 1\n"), "is a lock file"),
+    ],
+)
+def test_a_broken_rule_is_named_with_what_to_do(copy: Path, change: Callable[[Path], None], said: str) -> None:
+    before = faults(copy)
+    change(copy)
+    new = [f for f in faults(copy) if f not in before]
+    assert any(said in f for f in new), new

@@ -1,0 +1,50 @@
+"""import-linter's contracts hold, and each of them turns red when its wall is broken on purpose."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "costguard", tmp_path / "costguard", ignore=shutil.ignore_patterns("__pycache__", "*.sqlite"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def lint(root: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(root)})
+
+
+def test_the_walls_stand(copy: Path) -> None:
+    result = lint(copy)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "contract"),
+    [
+        ("costguard/core/money.py", "from costguard import settings", "Rooms stand in layers"),
+        ("costguard/flows/quote.py", "from costguard.ledger import market", "Rooms stand in layers"),
+        ("costguard/reports/markdown.py", "import costguard.app", "Rooms stand in layers"),
+        ("costguard/attic/__init__.py", '"""A room nobody planned."""', "Rooms stand in layers"),
+        ("costguard/core/money.py", "import socket", "Core is pure"),
+        ("costguard/core/document.py", "import rich", "Core is pure"),
+        ("costguard/app.py", "import sqlite3", "Only the ledger knows SQL"),
+    ],
+)
+def test_a_broken_wall_is_red(copy: Path, file: str, line: str, contract: str) -> None:
+    path = copy / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text((path.read_text() if path.exists() else "") + f"\n{line}\n")
+    result = lint(copy)
+    assert result.returncode == 1, result.stdout
+    assert f"{contract}" in next(row for row in result.stdout.splitlines() if "BROKEN" in row)
