@@ -14,13 +14,14 @@ from costguard.core.architecture import Architecture
 from costguard.core.document import Document, TableView
 from costguard.core.gpu import Gpu
 from costguard.core.gpu_names import GpuNames
-from costguard.core.job import Job, Table, job_from, laid_over, limits_from, subtable
+from costguard.core.job import Job, Limits, Table, job_from, laid_over, limits_from, subtable
 from costguard.core.money import Money, Rate
 from costguard.core.offer import Selection
-from costguard.core.quote import Option, Quote, Rental, shown
+from costguard.core.quote import OVER, Option, Quote, Rental, shown
 from costguard.core.size import Hardware
 from costguard.data import MARKET, Facts
-from costguard.errors import CostguardError, InputError, NoAnswerError
+from costguard.errors import CostguardError, InputError, NoAnswerError, UnknownNameError
+from costguard.ledger.market import Market
 from costguard.settings import read_settings, read_table
 
 
@@ -59,7 +60,6 @@ def quote(
     from costguard.core.documents.quote import quote_document
     from costguard.core.quote import SORTS
     from costguard.flows import quote as flow
-    from costguard.ledger.market import Market
 
     checks.one_of(sort, SORTS, "--sort")
     rows = None if top is None else checks.whole(top, "--top")
@@ -69,6 +69,7 @@ def quote(
     asked = _rental(stated, count, hours) if hours is not None else _job(stated, facts)
     counts = None if count is None else (checks.whole(count, "--count"),)
     with Market(_market_file(market, config)) as source:
+        _check_providers(asked.limits, source)
         answer = flow.quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
     visible = shown(answer.options, rows)
@@ -108,7 +109,6 @@ def offers(
 ) -> Answer:
     """`costguard offers`: the market, filtered."""
     from costguard.core.documents.offers import offers_document
-    from costguard.ledger.market import Market
 
     facts = Facts()
     stated = _stated(flags, None, facts)
@@ -119,6 +119,7 @@ def offers(
     )
     most = checks.whole(top, "--top", least=0)
     with Market(_market_file(market, config)) as source:
+        _check_providers(limits, source)
         found = tuple(source.offers(selection, sort, most or None))
         facts_of = source.described()
     document = offers_document(found, facts_of, today=_today(), warnings=stated.notes)
@@ -142,7 +143,6 @@ def breakeven(
     """`costguard breakeven`: buy or rent?"""
     from costguard.core.documents.breakeven import breakeven_document
     from costguard.flows.breakeven import breakeven as flow
-    from costguard.ledger.market import Market
 
     facts = Facts()
     found = GpuNames(facts.gpus()).resolve(gpu, field="--gpu") if gpu else None
@@ -250,13 +250,25 @@ def _market_file(stated: str | None, config: str | None) -> Path:
     return Path(chosen).expanduser() if chosen else MARKET
 
 
+def _check_providers(limits: Limits, market: Market) -> None:
+    """A provider that the market does not know is a slip of the pen, not a limit."""
+    if limits.providers:
+        known = market.providers()
+        for name in limits.providers:
+            if name not in known:
+                near = checks.nearest_names(name, known)
+                raise UnknownNameError(
+                    "provider", name, field="limits.providers", nearest=near, hint=f"known: {', '.join(known)}"
+                )
+
+
 def _refusal(answer: Quote) -> NoAnswerError | None:
     """Why there is no option; None where there is one."""
     if answer.options:
         return None
-    over = [r for r in answer.refused if r.reason.startswith("over the cap")]
+    over = sum(r.reason.startswith(OVER) for r in answer.refused)
     if over:
-        return NoAnswerError(f"every option that fits is over the cap ({len(over)})", hint=over[0].reason)
+        return NoAnswerError(f"all {over} options that fit are over the cap", hint="; ".join(answer.advice) or None)
     if not answer.refused:
         return NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists the market")
     advice = "; ".join(answer.advice[:2]) or "leave out a filter, or state more GPUs"

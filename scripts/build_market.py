@@ -37,6 +37,10 @@ LEAST_USD_PER_GPU_HOUR, MOST_USD_PER_GPU_HOUR = Decimal("0.01"), Decimal(100)
 MARKETPLACES = frozenset({"vast"})
 """Where hosts set prices: every price is dynamic, not only spot."""
 
+SOLD_BY_THE_GPU = {"runpod": (2, 4, 8)}
+"""Whose machines are rented with as many GPUs as one asks for, each at the price of one: RunPod states prices per GPU and takes
+`gpuCount` (`providers/runpod.md`); eight is what its hosts hold of most kinds. Others' larger machines have prices of their own."""
+
 TYPED = re.compile(r"\((Standard_\w+)\)|\((BM\.GPU[\w.-]+)|\b(gpu_\d+x_\w+)")
 """Instance types that a source names in its text: Azure's, OCI's, Lambda's."""
 
@@ -154,6 +158,8 @@ def build(files: Sequence[Path]) -> Built:
     sold = list(typed(sold))
     newest = newest_of_each(sold, superseded)
     kept = [row for row in newest if not _counted(said_better(row, newest), superseded)]
+    stated = {(*row.kind, row.tier) for row in kept}
+    kept += [row for one in kept for row in several(one) if (*row.kind, row.tier) not in stated]
     return Built(offers=tuple(map(offer, kept)), rows=len(rows), superseded=superseded, dropped=dropped)
 
 
@@ -238,6 +244,21 @@ def said_better(row: Row, rows: Iterable[Row]) -> str | None:
         return None
     split = (r for r in rows if r.kind == row.kind and r.tier in ("community", "secure") and r.observed_on >= row.observed_on)
     return "community and secure are stated apart, and as new" if any(split) else None
+
+
+def several(one: Row) -> Iterator[Row]:
+    """`one` GPU's row as the machines of more that are sold by the GPU, at that many times its price."""
+    for count in SOLD_BY_THE_GPU.get(one.provider, ()) if one.gpu_count == 1 and rate(one) else ():
+        yield replace(
+            one,
+            gpu_count=count,
+            usd_per_hour=str(Decimal(one.usd_per_hour) * count),
+            instance_type=f"{one.gpu} x{count}",
+            vcpus=None,
+            ram_gb=None,
+            disk_gb=None,
+            note="; ".join(filter(None, (one.note, f"{count} times the price of one GPU"))),
+        )
 
 
 def offer(row: Row) -> Offer:

@@ -41,6 +41,7 @@ class Run:
 
     name: str
     source: str
+    total_params: float
     architecture: Architecture
     recipe: Recipe
     parallel: Parallel
@@ -67,6 +68,7 @@ def run(row: dict[str, str], gpu: Gpu) -> Run:
     return Run(
         name=row["id"],
         source=row["source_group"],
+        total_params=float(row["total_params"]),
         architecture=architecture,
         recipe=recipe,
         parallel=parallel,

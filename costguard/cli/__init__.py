@@ -15,10 +15,10 @@ from typing import Annotated
 import typer
 from typer._click import Command, Context, HelpFormatter  # typer 0.29 carries click inside and re-exports only Context
 from typer._click.exceptions import ClickException
-from typer.core import TyperGroup
 from typer.main import get_command
 
 from costguard import __version__
+from costguard.cli.as_typed import AsTypedCommand, AsTypedGroup
 from costguard.errors import CostguardError, printable
 
 COMMANDS = {
@@ -42,7 +42,7 @@ class Globals:
     offline: bool = False
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(AsTypedGroup):
     """A group that knows its commands by name and imports one when it is run."""
 
     def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002 - the signature is click's
@@ -55,7 +55,7 @@ class LazyGroup(TyperGroup):
             return None
         module = import_module(f"costguard.cli.{cmd_name}")
         one = typer.Typer(add_completion=False, rich_markup_mode=None)
-        one.command(name=cmd_name, help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}")(module.command)
+        one.command(name=cmd_name, cls=AsTypedCommand, help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}")(module.command)
         return get_command(one)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's

@@ -25,7 +25,7 @@ def command(  # noqa: PLR0917 - typer reads options off the signature
     job: o.JobFile = None,
     model: o.Model = None,  # noqa: ARG001 - every option below is read from ctx.params, by the one table in cli/options.py
     method: o.Method = None,  # noqa: ARG001
-    tokens: Annotated[Text, typer.Option(help="Tokens to train on (epochs counted), or to generate: 50e6, 1.5B.")] = None,  # noqa: ARG001
+    tokens: Annotated[Text, typer.Option(metavar="N", help="Tokens to train on (epochs counted), or to generate: 50e6, 1.5B.")] = None,  # noqa: ARG001
     precision: o.Precision = None,  # noqa: ARG001
     quant: o.Quant = None,  # noqa: ARG001
     optimizer: o.Optimizer = None,  # noqa: ARG001
@@ -45,18 +45,18 @@ def command(  # noqa: PLR0917 - typer reads options off the signature
     offload: o.Offload = None,  # noqa: ARG001
     on: o.On = None,
     gpu: o.GpuName = None,  # noqa: ARG001
-    count: Annotated[Text, typer.Option(help="GPUs of an instance.")] = None,
-    hours: Annotated[Text, typer.Option(help="Without a model: rent --count of --gpu for so long.")] = None,
+    count: Annotated[Text, typer.Option(metavar="N", help="GPUs of an instance.")] = None,
+    hours: Annotated[Text, typer.Option(metavar="N", help="Without a model: rent --count of --gpu for so long.")] = None,
     provider: o.Provider = None,  # noqa: ARG001
     region: o.Region = None,  # noqa: ARG001
     tier: o.Tier = None,  # noqa: ARG001
-    max_usd: Annotated[Text, typer.Option(help="Refuse what is expected to cost more.")] = None,  # noqa: ARG001
-    max_hours: Annotated[Text, typer.Option(help="Refuse what is expected to take longer.")] = None,  # noqa: ARG001
-    max_gpus: Annotated[Text, typer.Option(help="Most GPUs over all nodes (64).")] = None,  # noqa: ARG001
-    disk_gb: Annotated[Text, typer.Option(help="Disk of the run in GB (default: worked out).")] = None,  # noqa: ARG001
-    checkpoint_every_hours: Annotated[Text, typer.Option(help="Between checkpoints, for spot (1).")] = None,  # noqa: ARG001
-    top: Annotated[Text, typer.Option(help="Rows to show (default: ten, and each provider's best).")] = None,
-    sort: Annotated[Text, typer.Option(help="usd | hours | usd_per_hour | provider")] = None,
+    max_usd: Annotated[Text, typer.Option(metavar="USD", help="Refuse what is expected to cost more.")] = None,  # noqa: ARG001
+    max_hours: Annotated[Text, typer.Option(metavar="N", help="Refuse what is expected to take longer.")] = None,  # noqa: ARG001
+    max_gpus: Annotated[Text, typer.Option(metavar="N", help="Most GPUs over all nodes (64).")] = None,  # noqa: ARG001
+    disk_gb: Annotated[Text, typer.Option(metavar="N", help="Disk of the run in GB (default: worked out).")] = None,  # noqa: ARG001
+    checkpoint_every_hours: Annotated[Text, typer.Option(metavar="N", help="Between checkpoints, for spot (1).")] = None,  # noqa: ARG001
+    top: Annotated[Text, typer.Option(metavar="N", help="Rows to show (default: ten, and each provider's best).")] = None,
+    sort: Annotated[Text, typer.Option(metavar="NAME", help="usd | hours | usd_per_hour | provider")] = None,
     market: o.Market = None,
     explain: o.Explain = False,
     json: o.Json = False,  # noqa: ARG001

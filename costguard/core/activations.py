@@ -28,7 +28,8 @@ class Kept:
     """One layer. `attention` and `feed_forward`: bytes a token kept by each half; `entry`: the layer's input, a token.
 
     `attention_work`, `feed_forward_work`: bytes a token that the backward pass adds at its worst in each half.
-    `casts`: bytes of autocast's copies of the layer's matrices, whatever the tokens.
+    `casts`: bytes of autocast's copies of the layer's matrices, whatever the tokens. `whole`: both halves.
+    `passing`: bytes a token in use at once where nothing is kept (inference).
     """
 
     attention: float
@@ -37,11 +38,8 @@ class Kept:
     attention_work: float
     feed_forward_work: float
     casts: int
-
-    @property
-    def layer(self) -> float:
-        """Bytes a token of the whole layer."""
-        return self.attention + self.feed_forward
+    whole: float
+    passing: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +70,12 @@ def kept_by(block: Block, style: Style) -> Kept:
         attention += read + _attention_core(block, style, biased=False)[0]
     norms = max(block.norms - _attention_halves(block), 0)
     feed, feed_work = _feed_forward(block, style)
+    feed += norms * _norm(block, style)
     return Kept(
         attention=attention,
-        feed_forward=norms * _norm(block, style) + feed,
+        feed_forward=feed,
+        whole=attention + feed,
+        passing=2 * n.compute * block.hidden + 2 * feed_work,
         entry=n.residual * block.hidden,
         attention_work=core_work + n.residual * block.hidden,
         feed_forward_work=feed_work + n.residual * block.hidden,

@@ -6,39 +6,80 @@ still need 490 GiB; LoRA needs 150 GiB and fits on one B300: the advice is `meth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from costguard.core.gpu import Gpu
 from costguard.core.job import Job
-from costguard.core.levers import levers
-from costguard.core.placement import Impossible, Placement, Placer
+from costguard.core.levers import Lever, levers
+from costguard.core.placement import FABRIC_GPUS, Placer, holds
 
 MORE_MACHINES = 8
 """How many times `max_gpus` is tried before saying that no number of machines helps."""
 
+LARGE_MACHINE = 8
+"""GPUs of the machine that is tried where the ones asked about help in no way."""
 
-def smallest_changes(job: Job, hardware: Iterable[tuple[Gpu, int]], most: int = 4) -> tuple[str, ...]:
-    """For a job that fits nowhere: single changes after which some of `hardware` holds it, least loss first."""
+
+MOST_TOGETHER = 3
+"""Changes that are tried together; a job that needs more is another job."""
+
+
+def smallest_changes(job: Job, hardware: Iterable[tuple[Gpu, int]], known: Iterable[Gpu], most: int = 4) -> tuple[str, ...]:
+    """Changes after which some of `hardware` holds `job`: as few as do, least loss first; more machines; other GPUs."""
     classes = sorted(hardware, key=lambda c: c[0].memory_gib * c[1], reverse=True)
-    helpful = []
-    for lever in levers(job, gpus=max((count for _, count in classes), default=1)):
-        placer = Placer(job=lever.job)
-        where = next((f"{gpu.name} x{n}" for gpu, n in classes if _holds(placer.place(gpu, n))), None)
+    found: list[str] = []
+    for together in range(1, MOST_TOGETHER + 1):
+        found = found or list(islice(_changed(job, classes, together), most))
+    joined = [c for c in classes if c[1] >= FABRIC_GPUS]
+    found += list(_machines(job, joined[:1]))
+    return tuple((found or list(_other_gpus(job, known)))[:most])
+
+
+def _changed(job: Job, classes: list[tuple[Gpu, int]], together: int) -> Iterator[str]:
+    """Each way to change `together` things after which some class holds the job."""
+    gpus = max((count for _, count in classes), default=1)
+    seen: set[frozenset[str]] = set()
+    for path in _paths(job, gpus, together):
+        changes = frozenset(lever.change for lever in path)
+        if changes in seen:
+            continue
+        seen.add(changes)
+        placer = Placer(job=path[-1].job)
+        where = next((f"{gpu.name} x{count}" for gpu, count in classes if holds(placer.place(gpu, count))), None)
         if where:
-            helpful.append(f"{lever.change} would fit on {where}: {lever.cost}")
-    return tuple((helpful or _machines(job, classes))[:most])
+            yield f"{' and '.join(lever.change for lever in path)} would fit on {where}"
 
 
-def _machines(job: Job, classes: list[tuple[Gpu, int]]) -> list[str]:
-    """How many of the largest machines would hold a job that no single change saves."""
-    for gpu, count in classes[:1]:
-        placer, nodes = Placer(job=job), 1
+def _paths(job: Job, gpus: int, length: int) -> Iterator[tuple[Lever, ...]]:
+    """Every sequence of `length` levers that touch different fields."""
+    for lever in levers(job, gpus=gpus):
+        if length == 1:
+            yield (lever,)
+            continue
+        for rest in _paths(lever.job, gpus, length - 1):
+            if all(lever.field != later.field for later in rest):
+                yield (lever, *rest)
+
+
+def _machines(job: Job, classes: list[tuple[Gpu, int]]) -> Iterator[str]:
+    """How many of the given machines hold a job that no single change saves."""
+    for gpu, count in classes:
+        placer, nodes = Placer(job=job), 2
         while nodes * count <= job.limits.max_gpus * MORE_MACHINES:
+            if holds(placer.place(gpu, count, nodes)):
+                yield f"{nodes} machines of {gpu.name} x{count} would hold it: --on {gpu.name}:{count}x{nodes}"
+                break
             nodes *= 2
-            if _holds(placer.place(gpu, count, nodes)):
-                return [f"{nodes} machines of {gpu.name} x{count} would hold it: --on {gpu.name}:{count}x{nodes}, or raise max_gpus"]
-    return []
 
 
-def _holds(placed: Placement | Impossible) -> bool:
-    return isinstance(placed, Placement) and placed.fits
+def _other_gpus(job: Job, known: Iterable[Gpu]) -> Iterator[str]:
+    """The smallest other GPU of which one large machine, or a few, hold the job."""
+    placer = Placer(job=job)
+    for gpu in sorted(known, key=lambda g: (g.memory_gib, g.name)):
+        if gpu.nvlink and holds(placer.place(gpu, LARGE_MACHINE)):
+            yield f"{gpu.name} x{LARGE_MACHINE} would hold it"
+            return
+    largest = max((g for g in known if g.nvlink), key=lambda g: g.memory_gib, default=None)
+    if largest:
+        yield from _machines(job, [(largest, LARGE_MACHINE)])

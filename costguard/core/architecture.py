@@ -287,9 +287,9 @@ class Architecture:
 
     @property
     def active_parameters(self) -> int:
-        """Parameters one token passes: equal to `parameters` unless there are experts."""
+        """Parameters one token passes: `parameters` unless there are experts; the same share of a stated count."""
         idle = sum(b.layers * (b.parameters_each - b.active_parameters_each) for b in self.blocks)
-        return self.parameters - idle
+        return self.parameters * (self.computed_parameters - idle) // self.computed_parameters
 
 
 def gathered(layers: Iterable[Block]) -> tuple[Block, ...]:

@@ -6,9 +6,13 @@ A failed check names the field, says what is wrong, and says what to write inste
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
 from costguard.errors import InputError, UnknownNameError, shortened
+
+HUGE = 1e300
+"""Beyond any quantity here, and within what a float holds: a JSON integer of 400 digits is not."""
 
 LARGEST_COUNT = 10**18
 """Larger counts (of tokens, parameters ...) are typing mistakes: a million times the largest run known."""
@@ -22,7 +26,7 @@ def require(truth: bool, field: str, what: str, hint: str | None = None) -> None
 
 def whole(value: object, field: str, *, least: int = 1, most: int = LARGEST_COUNT) -> int:
     """`value` as an int between `least` and `most`; 5e7 and 50_000_000.0 are whole numbers too."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value in (math.inf, -math.inf):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -math.inf < value < math.inf:
         raise InputError(f"must be a whole number, not {described(value)}", field=field, hint=f"write {least} or more")
     if int(value) != value:
         raise InputError(f"must be a whole number, not {described(value)}", field=field, hint=f"write {round(value)}")
@@ -35,7 +39,7 @@ def whole(value: object, field: str, *, least: int = 1, most: int = LARGEST_COUN
 
 def number(value: object, field: str, *, least: float = 0.0, most: float = 1e18) -> float:
     """`value` as a finite float between `least` and `most`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -HUGE < value < HUGE:
         raise InputError(f"must be a number, not {described(value)}", field=field, hint=f"write a number from {least:g}")
     if not least <= value <= most:
         raise InputError(
@@ -64,13 +68,20 @@ def nearest_names(name: str, known: Iterable[str], most: int = 4) -> tuple[str, 
 
 
 def folded(name: str) -> str:
-    """`name` as compared: lower case, without the separators people swap (`A100_80gb` equals `a100-80GB`)."""
-    return name.lower().translate(_SEPARATORS)
+    """`name` as compared: lower case, without the separators people swap (`A100_80gb` equals `a100-80GB`).
+
+    A dot between digits stays: `opt-1.3b` is not `opt-13b`.
+    """
+    return _LOOSE_DOT.sub("", name.lower().translate(_SEPARATORS))
 
 
 def described(value: object) -> str:
     """How an error shows a value somebody wrote."""
+    if isinstance(value, int) and not -LARGEST_SHOWN < value < LARGEST_SHOWN:
+        return "a number of more than 40 digits"
     return shortened(f"'{value}'" if isinstance(value, str) else repr(value), 40)
 
 
-_SEPARATORS = str.maketrans("", "", " -_.")
+LARGEST_SHOWN = 10**40
+_SEPARATORS = str.maketrans("", "", " -_")
+_LOOSE_DOT = re.compile(r"(?<!\d)\.|\.(?!\d)")

@@ -61,19 +61,16 @@ class Interval:
 
     def times_independent(self, other: Interval) -> Interval:
         """The product where both are unlikely to be at the same end at once: logs of the half-widths add in quadrature."""
-        expected = self.expected * other.expected
-        down = math.hypot(_log_ratio(self.expected, self.low), _log_ratio(other.expected, other.low))
-        up = math.hypot(_log_ratio(self.high, self.expected), _log_ratio(other.high, other.expected))
-        return Interval(expected * math.exp(-down), expected, expected * math.exp(up))
+        worst = self.times(other)
+        if not worst.low:
+            return worst
+        down = math.hypot(math.log(self.expected / self.low), math.log(other.expected / other.low))
+        up = math.hypot(math.log(self.high / self.expected), math.log(other.high / other.expected))
+        return Interval(
+            max(worst.low, worst.expected * math.exp(-down)), worst.expected, min(worst.high, worst.expected * math.exp(up))
+        )
 
     def inverse(self) -> Interval:
         """1 / each, in order again; `low` > 0."""
         require(self.low > 0, "interval.low", "is zero and has no inverse", "write a low above zero")
         return Interval(1 / self.high, 1 / self.expected, 1 / self.low)
-
-
-def _log_ratio(larger: float, smaller: float) -> float:
-    """Log of larger / smaller; 0 for 0 / 0."""
-    if larger == smaller:
-        return 0.0
-    return math.log(larger / smaller) if smaller > 0 else math.inf

@@ -9,18 +9,30 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from costguard.core.activations import Kept, Style, kept_by, norm_kept, style_of
+from costguard.core.adapters import adapter_parameters, targets_of
 from costguard.core.architecture import Architecture, Block
 from costguard.core.numerics import FP32, Numerics, numerics
 from costguard.core.recipe import Parallel, Recipe
-from costguard.core.states import adapter_parameters, targets_of
+
+SELECTIVE_SHARE = 0.5
+"""Share of a layer's activations that selective checkpointing keeps. Policies keep 10-60% (SIZING.md section 3.5)."""
+
+PATCH_VALUES = 3 * 16 * 16
+"""Numbers of one image patch: 3 colours of 16 x 16 pixels (14 x 14 in some)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Measure:
-    """Parameters by kind (`experts` are part of `matrices`), tokens, and bytes a token (`kept`, `entries`: all layers)."""
+    """Parameters by kind, and bytes a token.
+
+    Parameters: `matrices` of all layers (`experts` among them), `small` (norms, biases, positions), `embedding`, `head`,
+    `adapters`; of one layer: `layer_parameters`, its attention, its last matrix (`down`).
+    Bytes a token: `waiting` in all layers between their passes, `layer` the widest one while it is worked on, `stem` before
+    the layers, `outside` that and after them, `mask` shared by all, `unneeded` what the first layer need not keep.
+    `casts`: bytes of autocast's copies of all layers' matrices; `casts_cached`: they live as long as the forward pass.
+    """
 
     numbers: Numerics
-    layers: int
     matrices: int
     experts: int
     small: int
@@ -28,86 +40,98 @@ class Measure:
     head: int
     adapters: int
     tied: bool
-    largest_layer: int
-    largest_matrix: int
-    tokens: int
-    kept: float
-    entries: float
-    worst: Kept
-    casts: int
-    vocab: int
-    cached: int
-    mask: int
-    loss_number: int
-    outside: float
-    stem: float
-    idle_entry: float
     layer_parameters: int
     attention_parameters: int
     down_parameters: int
+    largest_matrix: int
+    tokens: int
+    waiting: float
+    layer: Kept
+    stem: float
+    outside: float
+    mask: float
+    unneeded: float
+    casts: int
+    cast_layer: int
+    cast_head: int
+    casts_cached: bool
+    vocab: int
+    loss_number: int
+    cached: int
 
 
 @lru_cache(maxsize=256)
-def measure(architecture: Architecture, recipe: Recipe, sharded: int) -> Measure:
-    """The measure of `architecture` under `recipe`; `sharded`: 0 whole copies, 1 ZeRO, 2 FSDP, which decides who holds a master."""
-    numbers = numerics(recipe, (Parallel(), Parallel(zero=1), Parallel(fsdp=True))[sharded])
+def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measure:
+    """The measure of `architecture` under `recipe`; `sharding`: 0 whole copies, 1 ZeRO, 2 FSDP: it decides who holds a master."""
+    numbers = numerics(recipe, (Parallel(), Parallel(zero=1), Parallel(fsdp=True))[sharding])
     targets = targets_of(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
-    default = architecture.sample_tokens or recipe.seq_len
-    layers = [(b, kept_by(b, style_of(recipe, architecture.kind, numbers, targets, b.tokens or default))) for b in architecture.blocks]
-    main = architecture.main
-    style = style_of(recipe, architecture.kind, numbers, targets, default)
-    matrices = sum(b.layers * (b.parameters_each - b.small_parameters) for b in architecture.blocks)
+    seq = architecture.sample_tokens or recipe.seq_len
+    blocks, main = architecture.blocks, architecture.main
+    styles = [style_of(recipe, architecture.kind, numbers, targets, b.tokens or seq) for b in blocks]
+    kept = [kept_by(b, s) for b, s in zip(blocks, styles, strict=True)]
+    tokens = [b.layers * (b.tokens or seq) / seq for b in blocks]
+    style = styles[blocks.index(main)]
+    matrices = sum(b.layers * _matrices(b) for b in blocks)
     embedding, head = architecture.embedding_parameters, architecture.head_parameters
-    scale = [(b.tokens or default) / default for b, _ in layers]
+    none = recipe.checkpointing == "none"
+    stem = _stem(architecture, numbers)
+    tied = architecture.tied_embeddings and architecture.has_head
     return Measure(
         numbers=numbers,
-        layers=architecture.layers,
         matrices=matrices,
-        experts=sum(b.layers * b.feed_forward.experts * _expert_parameters(b) for b in architecture.blocks),
+        experts=sum(b.layers * b.feed_forward.experts * b.feed_forward.parameters_each(b.hidden) for b in blocks),
         small=architecture.parameters - matrices - embedding - head,
         embedding=embedding,
         head=head,
-        adapters=sum(b.layers * adapter_parameters(b, targets, recipe.lora.rank) for b in architecture.blocks),
-        tied=architecture.tied_embeddings and architecture.has_head,
-        largest_layer=max(b.parameters_each for b in architecture.blocks),
-        largest_matrix=max(main.hidden * max(main.feed_forward.ffn, main.attention.query_width), 1),
-        tokens=recipe.micro_batch * default,
-        kept=sum(r * b.layers * k.layer for r, (b, k) in zip(scale, layers, strict=True)),
-        entries=sum(r * b.layers * k.entry for r, (b, k) in zip(scale, layers, strict=True)),
-        worst=max((k for _, k in layers), key=lambda k: k.layer),
-        casts=sum(b.layers * k.casts for b, k in layers),
-        vocab=architecture.vocab if architecture.has_head else 0,
-        cached=sum(b.layers * b.attention.cached_width for b in architecture.blocks if b.causal),
-        mask=style.seq if style.masked and style.flash and main.causal else 0,
-        loss_number=FP32 if architecture.kind == "decoder" or numbers.autocast else numbers.compute,
-        stem=_stem_kept(architecture, numbers),
-        outside=_head_kept(architecture, style) + _stem_kept(architecture, numbers),
-        idle_entry=norm_kept(main.hidden, main.norm, style, numbers.residual) if recipe.adapters else 0.0,
+        adapters=sum(b.layers * adapter_parameters(b, targets, recipe.lora.rank) for b in blocks),
+        tied=tied,
         layer_parameters=main.parameters_each,
         attention_parameters=main.attention_parameters,
         down_parameters=main.feed_forward.ffn * main.hidden * max(main.feed_forward.experts, 1),
+        largest_matrix=max(i * o for b in blocks for i, o in _shapes(b)),
+        tokens=recipe.micro_batch * seq,
+        waiting=sum(t * _waiting(recipe, k) for t, k in zip(tokens, kept, strict=True)),
+        layer=max(kept, key=lambda k: k.whole),
+        stem=stem,
+        outside=stem + _after(main, style),
+        mask=seq if style.masked and style.flash and main.causal else 0,
+        unneeded=norm_kept(main.hidden, main.norm, style, numbers.residual) if recipe.adapters and none else 0.0,
+        casts=sum(b.layers * k.casts for b, k in zip(blocks, kept, strict=True)),
+        cast_layer=max(k.casts for k in kept),
+        cast_head=numbers.compute * (embedding if tied else head) if numbers.autocast else 0,
+        casts_cached=numbers.autocast and not recipe.adapters,
+        vocab=architecture.vocab if architecture.has_head else 0,
+        loss_number=FP32 if architecture.kind == "decoder" or numbers.autocast else numbers.compute,
+        cached=sum(b.layers * b.attention.cached_width for b in blocks if b.causal),
     )
 
 
-def _expert_parameters(block: Block) -> int:
-    return block.feed_forward.parameters_each(block.hidden) if block.feed_forward.experts else 0
+def _matrices(block: Block) -> int:
+    return block.parameters_each - block.small_parameters
 
 
-def _head_kept(architecture: Architecture, style: Style) -> float:
-    """The final norm, and its result as the head's input."""
-    main = architecture.main
+def _shapes(block: Block) -> list[tuple[int, int]]:
+    return [*block.attention.matrices(block.hidden).values(), *block.feed_forward.matrices(block.hidden).values()]
+
+
+def _waiting(recipe: Recipe, kept: Kept) -> float:
+    """Bytes a token one layer keeps between its forward and its backward pass."""
+    if recipe.checkpointing == "none":
+        return kept.whole
+    entry = 0.0 if recipe.offload_activations else kept.entry
+    return entry if recipe.checkpointing == "full" else entry + (kept.whole - kept.entry) * SELECTIVE_SHARE
+
+
+def _after(main: Block, style: Style) -> float:
+    """The final norm, and its result where the head is trained."""
     operand = style.numerics.operand * main.hidden if style.trained else 0
     return norm_kept(main.hidden, main.norm, style, style.numerics.residual) + operand
 
 
-def _stem_kept(architecture: Architecture, numbers: Numerics) -> float:
-    """Before the first layer: pixels, and their cast copy; or BERT's embedding norm, with its head's dense layer and norm."""
+def _stem(architecture: Architecture, numbers: Numerics) -> float:
+    """Outside the layers: pixels and their cast copy; or BERT's embedding norm, with the dense layer and norm of its head."""
     if architecture.kind == "vit":
         return PATCH_VALUES * (FP32 + (numbers.compute if numbers.compute != FP32 else 0))
     if architecture.kind == "encoder" and architecture.has_head:
         return architecture.hidden * (numbers.residual + 2 * numbers.compute)
     return 0.0
-
-
-PATCH_VALUES = 3 * 16 * 16
-"""Numbers of one image patch: 3 colours of 16 x 16 pixels (14 x 14 in some)."""

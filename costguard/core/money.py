@@ -8,13 +8,15 @@ Division rounds half to even, once, at the end.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from costguard.core.checks import described
 from costguard.errors import InputError
 
 NANO = 10**9
 SECONDS_PER_HOUR = 3600
+LARGEST_AMOUNT = Decimal(10**18)
+"""More is a slip of the pen, and 1e900000 would be an integer that fills memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=False)
@@ -103,9 +105,10 @@ def _nano(text: str | int | Decimal, field: str) -> int:
     if isinstance(text, bool) or not isinstance(text, str | int | Decimal):
         raise InputError(f"must be a decimal string, not {described(text)}", field=field, hint='write it as "2.49"')
     try:
-        nano = Decimal(text).scaleb(9)
+        amount = Decimal(text)
+        nano = amount.scaleb(9) if abs(amount) < LARGEST_AMOUNT else Decimal("NaN")
         exact = nano.is_finite() and nano == nano.to_integral_value()
-    except InvalidOperation:
+    except ArithmeticError:
         exact = False
     if not exact:
         raise InputError(f"is not an amount of money: {described(text)}", field=field, hint="write digits such as 2.49")

@@ -25,3 +25,6 @@ GATHERED_LAYERS = 2
 
 LOSS_CHUNKS = 8
 """Chunks of torchtune's and Liger's cross-entropy (CEWithChunkedOutputLoss: 8)."""
+
+PREFILL_TOKENS = 8192
+"""Prompt tokens a server takes in at once: vLLM's default max_num_batched_tokens for online serving (V1 engine, 2026-11)."""

@@ -59,59 +59,82 @@ class Impossible:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized:
+    """One split of a job over some number of GPUs, and what each of them must hold."""
+
+    parallel: Parallel
+    recipe: Recipe
+    footprint: Footprint
+
+
 @dataclass(slots=True)
 class Placer:
     """Places one job on many kinds of GPU. Memory depends on the split and not on the kind, so each split is sized once."""
 
     job: Job
-    _sized: dict[tuple[Parallel, int, Recipe], Footprint | Impossible] = field(default_factory=dict)
+    _sized: dict[tuple[int, int], tuple[Sized, ...] | Impossible] = field(default_factory=dict)
 
     def place(self, gpu: Gpu, gpu_count: int, nodes: int = 1) -> Placement | Impossible:
         """The lightest split that fits; where none fits, the one that needs least; Impossible where none exists."""
-        found: list[Placement] = []
-        why = Impossible(reason=f"no split of this job over {gpu_count * nodes} GPUs is known")
-        for parallel in splits(self.job, gpu_count, nodes):
-            placed = self._placed(gpu, gpu_count, nodes, parallel)
-            if isinstance(placed, Impossible):
-                why = placed
-            elif placed.fits:
-                return placed
-            else:
-                found.append(placed)
-        return min(found, key=lambda p: p.footprint.reserved) if found else why
+        ways = self.ways(gpu_count, nodes)
+        if isinstance(ways, Impossible):
+            return ways
+        chosen = lightest_that_fits(ways, gpu) or min(ways, key=lambda w: w.footprint.reserved)
+        return Placement(
+            gpu=gpu,
+            gpu_count=gpu_count,
+            nodes=nodes,
+            parallel=chosen.parallel,
+            recipe=chosen.recipe,
+            footprint=chosen.footprint,
+        )
 
     def place_on_enough(self, gpu: Gpu, gpu_count: int) -> Placement | Impossible:
         """One machine if it holds the job; else as few as hold it, where such machines can be joined."""
         placed = self.place(gpu, gpu_count)
         nodes = 1
-        while not _fits(placed) and gpu_count >= FABRIC_GPUS and 2 * nodes * gpu_count <= self.job.limits.max_gpus:
+        while not holds(placed) and gpu_count >= FABRIC_GPUS and 2 * nodes * gpu_count <= self.job.limits.max_gpus:
             nodes *= 2
             wider = self.place(gpu, gpu_count, nodes)
-            if _fits(wider):
+            if holds(wider):
                 return wider
         return placed
 
-    def _placed(self, gpu: Gpu, gpu_count: int, nodes: int, parallel: Parallel) -> Placement | Impossible:
-        gpus = gpu_count * nodes
-        accumulated = accumulation(self.job, parallel, gpus)
-        if isinstance(accumulated, Impossible):
-            return accumulated
-        recipe = replace(self.job.recipe, gradient_accumulation=accumulated)
-        sized = self._size(parallel, gpus, recipe)
-        if isinstance(sized, Impossible):
-            return sized
-        return Placement(gpu=gpu, gpu_count=gpu_count, nodes=nodes, parallel=parallel, recipe=recipe, footprint=sized)
-
-    def _size(self, parallel: Parallel, gpus: int, recipe: Recipe) -> Footprint | Impossible:
-        key = (parallel, gpus, recipe)
+    def ways(self, gpu_count: int, nodes: int = 1) -> tuple[Sized, ...] | Impossible:
+        """Every split worth trying on so many GPUs, lightest first, sized; Impossible where there is none."""
+        key = (gpu_count, nodes)
         if key not in self._sized:
-            try:
-                self._sized[key] = footprint(self.job.architecture, recipe, parallel, gpus=gpus)
-            except InputError as impossible:
-                # A stated split that suits no GPU count is the user's mistake and was refused before; here it is
-                # a fact about this count of GPUs.
-                self._sized[key] = Impossible(reason=impossible.what)
+            tried = [_sized(self.job, parallel, gpu_count * nodes) for parallel in splits(self.job, gpu_count, nodes)]
+            ways = tuple(t for t in tried if isinstance(t, Sized))
+            self._sized[key] = ways or next(t for t in tried if isinstance(t, Impossible))
         return self._sized[key]
+
+
+def holds(placed: Placement | Impossible) -> bool:
+    """Whether the job could be placed, and fits."""
+    return isinstance(placed, Placement) and placed.fits
+
+
+def lightest_that_fits(ways: tuple[Sized, ...], gpu: Gpu) -> Sized | None:
+    """The first of `ways` that each GPU holds; None where it holds none."""
+    has = gpu.memory_gib * GIB
+    return next((w for w in ways if w.footprint.reserved <= has), None)
+
+
+def _sized(job: Job, parallel: Parallel, gpus: int) -> Sized | Impossible:
+    accumulated = accumulation(job, parallel, gpus)
+    if isinstance(accumulated, Impossible):
+        return accumulated
+    recipe = job.recipe
+    if accumulated != recipe.gradient_accumulation:
+        recipe = replace(recipe, gradient_accumulation=accumulated)
+    try:
+        return Sized(parallel=parallel, recipe=recipe, footprint=footprint(job.architecture, recipe, parallel, gpus=gpus))
+    except InputError as impossible:
+        # A stated split that suits no number of GPUs was refused before (flows/quote.py, check_stated_split); here it
+        # is a fact about this number of GPUs.
+        return Impossible(reason=impossible.what)
 
 
 def splits(job: Job, gpu_count: int, nodes: int) -> tuple[Parallel, ...]:
@@ -144,6 +167,3 @@ def _served(gpu_count: int, nodes: int) -> list[tuple[int, int]]:
     inside = [(1, tp) for tp in range(1, gpu_count + 1) if gpu_count % tp == 0]
     return inside if nodes == 1 else [*inside, (nodes, gpu_count)]
 
-
-def _fits(placed: Placement | Impossible) -> bool:
-    return isinstance(placed, Placement) and placed.fits

@@ -20,6 +20,7 @@ from costguard.core.offer import Offer
 from costguard.core.placement import Placement
 from costguard.core.storage import StorageRate
 
+OVER = "over the cap"
 CHEAPEST, FASTEST, PARETO = "cheapest", "fastest", "pareto"
 SORTS = ("usd", "hours", "usd_per_hour", "provider")
 
@@ -105,9 +106,9 @@ def money_for(option: Option, storage: StorageRate | None, gb: int) -> Option:
 def over_the_cap(option: Option, limits: Limits) -> str | None:
     """Why the expected figure breaks a cap; None where it does not."""
     if limits.max_usd and option.usd and limits.max_usd < option.usd.expected:
-        return f"over the cap: ${option.usd.expected.text()} expected, max_usd is ${limits.max_usd.text()}"
+        return f"{OVER}: ${option.usd.expected.text()} expected, max_usd is ${limits.max_usd.text()}"
     if limits.max_hours and option.hours and option.hours.expected > limits.max_hours:
-        return f"over the cap: {option.hours.expected:.1f} h expected, max_hours is {limits.max_hours:g}"
+        return f"{OVER}: {option.hours.expected:.1f} h expected, max_hours is {limits.max_hours:g}"
     return None
 
 

@@ -55,7 +55,7 @@ class Recipe:
     chunks (Liger, torchtune), so the whole logits never exist. `compiled`: torch.compile fuses norms and activations.
     `optimizer_in_backward`: each gradient is used and freed at once. `double_quant`: nf4 scales are quantised too.
     `offload_activations`: what checkpointing keeps waits in host memory. `prefill_chunk`: tokens of a prompt taken at
-    once when serving, None for the whole prompt.
+    once when serving, over all sequences; None: as many as servers do by default (`overheads.PREFILL_TOKENS`).
     """
 
     method: str = "full"

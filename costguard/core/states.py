@@ -8,60 +8,98 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.core.architecture import Architecture, Block
-from costguard.core.numerics import Numerics
-from costguard.core.recipe import Lora, Recipe
+from costguard.core import overheads
+from costguard.core.measure import Measure
+from costguard.core.recipe import Parallel, Recipe
+from costguard.core.split import Stage
 
 QUANT_BITS = {"nf4": 4.5, "int4": 4.5, "int8": 8.0}
-"""Bits a quantised weight: nf4 has an fp32 scale for each 64 (bitsandbytes), int4 the same as two halves for 64 (GPTQ/AWQ
-group 128 is 4.25), int8 one fp32 scale a row, which is nothing."""
+"""Bits a quantised weight: nf4 with an fp32 scale for each 64 (bitsandbytes), int4 with a 16-bit scale and zero for each 64,
+int8 with one scale a row, which is nothing."""
 
-DOUBLE_QUANT_BITS = 4.127
-"""nf4 with its scales in 8 bits: 4 + 8/64 + 32/(64*256) (QLoRA, arXiv 2305.14314, section 3)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """Parameters of one pipeline stage on one tensor-parallel rank.
-
-    `quantised`: in layers' matrices (the ones a quantiser takes). `rest`: others. `experts`: of both, those of experts.
-    `adapters`: trained low-rank parameters.
-    """
-
-    matrices: int
-    rest: int
-    experts: int
-    adapters: int
-    outside: int
-    layer: int
-
-    @property
-    def base(self) -> int:
-        """All parameters of the model itself."""
-        return self.matrices + self.rest
+DOUBLE_QUANT_BITS = 4 + 8 / 64 + 32 / (64 * 256)
+"""nf4 whose scales are in 8 bits: 4.127 (QLoRA, arXiv 2305.14314, section 3)."""
 
 
-def targets_of(architecture: Architecture, lora: Lora) -> frozenset[str]:
-    """Names of the matrices that carry an adapter."""
-    if not isinstance(lora.targets, str):
-        return frozenset(lora.targets)
-    block = architecture.main
-    attention = frozenset(block.attention.matrices(block.hidden))
-    return attention if lora.targets == "attention" else attention | frozenset(block.feed_forward.matrices(block.hidden))
+@dataclass(frozen=True, slots=True)
+class States:
+    """Bytes on this GPU. `*_gradient`: of one part while it is whole (before it is sharded). `host`: what waits in host memory."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    host: float
+    gathered: float
+    bucket: float
+    step: float
+    head_gradient: float
+    embedding_gradient: float
+    layer_gradient: float
+    attention_gradient: float
+    down_gradient: float
 
 
-def adapter_parameters(block: Block, targets: frozenset[str], rank: int) -> int:
-    """Low-rank parameters of one layer: rank x (inputs + outputs) for each adapted matrix."""
-    f = block.feed_forward
-    attention = sum(i + o for name, (i, o) in block.attention.matrices(block.hidden).items() if name in targets)
-    feed = sum(i + o for name, (i, o) in f.matrices(block.hidden).items() if name in targets)
-    return rank * ((2 if block.cross_attention else 1) * attention + max(f.experts, 1) * feed)
+def states(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage) -> States:
+    """The states of one GPU in `stage`."""
+    n, zero, tp, offload = m.numbers, parallel.stage, parallel.tp, parallel.offload
+    dense = stage.share * (m.matrices - m.experts) / tp
+    experts = stage.share * m.experts / (tp * parallel.ep)
+    embedding = m.embedding / tp if stage.first or m.tied else 0.0
+    head = m.head / tp if stage.last else 0.0
+    rest = stage.share * m.small + embedding + head
+    adapters = stage.share * m.adapters / tp
+    by_dense, by_expert = stage.shards, max(stage.shards // parallel.ep, 1)
+    whole = zero < 2  # noqa: PLR2004  # ZeRO-2 is the first stage that shards gradients
+    each = bytes_of_weights(m, recipe)
+    dense_bytes, expert_bytes = each[0] * dense + each[1] * rest, each[0] * experts
+    weights = dense_bytes + expert_bytes + n.weight * adapters
+    trained, trained_experts = (adapters, 0.0) if recipe.adapters else (dense + rest, experts)
+    if not recipe.trains:
+        trained = trained_experts = 0.0
+    total, split = trained + trained_experts, trained / by_dense + trained_experts / by_expert
+    gathered = 0.0
+    if zero == 3 or offload == "all":  # noqa: PLR2004  # ZeRO-3 and FSDP shard the weights
+        layer = m.layer_parameters * (each[0] if recipe.quant != "none" else n.compute) / tp
+        gathered = overheads.GATHERED_LAYERS * layer + n.compute * (embedding + head)
+    if zero == 3:  # noqa: PLR2004  # same
+        weights = dense_bytes / by_dense + expert_bytes / by_expert + n.weight * adapters / by_dense
+    gradients = n.gradient * (total if whole else split)
+    optimizer = (n.moment + n.master) * (split if zero else total)
+    unit = 0.0 if recipe.adapters else (n.gradient if whole else n.compute) / tp
+    if recipe.optimizer_in_backward:
+        gradients = min(gradients, n.gradient * max(m.layer_parameters, m.embedding) / tp)
+    off_optimizer = offload != "none" or recipe.optimizer.startswith("paged")
+    off_gradients = offload != "none" and zero > 0
+    host = optimizer * off_optimizer + gradients * off_gradients + weights * (offload == "all")
+    return States(
+        weights=0.0 if offload == "all" else weights,
+        gradients=0.0 if off_gradients else gradients,
+        optimizer=0.0 if off_optimizer else optimizer,
+        host=host,
+        gathered=gathered,
+        bucket=_bucket(m, parallel, stage, total),
+        step=0.0,
+        head_gradient=unit * tp * (embedding if m.tied else head) if stage.last else 0.0,
+        embedding_gradient=unit * tp * embedding if stage.first else 0.0,
+        layer_gradient=unit * m.layer_parameters,
+        attention_gradient=unit * m.attention_parameters,
+        down_gradient=unit * m.down_parameters,
+    )
 
 
-def weight_bytes(recipe: Recipe, numbers: Numerics, matrices: float, rest: float) -> float:
-    """Bytes of the model's own weights: quantised matrices, the rest as stored."""
-    each = numbers.frozen if recipe.adapters or not recipe.trains else numbers.weight
+def bytes_of_weights(m: Measure, recipe: Recipe) -> tuple[float, float]:
+    """Bytes of one weight in the layers' matrices (what a quantiser takes), and of any other."""
+    stored = m.numbers.weight if recipe.trains and not recipe.adapters else m.numbers.frozen
     if recipe.quant == "none":
-        return each * (matrices + rest)
+        return stored, stored
     bits = DOUBLE_QUANT_BITS if recipe.quant == "nf4" and recipe.double_quant else QUANT_BITS[recipe.quant]
-    return bits / 8 * matrices + numbers.compute * rest
+    return bits / 8, stored
+
+
+def _bucket(m: Measure, parallel: Parallel, stage: Stage, trained: float) -> float:
+    """Buckets in which gradients travel: DDP's hold a copy of all of them, ZeRO-1 and 2 have one of a fixed size."""
+    if stage.shards == 1 or parallel.stage == 3:  # noqa: PLR2004  # gathered units carry stage 3's gradients
+        return 0.0
+    if parallel.stage == 0:
+        return m.numbers.gradient * trained
+    return m.numbers.compute * min(trained, overheads.BUCKET_ELEMENTS)

@@ -90,11 +90,15 @@ def _ffn_width(block: Block) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """TFLOPS of one device: `matrix` for the layers at the recipe's precision, `wide` for head and scores in 16 bits."""
+    """TFLOPS of one device: `matrix` for the layers at the recipe's precision, `wide` for head and scores in 16 bits.
+
+    `reduced`: the layers run in fp8. `fp16`: 16 bits mean fp16, because the recipe says so or the GPU knows no bf16.
+    """
 
     matrix: float
     wide: float
     reduced: bool = False
+    fp16: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -105,15 +109,17 @@ def peak(recipe: Recipe, gpu: Gpu) -> Peak | None:
     wide = gpu.bf16_tflops or gpu.fp32_tflops
     if wide is None:
         return None
-    notes = () if recipe.precision.startswith("fp16") else _without_bf16(gpu)
+    asked = recipe.precision.startswith("fp16")
+    fp16 = asked or not gpu.has_bf16
+    notes = () if asked else _without_bf16(gpu)
     if gpu.bf16_tflops is None:
         notes = (f"{gpu.name} has no fast 16-bit arithmetic: timed at its fp32 rate",)
     if recipe.precision != "fp8":
-        return Peak(matrix=wide / gpu.dies, wide=wide / gpu.dies, notes=notes)
+        return Peak(matrix=wide / gpu.dies, wide=wide / gpu.dies, fp16=fp16, notes=notes)
     if gpu.fp8_tflops is None or gpu.fp8_tflops <= wide:
         missing = f"{gpu.name} has no faster fp8 arithmetic: timed at its 16-bit rate"
-        return Peak(matrix=wide / gpu.dies, wide=wide / gpu.dies, notes=(*notes, missing))
-    return Peak(matrix=gpu.fp8_tflops / gpu.dies, wide=wide / gpu.dies, reduced=True, notes=notes)
+        return Peak(matrix=wide / gpu.dies, wide=wide / gpu.dies, fp16=fp16, notes=(*notes, missing))
+    return Peak(matrix=gpu.fp8_tflops / gpu.dies, wide=wide / gpu.dies, reduced=True, fp16=fp16, notes=notes)
 
 
 def _peak_fp32(gpu: Gpu) -> Peak | None:

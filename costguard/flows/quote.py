@@ -14,9 +14,10 @@ from costguard.core.duration import duration, interrupted, startup, throughput
 from costguard.core.footprint import check_parallel
 from costguard.core.interruption import Interruptions
 from costguard.core.interval import Interval
-from costguard.core.job import Job
+from costguard.core.job import Job, assumption_warnings
 from costguard.core.offer import Offer, Selection
 from costguard.core.placement import Impossible, Placement, Placer
+from costguard.core.recipe import Parallel
 from costguard.core.quote import (
     Option,
     Quote,
@@ -51,16 +52,22 @@ def quote(
         if isinstance(asked, Rental)
         else _runs(asked, chosen, market, facts, on)
     )
-    options, refused = [], [f for f in found if isinstance(f, Refused)]
+    options: list[Option] = []
+    over: list[Option] = []
+    refused = [f for f in found if isinstance(f, Refused)]
     for option in (f for f in found if isinstance(f, Option)):
         why = over_the_cap(option, asked.limits)
         if why:
+            over.append(option)
             refused.append(_over(option, why))
         else:
             options.append(replace(option, notes=(*option.notes, *may_break_the_cap(option, asked.limits))))
-    advice = _advice(asked, facts, refused) if not options and isinstance(asked, Job) else ()
     return Quote(
-        asked=asked, options=ranked(options, sort), refused=tuple(refused), warnings=_warnings(asked), advice=advice
+        asked=asked,
+        options=ranked(options, sort),
+        refused=tuple(refused),
+        warnings=_warnings(asked),
+        advice=_advice(asked, facts, refused, over) if not options and isinstance(asked, Job) else (),
     )
 
 
@@ -69,7 +76,7 @@ def _runs(
 ) -> Iterator[Option | Refused]:
     """Each class of GPU and count: placed, timed, and priced at each provider's best offer."""
     placer, gpus = Placer(job=job), facts.gpus()
-    check_stated_split(job)
+    check_split(job, on)
     for name, gpu_count in _classes(job, chosen, market, on):
         gpu = gpus.get(name)
         if gpu is None:
@@ -167,24 +174,29 @@ def selection(asked: Job | Rental, counts: tuple[int, ...] | None) -> Selection:
     )
 
 
-def check_stated_split(job: Job) -> None:
-    """A stated split that suits no number of GPUs is the user's mistake, whatever the market holds."""
-    if job.parallel is not None:
-        ranks = job.parallel.model_ranks
-        check_parallel(job.architecture, job.parallel, ranks, job.recipe.seq_len)
-        if ranks > job.limits.max_gpus:
-            raise InputError(
-                f"tp x pp x cp = {ranks} ranks are more than max_gpus = {job.limits.max_gpus}",
-                field="parallel",
-                hint="raise limits.max_gpus or lower tp, pp or cp",
-            )
+def check_split(job: Job, on: Hardware | None = None) -> None:
+    """What suits no number of GPUs, or not the stated one, is the user's mistake, whatever the market holds."""
+    parallel = job.parallel or Parallel()
+    ranks = parallel.model_ranks
+    check_parallel(job.architecture, parallel, on.gpu_count * on.nodes if on else ranks * parallel.ep, job.recipe.seq_len)
+    if on is None and ranks > job.limits.max_gpus:
+        raise InputError(
+            f"tp x pp x cp = {ranks} ranks are more than max_gpus = {job.limits.max_gpus}",
+            field="parallel",
+            hint="raise limits.max_gpus or lower tp, pp or cp",
+        )
 
 
-def _advice(job: Job, facts: FactSource, refused: list[Refused]) -> tuple[str, ...]:
-    """The smallest changes after which something of what was refused would hold the job."""
+def _advice(job: Job, facts: FactSource, refused: list[Refused], over: list[Option]) -> tuple[str, ...]:
+    """What would give an answer: the nearest to the caps, or the smallest changes after which something holds the job."""
+    if over:
+        nearest = min(over, key=lambda o: o.usd.expected.nano if o.usd else 0)
+        money = f"${nearest.usd.expected.text()}" if nearest.usd else "unknown money"
+        hours = f"{nearest.hours.expected:.1f} h" if nearest.hours else "unknown hours"
+        return (f"the cheapest that fits is {nearest.gpu.name} x{nearest.gpu_count}: {money}, {hours} expected",)
     gpus = facts.gpus()
     classes = {(r.gpu, r.gpu_count) for r in refused if r.gpu in gpus}
-    return smallest_changes(job, [(gpus[gpu], count) for gpu, count in sorted(classes)])
+    return smallest_changes(job, [(gpus[gpu], count) for gpu, count in sorted(classes)], gpus.values())
 
 
 def _over(option: Option, why: str) -> Refused:
@@ -196,6 +208,5 @@ def _over(option: Option, why: str) -> Refused:
 def _warnings(asked: Job | Rental) -> tuple[str, ...]:
     if isinstance(asked, Rental):
         return ()
-    assumed = tuple(f"{field} was not stated: {value} assumed" for field, value in asked.assumed)
-    unknown = () if asked.tokens else ("tokens was not stated: no hours and no money; write tokens = 50e6 or --tokens 50e6",)
-    return (*unknown, *assumed)
+    unknown = ("tokens was not stated: no hours and no money; write tokens = 50e6 or --tokens 50e6",)
+    return (*(() if asked.tokens else unknown), *assumption_warnings(asked))

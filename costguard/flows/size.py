@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from costguard.core.footprint import Footprint, footprint
 from costguard.core.gpu import GIB, Gpu
-from costguard.core.job import Job
+from costguard.core.job import Job, assumption_warnings
 from costguard.core.levers import levers
-from costguard.core.placement import Impossible, Placement, Placer
+from costguard.core.placement import Impossible, Placement, Placer, lightest_that_fits
 from costguard.core.recipe import Parallel
 from costguard.core.size import FitsOn, Hardware, LeverEffect, Size
 from costguard.errors import InputError
-from costguard.flows.quote import check_stated_split
+from costguard.flows.quote import check_split
 from costguard.ports import FactSource
 
 COUNTS = (1, 2, 4, 8)
@@ -21,7 +21,7 @@ COUNTS = (1, 2, 4, 8)
 
 def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> Size:
     """The memory of `job`, on stated hardware or on whatever holds it."""
-    check_stated_split(job)
+    check_split(job, on)
     placed = _stated(job, on) if on else None
     need = placed.footprint if placed else _alone(job)
     return Size(
@@ -32,7 +32,7 @@ def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> Size:
         fits=placed.fits if placed else None,
         fits_on=tuple(_fits_on(job, facts.gpus())),
         levers=tuple(_effects(job, on, need)),
-        warnings=tuple(f"{field} was not stated: {value} assumed" for field, value in job.assumed if field != "tokens"),
+        warnings=assumption_warnings(job),
     )
 
 
@@ -49,17 +49,18 @@ def _alone(job: Job) -> Footprint:
 
 
 def _fits_on(job: Job, gpus: Mapping[str, Gpu]) -> Iterable[FitsOn]:
-    """For each GPU the fewest that hold the job, most memory last."""
+    """For each GPU the fewest that hold the job, least memory first."""
     placer = Placer(job=job)
+    ways = [(count, w) for count in COUNTS if not isinstance(w := placer.ways(count), Impossible)]
     for gpu in sorted(gpus.values(), key=lambda g: (g.memory_gib, g.name)):
-        for count in COUNTS:
-            placed = placer.place(gpu, count)
-            if isinstance(placed, Placement) and placed.fits:
+        for count, tried in ways:
+            way = lightest_that_fits(tried, gpu)
+            if way:
                 yield FitsOn(
                     gpu=gpu.name,
                     count=count,
-                    peak_gib=placed.footprint.peak / GIB,
-                    reserved_gib=placed.needs_gib,
+                    peak_gib=way.footprint.peak / GIB,
+                    reserved_gib=way.footprint.reserved / GIB,
                     has_gib=gpu.memory_gib,
                 )
                 break

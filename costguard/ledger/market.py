@@ -49,7 +49,8 @@ class Market:
         """(canonical GPU, GPUs of an offer) of every selected offer, priced or not, each once, in order."""
         lots, lot_values = _lot_condition(selection, "l")
         regions, region_values = _region_condition(selection)
-        return list(self._rows(_CLASSES.format(lots=lots, regions=regions), [*lot_values, *region_values]))
+        sold = "TRUE" if selection.regions is None else _SOLD_THERE.format(regions=regions)
+        return list(self._rows(_CLASSES.format(lots=lots, sold=sold), [*lot_values, *region_values]))
 
     def best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:
         """The cheapest selected offer with a known price of each provider and tier in one class, cheapest first."""
@@ -72,6 +73,11 @@ class Market:
         regions, region_values = _region_condition(selection)
         values = [*lot_values, *region_values, NO_LIMIT if limit is None else max(limit, 0)]
         return map(_offer, self._rows(_LISTED.format(lots=lots, regions=regions, order=order), values))
+
+    def providers(self) -> tuple[str, ...]:
+        """Everybody who has an offer in the file."""
+        ((names,),) = self._rows("SELECT value FROM market WHERE fact = 'providers'", [])
+        return tuple(filter(None, names.split(",")))
 
     def described(self) -> dict[str, object]:
         """What the file says of itself: counts, the providers, and the days of its oldest and newest observation."""
@@ -97,12 +103,14 @@ NO_LIMIT = -1
 """SQLite's word for it."""
 
 _CLASSES = """
-SELECT DISTINCT l.gpu, l.gpu_count FROM lots AS l
-WHERE {lots} AND EXISTS (
+SELECT DISTINCT l.gpu, l.gpu_count FROM lots AS l WHERE {lots} AND {sold} ORDER BY l.gpu, l.gpu_count
+"""
+
+_SOLD_THERE = """
+EXISTS (
     SELECT 1 FROM offers AS o
     WHERE o.gpu = l.gpu AND o.gpu_count = l.gpu_count AND o.provider = l.provider AND o.tier = l.tier AND {regions}
 )
-ORDER BY l.gpu, l.gpu_count
 """
 
 _COLUMNS = """

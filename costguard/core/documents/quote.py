@@ -215,27 +215,22 @@ def _plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:
 
 
 def _plans_table(plans: tuple[Subscription, ...], quote: Quote) -> tuple[TableView, ...]:
+    """A row a GPU that some paid plan may give: what the run takes of a plan's units, and what the plans are."""
     rows = []
-    for plan in plans:
-        option = _on(plan, quote)
+    for gpu in dict.fromkeys(p.gpu for p in plans):
+        same = [p for p in plans if p.gpu == gpu and p.units]
+        option = _on(same[0], quote) if same else None
         if option is None or option.hours is None:
             continue
-        needs = plan.units_for(option.hours)
-        enough = "one session may do" if option.hours.high <= plan.session_hours else f"longer than a session ({plan.session_hours:g} h)"
-        rows.append(
-            (
-                f"{plan.provider} {plan.plan}",
-                plan.gpu,
-                f"{plan.price.text()} for {plan.units} units",
-                f"{needs.low:.0f} - {needs.high:.0f}",
-                f"{enough}; no GPU is promised",
-            )
-        )
-    view = TableView(title="Subscriptions (not ranked)", columns=("plan", "GPU", "price $>", "units needed>", "limits"), rows=tuple(rows))
+        needs = same[0].units_for(option.hours)
+        names = (f"{p.plan} ${p.price.text()} for {p.units}, sessions of {p.session_hours:g} h" for p in same)
+        rows.append((same[0].provider, gpu, range_text(option.hours), f"{needs.low:.0f} - {needs.high:.0f}", "; ".join(names)))
+    title = "Subscriptions: not ranked, since a plan promises no GPU"
+    view = TableView(title=title, columns=("", "GPU", "hours", "units needed>", "plans"), rows=tuple(rows))
     return (view,) if rows else ()
 
 
 def _on(plan: Subscription, quote: Quote) -> Option | None:
-    """The quickest single-GPU on-demand option on the plan's kind of GPU, whoever sells it: it gives the hours."""
+    """The quickest option on one GPU of the plan's kind, whoever sells it: it gives the hours."""
     same = [o for o in quote.options if o.gpu.name == plan.gpu and o.gpu_count == 1 and o.nodes == 1 and o.hours]
     return min(same, key=lambda o: o.hours.expected if o.hours else 0.0, default=None)

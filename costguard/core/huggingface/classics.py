@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from costguard.core.architecture import Architecture, FeedForward
-from costguard.core.checks import described, number, require
+from costguard.core.checks import described, require
 from costguard.core.huggingface.config import Config
 from costguard.core.huggingface.parts import Style, attention_of, decoder, plain_attention
 from costguard.errors import InputError
@@ -85,8 +85,8 @@ def mpt(config: Config, name: str) -> Architecture:
     )
     _divides(config, shared, inner.field("kv_n_heads"))
     attention = plain_attention(config, kv_heads=shared, qkv_bias=bias, out_bias=bias)
-    ratio = number(config.values.get("expansion_ratio") or 4, config.field("expansion_ratio"), least=1e-3, most=1e3)
-    feed_forward = FeedForward(ffn=max(1, int(ratio * config.hidden)), gated=False, bias=bias, activation="gelu")
+    ffn = config.size("expansion_ratio", default=4, most=1000) * config.hidden
+    feed_forward = FeedForward(ffn=ffn, gated=False, bias=bias, activation="gelu")
     learned = config.flag("learned_pos_emb", default=True) and not inner.flag("alibi", default=True)
     positions = config.positions(2048) if learned else None
     style = Style(
@@ -154,7 +154,7 @@ def _layer_kinds(config: Config) -> list[str]:
     for run in config.items("attention_types") or [[["global", "local"], -(-layers // 2)]]:
         match run:
             case [list() as names, int() as times] if 0 < times <= layers and all(isinstance(n, str) for n in names):
-                kinds += names * times
+                kinds += names * min(times, -(-layers // max(1, len(names))))
             case _:
                 raise InputError(
                     f"{described(run)} is not a run of layers",

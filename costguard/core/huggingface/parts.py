@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from costguard.core.architecture import NORMS, Architecture, Attention, Block, FeedForward, gathered
-from costguard.core.checks import described, require
+from costguard.core.checks import require
 from costguard.core.huggingface.config import Config
 
 Extras = tuple[tuple[str, int], ...]
@@ -148,7 +148,7 @@ def windows_of(config: Config, window: int | None, *, every: int) -> list[int | 
         f"names {len(names)} layers of {layers}",
         "write one name for each layer",
     )
-    return [None if described(name) == "'full_attention'" else window for name in names]
+    return [None if name == "full_attention" else window for name in names]
 
 
 def stated(extras: Extras) -> Extras:

@@ -239,7 +239,8 @@ def _patch_matrix(config: Config) -> int:
 
 
 def _sides(config: Config, key: str, default: int) -> tuple[int, int]:
-    match config.values.get(key, default):
+    stated_sides = config.values.get(key)
+    match default if stated_sides is None else stated_sides:
         case [high, wide]:
             return whole(high, config.field(key), most=MOST_PIXELS), whole(wide, config.field(key), most=MOST_PIXELS)
         case list() as sides:

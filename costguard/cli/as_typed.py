@@ -1,0 +1,47 @@
+"""Commands that take option values as they were typed, without typer's pydantic adapters.
+
+typer 0.29 builds a pydantic TypeAdapter for every option of the command that runs: importing pydantic and building forty
+of them is half of a quote's CPU time. Ours are text, flags and lists of text, which `core` checks, so nothing is to be
+coerced. This is the one place that trades a private name of typer (`_runtime_param`, pinned in constraints.txt) for
+speed; `tests/cli/test_imports.py` fails when it stops working.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer._click import Context, Parameter
+from typer.core import TyperCommand, TyperGroup
+
+
+class HandOn:
+    """Stands where typer would put an adapter, and hands the value on."""
+
+    def coerce(self, value: Any, param: Any, ctx: Context) -> Any:  # noqa: ANN401, ARG002 - typer's own signature
+        """`value`; a repeated option that was not given is an empty tuple, as typer has it."""
+        return () if value is None and param.multiple else value
+
+
+HAND_ON = HandOn()
+
+
+class AsTypedCommand(TyperCommand):
+    """A command whose options hand on what was typed."""
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Every option, --help among them."""
+        return _as_typed(super().get_params(ctx))
+
+
+class AsTypedGroup(TyperGroup):
+    """A group whose options hand on what was typed."""
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Every option, --help among them."""
+        return _as_typed(super().get_params(ctx))
+
+
+def _as_typed(params: list[Parameter]) -> list[Parameter]:
+    for param in params:
+        param._runtime_param = HAND_ON  # type: ignore[attr-defined]  # noqa: SLF001 - said in the docstring above
+    return params

@@ -1,0 +1,144 @@
+"""Why a footprint is what it is: each term's formula with its numbers filled in, and where the formula comes from.
+
+Example: `logits`, 6,291,456,000 B, `16,384 tokens x 32,000 words x 4 B x 3 (log-softmax and two gradients)`, `torch ...`.
+Nothing is computed twice: the numbers are those the footprint was made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costguard.core import overheads
+from costguard.core.measure import Measure
+from costguard.core.numerics import OPTIMIZER_MOMENTS
+from costguard.core.phase import Phase
+from costguard.core.recipe import Parallel, Recipe
+from costguard.core.split import Stage
+from costguard.core.states import States, bytes_of_weights
+
+AUTOGRAD = "autograd's saved tensors in transformers 5.23 with torch 2.13 (tools/faketensor.py, 2026-11)"
+ZERO = "ZeRO, arXiv 1910.02054, section 3; docs.deepspeed.ai, pytorch.org/docs/stable/fsdp"
+STATES = "the optimizer's state and the dtype of its parameters, torch.optim and bitsandbytes (SIZING.md section 1)"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One term of a footprint: its bytes on one GPU, the formula with its numbers, and the formula's source."""
+
+    term: str
+    bytes: int
+    formula: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a footprint was computed from."""
+
+    measure: Measure
+    recipe: Recipe
+    parallel: Parallel
+    stage: Stage
+    states: States
+    gpus: int
+
+
+def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Explained, ...]:
+    """Every term at the worst moment, and what comes on top of the tensors."""
+    formulas = {
+        "weights": (_weights(basis), STATES),
+        "gradients": (_gradients(basis, worst), STATES),
+        "optimizer": (_optimizer(basis), STATES),
+        "activations": (_activations(basis, worst), AUTOGRAD),
+        "logits": (_logits(basis, worst), AUTOGRAD),
+        "buffers": (_buffers(basis), ZERO),
+    }
+    terms = tuple(Explained(term, worst.terms[term], *formulas[term]) for term in worst.terms)
+    ranks = " + NCCL" if basis.gpus > 1 else ""
+    return (
+        *terms,
+        Explained("context", context, f"CUDA context and kernels{ranks}", "core/overheads.py: measured, dated there"),
+        Explained("slack", slack, f"{overheads.SLACK_SHARE:.0%} of {sum(worst.terms.values()):,} B", "core/overheads.py: fitted"),
+    )
+
+
+def _split(basis: Basis, from_stage: int) -> str:
+    """The divisors that apply to a state sharded from ZeRO stage `from_stage` on."""
+    p, s = basis.parallel, basis.stage
+    parts = [f"/ {p.tp} tensor-parallel"] * (p.tp > 1)
+    parts += [f"x {s.share:.3g} of the layers"] * (p.pp > 1)
+    parts += [f"/ {p.ep} expert-parallel"] * (p.ep > 1)
+    parts += [f"/ {s.shards} shards"] * (p.stage >= from_stage and s.shards > 1)
+    return " ".join(["", *parts])
+
+
+def _weights(basis: Basis) -> str:
+    m, r = basis.measure, basis.recipe
+    if basis.parallel.offload == "all":
+        return "in host memory"
+    matrix, other = bytes_of_weights(m, r)
+    rest = m.small + m.embedding + m.head
+    base = f"({m.matrices:,} in matrices x {matrix:.4g} B + {rest:,} others x {other:.4g} B)" + _split(basis, 3)
+    return base + (f" + {m.adapters:,} in adapters x {m.numbers.weight} B" if r.adapters else "")
+
+
+def _trained(basis: Basis) -> int:
+    m, r = basis.measure, basis.recipe
+    if not r.trains:
+        return 0
+    return m.adapters if r.adapters else m.matrices + m.small + m.embedding + m.head
+
+
+def _gradients(basis: Basis, worst: Phase) -> str:
+    trained = _trained(basis)
+    if not trained:
+        return "nothing is trained"
+    if basis.states.gradients == 0:
+        return "in host memory"
+    whole = f"{trained:,} trained x {basis.measure.numbers.gradient} B" + _split(basis, 2)
+    return whole + f"; those that exist at '{worst.name}'"
+
+
+def _optimizer(basis: Basis) -> str:
+    n, r = basis.measure.numbers, basis.recipe
+    if not _trained(basis):
+        return "nothing is trained"
+    if basis.states.optimizer == 0 and basis.states.host:
+        return "in host memory"
+    master = f" + {n.master} B master" if n.master else ""
+    each = f"{OPTIMIZER_MOMENTS[r.optimizer]} moments, {n.moment:.4g} B{master}"
+    return f"{_trained(basis):,} trained x ({each})" + _split(basis, 1)
+
+
+def _activations(basis: Basis, worst: Phase) -> str:
+    m, s, p = basis.measure, basis.stage, basis.parallel
+    tokens = m.tokens / (p.tp * p.cp)
+    if not basis.recipe.trains:
+        return f"tokens in flight x {m.layer.passing:,.0f} B at '{worst.name}'"
+    share = f" x {s.share:.3g} of the layers x {s.in_flight} in flight" if p.pp > 1 else ""
+    waiting = f"{tokens:,.0f} tokens x {m.waiting:,.0f} B kept by all layers (checkpointing {basis.recipe.checkpointing}){share}"
+    return f"{waiting}; a layer at work {m.layer.whole:,.0f} B a token, outside the layers {m.outside:,.0f}; at '{worst.name}'"
+
+
+def _logits(basis: Basis, worst: Phase) -> str:
+    m, p = basis.measure, basis.parallel
+    if not m.vocab:
+        return "no vocabulary"
+    if basis.recipe.fused_loss:
+        return f"cross-entropy in {overheads.LOSS_CHUNKS} chunks"
+    if not worst.terms["logits"]:
+        return f"gone at '{worst.name}'"
+    numbers = f"{m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
+    return f"{numbers} x {m.loss_number} B x 3 (log-softmax and two gradients)" if worst.name == "loss" else f"{numbers}, {worst.name}"
+
+
+def _buffers(basis: Basis) -> str:
+    m, st, p = basis.measure, basis.states, basis.parallel
+    parts = {
+        f"gathered: {overheads.GATHERED_LAYERS} layers, embedding and head": st.gathered,
+        "gradient buckets": st.bucket,
+        "autocast's copies of the weights": float(m.casts + m.cast_head) / p.tp,
+        "keys and values": 0.0 if basis.recipe.trains else float(m.numbers.compute * m.cached * m.tokens) / (p.tp * p.cp),
+        "one matrix dequantised": 0.0 if basis.recipe.quant == "none" else float(m.numbers.compute * m.largest_matrix) / p.tp,
+    }
+    return " + ".join(f"{name} {value:,.0f} B" for name, value in parts.items() if value) or "none"

@@ -1,0 +1,31 @@
+"""The moments of serving that can be the worst: loading, taking in the prompt, giving out tokens.
+
+Example: Llama-3-8B in bf16 holds 16.1 GB of weights, and 128 KiB of keys and values for each token of each sequence:
+32 layers x 2 x 8 key heads x 128 x 2 bytes. 16 sequences of 8192 tokens need 17.2 GB of cache, more than the weights.
+"""
+
+from __future__ import annotations
+
+from costguard.core import overheads
+from costguard.core.measure import Measure
+from costguard.core.numerics import FP32
+from costguard.core.phase import Phase, phase
+from costguard.core.recipe import Parallel, Recipe
+from costguard.core.split import Stage
+from costguard.core.states import States
+
+
+def serving_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States) -> tuple[Phase, ...]:
+    """What is alive at each moment on one GPU of `stage`; the cache is full: `micro_batch` sequences of `seq_len`."""
+    tokens = m.tokens / (parallel.tp * parallel.cp)
+    prompt = min(m.tokens, recipe.prefill_chunk or overheads.PREFILL_TOKENS) / (parallel.tp * parallel.cp)
+    cache = m.numbers.compute * m.cached * stage.share * tokens
+    step = recipe.micro_batch / parallel.tp
+    logits = (m.numbers.compute + FP32) * m.vocab * step * stage.last
+    dequantised = 0.0 if recipe.quant == "none" else m.numbers.compute * m.largest_matrix / parallel.tp
+    buffers = held.gathered + cache + dequantised
+    return (
+        phase("load", weights=held.weights),
+        phase("prefill", weights=held.weights, activations=prompt * m.layer.passing, logits=logits, buffers=buffers),
+        phase("decode", weights=held.weights, activations=step * m.layer.passing, logits=logits, buffers=buffers),
+    )

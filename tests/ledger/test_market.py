@@ -1,0 +1,258 @@
+"""The market file, written and read for real."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from costguard.core.money import Rate
+from costguard.core.offer import Offer, Selection
+from costguard.errors import InputError, UnknownNameError
+from costguard.ledger.market import SORTS, Market
+from costguard.ledger.market_file import SCHEMA_VERSION, write_market
+
+EVERYTHING = Selection()
+H100 = Offer(
+    provider="lambda",
+    region="global",
+    instance_type="gpu_8x_h100_sxm5",
+    gpu="H100-SXM",
+    gpu_count=8,
+    tier="on-demand",
+    rate=Rate.parse("31.92"),
+    observed_on=date(2026, 10, 10),
+    source="a test",
+    vcpus=208,
+    ram_gb=1800,
+    disk_gb=22528,
+    note="a note",
+)
+AWS = replace(H100, provider="aws", region="us-east-1", instance_type="p5.48xlarge", rate=Rate.parse("55.04"))
+AWS_WEST = replace(AWS, region="us-west-2", rate=Rate.parse("50"), observed_on=date(2026, 8, 1))
+AWS_SPOT = replace(AWS, tier="spot", rate=Rate.parse("20.5"), pricing="dynamic")
+ODD = replace(H100, provider="vast", instance_type="H100-SXM x1", gpu_count=1, rate=None, vcpus=None, ram_gb=None, disk_gb=None)
+T4 = replace(AWS, instance_type="g4dn.xlarge", gpu="T4", gpu_count=1, rate=Rate.parse("0.526"))
+OFFERS = (H100, AWS, AWS_WEST, AWS_SPOT, ODD, T4)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "market.sqlite"
+    write_market(file, OFFERS, {"built_from": "a test"})
+    return file
+
+
+@pytest.fixture
+def market(path: Path) -> Iterator[Market]:
+    with Market(path) as opened:
+        yield opened
+
+
+def test_every_offer_comes_back_as_it_was(market: Market) -> None:
+    assert set(market.offers(EVERYTHING)) == set(OFFERS)
+
+
+def test_classes_are_each_gpu_and_count_once(market: Market) -> None:
+    assert market.classes(EVERYTHING) == [("H100-SXM", 1), ("H100-SXM", 8), ("T4", 1)]
+
+
+def test_the_best_of_a_class_is_the_cheapest_of_each_provider_and_tier(market: Market) -> None:
+    assert market.best("H100-SXM", 8, EVERYTHING) == [AWS_SPOT, H100, AWS_WEST]
+
+
+def test_an_unknown_price_is_never_the_best(market: Market) -> None:
+    assert market.best("H100-SXM", 1, EVERYTHING) == []
+
+
+def test_unknown_prices_are_counted(market: Market) -> None:
+    assert market.unpriced(EVERYTHING) == {("H100-SXM", 1): 1}
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_unknown_prices_come_last_in_every_order(market: Market, sort: str) -> None:
+    assert list(market.offers(EVERYTHING, sort))[-1] == ODD
+
+
+def test_offers_can_be_ordered_by_price_and_by_price_of_a_gpu(market: Market) -> None:
+    assert [o.rate for o in market.offers(EVERYTHING, "usd_per_hour", 2)] == [T4.rate, AWS_SPOT.rate]
+    assert next(market.offers(EVERYTHING, "usd_per_gpu_hour")) == T4
+
+
+def test_offers_can_be_ordered_by_age_the_newest_first(market: Market) -> None:
+    assert list(market.offers(EVERYTHING, "age"))[-2] == AWS_WEST
+
+
+def test_an_order_nobody_knows_is_refused(market: Market) -> None:
+    with pytest.raises(UnknownNameError, match="sort"):
+        market.offers(EVERYTHING, "nano_usd_per_hour; DROP TABLE offers")
+
+
+@pytest.mark.parametrize("limit", [0, -5])
+def test_no_offers_are_no_offers(market: Market, limit: int) -> None:
+    assert list(market.offers(EVERYTHING, limit=limit)) == []
+
+
+SELECTIONS = [
+    (Selection(providers=("aws",)), {AWS, AWS_WEST, AWS_SPOT, T4}),
+    (Selection(regions=("us-west-2",)), {AWS_WEST}),
+    (Selection(tiers=("spot",)), {AWS_SPOT}),
+    (Selection(gpus=("T4",)), {T4}),
+    (Selection(gpu_counts=(1,)), {ODD, T4}),
+    (Selection(least_gpus=2), {H100, AWS, AWS_WEST, AWS_SPOT}),
+    (Selection(most_gpus=2), {ODD, T4}),
+    (Selection(providers=("aws", "lambda"), gpus=("H100-SXM",), tiers=("on-demand",)), {H100, AWS, AWS_WEST}),
+    (Selection(regions=("global",)), {H100, ODD}),
+    (Selection(providers=("aws'; DROP TABLE offers; --",)), set()),
+    (Selection(providers=()), set()),
+    (Selection(regions=()), set()),
+    (Selection(tiers=()), set()),
+    (Selection(gpus=()), set()),
+    (Selection(gpu_counts=()), set()),
+]
+
+
+@pytest.mark.parametrize(("selection", "selected"), SELECTIONS)
+def test_a_selection_keeps_what_it_names_and_an_empty_one_nothing(
+    market: Market, selection: Selection, selected: set[Offer]
+) -> None:
+    assert set(market.offers(selection)) == selected
+
+
+FEW = st.sampled_from
+PICKS = st.none() | st.lists(FEW(["a", "b", "c"]), max_size=2).map(tuple)
+ANY_OFFER = st.builds(
+    Offer,
+    provider=FEW("abc"),
+    region=FEW("abc"),
+    instance_type=FEW("xyz"),
+    gpu=FEW("abc"),
+    gpu_count=FEW([1, 8]),
+    tier=FEW(["on-demand", "spot"]),
+    rate=st.none() | st.builds(Rate, nano_per_hour=FEW([1, 2, 10**18])),
+    observed_on=st.dates(),
+    source=FEW(["s", "t"]),
+)
+ANY_SELECTION = st.builds(Selection, providers=PICKS, regions=PICKS, gpus=PICKS, tiers=st.none() | st.just(("spot",)))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(offers=st.lists(ANY_OFFER, max_size=12), selection=ANY_SELECTION)
+def test_the_file_answers_as_the_plain_list_would(tmp_path: Path, offers: list[Offer], selection: Selection) -> None:
+    write_market(tmp_path / "any.sqlite", offers)
+    chosen = [o for o in offers if _selected(o, selection)]
+    with Market(tmp_path / "any.sqlite") as market:
+        assert sorted(map(repr, market.offers(selection))) == sorted(map(repr, chosen))
+        assert market.classes(selection) == sorted({(o.gpu, o.gpu_count) for o in chosen})
+        for gpu, gpu_count in market.classes(selection):
+            lots: dict[tuple[str, str], int] = {}
+            for o in chosen:
+                if o.rate and (o.gpu, o.gpu_count) == (gpu, gpu_count):
+                    lots[o.provider, o.tier] = min(o.rate.nano_per_hour, lots.get((o.provider, o.tier), 10**19))
+            best = {(o.provider, o.tier): o.rate.nano_per_hour for o in market.best(gpu, gpu_count, selection) if o.rate}
+            assert best == lots
+
+
+def _selected(offer: Offer, selection: Selection) -> bool:
+    pairs = [(offer.provider, selection.providers), (offer.region, selection.regions), (offer.gpu, selection.gpus)]
+    return all(allowed is None or value in allowed for value, allowed in [*pairs, (offer.tier, selection.tiers)])
+
+
+def test_the_same_offers_in_any_order_make_the_same_bytes(tmp_path: Path) -> None:
+    write_market(tmp_path / "a", OFFERS)
+    write_market(tmp_path / "b", reversed(OFFERS))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_the_file_says_what_it_holds(market: Market, path: Path) -> None:
+    assert market.described() == {
+        "path": str(path),
+        "offers": 6,
+        "unpriced": 1,
+        "providers": ["aws", "lambda", "vast"],
+        "oldest": "2026-08-01",
+        "newest": "2026-10-10",
+        "built_from": "a test",
+    }
+
+
+def test_an_empty_market_has_no_dates(tmp_path: Path) -> None:
+    write_market(tmp_path / "empty", [])
+    with Market(tmp_path / "empty") as market:
+        assert market.classes(EVERYTHING) == []
+        assert market.described()["newest"] is None
+
+
+def test_reading_changes_nothing(path: Path, market: Market) -> None:
+    before = path.read_bytes()
+    list(market.offers(EVERYTHING))
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        market._connection.execute("DELETE FROM offers")
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["market.sqlite"]
+
+
+def test_a_market_is_replaced_in_one_step_and_leaves_no_other_file(path: Path) -> None:
+    write_market(path, [T4])
+    with Market(path) as market:
+        assert list(market.offers(EVERYTHING)) == [T4]
+    assert [file.name for file in path.parent.iterdir()] == ["market.sqlite"]
+
+
+def test_a_path_with_signs_that_mean_something_in_an_address_is_read(tmp_path: Path) -> None:
+    write_market(tmp_path / "a ?b=%41#c", [T4])
+    with Market(tmp_path / "a ?b=%41#c") as market:
+        assert market.classes(EVERYTHING) == [("T4", 1)]
+
+
+def _wrong_version(path: Path) -> None:
+    write_market(path, OFFERS)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+
+
+def _other_database(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE offers (x)")
+
+
+def _cut_off(path: Path) -> None:
+    write_market(path, [replace(T4, region=f"r{n}") for n in range(2000)])
+    path.write_bytes(path.read_bytes()[:20_000])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda _: None, "does not exist"),
+        (lambda path: path.mkdir(), "is a folder"),
+        (lambda path: path.write_text("provider,gpu\n" * 99), "cannot be read"),
+        (lambda path: path.write_bytes(b""), "is not a market file"),
+        (_other_database, "is not a market file"),
+        (_wrong_version, f"has format {SCHEMA_VERSION + 1}, not {SCHEMA_VERSION}"),
+        (_cut_off, "cannot be read"),
+    ],
+    ids=["missing", "folder", "text", "empty", "other database", "other version", "cut off"],
+)
+def test_a_file_that_is_no_market_is_named_and_what_to_do(tmp_path: Path, spoil: Callable[[Path], object], said: str) -> None:
+    spoil(tmp_path / "market.sqlite")
+    with pytest.raises(InputError) as refused, Market(tmp_path / "market.sqlite") as market:
+        list(market.offers(EVERYTHING))
+    assert said in str(refused.value)
+    assert str(tmp_path / "market.sqlite") in str(refused.value)
+    assert "hint:" in str(refused.value)
+
+
+def test_reading_the_market_imports_little() -> None:
+    heavy = "{'json', 'csv', 'logging', 'typer', 'rich', 'sqlalchemy'}"
+    seen = f"import sys; import costguard.ledger.market; print({heavy} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", seen], check=True, capture_output=True, text=True)
+    assert ran.stdout.strip() == "set()"

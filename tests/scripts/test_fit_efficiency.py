@@ -1,0 +1,80 @@
+"""The shipped constants are what the script makes of the published runs, and predict runs of others well."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from scripts import efficiency_priors, fit_efficiency, published_runs
+
+ROOT = Path(__file__).parents[2]
+RUNS = ROOT.parent / "shared" / "data" / "sizing" / "runs_dev.csv"
+SHIPPED = files("costguard") / "data" / "efficiency.json"
+GPUS = ROOT / "costguard" / "data" / "gpus.csv"
+
+pytestmark = pytest.mark.skipif(not RUNS.exists(), reason=f"the published runs are not here: {RUNS}")
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[published_runs.Run]:
+    return published_runs.runs(RUNS, published_runs.gpus(GPUS))
+
+
+@pytest.fixture(scope="module")
+def samples(runs: list[published_runs.Run]) -> list[fit_efficiency.Sample]:
+    return [fit_efficiency.sample(r) for r in runs if r.tokens_per_s_per_gpu]
+
+
+@pytest.fixture(scope="module")
+def held_out(samples: list[fit_efficiency.Sample]) -> list[fit_efficiency.Error]:
+    return fit_efficiency.leave_one_source_out(samples)
+
+
+def test_refitting_gives_the_shipped_constants(samples: list[fit_efficiency.Sample], runs: list[published_runs.Run]) -> None:
+    again = fit_efficiency.constants(samples, runs)
+    assert json.loads(json.dumps(again)) == json.loads(SHIPPED.read_text(encoding="utf-8"))
+
+
+def test_every_row_becomes_a_run(runs: list[published_runs.Run]) -> None:
+    assert len(runs) == len(RUNS.read_text(encoding="utf-8").splitlines()) - 1
+
+
+def test_shapes_count_within_a_tenth_of_the_stated_size(runs: list[published_runs.Run]) -> None:
+    off = [abs(r.architecture.computed_parameters / r.total_params - 1) for r in runs]
+    assert fit_efficiency.quantile(off, 0.9) < 0.1
+
+
+def test_unseen_sources_are_predicted_far_better_than_by_rule_of_thumb(
+    samples: list[fit_efficiency.Sample], held_out: list[fit_efficiency.Error]
+) -> None:
+    rule = [fit_efficiency.Error(s, fit_efficiency.rule_of_thumb(s), seen=True) for s in samples]
+    ours, theirs = fit_efficiency.accuracy(held_out), fit_efficiency.accuracy(rule)
+    assert ours["median"] <= 0.12
+    assert ours["p90"] <= 0.46
+    assert ours["median"] < 0.6 * theirs["median"]
+
+
+def test_interval_covers_four_in_five_rows_of_unseen_sources(held_out: list[fit_efficiency.Error]) -> None:
+    assert 0.75 <= fit_efficiency.coverage(held_out) <= 0.88
+
+
+def test_every_weight_keeps_its_bounds(samples: list[fit_efficiency.Sample]) -> None:
+    for name, weight in fit_efficiency.fit(samples).items():
+        prior = fit_efficiency.prior(name)
+        assert prior.low <= weight <= prior.high, name
+
+
+def test_without_rows_every_weight_is_its_prior() -> None:
+    assert fit_efficiency.fit([]) == pytest.approx({name: p.value for name, p in efficiency_priors.PRIORS.items()})
+
+
+def test_no_rule_looks_at_who_published_a_row(samples: list[fit_efficiency.Sample]) -> None:
+    """Renaming models and sources changes no feature."""
+    first = samples[0]
+    row = Counter(first.features)
+    assert row == Counter(fit_efficiency.run_features(first.run))
+    assert first.run.source not in str(sorted(first.features))
