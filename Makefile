@@ -29,8 +29,8 @@ check: .venv/.dev
 	@$(BIN)/python -m pytest -q tests/test_house.py
 
 bench: .venv/.dev
-	@$(BIN)/python bench/start.py
-	@$(BIN)/python bench/quote.py
+	@$(BIN)/python -m bench.start
+	@$(BIN)/python -m bench.quote
 
 golden: .venv/.dev
 	@$(BIN)/python -m pytest -q tests/golden --write-golden

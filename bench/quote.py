@@ -1,6 +1,6 @@
-"""Quote: a whole `costguard quote` over a synthetic market of 50,000 offers, against a typer + rich "hello" that runs a command.
+"""Quote: a whole `costguard quote` over 50,000 synthetic offers, against a typer + rich "hello" that runs a command.
 
-    python bench/quote.py [RUNS] [OFFERS]
+    python -m bench.quote [RUNS] [OFFERS]
 
 Target: at most 1.3 times its user CPU. Also prints `costguard size` of a 7B job in process (target 0.8 ms).
 """
@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 
-from interleaved import HELLO, compiled, costguard, report, timed
-
+from bench.interleaved import HELLO, compiled, costguard, report, timed
 from costguard.core.job import job_from
 from costguard.core.money import Rate
 from costguard.core.offer import Offer
@@ -86,7 +85,9 @@ def size_in_process() -> int:
     job = job_from({"method": "full", "micro_batch": 8}, facts.architecture("llama-2-7b"))
     on = Hardware(gpu=facts.gpus()["A100-80GB-SXM"], gpu_count=1)
     best = min(_seconds(lambda: size(job, facts=facts, on=on)) for _ in range(300)) * 1000
-    print(f"costguard size of a 7B job in process: {best:.2f} ms, {'meets' if best <= SIZE_TARGET_MS else 'MISSES'} {SIZE_TARGET_MS} ms")
+    print(
+        f"costguard size of a 7B job in process: {best:.2f} ms, {'meets' if best <= SIZE_TARGET_MS else 'MISSES'} {SIZE_TARGET_MS} ms"
+    )
     return int(best > SIZE_TARGET_MS)
 
 

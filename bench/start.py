@@ -1,6 +1,6 @@
 """Start-up: `costguard --help` against a bare typer + rich "hello --help", as a ratio of user CPU in one interleaved run.
 
-    python bench/start.py [RUNS]        needs: make test (once), so that typer and rich are there
+    python -m bench.start [RUNS]        needs: make test (once), so that typer and rich are there
 
 Target: at most 1.1. Both run from the same environment, with bytecode compiled for both, one warm-up not counted.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from interleaved import HELLO, compiled, costguard, report, timed
+from bench.interleaved import HELLO, compiled, costguard, report, timed
 
 TARGET = 1.1
 

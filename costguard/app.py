@@ -160,7 +160,11 @@ def breakeven(
         )
     notes = (f"{gpu} was taken as {found.canonical}",) if found and found.taken_as_short else ()
     answer = replace(answer, warnings=(*answer.warnings, *notes))
-    refusal = NoAnswerError("owning never pays back at this rent", hint="\n".join(answer.plain.explain)) if answer.full.never else None
+    refusal = (
+        NoAnswerError("owning never pays back at this rent", hint="\n".join(answer.plain.explain))
+        if answer.full.never
+        else None
+    )
     return Answer(document=breakeven_document(answer), warnings=answer.warnings, refusal=refusal)
 
 

@@ -42,9 +42,7 @@ class UnknownNameError(InputError):
         self.name, self.nearest = name, nearest
         meant = f"did you mean {', '.join(nearest)}?" if nearest else ""
         hint = hint if nearest else hint.removeprefix("or ")
-        super().__init__(
-            f"unknown {kind} '{shortened(name)}'", field=field, hint=" ".join(filter(None, (meant, hint))) or None
-        )
+        super().__init__(f"unknown {kind} '{shortened(name)}'", field=field, hint=" ".join(filter(None, (meant, hint))) or None)
 
 
 class NoAnswerError(CostguardError):

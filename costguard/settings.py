@@ -53,7 +53,9 @@ def read_table(path: Path) -> dict[str, object]:
     parse = _json if path.suffix == ".json" or text.lstrip().startswith("{") else _toml
     table = parse(text, path)
     if not isinstance(table, dict):
-        raise InputError(f"holds {described(table)}, not a table of keys", field=str(path), hint='start it with "{" or key = value')
+        raise InputError(
+            f"holds {described(table)}, not a table of keys", field=str(path), hint='start it with "{" or key = value'
+        )
     return table
 
 
@@ -62,7 +64,9 @@ def _text(path: Path) -> str:
         if path.is_dir():
             raise InputError("is a folder, not a file", field=str(path), hint=_inside(path))
         if path.stat().st_size > LARGEST_FILE:
-            raise InputError(f"is larger than {LARGEST_FILE // 2**20} MiB", field=str(path), hint="give a text file, not weights")
+            raise InputError(
+                f"is larger than {LARGEST_FILE // 2**20} MiB", field=str(path), hint="give a text file, not weights"
+            )
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError("no such file", field=str(path), hint=f"looked from {Path.cwd()}") from None
@@ -84,14 +88,18 @@ def _toml(text: str, path: Path) -> object:
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as broken:
-        raise InputError(f"is not valid TOML: {shortened(str(broken))}", field=str(path), hint='write key = "value" lines') from None
+        raise InputError(
+            f"is not valid TOML: {shortened(str(broken))}", field=str(path), hint='write key = "value" lines'
+        ) from None
 
 
 def _json(text: str, path: Path) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as broken:
-        raise InputError(f"is not valid JSON: {shortened(str(broken))}", field=str(path), hint="check commas and quotes") from None
+        raise InputError(
+            f"is not valid JSON: {shortened(str(broken))}", field=str(path), hint="check commas and quotes"
+        ) from None
 
 
 def _settings_file(stated: str | None) -> Path | None:
@@ -131,12 +139,16 @@ def _settings(table: Mapping[str, object], where: str) -> Settings:
 
 def _section(name: str, make: object, stated: object, where: str) -> object:
     if not isinstance(stated, Mapping):
-        raise InputError(f"must be a table, not {described(stated)}", field=f"{where}: {name}", hint=f"write a [{name}] section")
+        raise InputError(
+            f"must be a table, not {described(stated)}", field=f"{where}: {name}", hint=f"write a [{name}] section"
+        )
     assert is_dataclass(make)  # noqa: S101 - true of every field of Settings, seen by the type checker
     _known(stated, tuple(f.name for f in fields(make)), f"{where}: [{name}]")
     for key, value in stated.items():
         if not isinstance(value, str):
-            raise InputError(f"must be text, not {described(value)}", field=f"{where}: {name}.{key}", hint='write it in "quotes"')
+            raise InputError(
+                f"must be text, not {described(value)}", field=f"{where}: {name}.{key}", hint='write it in "quotes"'
+            )
     return make(**stated)  # type: ignore[operator]  # a dataclass type, and its keys have been checked
 
 

@@ -36,7 +36,13 @@ FRAMEWORKS = {
     "bigscience": "megatron",
     "lomo-paper": "deepspeed",
 }
-OPTIMIZERS = (("paged", "paged-adamw-8bit"), ("8bit", "adamw-8bit"), ("adafactor", "adafactor"), ("sgd", "sgd"), ("adam", "adamw"))
+OPTIMIZERS = (
+    ("paged", "paged-adamw-8bit"),
+    ("8bit", "adamw-8bit"),
+    ("adafactor", "adafactor"),
+    ("sgd", "sgd"),
+    ("adam", "adamw"),
+)
 FAKE_OPTIMIZERS = {"adamw_fused": "adamw", "adamw_foreach": "adamw", "sgd_momentum": "sgd-momentum", "sgd": "sgd"}
 PRECISIONS = {"amp": "bf16-amp", "bf16": "bf16", "fp32": "fp32"}
 TARGETS = {"q+v": ("q_proj", "v_proj"), "all": "all-linear", "q_proj+v_proj": ("q_proj", "v_proj")}

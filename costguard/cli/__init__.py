@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 from typer._click import Command, Context, HelpFormatter  # typer 0.29 carries click inside and re-exports only Context
-from typer._click.exceptions import ClickException
+from typer._click.exceptions import ClickException, UsageError
 from typer.main import get_command
 
 from costguard import __version__
@@ -75,20 +75,22 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+def _version(wanted: bool) -> None:
     if wanted:
         sys.stdout.write(f"costguard {__version__}\n")
         raise typer.Exit
 
 
 @app.callback(epilog="Start here: costguard quote --model llama-3.1-8b --method qlora --tokens 50e6")
-def _root(  # noqa: PLR0917 - typer reads options off the signature
+def _root(
     ctx: typer.Context,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="Settings file (default: ./costguard.toml).")] = None,
-    json_log: Annotated[bool, typer.Option("--json-log", help="Warnings and errors on stderr as JSON lines.")] = False,  # noqa: FBT002
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,  # noqa: FBT002
-    offline: Annotated[bool, typer.Option("--offline", help="Use no network: only prices kept on this machine.")] = False,  # noqa: FBT002
-    version: Annotated[bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = None,  # noqa: ARG001
+    json_log: Annotated[bool, typer.Option("--json-log", help="Warnings and errors on stderr as JSON lines.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Use no network: only prices kept on this machine.")] = False,
+    version: Annotated[
+        bool | None, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = None,
 ) -> None:
     """Guard money spent on cloud GPUs: quote a run before it starts, watch it, report it."""
     ctx.obj = Globals(config=config, json_log=json_log, debug=debug, offline=offline)
@@ -110,8 +112,7 @@ def run(arguments: list[str]) -> int:
             raise
         return _failed(str(error), error.exit_code, json_log=json_log)
     except ClickException as error:
-        hint = f"\nhint: see costguard {error.ctx.info_name} --help" if getattr(error, "ctx", None) and error.ctx.parent else ""
-        return _failed(error.format_message() + hint, 2, json_log=json_log)
+        return _failed(error.format_message() + _help_hint(error), 2, json_log=json_log)
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED, json_log=json_log)
     except BrokenPipeError:
@@ -127,6 +128,12 @@ def run(arguments: list[str]) -> int:
             json_log=json_log,
         )
     return code if isinstance(code, int) else 0
+
+
+def _help_hint(error: ClickException) -> str:
+    """Where to look, if the error belongs to a command."""
+    context = error.ctx if isinstance(error, UsageError) else None
+    return f"\nhint: see costguard {context.info_name} --help" if context and context.parent else ""
 
 
 def _failed(message: str, code: int, *, json_log: bool) -> int:

@@ -18,20 +18,26 @@ EXAMPLES = """Examples:
 """
 
 
-def command(  # noqa: PLR0917 - typer reads options off the signature
+def command(
     ctx: typer.Context,
     gpu: Annotated[Text, typer.Option(metavar="NAME", help="Gives the price and the power where they are not stated.")] = None,
     count: Annotated[Text, typer.Option(metavar="N", help="GPUs bought (1).")] = None,
-    price: Annotated[Text, typer.Option(metavar="USD", help="Price of all that is bought, in $ (default: the GPU's list price).")] = None,
-    rate: Annotated[Text, typer.Option(metavar="USD", help="Rent of the same, in $ an hour (default: the cheapest known offer).")] = None,
-    power_w: Annotated[Text, typer.Option(metavar="N", help="Watts drawn under load, all together (default: the GPU's TDP).")] = None,
+    price: Annotated[
+        Text, typer.Option(metavar="USD", help="Price of all that is bought, in $ (default: the GPU's list price).")
+    ] = None,
+    rate: Annotated[
+        Text, typer.Option(metavar="USD", help="Rent of the same, in $ an hour (default: the cheapest known offer).")
+    ] = None,
+    power_w: Annotated[
+        Text, typer.Option(metavar="N", help="Watts drawn under load, all together (default: the GPU's TDP).")
+    ] = None,
     usd_per_kwh: Annotated[Text, typer.Option(metavar="USD", help="Price of electricity (0.15).")] = None,
     resale: Annotated[Text, typer.Option(metavar="USD", help="What it sells for afterwards, in $ (0).")] = None,
     hours_week: Annotated[Text, typer.Option(metavar="N", help="Hours of use a week: gives weeks and months.")] = None,
     market: o.Market = None,
-    json: o.Json = False,  # noqa: ARG001 - read from ctx.params
-    csv: o.Csv = False,  # noqa: ARG001
-    markdown: o.Markdown = False,  # noqa: ARG001
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the break-even."""
     from costguard import app

@@ -28,9 +28,9 @@ AS_TYPED = (
 
 def command(
     ctx: typer.Context,
-    json: o.Json = False,  # noqa: ARG001 - read from ctx.params
-    csv: o.Csv = False,  # noqa: ARG001
-    markdown: o.Markdown = False,  # noqa: ARG001
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
 ) -> None:
     """Print the quote of a QLoRA fine-tune over the whole shipped market."""
     from costguard import app

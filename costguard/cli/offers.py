@@ -18,19 +18,19 @@ EXAMPLES = """Examples:
 """
 
 
-def command(  # noqa: PLR0917 - typer reads options off the signature
+def command(
     ctx: typer.Context,
-    gpu: o.GpuName = None,  # noqa: ARG001 - read from ctx.params, by the one table in cli/options.py
+    gpu: o.GpuName = None,
     count: Annotated[Text, typer.Option(metavar="N", help="GPUs of an instance.")] = None,
-    provider: o.Provider = None,  # noqa: ARG001
-    region: o.Region = None,  # noqa: ARG001
-    tier: o.Tier = None,  # noqa: ARG001
+    provider: o.Provider = None,
+    region: o.Region = None,
+    tier: o.Tier = None,
     sort: Annotated[Text, typer.Option(metavar="NAME", help="usd_per_hour | usd_per_gpu_hour | age | provider")] = None,
     top: Annotated[Text, typer.Option(metavar="N", help="Rows to show (50; 0 for all).")] = None,
     market: o.Market = None,
-    json: o.Json = False,  # noqa: ARG001
-    csv: o.Csv = False,  # noqa: ARG001
-    markdown: o.Markdown = False,  # noqa: ARG001
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the market."""
     from costguard import app

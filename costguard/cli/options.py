@@ -24,7 +24,9 @@ Quant = Annotated[Text, typer.Option(metavar="NAME", help="none | nf4 | int8 | i
 Optimizer = Annotated[Text, typer.Option(metavar="NAME", help="adamw, adamw-8bit, paged-adamw-8bit, adafactor, lion, sgd ...")]
 SeqLen = Annotated[Text, typer.Option(metavar="N", help="Tokens in a sequence.")]
 MicroBatch = Annotated[Text, typer.Option(metavar="N", help="Sequences a GPU holds in one pass.")]
-GlobalBatch = Annotated[Text, typer.Option("--global-batch-tokens", metavar="N", help="Tokens per optimizer step over all GPUs.")]
+GlobalBatch = Annotated[
+    Text, typer.Option("--global-batch-tokens", metavar="N", help="Tokens per optimizer step over all GPUs.")
+]
 Checkpointing = Annotated[Text, typer.Option(metavar="NAME", help="none | selective | full")]
 Attention = Annotated[Text, typer.Option(metavar="NAME", help="flash | eager")]
 LoraRank = Annotated[Text, typer.Option(metavar="N", help="Rank of the adapters (16).")]
@@ -36,7 +38,9 @@ Pp = Annotated[Text, typer.Option(metavar="N", help="Pipeline-parallel ranks.")]
 Cp = Annotated[Text, typer.Option(metavar="N", help="Context-parallel ranks.")]
 Ep = Annotated[Text, typer.Option(metavar="N", help="Expert-parallel ranks.")]
 Offload = Annotated[Text, typer.Option(metavar="NAME", help="none | optimizer | all")]
-On = Annotated[Text, typer.Option("--on", metavar="GPU:COUNT[xNODES]", help="Given hardware, e.g. A100-80GB-SXM:8 or H100:8x4.")]
+On = Annotated[
+    Text, typer.Option("--on", metavar="GPU:COUNT[xNODES]", help="Given hardware, e.g. A100-80GB-SXM:8 or H100:8x4.")
+]
 Provider = Annotated[Names, typer.Option("--provider", "-p", metavar="NAME", help="Only this provider (repeat for more).")]
 Region = Annotated[Names, typer.Option("--region", metavar="NAME", help="Only this region.")]
 Tier = Annotated[Names, typer.Option("--tier", metavar="NAME", help="Only on-demand, spot, reserved, community or secure.")]
@@ -107,7 +111,9 @@ def number_from(text: str, flag: str) -> int | float:
     """A number as people type it: 50000000, 50_000_000, 50e6, 50M, 1.5B."""
     found = NUMBER.fullmatch(text.strip().lower())
     if not found:
-        raise InputError(f"must be a number, not '{shortened(text, 40)}'", field=f"--{flag.replace('_', '-')}", hint="write 50e6 or 50M")
+        raise InputError(
+            f"must be a number, not '{shortened(text, 40)}'", field=f"--{flag.replace('_', '-')}", hint="write 50e6 or 50M"
+        )
     digits = found[1].replace("_", "").replace(",", "")
     if digits.lstrip("+-").isdigit():
         return int(digits) * SUFFIXES[found[2]]

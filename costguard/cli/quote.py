@@ -20,48 +20,50 @@ EXAMPLES = """Examples:
 """
 
 
-def command(  # noqa: PLR0917 - typer reads options off the signature
+def command(
     ctx: typer.Context,
     job: o.JobFile = None,
-    model: o.Model = None,  # noqa: ARG001 - every option below is read from ctx.params, by the one table in cli/options.py
-    method: o.Method = None,  # noqa: ARG001
-    tokens: Annotated[Text, typer.Option(metavar="N", help="Tokens to train on (epochs counted), or to generate: 50e6, 1.5B.")] = None,  # noqa: ARG001
-    precision: o.Precision = None,  # noqa: ARG001
-    quant: o.Quant = None,  # noqa: ARG001
-    optimizer: o.Optimizer = None,  # noqa: ARG001
-    seq_len: o.SeqLen = None,  # noqa: ARG001
-    micro_batch: o.MicroBatch = None,  # noqa: ARG001
-    global_batch_tokens: o.GlobalBatch = None,  # noqa: ARG001
-    checkpointing: o.Checkpointing = None,  # noqa: ARG001
-    attention: o.Attention = None,  # noqa: ARG001
-    lora_rank: o.LoraRank = None,  # noqa: ARG001
-    lora_targets: o.LoraTargets = None,  # noqa: ARG001
-    zero: o.Zero = None,  # noqa: ARG001
-    fsdp: o.Fsdp = None,  # noqa: ARG001
-    tp: o.Tp = None,  # noqa: ARG001
-    pp: o.Pp = None,  # noqa: ARG001
-    cp: o.Cp = None,  # noqa: ARG001
-    ep: o.Ep = None,  # noqa: ARG001
-    offload: o.Offload = None,  # noqa: ARG001
+    model: o.Model = None,
+    method: o.Method = None,
+    tokens: Annotated[
+        Text, typer.Option(metavar="N", help="Tokens to train on (epochs counted), or to generate: 50e6, 1.5B.")
+    ] = None,
+    precision: o.Precision = None,
+    quant: o.Quant = None,
+    optimizer: o.Optimizer = None,
+    seq_len: o.SeqLen = None,
+    micro_batch: o.MicroBatch = None,
+    global_batch_tokens: o.GlobalBatch = None,
+    checkpointing: o.Checkpointing = None,
+    attention: o.Attention = None,
+    lora_rank: o.LoraRank = None,
+    lora_targets: o.LoraTargets = None,
+    zero: o.Zero = None,
+    fsdp: o.Fsdp = None,
+    tp: o.Tp = None,
+    pp: o.Pp = None,
+    cp: o.Cp = None,
+    ep: o.Ep = None,
+    offload: o.Offload = None,
     on: o.On = None,
-    gpu: o.GpuName = None,  # noqa: ARG001
+    gpu: o.GpuName = None,
     count: Annotated[Text, typer.Option(metavar="N", help="GPUs of an instance.")] = None,
     hours: Annotated[Text, typer.Option(metavar="N", help="Without a model: rent --count of --gpu for so long.")] = None,
-    provider: o.Provider = None,  # noqa: ARG001
-    region: o.Region = None,  # noqa: ARG001
-    tier: o.Tier = None,  # noqa: ARG001
-    max_usd: Annotated[Text, typer.Option(metavar="USD", help="Refuse what is expected to cost more.")] = None,  # noqa: ARG001
-    max_hours: Annotated[Text, typer.Option(metavar="N", help="Refuse what is expected to take longer.")] = None,  # noqa: ARG001
-    max_gpus: Annotated[Text, typer.Option(metavar="N", help="Most GPUs over all nodes (64).")] = None,  # noqa: ARG001
-    disk_gb: Annotated[Text, typer.Option(metavar="N", help="Disk of the run in GB (default: worked out).")] = None,  # noqa: ARG001
-    checkpoint_every_hours: Annotated[Text, typer.Option(metavar="N", help="Between checkpoints, for spot (1).")] = None,  # noqa: ARG001
+    provider: o.Provider = None,
+    region: o.Region = None,
+    tier: o.Tier = None,
+    max_usd: Annotated[Text, typer.Option(metavar="USD", help="Refuse what is expected to cost more.")] = None,
+    max_hours: Annotated[Text, typer.Option(metavar="N", help="Refuse what is expected to take longer.")] = None,
+    max_gpus: Annotated[Text, typer.Option(metavar="N", help="Most GPUs over all nodes (64).")] = None,
+    disk_gb: Annotated[Text, typer.Option(metavar="N", help="Disk of the run in GB (default: worked out).")] = None,
+    checkpoint_every_hours: Annotated[Text, typer.Option(metavar="N", help="Between checkpoints, for spot (1).")] = None,
     top: Annotated[Text, typer.Option(metavar="N", help="Rows to show (default: ten, and each provider's best).")] = None,
     sort: Annotated[Text, typer.Option(metavar="NAME", help="usd | hours | usd_per_hour | provider")] = None,
     market: o.Market = None,
     explain: o.Explain = False,
-    json: o.Json = False,  # noqa: ARG001
-    csv: o.Csv = False,  # noqa: ARG001
-    markdown: o.Markdown = False,  # noqa: ARG001
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the quote."""
     from costguard import app

@@ -16,32 +16,32 @@ EXAMPLES = """Examples:
 """
 
 
-def command(  # noqa: PLR0917 - typer reads options off the signature
+def command(
     ctx: typer.Context,
     job: o.JobFile = None,
-    model: o.Model = None,  # noqa: ARG001 - every option below is read from ctx.params, by the one table in cli/options.py
-    method: o.Method = None,  # noqa: ARG001
-    precision: o.Precision = None,  # noqa: ARG001
-    quant: o.Quant = None,  # noqa: ARG001
-    optimizer: o.Optimizer = None,  # noqa: ARG001
-    seq_len: o.SeqLen = None,  # noqa: ARG001
-    micro_batch: o.MicroBatch = None,  # noqa: ARG001
-    checkpointing: o.Checkpointing = None,  # noqa: ARG001
-    attention: o.Attention = None,  # noqa: ARG001
-    lora_rank: o.LoraRank = None,  # noqa: ARG001
-    lora_targets: o.LoraTargets = None,  # noqa: ARG001
-    zero: o.Zero = None,  # noqa: ARG001
-    fsdp: o.Fsdp = None,  # noqa: ARG001
-    tp: o.Tp = None,  # noqa: ARG001
-    pp: o.Pp = None,  # noqa: ARG001
-    cp: o.Cp = None,  # noqa: ARG001
-    ep: o.Ep = None,  # noqa: ARG001
-    offload: o.Offload = None,  # noqa: ARG001
+    model: o.Model = None,
+    method: o.Method = None,
+    precision: o.Precision = None,
+    quant: o.Quant = None,
+    optimizer: o.Optimizer = None,
+    seq_len: o.SeqLen = None,
+    micro_batch: o.MicroBatch = None,
+    checkpointing: o.Checkpointing = None,
+    attention: o.Attention = None,
+    lora_rank: o.LoraRank = None,
+    lora_targets: o.LoraTargets = None,
+    zero: o.Zero = None,
+    fsdp: o.Fsdp = None,
+    tp: o.Tp = None,
+    pp: o.Pp = None,
+    cp: o.Cp = None,
+    ep: o.Ep = None,
+    offload: o.Offload = None,
     on: o.On = None,
     explain: o.Explain = False,
-    json: o.Json = False,  # noqa: ARG001
-    csv: o.Csv = False,  # noqa: ARG001
-    markdown: o.Markdown = False,  # noqa: ARG001
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the footprint."""
     from costguard import app

@@ -42,9 +42,7 @@ def number(value: object, field: str, *, least: float = 0.0, most: float = 1e18)
     if isinstance(value, bool) or not isinstance(value, int | float) or not -HUGE < value < HUGE:
         raise InputError(f"must be a number, not {described(value)}", field=field, hint=f"write a number from {least:g}")
     if not least <= value <= most:
-        raise InputError(
-            f"must be between {least:g} and {most:g}, not {described(value)}", field=field, hint="check the unit"
-        )
+        raise InputError(f"must be between {least:g} and {most:g}, not {described(value)}", field=field, hint="check the unit")
     return float(value)
 
 

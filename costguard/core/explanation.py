@@ -58,7 +58,9 @@ def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Exp
     return (
         *terms,
         Explained("context", context, f"CUDA context and kernels{ranks}", "core/overheads.py: measured, dated there"),
-        Explained("slack", slack, f"{overheads.SLACK_SHARE:.0%} of {sum(worst.terms.values()):,} B", "core/overheads.py: fitted"),
+        Explained(
+            "slack", slack, f"{overheads.SLACK_SHARE:.0%} of {sum(worst.terms.values()):,} B", "core/overheads.py: fitted"
+        ),
     )
 
 
@@ -116,7 +118,9 @@ def _activations(basis: Basis, worst: Phase) -> str:
     if not basis.recipe.trains:
         return f"tokens in flight x {m.layer.passing:,.0f} B at '{worst.name}'"
     share = f" x {s.share:.3g} of the layers x {s.in_flight} in flight" if p.pp > 1 else ""
-    waiting = f"{tokens:,.0f} tokens x {m.waiting:,.0f} B kept by all layers (checkpointing {basis.recipe.checkpointing}){share}"
+    waiting = (
+        f"{tokens:,.0f} tokens x {m.waiting:,.0f} B kept by all layers (checkpointing {basis.recipe.checkpointing}){share}"
+    )
     return f"{waiting}; a layer at work {m.layer.whole:,.0f} B a token, outside the layers {m.outside:,.0f}; at '{worst.name}'"
 
 
@@ -129,7 +133,11 @@ def _logits(basis: Basis, worst: Phase) -> str:
     if not worst.terms["logits"]:
         return f"gone at '{worst.name}'"
     numbers = f"{m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
-    return f"{numbers} x {m.loss_number} B x 3 (log-softmax and two gradients)" if worst.name == "loss" else f"{numbers}, {worst.name}"
+    return (
+        f"{numbers} x {m.loss_number} B x 3 (log-softmax and two gradients)"
+        if worst.name == "loss"
+        else f"{numbers}, {worst.name}"
+    )
 
 
 def _buffers(basis: Basis) -> str:

@@ -85,7 +85,11 @@ def job_from(table: Table, architecture: Architecture) -> Job:
 
 def assumption_warnings(job: Job) -> tuple[str, ...]:
     """One line that names everything assumed because nobody stated it; none where all was stated."""
-    return (f"assumed, because not stated: {', '.join(f'{field} {value}' for field, value in job.assumed)}",) if job.assumed else ()
+    return (
+        (f"assumed, because not stated: {', '.join(f'{field} {value}' for field, value in job.assumed)}",)
+        if job.assumed
+        else ()
+    )
 
 
 def limits_from(table: Table) -> Limits:

@@ -95,7 +95,7 @@ class Rate:
 
 
 def divide_half_even(numerator: int, denominator: int) -> int:
-    """numerator / denominator as an integer, ties to even; `denominator` > 0."""
+    """Numerator / denominator as an integer, ties to even; `denominator` > 0."""
     quotient, remainder = divmod(numerator, denominator)
     twice = 2 * remainder
     return quotient + (twice > denominator or (twice == denominator and quotient % 2 == 1))
@@ -129,9 +129,7 @@ class MoneyInterval:
 
     def plus(self, other: MoneyInterval) -> MoneyInterval:
         """End by end."""
-        return MoneyInterval(
-            low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high
-        )
+        return MoneyInterval(low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high)
 
     def text(self, places: int = 2) -> dict[str, str]:
         """The three as decimal strings."""

@@ -22,7 +22,7 @@ class Period:
 
     @property
     def length(self) -> timedelta:
-        """end - start."""
+        """End - start."""
         return self.end - self.start
 
     def holds(self, at: datetime) -> bool:

@@ -166,4 +166,3 @@ def _served(gpu_count: int, nodes: int) -> list[tuple[int, int]]:
     """(pp, tp) for serving: whole copies first, then ever wider tensor parallelism inside a machine, then across."""
     inside = [(1, tp) for tp in range(1, gpu_count + 1) if gpu_count % tp == 0]
     return inside if nodes == 1 else [*inside, (nodes, gpu_count)]
-

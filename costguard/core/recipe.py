@@ -143,7 +143,10 @@ class Parallel:
             whole(getattr(self, name), f"parallel.{name}", most=100_000)
         one_of(self.offload, OFFLOADS, "parallel.offload")
         require(
-            not self.fsdp or self.zero in (0, 3), "parallel.zero", f"fsdp shards as stage 3 does, not {self.zero}", "leave zero out"
+            not self.fsdp or self.zero in (0, 3),
+            "parallel.zero",
+            f"fsdp shards as stage 3 does, not {self.zero}",
+            "leave zero out",
         )
 
     @property

@@ -44,7 +44,12 @@ def check_parallel(architecture: Architecture, parallel: Parallel, gpus: int, se
             _check_heads(block, parallel.tp)
     if parallel.pp > 1:
         layers = architecture.layers
-        require(parallel.pp <= layers, "parallel.pp", f"{parallel.pp} stages are more than {layers} layers", f"write {layers} or less")
+        require(
+            parallel.pp <= layers,
+            "parallel.pp",
+            f"{parallel.pp} stages are more than {layers} layers",
+            f"write {layers} or less",
+        )
     if parallel.cp > 1:
         divides = seq_len % parallel.cp == 0
         require(divides, "parallel.cp", f"{parallel.cp} does not divide seq_len ({seq_len})", f"write a divisor of {seq_len}")
@@ -80,4 +85,6 @@ def _check_experts(architecture: Architecture, ep: int, shards: int) -> None:
     require(bool(counts), "parallel.ep", f"{architecture.name} has no experts to spread", "leave ep out")
     for count in counts:
         require(count % ep == 0, "parallel.ep", f"{ep} does not divide {count} experts", f"write a divisor of {count}")
-    require(shards % ep == 0, "parallel.ep", f"{ep} does not divide {shards} data-parallel ranks", f"write a divisor of {shards}")
+    require(
+        shards % ep == 0, "parallel.ep", f"{ep} does not divide {shards} data-parallel ranks", f"write a divisor of {shards}"
+    )

@@ -15,7 +15,6 @@ from costguard.core.split import Stage
 from costguard.core.states import States
 
 
-
 def training_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States) -> tuple[Phase, ...]:
     """What is alive at each of these moments on one GPU of `stage`."""
     tokens = m.tokens / (parallel.tp * parallel.cp)
@@ -29,7 +28,12 @@ def training_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage
     again = 0.0 if none else tokens * layer.whole
     once = casts if none else one
     inside, loss, back = _loss(m, recipe, held, last * m.vocab, head_cast)
-    g, o, w, buffers = held.gradients, held.optimizer, held.weights, held.gathered + held.bucket + _dequantised(m, recipe, parallel)
+    g, o, w, buffers = (
+        held.gradients,
+        held.optimizer,
+        held.weights,
+        held.gathered + held.bucket + _dequantised(m, recipe, parallel),
+    )
     before = g if recipe.gradient_accumulation > 1 else 0.0
     whole = parallel.stage < 2 and not recipe.optimizer_in_backward  # noqa: PLR2004  # gradients stay until the step
     late = g - held.embedding_gradient * (not tied) if whole else g
@@ -69,7 +73,13 @@ def training_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage
             0.0,
             one,
         ),
-        at("backward, embedding", g + held.embedding_gradient * (2 * tied if whole else 1 + tied), left + tokens * layer.entry, 0.0, 0.0),
+        at(
+            "backward, embedding",
+            g + held.embedding_gradient * (2 * tied if whole else 1 + tied),
+            left + tokens * layer.entry,
+            0.0,
+            0.0,
+        ),
         at("step", g, 0.0, 0.0, held.step),
     )
 

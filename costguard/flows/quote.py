@@ -17,7 +17,6 @@ from costguard.core.interval import Interval
 from costguard.core.job import Job, assumption_warnings
 from costguard.core.offer import Offer, Selection
 from costguard.core.placement import Impossible, Placement, Placer
-from costguard.core.recipe import Parallel
 from costguard.core.quote import (
     Option,
     Quote,
@@ -30,6 +29,7 @@ from costguard.core.quote import (
     refused_for_host,
     refused_for_memory,
 )
+from costguard.core.recipe import Parallel
 from costguard.core.size import Hardware
 from costguard.core.storage import disk_gb
 from costguard.errors import InputError
@@ -48,9 +48,7 @@ def quote(
     """Every way to run what was asked, ranked by `sort`, and why the others were refused. `counts`: GPUs of an instance."""
     chosen = selection(asked, counts)
     found = list(
-        _rentals(asked, chosen, market, facts)
-        if isinstance(asked, Rental)
-        else _runs(asked, chosen, market, facts, on)
+        _rentals(asked, chosen, market, facts) if isinstance(asked, Rental) else _runs(asked, chosen, market, facts, on)
     )
     options: list[Option] = []
     over: list[Option] = []
@@ -82,11 +80,7 @@ def _runs(
         if gpu is None:
             yield Refused(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU are known")
             continue
-        placed = (
-            placer.place(gpu, gpu_count, on.nodes)
-            if on
-            else placer.place_on_enough(gpu, gpu_count)
-        )
+        placed = placer.place(gpu, gpu_count, on.nodes) if on else placer.place_on_enough(gpu, gpu_count)
         if isinstance(placed, Impossible):
             yield Refused(gpu=name, gpu_count=gpu_count, reason=placed.reason, has_gib=gpu.memory_gib)
         elif not placed.fits:
@@ -136,7 +130,9 @@ def _timed(job: Job, placed: Placement, facts: FactSource) -> Option | Refused:
     )
     if speed is None:
         return Refused(gpu=placed.gpu.name, gpu_count=placed.gpu_count, reason="no speed figure for this GPU is known")
-    option = Option(gpu=placed.gpu, gpu_count=placed.gpu_count, nodes=placed.nodes, placement=placed, throughput=speed, notes=speed.notes)
+    option = Option(
+        gpu=placed.gpu, gpu_count=placed.gpu_count, nodes=placed.nodes, placement=placed, throughput=speed, notes=speed.notes
+    )
     if job.tokens is None:
         return option
     took = duration(job.tokens, speed, gpus=placed.gpus, startup_hours=startup(job.architecture), efficiency=facts.efficiency())

@@ -39,7 +39,9 @@ def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> Size:
 def _stated(job: Job, on: Hardware) -> Placement:
     placed = Placer(job=job).place(on.gpu, on.gpu_count, on.nodes)
     if isinstance(placed, Impossible):
-        raise InputError(placed.reason, field="parallel", hint=f"choose a split for {on.gpu_count * on.nodes} GPUs, or leave it out")
+        raise InputError(
+            placed.reason, field="parallel", hint=f"choose a split for {on.gpu_count * on.nodes} GPUs, or leave it out"
+        )
     return placed
 
 

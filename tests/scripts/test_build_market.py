@@ -144,7 +144,7 @@ def test_what_is_listed_and_not_sold_is_no_offer(tmp_path: Path) -> None:
 def test_prices_made_by_hosts_and_spot_prices_age_fast(tmp_path: Path) -> None:
     made = built(tmp_path, {}, {"provider": "vast", "tier": "on-demand"}, {"provider": "aws", "tier": "spot"})
     assert {offer.provider: offer.pricing for offer in made.offers} == {
-        "runpod": "standard",
+        "acme": "standard",
         "vast": "dynamic",
         "aws": "dynamic",
     }

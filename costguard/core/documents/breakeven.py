@@ -38,7 +38,9 @@ def breakeven_document(p: Purchase) -> Document:
     return Document(
         data=data,
         records=tuple({"counting": name, "hours": b.hours, "weeks": b.weeks, "months": b.months} for name, b in rows),
-        lead=(f"Buying {what} for ${p.price.text()} against ${p.rent.text()} an hour: {_hours(p.plain)} before power and resale, {after}.",),
+        lead=(
+            f"Buying {what} for ${p.price.text()} against ${p.rent.text()} an hour: {_hours(p.plain)} before power and resale, {after}.",
+        ),
         tables=(table,),
         notes=tuple(f"Warning: {w}." for w in p.warnings),
     )

@@ -11,7 +11,9 @@ from costguard.core.offer import Offer
 SCHEMA = "costguard.offers/1"
 
 
-def offers_document(offers: Sequence[Offer], market: Mapping[str, object], *, today: date, warnings: Sequence[str] = ()) -> Document:
+def offers_document(
+    offers: Sequence[Offer], market: Mapping[str, object], *, today: date, warnings: Sequence[str] = ()
+) -> Document:
     """`market`: facts about the file the offers come from."""
     records = tuple(_record(o, today) for o in offers)
     data = {"schema": SCHEMA, "market": dict(market), "offers": list(records), "warnings": list(warnings)}
@@ -21,7 +23,9 @@ def offers_document(offers: Sequence[Offer], market: Mapping[str, object], *, to
         columns=("provider", "region", "instance type", "GPU", "tier", "$/h>", "$/GPU-h>", "price"),
         rows=rows,
     )
-    return Document(data=data, records=records, tables=(table,), notes=(*(f"Warning: {w}." for w in warnings), f"{len(offers)} offers."))
+    return Document(
+        data=data, records=records, tables=(table,), notes=(*(f"Warning: {w}." for w in warnings), f"{len(offers)} offers.")
+    )
 
 
 def _record(o: Offer, today: date) -> dict[str, object]:
@@ -46,4 +50,13 @@ def _record(o: Offer, today: date) -> dict[str, object]:
 def _row(o: Offer, today: date) -> tuple[str, ...]:
     each = f"{o.rate.nano_per_hour / o.gpu_count / 1e9:.3f}" if o.rate else "unknown"
     age = o.stale_text(today) or f"{o.age_days(today)}d old"
-    return (o.provider, o.region, o.instance_type, f"{o.gpu} x{o.gpu_count}", o.tier, o.rate.text() if o.rate else "unknown", each, age)
+    return (
+        o.provider,
+        o.region,
+        o.instance_type,
+        f"{o.gpu} x{o.gpu_count}",
+        o.tier,
+        o.rate.text() if o.rate else "unknown",
+        each,
+        age,
+    )

@@ -64,7 +64,11 @@ def interval_data(interval: Interval | None, digits: int = 4) -> dict[str, float
     """{"low", "expected", "high"}, to `digits` significant digits; None where unknown."""
     if interval is None:
         return None
-    return {"low": rounded(interval.low, digits), "expected": rounded(interval.expected, digits), "high": rounded(interval.high, digits)}
+    return {
+        "low": rounded(interval.low, digits),
+        "expected": rounded(interval.expected, digits),
+        "high": rounded(interval.high, digits),
+    }
 
 
 def rounded(value: float, digits: int) -> float:

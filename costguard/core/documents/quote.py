@@ -26,7 +26,12 @@ REFUSALS_SHOWN = 6
 
 
 def quote_document(
-    quote: Quote, shown: tuple[Option, ...], *, today: date, plans: tuple[Subscription, ...] = (), explain: tuple[TableView, ...] = ()
+    quote: Quote,
+    shown: tuple[Option, ...],
+    *,
+    today: date,
+    plans: tuple[Subscription, ...] = (),
+    explain: tuple[TableView, ...] = (),
 ) -> Document:
     """`shown` options of `quote` on the day `today`, from which each price's age is counted."""
     options = [_option_data(o, today) for o in shown]
@@ -64,7 +69,19 @@ def _table(quote: Quote, shown: tuple[Option, ...], today: date) -> TableView:
     speed = ("split", "needs GiB>") if not isinstance(quote.asked, Rental) else ()
     return TableView(
         title="",
-        columns=("#>", "provider", "region", "GPU", "tier", "$/h>", *speed, "hours", "cost $ (80 % interval)>", "price", "note"),
+        columns=(
+            "#>",
+            "provider",
+            "region",
+            "GPU",
+            "tier",
+            "$/h>",
+            *speed,
+            "hours",
+            "cost $ (80 % interval)>",
+            "price",
+            "note",
+        ),
         rows=rows,
     )
 
@@ -111,7 +128,9 @@ def _notes(quote: Quote, shown: tuple[Option, ...], today: date) -> list[str]:
     notes += [f"Of the assumptions, {most}."] if most else []
     if not isinstance(quote.asked, Rental) and first and first.storage_usd:
         gb = quote.asked.disk_gb or disk_gb(quote.asked.architecture, quote.asked.recipe)
-        notes.append(f"The cost includes a disk of {gb} GB for the run (${first.storage_usd.expected.text()} for the first option).")
+        notes.append(
+            f"The cost includes a disk of {gb} GB for the run (${first.storage_usd.expected.text()} for the first option)."
+        )
     for option in shown[:1]:
         notes += [f"First option: {n}." for n in option.notes]
     notes += [f"Warning: {w}." for w in (*quote.warnings, *_stale_warning(shown, today))]
