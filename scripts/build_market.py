@@ -39,7 +39,8 @@ MARKETPLACES = frozenset({"vast"})
 
 SOLD_BY_THE_GPU = {"runpod": (2, 4, 8)}
 """Whose machines are rented with as many GPUs as one asks for, each at the price of one: RunPod states prices per GPU and takes
-`gpuCount` (`providers/runpod.md`); eight is what its hosts hold of most kinds. Others' larger machines have prices of their own."""
+`gpuCount` (`providers/runpod.md`); eight is what its hosts hold of most kinds.
+Others' larger machines have prices of their own."""
 
 TYPED = re.compile(r"\((Standard_\w+)\)|\((BM\.GPU[\w.-]+)|\b(gpu_\d+x_\w+)")
 """Instance types that a source names in its text: Azure's, OCI's, Lambda's."""

@@ -16,34 +16,14 @@ PLUGIN_ROOMS = {
 """Entry-point group -> folder of its plug-ins, and what the line of a plug-in says."""
 
 PURE = frozenset(
-    [
-        "__future__",
-        "abc",
-        "bisect",
-        "collections",
-        "dataclasses",
-        "datetime",
-        "decimal",
-        "difflib",
-        "enum",
-        "fractions",
-        "functools",
-        "heapq",
-        "itertools",
-        "math",
-        "operator",
-        "re",
-        "statistics",
-        "string",
-        "types",
-        "typing",
-    ]
+    "__future__ abc bisect collections dataclasses datetime decimal difflib enum fractions functools heapq "  # noqa: SIM905
+    "itertools math operator re statistics string types typing".split()
 )
 """Standard modules that know no clock, disk, network or chance. `datetime` is a value here: see CLOCKS."""
 
 CLOCKS = frozenset(("now", "utcnow", "today", "fromtimestamp"))
 DISK = frozenset(("open", "print", "input", "exec", "eval", "__import__"))
-NOT_OUR_WORDS = re.compile(r"(?:^|_)(?:kill|manager|handler|helper|utils?)(?:s|$|_)", re.IGNORECASE)
+NOT_OUR_WORDS = re.compile(r"(?:^|_|(?<=[a-z]))(?:[Kk]ill|[Mm]anager|[Hh]andler|[Hh]elper|[Uu]tils?)(?:s|$|_|(?=[A-Z]))")
 UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b|raise NotImplementedError")
 ADDRESSES = re.compile("python" + "hosted|py" + r"pi\.org|registry\." + r"npmjs|/wo" + "rk/(?:main|shared)|/fa" + "rm/")
 LOCK_FILES = frozenset(("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pylock.toml", "package-lock.json"))
@@ -67,7 +47,8 @@ def plugin_faults(root: Path) -> Iterator[str]:
                 yield f'{folder}/{name} is no plug-in yet: add {name} = "{wanted}" under [project.entry-points."{group}"]'
         for wanted, name in lines.items():
             if wanted not in there.values():
-                yield f'{name} = "{wanted}" under [project.entry-points."{group}"] has no file: add it in {folder}/, or drop the line'
+                line = f'{name} = "{wanted}" under [project.entry-points."{group}"]'
+                yield f"{line} has no file: add it in {folder}/, or drop the line"
         if not (root / folder).is_dir() and group in groups and groups[group]:
             yield f"{folder}/ does not exist, but {group} has lines"
 

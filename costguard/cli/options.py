@@ -85,8 +85,8 @@ PLACES: Mapping[str, tuple[str, ...]] = {
 """Flag -> where its value stands in the job's table."""
 
 NUMBERS = frozenset(
-    ("tokens", "seq_len", "micro_batch", "global_batch_tokens", "disk_gb", "checkpoint_every_hours", "lora_rank", "zero")
-    + ("tp", "pp", "cp", "ep", "max_hours", "max_gpus")
+    "tokens seq_len micro_batch global_batch_tokens disk_gb checkpoint_every_hours lora_rank zero "  # noqa: SIM905
+    "tp pp cp ep max_hours max_gpus".split()
 )
 SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
 NUMBER = re.compile(r"([+-]?(?:\d[\d_,]*(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,3})?)([kmgbt]?)", re.ASCII)

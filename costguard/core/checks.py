@@ -18,7 +18,7 @@ LARGEST_COUNT = 10**18
 """Larger counts (of tokens, parameters ...) are typing mistakes: a million times the largest run known."""
 
 
-def require(truth: bool, field: str, what: str, hint: str | None = None) -> None:
+def require(truth: bool, field: str, what: str, hint: str | None = None) -> None:  # noqa: FBT001 - reads as a sentence
     """Raise InputError for `field` unless `truth`."""
     if not truth:
         raise InputError(what, field=field, hint=hint)

@@ -36,7 +36,7 @@ class Lever:
 
 def levers(job: Job, *, gpus: int = 1) -> tuple[Lever, ...]:
     """Every single change that can make `job` smaller on `gpus` GPUs, the least loss first."""
-    return tuple((*_free(job), *_slower(job, gpus), *_coarser(job), *_shorter(job)))
+    return (*_free(job), *_slower(job, gpus), *_coarser(job), *_shorter(job))
 
 
 def _free(job: Job) -> Iterator[Lever]:

@@ -157,7 +157,7 @@ def accumulation(job: Job, parallel: Parallel, gpus: int) -> int | Impossible:
     one_pass = job.recipe.micro_tokens * parallel.data_ranks(gpus)
     if one_pass > job.global_batch_tokens:
         return Impossible(
-            reason=f"one pass over {gpus} GPUs is {one_pass:,} tokens, more than global_batch_tokens = {job.global_batch_tokens:,}"
+            reason=f"a pass over {gpus} GPUs is {one_pass:,} tokens, over global_batch_tokens = {job.global_batch_tokens:,}"
         )
     return -(-job.global_batch_tokens // one_pass)
 

@@ -22,6 +22,7 @@ from costguard.core.storage import StorageRate
 
 OVER = "over the cap"
 CHEAPEST, FASTEST, PARETO = "cheapest", "fastest", "pareto"
+NO_LIMITS = Limits()
 SORTS = ("usd", "hours", "usd_per_hour", "provider")
 
 
@@ -33,7 +34,7 @@ class Rental:
     gpu_count: int
     hours: float
     disk_gb: int = 0
-    limits: Limits = Limits()
+    limits: Limits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

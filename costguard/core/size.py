@@ -33,7 +33,7 @@ class FitsOn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeverEffect:
-    """What one change would do to the peak: `peak_gib` with it, and whether the job would then fit (None: no hardware stated)."""
+    """What one change would do: the peak with it, and whether the job would then fit (None: no hardware stated)."""
 
     lever: Lever
     peak_gib: float

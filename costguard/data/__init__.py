@@ -68,7 +68,7 @@ class Facts:
 
     @cached_property
     def _models(self) -> dict[str, dict[str, object]]:
-        return cast("dict[str, dict[str, dict[str, dict[str, object]]]]", _json("architectures.json"))["models"]
+        return cast("dict[str, dict[str, dict[str, object]]]", _json("architectures.json"))["models"]
 
     @cached_property
     def _aliases(self) -> dict[str, str]:

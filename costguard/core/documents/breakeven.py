@@ -35,12 +35,11 @@ def breakeven_document(p: Purchase) -> Document:
     )
     what = f"{p.gpu.name} x{p.count}" if p.gpu else "the machine"
     after = "never pays back once power is counted" if p.full.never else f"{_hours(p.full)} with power and resale"
+    even = f"{_hours(p.plain)} before power and resale, {after}"
     return Document(
         data=data,
         records=tuple({"counting": name, "hours": b.hours, "weeks": b.weeks, "months": b.months} for name, b in rows),
-        lead=(
-            f"Buying {what} for ${p.price.text()} against ${p.rent.text()} an hour: {_hours(p.plain)} before power and resale, {after}.",
-        ),
+        lead=(f"Buying {what} for ${p.price.text()} against ${p.rent.text()} an hour: {even}.",),
         tables=(table,),
         notes=tuple(f"Warning: {w}." for w in p.warnings),
     )

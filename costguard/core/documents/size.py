@@ -49,10 +49,8 @@ def size_document(size: Size, *, explain: tuple[TableView, ...] = ()) -> Documen
 def _lead(size: Size) -> list[str]:
     f = size.footprint
     a = size.job.architecture
-    lines = [
-        f"{a.name} ({a.parameters / 1e9:.2f}B): peak {f.peak / GIB:.1f} GiB a GPU in {f.peak_phase},"
-        f" {f.reserved / GIB:.1f} GiB with CUDA context and slack"
-    ]
+    peak = f"peak {f.peak / GIB:.1f} GiB a GPU in {f.peak_phase}, {f.reserved / GIB:.1f} GiB with CUDA context and slack"
+    lines = [f"{a.name} ({a.parameters / 1e9:.2f}B): {peak}"]
     if size.on and size.placed:
         has = size.on.gpu.memory_gib
         verdict = "fits" if size.fits else "does not fit"
