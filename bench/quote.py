@@ -19,7 +19,7 @@ from bench.interleaved import HELLO, compiled, costguard, report, timed
 from costguard.core.job import job_from
 from costguard.core.money import Rate
 from costguard.core.offer import Offer
-from costguard.core.size import Hardware
+from costguard.core.placement import Hardware
 from costguard.data import Facts
 from costguard.flows.size import size
 from costguard.ledger.market_file import write_market

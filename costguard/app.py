@@ -17,8 +17,8 @@ from costguard.core.gpu_names import GpuNames
 from costguard.core.job import Job, Limits, Table, job_from, laid_over, limits_from, subtable
 from costguard.core.money import Money, Rate
 from costguard.core.offer import Selection
+from costguard.core.placement import Hardware
 from costguard.core.quote import OVER, Option, Quote, Rental, shown
-from costguard.core.size import Hardware
 from costguard.data import MARKET, Facts
 from costguard.errors import CostguardError, InputError, NoAnswerError, UnknownNameError
 from costguard.ledger.market import Market

@@ -45,8 +45,10 @@ OPTIMIZERS = (
 )
 FAKE_OPTIMIZERS = {"adamw_fused": "adamw", "adamw_foreach": "adamw", "sgd_momentum": "sgd-momentum", "sgd": "sgd"}
 PRECISIONS = {"amp": "bf16-amp", "bf16": "bf16", "fp32": "fp32"}
-TARGETS = {"q+v": ("q_proj", "v_proj"), "all": "all-linear", "q_proj+v_proj": ("q_proj", "v_proj")}
-KINDS = {"bert": "encoder", "vit": "vit"}
+TARGETS: dict[str, str | tuple[str, ...]] = {"q+v": ("q_proj", "v_proj"), "all": "all-linear", "q_proj+v_proj": ("q_proj", "v_proj")}
+BEFORE_SDPA = ("peft-readme", "lomo-paper", "hf-docs")
+"""Measured before transformers 4.36 (December 2023) made SDPA the default."""
+
 MODELS = {
     "gpt2_medium": "gpt2-medium",
     "gpt2_large": "gpt2-large",
@@ -62,6 +64,9 @@ MODELS = {
     "qwen25_1p5b": "qwen2.5-1.5b",
     "qwen25_7b": "qwen2.5-7b",
 }
+
+DROPOUT = ("hf-docs",)
+"""BERT as its config has it, dropout 0.1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +169,8 @@ def compared_published(rows: Iterable[Row], *, everything: bool) -> Iterable[Com
     for row in rows:
         if row["usable_for_formula"] not in (("y", "partly") if everything else ("y",)) or not row["layers"]:
             continue
+        if "lomo" in row["optimizer"]:
+            continue
         try:
             yield compared_row(row)
         except (CostguardError, KeyError, ValueError) as error:
@@ -237,20 +244,30 @@ def recipe_of(row: Row) -> Recipe:
     return Recipe(
         method=method,
         precision=precision(row),
-        quant=quant.removesuffix("-dq") if quant.startswith(("nf4", "int")) else "none",
+        quant=quant.lower().removesuffix("-dq").removeprefix("gguf-").replace("f16", "none"),
         double_quant=quant.endswith("-dq"),
         optimizer=next((v for k, v in OPTIMIZERS if k in row["optimizer"]), "adamw"),
         seq_len=int(row["seq_len"] or 512),
         micro_batch=int(row["batch"] or 1),
         checkpointing=ckpt,
-        attention="eager" if row["attention"] == "eager" else "flash",
-        lora=Lora(rank=int(row["lora_rank"] or 16), targets=TARGETS.get(row["lora_targets"].split(" ")[0], "all-linear")),
+        attention="eager" if "eager" in row["attention"] or row["source_group"] in BEFORE_SDPA else "flash",
+        lora=Lora(rank=int(row["lora_rank"] or 16), targets=targets_of(row)),
         framework=FRAMEWORKS.get(row["source_group"], "hf"),
+        gradient_accumulation=int(steps.group(1)) if (steps := re.search(r"(\d+) accumulation steps", note)) else 1,
+        dropout=row["source_group"] in DROPOUT,
         fused_loss="chunked" in note or "liger" in note or "fused cross-entropy" in note,
         compiled="compile" in note,
         optimizer_in_backward="step in backward" in row["optimizer"],
         offload_activations=row["offload"] == "activations",
     )
+
+
+def targets_of(row: Row) -> str | tuple[str, ...]:
+    """Which matrices carry an adapter; "q+v (most configs; gemma all linear)" is one source's way to say it."""
+    first, _, remark = row["lora_targets"].partition(" ")
+    if "gemma all linear" in remark and "gemma" in row["model"].lower():
+        return "all-linear"
+    return TARGETS.get(first, "all-linear")
 
 
 def precision(row: Row) -> str:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.core.architecture import Block, FeedForward
-from costguard.core.numerics import FP32, HALF, Numerics
+from costguard.core.frameworks import fuses, modules
+from costguard.core.numerics import FP32, Numerics
 from costguard.core.recipe import Recipe
 
 STATISTIC = 4
@@ -29,7 +30,8 @@ class Kept:
 
     `attention_work`, `feed_forward_work`: bytes a token that the backward pass adds at its worst in each half.
     `casts`: bytes of autocast's copies of the layer's matrices, whatever the tokens. `whole`: both halves.
-    `passing`: bytes a token in use at once where nothing is kept (inference).
+    `passing`: bytes a token in use at once where nothing is kept (inference). `selective`: bytes a token under selective
+    checkpointing. `gathers`: bytes of the inputs that tensor parallelism gathers whole, a token.
     """
 
     attention: float
@@ -40,6 +42,8 @@ class Kept:
     casts: int
     whole: float
     passing: float
+    selective: float
+    gathers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +57,12 @@ class Style:
     flash: bool
     masked: bool
     repeats_kv: bool
-    fused_norm: bool
-    fused_activation: bool
+    packs_qkv: bool
+    keeps_inputs: bool
+    fused: bool
     softmax_fp32: bool
     biased: bool
+    dropout: bool
     seq: int
 
 
@@ -70,12 +76,15 @@ def kept_by(block: Block, style: Style) -> Kept:
         attention += read + _attention_core(block, style, biased=False)[0]
     norms = max(block.norms - _attention_halves(block), 0)
     feed, feed_work = _feed_forward(block, style)
-    feed += norms * _norm(block, style)
+    feed += norms * _norm(block, style) + (block.hidden if style.dropout else 0)
+    attention += block.hidden if style.dropout else 0
     return Kept(
         attention=attention,
         feed_forward=feed,
         whole=attention + feed,
         passing=2 * n.compute * block.hidden + 2 * feed_work,
+        selective=_selective(block, style),
+        gathers=2 * n.compute * block.hidden,
         entry=n.residual * block.hidden,
         attention_work=core_work + n.residual * block.hidden,
         feed_forward_work=feed_work + n.residual * block.hidden,
@@ -83,12 +92,20 @@ def kept_by(block: Block, style: Style) -> Kept:
     )
 
 
+def _selective(block: Block, style: Style) -> float:
+    """PyTorch's selective checkpointing (torchtitan's default): the entry, attention's result, every second product's result."""
+    a, f, n = block.attention, block.feed_forward, style.numerics
+    outputs = sum(o for _, o in a.matrices(block.hidden).values())
+    outputs += max(f.experts_per_token, 1) * sum(o for _, o in f.matrices(block.hidden).values())
+    return n.residual * block.hidden + n.compute * (a.query_width + outputs / 2)
+
+
 def norm_kept(width: int, norm: str, style: Style, stream: int) -> float:
     """Bytes a token kept by a norm over `width` numbers of `stream` bytes.
 
     LayerNorm and fused norms keep their input. Eager RMSNorm keeps it in fp32, and the result that its weight multiplies.
     """
-    if norm != "rmsnorm" or style.fused_norm:
+    if norm != "rmsnorm" or style.fused:
         return stream * width + STATISTIC
     return (FP32 + stream * style.trained) * width + STATISTIC
 
@@ -117,21 +134,15 @@ def _inputs(block: Block, style: Style, width: int, names: tuple[str, ...]) -> f
     if style.trained:
         return width * (n.operand * (1 if _fused(block, names) else len(names)) if n.autocast else n.operand)
     adapted = sum(name in style.targets for name in names)
-    return adapted * (width * _adapter_input(n) + style.rank * _adapter_number(n))
+    number = n.compute if n.autocast else n.weight
+    shared = number == n.compute and not n.autocast
+    copies = min(adapted, 1) if shared else adapted
+    return max(copies, style.keeps_inputs) * width * number + adapted * style.rank * number
 
 
 def _fused(block: Block, names: tuple[str, ...]) -> bool:
     """Whether one matrix holds q, k and v, as in GPT-2, NeoX, Falcon and BLOOM: decoders with LayerNorm and biases."""
     return "q_proj" in names and block.causal and block.norm == "layernorm"
-
-
-def _adapter_input(n: Numerics) -> int:
-    """An adapter keeps its input in its own precision; under autocast in the precision of the product."""
-    return n.compute if n.autocast else n.weight
-
-
-def _adapter_number(n: Numerics) -> int:
-    return n.compute if n.autocast else n.weight
 
 
 def _attention_core(block: Block, style: Style, *, biased: bool) -> tuple[float, float]:
@@ -144,6 +155,8 @@ def _attention_core(block: Block, style: Style, *, biased: bool) -> tuple[float,
     kept = tensors + _query_norms(block, style) + _latent_kept(block, style)
     if not style.trained:
         kept += _inputs(block, style, value, ("o_proj",))
+    if style.packs_qkv:
+        kept += _packed(block, style)
     if biased or not style.flash:
         scores, work = _scores(style)
         return kept + scores * a.heads * style.seq, work * a.heads * style.seq
@@ -151,12 +164,23 @@ def _attention_core(block: Block, style: Style, *, biased: bool) -> tuple[float,
     return kept + STATISTIC * a.heads + mask, 2 * tensors
 
 
+def _packed(block: Block, style: Style) -> float:
+    """What packing q, k and v costs: they stay beside their rotated copies, and adapters' results are padded to their width."""
+    a = block.attention
+    padded = a.query_width * ("q_proj" in style.targets) + a.kv_width * (("k_proj" in style.targets) + ("v_proj" in style.targets))
+    return style.numerics.compute * (a.query_width + a.kv_width + padded)
+
+
 def _scores(style: Style) -> tuple[int, int]:
-    """Bytes kept a score by eager attention, and the work. Most take the softmax in fp32 and keep a copy to multiply; BERT does not."""
+    """Bytes kept a score by eager attention, and the work.
+
+    Most take the softmax in fp32 and keep a copy to multiply; BERT does not. Dropout keeps what it dropped from and a mask.
+    """
     compute = style.numerics.compute
     softmax = FP32 if style.softmax_fp32 else compute
     kept = softmax + (compute if softmax != compute else 0)
-    return kept, 3 * softmax - kept
+    dropped = compute + 1 if style.dropout else 0
+    return kept + dropped, 3 * softmax - kept
 
 
 def _query_norms(block: Block, style: Style) -> float:
@@ -196,30 +220,28 @@ def _first(f: FeedForward) -> tuple[str, ...]:
 def _expert(block: Block, style: Style, width: int) -> tuple[float, float]:
     f, n = block.feed_forward, style.numerics
     result = n.operand * width if style.trained else _inputs(block, style, width, ("down_proj",))
-    extra = 1 if style.fused_activation else KEPT_BY_ACTIVATION.get(f.activation, 1)
-    wide = (extra + 2 if not style.fused_activation else 2) if f.gated else extra
+    extra = 1 if style.fused else KEPT_BY_ACTIVATION.get(f.activation, 1)
+    wide = (extra + 2 if not style.fused else 2) if f.gated else extra
     work = (2 if f.gated or extra > 1 else 1) * n.compute * width
     return wide * n.compute * width + result, work
 
 
 def style_of(recipe: Recipe, kind: str, numerics: Numerics, targets: frozenset[str], seq: int) -> Style:
     """How the recipe's framework writes its modules."""
-    hf = recipe.framework in ("hf", "deepspeed")
-    fused = recipe.compiled or recipe.framework in ("megatron", "unsloth")
+    known, fused = modules(recipe), fuses(recipe)
     return Style(
         numerics=numerics,
         trained=not recipe.adapters,
         targets=targets,
         rank=recipe.lora.rank,
         flash=recipe.attention == "flash",
-        masked=hf and recipe.micro_batch > 1 and recipe.method != "pretrain" and not recipe.compiled,
-        repeats_kv=hf,
-        fused_norm=fused,
-        fused_activation=fused,
+        masked=known.pads and recipe.micro_batch > 1 and recipe.method != "pretrain" and not recipe.compiled,
+        repeats_kv=known.repeats_kv and not fused,
+        packs_qkv=known.packs_qkv,
+        keeps_inputs=known.keeps_inputs and recipe.quant != "none",
+        fused=fused,
         softmax_fp32=kind != "encoder",
         biased=kind == "encoder-decoder",
+        dropout=recipe.dropout,
         seq=seq,
     )
-
-
-__all__ = ["HALF", "Kept", "Style", "kept_by", "norm_kept", "style_of"]

@@ -14,7 +14,7 @@ from costguard.core.numerics import OPTIMIZER_MOMENTS
 from costguard.core.phase import Phase
 from costguard.core.recipe import Parallel, Recipe
 from costguard.core.split import Stage
-from costguard.core.states import States, bytes_of_weights
+from costguard.core.states import States, bytes_of_weights, dequantised
 
 AUTOGRAD = "autograd's saved tensors in transformers 5.23 with torch 2.13 (tools/faketensor.py, 2026-11)"
 ZERO = "ZeRO, arXiv 1910.02054, section 3; docs.deepspeed.ai, pytorch.org/docs/stable/fsdp"
@@ -42,6 +42,11 @@ class Basis:
     states: States
     gpus: int
 
+    @property
+    def slack_share(self) -> float:
+        """Fragmentation as a share of what is allocated: more where weights come and go."""
+        return overheads.SLACK_SHARE_GATHERED if self.states.gathered else overheads.SLACK_SHARE
+
 
 def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Explained, ...]:
     """Every term at the worst moment, and what comes on top of the tensors."""
@@ -59,7 +64,7 @@ def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Exp
         *terms,
         Explained("context", context, f"CUDA context and kernels{ranks}", "core/overheads.py: measured, dated there"),
         Explained(
-            "slack", slack, f"{overheads.SLACK_SHARE:.0%} of {sum(worst.terms.values()):,} B", "core/overheads.py: fitted"
+            "slack", slack, f"{basis.slack_share:.0%} of {sum(worst.terms.values()):,} B", "core/overheads.py: fitted"
         ),
     )
 
@@ -147,6 +152,6 @@ def _buffers(basis: Basis) -> str:
         "gradient buckets": st.bucket,
         "autocast's copies of the weights": float(m.casts + m.cast_head) / p.tp,
         "keys and values": 0.0 if basis.recipe.trains else float(m.numbers.compute * m.cached * m.tokens) / (p.tp * p.cp),
-        "one matrix dequantised": 0.0 if basis.recipe.quant == "none" else float(m.numbers.compute * m.largest_matrix) / p.tp,
+        "one matrix dequantised": dequantised(m, basis.recipe, p),
     }
     return " + ".join(f"{name} {value:,.0f} B" for name, value in parts.items() if value) or "none"

@@ -57,7 +57,7 @@ class Footprint:
     @property
     def slack(self) -> int:
         """Bytes the allocator holds but cannot hand out."""
-        return int(self.peak * overheads.SLACK_SHARE)
+        return int(self.peak * self.basis.slack_share)
 
     @property
     def reserved(self) -> int:

@@ -12,7 +12,7 @@ from costguard.core.numerics import FP32
 from costguard.core.phase import Phase, phase
 from costguard.core.recipe import Parallel, Recipe
 from costguard.core.split import Stage
-from costguard.core.states import States
+from costguard.core.states import States, dequantised, load_copies
 
 
 def serving_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States) -> tuple[Phase, ...]:
@@ -22,10 +22,9 @@ def serving_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage,
     cache = m.numbers.compute * m.cached * stage.share * tokens
     step = recipe.micro_batch / parallel.tp
     logits = (m.numbers.compute + FP32) * m.vocab * step * stage.last
-    dequantised = 0.0 if recipe.quant == "none" else m.numbers.compute * m.largest_matrix / parallel.tp
-    buffers = held.gathered + cache + dequantised
+    buffers = held.gathered + held.root + cache + dequantised(m, recipe, parallel)
     return (
-        phase("load", weights=held.weights),
+        phase("load", weights=held.weights, buffers=load_copies(m, recipe, parallel)),
         phase("prefill", weights=held.weights, activations=prompt * m.layer.passing, logits=logits, buffers=buffers),
         phase("decode", weights=held.weights, activations=step * m.layer.passing, logits=logits, buffers=buffers),
     )

@@ -11,11 +11,9 @@ from functools import lru_cache
 from costguard.core.activations import Kept, Style, kept_by, norm_kept, style_of
 from costguard.core.adapters import adapter_parameters, targets_of
 from costguard.core.architecture import Architecture, Block
+from costguard.core.frameworks import modules
 from costguard.core.numerics import FP32, Numerics, numerics
 from costguard.core.recipe import Parallel, Recipe
-
-SELECTIVE_SHARE = 0.5
-"""Share of a layer's activations that selective checkpointing keeps. Policies keep 10-60% (SIZING.md section 3.5)."""
 
 PATCH_VALUES = 3 * 16 * 16
 """Numbers of one image patch: 3 colours of 16 x 16 pixels (14 x 14 in some)."""
@@ -44,6 +42,7 @@ class Measure:
     attention_parameters: int
     down_parameters: int
     largest_matrix: int
+    quantised_head: int
     tokens: int
     waiting: float
     layer: Kept
@@ -56,6 +55,7 @@ class Measure:
     cast_head: int
     casts_cached: bool
     vocab: int
+    hidden: int
     loss_number: int
     cached: int
 
@@ -73,6 +73,7 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
     style = styles[blocks.index(main)]
     matrices = sum(b.layers * _matrices(b) for b in blocks)
     embedding, head = architecture.embedding_parameters, architecture.head_parameters
+    quantised_head = recipe.quant != "none" and modules(recipe).quantises_head
     none = recipe.checkpointing == "none"
     stem = _stem(architecture, numbers)
     tied = architecture.tied_embeddings and architecture.has_head
@@ -88,7 +89,8 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
         layer_parameters=main.parameters_each,
         attention_parameters=main.attention_parameters,
         down_parameters=main.feed_forward.ffn * main.hidden * max(main.feed_forward.experts, 1),
-        largest_matrix=max(i * o for b in blocks for i, o in _shapes(b)),
+        largest_matrix=max(head * quantised_head, *(i * o for b in blocks for i, o in _shapes(b))),
+        quantised_head=head * quantised_head,
         tokens=recipe.micro_batch * seq,
         waiting=sum(t * _waiting(recipe, k) for t, k in zip(tokens, kept, strict=True)),
         layer=max(kept, key=lambda k: k.whole),
@@ -101,9 +103,16 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
         cast_head=numbers.compute * (embedding if tied else head) if numbers.autocast else 0,
         casts_cached=numbers.autocast and not recipe.adapters,
         vocab=architecture.vocab if architecture.has_head else 0,
-        loss_number=FP32 if architecture.kind == "decoder" or numbers.autocast else numbers.compute,
+        hidden=main.hidden,
+        loss_number=_loss_number(architecture, recipe, numbers),
         cached=sum(b.layers * b.attention.cached_width for b in blocks if b.causal),
     )
+
+
+def _loss_number(architecture: Architecture, recipe: Recipe, numbers: Numerics) -> int:
+    """Bytes of a number in the loss: decoders cast logits to fp32, and autocast does for everyone; BERT and T5 alone do not."""
+    casts = (architecture.kind == "decoder" and modules(recipe).loss_fp32) or numbers.autocast
+    return FP32 if casts else numbers.compute
 
 
 def _matrices(block: Block) -> int:
@@ -119,7 +128,7 @@ def _waiting(recipe: Recipe, kept: Kept) -> float:
     if recipe.checkpointing == "none":
         return kept.whole
     entry = 0.0 if recipe.offload_activations else kept.entry
-    return entry if recipe.checkpointing == "full" else entry + (kept.whole - kept.entry) * SELECTIVE_SHARE
+    return entry if recipe.checkpointing == "full" else min(kept.selective, kept.whole)
 
 
 def _after(main: Block, style: Style) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from costguard.core.frameworks import modules
 from costguard.core.recipe import Parallel, Recipe
 
 FP32 = 4
@@ -63,24 +64,19 @@ def numerics(recipe: Recipe, parallel: Parallel) -> Numerics:
     master = recipe.amp and (recipe.framework in MASTER_FRAMEWORKS or (sharded and not parallel.fsdp))
     fp32_weights = wide or (recipe.amp and not master)
     autocast = recipe.amp and not master and not parallel.fsdp and recipe.trains
-    trained = FP32 if fp32_weights or (recipe.adapters and _adapters_in_fp32(recipe)) else HALF
+    trained = FP32 if fp32_weights or (recipe.adapters and modules(recipe).adapters_fp32) else HALF
     return Numerics(
         weight=trained,
         frozen=FP32 if fp32_weights and recipe.trains else compute,
         gradient=FP32 if recipe.framework == "megatron" and master else trained,
         moment=_moment(recipe, FP32 if master else trained),
-        master=FP32 if master and OPTIMIZER_MOMENTS[recipe.optimizer] is not None else 0,
+        master=FP32 if master else 0,
         compute=compute,
         residual=FP32 if wide or autocast else HALF,
         operand=1 if recipe.precision == "fp8" else compute,
         gathered=compute,
         autocast=autocast,
     )
-
-
-def _adapters_in_fp32(recipe: Recipe) -> bool:
-    """PEFT makes adapters fp32 (`autocast_adapter_dtype`, since 0.12); torchtune and litgpt make them like the model."""
-    return recipe.framework not in ("torchtune", "litgpt")
 
 
 def _moment(recipe: Recipe, each: int) -> float:

@@ -17,14 +17,23 @@ NCCL_BYTES = 400 * MIB
 SLACK_SHARE = 0.05
 """Allocator fragmentation: reserved / allocated - 1. 3-12% in published pairs (7% in PEFT's full fine-tuning, 1.3% in its LoRA run)."""
 
+SLACK_SHARE_GATHERED = 0.12
+"""The same where weights are gathered and freed layer by layer (ZeRO-3, FSDP): 12-24% in fsdp_qlora's pairs of both figures."""
+
 BUCKET_ELEMENTS = 500_000_000
 """DeepSpeed's default reduce_bucket_size and allgather_bucket_size (docs, ZeRO section, 2026-11)."""
 
 GATHERED_LAYERS = 2
 """Layers whose full weights a stage-3 rank holds at once: the one at work and the one fetched ahead (FSDP backward_prefetch)."""
 
+LIVE_ELEMENTS = 1_000_000_000
+"""DeepSpeed's default stage3_max_live_parameters: gathered weights stay until there are so many (docs, ZeRO section, 2026-11)."""
+
 LOSS_CHUNKS = 8
-"""Chunks of torchtune's and Liger's cross-entropy (CEWithChunkedOutputLoss: 8)."""
+"""Chunks of torchtune's cross-entropy (CEWithChunkedOutputLoss). Liger's has vocabulary / hidden (ops/fused_linear_cross_entropy.py)."""
+
+LOAD_COPIES = 2
+"""16-bit copies of a matrix alive while bitsandbytes quantises it on the GPU: as loaded, and contiguous. litgpt's nf4 rows."""
 
 PREFILL_TOKENS = 8192
 """Prompt tokens a server takes in at once: vLLM's default max_num_batched_tokens for online serving (V1 engine, 2026-11)."""

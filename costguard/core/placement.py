@@ -20,6 +20,15 @@ FABRIC_GPUS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """Given GPUs (`--on`), whatever the market offers."""
+
+    gpu: Gpu
+    gpu_count: int
+    nodes: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """A job on `nodes` machines of `gpu_count` GPUs. `recipe`: the job's, with its gradient accumulation filled in."""
 

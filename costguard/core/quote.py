@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from costguard.core.duration import Duration, Throughput
 from costguard.core.footprint import Footprint
@@ -95,13 +96,55 @@ class Quote:
     advice: tuple[str, ...] = ()
 
 
-def money_for(option: Option, storage: StorageRate | None, gb: int) -> Option:
-    """`option` with its money filled in: machines and disk for each end of its hours."""
-    if option.rate is None or option.hours is None:
-        return option
-    disk = _each(option.hours, lambda s: storage.over(gb * option.nodes, s)) if storage and gb else None
-    machines = _each(option.hours, option.rate.over)
-    return replace(option, usd=machines.plus(disk) if disk else machines, storage_usd=disk)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A job on one class of hardware, before anybody's price: how it is placed, how fast it is, and how long it takes."""
+
+    placement: Placement
+    throughput: Throughput
+    duration: Duration | None
+    notes: tuple[str, ...] = ()
+
+
+def option_at(
+    timed: Timed,
+    offer: Offer | None,
+    *,
+    duration: Duration | None,
+    storage: StorageRate | None,
+    gb: int,
+    limits: Limits = NO_LIMITS,
+    notes: tuple[str, ...] = (),
+) -> Option:
+    """The option that `offer` makes of a timed class. `duration`: there, interruptions counted; `gb`: disk on each node."""
+    place, hours = timed.placement, duration.hours if duration else None
+    usd, disk = priced(offer, place.nodes, hours, storage, gb)
+    return Option(
+        gpu=place.gpu,
+        gpu_count=place.gpu_count,
+        nodes=place.nodes,
+        offer=offer,
+        placement=place,
+        throughput=timed.throughput,
+        duration=duration,
+        hours=hours,
+        usd=usd,
+        storage_usd=disk,
+        notes=(*timed.notes, *notes, *may_break_the_cap(usd, hours, limits)),
+    )
+
+
+def priced(
+    offer: Offer | None, nodes: int, hours: Interval | None, storage: StorageRate | None, gb: int
+) -> tuple[MoneyInterval | None, MoneyInterval | None]:
+    """Money for machines and disk, and for the disk alone, at each end of `hours`; None where a figure is unknown."""
+    if offer is None or offer.rate is None or hours is None:
+        return None, None
+    machines = _each(hours, offer.rate.times(nodes).over)
+    if storage is None or not gb:
+        return machines, None
+    disk = _each(hours, partial(storage.over, gb * nodes))
+    return machines.plus(disk), disk
 
 
 def over_the_cap(option: Option, limits: Limits) -> str | None:
@@ -113,13 +156,13 @@ def over_the_cap(option: Option, limits: Limits) -> str | None:
     return None
 
 
-def may_break_the_cap(option: Option, limits: Limits) -> tuple[str, ...]:
-    """Notes for an option that keeps its caps as expected, and might not."""
+def may_break_the_cap(usd: MoneyInterval | None, hours: Interval | None, limits: Limits) -> tuple[str, ...]:
+    """Notes for figures that keep their caps as expected, and might not."""
     notes = []
-    if limits.max_usd and option.usd and limits.max_usd < option.usd.high:
-        notes.append(f"may pass max_usd: up to ${option.usd.high.text()}")
-    if limits.max_hours and option.hours and option.hours.high > limits.max_hours:
-        notes.append(f"may pass max_hours: up to {option.hours.high:.1f} h")
+    if limits.max_usd and usd and limits.max_usd < usd.high:
+        notes.append(f"may pass max_usd: up to ${usd.high.text()}")
+    if limits.max_hours and hours and hours.high > limits.max_hours:
+        notes.append(f"may pass max_hours: up to {hours.high:.1f} h")
     return tuple(notes)
 
 
@@ -131,7 +174,10 @@ def ranked(options: Iterable[Option], sort: str) -> tuple[Option, ...]:
     fastest = min(priced, key=lambda o: (_hours(o), _usd(o)), default=None)
     front = {id(o) for o in _pareto(priced)}
     marks = {CHEAPEST: {id(cheapest)}, FASTEST: {id(fastest)}, PARETO: front}
-    return tuple(replace(o, marks=tuple(m for m, who in marks.items() if id(o) in who)) for o in ordered)
+    marked = {chosen for who in marks.values() for chosen in who}
+    return tuple(
+        replace(o, marks=tuple(m for m, who in marks.items() if id(o) in who)) if id(o) in marked else o for o in ordered
+    )
 
 
 def shown(options: tuple[Option, ...], top: int | None, first: int = 10) -> tuple[Option, ...]:

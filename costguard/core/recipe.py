@@ -9,7 +9,33 @@ from costguard.errors import InputError
 
 METHODS = ("pretrain", "full", "lora", "qlora", "inference")
 PRECISIONS = ("bf16", "bf16-amp", "fp16", "fp16-amp", "fp32", "fp8")
-QUANTS = ("none", "nf4", "int8", "int4")
+GGUF_BITS = {
+    "iq1_s": 2.0042,
+    "iq1_m": 2.1460,
+    "iq2_xxs": 2.3824,
+    "iq2_xs": 2.5882,
+    "iq2_s": 2.7403,
+    "iq2_m": 2.9294,
+    "iq3_xxs": 3.2548,
+    "iq3_xs": 3.4977,
+    "iq3_s": 3.6606,
+    "iq3_m": 3.7628,
+    "iq4_xs": 4.4597,
+    "iq4_nl": 4.6818,
+    "q2_k_s": 2.9697,
+    "q2_k": 3.1593,
+    "q3_k_s": 3.6429,
+    "q3_k_l": 4.2979,
+    "q4_k_s": 4.6672,
+    "q4_k_m": 4.8944,
+    "q5_k_s": 5.5704,
+    "q5_k_m": 5.7036,
+    "q6_k": 6.5633,
+    "q8_0": 8.5008,
+}
+"""Bits a weight of llama.cpp's file types, every tensor counted: tools/quantize/README.md, table for Llama-3.1-8B, 2026-11."""
+
+QUANTS = ("none", "nf4", "int8", "int4", *GGUF_BITS)
 OPTIMIZERS = (
     "adamw",
     "adamw-8bit",
@@ -25,10 +51,10 @@ CHECKPOINTINGS = ("none", "selective", "full")
 ATTENTIONS = ("flash", "eager")
 OFFLOADS = ("none", "optimizer", "all")
 FRAMEWORKS = ("hf", "torchtune", "litgpt", "torchtitan", "megatron", "deepspeed", "unsloth")
-"""Whose modules and optimizers run the job, where that changes the bytes: see `core/numerics.py` for what each one keeps."""
+"""Whose modules and optimizers run the job, where that changes the bytes: see `core/frameworks.py` for what each one keeps."""
 
 ADAPTER_METHODS = ("lora", "qlora")
-SWITCHES = ("fused_loss", "compiled", "optimizer_in_backward", "double_quant", "offload_activations")
+SWITCHES = ("fused_loss", "compiled", "optimizer_in_backward", "double_quant", "offload_activations", "dropout")
 LORA_GROUPS = ("attention", "all-linear")
 
 
@@ -54,6 +80,7 @@ class Recipe:
     `framework`: whose code, `hf` is Hugging Face transformers with its eager modules. `fused_loss`: cross-entropy in
     chunks (Liger, torchtune), so the whole logits never exist. `compiled`: torch.compile fuses norms and activations.
     `optimizer_in_backward`: each gradient is used and freed at once. `double_quant`: nf4 scales are quantised too.
+    `dropout`: dropout is on, so its masks and eager attention's dropped scores are kept (BERT's and GPT-2's default, 0 in Llama).
     `offload_activations`: what checkpointing keeps waits in host memory. `prefill_chunk`: tokens of a prompt taken at
     once when serving, over all sequences; None: as many as servers do by default (`overheads.PREFILL_TOKENS`).
     """
@@ -74,6 +101,7 @@ class Recipe:
     optimizer_in_backward: bool = False
     double_quant: bool = False
     offload_activations: bool = False
+    dropout: bool = False
     prefill_chunk: int | None = None
 
     def __post_init__(self) -> None:
@@ -96,6 +124,12 @@ class Recipe:
             "quant",
             f"'{self.quant}' weights cannot be trained by method '{self.method}'",
             "use method = 'qlora', or quant = 'none'",
+        )
+        require(
+            self.quant not in GGUF_BITS or self.method == "inference",
+            "quant",
+            f"'{self.quant}' is a llama.cpp file type, which is not trained",
+            "use quant = 'nf4', or method = 'inference'",
         )
         require(
             self.quant != "none" or self.method != "qlora",

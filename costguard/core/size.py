@@ -5,19 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.core.footprint import Footprint
-from costguard.core.gpu import Gpu
 from costguard.core.job import Job
 from costguard.core.levers import Lever
-from costguard.core.placement import Placement
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hardware:
-    """Given GPUs (`--on`), whatever the market offers."""
-
-    gpu: Gpu
-    gpu_count: int
-    nodes: int = 1
+from costguard.core.placement import Hardware, Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.core import overheads
+from costguard.core.frameworks import modules
 from costguard.core.measure import Measure
-from costguard.core.recipe import Parallel, Recipe
+from costguard.core.numerics import FP32
+from costguard.core.recipe import GGUF_BITS, Parallel, Recipe
 from costguard.core.split import Stage
 
 QUANT_BITS = {"nf4": 4.5, "int4": 4.5, "int8": 8.0}
@@ -31,7 +33,7 @@ class States:
     host: float
     gathered: float
     bucket: float
-    step: float
+    root: float
     head_gradient: float
     embedding_gradient: float
     layer_gradient: float
@@ -51,7 +53,8 @@ def states(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage) -> Stat
     by_dense, by_expert = stage.shards, max(stage.shards // parallel.ep, 1)
     whole = zero < 2  # noqa: PLR2004  # ZeRO-2 is the first stage that shards gradients
     each = bytes_of_weights(m, recipe)
-    dense_bytes, expert_bytes = each[0] * dense + each[1] * rest, each[0] * experts
+    quantised_head = m.quantised_head * stage.last / tp
+    dense_bytes, expert_bytes = each[0] * (dense + quantised_head) + each[1] * (rest - quantised_head), each[0] * experts
     weights = dense_bytes + expert_bytes + n.weight * adapters
     trained, trained_experts = (adapters, 0.0) if recipe.adapters else (dense + rest, experts)
     if not recipe.trains:
@@ -60,7 +63,9 @@ def states(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage) -> Stat
     gathered = 0.0
     if zero == 3 or offload == "all":  # noqa: PLR2004  # ZeRO-3 and FSDP shard the weights
         layer = m.layer_parameters * (each[0] if recipe.quant != "none" else n.compute) / tp
-        gathered = overheads.GATHERED_LAYERS * layer + n.compute * (embedding + head)
+        live = min(n.compute * overheads.LIVE_ELEMENTS, dense_bytes + expert_bytes) if not parallel.fsdp else 0.0
+        root = n.compute * (embedding + head)
+        gathered = max(overheads.GATHERED_LAYERS * layer, live) + (0.0 if modules(recipe).shards_root else root)
     if zero == 3:  # noqa: PLR2004  # same
         weights = dense_bytes / by_dense + expert_bytes / by_expert + n.weight * adapters / by_dense
     gradients = n.gradient * (total if whole else split)
@@ -77,8 +82,8 @@ def states(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage) -> Stat
         optimizer=0.0 if off_optimizer else optimizer,
         host=host,
         gathered=gathered,
-        bucket=_bucket(m, parallel, stage, total),
-        step=0.0,
+        bucket=_bucket(m, parallel, stage, total) + _upcast(m, recipe, rest) / (by_dense if zero == 3 else 1),  # noqa: PLR2004
+        root=n.compute * head if gathered and modules(recipe).shards_root else 0.0,
         head_gradient=unit * tp * (embedding if m.tied else head) if stage.last else 0.0,
         embedding_gradient=unit * tp * embedding if stage.first else 0.0,
         layer_gradient=unit * m.layer_parameters,
@@ -92,14 +97,33 @@ def bytes_of_weights(m: Measure, recipe: Recipe) -> tuple[float, float]:
     stored = m.numbers.weight if recipe.trains and not recipe.adapters else m.numbers.frozen
     if recipe.quant == "none":
         return stored, stored
-    bits = DOUBLE_QUANT_BITS if recipe.quant == "nf4" and recipe.double_quant else QUANT_BITS[recipe.quant]
+    if recipe.quant in GGUF_BITS:
+        return GGUF_BITS[recipe.quant] / 8, GGUF_BITS[recipe.quant] / 8
+    double = recipe.double_quant or modules(recipe).double_quant
+    bits = DOUBLE_QUANT_BITS if recipe.quant == "nf4" and double else QUANT_BITS[recipe.quant]
     return bits / 8, stored
 
 
+def _upcast(m: Measure, recipe: Recipe, rest: float) -> float:
+    """PEFT's prepare_model_for_kbit_training turns what is not quantised (embeddings, head, norms) from 16 bits to fp32."""
+    upcasts = recipe.method == "qlora" and modules(recipe).upcasts
+    return (FP32 - m.numbers.frozen) * rest if upcasts else 0.0
+
+
 def _bucket(m: Measure, parallel: Parallel, stage: Stage, trained: float) -> float:
-    """Buckets in which gradients travel: DDP's hold a copy of all of them, ZeRO-1 and 2 have one of a fixed size."""
-    if stage.shards == 1 or parallel.stage == 3:  # noqa: PLR2004  # gathered units carry stage 3's gradients
+    """Buckets in which gradients travel: DDP's hold a copy of all of them, ZeRO's have a fixed size, FSDP has none."""
+    if stage.shards == 1 or parallel.fsdp:
         return 0.0
     if parallel.stage == 0:
         return m.numbers.gradient * trained
     return m.numbers.compute * min(trained, overheads.BUCKET_ELEMENTS)
+
+
+def load_copies(m: Measure, recipe: Recipe, parallel: Parallel) -> float:
+    """16-bit copies of the largest matrix while it is quantised on the GPU."""
+    return overheads.LOAD_COPIES * dequantised(m, recipe, parallel)
+
+
+def dequantised(m: Measure, recipe: Recipe, parallel: Parallel) -> float:
+    """A quantised matrix is multiplied in a copy of full width: the largest one."""
+    return 0.0 if recipe.quant == "none" or recipe.quant in GGUF_BITS else m.numbers.compute * m.largest_matrix / parallel.tp

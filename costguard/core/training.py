@@ -8,11 +8,12 @@ end of the backward pass (53.9 GB: all gradients exist, activations hardly any).
 from __future__ import annotations
 
 from costguard.core import overheads
+from costguard.core.frameworks import modules
 from costguard.core.measure import Measure
 from costguard.core.phase import Phase, phase
 from costguard.core.recipe import Parallel, Recipe
 from costguard.core.split import Stage
-from costguard.core.states import States
+from costguard.core.states import States, dequantised, load_copies
 
 
 def training_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States) -> tuple[Phase, ...]:
@@ -32,14 +33,15 @@ def training_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage
         held.gradients,
         held.optimizer,
         held.weights,
-        held.gathered + held.bucket + _dequantised(m, recipe, parallel),
+        held.gathered + held.bucket + dequantised(m, recipe, parallel),
     )
     before = g if recipe.gradient_accumulation > 1 else 0.0
     whole = parallel.stage < 2 and not recipe.optimizer_in_backward  # noqa: PLR2004  # gradients stay until the step
     late = g - held.embedding_gradient * (not tied) if whole else g
     head, unit = (held.head_gradient, 0.0) if whole else (0.0, held.layer_gradient)
-    feed = tokens * layer.feed_forward_work
-    attend = tokens * (layer.attention_work - layer.feed_forward)
+    gathers = m.tokens / parallel.cp * layer.gathers * (parallel.tp > 1)
+    feed = tokens * layer.feed_forward_work + gathers
+    attend = tokens * (layer.attention_work - layer.feed_forward) + gathers
     ran = held.layer_gradient - held.attention_gradient
 
     def at(name: str, gradients: float, activations: float, logits: float, extra: float) -> Phase:
@@ -54,9 +56,10 @@ def training_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage
         )
 
     return (
-        at("forward", 0.0, alive + last * rest, inside, head_cast + (casts if m.casts_cached else once)),
-        at("loss", 0.0, alive + last * rest, loss, head_cast + casts * none),
-        at("backward, head", held.head_gradient, alive + last * rest, back, head_cast + casts * none),
+        phase("load", weights=w, buffers=load_copies(m, recipe, parallel)),
+        at("forward", 0.0, alive + last * rest, inside, held.root + head_cast + (casts if m.casts_cached else once)),
+        at("loss", 0.0, alive + last * rest, loss, held.root + head_cast + casts * none),
+        at("backward, head", held.head_gradient, alive + last * rest, back, held.root + head_cast + casts * none),
         at("backward, last feed-forward", head + (held.down_gradient if whole else unit), alive + again + feed, 0.0, once),
         at("backward, last attention", head + (ran if whole else unit), alive + again + attend, 0.0, once),
         at(
@@ -80,7 +83,7 @@ def training_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage
             0.0,
             0.0,
         ),
-        at("step", g, 0.0, 0.0, held.step),
+        at("step", g, 0.0, 0.0, 0.0),
     )
 
 
@@ -92,14 +95,11 @@ def _loss(m: Measure, recipe: Recipe, held: States, numbers: float, head_cast: f
     """
     loss, compute = m.loss_number, m.numbers.compute
     if recipe.fused_loss:
-        return 0.0, 3 * loss * numbers / overheads.LOSS_CHUNKS, 0.0
+        whole = compute * numbers if modules(recipe).logits_whole else 0.0
+        chunks = overheads.LOSS_CHUNKS if whole else max(m.vocab / m.hidden, 1.0)
+        return whole, 2 * whole + 3 * loss * numbers / chunks, whole
     inside = (compute + loss * (1 if loss == compute else 2)) * numbers
     back = compute * numbers
     if m.numbers.autocast and held.head_gradient:
         back = max(0.0, back - held.head_gradient) + head_cast
     return inside, 3 * loss * numbers, back
-
-
-def _dequantised(m: Measure, recipe: Recipe, parallel: Parallel) -> float:
-    """A quantised matrix is multiplied in a copy of full width: the largest one."""
-    return 0.0 if recipe.quant == "none" else m.numbers.compute * m.largest_matrix / parallel.tp

@@ -29,7 +29,7 @@ class Facts:
 
     def architecture(self, name: str) -> Architecture:
         """The shape of the shipped model `name` (or alias); UnknownNameError with the nearest names."""
-        key = self._aliases.get(folded(name))
+        key = name if name in self._models else self._aliases.get(folded(name))
         if key is None:
             raise UnknownNameError(
                 "model",

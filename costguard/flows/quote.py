@@ -7,30 +7,27 @@ once, and only the cheapest offer of each provider and tier in it is priced.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from costguard.core.advice import smallest_changes
-from costguard.core.duration import duration, interrupted, startup, throughput
+from costguard.core.duration import Duration, duration, interrupted, startup, throughput
 from costguard.core.footprint import check_parallel
-from costguard.core.interruption import Interruptions
 from costguard.core.interval import Interval
 from costguard.core.job import Job, assumption_warnings
-from costguard.core.offer import Offer, Selection
-from costguard.core.placement import Impossible, Placement, Placer
+from costguard.core.offer import SPOT, Offer, Selection
+from costguard.core.placement import Hardware, Impossible, Placement, Placer
 from costguard.core.quote import (
     Option,
     Quote,
     Refused,
     Rental,
-    may_break_the_cap,
-    money_for,
+    Timed,
+    option_at,
     over_the_cap,
+    priced,
     ranked,
     refused_for_host,
     refused_for_memory,
 )
 from costguard.core.recipe import Parallel
-from costguard.core.size import Hardware
 from costguard.core.storage import disk_gb
 from costguard.errors import InputError
 from costguard.ports import FactSource, OfferSource
@@ -50,8 +47,7 @@ def quote(
     found = list(
         _rentals(asked, chosen, market, facts) if isinstance(asked, Rental) else _runs(asked, chosen, market, facts, on)
     )
-    options: list[Option] = []
-    over: list[Option] = []
+    options, over = [], []
     refused = [f for f in found if isinstance(f, Refused)]
     for option in (f for f in found if isinstance(f, Option)):
         why = over_the_cap(option, asked.limits)
@@ -59,7 +55,7 @@ def quote(
             over.append(option)
             refused.append(_over(option, why))
         else:
-            options.append(replace(option, notes=(*option.notes, *may_break_the_cap(option, asked.limits))))
+            options.append(option)
     return Quote(
         asked=asked,
         options=ranked(options, sort),
@@ -75,6 +71,7 @@ def _runs(
     """Each class of GPU and count: placed, timed, and priced at each provider's best offer."""
     placer, gpus = Placer(job=job), facts.gpus()
     check_split(job, on)
+    boot, disk = startup(job.architecture), job.disk_gb or disk_gb(job.architecture, job.recipe)
     for name, gpu_count in _classes(job, chosen, market, on):
         gpu = gpus.get(name)
         if gpu is None:
@@ -86,7 +83,9 @@ def _runs(
         elif not placed.fits:
             yield refused_for_memory(placed)
         else:
-            yield from _priced(job, placed, chosen, market, facts, always=on is not None)
+            timed = _timed(job, placed, facts, boot)
+            offers = market.best(name, gpu_count, chosen)
+            yield from _sold(job, timed, offers, facts, disk, always=on is not None) if isinstance(timed, Timed) else (timed,)
 
 
 def _classes(job: Job, chosen: Selection, market: OfferSource, on: Hardware | None) -> list[tuple[str, int]]:
@@ -95,30 +94,9 @@ def _classes(job: Job, chosen: Selection, market: OfferSource, on: Hardware | No
     return [(gpu, count) for gpu, count in market.classes(chosen) if count <= job.limits.max_gpus]
 
 
-def _priced(
-    job: Job, placed: Placement, chosen: Selection, market: OfferSource, facts: FactSource, *, always: bool
-) -> Iterator[Option | Refused]:
-    """One option per provider and tier that sells this class; with `always`, one without a price where nobody does."""
-    timed = _timed(job, placed, facts)
-    if isinstance(timed, Refused):
-        yield timed
-        return
-    offers = market.best(placed.gpu.name, placed.gpu_count, chosen)
-    if not offers and always:
-        yield replace(timed, notes=(*timed.notes, "nobody in the market sells this: the price is unknown"))
-    elif not offers:
-        yield Refused(gpu=placed.gpu.name, gpu_count=placed.gpu_count, reason="no offer with a known price")
-    disk = job.disk_gb or disk_gb(job.architecture, placed.recipe)
-    for offer in offers:
-        lacking = refused_for_host(placed, offer)
-        if lacking:
-            yield lacking
-            continue
-        yield money_for(_at(offer, timed, job, facts), facts.storage_rates().get(offer.provider), disk)
-
-
-def _timed(job: Job, placed: Placement, facts: FactSource) -> Option | Refused:
-    """The class as an option without an offer: how fast, and how long."""
+def _timed(job: Job, placed: Placement, facts: FactSource, boot: Interval) -> Timed | Refused:
+    """How fast a placed job is, and how long it takes; refused where nothing is known of the GPU's speed."""
+    efficiency = facts.efficiency()
     speed = throughput(
         job.architecture,
         placed.recipe,
@@ -126,40 +104,52 @@ def _timed(job: Job, placed: Placement, facts: FactSource) -> Option | Refused:
         placed.gpu,
         gpus=placed.gpus,
         nodes=placed.nodes,
-        efficiency=facts.efficiency(),
+        efficiency=efficiency,
     )
     if speed is None:
         return Refused(gpu=placed.gpu.name, gpu_count=placed.gpu_count, reason="no speed figure for this GPU is known")
-    option = Option(
-        gpu=placed.gpu, gpu_count=placed.gpu_count, nodes=placed.nodes, placement=placed, throughput=speed, notes=speed.notes
-    )
-    if job.tokens is None:
-        return option
-    took = duration(job.tokens, speed, gpus=placed.gpus, startup_hours=startup(job.architecture), efficiency=facts.efficiency())
-    return replace(option, duration=took, hours=took.hours)
+    took = duration(job.tokens, speed, gpus=placed.gpus, startup_hours=boot, efficiency=efficiency) if job.tokens else None
+    return Timed(placement=placed, throughput=speed, duration=took, notes=speed.notes)
 
 
-def _at(offer: Offer, timed: Option, job: Job, facts: FactSource) -> Option:
-    """`timed` on one offer: a spot machine's run is longer by its interruptions."""
-    if offer.tier != "spot" or timed.duration is None:
-        return replace(timed, offer=offer)
+def _sold(
+    job: Job, timed: Timed, offers: list[Offer], facts: FactSource, disk: int, *, always: bool
+) -> Iterator[Option | Refused]:
+    """One option per provider and tier that sells this class; with `always`, one without a price where nobody does."""
+    place = timed.placement
+    if not offers and always:
+        unsold = ("nobody in the market sells this: the price is unknown",)
+        yield option_at(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
+    elif not offers:
+        yield Refused(gpu=place.gpu.name, gpu_count=place.gpu_count, reason="no offer with a known price")
+    rates = facts.storage_rates()
+    for offer in offers:
+        lacking = refused_for_host(place, offer)
+        took = _interrupted(timed, offer, job, facts) if offer.tier == SPOT else timed.duration
+        storage = rates.get(offer.provider)
+        yield lacking or option_at(timed, offer, duration=took, storage=storage, gb=disk, limits=job.limits)
+
+
+def _interrupted(timed: Timed, offer: Offer, job: Job, facts: FactSource) -> Duration | None:
+    """How long the run takes on machines that may be taken back: each node is one more that can be."""
+    if timed.duration is None:
+        return None
     table = facts.interruptions()
-    risk: Interruptions = table.get(offer.provider, table["*"])
-    took = interrupted(
+    risk = table.get(offer.provider, table["*"])
+    return interrupted(
         timed.duration,
-        risk.per_hour.scaled(timed.nodes),
+        risk.per_hour.scaled(timed.placement.nodes),
         restart_hours=risk.restart_hours,
         checkpoint_every_hours=job.checkpoint_every_hours,
     )
-    return replace(timed, offer=offer, duration=took, hours=took.hours)
 
 
 def _rentals(asked: Rental, chosen: Selection, market: OfferSource, facts: FactSource) -> Iterator[Option | Refused]:
     """The plain question: each provider's best offer of the hardware, for so many hours."""
-    gpu = facts.gpus()[asked.gpu]
+    gpu, hours, rates = facts.gpus()[asked.gpu], Interval.exactly(asked.hours), facts.storage_rates()
     for offer in market.best(asked.gpu, asked.gpu_count, chosen):
-        option = Option(gpu=gpu, gpu_count=asked.gpu_count, offer=offer, hours=Interval.exactly(asked.hours))
-        yield money_for(option, facts.storage_rates().get(offer.provider), asked.disk_gb)
+        usd, disk = priced(offer, 1, hours, rates.get(offer.provider), asked.disk_gb)
+        yield Option(gpu=gpu, gpu_count=asked.gpu_count, offer=offer, hours=hours, usd=usd, storage_usd=disk)
 
 
 def selection(asked: Job | Rental, counts: tuple[int, ...] | None) -> Selection:
@@ -190,6 +180,8 @@ def _advice(job: Job, facts: FactSource, refused: list[Refused], over: list[Opti
         money = f"${nearest.usd.expected.text()}" if nearest.usd else "unknown money"
         hours = f"{nearest.hours.expected:.1f} h" if nearest.hours else "unknown hours"
         return (f"the cheapest that fits is {nearest.gpu.name} x{nearest.gpu_count}: {money}, {hours} expected",)
+    from costguard.core.advice import smallest_changes
+
     gpus = facts.gpus()
     classes = {(r.gpu, r.gpu_count) for r in refused if r.gpu in gpus}
     return smallest_changes(job, [(gpus[gpu], count) for gpu, count in sorted(classes)], gpus.values())

@@ -8,9 +8,9 @@ from costguard.core.footprint import Footprint, footprint
 from costguard.core.gpu import GIB, Gpu
 from costguard.core.job import Job, assumption_warnings
 from costguard.core.levers import levers
-from costguard.core.placement import Impossible, Placement, Placer, lightest_that_fits
+from costguard.core.placement import Hardware, Impossible, Placement, Placer, lightest_that_fits
 from costguard.core.recipe import Parallel
-from costguard.core.size import FitsOn, Hardware, LeverEffect, Size
+from costguard.core.size import FitsOn, LeverEffect, Size
 from costguard.errors import InputError
 from costguard.flows.quote import check_split
 from costguard.ports import FactSource

@@ -1,41 +1,66 @@
-"""The default format: tables for a terminal, or plain aligned text where the output is not one."""
+"""The default format: drawn tables on a terminal, aligned text in a pipe.
+
+Example, in a pipe: columns are two spaces apart, nothing is cut or wrapped, so that `grep` and `awk` find whole lines.
+
+    #  provider  GPU          $/h
+    1  vast      V100-16GB   0.09
+
+rich is imported for a terminal only: it costs a third of a quote, and in a pipe there is nothing for it to do.
+"""
 
 from __future__ import annotations
 
-import io
 import os
-import shutil
 import sys
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from costguard.core.document import Document, TableView
 
-PIPED_WIDTH = 200
-"""Columns when nobody is looking: wide enough that nothing is cut, so that `grep` finds it."""
-
 
 def render(document: Document) -> str:
-    """Text for people; colours only on a terminal (rich honours NO_COLOR and FORCE_COLOR)."""
+    """Text for people; colours and wrapping only on a terminal (NO_COLOR and COLUMNS are honoured)."""
+    return _drawn(document) if sys.stdout.isatty() else _aligned(document)
+
+
+def _aligned(document: Document) -> str:
+    """Every part as plain lines, an empty line around each table."""
+    parts = [list(document.lead), *(_aligned_table(t) for t in document.tables if t.rows), list(document.notes)]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _aligned_table(table: TableView) -> list[str]:
+    heads = tuple(c.removesuffix(">") for c in table.columns)
+    rows = [heads, *table.rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    right = [c.endswith(">") for c in table.columns]
+    cells = [[c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)] for row in rows]
+    return [*([table.title] if table.title else []), *("  ".join(row).rstrip() for row in cells)]
+
+
+def _drawn(document: Document) -> str:
+    """Every part as rich draws it for this terminal."""
+    import io
+
+    from rich.console import Console
+    from rich.text import Text
+
     out = io.StringIO()
-    console = Console(
-        file=out, width=_width(), force_terminal=_colours() or None, highlight=False, emoji=False, markup=False, soft_wrap=False
-    )
+    colours = None if os.environ.get("NO_COLOR") else True
+    console = Console(file=out, width=_width(), force_terminal=colours, highlight=False, emoji=False, markup=False)
     for line in document.lead:
         console.print(Text(line))
     for table in document.tables:
         if table.rows:
-            console.print(_rich(table))
+            console.print(_drawn_table(table))
     for note in document.notes:
         console.print(Text(note, style="dim"))
-    # Without a terminal rich still pads each line to the table's width.
-    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+    return out.getvalue()
 
 
-def _rich(table: TableView) -> Table:
+def _drawn_table(table: TableView) -> object:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=table.title or None, title_justify="left", title_style="bold")
     for column in table.columns:
         drawn.add_column(column.removesuffix(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
@@ -44,12 +69,9 @@ def _rich(table: TableView) -> Table:
     return drawn
 
 
-def _colours() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-
-
 def _width() -> int:
+    """Columns: `$COLUMNS` where it is stated, else what the terminal says."""
     stated = os.environ.get("COLUMNS", "")
     if stated.isdigit() and int(stated) > 0:
         return int(stated)
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPED_WIDTH
+    return os.get_terminal_size(sys.stdout.fileno()).columns
