@@ -45,7 +45,11 @@ OPTIMIZERS = (
 )
 FAKE_OPTIMIZERS = {"adamw_fused": "adamw", "adamw_foreach": "adamw", "sgd_momentum": "sgd-momentum", "sgd": "sgd"}
 PRECISIONS = {"amp": "bf16-amp", "bf16": "bf16", "fp32": "fp32"}
-TARGETS: dict[str, str | tuple[str, ...]] = {"q+v": ("q_proj", "v_proj"), "all": "all-linear", "q_proj+v_proj": ("q_proj", "v_proj")}
+TARGETS: dict[str, str | tuple[str, ...]] = {
+    "q+v": ("q_proj", "v_proj"),
+    "all": "all-linear",
+    "q_proj+v_proj": ("q_proj", "v_proj"),
+}
 BEFORE_SDPA = ("peft-readme", "lomo-paper", "hf-docs")
 """Measured before transformers 4.36 (December 2023) made SDPA the default."""
 

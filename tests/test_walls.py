@@ -39,6 +39,7 @@ def test_the_walls_stand(copy: Path) -> None:
         ("costguard/core/money.py", "import socket", "Core is pure"),
         ("costguard/core/document.py", "import rich", "Core is pure"),
         ("costguard/app.py", "import sqlite3", "Only the ledger knows SQL"),
+        ("costguard/app.py", "from costguard.ledger.market_file import SCHEMA", "Tables are private"),
     ],
 )
 def test_a_broken_wall_is_red(copy: Path, file: str, line: str, contract: str) -> None:

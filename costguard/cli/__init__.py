@@ -22,11 +22,11 @@ from costguard.cli.as_typed import AsTypedCommand, AsTypedGroup
 from costguard.errors import CostguardError, printable
 
 COMMANDS = {
-    "quote": "What will this run cost, how long will it take, and where? Ranked offers.",
-    "size": "How much GPU memory does this job need, and which GPUs hold it?",
-    "offers": "The market: what can be rented, at what price, how old each price is.",
-    "breakeven": "Buy or rent? After how many hours a bought GPU has paid for itself.",
-    "demo": "The main job on real prices: a quote for a QLoRA fine-tune of Llama-3.1-8B.",
+    "quote": "What will this run cost, how long does it take, where? Ranked.",
+    "size": "How much GPU memory does a job need, and which GPUs hold it?",
+    "offers": "The market: what can be rented, and how old each price is.",
+    "breakeven": "Buy or rent? When a bought GPU has paid for itself.",
+    "demo": "The main job on real prices: a QLoRA fine-tune of Llama-3.1-8B.",
 }
 
 INTERRUPTED = 130
@@ -68,7 +68,7 @@ app = typer.Typer(
     name="costguard",
     cls=LazyGroup,
     add_completion=False,
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -81,7 +81,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Start here: costguard quote --model llama-3.1-8b --method qlora --tokens 50e6")
+@app.callback(epilog="Start with: costguard quote --model llama-3.1-8b --method qlora --tokens 50e6")
 def _root(
     ctx: typer.Context,
     config: Annotated[str | None, typer.Option(metavar="FILE", help="Settings file (default: ./costguard.toml).")] = None,
@@ -94,6 +94,8 @@ def _root(
 ) -> None:
     """Guard money spent on cloud GPUs: quote a run before it starts, watch it, report it."""
     ctx.obj = Globals(config=config, json_log=json_log, debug=debug, offline=offline)
+    if ctx.invoked_subcommand is None:
+        sys.stdout.write(f"{ctx.get_help()}\n")
 
 
 def main() -> None:

@@ -167,7 +167,9 @@ def _attention_core(block: Block, style: Style, *, biased: bool) -> tuple[float,
 def _packed(block: Block, style: Style) -> float:
     """What packing q, k and v costs: they stay beside their rotated copies, and adapters' results are padded to their width."""
     a = block.attention
-    padded = a.query_width * ("q_proj" in style.targets) + a.kv_width * (("k_proj" in style.targets) + ("v_proj" in style.targets))
+    padded = a.query_width * ("q_proj" in style.targets) + a.kv_width * (
+        ("k_proj" in style.targets) + ("v_proj" in style.targets)
+    )
     return style.numerics.compute * (a.query_width + a.kv_width + padded)
 
 

@@ -63,9 +63,7 @@ def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Exp
     return (
         *terms,
         Explained("context", context, f"CUDA context and kernels{ranks}", "core/overheads.py: measured, dated there"),
-        Explained(
-            "slack", slack, f"{basis.slack_share:.0%} of {sum(worst.terms.values()):,} B", "core/overheads.py: fitted"
-        ),
+        Explained("slack", slack, f"{basis.slack_share:.0%} of {sum(worst.terms.values()):,} B", "core/overheads.py: fitted"),
     )
 
 

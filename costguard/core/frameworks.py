@@ -45,7 +45,9 @@ MODULES = {
     "deepspeed": Modules(),
     # torchtune 0.6: modules/attention.py expands k and v; modules/peft/lora.py follows the model's dtype;
     # modules/loss/ce_chunked_output_loss.py cuts whole logits into 8 chunks; torchao's NF4Tensor has int8 scales.
-    "torchtune": Modules(pads=False, adapters_fp32=False, logits_whole=True, upcasts=False, double_quant=True, shards_root=True),
+    "torchtune": Modules(
+        pads=False, adapters_fp32=False, logits_whole=True, upcasts=False, double_quant=True, shards_root=True
+    ),
     # litgpt 0.5, run on fake tensors 2026-11: lora.py packs q, k, v; utils.chunked_cross_entropy stays in bf16;
     # bitsandbytes < 0.43 (which it pins) kept MatMul4Bit's input.
     "litgpt": Modules(
