@@ -12,15 +12,22 @@ Text that came from outside is cleaned of control characters before it can reach
 from __future__ import annotations
 
 
+LONGEST_FIELD = 200
+"""Characters of a field or path in a message: a path can be thousands long."""
+
+MOST_HINT_LINES = 4
+"""With the line that says what is wrong, the five lines an error may have."""
+
+
 class CostguardError(Exception):
     """Something failed. `str(error)` is for people: one to five lines, no secret, no control characters."""
 
     exit_code = 1
 
     def __init__(self, what: str, *, field: str | None = None, hint: str | None = None) -> None:
-        self.what = printable(what)
-        self.field = None if field is None else printable(field)
-        self.hint = None if hint is None else printable(hint)
+        self.what = one_line(what)
+        self.field = None if field is None else shortened(one_line(field), LONGEST_FIELD)
+        self.hint = None if hint is None else "\n".join(printable(hint).splitlines()[:MOST_HINT_LINES])
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -54,6 +61,11 @@ class NoAnswerError(CostguardError):
 def printable(text: str) -> str:
     """`text` without escape codes, bidirectional marks or other characters that could act on a terminal."""
     return "".join(c if c == "\n" or c.isprintable() else "\ufffd" for c in text)
+
+
+def one_line(text: str) -> str:
+    """`text` as `printable` leaves it and without line breaks: a name cannot forge a second line of a message."""
+    return printable(text).replace("\n", "\ufffd")
 
 
 def shortened(text: str, longest: int = 80) -> str:

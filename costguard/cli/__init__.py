@@ -10,16 +10,17 @@ import os
 import sys
 from dataclasses import dataclass
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 from typer._click import Command, Context, HelpFormatter  # typer 0.29 carries click inside and re-exports only Context
-from typer._click.exceptions import ClickException, UsageError
+from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 from typer.main import get_command
 
 from costguard import __version__
 from costguard.cli.as_typed import AsTypedCommand, AsTypedGroup
-from costguard.errors import CostguardError, printable
+from costguard.errors import CostguardError, InputError, one_line, printable, shortened
 
 COMMANDS = {
     "quote": "What will this run cost, how long does it take, where? Ranked.",
@@ -30,6 +31,8 @@ COMMANDS = {
 }
 
 INTERRUPTED = 130
+LONGEST_SHOWN = 300
+"""Characters of a message that may quote what somebody typed."""
 
 
 @dataclass(slots=True)
@@ -100,6 +103,9 @@ def _root(
 
 def main() -> None:
     """Run one command; every expected failure ends in at most five lines on stderr and the contract's exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal that cannot show a letter shows "?" instead of failing
+            stream.reconfigure(errors="replace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -110,36 +116,40 @@ def run(arguments: list[str]) -> int:
         code = get_command(app)(arguments, prog_name="costguard", standalone_mode=False)
         sys.stdout.flush()
     except CostguardError as error:
-        if debug:
-            raise
-        return _failed(str(error), error.exit_code, json_log=json_log)
+        return _failed(str(error), error.exit_code, json_log=json_log, debug=debug)
+    except NoArgsIsHelpError as error:
+        sys.stderr.write(f"{error.format_message()}\n")
+        return InputError.exit_code
     except ClickException as error:
-        return _failed(error.format_message() + _help_hint(error), 2, json_log=json_log)
+        message = shortened(one_line(error.format_message()), LONGEST_SHOWN) + _help_hint(error)
+        return _failed(message, InputError.exit_code, json_log=json_log)
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED, json_log=json_log)
-    except BrokenPipeError:
-        # The reader (`| head`) has gone: not our failure. Point stdout away so that the flush at exit is quiet.
+    except (BrokenPipeError, SystemExit):
+        # The reader (`| head`) has gone, which typer turns into SystemExit: not our failure. Point stdout away so that
+        # the flush at exit is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:
-        if debug:
-            raise
-        return _failed(
-            f"unexpected {type(error).__name__}: {error}\nhint: this is a bug in costguard; run with --debug and report it",
-            1,
-            json_log=json_log,
-        )
+    except Exception as error:  # noqa: BLE001 - the last net: whatever it is, people get a line and scripts a code
+        what = shortened(one_line(f"unexpected {type(error).__name__}: {error}"), LONGEST_SHOWN)
+        hint = "this is a bug in costguard; run with --debug and report it"
+        return _failed(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
     return code if isinstance(code, int) else 0
 
 
 def _help_hint(error: ClickException) -> str:
     """Where to look, if the error belongs to a command."""
     context = error.ctx if isinstance(error, UsageError) else None
-    return f"\nhint: see costguard {context.info_name} --help" if context and context.parent else ""
+    command = f" {context.info_name}" if context and context.parent else ""
+    return f"\nhint: see costguard{command} --help"
 
 
-def _failed(message: str, code: int, *, json_log: bool) -> int:
-    """Write an error for people, or as one JSON object a line."""
+def _failed(message: str, code: int, *, json_log: bool, debug: bool = False) -> int:
+    """Write an error for people, or as one JSON object a line; with `debug` below the traceback of what is being handled."""
+    if debug:
+        import traceback
+
+        traceback.print_exc()
     text = printable(message)
     if json_log:
         import json

@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.core import overheads
+from costguard.core.buffers import Buffers
+from costguard.core.inference import cache_bytes
 from costguard.core.measure import Measure
 from costguard.core.numerics import OPTIMIZER_MOMENTS
 from costguard.core.phase import Phase
 from costguard.core.recipe import Parallel, Recipe
 from costguard.core.split import Stage
-from costguard.core.states import States, bytes_of_weights, dequantised
+from costguard.core.states import States, bytes_of_weights
 
 AUTOGRAD = "autograd's saved tensors in transformers 5.23 with torch 2.13 (tools/faketensor.py, 2026-11)"
 ZERO = "ZeRO, arXiv 1910.02054, section 3; docs.deepspeed.ai, pytorch.org/docs/stable/fsdp"
@@ -40,12 +42,13 @@ class Basis:
     parallel: Parallel
     stage: Stage
     states: States
+    buffers: Buffers
     gpus: int
 
     @property
     def slack_share(self) -> float:
         """Fragmentation as a share of what is allocated: more where weights come and go."""
-        return overheads.SLACK_SHARE_GATHERED if self.states.gathered else overheads.SLACK_SHARE
+        return overheads.SLACK_SHARE_GATHERED if self.buffers.gathered else overheads.SLACK_SHARE
 
 
 def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Explained, ...]:
@@ -144,12 +147,16 @@ def _logits(basis: Basis, worst: Phase) -> str:
 
 
 def _buffers(basis: Basis) -> str:
-    m, st, p = basis.measure, basis.states, basis.parallel
+    """Every kind of buffer there is; autocast's copies come and go with the phases."""
+    m, b = basis.measure, basis.buffers
     parts = {
-        f"gathered: {overheads.GATHERED_LAYERS} layers, embedding and head": st.gathered,
-        "gradient buckets": st.bucket,
-        "autocast's copies of the weights": float(m.casts + m.cast_head) / p.tp,
-        "keys and values": 0.0 if basis.recipe.trains else float(m.numbers.compute * m.cached * m.tokens) / (p.tp * p.cp),
-        "one matrix dequantised": dequantised(m, basis.recipe, p),
+        f"gathered ({overheads.GATHERED_LAYERS} layers or DeepSpeed's live parameters, embedding and head)": b.gathered
+        + b.head,
+        "gradient buckets": b.bucket,
+        "embeddings, head and norms in fp32": b.upcast,
+        "one matrix dequantised": b.dequantised,
+        "fp8 copies of the weights": b.copies,
+        "autocast's copies of the weights": b.casts + b.cast_head,
+        "keys and values": 0.0 if basis.recipe.trains else cache_bytes(m, basis.parallel, basis.stage),
     }
     return " + ".join(f"{name} {value:,.0f} B" for name, value in parts.items() if value) or "none"

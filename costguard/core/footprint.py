@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 from costguard.core import overheads
 from costguard.core.architecture import Architecture
+from costguard.core.buffers import buffers_of
 from costguard.core.explanation import Basis, Explained, explained
 from costguard.core.inference import serving_phases
 from costguard.core.measure import measure
 from costguard.core.phase import TERMS, Phase
 from costguard.core.recipe import Parallel, Recipe
 from costguard.core.split import Stage, check_parallel, stages
-from costguard.core.states import states
+from costguard.core.states import parts_of, states
 from costguard.core.training import training_phases
 
 __all__ = ["TERMS", "Explained", "Footprint", "Phase", "check_parallel", "footprint"]
@@ -80,12 +81,14 @@ def footprint(architecture: Architecture, recipe: Recipe, parallel: Parallel, *,
 
 def _of_stage(architecture: Architecture, recipe: Recipe, parallel: Parallel, gpus: int, stage: Stage) -> Footprint:
     measured = measure(architecture, recipe, 2 if parallel.fsdp else min(parallel.zero, 1))
-    held = states(measured, recipe, parallel, stage)
-    moments = (training_phases if recipe.trains else serving_phases)(measured, recipe, parallel, stage, held)
+    parts = parts_of(measured, parallel, stage)
+    held = states(measured, recipe, parallel, stage, parts)
+    buffers = buffers_of(measured, recipe, parallel, stage, parts, held)
+    moments = (training_phases if recipe.trains else serving_phases)(measured, recipe, parallel, stage, held, buffers)
     return Footprint(
         phases=moments,
         worst=max(moments, key=lambda p: p.total),
         context=overheads.CONTEXT_BYTES + (overheads.NCCL_BYTES if gpus > 1 else 0),
         host_bytes=int(held.host),
-        basis=Basis(measured, recipe, parallel, stage, held, gpus),
+        basis=Basis(measured, recipe, parallel, stage, held, buffers, gpus),
     )

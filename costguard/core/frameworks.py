@@ -21,7 +21,8 @@ class Modules:
     the input for each, are fp32. `loss_fp32`: logits are cast to fp32. `logits_whole`: chunks of the loss are cut from whole
     logits. `quantises_head`: the head is quantised too. `keeps_inputs`: quantised matrices keep their input although frozen.
     `upcasts`: what is not quantised becomes fp32. `double_quant`: nf4's scales are always quantised. `shards_root`: embedding and
-    head are units of their own, gathered while they work only.
+    head are units of their own, gathered while they work only. `copies_gradients`: DDP's buckets are beside the gradients, not
+    the gradients themselves.
     """
 
     repeats_kv: bool = True
@@ -36,6 +37,7 @@ class Modules:
     upcasts: bool = True
     double_quant: bool = False
     shards_root: bool = False
+    copies_gradients: bool = True
 
 
 MODULES = {
@@ -63,7 +65,7 @@ MODULES = {
     # torchtitan, models/llama/model.py: repeat_kv, nn.RMSNorm, logits.float() in the loss.
     "torchtitan": Modules(pads=False, upcasts=False, shards_root=True),
     # Megatron-LM with Transformer Engine: fused norms and SwiGLU, grouped keys in the attention kernel.
-    "megatron": Modules(repeats_kv=False, pads=False, fuses=True, upcasts=False),
+    "megatron": Modules(repeats_kv=False, pads=False, fuses=True, upcasts=False, copies_gradients=False),
     # Unsloth: Triton norms, rotary and SwiGLU, native grouped keys; base weights outside the layers stay 16-bit.
     "unsloth": Modules(repeats_kv=False, pads=False, fuses=True, upcasts=False),
 }

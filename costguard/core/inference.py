@@ -7,24 +7,30 @@ Example: Llama-3-8B in bf16 holds 16.1 GB of weights, and 128 KiB of keys and va
 from __future__ import annotations
 
 from costguard.core import overheads
+from costguard.core.buffers import Buffers
 from costguard.core.measure import Measure
 from costguard.core.numerics import FP32
 from costguard.core.phase import Phase, phase
 from costguard.core.recipe import Parallel, Recipe
 from costguard.core.split import Stage
-from costguard.core.states import States, dequantised, load_copies
+from costguard.core.states import States
 
 
-def serving_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States) -> tuple[Phase, ...]:
-    """What is alive at each moment on one GPU of `stage`; the cache is full: `micro_batch` sequences of `seq_len`."""
-    tokens = m.tokens / (parallel.tp * parallel.cp)
+def cache_bytes(m: Measure, parallel: Parallel, stage: Stage) -> float:
+    """Keys and values of `micro_batch` sequences of `seq_len`, on one GPU."""
+    return m.numbers.compute * m.cached * stage.share * m.tokens / (parallel.tp * parallel.cp)
+
+
+def serving_phases(
+    m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States, buffers: Buffers
+) -> tuple[Phase, ...]:
+    """What is alive at each moment on one GPU of `stage`, with a full cache."""
     prompt = min(m.tokens, recipe.prefill_chunk or overheads.PREFILL_TOKENS) / (parallel.tp * parallel.cp)
-    cache = m.numbers.compute * m.cached * stage.share * tokens
     step = recipe.micro_batch / parallel.tp
     logits = (m.numbers.compute + FP32) * m.vocab * step * stage.last
-    buffers = held.gathered + held.root + cache + dequantised(m, recipe, parallel)
+    standing = buffers.standing + buffers.head + cache_bytes(m, parallel, stage)
     return (
-        phase("load", weights=held.weights, buffers=load_copies(m, recipe, parallel)),
-        phase("prefill", weights=held.weights, activations=prompt * m.layer.passing, logits=logits, buffers=buffers),
-        phase("decode", weights=held.weights, activations=step * m.layer.passing, logits=logits, buffers=buffers),
+        phase("load", weights=held.weights, buffers=buffers.load),
+        phase("prefill", weights=held.weights, activations=prompt * m.layer.passing, logits=logits, buffers=standing),
+        phase("decode", weights=held.weights, activations=step * m.layer.passing, logits=logits, buffers=standing),
     )

@@ -42,7 +42,7 @@ class Measure:
     attention_parameters: int
     down_parameters: int
     largest_matrix: int
-    quantised_head: int
+    head_quantised: bool
     tokens: int
     waiting: float
     layer: Kept
@@ -90,7 +90,7 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
         attention_parameters=main.attention_parameters,
         down_parameters=main.feed_forward.ffn * main.hidden * max(main.feed_forward.experts, 1),
         largest_matrix=max(head * quantised_head, *(i * o for b in blocks for i, o in _shapes(b))),
-        quantised_head=head * quantised_head,
+        head_quantised=quantised_head,
         tokens=recipe.micro_batch * seq,
         waiting=sum(t * _waiting(recipe, k) for t, k in zip(tokens, kept, strict=True)),
         layer=max(kept, key=lambda k: k.whole),

@@ -29,7 +29,10 @@ OPTIMIZER_MOMENTS = {
     "adafactor": 0,
     "sgd": 0,
 }
-"""Numbers kept per trained parameter. Adafactor keeps sums of rows and columns, counted in `states.py`."""
+"""Numbers kept per trained parameter. Adafactor keeps sums of rows and columns: under 0.1% of a matrix, taken as nothing."""
+
+FP8_COPIES = 2
+"""Transformer Engine keeps each matrix in fp8 and its transpose in fp8 beside the 16-bit weight (te.Linear, fp8 weight cache)."""
 
 MOMENT_8BIT = 1 + 4 / 256
 """An 8-bit moment: one byte, and an fp32 scale for each block of 256 (bitsandbytes 0.43+ blockwise optimizers)."""
@@ -41,7 +44,7 @@ class Numerics:
 
     `master`: fp32 copy held with the optimizer, 0 where the weights are the master. `compute`: operands and results of
     matrix products. `residual`: the stream between layers. `autocast`: weights are cast to `compute` on each use.
-    `operand`: what is kept of a product's input. `gathered`: a weight in use, where shards are stored otherwise.
+    `operand`: what is kept of a product's input. `copies`: fp8 copies of a matrix's weight, beside the weight itself.
     """
 
     weight: int
@@ -52,7 +55,7 @@ class Numerics:
     compute: int
     residual: int
     operand: int
-    gathered: int
+    copies: int
     autocast: bool
 
 
@@ -74,7 +77,7 @@ def numerics(recipe: Recipe, parallel: Parallel) -> Numerics:
         compute=compute,
         residual=FP32 if wide or autocast else HALF,
         operand=1 if recipe.precision == "fp8" else compute,
-        gathered=compute,
+        copies=FP8_COPIES if recipe.precision == "fp8" and recipe.trains else 0,
         autocast=autocast,
     )
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.core import overheads
 from costguard.core.frameworks import modules
 from costguard.core.measure import Measure
-from costguard.core.numerics import FP32
 from costguard.core.recipe import GGUF_BITS, Parallel, Recipe
 from costguard.core.split import Stage
+
+OPTIMIZER_STAGE, GRADIENT_STAGE, WEIGHT_STAGE = 1, 2, 3
+"""The ZeRO stage from which each state is sharded."""
 
 QUANT_BITS = {"nf4": 4.5, "int4": 4.5, "int8": 8.0}
 """Bits a quantised weight: nf4 with an fp32 scale for each 64 (bitsandbytes), int4 with a 16-bit scale and zero for each 64,
@@ -24,16 +25,32 @@ DOUBLE_QUANT_BITS = 4 + 8 / 64 + 32 / (64 * 256)
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """Parameters of one GPU's part of the model before ZeRO: `rest` holds `embedding`, `head`, norms and biases."""
+
+    dense: float
+    experts: float
+    embedding: float
+    head: float
+    rest: float
+    adapters: float
+
+
+@dataclass(frozen=True, slots=True)
 class States:
-    """Bytes on this GPU. `*_gradient`: of one part while it is whole (before it is sharded). `host`: what waits in host memory."""
+    """Bytes on this GPU, and `host`: bytes that wait in host memory instead.
+
+    `trained`: parameters whose gradients this GPU computes. `whole_weights`: the weights as if nothing were sharded.
+    `spare_gradients`: bytes of gradients that sharding keeps away. The others are gradients of one part while it is whole.
+    """
 
     weights: float
     gradients: float
     optimizer: float
     host: float
-    gathered: float
-    bucket: float
-    root: float
+    trained: float
+    whole_weights: float
+    spare_gradients: float
     head_gradient: float
     embedding_gradient: float
     layer_gradient: float
@@ -41,89 +58,78 @@ class States:
     down_gradient: float
 
 
-def states(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage) -> States:
-    """The states of one GPU in `stage`."""
-    n, zero, tp, offload = m.numbers, parallel.stage, parallel.tp, parallel.offload
-    dense = stage.share * (m.matrices - m.experts) / tp
-    experts = stage.share * m.experts / (tp * parallel.ep)
+def parts_of(m: Measure, parallel: Parallel, stage: Stage) -> Parts:
+    """What tensor, pipeline and expert parallelism leave to one GPU of `stage`."""
+    tp = parallel.tp
     embedding = m.embedding / tp if stage.first or m.tied else 0.0
-    head = m.head / tp if stage.last else 0.0
-    rest = stage.share * m.small + embedding + head
-    adapters = stage.share * m.adapters / tp
-    by_dense, by_expert = stage.shards, max(stage.shards // parallel.ep, 1)
-    whole = zero < 2  # noqa: PLR2004  # ZeRO-2 is the first stage that shards gradients
-    each = bytes_of_weights(m, recipe)
-    quantised_head = m.quantised_head * stage.last / tp
-    dense_bytes, expert_bytes = each[0] * (dense + quantised_head) + each[1] * (rest - quantised_head), each[0] * experts
-    weights = dense_bytes + expert_bytes + n.weight * adapters
-    trained, trained_experts = (adapters, 0.0) if recipe.adapters else (dense + rest, experts)
-    if not recipe.trains:
-        trained = trained_experts = 0.0
-    total, split = trained + trained_experts, trained / by_dense + trained_experts / by_expert
-    gathered = 0.0
-    if zero == 3 or offload == "all":  # noqa: PLR2004  # ZeRO-3 and FSDP shard the weights
-        layer = m.layer_parameters * (each[0] if recipe.quant != "none" else n.compute) / tp
-        live = min(n.compute * overheads.LIVE_ELEMENTS, dense_bytes + expert_bytes) if not parallel.fsdp else 0.0
-        root = n.compute * (embedding + head)
-        gathered = max(overheads.GATHERED_LAYERS * layer, live) + (0.0 if modules(recipe).shards_root else root)
-    if zero == 3:  # noqa: PLR2004  # same
-        weights = dense_bytes / by_dense + expert_bytes / by_expert + n.weight * adapters / by_dense
-    gradients = n.gradient * (total if whole else split)
-    optimizer = (n.moment + n.master) * (split if zero else total)
-    unit = 0.0 if recipe.adapters else (n.gradient if whole else n.compute) / tp
+    head = m.head * stage.last / tp
+    return Parts(
+        dense=stage.share * (m.matrices - m.experts) / tp,
+        experts=stage.share * m.experts / (tp * parallel.ep),
+        embedding=embedding,
+        head=head,
+        rest=stage.share * m.small + embedding + head,
+        adapters=stage.share * m.adapters / tp,
+    )
+
+
+def states(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, parts: Parts) -> States:
+    """The states of one GPU in `stage`, which holds `parts`."""
+    n, zero, offload = m.numbers, parallel.stage, parallel.offload
+    expert_shards = max(stage.shards // parallel.ep, 1)
+    stored, of_experts = _weight_bytes(m, recipe, parts)
+    weights = whole_weights = stored + of_experts
+    if zero >= WEIGHT_STAGE:
+        weights = stored / stage.shards + of_experts / expert_shards
+    dense, experts = _trained(recipe, parts)
+    trained, shard = dense + experts, dense / stage.shards + experts / expert_shards
+    unit = 0.0 if recipe.adapters else n.gradient
+    whole_gradients = gradients = n.gradient * trained
     if recipe.optimizer_in_backward:
-        gradients = min(gradients, n.gradient * max(m.layer_parameters, m.embedding) / tp)
-    off_optimizer = offload != "none" or recipe.optimizer.startswith("paged")
-    off_gradients = offload != "none" and zero > 0
-    host = optimizer * off_optimizer + gradients * off_gradients + weights * (offload == "all")
+        whole_gradients = gradients = min(gradients, unit * max(m.layer_parameters / parallel.tp, parts.embedding))
+    if zero >= GRADIENT_STAGE:
+        gradients = min(gradients, n.gradient * shard)
+    optimizer = (n.moment + n.master) * (shard if zero >= OPTIMIZER_STAGE else trained)
+    weights_away, gradients_away = offload == "all", offload != "none" and zero >= OPTIMIZER_STAGE
+    optimizer_away = offload != "none" or recipe.optimizer.startswith("paged")
     return States(
-        weights=0.0 if offload == "all" else weights,
-        gradients=0.0 if off_gradients else gradients,
-        optimizer=0.0 if off_optimizer else optimizer,
-        host=host,
-        gathered=gathered,
-        bucket=_bucket(m, parallel, stage, total) + _upcast(m, recipe, rest) / (by_dense if zero == 3 else 1),  # noqa: PLR2004
-        root=n.compute * head if gathered and modules(recipe).shards_root else 0.0,
-        head_gradient=unit * tp * (embedding if m.tied else head) if stage.last else 0.0,
-        embedding_gradient=unit * tp * embedding if stage.first else 0.0,
-        layer_gradient=unit * m.layer_parameters,
-        attention_gradient=unit * m.attention_parameters,
-        down_gradient=unit * m.down_parameters,
+        weights=weights * (not weights_away),
+        gradients=gradients * (not gradients_away),
+        optimizer=optimizer * (not optimizer_away),
+        host=weights * weights_away + gradients * gradients_away + optimizer * optimizer_away,
+        trained=trained,
+        whole_weights=whole_weights,
+        spare_gradients=whole_gradients - gradients * (not gradients_away),
+        head_gradient=unit * (parts.embedding if m.tied else parts.head) * stage.last,
+        embedding_gradient=unit * parts.embedding * stage.first,
+        layer_gradient=unit * m.layer_parameters / (parallel.tp * (parallel.ep if m.experts else 1)),
+        attention_gradient=unit * m.attention_parameters / parallel.tp,
+        down_gradient=unit * m.down_parameters / (parallel.tp * (parallel.ep if m.experts else 1)),
     )
 
 
 def bytes_of_weights(m: Measure, recipe: Recipe) -> tuple[float, float]:
     """Bytes of one weight in the layers' matrices (what a quantiser takes), and of any other."""
-    stored = m.numbers.weight if recipe.trains and not recipe.adapters else m.numbers.frozen
+    n = m.numbers
+    stored = n.weight if recipe.trains and not recipe.adapters else n.frozen
     if recipe.quant == "none":
-        return stored, stored
+        return (1 if recipe.precision == "fp8" and not recipe.trains else stored), stored
     if recipe.quant in GGUF_BITS:
         return GGUF_BITS[recipe.quant] / 8, GGUF_BITS[recipe.quant] / 8
-    double = recipe.double_quant or modules(recipe).double_quant
-    bits = DOUBLE_QUANT_BITS if recipe.quant == "nf4" and double else QUANT_BITS[recipe.quant]
-    return bits / 8, stored
+    double = recipe.quant == "nf4" and (recipe.double_quant or modules(recipe).double_quant)
+    return (DOUBLE_QUANT_BITS if double else QUANT_BITS[recipe.quant]) / 8, stored
 
 
-def _upcast(m: Measure, recipe: Recipe, rest: float) -> float:
-    """PEFT's prepare_model_for_kbit_training turns what is not quantised (embeddings, head, norms) from 16 bits to fp32."""
-    upcasts = recipe.method == "qlora" and modules(recipe).upcasts
-    return (FP32 - m.numbers.frozen) * rest if upcasts else 0.0
+def _weight_bytes(m: Measure, recipe: Recipe, parts: Parts) -> tuple[float, float]:
+    """Bytes of everything but experts, and of experts."""
+    matrix, other = bytes_of_weights(m, recipe)
+    head = parts.head if m.head_quantised else 0.0
+    stored = matrix * (parts.dense + head) + other * (parts.rest - head)
+    return stored + m.numbers.weight * parts.adapters, matrix * parts.experts
 
 
-def _bucket(m: Measure, parallel: Parallel, stage: Stage, trained: float) -> float:
-    """Buckets in which gradients travel: DDP's hold a copy of all of them, ZeRO's have a fixed size, FSDP has none."""
-    if stage.shards == 1 or parallel.fsdp:
-        return 0.0
-    if parallel.stage == 0:
-        return m.numbers.gradient * trained
-    return m.numbers.compute * min(trained, overheads.BUCKET_ELEMENTS)
-
-
-def load_copies(m: Measure, recipe: Recipe, parallel: Parallel) -> float:
-    """16-bit copies of the largest matrix while it is quantised on the GPU."""
-    return overheads.LOAD_COPIES * dequantised(m, recipe, parallel)
-
-
-def dequantised(m: Measure, recipe: Recipe, parallel: Parallel) -> float:
-    """A quantised matrix is multiplied in a copy of full width: the largest one."""
-    return 0.0 if recipe.quant == "none" or recipe.quant in GGUF_BITS else m.numbers.compute * m.largest_matrix / parallel.tp
+def _trained(recipe: Recipe, parts: Parts) -> tuple[float, float]:
+    """Trained parameters outside and inside experts."""
+    if not recipe.trains:
+        return 0.0, 0.0
+    return (parts.adapters, 0.0) if recipe.adapters else (parts.dense + parts.rest, parts.experts)

@@ -7,99 +7,156 @@ end of the backward pass (53.9 GB: all gradients exist, activations hardly any).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from costguard.core import overheads
+from costguard.core.buffers import Buffers
 from costguard.core.frameworks import modules
 from costguard.core.measure import Measure
 from costguard.core.phase import Phase, phase
 from costguard.core.recipe import Parallel, Recipe
 from costguard.core.split import Stage
-from costguard.core.states import States, dequantised, load_copies
+from costguard.core.states import GRADIENT_STAGE, States
 
 
-def training_phases(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States) -> tuple[Phase, ...]:
-    """What is alive at each of these moments on one GPU of `stage`."""
-    tokens = m.tokens / (parallel.tp * parallel.cp)
-    last, casts, one = tokens * stage.last, m.casts * stage.share / parallel.tp, m.cast_layer / parallel.tp
-    none, tied = recipe.checkpointing == "none", m.tied
-    head_cast = m.cast_head * stage.last / parallel.tp
-    layer, rest = m.layer, m.outside - m.stem
-    kept = tokens * stage.share * m.waiting
-    alive = kept * stage.in_flight + tokens * (m.mask + m.stem) - tokens * m.unneeded * stage.first
-    left = kept * (stage.in_flight - 1) + tokens * (m.mask + m.stem)
-    again = 0.0 if none else tokens * layer.whole
-    once = casts if none else one
-    inside, loss, back = _loss(m, recipe, held, last * m.vocab, head_cast)
-    g, o, w, buffers = (
-        held.gradients,
-        held.optimizer,
-        held.weights,
-        held.gathered + held.bucket + dequantised(m, recipe, parallel),
-    )
-    before = g if recipe.gradient_accumulation > 1 else 0.0
-    whole = parallel.stage < 2 and not recipe.optimizer_in_backward  # noqa: PLR2004  # gradients stay until the step
-    late = g - held.embedding_gradient * (not tied) if whole else g
-    head, unit = (held.head_gradient, 0.0) if whole else (0.0, held.layer_gradient)
-    gathers = m.tokens / parallel.cp * layer.gathers * (parallel.tp > 1)
-    feed = tokens * layer.feed_forward_work + gathers
-    attend = tokens * (layer.attention_work - layer.feed_forward) + gathers
-    ran = held.layer_gradient - held.attention_gradient
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What every moment of a step shares, bytes on one GPU.
 
-    def at(name: str, gradients: float, activations: float, logits: float, extra: float) -> Phase:
+    `kept`: activations of one micro-batch in all layers. `alive`: of all in flight at the end of the forward pass; `left`: at
+    the first layer on the way back. `layer`: of one layer at work. `feed`, `attend`: what the way back through each half
+    of it adds to what it kept. `outside`: final norm and the head's input. `accumulated`: gradients of earlier passes.
+    """
+
+    m: Measure
+    recipe: Recipe
+    held: States
+    buffers: Buffers
+    alive: float
+    left: float
+    layer: float
+    feed: float
+    attend: float
+    entry: float
+    outside: float
+    logits: float
+    accumulated: float
+    checkpointed: bool
+    whole_gradients: bool
+
+    def at(self, name: str, gradients: float, activations: float, *, logits: float = 0.0, buffers: float = 0.0) -> Phase:
+        """The moment `name`, with the states and buffers that every moment has."""
         return phase(
             name,
-            weights=w,
-            optimizer=o,
-            gradients=max(gradients, before),
+            weights=self.held.weights,
+            gradients=max(gradients, self.accumulated),
+            optimizer=self.held.optimizer,
             activations=activations,
             logits=logits,
-            buffers=buffers + extra,
+            buffers=self.buffers.standing + buffers,
         )
 
-    return (
-        phase("load", weights=w, buffers=load_copies(m, recipe, parallel)),
-        at("forward", 0.0, alive + last * rest, inside, held.root + head_cast + (casts if m.casts_cached else once)),
-        at("loss", 0.0, alive + last * rest, loss, held.root + head_cast + casts * none),
-        at("backward, head", held.head_gradient, alive + last * rest, back, held.root + head_cast + casts * none),
-        at("backward, last feed-forward", head + (held.down_gradient if whole else unit), alive + again + feed, 0.0, once),
-        at("backward, last attention", head + (ran if whole else unit), alive + again + attend, 0.0, once),
-        at(
-            "backward, first feed-forward",
-            late + (held.down_gradient - held.layer_gradient if whole else unit),
-            left + tokens * layer.whole + feed,
-            0.0,
-            one,
-        ),
-        at(
-            "backward, first attention",
-            late - held.attention_gradient if whole else late + unit,
-            left + tokens * layer.whole + attend,
-            0.0,
-            one,
-        ),
-        at(
-            "backward, embedding",
-            g + held.embedding_gradient * (2 * tied if whole else 1 + tied),
-            left + tokens * layer.entry,
-            0.0,
-            0.0,
-        ),
-        at("step", g, 0.0, 0.0, 0.0),
+
+def training_phases(
+    m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States, buffers: Buffers
+) -> tuple[Phase, ...]:
+    """What is alive at each of these moments on one GPU of `stage`."""
+    step = _step(m, recipe, parallel, stage, held, buffers)
+    load = phase("load", weights=held.weights, buffers=buffers.load)
+    return (load, *_loss_phases(step), *_last_layer(step), *_first_layer(step), step.at("step", held.gradients, 0.0))
+
+
+def _step(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States, buffers: Buffers) -> Step:
+    tokens = m.tokens / (parallel.tp * parallel.cp)
+    kept, shared = tokens * stage.share * m.waiting, tokens * (m.mask + m.stem)
+    gathers = m.tokens / parallel.cp * m.layer.gathers if parallel.tp > 1 else 0.0
+    return Step(
+        m=m,
+        recipe=recipe,
+        held=held,
+        buffers=buffers,
+        alive=kept * stage.in_flight + shared - tokens * m.unneeded * stage.first,
+        left=kept * (stage.in_flight - 1) + shared,
+        layer=tokens * m.layer.whole,
+        feed=tokens * m.layer.feed_forward_work + gathers,
+        attend=tokens * (m.layer.attention_work - m.layer.feed_forward) + gathers,
+        entry=tokens * m.layer.entry,
+        outside=tokens * (m.outside - m.stem) * stage.last,
+        logits=tokens * m.vocab * stage.last,
+        accumulated=held.gradients if recipe.gradient_accumulation > 1 else 0.0,
+        checkpointed=recipe.checkpointing != "none",
+        whole_gradients=parallel.stage < GRADIENT_STAGE and not recipe.optimizer_in_backward,
     )
 
 
-def _loss(m: Measure, recipe: Recipe, held: States, numbers: float, head_cast: float) -> tuple[float, float, float]:
-    """Bytes of `numbers` logits inside the loss, on the way back through it, and on the way back through the head.
+def _loss_phases(s: Step) -> tuple[Phase, ...]:
+    """In the loss, on the way back through it, and through the head. Autocast's copies wait for the backward pass unless a layer
+    is computed again, but autocast itself forgets none of trained weights before the forward pass ends.
+    """
+    b, head = s.buffers, s.buffers.head + s.buffers.cast_head
+    saved = 0.0 if s.checkpointed else b.casts
+    inside, loss, back = _logits(s)
+    made = b.casts if s.m.casts_cached else max(saved, b.cast_layer)
+    activations = s.alive + s.outside
+    gradient = s.held.head_gradient if s.whole_gradients else min(s.held.head_gradient, s.held.spare_gradients)
+    return (
+        s.at("forward", 0.0, activations, logits=inside, buffers=head + made),
+        s.at("loss", 0.0, activations, logits=loss, buffers=head + saved),
+        s.at("backward, head", gradient, activations, logits=back, buffers=head + saved),
+    )
+
+
+def _logits(s: Step) -> tuple[float, float, float]:
+    """Bytes of logits in the loss, on the way back through it, and on the way back through the head.
 
     First the logits, their copy in the loss's precision and its log-softmax; then the log-softmax and two gradients; then
-    one gradient as computed, which under autocast is gone when the head's gradient is cast to fp32.
+    one gradient as computed, which under autocast is gone when the head's gradient is cast to fp32. In chunks: one chunk of
+    that, and the whole logits and their gradient where chunks are cut from them.
     """
-    loss, compute = m.loss_number, m.numbers.compute
-    if recipe.fused_loss:
-        whole = compute * numbers if modules(recipe).logits_whole else 0.0
-        chunks = overheads.LOSS_CHUNKS if whole else max(m.vocab / m.hidden, 1.0)
+    loss, compute, numbers = s.m.loss_number, s.m.numbers.compute, s.logits
+    if s.recipe.fused_loss:
+        whole = compute * numbers if modules(s.recipe).logits_whole else 0.0
+        chunks = overheads.LOSS_CHUNKS if whole else max(s.m.vocab / s.m.hidden, 1.0)
         return whole, 2 * whole + 3 * loss * numbers / chunks, whole
     inside = (compute + loss * (1 if loss == compute else 2)) * numbers
     back = compute * numbers
-    if m.numbers.autocast and held.head_gradient:
-        back = max(0.0, back - held.head_gradient) + head_cast
+    if s.m.numbers.autocast and s.held.head_gradient:
+        back = max(0.0, back - s.held.head_gradient) + s.buffers.cast_head
     return inside, 3 * loss * numbers, back
+
+
+def _last_layer(s: Step) -> tuple[Phase, ...]:
+    """Going back through the last layer: nearly all activations are there, of the gradients only the head's."""
+    h, b = s.held, s.buffers
+    activations = s.alive + (s.layer if s.checkpointed else 0.0)
+    casts = b.cast_layer if s.checkpointed else b.casts
+    if s.whole_gradients:
+        feed = h.head_gradient + h.down_gradient
+        attend = h.head_gradient + h.layer_gradient - h.attention_gradient
+    else:
+        feed = attend = min(h.layer_gradient, h.spare_gradients)
+    return (
+        s.at("backward, last feed-forward", feed, activations + s.feed, buffers=casts),
+        s.at("backward, last attention", attend, activations + s.attend, buffers=casts),
+    )
+
+
+def _first_layer(s: Step) -> tuple[Phase, ...]:
+    """Going back through the first layer and the embedding: nearly all gradients are there, of the activations one layer's.
+
+    A tied embedding gets its second gradient here: the first, the second and their sum exist at once.
+    """
+    h, casts = s.held, s.buffers.cast_layer
+    activations = s.left + s.layer
+    if s.whole_gradients:
+        late = h.gradients - (0.0 if s.m.tied else h.embedding_gradient)
+        feed, attend = late - h.layer_gradient + h.down_gradient, late - h.attention_gradient
+        end = h.gradients + (2 * h.embedding_gradient if s.m.tied else 0.0)
+    else:
+        feed = attend = h.gradients + min(h.layer_gradient, h.spare_gradients)
+        end = h.gradients + min(h.embedding_gradient * (2 if s.m.tied else 1), h.spare_gradients)
+    return (
+        s.at("backward, first feed-forward", feed, activations + s.feed, buffers=casts),
+        s.at("backward, first attention", attend, activations + s.attend, buffers=casts),
+        s.at("backward, embedding", end, s.left + s.entry),
+    )

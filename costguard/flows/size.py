@@ -8,7 +8,7 @@ from costguard.core.footprint import Footprint, footprint
 from costguard.core.gpu import GIB, Gpu
 from costguard.core.job import Job, assumption_warnings
 from costguard.core.levers import levers
-from costguard.core.placement import Hardware, Impossible, Placement, Placer, lightest_that_fits
+from costguard.core.placement import Hardware, Impossible, Placement, Placer
 from costguard.core.recipe import Parallel
 from costguard.core.size import FitsOn, LeverEffect, Size
 from costguard.errors import InputError
@@ -54,17 +54,11 @@ def _fits_on(job: Job, gpus: Mapping[str, Gpu]) -> Iterable[FitsOn]:
     """For each GPU the fewest that hold the job, least memory first."""
     placer = Placer(job=job)
     ways = [(count, w) for count in COUNTS if not isinstance(w := placer.ways(count), Impossible)]
-    for gpu in sorted(gpus.values(), key=lambda g: (g.memory_gib, g.name)):
-        for count, tried in ways:
-            way = lightest_that_fits(tried, gpu)
-            if way:
-                yield FitsOn(
-                    gpu=gpu.name,
-                    count=count,
-                    peak_gib=way.footprint.peak / GIB,
-                    reserved_gib=way.footprint.reserved / GIB,
-                    has_gib=gpu.memory_gib,
-                )
+    needs = [(way.footprint.reserved / GIB, way.footprint.peak / GIB, count) for count, tried in ways for way in tried]
+    for has_gib, name in sorted((gpu.memory_gib, name) for name, gpu in gpus.items()):
+        for reserved_gib, peak_gib, count in needs:
+            if reserved_gib <= has_gib:
+                yield FitsOn(gpu=name, count=count, peak_gib=peak_gib, reserved_gib=reserved_gib, has_gib=has_gib)
                 break
 
 
