@@ -11,7 +11,7 @@ help:
 	@echo "make demo    a quote on real prices, in seconds"
 	@echo "make test    the tests"
 	@echo "make check   what a contributor runs before a commit: ruff, mypy, import-linter, the house test"
-	@echo "make bench   start-up and quote speed as ratios against a bare typer program"
+	@echo "make bench   start-up and quote speed as ratios against a bare typer program; accuracy against published runs"
 	@echo "make golden  write tests/golden anew (then read the diff)"
 	@echo "make market  build the shipped price snapshot anew from ../shared/providers/prices"
 
@@ -31,6 +31,7 @@ check: .venv/.dev
 bench: .venv/.dev
 	@$(BIN)/python -m bench.start
 	@$(BIN)/python -m bench.quote
+	@$(BIN)/python bench/accuracy.py
 
 golden: .venv/.dev
 	@$(BIN)/python -m pytest -q tests/golden --write-golden

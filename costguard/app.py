@@ -10,19 +10,17 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from costguard.core import checks
-from costguard.core.architecture import Architecture
 from costguard.core.document import Document, TableView
-from costguard.core.gpu import Gpu
 from costguard.core.gpu_names import GpuNames
-from costguard.core.job import Job, Limits, Table, job_from, laid_over, limits_from, subtable
+from costguard.core.job import Job, Limits, Table, limits_from, subtable
 from costguard.core.money import Money, Rate
 from costguard.core.offer import Selection
-from costguard.core.placement import Hardware
-from costguard.core.quote import OVER, Option, Quote, Rental, shown
+from costguard.core.quote import OVER, Option, Quote, shown
 from costguard.data import MARKET, Facts
 from costguard.errors import CostguardError, InputError, NoAnswerError, UnknownNameError
 from costguard.ledger.market import Market
-from costguard.settings import read_settings, read_table
+from costguard.settings import path_of, read_rows, read_settings
+from costguard.stated import beside_hardware, read_config, read_hardware, read_job, read_observed, read_rental, read_stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +30,6 @@ class Answer:
     document: Document
     warnings: tuple[str, ...] = ()
     refusal: CostguardError | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
-    """What a person stated, from a file and flags: the table, and the names in it that had to be read."""
-
-    table: Table
-    folder: Path
-    notes: tuple[str, ...]
 
 
 def quote(
@@ -54,9 +43,11 @@ def quote(
     sort: str = "usd",
     market: str | None = None,
     explain: bool = False,
+    every: bool = False,
+    calibration: str | None = None,
     config: str | None = None,
 ) -> Answer:
-    """`costguard quote`: a job, or the plain question of `hours` on `count` GPUs."""
+    """`costguard quote`: a job, or the plain question of `hours` on `count` GPUs. `every`: all options but for `top`."""
     from costguard.core.documents.quote import quote_document
     from costguard.core.quote import SORTS
     from costguard.flows import quote as flow
@@ -64,30 +55,47 @@ def quote(
     checks.one_of(sort, SORTS, "--sort")
     rows = None if top is None else checks.whole(top, "--top")
     facts = Facts()
-    stated = _stated(flags, job_file, facts)
-    hardware, notes = _hardware(on, facts)
-    asked = _rental(stated, count, hours) if hours is not None else _job(stated, facts)
+    stated = read_stated(flags, job_file, facts)
+    if on is not None:
+        stated = beside_hardware(stated, flags, count=count, hours=hours)
+    hardware, notes = read_hardware(on, facts)
+    asked = (
+        read_rental(stated, count, hours) if hours is not None else _calibrated(read_job(stated, facts), calibration, config)
+    )
     counts = None if count is None else (checks.whole(count, "--count"),)
     with Market(_market_file(market, config)) as source:
         _check_providers(asked.limits, source)
         answer = flow.quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
-    visible = shown(answer.options, rows)
+    visible = answer.options[:rows] if every else shown(answer.options, rows)
     plans = facts.subscriptions() if isinstance(asked, Job) else ()
     document = quote_document(answer, visible, today=_today(), plans=plans, explain=_explained(visible) if explain else ())
     return Answer(document=document, warnings=answer.warnings, refusal=_refusal(answer))
 
 
-def size(*, flags: Table, job_file: str | None = None, on: str | None = None, explain: bool = False) -> Answer:
-    """`costguard size`: memory only."""
+def size(
+    *,
+    flags: Table,
+    job_file: str | None = None,
+    on: str | None = None,
+    explain: bool = False,
+    exact: bool = False,
+    calibration: str | None = None,
+    config: str | None = None,
+) -> Answer:
+    """`costguard size`: memory only. `exact`: one step is run on fake tensors, too."""
     from costguard.core.documents.explain import footprint_tables
     from costguard.core.documents.size import size_document
-    from costguard.flows.size import size as flow
+    from costguard.flows import size as flow
 
     facts = Facts()
-    stated = _stated(flags, job_file, facts)
-    hardware, notes = _hardware(on, facts)
-    answer = flow(_job(stated, facts), facts=facts, on=hardware)
+    stated = read_stated(flags, job_file, facts)
+    hardware, notes = read_hardware(on, facts)
+    answer = flow.size(_calibrated(read_job(stated, facts), calibration, config), facts=facts, on=hardware)
+    if exact:
+        from costguard.exact import FakeTensors
+
+        answer = flow.with_exact(answer, read_config(stated, facts), FakeTensors())
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
     document = size_document(answer, explain=footprint_tables(answer.footprint) if explain else ())
     refusal = None
@@ -109,9 +117,11 @@ def offers(
 ) -> Answer:
     """`costguard offers`: the market, filtered."""
     from costguard.core.documents.offers import offers_document
+    from costguard.flows import offers as flow
 
+    checks.one_of(sort, flow.SORTS, "--sort")
     facts = Facts()
-    stated = _stated(flags, None, facts)
+    stated = read_stated(flags, None, facts)
     limits = limits_from(subtable(stated.table, "limits"))
     counts = None if count is None else (checks.whole(count, "--count"),)
     selection = Selection(
@@ -120,7 +130,7 @@ def offers(
     most = checks.whole(top, "--top", least=0)
     with Market(_market_file(market, config)) as source:
         _check_providers(limits, source)
-        found = tuple(source.offers(selection, sort, most or None))
+        found = flow.offers(selection, market=source, sort=sort, limit=most or None)
         facts_of = source.described()
     document = offers_document(found, facts_of, today=_today(), warnings=stated.notes)
     refusal = None if found else NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists all")
@@ -161,97 +171,48 @@ def breakeven(
     notes = (f"{gpu} was taken as {found.canonical}",) if found and found.taken_as_short else ()
     answer = replace(answer, warnings=(*answer.warnings, *notes))
     refusal = (
-        NoAnswerError("owning never pays back at this rent", hint="\n".join(answer.plain.explain))
-        if answer.full.never
-        else None
+        NoAnswerError("owning never pays back at this rent", hint="\n".join(answer.full.explain)) if answer.full.never else None
     )
     return Answer(document=breakeven_document(answer), warnings=answer.warnings, refusal=refusal)
 
 
-def _stated(flags: Table, job_file: str | None, facts: Facts) -> Stated:
-    """Flags over the job file, with every GPU name made canonical."""
-    path = Path(job_file).expanduser() if job_file else None
-    table = laid_over(read_table(path), flags) if path else dict(flags)
-    limits = dict(subtable(table, "limits"))
-    notes: tuple[str, ...] = ()
-    named = limits_from({"gpus": limits.get("gpus")}).gpus
-    if named is not None:
-        names = GpuNames(facts.gpus())
-        resolved = [(given, names.resolve(given, field="limits.gpus")) for given in named]
-        notes = tuple(f"{given} was taken as {r.canonical}" for given, r in resolved if r.taken_as_short)
-        table = laid_over(table, {"limits": {"gpus": tuple(r.canonical for _, r in resolved)}})
-    return Stated(table=table, folder=path.parent if path else Path(), notes=notes)
+def calibrate(
+    *, runs: str | None, show: bool = False, reset: bool = False, calibration: str | None = None, config: str | None = None
+) -> Answer:
+    """`costguard calibrate`: observed runs shift quotes. `show`: nothing is written; `reset`: those kept are dropped."""
+    from costguard.core.documents.calibration import calibration_document
+    from costguard.flows import calibrate as flow
+    from costguard.ledger.calibration import CalibrationFile
+
+    facts, file = Facts(), CalibrationFile(_calibration_file(calibration, config))
+    if runs is None and not show and not reset:
+        hint = "write costguard calibrate RUNS.csv, or --show, or --reset"
+        raise InputError("no file of observed runs was given", field="RUNS", hint=hint)
+    fresh = read_observed(read_rows(path_of(runs)), path_of(runs).parent, facts) if runs else ()
+    kept, broken = ((), ()) if reset else flow.still_read(file.runs(), lambda rows: read_observed(rows, Path(), facts))
+    answer = flow.calibrate(fresh, kept=kept, facts=facts, file=str(file.path), warnings=broken)
+    if not show:
+        file.keep(answer.weighed.calibration, answer.runs)
+    document = calibration_document(answer)
+    return Answer(document=document, warnings=answer.warnings)
 
 
-def _job(stated: Stated, facts: Facts) -> Job:
-    table = stated.table
-    given = [k for k in ("model", "path", "architecture") if k in table]
-    if len(given) != 1:
-        what = "no model was given" if not given else f"{' and '.join(given)} are given at once"
-        raise InputError(
-            what, field="model", hint="name one shipped model (--model llama-3.1-8b), one path, or one [architecture] table"
-        )
-    return job_from(table, _architecture(table, stated.folder, facts))
+def _calibrated(job: Job, stated: str | None, config: str | None) -> Job:
+    """`job` with what observed runs say. A file named by a flag must be there; without runs there is none."""
+    from costguard.ledger.calibration import CalibrationFile
+
+    return replace(job, calibration=CalibrationFile(_calibration_file(stated, config)).calibration(needed=stated is not None))
 
 
-def _architecture(table: Table, folder: Path, facts: Facts) -> Architecture:
-    """The model by shipped name, by a config.json, or by its numbers."""
-    if "architecture" in table:
-        from costguard.core.architecture_table import architecture_from_table
-
-        return architecture_from_table(subtable(table, "architecture"))
-    key = "path" if "path" in table else "model"
-    name = table[key]
-    if not isinstance(name, str) or not name.strip():
-        raise InputError(f"must be a name or a path, not {checks.described(name)}", field=key, hint="write llama-3.1-8b")
-    path = Path(name).expanduser()
-    if key == "path" or name.endswith(".json") or name.startswith((".", "/", "~")):
-        from costguard.core.huggingface import architecture_from_config
-
-        file = path if path.is_absolute() else folder / path
-        return architecture_from_config(read_table(file), name=file.parent.name or file.stem)
-    return facts.architecture(name)
-
-
-def _rental(stated: Stated, count: float | None, hours: float | None) -> Rental:
-    limits = limits_from(subtable(stated.table, "limits"))
-    unsuited = [k for k in stated.table if k not in ("limits", "disk_gb")]
-    if unsuited:
-        raise InputError(
-            f"is worked out from tokens where a job is given ('{unsuited[0]}')",
-            field="--hours",
-            hint="leave out --hours, or ask plainly: --gpu H100 --count 8 --hours 12",
-        )
-    if limits.gpus is None or len(limits.gpus) != 1:
-        raise InputError("must name one GPU beside --hours", field="--gpu", hint="write --gpu H100 --count 8 --hours 12")
-    return Rental(
-        gpu=limits.gpus[0],
-        gpu_count=checks.whole(1 if count is None else count, "--count", most=100_000),
-        hours=checks.number(hours, "--hours", least=1e-3, most=1e6),
-        disk_gb=checks.whole(stated.table.get("disk_gb", 0), "disk_gb", least=0),
-        limits=limits,
-    )
-
-
-def _hardware(on: str | None, facts: Facts) -> tuple[Hardware | None, tuple[str, ...]]:
-    """`GPU:COUNT[xNODES]` read, and a note where a short name was completed."""
-    if on is None:
-        return None, ()
-    name, _, counts = on.partition(":")
-    gpu_count, _, nodes = counts.partition("x")
-    numbers = [text or "1" for text in (gpu_count, nodes)]
-    if not all(n.isascii() and n.isdigit() for n in numbers):
-        raise InputError(f"is not GPU:COUNT[xNODES]: {checks.described(on)}", field="--on", hint="write H100:8, or H100:8x4")
-    found = GpuNames(facts.gpus()).resolve(name.strip(), field="--on")
-    gpu: Gpu = facts.gpus()[found.canonical]
-    notes = (f"{name} was taken as {found.canonical}",) if found.taken_as_short else ()
-    gpu_count_, nodes_ = (checks.whole(int(n), "--on", most=1_000_000) for n in numbers)
-    return Hardware(gpu=gpu, gpu_count=gpu_count_, nodes=nodes_), notes
+def _calibration_file(stated: str | None, config: str | None) -> Path | None:
+    chosen = stated or read_settings(config).quote.calibration
+    return path_of(chosen) if chosen else None
 
 
 def _market_file(stated: str | None, config: str | None) -> Path:
-    chosen = stated or read_settings(config).quote.market
-    return Path(chosen).expanduser() if chosen else MARKET
+    settings = read_settings(config)  # read even where a flag wins, so that a slip in it is said
+    chosen = stated or settings.quote.market
+    return path_of(chosen) if chosen else MARKET
 
 
 def _check_providers(limits: Limits, market: Market) -> None:

@@ -11,7 +11,6 @@ Text that came from outside is cleaned of control characters before it can reach
 
 from __future__ import annotations
 
-
 LONGEST_FIELD = 200
 """Characters of a field or path in a message: a path can be thousands long."""
 

@@ -11,8 +11,10 @@ from typing import Protocol
 from costguard.core.architecture import Architecture
 from costguard.core.document import Document
 from costguard.core.duration import Efficiency
+from costguard.core.exact import Exact
 from costguard.core.gpu import Gpu
 from costguard.core.interruption import Interruptions
+from costguard.core.job import Job, Table
 from costguard.core.offer import Offer, Selection
 from costguard.core.storage import StorageRate
 from costguard.core.subscription import Subscription
@@ -58,3 +60,10 @@ class FactSource(Protocol):
 
     def subscriptions(self) -> tuple[Subscription, ...]:
         """Plans that sell access rather than machines (Colab)."""
+
+
+class ExactSizer(Protocol):
+    """Something that can run a training step without a GPU and say what it held."""
+
+    def exact(self, config: Table, job: Job) -> Exact:
+        """The memory of `job` on the model of `config` (a parsed config.json); InputError where it cannot be run."""

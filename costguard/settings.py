@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 
 from costguard.core.checks import described, nearest_names
@@ -27,9 +27,13 @@ LARGEST_FILE = 8 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuoteSettings:
-    """`[quote]`. `market`: a market file to use instead of the shipped snapshot (see `scripts/build_market.py`)."""
+    """`[quote]`. `market`: a market file to use instead of the shipped snapshot (see `scripts/build_market.py`).
+
+    `calibration`: what observed runs say (`costguard calibrate`), instead of `calibration.json` in the platform's data folder.
+    """
 
     market: str | None = None
+    calibration: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +63,58 @@ def read_table(path: Path) -> dict[str, object]:
     return table
 
 
+def read_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
+    """(file and line, table) of every run in a CSV file, or in `[[runs]]` of a TOML or JSON file."""
+    if path.suffix.lower() not in (".toml", ".json"):
+        return _csv_rows(path)
+    runs = read_table(path).get("runs")
+    if not isinstance(runs, list) or not all(isinstance(r, dict) for r in runs):
+        raise InputError("holds no list of runs", field=str(path), hint='write [[runs]] tables, or {"runs": [{...}]}')
+    return [(f"{path} run {number}", run) for number, run in enumerate(runs, 1)]
+
+
+def _csv_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
+    import csv
+    import io
+
+    reader = csv.DictReader(io.StringIO(_text(path)), skipinitialspace=True, strict=True)
+    rows = []
+    try:
+        for cells in reader:
+            where = f"{path} line {reader.line_num}"
+            if None in cells:
+                raise InputError("holds more cells than there are columns", field=where, hint='"quote" cells with commas')
+            rows.append((where, {k: _cell(v) for k, v in cells.items() if v is not None and v.strip()}))
+    except csv.Error as broken:
+        where = f"{path} line {reader.line_num}"
+        raise InputError(f"is not valid CSV: {broken}", field=where, hint="check the quotes") from None
+    return [(where, row) for where, row in rows if row]
+
+
+def _cell(text: str) -> object:
+    """A number where it is written as one (50e6, 50_000_000), true or false, else text."""
+    text = text.strip()
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
 def _text(path: Path) -> str:
     try:
         if path.is_dir():
             raise InputError("is a folder, not a file", field=str(path), hint=_inside(path))
-        if path.stat().st_size > LARGEST_FILE:
+        with path.open("rb") as file:  # its stated size proves nothing: /dev/zero has none
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
             raise InputError(
                 f"is larger than {LARGEST_FILE // 2**20} MiB", field=str(path), hint="give a text file, not weights"
             )
-        return path.read_text(encoding="utf-8")
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError:
         raise InputError("no such file", field=str(path), hint=f"looked from {Path.cwd()}") from None
     except UnicodeDecodeError:
@@ -87,7 +134,7 @@ def _toml(text: str, path: Path) -> object:
 
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as broken:
+    except (ValueError, RecursionError) as broken:  # ValueError: bad syntax, or an integer of thousands of digits
         raise InputError(
             f"is not valid TOML: {shortened(str(broken))}", field=str(path), hint='write key = "value" lines'
         ) from None
@@ -95,17 +142,35 @@ def _toml(text: str, path: Path) -> object:
 
 def _json(text: str, path: Path) -> object:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as broken:
         raise InputError(
             f"is not valid JSON: {shortened(str(broken))}", field=str(path), hint="check commas and quotes"
         ) from None
 
 
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """The pairs as a dict; JSON that states a key twice means two things, and TOML refuses it too."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key '{shortened(twice, 40)}' stands there twice")
+    return table
+
+
+def path_of(text: str) -> Path:
+    """The path that somebody wrote, with its `~` filled in; InputError where nobody's home is meant."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise InputError("names the home of a user who is not known", field=text, hint="write the whole path") from None
+
+
 def _settings_file(stated: str | None) -> Path | None:
     chosen = stated or os.environ.get("COSTGUARD_CONFIG")
     if chosen:
-        return Path(chosen).expanduser()
+        return path_of(chosen)
     here = Path(FILE_NAME)
     if here.is_file():
         return here
@@ -125,10 +190,25 @@ def _with_environment(table: dict[str, object]) -> dict[str, object]:
     for name, value in sorted(os.environ.items()):
         section, separator, key = name.removeprefix(PREFIX).lower().partition("__")
         if name.startswith(PREFIX) and separator and name not in NOT_OURS:
+            _known_variable(name, section, key)
             inner = merged.setdefault(section, {})
             if isinstance(inner, dict):
                 inner[key] = value
     return merged
+
+
+def _known_variable(name: str, section: str, key: str) -> None:
+    """UnknownNameError that names the variable, unless it stands for a field."""
+    places = [(f.name, inner.name) for f in fields(Settings) for inner in _fields_of(f.default_factory)]
+    known = [f"{PREFIX}{a_section}__{a_key}".upper() for a_section, a_key in places]
+    if (section, key) not in places:
+        near = nearest_names(name, known)
+        raise UnknownNameError("variable", name, field="the environment", nearest=near, hint=f"known: {', '.join(known)}")
+
+
+def _fields_of(make: object) -> tuple[Field[object], ...]:
+    assert is_dataclass(make)  # noqa: S101 - true of every field of Settings, seen by the type checker
+    return fields(make)
 
 
 def _settings(table: Mapping[str, object], where: str) -> Settings:
@@ -142,8 +222,7 @@ def _section(name: str, make: object, stated: object, where: str) -> object:
         raise InputError(
             f"must be a table, not {described(stated)}", field=f"{where}: {name}", hint=f"write a [{name}] section"
         )
-    assert is_dataclass(make)  # noqa: S101 - true of every field of Settings, seen by the type checker
-    _known(stated, tuple(f.name for f in fields(make)), f"{where}: [{name}]")
+    _known(stated, tuple(f.name for f in _fields_of(make)), f"{where}: [{name}]")
     for key, value in stated.items():
         if not isinstance(value, str):
             raise InputError(

@@ -6,7 +6,7 @@ One rule for each blank, none for any one row or source:
 - experts: `total_params` and `active_params` decide how many experts there are and how wide eight of them are;
 - gated or plain feed-forward: whichever count of parameters comes nearer to `total_params`;
 - recomputation not stated: none; micro-batch: one sequence; batch: 64 passes a step; sharding over several GPUs:
-  optimizer states; GPUs: those of a run of 30 days;
+  optimizer states; GPUs: those of a run of 30 days at 40 % of peak, never what the published hours say;
 - speed stated as TFLOPS only: divided by the FLOPs per token that `tflops_kind` says were counted.
 """
 
@@ -28,6 +28,8 @@ EXPERTS_PER_TOKEN = 8
 GPUS_PER_NODE = 8
 MONTH_HOURS = 720
 USUAL_PASSES = 64
+USUAL_SHARE = 0.4
+"""Of dense peak, over a whole run: most published runs reach 0.3 to 0.55."""
 PRECISIONS = {"bf16": "bf16", "bf16-pure": "bf16", "mxfp8": "fp8", "nvfp4": "fp8"}
 """The table's words that are not a recipe's. There is no fp4 recipe yet: fp8 is the nearest that can be asked for."""
 METHODS = {"full-ft": "full"}
@@ -62,8 +64,9 @@ def runs(path: Path, gpus: dict[str, Gpu]) -> list[Run]:
 
 def run(row: dict[str, str], gpu: Gpu) -> Run:
     """One row as values."""
+    count = gpus_of(row, gpu)
+    row = row | {"gpu_count": str(count)}
     architecture, recipe, parallel = architecture_of(row), recipe_of(row), parallel_of(row)
-    count = gpus_of(row)
     speed = number(row["tokens_per_s_per_gpu"])
     return Run(
         name=row["id"],
@@ -127,7 +130,7 @@ def recipe_of(row: dict[str, str]) -> Recipe:
     seq_len = int(number(row["seq_len"]) or 4096)
     micro = int(number(row["micro_batch"]) or 1)
     batch = number(row["global_batch_tokens"])
-    ranks = max(1, gpus_of(row) // parallel_of(row).model_ranks)
+    ranks = max(1, int(row["gpu_count"]) // parallel_of(row).model_ranks)
     method = METHODS.get(row["method"], row["method"])
     return Recipe(
         method=method,
@@ -143,7 +146,7 @@ def recipe_of(row: dict[str, str]) -> Recipe:
 
 def parallel_of(row: dict[str, str]) -> Parallel:
     """Sharding, ranks and offload."""
-    sharding = row["sharding"] or ("zero1" if gpus_of(row) > 1 else "none")
+    sharding = row["sharding"] or ("zero1" if int(row["gpu_count"]) > 1 else "none")
     ranks = {name: int(number(row[name]) or 1) for name in ("tp", "pp", "cp", "ep")}
     return Parallel(zero=STAGES.get(sharding, 0), fsdp="sdp" in sharding, offload=offload_of(row["technique"]), **ranks)
 
@@ -155,11 +158,12 @@ def offload_of(technique: str) -> str:
     return "optimizer" if "optimizer offload" in technique else "all"
 
 
-def gpus_of(row: dict[str, str]) -> int:
-    """GPUs of the run; where only hours are stated, those of a run of 30 days, in whole nodes."""
+def gpus_of(row: dict[str, str], gpu: Gpu) -> int:
+    """GPUs of the run; where they are not stated, those that take 30 days at a usual speed, in whole nodes."""
     if stated := number(row["gpu_count"]):
         return int(stated)
-    hours = number(row["gpu_hours"]) or MONTH_HOURS
+    flops = 6 * float(row["active_params"] or row["total_params"]) * (number(row["tokens_trained"]) or 0)
+    hours = flops / (USUAL_SHARE * (gpu.bf16_tflops or gpu.fp32_tflops or 1) * 1e12) / 3600
     return max(1, round(hours / MONTH_HOURS / GPUS_PER_NODE)) * GPUS_PER_NODE
 
 

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 from typer._click import Command, Context, HelpFormatter  # typer 0.29 carries click inside and re-exports only Context
-from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
+from typer._click.exceptions import ClickException, UsageError
 from typer.main import get_command
 
 from costguard import __version__
@@ -27,6 +27,7 @@ COMMANDS = {
     "size": "How much GPU memory does a job need, and which GPUs hold it?",
     "offers": "The market: what can be rented, and how old each price is.",
     "breakeven": "Buy or rent? When a bought GPU has paid for itself.",
+    "calibrate": "Observed runs (tokens/s, hours, peak memory) shift what quotes expect of such jobs.",
     "demo": "The main job on real prices: a QLoRA fine-tune of Llama-3.1-8B.",
 }
 
@@ -117,9 +118,6 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
     except CostguardError as error:
         return _failed(str(error), error.exit_code, json_log=json_log, debug=debug)
-    except NoArgsIsHelpError as error:
-        sys.stderr.write(f"{error.format_message()}\n")
-        return InputError.exit_code
     except ClickException as error:
         message = shortened(one_line(error.format_message()), LONGEST_SHOWN) + _help_hint(error)
         return _failed(message, InputError.exit_code, json_log=json_log)

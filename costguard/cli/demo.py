@@ -36,4 +36,5 @@ def command(
     from costguard import app
 
     sys.stderr.write(f"$ {AS_TYPED}\n")
-    write(app.quote(flags=FLAGS, config=ctx.obj.config), ctx)
+    every = o.format_from(ctx.params) in ("json", "csv")
+    write(app.quote(flags=FLAGS, every=every, config=ctx.obj.config), ctx)

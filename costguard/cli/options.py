@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Annotated
 
 import typer
@@ -19,6 +20,7 @@ Names = list[str] | None
 JobFile = Annotated[Text, typer.Argument(metavar="[JOB]", help="Job file (TOML or JSON); flags win over it.")]
 Model = Annotated[Text, typer.Option("--model", "-m", metavar="NAME", help="A shipped name (llama-3.1-8b), or a config.json.")]
 Method = Annotated[Text, typer.Option(metavar="NAME", help="pretrain | full | lora | qlora | inference")]
+Preference = Annotated[Text, typer.Option(metavar="NAME", help="dpo | ppo | grpo: other models live beside the trained one.")]
 Precision = Annotated[Text, typer.Option(metavar="NAME", help="bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8")]
 Quant = Annotated[Text, typer.Option(metavar="NAME", help="none | nf4 | int8 | int4")]
 Optimizer = Annotated[Text, typer.Option(metavar="NAME", help="adamw, adamw-8bit, paged-adamw-8bit, adafactor, lion, sgd ...")]
@@ -46,6 +48,9 @@ Region = Annotated[Names, typer.Option("--region", metavar="NAME", help="Only th
 Tier = Annotated[Names, typer.Option("--tier", metavar="NAME", help="Only on-demand, spot, reserved, community or secure.")]
 GpuName = Annotated[Names, typer.Option("--gpu", metavar="NAME", help="Only this GPU.")]
 Market = Annotated[Text, typer.Option(metavar="FILE", help="A market file instead of the shipped snapshot.")]
+Calibration = Annotated[
+    Text, typer.Option(metavar="FILE", help="Observed runs are kept here (default: in the platform's data folder).")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="One line a row.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Tables for a pull request.")]
@@ -54,6 +59,7 @@ Explain = Annotated[bool, typer.Option("--explain", help="Every term with its fo
 PLACES: Mapping[str, tuple[str, ...]] = {
     "model": ("model",),
     "method": ("method",),
+    "preference": ("preference", "algorithm"),
     "precision": ("precision",),
     "quant": ("quant",),
     "optimizer": ("optimizer",),
@@ -89,7 +95,10 @@ NUMBERS = frozenset(
     "tp pp cp ep max_hours max_gpus".split()
 )
 SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12}
-NUMBER = re.compile(r"([+-]?(?:\d[\d_,]*(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,3})?)([kmgbt]?)", re.ASCII)
+NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*)?(?:e[+-]?\d{1,3})?)([kmgbt]?)", re.ASCII)
+"""Commas stand between thousands only: `1,5` may mean one and a half, so it is asked about, not read as 15."""
+
+LONGEST_NUMBER = 60
 FORMATS = ("json", "csv", "markdown")
 
 
@@ -109,16 +118,13 @@ def table_from(params: Mapping[str, object]) -> dict[str, object]:
 
 def number_from(text: str, flag: str) -> int | float:
     """A number as people type it: 50000000, 50_000_000, 50e6, 50M, 1.5B."""
-    found = NUMBER.fullmatch(text.strip().lower())
+    found = NUMBER.fullmatch(text.strip().lower()) if len(text) <= LONGEST_NUMBER else None
     if not found:
         raise InputError(
             f"must be a number, not '{shortened(text, 40)}'", field=f"--{flag.replace('_', '-')}", hint="write 50e6 or 50M"
         )
-    digits = found[1].replace("_", "").replace(",", "")
-    if digits.lstrip("+-").isdigit():
-        return int(digits) * SUFFIXES[found[2]]
-    value = float(digits) * SUFFIXES[found[2]]
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    value = Decimal(found[1].replace(",", "")) * SUFFIXES[found[2]]  # exact, where 0.07 * 10**6 in floats is not 70000
+    return int(value) if value == value.to_integral_value() else float(value)
 
 
 def format_from(params: Mapping[str, object]) -> str:

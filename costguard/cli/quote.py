@@ -28,6 +28,7 @@ def command(
     tokens: Annotated[
         Text, typer.Option(metavar="N", help="Tokens to train on (epochs counted), or to generate: 50e6, 1.5B.")
     ] = None,
+    preference: o.Preference = None,
     precision: o.Precision = None,
     quant: o.Quant = None,
     optimizer: o.Optimizer = None,
@@ -60,6 +61,7 @@ def command(
     top: Annotated[Text, typer.Option(metavar="N", help="Rows to show (default: ten, and each provider's best).")] = None,
     sort: Annotated[Text, typer.Option(metavar="NAME", help="usd | hours | usd_per_hour | provider")] = None,
     market: o.Market = None,
+    calibration: o.Calibration = None,
     explain: o.Explain = False,
     json: o.Json = False,
     csv: o.Csv = False,
@@ -78,6 +80,8 @@ def command(
         sort=sort or "usd",
         market=market,
         explain=explain,
+        calibration=calibration,
+        every=o.format_from(ctx.params) in ("json", "csv"),
         config=ctx.obj.config,
     )
     write(answer, ctx)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from costguard.cli import options as o
@@ -13,6 +15,7 @@ EXAMPLES = """Examples:
   costguard size --model llama-2-7b --method full --checkpointing full
   costguard size --model llama-3.1-70b --method qlora --on H100:1 --explain
   costguard size --model ./config.json --method inference --seq-len 8192
+  costguard size --model gpt2 --method full --precision bf16-amp --exact
 """
 
 
@@ -21,6 +24,7 @@ def command(
     job: o.JobFile = None,
     model: o.Model = None,
     method: o.Method = None,
+    preference: o.Preference = None,
     precision: o.Precision = None,
     quant: o.Quant = None,
     optimizer: o.Optimizer = None,
@@ -38,7 +42,11 @@ def command(
     ep: o.Ep = None,
     offload: o.Offload = None,
     on: o.On = None,
+    calibration: o.Calibration = None,
     explain: o.Explain = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Run one step on tensors without data, too (pip install 'gpu-costguard[exact]').")
+    ] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -46,4 +54,13 @@ def command(
     """Read the flags and print the footprint."""
     from costguard import app
 
-    write(app.size(job_file=job, flags=o.table_from(ctx.params), on=on, explain=explain), ctx)
+    answer = app.size(
+        job_file=job,
+        flags=o.table_from(ctx.params),
+        on=on,
+        explain=explain,
+        exact=exact,
+        calibration=calibration,
+        config=ctx.obj.config,
+    )
+    write(answer, ctx)

@@ -5,7 +5,7 @@ two norms of 6 x 4096 (an fp32 copy of the input, and the result before its weig
 and up 2 x 2 x 4096, q, k, v and the result of attention 4 x 2 x 4096, and four tensors of the feed-forward
 4 x 2 x 11008: 45.5 x 4096 bytes. Frozen weights need no input, so LoRA keeps less there, and a copy an adapter instead.
 
-Read off autograd's saved tensors in transformers 5.23 with torch 2.13 (`/work/shared/tools/faketensor.py`), 2026-11.
+Read off autograd's saved tensors in transformers 5.23 with torch 2.13 on fake tensors, 2026-11.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.core.architecture import Block, FeedForward
-from costguard.core.frameworks import fuses, modules
-from costguard.core.numerics import FP32, Numerics
-from costguard.core.recipe import Recipe
+from costguard.core.numerics import FP32
+from costguard.core.style import Style
 
 STATISTIC = 4
 """An fp32 number a token (1/rms of a norm) or a token and head (log-sum-exp of flash attention)."""
@@ -46,26 +45,6 @@ class Kept:
     gathers: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
-    """How the modules are written. `trained`: the base weights need gradients. `seq`: tokens a query can see."""
-
-    numerics: Numerics
-    trained: bool
-    targets: frozenset[str]
-    rank: int
-    flash: bool
-    masked: bool
-    repeats_kv: bool
-    packs_qkv: bool
-    keeps_inputs: bool
-    fused: bool
-    softmax_fp32: bool
-    biased: bool
-    dropout: bool
-    seq: int
-
-
 def kept_by(block: Block, style: Style) -> Kept:
     """What one layer of `block` keeps."""
     n = style.numerics
@@ -93,7 +72,7 @@ def kept_by(block: Block, style: Style) -> Kept:
 
 
 def _selective(block: Block, style: Style) -> float:
-    """PyTorch's selective checkpointing (torchtitan's default): the entry, attention's result, every second product's result."""
+    """PyTorch's selective checkpointing (torchtitan's default): entry, attention's result, every second product's result."""
     a, f, n = block.attention, block.feed_forward, style.numerics
     outputs = sum(o for _, o in a.matrices(block.hidden).values())
     outputs += max(f.experts_per_token, 1) * sum(o for _, o in f.matrices(block.hidden).values())
@@ -129,15 +108,19 @@ def _attention_inputs(block: Block) -> tuple[int, tuple[str, ...]]:
 
 
 def _inputs(block: Block, style: Style, width: int, names: tuple[str, ...]) -> float:
-    """Bytes a token kept of an input of `width` read by the matrices `names`: one tensor, or a copy each where it is cast."""
+    """Bytes a token kept of an input of `width` read by the matrices `names`: one tensor, or a copy each where it is cast.
+
+    Of frozen matrices only adapters keep it, each a copy where it is cast or some of it is dropped, with the mask.
+    """
     n = style.numerics
     if style.trained:
         return width * (n.operand * (1 if _fused(block, names) else len(names)) if n.autocast else n.operand)
     adapted = sum(name in style.targets for name in names)
     number = n.compute if n.autocast else n.weight
     shared = number == n.compute and not n.autocast
-    copies = min(adapted, 1) if shared else adapted
-    return max(copies, style.keeps_inputs) * width * number + adapted * style.rank * number
+    copies = min(adapted, 1) if shared and not style.dropout else adapted
+    kept = max(copies, style.keeps_inputs) * width * number + adapted * style.rank * number
+    return kept + (adapted * width if style.dropout else 0)
 
 
 def _fused(block: Block, names: tuple[str, ...]) -> bool:
@@ -226,24 +209,3 @@ def _expert(block: Block, style: Style, width: int) -> tuple[float, float]:
     wide = (extra + 2 if not style.fused else 2) if f.gated else extra
     work = (2 if f.gated or extra > 1 else 1) * n.compute * width
     return wide * n.compute * width + result, work
-
-
-def style_of(recipe: Recipe, kind: str, numerics: Numerics, targets: frozenset[str], seq: int) -> Style:
-    """How the recipe's framework writes its modules."""
-    known, fused = modules(recipe), fuses(recipe)
-    return Style(
-        numerics=numerics,
-        trained=not recipe.adapters,
-        targets=targets,
-        rank=recipe.lora.rank,
-        flash=recipe.attention == "flash",
-        masked=known.pads and recipe.micro_batch > 1 and recipe.method != "pretrain" and not recipe.compiled,
-        repeats_kv=known.repeats_kv and not fused,
-        packs_qkv=known.packs_qkv,
-        keeps_inputs=known.keeps_inputs and recipe.quant != "none",
-        fused=fused,
-        softmax_fp32=kind != "encoder",
-        biased=kind == "encoder-decoder",
-        dropout=recipe.dropout,
-        seq=seq,
-    )

@@ -7,12 +7,13 @@ still need 490 GiB; LoRA needs 150 GiB and fits on one B300: the advice is `meth
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 
 from costguard.core.gpu import Gpu
 from costguard.core.job import Job
-from costguard.core.levers import Lever, levers
-from costguard.core.placement import FABRIC_GPUS, Placer, holds
+from costguard.core.levers import SHORTEST_SEQ_LEN, Lever, levers
+from costguard.core.placement import FABRIC_GPUS, Placement, Placer, holds
 
 MORE_MACHINES = 8
 """How many times `max_gpus` is tried before saying that no number of machines helps."""
@@ -31,9 +32,9 @@ def smallest_changes(job: Job, hardware: Iterable[tuple[Gpu, int]], known: Itera
     found: list[str] = []
     for together in range(1, MOST_TOGETHER + 1):
         found = found or list(islice(_changed(job, classes, together), most))
-    joined = [c for c in classes if c[1] >= FABRIC_GPUS]
+    joined = [c for c in classes if c[1] >= FABRIC_GPUS and c[0].nvlink]
     found += list(_machines(job, joined[:1]))
-    return tuple((found or list(_other_gpus(job, known)))[:most])
+    return tuple((found or list(_other_gpus(job, known)) or list(_much_shorter(job, classes)))[:most])
 
 
 def _changed(job: Job, classes: list[tuple[Gpu, int]], together: int) -> Iterator[str]:
@@ -45,10 +46,22 @@ def _changed(job: Job, classes: list[tuple[Gpu, int]], together: int) -> Iterato
         if changes in seen:
             continue
         seen.add(changes)
-        placer = Placer(job=path[-1].job)
-        where = next((f"{gpu.name} x{count}" for gpu, count in classes if holds(placer.place(gpu, count))), None)
+        where = _where(path[-1].job, classes)
         if where:
             yield f"{' and '.join(lever.change for lever in path)} would fit on {where}"
+
+
+def _where(job: Job, classes: list[tuple[Gpu, int]]) -> str | None:
+    """The first class of which one machine holds `job`, or as many as may be joined; None where none does."""
+    placer = Placer(job=job)
+    for gpu, count in classes:
+        if holds(placer.place(gpu, count)):
+            return f"{gpu.name} x{count}"
+    for gpu, count in classes:
+        placed = placer.place_on_enough(gpu, count)
+        if isinstance(placed, Placement) and placed.fits:
+            return f"{gpu.name} x{count} x{placed.nodes} nodes"
+    return None
 
 
 def _paths(job: Job, gpus: int, length: int) -> Iterator[tuple[Lever, ...]]:
@@ -83,3 +96,17 @@ def _other_gpus(job: Job, known: Iterable[Gpu]) -> Iterator[str]:
     largest = max((g for g in known if g.nvlink), key=lambda g: g.memory_gib, default=None)
     if largest:
         yield from _machines(job, [(largest, LARGE_MACHINE)])
+
+
+def _much_shorter(job: Job, classes: list[tuple[Gpu, int]]) -> Iterator[str]:
+    """The longest sequence, halved again and again, of which one GPU holds one: for a length nothing else can save."""
+    if job.architecture.sample_tokens is not None:
+        return
+    seq_len = job.recipe.seq_len // 2
+    while seq_len >= SHORTEST_SEQ_LEN:
+        where = _where(replace(job, recipe=replace(job.recipe, seq_len=seq_len, micro_batch=1)), classes)
+        if where:
+            also = " and micro_batch = 1" if job.recipe.micro_batch > 1 else ""
+            yield f"seq_len = {seq_len} (now {job.recipe.seq_len}){also} would fit on {where}"
+            return
+        seq_len //= 2

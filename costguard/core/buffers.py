@@ -14,16 +14,17 @@ from costguard.core.measure import Measure
 from costguard.core.numerics import FP32
 from costguard.core.recipe import GGUF_BITS, Parallel, Recipe
 from costguard.core.split import Stage
-from costguard.core.states import WEIGHT_STAGE, Parts, States, bytes_of_weights
+from costguard.core.states import GRADIENT_STAGE, WEIGHT_STAGE, Parts, States, bytes_of_weights
 
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """Bytes on one GPU. All but `head`, `casts`, `cast_layer`, `cast_head` and `load` live all through a pass.
+    """Bytes on one GPU.
 
-    `gathered`: whole weights of the layers at work; `head`: of the head where it is a unit of its own, while it works.
-    `bucket`: gradients on their way. `upcast`: what PEFT turns to fp32. `dequantised`: one matrix. `copies`: fp8 copies.
-    `casts`: autocast's copies of all layers; `cast_layer`: of one; `cast_head`: of the head. `load`: while quantising.
+    All through a pass live: `gathered`, whole weights of the layers at work; `bucket`, gradients on their way, or summed;
+    `upcast`, what PEFT turns to fp32; `dequantised`, one matrix; `copies`, fp8 copies of weights.
+    While they are needed: `head`, the head's whole weights where it is a unit of its own; `casts`, autocast's copies of all
+    layers, `cast_layer` of one, `cast_head` of the head; `load`, while quantising; `step`, while the optimizer steps.
     """
 
     gathered: float
@@ -36,6 +37,7 @@ class Buffers:
     cast_layer: float
     cast_head: float
     load: float
+    step: float
 
     @property
     def standing(self) -> float:
@@ -43,16 +45,16 @@ class Buffers:
         return self.gathered + self.bucket + self.upcast + self.dequantised + self.copies
 
 
-def buffers_of(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, parts: Parts, held: States) -> Buffers:
+def buffers_of(m: Measure, recipe: Recipe, stage: Stage, parts: Parts, held: States) -> Buffers:
     """The buffers of one GPU in `stage`."""
-    tp = parallel.tp
+    parallel, tp = stage.parallel, stage.parallel.tp
     own = stage.shards if parallel.stage >= WEIGHT_STAGE else 1
     dequantised = _dequantised(m, recipe) / tp
     gathered, head = _gathered(m, recipe, parallel, parts, held)
     return Buffers(
         gathered=gathered,
         head=head,
-        bucket=_bucket(m, recipe, parallel, stage, held),
+        bucket=_bucket(m, recipe, stage, held) + _accumulated(m, stage, held),
         upcast=(FP32 - m.numbers.frozen) * parts.rest / own if recipe.method == "qlora" and modules(recipe).upcasts else 0.0,
         dequantised=dequantised,
         copies=m.numbers.copies * (parts.dense + parts.experts) / own,
@@ -60,6 +62,7 @@ def buffers_of(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, par
         cast_layer=m.cast_layer / tp,
         cast_head=m.cast_head * stage.last / tp,
         load=overheads.LOAD_COPIES * dequantised,
+        step=m.numbers.weight * held.trained / own if modules(recipe).foreach and recipe.optimizer == "adamw" else 0.0,
     )
 
 
@@ -80,13 +83,18 @@ def _gathered(m: Measure, recipe: Recipe, parallel: Parallel, parts: Parts, held
     return min(max(layers, live) + root, away), compute * parts.head * apart
 
 
-def _bucket(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States) -> float:
+def _bucket(m: Measure, recipe: Recipe, stage: Stage, held: States) -> float:
     """Buckets of gradients: DDP's hold a copy of all of them, ZeRO's have a fixed size, FSDP and Megatron need none."""
-    if stage.shards == 1 or parallel.fsdp or not modules(recipe).copies_gradients:
+    if stage.shards == 1 or stage.parallel.fsdp or not modules(recipe).copies_gradients:
         return 0.0
-    if parallel.stage == 0:
+    if stage.parallel.stage == 0:
         return m.numbers.gradient * held.trained
     return m.numbers.compute * min(held.trained, overheads.BUCKET_ELEMENTS)
+
+
+def _accumulated(m: Measure, stage: Stage, held: States) -> float:
+    """The fp32 sum of gradients, sharded as they are."""
+    return m.numbers.accumulator * held.trained / (stage.shards if stage.parallel.stage >= GRADIENT_STAGE else 1)
 
 
 def _dequantised(m: Measure, recipe: Recipe) -> float:

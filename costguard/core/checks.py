@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from costguard.errors import InputError, UnknownNameError, shortened
 
@@ -54,6 +54,16 @@ def one_of(value: object, choices: Iterable[str], field: str) -> str:
     raise UnknownNameError(
         "value", str(value), field=field, nearest=nearest_names(str(value), known), hint=f"write one of: {', '.join(known)}"
     )
+
+
+def known_keys(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
+    """UnknownNameError for the first key of `table` that is not in `known`."""
+    for key in table:
+        if key not in known:
+            field = f"{where}.{key}" if where else str(key)
+            raise UnknownNameError(
+                "key", str(key), field=field, nearest=nearest_names(str(key), known), hint=f"known keys: {', '.join(known)}"
+            )
 
 
 def nearest_names(name: str, known: Iterable[str], most: int = 4) -> tuple[str, ...]:

@@ -50,9 +50,9 @@ class Duration:
     parts: tuple[tuple[str, Interval], ...] = ()
 
 
-def startup(architecture: Architecture) -> Interval:
-    """Hours from the order to the first step: boot, then fetch the weights."""
-    gigabytes = FETCHED_BYTES_PER_WEIGHT * architecture.parameters / 1e9
+def startup(*architectures: Architecture) -> Interval:
+    """Hours from the order to the first step: boot, then fetch the weights of each model."""
+    gigabytes = FETCHED_BYTES_PER_WEIGHT * sum(a.parameters for a in architectures) / 1e9
     return BOOT_HOURS.plus(FETCH_GB_S.inverse().scaled(gigabytes / SECONDS_PER_HOUR))
 
 

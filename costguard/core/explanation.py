@@ -14,7 +14,7 @@ from costguard.core.inference import cache_bytes
 from costguard.core.measure import Measure
 from costguard.core.numerics import OPTIMIZER_MOMENTS
 from costguard.core.phase import Phase
-from costguard.core.recipe import Parallel, Recipe
+from costguard.core.recipe import Recipe
 from costguard.core.split import Stage
 from costguard.core.states import States, bytes_of_weights
 
@@ -39,7 +39,6 @@ class Basis:
 
     measure: Measure
     recipe: Recipe
-    parallel: Parallel
     stage: Stage
     states: States
     buffers: Buffers
@@ -72,7 +71,7 @@ def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Exp
 
 def _split(basis: Basis, from_stage: int) -> str:
     """The divisors that apply to a state sharded from ZeRO stage `from_stage` on."""
-    p, s = basis.parallel, basis.stage
+    p, s = basis.stage.parallel, basis.stage
     parts = [f"/ {p.tp} tensor-parallel"] * (p.tp > 1)
     parts += [f"x {s.share:.3g} of the layers"] * (p.pp > 1)
     parts += [f"/ {p.ep} expert-parallel"] * (p.ep > 1)
@@ -82,7 +81,7 @@ def _split(basis: Basis, from_stage: int) -> str:
 
 def _weights(basis: Basis) -> str:
     m, r = basis.measure, basis.recipe
-    if basis.parallel.offload == "all":
+    if basis.stage.parallel.offload == "all":
         return "in host memory"
     matrix, other = bytes_of_weights(m, r)
     rest = m.small + m.embedding + m.head
@@ -119,7 +118,7 @@ def _optimizer(basis: Basis) -> str:
 
 
 def _activations(basis: Basis, worst: Phase) -> str:
-    m, s, p = basis.measure, basis.stage, basis.parallel
+    m, s, p = basis.measure, basis.stage, basis.stage.parallel
     tokens = m.tokens / (p.tp * p.cp)
     if not basis.recipe.trains:
         return f"tokens in flight x {m.layer.passing:,.0f} B at '{worst.name}'"
@@ -131,7 +130,7 @@ def _activations(basis: Basis, worst: Phase) -> str:
 
 
 def _logits(basis: Basis, worst: Phase) -> str:
-    m, p = basis.measure, basis.parallel
+    m, p = basis.measure, basis.stage.parallel
     if not m.vocab:
         return "no vocabulary"
     if basis.recipe.fused_loss:
@@ -157,6 +156,6 @@ def _buffers(basis: Basis) -> str:
         "one matrix dequantised": b.dequantised,
         "fp8 copies of the weights": b.copies,
         "autocast's copies of the weights": b.casts + b.cast_head,
-        "keys and values": 0.0 if basis.recipe.trains else cache_bytes(m, basis.parallel, basis.stage),
+        "keys and values": 0.0 if basis.recipe.trains else cache_bytes(m, basis.stage),
     }
     return " + ".join(f"{name} {value:,.0f} B" for name, value in parts.items() if value) or "none"

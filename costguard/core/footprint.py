@@ -81,14 +81,14 @@ def footprint(architecture: Architecture, recipe: Recipe, parallel: Parallel, *,
 
 def _of_stage(architecture: Architecture, recipe: Recipe, parallel: Parallel, gpus: int, stage: Stage) -> Footprint:
     measured = measure(architecture, recipe, 2 if parallel.fsdp else min(parallel.zero, 1))
-    parts = parts_of(measured, parallel, stage)
-    held = states(measured, recipe, parallel, stage, parts)
-    buffers = buffers_of(measured, recipe, parallel, stage, parts, held)
-    moments = (training_phases if recipe.trains else serving_phases)(measured, recipe, parallel, stage, held, buffers)
+    parts = parts_of(measured, stage)
+    held = states(measured, recipe, stage, parts)
+    buffers = buffers_of(measured, recipe, stage, parts, held)
+    moments = (training_phases if recipe.trains else serving_phases)(measured, recipe, stage, held, buffers)
     return Footprint(
         phases=moments,
         worst=max(moments, key=lambda p: p.total),
         context=overheads.CONTEXT_BYTES + (overheads.NCCL_BYTES if gpus > 1 else 0),
         host_bytes=int(held.host),
-        basis=Basis(measured, recipe, parallel, stage, held, buffers, gpus),
+        basis=Basis(measured, recipe, stage, held, buffers, gpus),
     )

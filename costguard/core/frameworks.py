@@ -15,14 +15,15 @@ from costguard.core.recipe import Recipe
 class Modules:
     """How a library writes its modules; the defaults are Hugging Face transformers' and PEFT's.
 
-    `repeats_kv`: key heads are copied to every query head before attention. `pads`: a mask is made where sequences of
-    a batch may be padded. `fuses`: norms and gated activations are one kernel, which keeps its inputs only.
-    `packs_qkv`: q, k, v are one tensor that stays alive beside the rotated q and k. `adapters_fp32`: adapters, and a copy of
-    the input for each, are fp32. `loss_fp32`: logits are cast to fp32. `logits_whole`: chunks of the loss are cut from whole
-    logits. `quantises_head`: the head is quantised too. `keeps_inputs`: quantised matrices keep their input although frozen.
-    `upcasts`: what is not quantised becomes fp32. `double_quant`: nf4's scales are always quantised. `shards_root`: embedding and
-    head are units of their own, gathered while they work only. `copies_gradients`: DDP's buckets are beside the gradients, not
-    the gradients themselves.
+    `repeats_kv`: key heads are copied to every query head before attention. `pads`: a mask is made where sequences of a
+    batch may be padded. `fuses`: norms and gated activations are one kernel, which keeps its inputs only.
+    `packs_qkv`: q, k, v are one tensor that stays alive beside the rotated q and k.
+    `adapters_fp32`: adapters, and a copy of the input for each, are fp32. `loss_fp32`: logits are cast to fp32.
+    `logits_whole`: chunks of the loss are cut from whole logits. `quantises_head`: the head is quantised too.
+    `keeps_inputs`: quantised matrices keep their input although frozen. `upcasts`: what is not quantised becomes fp32.
+    `double_quant`: nf4's scales are always quantised. `shards_root`: embedding and head are units of their own, gathered
+    while they work only. `copies_gradients`: DDP's buckets are beside the gradients, not the gradients themselves.
+    `foreach`: AdamW runs over all weights at once with one temporary of their size; fused, it needs none.
     """
 
     repeats_kv: bool = True
@@ -38,6 +39,7 @@ class Modules:
     double_quant: bool = False
     shards_root: bool = False
     copies_gradients: bool = True
+    foreach: bool = False
 
 
 MODULES = {
@@ -61,6 +63,7 @@ MODULES = {
         quantises_head=True,
         keeps_inputs=True,
         upcasts=False,
+        foreach=True,
     ),
     # torchtitan, models/llama/model.py: repeat_kv, nn.RMSNorm, logits.float() in the loss.
     "torchtitan": Modules(pads=False, upcasts=False, shards_root=True),
@@ -77,6 +80,6 @@ def modules(recipe: Recipe) -> Modules:
 
 
 def fuses(recipe: Recipe) -> bool:
-    """Whether norms and activations are fused: by the library, by torch.compile, or by Liger's kernels, which bring the fused loss."""
+    """Whether norms and activations are fused: by the library, by torch.compile, or by Liger, which brings the fused loss."""
     known = modules(recipe)
     return known.fuses or recipe.compiled or (recipe.fused_loss and not known.logits_whole)

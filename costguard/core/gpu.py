@@ -70,6 +70,11 @@ class Gpu:
         return self.vram_gb * (UNIFIED_SHARE if self.unified_memory else USABLE_SHARE)
 
     @property
+    def runs_pytorch(self) -> bool:
+        """Whether the memory of a PyTorch job says anything of this part: not of TPUs or Trainium, which compile it anew."""
+        return self.vendor in PYTORCH_VENDORS
+
+    @property
     def nvlink(self) -> bool:
         """Whether GPUs of one machine talk to each other over a fabric much faster than PCIe."""
         fast = (self.interconnect_gb_s or 0) >= FAST_FABRIC_GB_S
@@ -83,6 +88,8 @@ GDDR6 keep 7%; theirs stand in gpus.csv (L40: 44.40 GiB, github.com/QwenLM/Qwen3
 
 UNIFIED_SHARE = 0.75
 """Share of Apple's unified memory a GPU process may use by default (`recommendedMaxWorkingSetSize`), gpus.csv 2026-11."""
+
+PYTORCH_VENDORS = ("NVIDIA", "AMD", "Apple")
 
 FAST_FABRIC_GB_S = 250
 

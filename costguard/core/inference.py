@@ -11,24 +11,24 @@ from costguard.core.buffers import Buffers
 from costguard.core.measure import Measure
 from costguard.core.numerics import FP32
 from costguard.core.phase import Phase, phase
-from costguard.core.recipe import Parallel, Recipe
+from costguard.core.recipe import Recipe
 from costguard.core.split import Stage
 from costguard.core.states import States
 
 
-def cache_bytes(m: Measure, parallel: Parallel, stage: Stage) -> float:
+def cache_bytes(m: Measure, stage: Stage) -> float:
     """Keys and values of `micro_batch` sequences of `seq_len`, on one GPU."""
-    return m.numbers.compute * m.cached * stage.share * m.tokens / (parallel.tp * parallel.cp)
+    ranks = min(stage.parallel.tp, m.cache_splits) * stage.parallel.cp
+    return m.numbers.compute * m.cached * stage.share * m.tokens / ranks
 
 
-def serving_phases(
-    m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States, buffers: Buffers
-) -> tuple[Phase, ...]:
+def serving_phases(m: Measure, recipe: Recipe, stage: Stage, held: States, buffers: Buffers) -> tuple[Phase, ...]:
     """What is alive at each moment on one GPU of `stage`, with a full cache."""
+    parallel = stage.parallel
     prompt = min(m.tokens, recipe.prefill_chunk or overheads.PREFILL_TOKENS) / (parallel.tp * parallel.cp)
     step = recipe.micro_batch / parallel.tp
     logits = (m.numbers.compute + FP32) * m.vocab * step * stage.last
-    standing = buffers.standing + buffers.head + cache_bytes(m, parallel, stage)
+    standing = buffers.standing + buffers.head + cache_bytes(m, stage)
     return (
         phase("load", weights=held.weights, buffers=buffers.load),
         phase("prefill", weights=held.weights, activations=prompt * m.layer.passing, logits=logits, buffers=standing),

@@ -6,30 +6,36 @@ A job comes from a file, from flags, or from both (flags win); either way it is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 from costguard.core import checks
 from costguard.core.architecture import Architecture
-from costguard.core.checks import described, nearest_names, require
+from costguard.core.calibration import Calibration
+from costguard.core.checks import described, known_keys, require
+from costguard.core.companions import Beside
 from costguard.core.money import Money
 from costguard.core.offer import TIERS
 from costguard.core.recipe import Lora, Parallel, Recipe
-from costguard.errors import InputError, UnknownNameError
+from costguard.errors import InputError
 
 DEFAULT_SEQ_LEN = 2048
 DEFAULT_MAX_GPUS = 64
 MOST_GPUS = 1_000_000
+MOST_DISK_GB = 10_000_000
+"""Ten petabytes: more is a mistake of units."""
+HOURS_PER_YEAR = 8760
 
 SHAPE_KEYS = ("model", "path", "architecture")
 RECIPE_KEYS = tuple(f.name for f in fields(Recipe) if f.name not in ("lora", "gradient_accumulation"))
 DATASET_KEYS = ("examples", "tokens_per_example", "epochs")
 LIMIT_KEYS = ("max_usd", "max_hours", "providers", "regions", "tiers", "gpus", "max_gpus")
 RUN_KEYS = ("tokens", "global_batch_tokens", "disk_gb", "checkpoint_every_hours")
-TABLE_KEYS = ("dataset", "lora", "parallel", "limits")
+TABLE_KEYS = ("dataset", "lora", "parallel", "limits", "preference")
 KEYS = (*SHAPE_KEYS, *RECIPE_KEYS, *RUN_KEYS, *TABLE_KEYS)
 
 Table = Mapping[str, object]
+Find = Callable[[str], Architecture]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +57,14 @@ class Job:
 
     `parallel` None: the lightest sharding that fits is chosen for each kind of GPU.
     `tokens` None: nobody said how much, so there are no hours. For inference they are the tokens generated.
+    `beside`: other models that live beside this one (preference training); None where it is alone.
     `assumed`: (field, value) of everything that matters and was not stated.
+    `calibration`: what observed runs say of memory and speed; None: nothing was observed.
     """
 
     architecture: Architecture
     recipe: Recipe
+    beside: Beside | None = None
     parallel: Parallel | None = None
     tokens: int | None = None
     global_batch_tokens: int | None = None
@@ -63,21 +72,34 @@ class Job:
     checkpoint_every_hours: float = 1.0
     limits: Limits = Limits()
     assumed: tuple[tuple[str, str], ...] = ()
+    calibration: Calibration | None = None
+
+    @property
+    def example_sequences(self) -> int:
+        """Sequences of one example that pass together: 2 where a pair is compared."""
+        return self.beside.sequences if self.beside else 1
 
 
-def job_from(table: Table, architecture: Architecture) -> Job:
-    """The job that `table` states for `architecture` (already found by `model`, `path` or `[architecture]`)."""
+def job_from(table: Table, architecture: Architecture, find: Find | None = None) -> Job:
+    """The job that `table` states for `architecture` (already found by `model`, `path` or `[architecture]`).
+
+    `find`: the shape of another shipped model, where `[preference]` names one.
+    """
     known_keys(table, KEYS, "")
     assumed: list[tuple[str, str]] = []
     recipe = _recipe(table, architecture, assumed)
+    beside = _beside(table, architecture, recipe, assumed, find)
     return Job(
         architecture=architecture,
         recipe=recipe,
+        beside=beside,
         parallel=_parallel(table),
-        tokens=_tokens(table),
-        global_batch_tokens=_optional_whole(table, "global_batch_tokens"),
-        disk_gb=_optional_whole(table, "disk_gb"),
-        checkpoint_every_hours=checks.number(table.get("checkpoint_every_hours", 1.0), "checkpoint_every_hours", least=0.01),
+        tokens=_tokens(table, beside),
+        global_batch_tokens=_global_batch(table, recipe),
+        disk_gb=_optional_whole(table, "disk_gb", most=MOST_DISK_GB),
+        checkpoint_every_hours=checks.number(
+            table.get("checkpoint_every_hours", 1.0), "checkpoint_every_hours", least=0.01, most=HOURS_PER_YEAR
+        ),
         limits=limits_from(subtable(table, "limits")),
         assumed=tuple(assumed),
     )
@@ -121,14 +143,11 @@ def laid_over(under: Table, over: Table) -> dict[str, object]:
     return merged
 
 
-def known_keys(table: Table, known: tuple[str, ...], where: str) -> None:
-    """UnknownNameError for the first key of `table` that is not in `known`."""
-    for key in table:
-        if key not in known:
-            field = f"{where}.{key}" if where else str(key)
-            raise UnknownNameError(
-                "key", str(key), field=field, nearest=nearest_names(str(key), known), hint=f"known keys: {', '.join(known)}"
-            )
+def flags_over(file: Table, flags: Table) -> dict[str, object]:
+    """A job file with flags on top: they win, over another way to state the same too (a model, an amount of tokens)."""
+    other_shape = any(key in flags for key in SHAPE_KEYS)
+    replaced = {*(SHAPE_KEYS if other_shape else ()), *(("dataset",) if "tokens" in flags else ())}
+    return laid_over({key: value for key, value in file.items() if key not in replaced}, flags)
 
 
 def subtable(table: Table, key: str) -> Table:
@@ -148,7 +167,7 @@ def _recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, s
         stated.setdefault("quant", "nf4")
     if architecture.sample_tokens is not None:
         stated.setdefault("seq_len", architecture.sample_tokens)
-    elif "seq_len" not in stated:
+    elif "seq_len" not in stated and not _stated_lengths(table, stated):
         stated["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
         assumed.append(("seq_len", str(stated["seq_len"])))
     lora = subtable(table, "lora")
@@ -160,17 +179,41 @@ def _recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, s
     return Recipe(**stated, lora=Lora(**_lora(lora)))  # type: ignore[arg-type]
 
 
+def _beside(
+    table: Table, architecture: Architecture, recipe: Recipe, assumed: list[tuple[str, str]], find: Find | None
+) -> Beside | None:
+    """The models that `[preference]` puts beside the one that is trained."""
+    if "preference" not in table:
+        return None
+    from costguard.core.preference import preference_from
+
+    return preference_from(subtable(table, "preference"), architecture, recipe, assumed, find or _unknown_model)
+
+
+def _stated_lengths(table: Table, stated: dict[str, object]) -> bool:
+    """Whether `[preference]` says how long a sequence is; if so, it is stated now."""
+    lengths = [subtable(table, "preference").get(key) for key in ("prompt_len", "completion_len")]
+    if any(length is None for length in lengths):
+        return False
+    stated["seq_len"] = sum(checks.whole(length, "preference.prompt_len") for length in lengths)
+    return True
+
+
+def _unknown_model(name: str) -> Architecture:
+    raise InputError(f"'{name}' cannot be looked up here", field="preference", hint='write "same" or "none"')
+
+
 def _lora(table: Table) -> dict[str, object]:
     stated = dict(table)
-    if isinstance(stated.get("targets"), list):
-        targets = stated["targets"]
-        require(
-            all(isinstance(t, str) for t in targets),  # type: ignore[attr-defined]  # just seen to be a list
-            "lora.targets",
-            "must be a list of names",
-            "write ['q_proj', 'v_proj'], 'attention' or 'all-linear'",
-        )
-        stated["targets"] = tuple(targets)  # type: ignore[arg-type]  # just seen to be a list of str
+    targets = stated.get("targets", "")
+    if not isinstance(targets, str):
+        if not isinstance(targets, list | tuple) or not all(isinstance(t, str) for t in targets):
+            raise InputError(
+                f"must be a list of names, not {described(targets)}",
+                field="lora.targets",
+                hint="write ['q_proj', 'v_proj'], 'attention' or 'all-linear'",
+            )
+        stated["targets"] = tuple(targets)
     return stated
 
 
@@ -184,12 +227,14 @@ def _parallel(table: Table) -> Parallel | None:
     return Parallel(**stated)  # type: ignore[arg-type]  # Parallel checks each value at birth
 
 
-def _tokens(table: Table) -> int | None:
+def _tokens(table: Table, beside: Beside | None) -> int | None:
     if "dataset" not in table:
         return _optional_whole(table, "tokens")
     require("tokens" not in table, "tokens", "is stated beside [dataset]", "keep one of the two")
     dataset = subtable(table, "dataset")
     known_keys(dataset, DATASET_KEYS, "dataset")
+    if beside is not None:  # its lengths say how long an example is
+        dataset = {"tokens_per_example": beside.example_tokens, **dataset}
     for key in ("examples", "tokens_per_example"):
         require(key in dataset, f"dataset.{key}", "is missing", f"write {key} = 1000, or tokens = ... instead of [dataset]")
     examples = checks.whole(dataset["examples"], "dataset.examples")
@@ -198,8 +243,20 @@ def _tokens(table: Table) -> int | None:
     return checks.whole(round(examples * each * epochs), "dataset")
 
 
-def _optional_whole(table: Table, key: str) -> int | None:
-    return checks.whole(table[key], key) if table.get(key) is not None else None
+def _global_batch(table: Table, recipe: Recipe) -> int | None:
+    stated = _optional_whole(table, "global_batch_tokens")
+    least = recipe.micro_tokens
+    require(
+        stated is None or stated >= least,
+        "global_batch_tokens",
+        f"is less than one pass of one GPU: micro_batch x seq_len = {recipe.micro_batch} x {recipe.seq_len} = {least:,}",
+        f"write {least} or more, or a smaller micro_batch",
+    )
+    return stated
+
+
+def _optional_whole(table: Table, key: str, most: int = checks.LARGEST_COUNT) -> int | None:
+    return checks.whole(table[key], key, most=most) if table.get(key) is not None else None
 
 
 def _names(table: Table, key: str) -> tuple[str, ...] | None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from costguard.core.activations import Kept, Style, kept_by, norm_kept, style_of
+from costguard.core.activations import Kept, kept_by, norm_kept
 from costguard.core.adapters import adapter_parameters, targets_of
 from costguard.core.architecture import Architecture, Block
 from costguard.core.frameworks import modules
 from costguard.core.numerics import FP32, Numerics, numerics
 from costguard.core.recipe import Parallel, Recipe
+from costguard.core.style import Style, style_of
 
 PATCH_VALUES = 3 * 16 * 16
 """Numbers of one image patch: 3 colours of 16 x 16 pixels (14 x 14 in some)."""
@@ -27,6 +28,8 @@ class Measure:
     `adapters`; of one layer: `layer_parameters`, its attention, its last matrix (`down`).
     Bytes a token: `waiting` in all layers between their passes, `layer` the widest one while it is worked on, `stem` before
     the layers, `outside` that and after them, `mask` shared by all, `unneeded` what the first layer need not keep.
+    `cached`: numbers a token of keys and values; `cache_splits`: ranks over which tensor parallelism can divide them (a latent
+    cannot be divided, it is on every rank).
     `casts`: bytes of autocast's copies of all layers' matrices; `casts_cached`: they live as long as the forward pass.
     """
 
@@ -58,11 +61,15 @@ class Measure:
     hidden: int
     loss_number: int
     cached: int
+    cache_splits: int
 
 
 @lru_cache(maxsize=256)
 def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measure:
-    """The measure of `architecture` under `recipe`; `sharding`: 0 whole copies, 1 ZeRO, 2 FSDP: it decides who holds a master."""
+    """The measure of `architecture` under `recipe`.
+
+    `sharding`: 0 whole copies, 1 ZeRO, 2 FSDP; it decides who holds a master copy.
+    """
     numbers = numerics(recipe, (Parallel(), Parallel(zero=1), Parallel(fsdp=True))[sharding])
     targets = targets_of(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
     seq = architecture.sample_tokens or recipe.seq_len
@@ -106,6 +113,7 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
         hidden=main.hidden,
         loss_number=_loss_number(architecture, recipe, numbers),
         cached=sum(b.layers * b.attention.cached_width for b in blocks if b.causal),
+        cache_splits=min(1 if b.attention.latent else b.attention.kv_heads for b in blocks),
     )
 
 

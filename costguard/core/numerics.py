@@ -16,7 +16,7 @@ FP32 = 4
 HALF = 2
 
 MASTER_FRAMEWORKS = ("deepspeed", "megatron")
-"""Their mixed precision holds fp32 master weights with the optimizer, not as the module's weights (ZeRO paper, section 3.1)."""
+"""Their mixed precision holds fp32 master weights with the optimizer, not as the module's weights (ZeRO, section 3.1)."""
 
 OPTIMIZER_MOMENTS = {
     "adamw": 2,
@@ -32,7 +32,7 @@ OPTIMIZER_MOMENTS = {
 """Numbers kept per trained parameter. Adafactor keeps sums of rows and columns: under 0.1% of a matrix, taken as nothing."""
 
 FP8_COPIES = 2
-"""Transformer Engine keeps each matrix in fp8 and its transpose in fp8 beside the 16-bit weight (te.Linear, fp8 weight cache)."""
+"""Transformer Engine keeps each matrix and its transpose in fp8 beside the 16-bit weight (te.Linear's weight cache)."""
 
 MOMENT_8BIT = 1 + 4 / 256
 """An 8-bit moment: one byte, and an fp32 scale for each block of 256 (bitsandbytes 0.43+ blockwise optimizers)."""
@@ -42,9 +42,10 @@ MOMENT_8BIT = 1 + 4 / 256
 class Numerics:
     """Bytes of one number of each kind.
 
-    `master`: fp32 copy held with the optimizer, 0 where the weights are the master. `compute`: operands and results of
+    `master`: an fp32 copy held with the optimizer, 0 where the weights are the master. `compute`: operands and results of
     matrix products. `residual`: the stream between layers. `autocast`: weights are cast to `compute` on each use.
     `operand`: what is kept of a product's input. `copies`: fp8 copies of a matrix's weight, beside the weight itself.
+    `accumulator`: an fp32 sum of gradients beside the 16-bit ones (DeepSpeed's BF16_Optimizer).
     """
 
     weight: int
@@ -56,6 +57,7 @@ class Numerics:
     residual: int
     operand: int
     copies: int
+    accumulator: int
     autocast: bool
 
 
@@ -77,6 +79,7 @@ def numerics(recipe: Recipe, parallel: Parallel) -> Numerics:
         compute=compute,
         residual=FP32 if wide or autocast else HALF,
         operand=1 if recipe.precision == "fp8" else compute,
+        accumulator=FP32 if master and recipe.framework == "deepspeed" and recipe.gradient_accumulation > 1 else 0,
         copies=FP8_COPIES if recipe.precision == "fp8" and recipe.trains else 0,
         autocast=autocast,
     )

@@ -8,32 +8,34 @@ from __future__ import annotations
 MIB = 2**20
 
 CONTEXT_BYTES = 600 * MIB
-"""CUDA context with PyTorch's kernels loaded lazily (CUDA 11.7+): 0.4-0.6 GiB on A100 and H100; 1343 MiB with torch 1.x on a
-V100 (Hugging Face's performance guide). SIZING.md section 3.10, 2026-11."""
+"""CUDA context with PyTorch's kernels loaded lazily (CUDA 11.7 and newer): 0.4-0.6 GiB on A100 and H100. It was 1343 MiB
+with torch 1.x on a V100 (Hugging Face's performance guide). SIZING.md section 3.10, 2026-11."""
 
 NCCL_BYTES = 400 * MIB
-"""NCCL's channels' buffers and streams where more than one GPU works: 0.3-1 GB (SIZING.md section 3.10, 2026-11)."""
+"""NCCL's buffers where more than one GPU works: 0.3-1 GB (SIZING.md section 3.10, 2026-11)."""
 
 SLACK_SHARE = 0.05
-"""Allocator fragmentation: reserved / allocated - 1. 3-12% in published pairs (7% in PEFT's full fine-tuning, 1.3% in its LoRA run)."""
+"""Allocator fragmentation, reserved / allocated - 1: 3-12% in published pairs (PEFT's full fine-tuning 7%, its LoRA 1.3%)."""
 
 SLACK_SHARE_GATHERED = 0.12
-"""The same where weights are gathered and freed layer by layer (ZeRO-3, FSDP): 12-24% in fsdp_qlora's pairs of both figures."""
+"""The same where weights are gathered and freed layer by layer (ZeRO-3, FSDP): 12-24% in fsdp_qlora's pairs of both."""
 
 BUCKET_ELEMENTS = 500_000_000
 """DeepSpeed's default reduce_bucket_size and allgather_bucket_size (docs, ZeRO section, 2026-11)."""
 
 GATHERED_LAYERS = 2
-"""Layers whose full weights a stage-3 rank holds at once: the one at work and the one fetched ahead (FSDP backward_prefetch)."""
+"""Layers whose whole weights a rank holds at once: the one at work, the one fetched ahead (FSDP's backward_prefetch)."""
 
 LIVE_ELEMENTS = 1_000_000_000
-"""DeepSpeed's default stage3_max_live_parameters: gathered weights stay until there are so many (docs, ZeRO section, 2026-11)."""
+"""DeepSpeed's default stage3_max_live_parameters: gathered weights stay until there are so many (docs, 2026-11)."""
 
 LOSS_CHUNKS = 8
-"""Chunks of torchtune's cross-entropy (CEWithChunkedOutputLoss). Liger's has vocabulary / hidden (ops/fused_linear_cross_entropy.py)."""
+"""Chunks of torchtune's cross-entropy (CEWithChunkedOutputLoss). Liger's has vocabulary / hidden of them
+(ops/fused_linear_cross_entropy.py)."""
 
 LOAD_COPIES = 2
-"""16-bit copies of a matrix alive while bitsandbytes quantises it on the GPU: as loaded, and contiguous. litgpt's nf4 rows."""
+"""16-bit copies of a matrix alive while bitsandbytes quantises it on the GPU: as loaded, and contiguous. It explains
+litgpt's seven nf4 inference peaks to 2%."""
 
 PREFILL_TOKENS = 8192
 """Prompt tokens a server takes in at once: vLLM's default max_num_batched_tokens for online serving (V1 engine, 2026-11)."""

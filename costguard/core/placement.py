@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from costguard.core.footprint import Footprint, footprint
+from costguard.core.calibration import memory_notes
+from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB, Gpu
 from costguard.core.job import Job
 from costguard.core.recipe import Parallel, Recipe
+from costguard.core.together import footprint_of
 from costguard.errors import InputError
 
 FABRIC_GPUS = 8
-"""Machines with this many GPUs are sold with a network made for several of them; smaller ones are not joined."""
+"""Machines with this many GPUs on a fabric of their own are sold with a network made for several; others are not joined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +99,15 @@ class Placer:
             parallel=chosen.parallel,
             recipe=chosen.recipe,
             footprint=chosen.footprint,
+            notes=memory_notes(chosen.footprint),
         )
 
     def place_on_enough(self, gpu: Gpu, gpu_count: int) -> Placement | Impossible:
         """One machine if it holds the job; else as few as hold it, where such machines can be joined."""
         placed = self.place(gpu, gpu_count)
         nodes = 1
-        while not holds(placed) and gpu_count >= FABRIC_GPUS and 2 * nodes * gpu_count <= self.job.limits.max_gpus:
+        joined = gpu.nvlink and gpu_count >= FABRIC_GPUS
+        while joined and not holds(placed) and 2 * nodes * gpu_count <= self.job.limits.max_gpus:
             nodes *= 2
             wider = self.place(gpu, gpu_count, nodes)
             if holds(wider):
@@ -139,11 +143,17 @@ def _sized(job: Job, parallel: Parallel, gpus: int) -> Sized | Impossible:
     if accumulated != recipe.gradient_accumulation:
         recipe = replace(recipe, gradient_accumulation=accumulated)
     try:
-        return Sized(parallel=parallel, recipe=recipe, footprint=footprint(job.architecture, recipe, parallel, gpus=gpus))
+        return Sized(parallel=parallel, recipe=recipe, footprint=needed(job, recipe, parallel, gpus))
     except InputError as impossible:
         # A stated split that suits no number of GPUs was refused before (flows/quote.py, check_stated_split); here it
         # is a fact about this number of GPUs.
         return Impossible(reason=impossible.what)
+
+
+def needed(job: Job, recipe: Recipe, parallel: Parallel, gpus: int) -> Footprint:
+    """The footprint, companions' beside it, shifted by what observed runs say."""
+    computed = footprint_of(job, recipe, parallel, gpus=gpus)
+    return job.calibration.memory(computed, job.architecture, recipe) if job.calibration else computed
 
 
 def splits(job: Job, gpu_count: int, nodes: int) -> tuple[Parallel, ...]:
@@ -163,7 +173,7 @@ def accumulation(job: Job, parallel: Parallel, gpus: int) -> int | Impossible:
         return Impossible(reason=f"tp x pp x cp = {parallel.model_ranks} ranks do not divide {gpus} GPUs")
     if job.global_batch_tokens is None:
         return job.recipe.gradient_accumulation
-    one_pass = job.recipe.micro_tokens * parallel.data_ranks(gpus)
+    one_pass = job.example_sequences * job.recipe.micro_tokens * parallel.data_ranks(gpus)
     if one_pass > job.global_batch_tokens:
         return Impossible(
             reason=f"a pass over {gpus} GPUs is {one_pass:,} tokens, over global_batch_tokens = {job.global_batch_tokens:,}"

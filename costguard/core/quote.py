@@ -255,7 +255,8 @@ def _keys(sort: str) -> Callable[[Option], tuple[object, ...]]:
             "usd_per_hour": (o.rate.nano_per_hour if o.rate else math.inf, _usd(o)),
             "provider": (named[0], _usd(o)),
         }[sort]
-        return (*by, o.gpu.name, o.gpu_count, o.nodes, *named)
+        rate = o.rate.nano_per_hour if o.rate else math.inf  # the only order there is where nobody said how many tokens
+        return (*by, rate, o.gpu.name, o.gpu_count, o.nodes, *named)
 
     return key
 

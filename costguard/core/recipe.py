@@ -80,7 +80,7 @@ class Recipe:
     `framework`: whose code, `hf` is Hugging Face transformers with its eager modules. `fused_loss`: cross-entropy in
     chunks (Liger, torchtune), so the whole logits never exist. `compiled`: torch.compile fuses norms and activations.
     `optimizer_in_backward`: each gradient is used and freed at once. `double_quant`: nf4 scales are quantised too.
-    `dropout`: dropout is on, so its masks and eager attention's dropped scores are kept (BERT's and GPT-2's default, 0 in Llama).
+    `dropout`: it is on, so masks and eager attention's dropped scores are kept (BERT's and GPT-2's default, none in Llama).
     `offload_activations`: what checkpointing keeps waits in host memory. `prefill_chunk`: tokens of a prompt taken at
     once when serving, over all sequences; None: as many as servers do by default (`overheads.PREFILL_TOKENS`).
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from costguard.core.exact import Exact
 from costguard.core.footprint import Footprint
 from costguard.core.job import Job
 from costguard.core.levers import Lever
@@ -33,7 +34,10 @@ class LeverEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The answer. `placed`: the job on the stated hardware; `footprint`: there, or on one large enough GPU."""
+    """The answer. `placed`: the job on the stated hardware; `footprint`: there, or on one large enough GPU.
+
+    `exact`: one step of it as run on fake tensors; None: nobody asked.
+    """
 
     job: Job
     on: Hardware | None
@@ -43,3 +47,4 @@ class Size:
     fits_on: tuple[FitsOn, ...]
     levers: tuple[LeverEffect, ...]
     warnings: tuple[str, ...] = ()
+    exact: Exact | None = None

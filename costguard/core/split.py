@@ -16,11 +16,12 @@ from costguard.core.recipe import Parallel, Recipe
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One pipeline stage: `share` of the layers, the embedding where `first`, head and loss where `last`.
+    """One pipeline stage under `parallel`: `share` of the layers, the embedding where `first`, head and loss where `last`.
 
     `shards`: ranks over which ZeRO or FSDP spreads dense parameters. `in_flight`: micro-batches whose activations it keeps.
     """
 
+    parallel: Parallel
     share: float
     first: bool
     last: bool
@@ -61,12 +62,12 @@ def stages(layers: int, recipe: Recipe, parallel: Parallel, gpus: int) -> tuple[
     """The whole model, or the first and the last stage of a pipeline: one of these two holds the most."""
     shards = gpus // parallel.model_ranks * parallel.cp
     if parallel.pp == 1:
-        return (Stage(1.0, first=True, last=True, in_flight=1, shards=shards),)
+        return (Stage(parallel, 1.0, first=True, last=True, in_flight=1, shards=shards),)
     share = ceil(layers / parallel.pp) / layers
     in_flight = min(parallel.pp, recipe.gradient_accumulation) if recipe.trains else 1
     return (
-        Stage(share, first=True, last=False, in_flight=in_flight, shards=shards),
-        Stage(share, first=False, last=True, in_flight=1, shards=shards),
+        Stage(parallel, share, first=True, last=False, in_flight=in_flight, shards=shards),
+        Stage(parallel, share, first=False, last=True, in_flight=1, shards=shards),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from costguard.core.frameworks import modules
 from costguard.core.measure import Measure
-from costguard.core.recipe import GGUF_BITS, Parallel, Recipe
+from costguard.core.recipe import GGUF_BITS, Recipe
 from costguard.core.split import Stage
 
 OPTIMIZER_STAGE, GRADIENT_STAGE, WEIGHT_STAGE = 1, 2, 3
@@ -41,7 +41,8 @@ class States:
     """Bytes on this GPU, and `host`: bytes that wait in host memory instead.
 
     `trained`: parameters whose gradients this GPU computes. `whole_weights`: the weights as if nothing were sharded.
-    `spare_gradients`: bytes of gradients that sharding keeps away. The others are gradients of one part while it is whole.
+    `gradients_stay`: the share of each gradient that stays here once its layer is done: all, one shard, or none.
+    `whole_gradients`: all gradients as if all stayed; the others are gradients of one part while it is whole.
     """
 
     weights: float
@@ -50,7 +51,8 @@ class States:
     host: float
     trained: float
     whole_weights: float
-    spare_gradients: float
+    whole_gradients: float
+    gradients_stay: float
     head_gradient: float
     embedding_gradient: float
     layer_gradient: float
@@ -58,14 +60,14 @@ class States:
     down_gradient: float
 
 
-def parts_of(m: Measure, parallel: Parallel, stage: Stage) -> Parts:
+def parts_of(m: Measure, stage: Stage) -> Parts:
     """What tensor, pipeline and expert parallelism leave to one GPU of `stage`."""
-    tp = parallel.tp
+    tp = stage.parallel.tp
     embedding = m.embedding / tp if stage.first or m.tied else 0.0
     head = m.head * stage.last / tp
     return Parts(
         dense=stage.share * (m.matrices - m.experts) / tp,
-        experts=stage.share * m.experts / (tp * parallel.ep),
+        experts=stage.share * m.experts / (tp * stage.parallel.ep),
         embedding=embedding,
         head=head,
         rest=stage.share * m.small + embedding + head,
@@ -73,9 +75,10 @@ def parts_of(m: Measure, parallel: Parallel, stage: Stage) -> Parts:
     )
 
 
-def states(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, parts: Parts) -> States:
+def states(m: Measure, recipe: Recipe, stage: Stage, parts: Parts) -> States:
     """The states of one GPU in `stage`, which holds `parts`."""
-    n, zero, offload = m.numbers, parallel.stage, parallel.offload
+    n, parallel = m.numbers, stage.parallel
+    zero, offload = parallel.stage, parallel.offload
     expert_shards = max(stage.shards // parallel.ep, 1)
     stored, of_experts = _weight_bytes(m, recipe, parts)
     weights = whole_weights = stored + of_experts
@@ -84,22 +87,21 @@ def states(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, parts: 
     dense, experts = _trained(recipe, parts)
     trained, shard = dense + experts, dense / stage.shards + experts / expert_shards
     unit = 0.0 if recipe.adapters else n.gradient
-    whole_gradients = gradients = n.gradient * trained
-    if recipe.optimizer_in_backward:
-        whole_gradients = gradients = min(gradients, unit * max(m.layer_parameters / parallel.tp, parts.embedding))
-    if zero >= GRADIENT_STAGE:
-        gradients = min(gradients, n.gradient * shard)
+    whole_gradients = n.gradient * trained
+    stay = shard / trained if zero >= GRADIENT_STAGE and trained else 1.0
     optimizer = (n.moment + n.master) * (shard if zero >= OPTIMIZER_STAGE else trained)
     weights_away, gradients_away = offload == "all", offload != "none" and zero >= OPTIMIZER_STAGE
     optimizer_away = offload != "none" or recipe.optimizer.startswith("paged")
+    gradients_stay = 0.0 if gradients_away or recipe.optimizer_in_backward else stay
     return States(
         weights=weights * (not weights_away),
-        gradients=gradients * (not gradients_away),
+        gradients=whole_gradients * gradients_stay,
         optimizer=optimizer * (not optimizer_away),
-        host=weights * weights_away + gradients * gradients_away + optimizer * optimizer_away,
+        host=weights * weights_away + whole_gradients * stay * gradients_away + optimizer * optimizer_away,
         trained=trained,
         whole_weights=whole_weights,
-        spare_gradients=whole_gradients - gradients * (not gradients_away),
+        whole_gradients=whole_gradients,
+        gradients_stay=gradients_stay,
         head_gradient=unit * (parts.embedding if m.tied else parts.head) * stage.last,
         embedding_gradient=unit * parts.embedding * stage.first,
         layer_gradient=unit * m.layer_parameters / (parallel.tp * (parallel.ep if m.experts else 1)),

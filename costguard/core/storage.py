@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from costguard.core.architecture import Architecture
+from costguard.core.job import Job
 from costguard.core.money import Money, divide_half_even
 from costguard.core.recipe import Recipe
 
@@ -34,6 +35,16 @@ class StorageRate:
     def over(self, gb: int, seconds: int) -> Money:
         """What `gb` cost for `seconds`."""
         return Money(nano=divide_half_even(self.nano_per_gb_month * gb * seconds, SECONDS_PER_MONTH))
+
+
+def disk_of(job: Job) -> int:
+    """GB the run of `job` needs: as stated, else worked out, with the weights of companions and checkpoints of trained ones."""
+    if job.disk_gb:
+        return job.disk_gb
+    beside = [c for c in job.beside.companions if not c.shared] if job.beside else []
+    frozen = sum(2 * c.architecture.parameters / 1e9 for c in beside if not c.trained)
+    trained = sum(disk_gb(c.architecture, job.recipe) - SYSTEM_GB for c in beside if c.trained)
+    return disk_gb(job.architecture, job.recipe) + round(frozen) + trained
 
 
 def disk_gb(architecture: Architecture, recipe: Recipe) -> int:

@@ -14,18 +14,19 @@ from costguard.core.buffers import Buffers
 from costguard.core.frameworks import modules
 from costguard.core.measure import Measure
 from costguard.core.phase import Phase, phase
-from costguard.core.recipe import Parallel, Recipe
+from costguard.core.recipe import Recipe
 from costguard.core.split import Stage
-from costguard.core.states import GRADIENT_STAGE, States
+from costguard.core.states import States
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """What every moment of a step shares, bytes on one GPU.
 
-    `kept`: activations of one micro-batch in all layers. `alive`: of all in flight at the end of the forward pass; `left`: at
-    the first layer on the way back. `layer`: of one layer at work. `feed`, `attend`: what the way back through each half
-    of it adds to what it kept. `outside`: final norm and the head's input. `accumulated`: gradients of earlier passes.
+    `alive`: activations of all micro-batches in flight at the end of the forward pass; `left`: at the first layer on the way
+    back. `layer`: of one layer at work. `feed`, `attend`: what the way back through each half of it adds to what it kept.
+    `fed`: gradients of its feed-forward. `outside`: final norm and the head's input. `accumulated`: gradients of passes
+    before this one.
     """
 
     m: Measure
@@ -37,12 +38,12 @@ class Step:
     layer: float
     feed: float
     attend: float
+    fed: float
     entry: float
     outside: float
     logits: float
     accumulated: float
     checkpointed: bool
-    whole_gradients: bool
 
     def at(self, name: str, gradients: float, activations: float, *, logits: float = 0.0, buffers: float = 0.0) -> Phase:
         """The moment `name`, with the states and buffers that every moment has."""
@@ -57,16 +58,21 @@ class Step:
         )
 
 
-def training_phases(
-    m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States, buffers: Buffers
-) -> tuple[Phase, ...]:
+def training_phases(m: Measure, recipe: Recipe, stage: Stage, held: States, buffers: Buffers) -> tuple[Phase, ...]:
     """What is alive at each of these moments on one GPU of `stage`."""
-    step = _step(m, recipe, parallel, stage, held, buffers)
+    step = _step(m, recipe, stage, held, buffers)
     load = phase("load", weights=held.weights, buffers=buffers.load)
-    return (load, *_loss_phases(step), *_last_layer(step), *_first_layer(step), step.at("step", held.gradients, 0.0))
+    return (
+        load,
+        *_loss_phases(step),
+        *_last_layer(step),
+        *_first_layer(step),
+        step.at("step", held.gradients, 0.0, buffers=buffers.step),
+    )
 
 
-def _step(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: States, buffers: Buffers) -> Step:
+def _step(m: Measure, recipe: Recipe, stage: Stage, held: States, buffers: Buffers) -> Step:
+    parallel = stage.parallel
     tokens = m.tokens / (parallel.tp * parallel.cp)
     kept, shared = tokens * stage.share * m.waiting, tokens * (m.mask + m.stem)
     gathers = m.tokens / parallel.cp * m.layer.gathers if parallel.tp > 1 else 0.0
@@ -80,29 +86,30 @@ def _step(m: Measure, recipe: Recipe, parallel: Parallel, stage: Stage, held: St
         layer=tokens * m.layer.whole,
         feed=tokens * m.layer.feed_forward_work + gathers,
         attend=tokens * (m.layer.attention_work - m.layer.feed_forward) + gathers,
+        fed=held.layer_gradient - held.attention_gradient,
         entry=tokens * m.layer.entry,
         outside=tokens * (m.outside - m.stem) * stage.last,
         logits=tokens * m.vocab * stage.last,
         accumulated=held.gradients if recipe.gradient_accumulation > 1 else 0.0,
         checkpointed=recipe.checkpointing != "none",
-        whole_gradients=parallel.stage < GRADIENT_STAGE and not recipe.optimizer_in_backward,
     )
 
 
 def _loss_phases(s: Step) -> tuple[Phase, ...]:
-    """In the loss, on the way back through it, and through the head. Autocast's copies wait for the backward pass unless a layer
-    is computed again, but autocast itself forgets none of trained weights before the forward pass ends.
+    """In the loss, on the way back through it, and through the head.
+
+    Autocast's copies wait for the backward pass unless the layer is computed again; those of trained weights stay in
+    autocast's own cache until the forward pass ends all the same.
     """
     b, head = s.buffers, s.buffers.head + s.buffers.cast_head
     saved = 0.0 if s.checkpointed else b.casts
     inside, loss, back = _logits(s)
     made = b.casts if s.m.casts_cached else max(saved, b.cast_layer)
     activations = s.alive + s.outside
-    gradient = s.held.head_gradient if s.whole_gradients else min(s.held.head_gradient, s.held.spare_gradients)
     return (
         s.at("forward", 0.0, activations, logits=inside, buffers=head + made),
         s.at("loss", 0.0, activations, logits=loss, buffers=head + saved),
-        s.at("backward, head", gradient, activations, logits=back, buffers=head + saved),
+        s.at("backward, head", s.held.head_gradient, activations, logits=back, buffers=head + saved),
     )
 
 
@@ -129,15 +136,10 @@ def _last_layer(s: Step) -> tuple[Phase, ...]:
     """Going back through the last layer: nearly all activations are there, of the gradients only the head's."""
     h, b = s.held, s.buffers
     activations = s.alive + (s.layer if s.checkpointed else 0.0)
-    casts = b.cast_layer if s.checkpointed else b.casts
-    if s.whole_gradients:
-        feed = h.head_gradient + h.down_gradient
-        attend = h.head_gradient + h.layer_gradient - h.attention_gradient
-    else:
-        feed = attend = min(h.layer_gradient, h.spare_gradients)
+    casts, done = b.cast_layer if s.checkpointed else b.casts, h.head_gradient * h.gradients_stay
     return (
-        s.at("backward, last feed-forward", feed, activations + s.feed, buffers=casts),
-        s.at("backward, last attention", attend, activations + s.attend, buffers=casts),
+        s.at("backward, last feed-forward", done + h.down_gradient, activations + s.feed, buffers=casts),
+        s.at("backward, last attention", done + s.fed, activations + s.attend, buffers=casts),
     )
 
 
@@ -148,15 +150,10 @@ def _first_layer(s: Step) -> tuple[Phase, ...]:
     """
     h, casts = s.held, s.buffers.cast_layer
     activations = s.left + s.layer
-    if s.whole_gradients:
-        late = h.gradients - (0.0 if s.m.tied else h.embedding_gradient)
-        feed, attend = late - h.layer_gradient + h.down_gradient, late - h.attention_gradient
-        end = h.gradients + (2 * h.embedding_gradient if s.m.tied else 0.0)
-    else:
-        feed = attend = h.gradients + min(h.layer_gradient, h.spare_gradients)
-        end = h.gradients + min(h.embedding_gradient * (2 if s.m.tied else 1), h.spare_gradients)
+    before = h.whole_gradients - h.layer_gradient - (0.0 if s.m.tied else h.embedding_gradient)
+    done, layers = before * h.gradients_stay, (h.whole_gradients - h.embedding_gradient) * h.gradients_stay
     return (
-        s.at("backward, first feed-forward", feed, activations + s.feed, buffers=casts),
-        s.at("backward, first attention", attend, activations + s.attend, buffers=casts),
-        s.at("backward, embedding", end, s.left + s.entry),
+        s.at("backward, first feed-forward", done + h.down_gradient, activations + s.feed, buffers=casts),
+        s.at("backward, first attention", done + s.fed, activations + s.attend, buffers=casts),
+        s.at("backward, embedding", layers + h.embedding_gradient * (3 if s.m.tied else 1), s.left + s.entry),
     )

@@ -29,6 +29,19 @@ class Facts:
 
     def architecture(self, name: str) -> Architecture:
         """The shape of the shipped model `name` (or alias); UnknownNameError with the nearest names."""
+        from costguard.core.huggingface import architecture_from_config
+
+        key = self._name(name)
+        return architecture_from_config(self._config(key), name=key)
+
+    def config(self, name: str) -> Mapping[str, object]:
+        """The Hugging Face config of the shipped model `name` (or alias): what differs from its class's defaults."""
+        return self._config(self._name(name))
+
+    def _config(self, key: str) -> Mapping[str, object]:
+        return cast("Mapping[str, object]", self._models[key]["config"])
+
+    def _name(self, name: str) -> str:
         key = name if name in self._models else self._aliases.get(folded(name))
         if key is None:
             raise UnknownNameError(
@@ -38,9 +51,7 @@ class Facts:
                 nearest=nearest_names(name, self._models),
                 hint="or give a config.json, or an [architecture] table",
             )
-        from costguard.core.huggingface import architecture_from_config
-
-        return architecture_from_config(cast("Mapping[str, object]", self._models[key]["config"]), name=key)
+        return key
 
     def models(self) -> tuple[str, ...]:
         """Every shipped name."""

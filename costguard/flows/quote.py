@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from costguard.core.duration import Duration, duration, interrupted, startup, throughput
+from costguard.core.duration import Duration, duration, interrupted
 from costguard.core.footprint import check_parallel
 from costguard.core.interval import Interval
 from costguard.core.job import Job, assumption_warnings
 from costguard.core.offer import SPOT, Offer, Selection
+from costguard.core.passes import speed_of, startup_of
 from costguard.core.placement import Hardware, Impossible, Placement, Placer
 from costguard.core.quote import (
     Option,
@@ -28,7 +29,7 @@ from costguard.core.quote import (
     refused_for_memory,
 )
 from costguard.core.recipe import Parallel
-from costguard.core.storage import disk_gb
+from costguard.core.storage import disk_of
 from costguard.errors import InputError
 from costguard.ports import FactSource, OfferSource
 
@@ -71,11 +72,14 @@ def _runs(
     """Each class of GPU and count: placed, timed, and priced at each provider's best offer."""
     placer, gpus = Placer(job=job), facts.gpus()
     check_split(job, on)
-    boot, disk = startup(job.architecture), job.disk_gb or disk_gb(job.architecture, job.recipe)
+    boot, disk = startup_of(job), disk_of(job)
     for name, gpu_count in _classes(job, chosen, market, on):
         gpu = gpus.get(name)
         if gpu is None:
             yield Refused(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU are known")
+            continue
+        if not gpu.runs_pytorch:
+            yield Refused(gpu=name, gpu_count=gpu_count, reason="its compiler decides the memory: sized only for PyTorch on GPUs")
             continue
         placed = placer.place(gpu, gpu_count, on.nodes) if on else placer.place_on_enough(gpu, gpu_count)
         if isinstance(placed, Impossible):
@@ -97,19 +101,14 @@ def _classes(job: Job, chosen: Selection, market: OfferSource, on: Hardware | No
 def _timed(job: Job, placed: Placement, facts: FactSource, boot: Interval) -> Timed | Refused:
     """How fast a placed job is, and how long it takes; refused where nothing is known of the GPU's speed."""
     efficiency = facts.efficiency()
-    speed = throughput(
-        job.architecture,
-        placed.recipe,
-        placed.parallel,
-        placed.gpu,
-        gpus=placed.gpus,
-        nodes=placed.nodes,
-        efficiency=efficiency,
-    )
+    speed = speed_of(job, placed, efficiency)
     if speed is None:
         return Refused(gpu=placed.gpu.name, gpu_count=placed.gpu_count, reason="no speed figure for this GPU is known")
+    if job.calibration:
+        where = {"gpus": placed.gpus, "nodes": placed.nodes}
+        speed = job.calibration.speed(speed, job.architecture, placed.recipe, placed.gpu, **where)
     took = duration(job.tokens, speed, gpus=placed.gpus, startup_hours=boot, efficiency=efficiency) if job.tokens else None
-    return Timed(placement=placed, throughput=speed, duration=took, notes=speed.notes)
+    return Timed(placement=placed, throughput=speed, duration=took, notes=(*placed.notes, *speed.notes))
 
 
 def _sold(
@@ -118,7 +117,7 @@ def _sold(
     """One option per provider and tier that sells this class; with `always`, one without a price where nobody does."""
     place = timed.placement
     if not offers and always:
-        unsold = ("nobody in the market sells this: the price is unknown",)
+        unsold = ("no selected offer of this hardware has a known price",)
         yield option_at(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
     elif not offers:
         yield Refused(gpu=place.gpu.name, gpu_count=place.gpu_count, reason="no offer with a known price")
@@ -147,7 +146,10 @@ def _interrupted(timed: Timed, offer: Offer, job: Job, facts: FactSource) -> Dur
 def _rentals(asked: Rental, chosen: Selection, market: OfferSource, facts: FactSource) -> Iterator[Option | Refused]:
     """The plain question: each provider's best offer of the hardware, for so many hours."""
     gpu, hours, rates = facts.gpus()[asked.gpu], Interval.exactly(asked.hours), facts.storage_rates()
-    for offer in market.best(asked.gpu, asked.gpu_count, chosen):
+    offers = market.best(asked.gpu, asked.gpu_count, chosen)
+    if not offers and (asked.gpu, asked.gpu_count) in market.classes(chosen):
+        yield Refused(gpu=asked.gpu, gpu_count=asked.gpu_count, reason="no offer with a known price")
+    for offer in offers:
         usd, disk = priced(offer, 1, hours, rates.get(offer.provider), asked.disk_gb)
         yield Option(gpu=gpu, gpu_count=asked.gpu_count, offer=offer, hours=hours, usd=usd, storage_usd=disk)
 
@@ -176,15 +178,24 @@ def check_split(job: Job, on: Hardware | None = None) -> None:
 def _advice(job: Job, facts: FactSource, refused: list[Refused], over: list[Option]) -> tuple[str, ...]:
     """What would give an answer: the nearest to the caps, or the smallest changes after which something holds the job."""
     if over:
-        nearest = min(over, key=lambda o: o.usd.expected.nano if o.usd else 0)
-        money = f"${nearest.usd.expected.text()}" if nearest.usd else "unknown money"
-        hours = f"{nearest.hours.expected:.1f} h" if nearest.hours else "unknown hours"
-        return (f"the cheapest that fits is {nearest.gpu.name} x{nearest.gpu_count}: {money}, {hours} expected",)
+        return _nearest(job, over)
     from costguard.core.advice import smallest_changes
 
     gpus = facts.gpus()
     classes = {(r.gpu, r.gpu_count) for r in refused if r.gpu in gpus}
     return smallest_changes(job, [(gpus[gpu], count) for gpu, count in sorted(classes)], gpus.values())
+
+
+def _nearest(job: Job, over: list[Option]) -> tuple[str, ...]:
+    """The option nearest to each cap that was stated."""
+    caps = (("cheapest", "usd", job.limits.max_usd), ("fastest", "hours", job.limits.max_hours))
+    return tuple(f"the {word} that fits is {_figures(ranked(over, sort)[0])}" for word, sort, cap in caps if cap)
+
+
+def _figures(option: Option) -> str:
+    money = f"${option.usd.expected.text()}" if option.usd else "unknown money"
+    hours = f"{option.hours.expected:.1f} h" if option.hours else "unknown hours"
+    return f"{option.gpu.name} x{option.gpu_count}: {money}, {hours} expected"
 
 
 def _over(option: Option, why: str) -> Refused:

@@ -6,6 +6,7 @@ import csv
 import io
 
 from costguard.core.document import Document
+from costguard.errors import one_line
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A cell that starts so is run by spreadsheets (OWASP, "CSV Injection"); text cells get a quote in front."""
@@ -22,4 +23,7 @@ def render(document: Document) -> str:
 
 
 def _safe(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
+    if not isinstance(value, str):
+        return value
+    text = one_line(value)
+    return f"'{text}" if value.startswith(FORMULA_STARTS) else text

@@ -8,5 +8,5 @@ from costguard.core.document import Document
 
 
 def render(document: Document) -> str:
-    """JSON with two spaces of indent; NaN and infinity are refused, since JSON has neither."""
-    return json.dumps(document.data, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    """JSON with two spaces of indent, in ASCII, so that no name can act on a terminal; NaN and infinity are refused."""
+    return json.dumps(document.data, indent=2, allow_nan=False) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from costguard.core.document import Document, TableView
+from costguard.errors import one_line
 
 
 def render(document: Document) -> str:
@@ -22,4 +23,4 @@ def _table(table: TableView) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    return one_line(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from costguard.core.companions import Beside
 from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB
 from costguard.core.interval import Interval
@@ -32,7 +33,32 @@ def job_data(job: Job) -> dict[str, object]:
         "attention": r.attention,
         "lora": {"rank": r.lora.rank, "targets": r.lora.targets} if r.adapters else None,
         "parallel": parallel_data(job.parallel) if job.parallel else None,
+        "preference": beside_data(job.beside) if job.beside else None,
         "assumed": dict(job.assumed),
+    }
+
+
+def beside_data(beside: Beside) -> dict[str, object]:
+    """The models beside the policy, and what each example asks of them."""
+    return {
+        "algorithm": beside.algorithm,
+        "sequences_per_example": beside.sequences,
+        "completions": beside.completions,
+        "generation_batch": beside.generation_batch or None,
+        "prompt_len": beside.prompt_len,
+        "completion_len": beside.completion_len,
+        "updates": beside.updates,
+        "companions": [
+            {
+                "role": c.role,
+                "model": c.architecture.name,
+                "parameters": c.architecture.parameters,
+                "trained": c.trained,
+                "quant": c.quant,
+                "shared_with_policy": c.shared,
+            }
+            for c in beside.companions
+        ],
     }
 
 

@@ -18,7 +18,7 @@ from costguard.core.documents.parts import (
 )
 from costguard.core.offer import Offer
 from costguard.core.quote import Option, Quote, Refused, Rental, uncertainty
-from costguard.core.storage import disk_gb
+from costguard.core.storage import disk_of
 from costguard.core.subscription import Subscription
 
 SCHEMA = "costguard.quote/1"
@@ -57,7 +57,8 @@ def _title(quote: Quote) -> str:
     if isinstance(asked, Rental):
         return f"{asked.gpu} x{asked.gpu_count} for {asked.hours:g} h"
     r = asked.recipe
-    how = [r.method, r.precision, *([r.quant] if r.quant != "none" else []), f"seq {r.seq_len}", f"batch {r.micro_batch}"]
+    method = f"{r.method} {asked.beside.algorithm}" if asked.beside else r.method
+    how = [method, r.precision, *([r.quant] if r.quant != "none" else []), f"seq {r.seq_len}", f"batch {r.micro_batch}"]
     amount = f", {asked.tokens:,} tokens" if asked.tokens else ""
     return f"{asked.architecture.name} ({asked.architecture.parameters / 1e9:.2f}B), {', '.join(how)}{amount}"
 
@@ -127,7 +128,7 @@ def _notes(quote: Quote, shown: tuple[Option, ...], today: date) -> list[str]:
     most = uncertainty(first) if first else None
     notes += [f"Of the assumptions, {most}."] if most else []
     if not isinstance(quote.asked, Rental) and first and first.storage_usd:
-        gb = quote.asked.disk_gb or disk_gb(quote.asked.architecture, quote.asked.recipe)
+        gb = disk_of(quote.asked)
         notes.append(
             f"The cost includes a disk of {gb} GB for the run (${first.storage_usd.expected.text()} for the first option)."
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from costguard.core.calibration import memory_notes
 from costguard.core.document import Document, TableView
+from costguard.core.documents.exact import exact_data, exact_tables
 from costguard.core.documents.parts import TERMS, gib, job_data, memory_data, split_text
 from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB
 from costguard.core.size import FitsOn, Size
 
 SCHEMA = "costguard.size/1"
+GPUS_NAMED = 8
 
 
 def size_document(size: Size, *, explain: tuple[TableView, ...] = ()) -> Document:
@@ -35,13 +38,15 @@ def size_document(size: Size, *, explain: tuple[TableView, ...] = ()) -> Documen
             }
             for e in size.levers
         ],
+        "exact": exact_data(size),
+        "notes": list(memory_notes(size.footprint)),
         "warnings": list(size.warnings),
     }
     return Document(
         data=data,
         records=tuple(fits_on),
         lead=tuple(_lead(size)),
-        tables=(_terms(size.footprint), *explain, _gpus(size.fits_on), _levers(size)),
+        tables=(_terms(size.footprint), *exact_tables(size), *explain, _gpus(size.fits_on), _levers(size)),
         notes=tuple(f"Warning: {w}." for w in size.warnings),
     )
 
@@ -57,6 +62,7 @@ def _lead(size: Size) -> list[str]:
         split = split_text(size.placed.parallel)
         where = f"{size.on.gpu.name} x{size.on.gpu_count}" + (f" x{size.on.nodes} nodes" if size.on.nodes > 1 else "")
         lines.append(f"{verdict} on {where} ({has:.1f} GiB each{'' if split == '-' else f', {split}'})")
+    lines += memory_notes(f)
     if f.host_bytes:
         lines.append(f"host memory: {f.host_bytes / GIB:.1f} GiB a GPU for what is offloaded")
     return lines
@@ -73,8 +79,15 @@ def _terms(f: Footprint) -> TableView:
 
 
 def _gpus(fits_on: tuple[FitsOn, ...]) -> TableView:
-    rows = tuple((f.gpu, str(f.count), f"{f.reserved_gib:.1f}", f"{f.has_gib:.1f}") for f in fits_on)
-    return TableView(title="Fits on (fewest of each kind)", columns=("GPU", "count>", "needs GiB>", "has GiB>"), rows=rows)
+    """A row a count: the smallest GPUs of which so many hold the job, and how many kinds more do."""
+    rows = []
+    for count in dict.fromkeys(f.count for f in sorted(fits_on, key=lambda f: f.count)):
+        same = [f for f in fits_on if f.count == count]
+        named = ", ".join(f"{f.gpu} ({f.has_gib:.0f})" for f in same[:GPUS_NAMED])
+        more = f" and {len(same) - GPUS_NAMED} larger kinds" if len(same) > GPUS_NAMED else ""
+        rows.append((str(count), f"{same[0].reserved_gib:.1f}", named + more))
+    columns = ("GPUs>", "needs GiB>", "smallest kinds that hold it, with their GiB")
+    return TableView(title="Fits on (fewest of each kind)", columns=columns, rows=tuple(rows))
 
 
 def _levers(size: Size) -> TableView:

@@ -1,0 +1,219 @@
+"""Rows of `data/sizing` as inputs: only columns that state what was run, never what was measured.
+
+A row passes through an allow-list (`MEMORY`, `RUNS`, `FAKETENSOR`), so a measured column cannot reach a prediction: it is
+not there. Remarks lose every figure that carries a unit of memory, time, money or speed. What is blank or spelled in
+another way is then put into the words that the readers in `scripts/` know, by one rule for each column and none for a row.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from pathlib import Path
+
+from costguard.data import Facts
+from costguard.errors import UnknownNameError
+from scripts.published_runs import USUAL_VOCAB, usual_shape
+
+Row = dict[str, str]
+
+FACTS = Facts()
+
+SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
+MEMORY = (
+    *("model", "params", *SHAPE, "tied_embeddings", "method", "weight_dtype", "amp", "quant", "lora_rank", "lora_targets"),
+    *("optimizer", "batch", "seq_len", "act_ckpt", "attention", "zero_or_fsdp", "tp", "pp", "gpu_count", "offload", "gpu"),
+    *("metric", "per", "source_group", "source", "note"),
+)
+RUNS = (
+    *("model", "total_params", "active_params", *SHAPE, "seq_len", "global_batch_tokens", "micro_batch", "tokens_trained"),
+    *("gpu", "gpu_count", "precision", "technique", "sharding", "tp", "pp", "cp", "ep", "act_ckpt", "method", "note"),
+)
+FAKETENSOR = (
+    *("model", "hf_config", "method", "precision", "optimizer", "batch", "seq", "ckpt", "attn", "lora_r", "targets"),
+    "lora_dropout",
+)
+REMARKS = ("source", "note", "technique")
+NUMBERS = frozenset(
+    (
+        *("params", "total_params", "active_params", *SHAPE, "batch", "seq", "seq_len", "lora_rank", "lora_r"),
+        *("tp", "pp", "cp", "ep", "gpu_count", "global_batch_tokens", "micro_batch", "tokens_trained"),
+    )
+)
+FIGURE = re.compile(
+    r"[~$]?\d[\d.,]*\s*(?:[KMGT]i?B|%|ms|seconds?|minutes?|hours?|days?|/h|TFLOPS?|tok\w*/s)\b|\$\d[\d.,]*|\d[\d.]*%",
+    re.IGNORECASE,
+)
+IMAGE = re.compile(r"(\d+)x(\d+)")
+PATCH = 16
+"""Pixels a side of one token of a latent diffusion transformer: the VAE's 8 times a patch of 2."""
+WIDTH = re.compile(r"\bh ?= ?(\d{3,6})\b")
+CONVOLUTIONAL = re.compile(r"stable-diffusion-?(v?1|v?2|xl)|sdxl|unet|resnet", re.IGNORECASE)
+NAMED_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([mbt])(?![a-z0-9])", re.IGNORECASE)
+OFFLOADS = ("n", "activations", "optimizer", "params", "DeepSpeed CPU")
+"""The words of the `offload` column that `scripts.compare_memory` knows."""
+BLANKS = frozenset(("", "none", "null", "nan", "n/a", "na", "-", "?"))
+
+
+class UnreadableRowError(ValueError):
+    """The row states too little, or not in numbers."""
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Every row of a CSV file; absent cells are blank, cells beyond the header are dropped."""
+    csv.field_size_limit(sys.maxsize)
+    with path.open(newline="", encoding="utf-8-sig") as lines:
+        return [{k.strip(): (v or "").strip() for k, v in row.items() if isinstance(k, str)} for row in csv.DictReader(lines)]
+
+
+def stated(row: Row, columns: tuple[str, ...]) -> Row:
+    """`row` with these columns and no others: numbers in plain digits, remarks without figures."""
+    return {column: _cell(column, row.get(column, "")) for column in columns}
+
+
+def memory_inputs(row: Row) -> Row:
+    """What a row of memory_dev.csv states, in the words of `scripts.compare_memory`."""
+    inputs = with_shape(_sample(stated(row, MEMORY)), "params")
+    method = inputs["method"].lower()
+    quant = _quant(inputs["quant"].lower(), method)
+    return inputs | {
+        "method": _method(method, quant),
+        "quant": quant,
+        "optimizer": "sgd, step in backward" if inputs["optimizer"].lower() == "lomo" else inputs["optimizer"],
+        "act_ckpt": _checkpointing(inputs["act_ckpt"]),
+        "zero_or_fsdp": _sharding(inputs["zero_or_fsdp"].lower()),
+        "offload": _offload(inputs["offload"]),
+        "tied_embeddings": inputs["tied_embeddings"].lower()[:1],
+        "amp": inputs["amp"].lower()[:1].replace("t", "y"),
+    }
+
+
+def run_inputs(row: Row) -> Row:
+    """What a row of runs_dev.csv states, in the words of `scripts.published_runs`."""
+    inputs = stated(row, RUNS)
+    size = inputs["total_params"] or _named_size(inputs["model"])
+    inputs = with_shape(inputs | {"total_params": size}, "total_params")
+    checkpointing = inputs["act_ckpt"].lower()
+    return inputs | {
+        "total_params": inputs["total_params"] or str(_counted(inputs)),
+        "precision": inputs["precision"].lower() or "bf16",
+        "method": inputs["method"].lower() or "pretrain",
+        "act_ckpt": {"true": "y", "yes": "y", "full": "y", "false": "n", "no": "n", "none": "n"}.get(
+            checkpointing, checkpointing
+        ),
+    }
+
+
+def faketensor_inputs(row: Row) -> Row:
+    """What a row of faketensor_dev.csv states, in the words of `tools/faketensor.py`."""
+    inputs = stated(row, FAKETENSOR)
+    for column in ("batch", "seq", *(("lora_r", "targets") if inputs["method"] == "lora" else ())):
+        if not inputs[column]:
+            raise UnreadableRowError(f"{column} is not stated")
+    return inputs | {
+        "method": inputs["method"] or "full",
+        "precision": inputs["precision"] or "bf16",
+        "optimizer": inputs["optimizer"] or "adamw_fused",
+        "ckpt": str(inputs["ckpt"].lower() in ("true", "1", "y", "yes")),
+    }
+
+
+def with_shape(row: Row, size: str) -> Row:
+    """`row` with the blanks of its shape filled from its parameters (column `size`) and the usual proportions."""
+    if all(row[name] for name in ("layers", "hidden", "heads", "ffn")):
+        return row | {"kv_heads": row["kv_heads"] or row["heads"]}
+    if not row[size] and not (row["layers"] and row["hidden"]) and not _named_size(row["model"]):
+        raise UnreadableRowError(f"neither the shape nor {size} is stated, and '{row['model']}' names none that is known")
+    parameters = float(row.get("active_params") or row[size] or _named_size(row["model"]) or 12)
+    usual = usual_shape(parameters)
+    width = WIDTH.search(f"{row.get('note', '')} {row.get('source', '')}")
+    hidden = int(row["hidden"] or (width[1] if width else usual["hidden"]))
+    layers = int(row["layers"] or usual["layers"])
+    if not row["layers"] and hidden != int(usual["hidden"]):
+        stages = int(row["pp"] or 1)
+        layers = stages * max(1, round(parameters / (12 * hidden**2) / stages))
+    heads = row["heads"] or str(max(1, hidden // 128))
+    image = IMAGE.fullmatch(row.get("sample", ""))
+    vocab = row["vocab"] or ("0" if image else str(USUAL_VOCAB))
+    filled = {"layers": str(layers), "hidden": str(hidden), "heads": heads, "kv_heads": row["kv_heads"] or heads}
+    return row | filled | {"ffn": row["ffn"] or str(4 * hidden), "vocab": vocab}
+
+
+def _sample(row: Row) -> Row:
+    """A sample given as an image becomes tokens; a model of convolutions is refused."""
+    if CONVOLUTIONAL.search(row["model"]) and not row["layers"]:
+        raise UnreadableRowError(
+            f"'{row['model']}' is made of convolutions: its activations need a layer walk, not a closed form"
+        )
+    image = IMAGE.fullmatch(row["seq_len"])
+    if not image:
+        return row | {"sample": ""}
+    return row | {"seq_len": str(int(image[1]) * int(image[2]) // PATCH**2), "sample": row["seq_len"]}
+
+
+def _cell(column: str, text: str) -> str:
+    if column in REMARKS:
+        return FIGURE.sub("", text)
+    if column not in NUMBERS:
+        return text.strip()
+    cell = text.strip().replace(",", "").replace("_", "")
+    if cell.lower() in BLANKS:
+        return ""
+    if column == "seq_len" and IMAGE.fullmatch(cell):
+        return cell
+    try:
+        return str(int(float(cell)))
+    except (ValueError, OverflowError):
+        raise UnreadableRowError(f"{column}: '{text[:40]}' is not a number") from None
+
+
+def _quant(quant: str, method: str) -> str:
+    if quant in BLANKS:
+        return "nf4" if method == "qlora" else "none"
+    return {"fp4": "nf4", "4bit": "nf4", "8bit": "int8", "gptq": "int4", "awq": "int4"}.get(quant, quant)
+
+
+def _method(method: str, quant: str) -> str:
+    """Other low-rank and prompt methods are sized as LoRA on the same matrices, the nearest there is."""
+    if method.startswith("peft-") or method == "lora":
+        return "qlora" if quant != "none" else "lora"
+    return {"full-ft": "full", "finetune": "full", "sft": "full", "": "full"}.get(method, method)
+
+
+def _checkpointing(text: str) -> str:
+    first = text.lower().split(" ")[0]
+    return {"true": "y", "yes": "y", "full": "y"}.get(first, first if first in ("y", "selective") else "n")
+
+
+def _sharding(text: str) -> str:
+    if text.startswith(("fsdp", "ddp", "none")) or re.fullmatch(r"zero\d", text):
+        return text
+    stage = re.search(r"zero[- ]?(?:stage[- ]?)?(\d)", text)
+    if stage:
+        return f"zero{stage[1]}"
+    return "fsdp-full" if "sdp" in text else "none"
+
+
+def _offload(text: str) -> str:
+    if text in OFFLOADS:
+        return text
+    words = {"activ": "activations", "optim": "optimizer", "param": "params", "cpu": "params", "all": "params"}
+    return next((known for word, known in words.items() if word in text.lower()), "n")
+
+
+def _named_size(model: str) -> str:
+    """Parameters of a shipped model, else the size its name says ("GPT-124M"), else blank."""
+    try:
+        return str(FACTS.architecture(model.lower()).parameters)
+    except UnknownNameError:
+        said = NAMED_SIZE.search(model)
+        return str(int(float(said[1]) * {"m": 1e6, "b": 1e9, "t": 1e12}[said[2].lower()])) if said else ""
+
+
+def _counted(row: Row) -> int:
+    """Parameters of a decoder of this shape whose count nobody stated: gated where that is narrower than usual."""
+    hidden, layers, ffn = int(row["hidden"]), int(row["layers"]), int(row["ffn"])
+    keys = 2 * hidden**2 * (1 + int(row["kv_heads"]) / int(row["heads"]))
+    matrices = 2 if ffn >= 4 * hidden else 3
+    return int(layers * (keys + matrices * hidden * ffn) + 2 * int(row["vocab"] or USUAL_VOCAB) * hidden)

@@ -1,0 +1,41 @@
+"""`costguard calibrate`: observed runs shift what quotes expect of their family of jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard calibrate runs.csv
+  costguard calibrate runs.csv --show      # what they would say; nothing is written
+  costguard calibrate --reset
+
+A row is a job (model, method, seq_len, micro_batch ..., as in a job file; lora_rank, zero, tp ... flat), the hardware
+(gpu, gpu_count, nodes) and what was seen: tokens_per_s of all GPUs or tokens_per_s_per_gpu, or hours and tokens;
+peak_gib or peak_gb (allocated), reserved_gib or reserved_gb (nvidia-smi) of one GPU. Also name, note, source, at.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    runs: Annotated[
+        Text, typer.Argument(metavar="[RUNS]", help="Observed runs: a CSV file, or [[runs]] in TOML or JSON.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Say what is believed, with RUNS if given; write nothing.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget the runs kept so far.")] = False,
+    calibration: o.Calibration = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Take the runs in and print what they change."""
+    from costguard import app
+
+    write(app.calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config), ctx)

@@ -1,0 +1,33 @@
+"""One training step really run, on tensors that hold no data: exact memory on a machine without a GPU.
+
+Needs the extra `exact` (torch, transformers, peft), and is imported by nobody who did not ask for it. Decision 0009 says
+what it measures and what it leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from costguard.core.exact import INSTALL, Exact
+from costguard.core.job import Job
+from costguard.errors import InputError
+
+__all__ = ["PACKAGES", "FakeTensors"]
+
+PACKAGES = ("torch", "transformers", "peft")
+
+
+class FakeTensors:
+    """Runs jobs on PyTorch's fake tensors; keeps the port `ExactSizer`."""
+
+    def __init__(self) -> None:
+        missing = [name for name in PACKAGES if find_spec(name) is None]
+        if missing:
+            raise InputError(f"needs {' and '.join(missing)}, not installed here", field="--exact", hint=INSTALL)
+
+    def exact(self, config: Mapping[str, object], job: Job) -> Exact:
+        """The memory of `job` on the model that `config` (a parsed config.json) describes."""
+        from costguard.exact.step import run
+
+        return run(config, job)

@@ -1,0 +1,94 @@
+"""The calibration file: observed runs as they were stated, and the beliefs drawn from them, in one small JSON file.
+
+A quote reads the beliefs and nothing else. `costguard calibrate` reads the runs too, since what was expected of them is
+computed anew each time: with a better model, old runs say something else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import cast
+
+from costguard.core.calibration import Belief, Calibration, Family
+from costguard.core.job import Table
+from costguard.errors import CostguardError, InputError, shortened
+
+SCHEMA = "costguard.calibration-file/1"
+NAME = "calibration.json"
+
+
+class CalibrationFile:
+    """The file at `path`; None: `calibration.json` in the platform's data folder. It need not exist."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or _default_path()
+
+    def calibration(self, *, needed: bool = False) -> Calibration | None:
+        """What its runs say; None where there is no file, unless it is `needed`."""
+        found = self._read()
+        if found is None:
+            if needed:
+                raise InputError(
+                    "no such file", field=str(self.path), hint="costguard calibrate RUNS.csv --calibration FILE makes it"
+                )
+            return None
+        try:
+            beliefs = cast("Sequence[Mapping[str, Mapping[str, object]]]", found["beliefs"])
+            read = {Family(**b["family"]): Belief(**b["belief"]) for b in beliefs}  # type: ignore[arg-type]  # tried below
+            for belief in read.values():
+                belief.shift(1.0)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as broken:
+            raise self._damaged(f"{type(broken).__name__} {broken}") from None
+        return Calibration(beliefs=read) if read else None
+
+    def runs(self) -> tuple[Table, ...]:
+        """The runs it was made from, as they were stated."""
+        runs = (self._read() or {}).get("runs", [])
+        if not isinstance(runs, list) or not all(isinstance(r, dict) for r in runs):
+            raise self._damaged("its runs are no list of tables")
+        return tuple(runs)
+
+    def keep(self, calibration: Calibration, runs: Sequence[Table]) -> None:
+        """Hold both from now on, whole or not at all; without runs there is no file."""
+        beliefs = [{"family": asdict(f), "belief": asdict(b)} for f, b in calibration.beliefs.items()]
+        text = json.dumps({"schema": SCHEMA, "beliefs": beliefs, "runs": [dict(r) for r in runs]}, indent=1)
+        fresh = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        try:
+            if not runs:
+                self.path.unlink(missing_ok=True)
+                return
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with fresh.open("w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self.path)
+        except OSError as broken:
+            fresh.unlink(missing_ok=True)
+            hint = "name another file with --calibration FILE"
+            raise CostguardError(f"cannot be written: {broken.strerror}", field=str(self.path), hint=hint) from None
+
+    def _read(self) -> Mapping[str, object] | None:
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as broken:
+            raise self._damaged(str(broken)) from None
+        if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+            raise self._damaged(f"its schema is not {SCHEMA}")
+        return found
+
+    def _damaged(self, why: str) -> InputError:
+        hint = "costguard calibrate --reset removes it; then calibrate again from your runs"
+        return InputError(f"cannot be read as a calibration: {shortened(why)}", field=str(self.path), hint=hint)
+
+
+def _default_path() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("costguard", appauthor=False)) / NAME

@@ -1,0 +1,85 @@
+"""`costguard breakeven`: the source documents' rows through the real command, and what it assumes said aloud."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import shop
+from tests.conftest import Command
+
+
+def test_an_a100_for_15000_against_4_an_hour_is_3750_hours_before_power_and_resale(costguard: Command) -> None:
+    ran = costguard("breakeven", "--gpu", "A100-80GB", "--price", "15000", "--rate", "4")
+    assert ran.code == 0
+    assert "3,750 hours before power and resale" in ran.out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "price", "rate", "hours"),
+    [("RTX-4090", "1600", "0.40", 4000), ("A100-80GB", "15000", "4", 3750), ("H100", "150000", "32", 4687.5)],
+)
+def test_the_sources_three_rows_come_out_right(costguard: Command, gpu: str, price: str, rate: str, hours: float) -> None:
+    data = costguard("breakeven", "--gpu", gpu, "--price", price, "--rate", rate, "--json").data
+    assert data["schema"] == "costguard.breakeven/1"
+    assert data["hours"]["before_power_and_resale"] == hours
+    assert data["hours"]["with_power_and_resale"] > hours
+
+
+def test_hours_a_week_give_weeks_and_months(costguard: Command) -> None:
+    flags = ("--price", "1600", "--rate", "0.40", "--hours-week", "40", "--json")
+    data = costguard("breakeven", *flags).data
+    assert data["weeks"]["before_power_and_resale"] == 100
+    assert data["months"]["before_power_and_resale"] == pytest.approx(100 * 12 / 52, abs=0.001)
+
+
+def test_the_rent_is_the_cheapest_that_is_neither_spot_nor_reserved(costguard: Command, tmp_path: str) -> None:
+    offers = [
+        shop.offer("aws", "T4", "0.10", tier="spot"),
+        shop.offer("gcp", "T4", "0.20", tier="reserved"),
+        shop.offer("vast", "T4", "0.35", seen=shop.OLD),
+        shop.offer("lambda", "T4", "0.50"),
+    ]
+    path = shop.market(__import__("pathlib").Path(tmp_path), offers)
+    data = costguard("breakeven", "--gpu", "T4", "--price", "1000", "--market", path, "--json").data
+    assert (data["rented_from"], data["usd_per_hour"]) == ("vast", "0.3500")
+    assert "the rent is vast's on-demand price of 2026-10-11" in data["warnings"]
+
+
+def test_what_was_assumed_is_said(costguard: Command, market: str) -> None:
+    warnings = " ".join(costguard("breakeven", "--gpu", "T4", "--market", market, "--json").data["warnings"])
+    for word in ("the price was not stated", "the rent is aws's", "power was not stated", "electricity was not stated"):
+        assert word in warnings
+
+
+def test_power_dearer_than_the_rent_never_pays_back_and_says_why(costguard: Command) -> None:
+    ran = costguard("breakeven", "--gpu", "A100-80GB", "--price", "15000", "--rate", "0.01", "--json")
+    assert ran.code == 3
+    assert ran.data["hours"]["with_power_and_resale"] is None
+    assert "never: an hour of one's own costs 0.0600, renting 0.0100" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "field"),
+    [
+        ((), "--price"),
+        (("--price", "100"), "--rate"),
+        (("--price", "-1", "--rate", "1"), "price"),
+        (("--price", "1e999", "--rate", "1"), "--price"),
+        (("--price", "abc", "--rate", "1"), "--price"),
+        (("--price", "100", "--rate", "0"), "rate"),
+        (("--price", "100", "--rate", "1", "--resale", "-5"), "--resale"),
+        (("--price", "100", "--rate", "1", "--usd-per-kwh", "-1", "--power-w", "500"), "--usd-per-kwh"),
+        (("--price", "100", "--rate", "1", "--usd-per-kwh", "cheap"), "--usd-per-kwh"),
+        (("--price", "100", "--rate", "1", "--power-w", "-1"), "power_w"),
+        (("--price", "100", "--rate", "1", "--power-w", "nan"), "--power-w"),
+        (("--price", "100", "--rate", "1", "--hours-week", "169"), "hours_per_week"),
+        (("--price", "100", "--rate", "1", "--count", "0"), "--count"),
+        (("--gpu", "H1000", "--price", "100", "--rate", "1"), "--gpu"),
+    ],
+)
+def test_figures_that_cannot_be_are_refused(costguard: Command, flags: tuple[str, ...], field: str) -> None:
+    costguard("breakeven", *flags).says(field)
+
+
+def test_a_gpu_nobody_rents_asks_for_a_rate(costguard: Command, market: str) -> None:
+    costguard("breakeven", "--gpu", "B300", "--price", "50000", "--market", market).says("--rate", "nobody in the market")

@@ -1,0 +1,237 @@
+"""What holds for every command: help, version, exit codes, streams, formats, pipes, interruption, --debug, --json-log."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from costguard import __version__
+from costguard.cli import COMMANDS, options
+from costguard.errors import CostguardError, InputError
+from tests import shop
+from tests.conftest import Command
+
+COSTGUARD = [sys.executable, "-m", "costguard"]
+READING = [
+    ("quote", *shop.QLORA),
+    ("quote", "--gpu", "H100", "--count", "8", "--hours", "12"),
+    ("size", "--model", "llama-3.1-8b"),
+    ("offers",),
+    ("breakeven", "--gpu", "T4"),
+    ("demo",),
+]
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> dict[str, str]:
+    """The environment of a person without settings."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("COSTGUARD_")}
+    return kept | {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+
+@pytest.mark.parametrize("command", READING, ids=lambda c: " ".join(c[:2]))
+def test_every_reading_command_speaks_json_and_nothing_else_on_stdout(costguard: Command, command: tuple[str, ...]) -> None:
+    ran = costguard(*command, "--json")
+    assert ran.code == 0
+    assert ran.data["schema"].startswith(f"costguard.{command[0].replace('demo', 'quote')}/")
+
+
+@pytest.mark.parametrize("command", READING, ids=lambda c: " ".join(c[:2]))
+def test_csv_has_a_header_and_rows_of_its_length(costguard: Command, command: tuple[str, ...]) -> None:
+    rows = list(csv.reader(io.StringIO(costguard(*command, "--csv").out)))
+    assert len(rows) > 1
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert len(set(rows[0])) == len(rows[0])
+
+
+@pytest.mark.parametrize("command", READING, ids=lambda c: " ".join(c[:2]))
+def test_text_in_a_pipe_has_no_colours_and_no_trailing_spaces(costguard: Command, command: tuple[str, ...]) -> None:
+    for extra in ((), ("--markdown",)):
+        ran = costguard(*command, *extra)
+        assert "\x1b" not in ran.out
+        if not extra:
+            assert [line for line in ran.out.splitlines() if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example_a_user_can_type(costguard: Command, command: str) -> None:
+    ran = costguard(command, "--help")
+    assert ran.code == 0
+    assert ran.out.startswith(f"Usage: costguard {command}")
+    assert ran.err == ""
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ()])
+def test_help_lists_every_command(costguard: Command, arguments: tuple[str, ...]) -> None:
+    ran = costguard(*arguments)
+    assert (ran.code, ran.err) == (0, "")
+    assert all(f"  {name} " in ran.out for name in COMMANDS)
+
+
+def test_the_version_is_printed(costguard: Command) -> None:
+    assert costguard("--version").out == f"costguard {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [("frobnicate",), ("--frobnicate",), ("quote", "--frobnicate"), ("quote", "--model")])
+def test_an_unknown_command_or_option_says_where_help_is(costguard: Command, arguments: tuple[str, ...]) -> None:
+    costguard(*arguments).says("hint: see costguard", "--help")
+
+
+def test_two_formats_at_once_are_refused(costguard: Command) -> None:
+    costguard("offers", "--json", "--csv").says("--json and --csv exclude each other")
+
+
+def test_debug_shows_the_traceback_and_keeps_the_exit_code(costguard: Command) -> None:
+    ran = costguard("--debug", "quote", "--model", "nope")
+    assert ran.code == 2
+    assert "Traceback (most recent call last)" in ran.err
+    assert ran.err.splitlines()[-2] == "error: model: unknown model 'nope'"
+
+
+def test_errors_and_warnings_can_be_json_lines(costguard: Command) -> None:
+    refused = json.loads(costguard("--json-log", "quote", "--model", "nope").err)
+    assert (refused["level"], refused["exit"]) == ("error", 2)
+    assert "unknown model 'nope'" in refused["message"]
+    warned = costguard("--json-log", "size", "--model", "llama-2-7b", "--json").err
+    assert json.loads(warned)["level"] == "warning"
+
+
+def test_an_unexpected_failure_is_one_line_and_exit_1(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(**_: object) -> None:
+        raise ZeroDivisionError("a\nb" * 1000)
+
+    monkeypatch.setattr("costguard.app.offers", broken)
+    ran = costguard("offers")
+    assert ran.code == 1
+    assert ran.err.startswith("error: unexpected ZeroDivisionError: a")
+    assert len(ran.err.splitlines()) == 2
+    assert len(ran.err) < 600
+
+
+def test_the_module_does_what_the_command_does(clean: dict[str, str], tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [*COSTGUARD, "--version"], capture_output=True, text=True, check=True, env=clean, cwd=tmp_path, stdin=subprocess.DEVNULL
+    )
+    assert ran.stdout == f"costguard {__version__}\n"
+
+
+def test_a_reader_that_goes_away_is_no_failure(clean: dict[str, str], tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COSTGUARD, "offers", "--top", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean, cwd=tmp_path
+    )
+    assert process.stdout is not None
+    process.stdout.close()  # as `| head -0` does
+    assert process.stderr is not None
+    said = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), said) == (0, b"")
+
+
+def test_an_interruption_ends_with_130_and_no_traceback(clean: dict[str, str], tmp_path: Path) -> None:
+    job = tmp_path / "job.toml"
+    os.mkfifo(job)
+    process = subprocess.Popen([*COSTGUARD, "quote", str(job)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean)
+    with job.open("w"):  # returns once costguard has opened the other end, and waits for what the file says
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert process.returncode == 130
+    assert out == b""
+    assert b"Traceback" not in err
+
+
+def test_a_job_can_come_through_a_pipe(clean: dict[str, str], tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [*COSTGUARD, "size", "/dev/stdin", "--json"], input='model = "llama-2-7b"\n', capture_output=True, text=True,
+        check=True, env=clean, cwd=tmp_path,
+    )  # fmt: skip
+    assert json.loads(ran.stdout)["job"]["model"] == "llama-2-7b"
+
+
+def test_a_terminal_that_knows_only_ascii_still_gets_an_answer(clean: dict[str, str], tmp_path: Path) -> None:
+    market = shop.market(tmp_path, [shop.offer("aws", "H100-SXM", "2", region="Zürich")])
+    ran = subprocess.run(
+        [*COSTGUARD, "offers", "--market", market], capture_output=True, env=clean | {"PYTHONIOENCODING": "ascii"}, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert b"Z?rich" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "number"),
+    [
+        ("50000000", 50_000_000),
+        ("50_000_000", 50_000_000),
+        ("50,000,000", 50_000_000),
+        ("50e6", 50_000_000),
+        ("50M", 50_000_000),
+        ("50m", 50_000_000),
+        ("1_000", 1000),
+        ("1.5B", 1_500_000_000),
+        ("2k", 2000),
+        ("1T", 10**12),
+        ("0.07M", 70_000),
+        ("4.35k", 4350),
+        ("5e-1", 0.5),
+        (".5", 0.5),
+        ("2.", 2),
+        (" 7 ", 7),
+        ("-3", -3),
+        ("+3", 3),
+        ("9007199254740993", 9007199254740993),
+    ],
+)
+def test_a_number_is_read_as_people_type_it(typed: str, number: float) -> None:
+    assert options.number_from(typed, "tokens") == number
+
+
+NO_NUMBERS = ["", " ", "abc", "1,5", "1,5B", "1.2.3", "5x", "0x10", "1e", "--5", "nan", "inf", "1__0", "_1", "1 000", "٣", "²"]
+
+
+@pytest.mark.parametrize("typed", [*NO_NUMBERS, "9" * 61, "1e9999"])
+def test_what_is_not_clearly_a_number_is_refused_with_its_flag(typed: str) -> None:
+    with pytest.raises(InputError, match=r"--seq-len: must be a number"):
+        options.number_from(typed, "seq_len")
+
+
+GIVEN: dict[str, object] = {
+    flag: (str(place) if flag not in options.NUMBERS else "7") for place, flag in enumerate(options.PLACES)
+} | {"fsdp": True, "provider": ["a", "b"], "region": ["c"], "tier": ["d"], "gpu": ["e"]}
+
+
+@pytest.mark.parametrize("flag", options.PLACES)
+def test_every_flag_reaches_its_field(flag: str) -> None:
+    table: object = options.table_from({flag: GIVEN[flag]})
+    for key in options.PLACES[flag]:
+        assert isinstance(table, dict)
+        assert list(table) == [key]
+        table = table[key]
+    assert table == (7 if flag in options.NUMBERS else GIVEN[flag])
+
+
+@pytest.mark.parametrize("flag", options.PLACES)
+def test_every_flag_of_the_table_is_an_option_of_the_command(costguard: Command, flag: str) -> None:
+    assert f"--{flag.replace('_', '-')}" in costguard("quote", "--help").out
+
+
+def test_a_list_of_modules_may_be_given_to_adapters() -> None:
+    assert options.table_from({"lora_targets": "q_proj, v_proj"}) == {"lora": {"targets": ["q_proj", "v_proj"]}}
+    assert options.table_from({"lora_targets": "q_proj"}) == {"lora": {"targets": ["q_proj"]}}
+    assert options.table_from({"lora_targets": "attention"}) == {"lora": {"targets": "attention"}}
+
+
+@pytest.mark.parametrize(
+    "text", ["\x1b[31mred", "\u202ereversed", "\x07bell", "\x9b31m", "a\nb\nc\nd\ne\nf", "\x00", "\ud800", "x" * 10_000]
+)
+def test_a_message_never_holds_what_acts_on_a_terminal_and_stays_short(text: str) -> None:
+    message = str(CostguardError(text[:300], field=text, hint=text[:300]))
+    assert all(c == "\n" or c.isprintable() for c in message)
+    assert len(message.splitlines()) <= 5
+    assert len(message.splitlines()[0]) < 600

@@ -1,0 +1,47 @@
+"""What a command imports, seen from a fresh process: start-up time is spent on imports and on nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import shop
+
+HEAVY = ("boto3", "google", "sqlalchemy", "sqlmodel", "pydantic_settings", "pydantic", "numpy", "requests", "httpx")
+SEEN = (
+    "import sys; from costguard.cli import run; code = run({arguments}); "
+    "sys.stderr.write(' '.join(sorted(sys.modules))); sys.exit(code)"
+)
+
+
+def modules(*arguments: str) -> set[str]:
+    """Every module that is imported once `costguard` with these arguments has run."""
+    script = SEEN.format(arguments=list(arguments))
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(ran.stderr.split("\n")[-1].split())
+
+
+@pytest.fixture
+def market(tmp_path: Path) -> str:
+    return shop.market(tmp_path)
+
+
+def test_help_imports_nothing_heavy_and_no_room_of_the_house() -> None:
+    seen = modules("--help")
+    unwanted = (*HEAVY, "rich", "sqlite3", "costguard.app", "costguard.flows", "costguard.ledger", "costguard.data")
+    assert seen & {*unwanted} == set()
+    assert "costguard.cli" in seen
+
+
+def test_a_quote_imports_nothing_heavy(market: str) -> None:
+    seen = modules("quote", *shop.STATED, "--market", market)
+    assert seen & {*HEAVY, "rich", "asyncio", "logging.handlers", "http", "ssl"} == set()
+    assert "costguard.flows.quote" in seen
+
+
+@pytest.mark.parametrize("command", [("size", "--model", "llama-2-7b"), ("quote", "--help"), ("breakeven", "--help")])
+def test_no_other_command_imports_anything_heavy(command: tuple[str, ...]) -> None:
+    assert modules(*command) & {*HEAVY, "rich"} == set()

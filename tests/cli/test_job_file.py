@@ -1,0 +1,127 @@
+"""Job files through the real command line: TOML and JSON, relative paths, shapes by numbers, and flags that win."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Command, Ran
+
+TOML = """
+model = "llama-3.1-8b"
+method = "qlora"
+precision = "bf16"
+optimizer = "paged-adamw-8bit"
+seq_len = 1024
+micro_batch = 2
+checkpointing = "full"
+attention = "flash"
+
+[dataset]
+examples = 50_000
+tokens_per_example = 500
+epochs = 2
+
+[lora]
+rank = 8
+targets = ["q_proj", "v_proj"]
+
+[parallel]
+zero = 2
+
+[limits]
+max_usd = 100.5
+providers = ["aws", "runpod"]
+gpus = ["H100"]
+"""
+CONFIG = {
+    "model_type": "llama", "hidden_size": 1024, "num_attention_heads": 8, "num_hidden_layers": 4, "intermediate_size": 2816,
+    "vocab_size": 32000,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "jobs" / "models").mkdir(parents=True)
+    (tmp_path / "jobs" / "models" / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "jobs" / "job.toml").write_text(TOML)
+    return tmp_path / "jobs"
+
+
+def test_every_field_of_a_toml_file_reaches_the_job(costguard: Command, market: str) -> None:
+    data = costguard("quote", "jobs/job.toml", "--market", market, "--json").data
+    job: dict[str, Any] = data["job"]
+    assert job["tokens"] == 50_000_000
+    assert (job["optimizer"], job["seq_len"], job["micro_batch"]) == ("paged-adamw-8bit", 1024, 2)
+    assert job["lora"] == {"rank": 8, "targets": ["q_proj", "v_proj"]}
+    assert job["parallel"]["zero"] == 2
+    assert {(o["provider"], o["gpu"]) for o in data["options"]} == {("aws", "H100-SXM"), ("runpod", "H100-SXM")}
+    assert "H100 was taken as H100-SXM" in data["warnings"]
+
+
+def test_json_says_the_same_as_toml(costguard: Command, folder: Path, market: str) -> None:
+    import tomllib
+
+    (folder / "job.json").write_text(json.dumps(tomllib.loads(TOML)))
+    both = [costguard("quote", f"jobs/job.{kind}", "--market", market, "--json").data for kind in ("toml", "json")]
+    assert both[0] == both[1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "field", "value"),
+    [
+        (("--method", "lora"), "method", "lora"),
+        (("--seq-len", "512"), "seq_len", 512),
+        (("--tokens", "1e6"), "tokens", 1_000_000),
+        (("--model", "mistral-7b"), "model", "mistral-7b"),
+        (("--optimizer", "adamw"), "optimizer", "adamw"),
+        (("--global-batch-tokens", "65536"), "global_batch_tokens", 65536),
+    ],
+)
+def test_a_flag_wins_over_the_file(costguard: Command, market: str, flags: tuple[str, ...], field: str, value: object) -> None:
+    job = costguard("quote", "jobs/job.toml", *flags, "--market", market, "--json").data["job"]
+    assert job[field] == value
+
+
+def test_a_flag_in_a_section_leaves_the_rest_of_it(costguard: Command, market: str) -> None:
+    data = costguard("quote", "jobs/job.toml", "--lora-rank", "64", "--provider", "lambda", "--market", market, "--json").data
+    assert data["job"]["lora"] == {"rank": 64, "targets": ["q_proj", "v_proj"]}
+    assert {(o["provider"], o["gpu"]) for o in data["options"]} == {("lambda", "H100-SXM")}
+
+
+def small(ran: Ran) -> dict[str, Any]:
+    assert ran.code == 0, ran.err
+    job: dict[str, Any] = ran.data["job"]
+    assert job["parameters"] < 2e8
+    return job
+
+
+def test_a_path_in_a_file_starts_at_the_folder_of_the_file(costguard: Command, folder: Path) -> None:
+    (folder / "own.toml").write_text('path = "models/config.json"\n')
+    assert small(costguard("size", "jobs/own.toml", "--json"))["model"] == "models"
+    (folder / "own.toml").write_text('model = "./models/config.json"\n')
+    small(costguard("size", "jobs/own.toml", "--json"))
+
+
+def test_a_path_in_a_flag_starts_where_the_person_stands(costguard: Command) -> None:
+    small(costguard("size", "--model", "jobs/models/config.json", "--json"))
+    small(costguard("size", "jobs/job.toml", "--model", "./jobs/models/config.json", "--json"))
+    costguard("size", "jobs/job.toml", "--model", "./models/config.json").says("no such file")
+
+
+def test_a_model_may_be_stated_by_its_numbers(costguard: Command, folder: Path) -> None:
+    table = {"kind": "decoder", "layers": 4, "hidden": 1024, "heads": 8, "ffn": 2816, "gated": True, "vocab": 32000}
+    (folder / "own.json").write_text(json.dumps({"architecture": table, "method": "full"}))
+    by_numbers = small(costguard("size", "jobs/own.json", "--json"))
+    by_config = small(costguard("size", "--model", "jobs/models/config.json", "--json"))
+    assert by_numbers["parameters"] == by_config["parameters"]
+
+
+def test_a_model_on_the_command_line_replaces_the_numbers_in_the_file(costguard: Command, folder: Path) -> None:
+    (folder / "own.toml").write_text(
+        '[architecture]\nkind = "decoder"\nlayers = 2\nhidden = 64\nheads = 2\nffn = 128\nvocab = 100\n'
+    )
+    assert costguard("size", "jobs/own.toml", "--model", "gpt2", "--json").data["job"]["model"] == "gpt2"

@@ -1,0 +1,66 @@
+"""`costguard offers`: the market as it is, filtered and ordered, unknown prices shown and last."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from tests import shop
+from tests.conftest import Command
+
+
+def test_every_offer_is_listed_with_its_source_and_its_age(costguard: Command, market: str) -> None:
+    data = costguard("offers", "--market", market, "--json").data
+    assert data["schema"] == "costguard.offers/1"
+    assert len(data["offers"]) == len(shop.SHOP) == data["market"]["offers"]
+    old = next(o for o in data["offers"] if o["provider"] == "gcp" and o["gpu"] == "A100-80GB-SXM")
+    assert (old["observed_at"], old["age_days"], old["stale"]) == ("2026-10-11", 41, True)
+    assert old["source"] == "gcp's price list"
+
+
+def test_an_unknown_price_is_shown_as_unknown_and_comes_last(costguard: Command, market: str) -> None:
+    for sort in ("usd_per_hour", "usd_per_gpu_hour", "age", "provider"):
+        offers = costguard("offers", "--market", market, "--json", "--sort", sort).data["offers"]
+        assert (offers[-1]["gpu"], offers[-1]["usd_per_hour"]) == ("L4", None)
+    row = next(r for r in costguard("offers", "--market", market).out.splitlines() if " L4 " in r)
+    assert "unknown" in row
+    assert "0.0000" not in row
+
+
+def test_prices_are_text_with_four_decimals(costguard: Command, market: str) -> None:
+    offers = costguard("offers", "--market", market, "--json").data["offers"]
+    assert all(o["usd_per_hour"] is None or len(o["usd_per_hour"].partition(".")[2]) >= 4 for o in offers)
+
+
+def test_a_machine_of_eight_is_compared_by_the_price_of_one_gpu(costguard: Command, market: str) -> None:
+    offers = costguard("offers", "--market", market, "--json", "--sort", "usd_per_gpu_hour").data["offers"]
+    each = [Decimal(o["usd_per_hour"]) / o["gpu_count"] for o in offers if o["usd_per_hour"]]
+    assert each == sorted(each)
+
+
+@pytest.mark.parametrize(
+    ("flags", "count"),
+    [
+        (("--provider", "aws"), 5),
+        (("--tier", "spot"), 2),
+        (("--region", "us-west-2"), 1),
+        (("--gpu", "H100", "--count", "8"), 5),
+        (("--count", "8", "--provider", "runpod"), 1),
+        (("--top", "3"), 3),
+        (("--top", "0"), 12),
+    ],
+)
+def test_a_filter_leaves_what_it_names(costguard: Command, market: str, flags: tuple[str, ...], count: int) -> None:
+    assert len(costguard("offers", "--market", market, "--json", *flags).data["offers"]) == count
+
+
+def test_no_offer_is_the_answer_no(costguard: Command, market: str) -> None:
+    ran = costguard("offers", "--market", market, "--json", "--region", "mars-1")
+    assert ran.code == 3
+    assert ran.data["offers"] == []
+    assert "no offer matches" in ran.err
+
+
+def test_an_order_nobody_knows_names_the_flag(costguard: Command, market: str) -> None:
+    costguard("offers", "--market", market, "--sort", "beauty").says("--sort", "usd_per_gpu_hour")

@@ -1,0 +1,373 @@
+"""`costguard quote` over a small market: the contract of DESIGN section 7, its marks, its filters, its money."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import shop
+from tests.conftest import Command
+from tests.shop import QLORA, STATED
+
+RATE = re.compile(r"\d+\.\d{4,}")
+SUM = re.compile(r"\d+\.\d{2,}")
+TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
+ENDS = ["low", "expected", "high"]
+TOP = {"schema", "job", "options", "refused", "warnings"}
+OPTION = {
+    "provider", "region", "instance_type", "gpu", "gpu_count", "nodes", "tier", "usd_per_hour", "price", "memory_gib",
+    "gpu_memory_gib", "fits", "parallel", "tokens_per_s_per_gpu", "hours", "usd", "startup_hours", "notes",
+}  # fmt: skip
+
+
+@pytest.fixture
+def data(costguard: Command, market: str) -> dict[str, Any]:
+    ran = costguard("quote", *STATED, "--market", market, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    return ran.data
+
+
+def test_the_contract_has_every_key(data: dict[str, Any]) -> None:
+    assert data["schema"] == "costguard.quote/1"
+    assert data.keys() >= TOP
+    assert data["options"]
+    for option in data["options"]:
+        assert option.keys() >= OPTION
+        assert option["price"].keys() >= {"observed_at", "source", "stale"}
+        assert option["memory_gib"].keys() == {*TERMS, "context", "peak", "peak_phase", "reserved"}
+        for three in ("tokens_per_s_per_gpu", "hours", "usd"):
+            assert list(option[three]) == ENDS
+    for refused in data["refused"]:
+        assert refused.keys() >= {"reason", "needs_gib", "has_gib"}
+        assert {"offer", "gpu"} & refused.keys()
+
+
+def test_money_is_text_with_enough_decimals_and_the_rest_numbers(data: dict[str, Any]) -> None:
+    for option in data["options"]:
+        assert RATE.fullmatch(option["usd_per_hour"])
+        assert all(SUM.fullmatch(option["usd"][end]) for end in ENDS)
+        numbers = [*option["hours"].values(), *option["tokens_per_s_per_gpu"].values(), option["startup_hours"]]
+        numbers += [option["gpu_memory_gib"], *(v for k, v in option["memory_gib"].items() if k != "peak_phase")]
+        assert all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
+        assert isinstance(option["gpu_count"], int)
+        assert isinstance(option["nodes"], int)
+        assert isinstance(option["price"]["stale"], bool)
+        assert isinstance(option["memory_gib"]["peak_phase"], str)
+
+
+def test_low_is_at_most_expected_at_most_high(data: dict[str, Any]) -> None:
+    for option in data["options"]:
+        for name in ("hours", "tokens_per_s_per_gpu", "usd"):
+            low, expected, high = (Decimal(str(option[name][end])) for end in ENDS)
+            assert 0 < low <= expected <= high
+
+
+def test_terms_add_up_to_the_peak_and_the_reserved_memory_decides_whether_it_fits(data: dict[str, Any]) -> None:
+    for option in data["options"]:
+        memory = option["memory_gib"]
+        assert sum(memory[term] for term in TERMS) == pytest.approx(memory["peak"], abs=0.005)
+        assert memory["peak"] + memory["context"] <= memory["reserved"] + 0.001
+        assert option["fits"] is True
+        assert memory["reserved"] <= option["gpu_memory_gib"]
+
+
+def test_what_was_refused_for_memory_needs_more_than_there_is(costguard: Command, market: str) -> None:
+    large = costguard("quote", *STATED, "--method", "full", "--market", market, "--json").data
+    short = [r for r in large["refused"] if r["needs_gib"] is not None]
+    assert {r["gpu"] for r in short} >= {"T4", "A10", "RTX-4090"}
+    assert all(r["needs_gib"] > r["has_gib"] for r in short)
+    assert {o["gpu"] for o in large["options"]}.isdisjoint({"T4", "A10"})
+
+
+def test_the_job_is_shown_as_understood(data: dict[str, Any]) -> None:
+    assert data["job"]["model"] == "llama-3.1-8b"
+    assert data["job"]["parameters"] == 8_030_261_248
+    assert data["job"]["tokens"] == 50_000_000
+    assert data["job"]["quant"] == "nf4"
+    assert data["job"]["assumed"] == {}
+
+
+def test_an_unknown_price_is_refused_with_its_reason_and_never_ranked(data: dict[str, Any]) -> None:
+    assert not any(o["gpu"] == "L4" for o in data["options"])
+    (l4,) = [r for r in data["refused"] if r["gpu"] == "L4"]
+    assert l4["reason"] == "no offer with a known price"
+
+
+def test_an_old_price_is_marked_stale_with_its_age(data: dict[str, Any], costguard: Command, market: str) -> None:
+    prices = {(o["provider"], o["gpu"]): o["price"] for o in data["options"]}
+    assert prices["gcp", "A100-80GB-SXM"]["stale"] is True
+    assert prices["gcp", "A100-80GB-SXM"]["observed_at"] == "2026-10-11"
+    assert prices["runpod", "RTX-4090"]["stale"] is False
+    assert any("older than their time to live (gcp, lambda)" in w for w in data["warnings"])
+    rows = costguard("quote", *QLORA, "--market", market).out.splitlines()
+    assert all("stale 41d" in row for row in rows if " gcp " in row)
+    assert all("1d old" in row for row in rows if " runpod " in row)
+
+
+def test_each_provider_and_tier_offers_its_cheapest_region_once(data: dict[str, Any]) -> None:
+    on_demand = [o for o in data["options"] if (o["provider"], o["tier"], o["gpu_count"]) == ("aws", "on-demand", 8)]
+    assert [(o["region"], o["usd_per_hour"]) for o in on_demand] == [("us-west-2", "38.5000")]
+
+
+def test_spot_costs_more_hours_than_the_same_machine_on_demand(data: dict[str, Any]) -> None:
+    hours = {o["tier"]: o["hours"] for o in data["options"] if o["instance_type"] == "p5.48xlarge"}
+    assert hours["spot"]["expected"] >= hours["on-demand"]["expected"]
+    assert hours["spot"]["high"] > hours["on-demand"]["high"]
+
+
+def test_the_cost_is_the_rate_times_the_hours_and_the_disk(data: dict[str, Any]) -> None:
+    disks = {o["provider"]: o["storage_usd"] for o in data["options"]}
+    assert disks["aws"] is not None
+    assert disks["runpod"] is not None
+    for option in data["options"]:
+        disk = Decimal(option["storage_usd"]["expected"]) if option["storage_usd"] else Decimal(0)
+        machines = Decimal(option["usd_per_hour"]) * Decimal(str(option["hours"]["expected"]))
+        assert Decimal(option["usd"]["expected"]) == pytest.approx(machines + disk, rel=Decimal("0.002"), abs=Decimal("0.006"))
+
+
+@pytest.mark.parametrize("command", ["quote", "size"])
+def test_json_alone_stands_on_stdout_and_words_for_people_on_stderr(costguard: Command, market: str, command: str) -> None:
+    extra = ("--tokens", "50e6", "--market", market) if command == "quote" else ()
+    ran = costguard(command, "--model", "llama-3.1-8b", *extra, "--json")
+    assert json.loads(ran.out)["schema"] == f"costguard.{command}/1"
+    assert ran.err.startswith("warning: assumed, because not stated: method full")
+
+
+def test_json_shows_every_option_and_the_table_says_how_many_it_hides(costguard: Command, tmp_path: Path) -> None:
+    many = [shop.offer("aws", "T4", f"0.{n}", count=n, name=f"t{n}") for n in range(1, 31)]
+    path = shop.market(tmp_path, many)
+    assert len(costguard("quote", *QLORA, "--market", path, "--json").data["options"]) == 30
+    table = costguard("quote", *QLORA, "--market", path).out
+    drawn = len(re.findall(r"^ *\d+  aws ", table, re.MULTILINE))
+    assert 10 <= drawn < 30
+    assert f"{30 - drawn} more options: --top 30 shows them all" in table
+
+
+def test_top_shows_exactly_so_many(costguard: Command, market: str) -> None:
+    every = costguard("quote", *QLORA, "--market", market, "--json").data["options"]
+    two = costguard("quote", *QLORA, "--market", market, "--json", "--top", "2").data["options"]
+    assert two == every[:2]
+    table = costguard("quote", *QLORA, "--market", market, "--top", "2").out
+    assert len(re.findall(r"^ *\d+  \w+ ", table, re.MULTILINE)) == 2
+
+
+@pytest.mark.parametrize(
+    ("sort", "key"),
+    [
+        ("usd", lambda o: Decimal(o["usd"]["expected"])),
+        ("hours", lambda o: o["hours"]["expected"]),
+        ("usd_per_hour", lambda o: Decimal(o["usd_per_hour"])),
+        ("provider", lambda o: o["provider"]),
+    ],
+)
+def test_options_come_in_the_order_asked_for(costguard: Command, market: str, sort: str, key: Any) -> None:  # noqa: ANN401 - a key function
+    options = costguard("quote", *QLORA, "--market", market, "--json", "--sort", sort).data["options"]
+    assert [key(o) for o in options] == sorted(key(o) for o in options)
+    assert len(options) > 5
+
+
+@pytest.mark.parametrize(
+    ("flags", "field", "left"),
+    [
+        (("--provider", "aws"), "provider", {"aws"}),
+        (("--provider", "aws", "--provider", "lambda"), "provider", {"aws", "lambda"}),
+        (("--region", "us-east-1"), "region", {"us-east-1"}),
+        (("--tier", "spot"), "tier", {"spot"}),
+        (("--tier", "spot", "--tier", "secure"), "tier", {"spot", "secure"}),
+        (("--gpu", "T4"), "gpu", {"T4"}),
+        (("--gpu", "H100", "--gpu", "A10"), "gpu", {"H100-SXM", "A10"}),
+        (("--count", "8"), "gpu_count", {8}),
+        (("--max-gpus", "1"), "gpu_count", {1}),
+    ],
+)
+def test_a_filter_leaves_only_what_it_names(
+    costguard: Command, market: str, flags: tuple[str, ...], field: str, left: set[object]
+) -> None:
+    options = costguard("quote", *QLORA, "--market", market, "--json", *flags).data["options"]
+    assert {o[field] for o in options} == left
+
+
+@pytest.mark.parametrize("field", ["providers", "regions", "tiers", "gpus"])
+def test_an_empty_selector_selects_nothing(costguard: Command, market: str, tmp_path: Path, field: str) -> None:
+    (tmp_path / "job.toml").write_text(f'model = "llama-3.1-8b"\nmethod = "qlora"\ntokens = 1e6\n[limits]\n{field} = []\n')
+    ran = costguard("quote", "job.toml", "--market", market, "--json")
+    assert ran.code == 3
+    assert ran.data["options"] == []
+    assert "no offer matches" in ran.err
+
+
+def test_a_cap_on_money_counts_what_is_expected(costguard: Command, market: str) -> None:
+    every = costguard("quote", *QLORA, "--market", market, "--json").data["options"]
+    middle = sorted(Decimal(o["usd"]["expected"]) for o in every)[len(every) // 2]
+    capped = costguard("quote", *QLORA, "--market", market, "--json", "--max-usd", str(middle + Decimal("0.01")))
+    kept = capped.data["options"]
+    assert capped.code == 0
+    assert [o["instance_type"] for o in kept] == [
+        o["instance_type"] for o in every if Decimal(o["usd"]["expected"]) <= middle + Decimal("0.01")
+    ]
+    over = [r for r in capped.data["refused"] if r["reason"].startswith("over the cap")]
+    assert len(over) == len(every) - len(kept)
+    assert any("may pass max_usd" in note for o in kept for note in o["notes"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--max-usd", "0.01"), "the cheapest that fits is"),
+        (("--max-hours", "0.01"), "the fastest that fits is"),
+        (("--max-usd", "0.01", "--max-hours", "0.01"), "the fastest that fits is"),
+    ],
+)
+def test_where_everything_is_over_the_cap_the_answer_is_no(
+    costguard: Command, market: str, flags: tuple[str, ...], said: str
+) -> None:
+    ran = costguard("quote", *STATED, "--market", market, "--json", *flags)
+    assert ran.code == 3
+    assert ran.data["options"] == []
+    assert "are over the cap" in ran.err
+    assert said in ran.err
+    ran.is_clean()
+
+
+def test_the_fastest_is_named_where_the_cap_is_on_hours(costguard: Command, market: str) -> None:
+    options = costguard("quote", *STATED, "--market", market, "--json", "--sort", "hours").data["options"]
+    fastest = options[0]
+    ran = costguard("quote", *STATED, "--market", market, "--max-hours", "0.01")
+    assert f"{fastest['gpu']} x{fastest['gpu_count']}: ${fastest['usd']['expected']}" in ran.err
+
+
+CHANGES = {
+    "method = qlora": ("--method", "qlora"),
+    "method = lora": ("--method", "lora"),
+    "checkpointing = full": ("--checkpointing", "full"),
+    "micro_batch = 1": ("--micro-batch", "1"),
+    "optimizer = adamw-8bit": ("--optimizer", "adamw-8bit"),
+    "parallel.offload = optimizer": ("--offload", "optimizer"),
+    "parallel.offload = all": ("--offload", "all"),
+    "parallel.fsdp = true": ("--fsdp",),
+    "seq_len = ": ("--seq-len",),
+}
+
+
+@pytest.mark.parametrize(
+    ("job", "sold"),
+    [
+        (("--model", "llama-3.1-8b", "--method", "full"), "RTX-4090"),
+        (("--model", "llama-3.1-8b", "--method", "lora", "--micro-batch", "8", "--checkpointing", "none"), "RTX-4090"),
+        (("--model", "llama-3.1-70b", "--method", "lora"), "H100-SXM"),
+        (("--model", "llama-3.1-8b", "--method", "qlora", "--seq-len", "4000000"), "RTX-4090"),
+        (("--model", "mistral-7b", "--method", "full", "--micro-batch", "64", "--checkpointing", "none"), "A100-80GB-SXM"),
+    ],
+)
+def test_where_nothing_fits_following_the_advice_makes_it_fit(
+    costguard: Command, tmp_path: Path, job: tuple[str, ...], sold: str
+) -> None:
+    common = (*job, "--tokens", "1e6", "--market", shop.market(tmp_path, [shop.offer("runpod", sold, "2")]))
+    ran = costguard("quote", *common)
+    assert ran.code == 3
+    assert "nothing fits: 1 refused" in ran.err
+    advice = ran.err.splitlines()[-1].removeprefix("hint: ").split("; ")[0]
+    changes, _, where = advice.partition(" would fit on ")
+    assert where == f"{sold} x1", ran.err
+    followed: list[str] = []
+    for change in changes.split(" and "):
+        name, value = next((name, value) for name, value in CHANGES.items() if change.startswith(name))
+        followed += (*value, change.split()[2]) if name == "seq_len = " else value
+    assert costguard("quote", *common, *followed).code == 0, advice
+
+
+def test_the_plain_question_is_the_rate_times_the_hours_to_the_cent(costguard: Command, market: str) -> None:
+    data = costguard("quote", "--gpu", "H100", "--count", "8", "--hours", "12", "--market", market, "--json").data
+    assert [(o["provider"], o["tier"]) for o in data["options"]] == [
+        ("aws", "spot"),
+        ("runpod", "secure"),
+        ("lambda", "on-demand"),
+        ("aws", "on-demand"),
+    ]
+    for option in data["options"]:
+        cost = Decimal(option["usd_per_hour"]) * 12
+        assert option["usd"] == dict.fromkeys(ENDS, f"{cost:.2f}")
+        assert option["hours"] == dict.fromkeys(ENDS, 12.0)
+
+
+def test_the_plain_question_over_the_shipped_market_is_exact_for_every_option(costguard: Command) -> None:
+    options = costguard("quote", "--gpu", "H100", "--count", "8", "--hours", "12", "--json").data["options"]
+    assert len(options) >= 5
+    assert all(o["usd"]["expected"] == f"{Decimal(o['usd_per_hour']) * 12:.2f}" for o in options)
+
+
+def test_the_plain_question_of_a_gpu_whose_price_nobody_knows_says_so(costguard: Command, market: str) -> None:
+    ran = costguard("quote", "--gpu", "L4", "--hours", "12", "--market", market, "--json")
+    assert ran.code == 3
+    assert ran.data["refused"][0]["reason"] == "no offer with a known price"
+
+
+def test_given_hardware_is_timed_whatever_the_market_offers(costguard: Command, market: str) -> None:
+    data = costguard("quote", *STATED, "--on", "H200-SXM:4", "--market", market, "--json").data
+    (option,) = data["options"]
+    assert (option["gpu"], option["gpu_count"], option["provider"]) == ("H200-SXM", 4, None)
+    assert (option["usd_per_hour"], option["usd"]) == (None, None)
+    assert option["hours"]["expected"] > 0
+    assert option["notes"] == ["no selected offer of this hardware has a known price"]
+
+
+def test_given_hardware_of_several_nodes_costs_each_of_them(costguard: Command, market: str) -> None:
+    data = costguard("quote", *STATED, "--on", "H100:8x2", "--market", market, "--provider", "lambda", "--json").data
+    (option,) = data["options"]
+    assert (option["nodes"], option["usd_per_hour"]) == (2, "63.8400")
+    assert any("H100 was taken as H100-SXM" in w for w in data["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "field"),
+    [(("--count", "4"), "--count"), (("--gpu", "T4"), "--gpu"), (("--hours", "3", "--gpu", "H100"), "--hours")],
+)
+def test_flags_that_contradict_given_hardware_are_refused(
+    costguard: Command, market: str, flags: tuple[str, ...], field: str
+) -> None:
+    job = () if "--hours" in flags else QLORA
+    costguard("quote", *job, "--on", "H100:8", "--market", market, *flags).says(field, "--on")
+
+
+def test_given_hardware_wins_over_the_gpus_of_a_job_file(costguard: Command, market: str, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text('model = "llama-3.1-8b"\nmethod = "qlora"\ntokens = 1e6\n[limits]\ngpus = ["T4"]\n')
+    data = costguard("quote", "job.toml", "--on", "H100:8", "--market", market, "--json").data
+    assert {o["usd_per_hour"] for o in data["options"]} == {"16.0000", "23.9200", "31.9200", "38.5000"}
+
+
+def test_without_tokens_there_are_no_hours_and_no_money_and_a_warning_says_so(costguard: Command, market: str) -> None:
+    ran = costguard("quote", "--model", "llama-3.1-8b", "--method", "qlora", "--market", market, "--json")
+    assert ran.code == 0
+    assert all(o["hours"] is None and o["usd"] is None for o in ran.data["options"])
+    rates = [Decimal(o["usd_per_hour"]) for o in ran.data["options"]]
+    assert rates == sorted(rates)
+    assert "tokens was not stated" in ran.err
+
+
+def test_explain_shows_every_term_with_its_formula(costguard: Command, market: str) -> None:
+    out = costguard("quote", *STATED, "--market", market, "--explain").out
+    for word in ("Memory, term by term", "weights", "Speed on", "Hours, part by part", "start-up", "Money", "disk"):
+        assert word in out
+
+
+def test_subscriptions_are_shown_beside_the_quote_and_never_ranked(costguard: Command, market: str) -> None:
+    data = costguard("quote", *QLORA, "--market", market, "--json").data
+    plans = data["subscriptions"]
+    assert {p["provider"] for p in plans} == {"colab"}
+    assert not any(o["provider"] == "colab" for o in data["options"])
+    t4 = next(p for p in plans if p["gpu"] == "T4")
+    assert t4["units_needed"]["low"] <= t4["units_needed"]["high"]
+
+
+def test_the_main_job_over_the_shipped_market_shows_the_five_clouds_and_others(costguard: Command) -> None:
+    ran = costguard("quote", *QLORA)
+    providers = {row.split()[1] for row in ran.out.splitlines() if re.match(r" *\d+  \w", row)}
+    assert providers >= {"aws", "gcp", "runpod", "lambda", "vast"}
+    assert len(providers) > 8
+    for mark in ("cheapest", "fastest", "pareto"):
+        assert mark in ran.out

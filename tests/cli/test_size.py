@@ -1,0 +1,98 @@
+"""`costguard size`: the contract of DESIGN section 7, and the issue's two figures for Llama-2-7B."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import Command
+
+TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
+LLAMA = ("--model", "llama-2-7b", "--method", "full", "--precision", "bf16", "--seq-len", "2048", "--optimizer", "adamw")
+LARGE = (*LLAMA, "--micro-batch", "8", "--checkpointing", "none", "--on", "A100-80GB-SXM:1")
+SMALL = (*LLAMA, "--micro-batch", "1", "--checkpointing", "full", "--on", "A100-80GB-SXM:1")
+
+
+@pytest.fixture
+def data(costguard: Command) -> dict[str, Any]:
+    return costguard("size", *SMALL, "--json").data
+
+
+def test_the_contract_has_every_key(data: dict[str, Any]) -> None:
+    wanted = {"schema", "job", "on", "memory_gib", "gpu_memory_gib", "fits", "fits_on", "levers", "warnings"}
+    assert data["schema"] == "costguard.size/1"
+    assert data.keys() >= wanted
+    assert data["on"] == {"gpu": "A100-80GB-SXM", "count": 1, "nodes": 1}
+    assert data["memory_gib"].keys() == {*TERMS, "context", "peak", "peak_phase", "reserved"}
+    assert all(f.keys() == {"gpu", "count", "peak_gib"} for f in data["fits_on"])
+    assert isinstance(data["memory_gib"]["peak_phase"], str)
+    numbers = [v for k, v in data["memory_gib"].items() if k != "peak_phase"] + [data["gpu_memory_gib"]]
+    assert all(isinstance(n, int | float) for n in numbers)
+
+
+def test_without_hardware_nothing_is_said_of_fitting(costguard: Command) -> None:
+    data = costguard("size", *LLAMA, "--json").data
+    assert (data["on"], data["gpu_memory_gib"], data["fits"]) == (None, None, None)
+    assert all(lever["fits"] is None for lever in data["levers"])
+
+
+def test_terms_add_up_to_the_peak_and_reserved_decides(data: dict[str, Any]) -> None:
+    memory = data["memory_gib"]
+    assert sum(memory[term] for term in TERMS) == pytest.approx(memory["peak"], abs=0.005)
+    assert memory["peak"] + memory["context"] <= memory["reserved"] + 0.001
+    assert data["fits"] is (memory["reserved"] <= data["gpu_memory_gib"])
+
+
+def test_a_large_batch_without_checkpointing_needs_about_137_gib_and_does_not_fit(costguard: Command) -> None:
+    ran = costguard("size", *LARGE, "--json")
+    assert ran.code == 3
+    assert ran.data["fits"] is False
+    assert ran.data["memory_gib"]["peak"] == pytest.approx(137, abs=3)
+    assert "does not fit" in ran.err
+
+
+def test_with_checkpointing_and_one_sequence_about_50_gib_fit(data: dict[str, Any]) -> None:
+    assert data["fits"] is True
+    assert data["memory_gib"]["peak"] == pytest.approx(50, abs=1.5)
+
+
+def test_a_lever_that_is_said_to_fit_fits_when_it_is_pulled(costguard: Command) -> None:
+    ran = costguard("size", *LARGE, "--json")
+    helpful = {(lever["field"], lever["to"]): lever for lever in ran.data["levers"] if lever["fits"]}
+    lever = helpful["method", "lora"] if ("method", "lora") in helpful else helpful["checkpointing", "full"]
+    flag = "--" + lever["field"].replace("_", "-")
+    pulled = costguard("size", *LARGE, flag, lever["to"], "--json")
+    assert pulled.code == 0
+    assert pulled.data["memory_gib"]["peak"] == pytest.approx(lever["peak_gib"], abs=0.01)
+
+
+def test_no_lever_is_shown_that_saves_nothing_worth_showing(costguard: Command) -> None:
+    for method in ("full", "lora", "qlora", "inference"):
+        data = costguard("size", "--model", "llama-3.1-8b", "--method", method, "--json").data
+        assert all(lever["saves_gib"] >= 0.049 for lever in data["levers"])
+
+
+def test_each_gpu_is_listed_once_with_the_fewest_that_hold_it(costguard: Command) -> None:
+    fits_on = costguard("size", *LLAMA, "--json").data["fits_on"]
+    counts = {f["gpu"]: f["count"] for f in fits_on}
+    assert len(counts) == len(fits_on)
+    assert counts["H100-SXM"] == 1
+    for gpu, count in counts.items():
+        if count == 2:
+            assert costguard("size", *LLAMA, "--on", f"{gpu}:1", "--json").data["fits"] is False
+
+
+def test_the_verdict_is_in_the_first_lines_for_people(costguard: Command) -> None:
+    lines = costguard("size", *LARGE).out.splitlines()
+    assert lines[0].startswith("llama-2-7b (6.74B): peak 13")
+    assert lines[1].startswith("does not fit on A100-80GB-SXM x1")
+
+
+def test_explain_names_the_formula_of_each_term(costguard: Command) -> None:
+    assert "formula" in costguard("size", *SMALL, "--explain").out
+
+
+def test_a_short_gpu_name_is_said_to_be_completed(costguard: Command) -> None:
+    data = costguard("size", *LLAMA, "--on", "H100:8", "--json").data
+    assert "H100 was taken as H100-SXM" in data["warnings"]

@@ -1,0 +1,79 @@
+"""The real command line, in process: what it printed, where, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costguard import app
+from costguard.cli import run
+from tests import shop
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What one command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Its stdout, which must be one JSON object and nothing else."""
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+    def says(self, *words: str) -> None:
+        """A refusal of bad input that names these words: exit 2, nothing on stdout, a few clean lines on stderr."""
+        assert self.code == 2, self
+        assert self.out == ""
+        self.is_clean()
+        for word in words:
+            assert word in self.err, self.err
+
+    def is_clean(self) -> None:
+        """At most five lines for people, no traceback, and nothing that acts on a terminal."""
+        assert len(self.err.splitlines()) <= 5, self.err
+        assert "Traceback" not in self.err
+        assert "a bug in costguard" not in self.err, self.err
+        for character in self.out + self.err:
+            assert character == "\n" or character.isprintable(), repr(character)
+
+
+Command = Callable[..., Ran]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-golden", action="store_true", help="Write tests/golden anew (then read the diff).")
+
+
+@pytest.fixture
+def costguard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """`costguard(...)` in an empty folder, without settings, on a fixed day."""
+    for name in [name for name in os.environ if name.startswith("COSTGUARD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(app, "_today", lambda: shop.TODAY)
+
+    def ran(*arguments: str) -> Ran:
+        capsys.readouterr()
+        code = run(list(arguments))
+        printed = capsys.readouterr()
+        return Ran(code=code, out=printed.out, err=printed.err)
+
+    return ran
+
+
+@pytest.fixture
+def market(tmp_path: Path) -> str:
+    """The path of the small market."""
+    return shop.market(tmp_path)

@@ -1,0 +1,42 @@
+"""`--markdown`: tables that GitHub draws, whatever stands in a cell."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costguard.core.document import Document, TableView
+from costguard.reports.markdown import render
+
+TABLE = TableView(title="Prices", columns=("name", "$/h>"), rows=(("a|b", "1.00"), ("<img src=x>", "2.00")))
+
+
+def test_a_table_has_its_title_its_rule_and_its_rows() -> None:
+    assert render(Document(data={}, tables=(TABLE,))).splitlines() == [
+        "**Prices**",
+        "",
+        "| name | $/h |",
+        "| --- | ---: |",
+        "| a\\|b | 1.00 |",
+        "| &lt;img src=x> | 2.00 |",
+    ]
+
+
+def test_lead_and_notes_stand_around_the_tables() -> None:
+    document = Document(data={}, lead=("one", "two"), tables=(TABLE,), notes=("careful",))
+    lines = render(document).splitlines()
+    assert lines[:2] == ["one  ", "two  "]
+    assert lines[-1] == "- careful"
+
+
+def test_an_empty_table_is_left_out() -> None:
+    empty = TableView(title="Nothing", columns=("a",), rows=())
+    assert "Nothing" not in render(Document(data={}, lead=("x",), tables=(empty,)))
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_no_cell_can_break_its_row(first: str, second: str) -> None:
+    table = TableView(title="", columns=("a", "b"), rows=((first, second),))
+    lines = render(Document(data={}, tables=(table,))).removesuffix("\n").split("\n")
+    assert len(lines) == 3
+    assert lines[2].replace("\\\\", "").replace("\\|", "").count("|") == 3

@@ -1,0 +1,99 @@
+"""Where a setting comes from: the flag, the environment, the file that applies, the default, in this order."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from costguard.errors import InputError
+from costguard.settings import LARGEST_FILE, path_of, read_settings, read_table
+from tests import shop
+from tests.conftest import Command
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, and nothing of the developer's own settings."""
+    for name in [name for name in os.environ if name.startswith("COSTGUARD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+
+
+def wrote(path: Path, market: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'[quote]\nmarket = "{market}"\n')
+    return str(path)
+
+
+def test_without_any_file_the_shipped_market_is_used() -> None:
+    assert read_settings(None).quote.market is None
+
+
+def test_each_place_of_the_file_wins_over_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrote(tmp_path / "config" / "costguard" / "costguard.toml", "of the platform")
+    assert read_settings(None).quote.market == "of the platform"
+    wrote(tmp_path / "costguard.toml", "here")
+    assert read_settings(None).quote.market == "here"
+    monkeypatch.setenv("COSTGUARD_CONFIG", wrote(tmp_path / "named.toml", "named by the environment"))
+    assert read_settings(None).quote.market == "named by the environment"
+    assert read_settings(wrote(tmp_path / "flag.toml", "named by the flag")).quote.market == "named by the flag"
+
+
+def test_one_variable_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSTGUARD_QUOTE__MARKET", "from a variable")
+    assert read_settings(wrote(tmp_path / "flag.toml", "from the file")).quote.market == "from a variable"
+
+
+def test_flag_variable_file_and_default_through_the_command(
+    costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def provider_of(*flags: str) -> set[str]:
+        return {o["provider"] for o in costguard(*flags, "offers", "--json", "--top", "0").data["offers"]}
+
+    markets = {}
+    for name in ("aws", "gcp", "vast"):
+        (tmp_path / name).mkdir()
+        markets[name] = shop.market(tmp_path / name, [shop.offer(name, "T4", "1")])
+    assert len(provider_of()) > 10
+    config = wrote(tmp_path / "settings.toml", markets["aws"])
+    assert provider_of("--config", config) == {"aws"}
+    monkeypatch.setenv("COSTGUARD_QUOTE__MARKET", markets["gcp"])
+    assert provider_of("--config", config) == {"gcp"}
+    offers = costguard("--config", config, "offers", "--json", "--market", markets["vast"]).data["offers"]
+    assert {o["provider"] for o in offers} == {"vast"}
+
+
+@pytest.mark.parametrize("name", ["COSTGUARD_API_KEY", "COSTGUARD_API_URL", "COSTGUARD_SOMETHING"])
+def test_variables_of_other_products_are_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "x")
+    assert read_settings(None).quote.market is None
+
+
+def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('model = "gpt2"\ntokens = 5_000\n[limits]\ngpus = ["T4"]\n')
+    (tmp_path / "a.json").write_text('{"model": "gpt2", "tokens": 5000, "limits": {"gpus": ["T4"]}}')
+    (tmp_path / "b").write_text('  {"model": "gpt2", "tokens": 5000, "limits": {"gpus": ["T4"]}}')
+    assert read_table(tmp_path / "a.toml") == read_table(tmp_path / "a.json") == read_table(tmp_path / "b")
+
+
+@pytest.mark.parametrize("content", [b'\xef\xbb\xbfmodel = "gpt2"\n', b'model = "gpt2"\r\n', b'\r\nmodel = "gpt2"'])
+def test_a_file_written_on_windows_is_read(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.toml").write_bytes(content)
+    assert read_table(tmp_path / "a.toml") == {"model": "gpt2"}
+
+
+def test_the_largest_file_is_read_and_one_byte_more_is_not(tmp_path: Path) -> None:
+    start = b'model = "gpt2"\n#'
+    (tmp_path / "a.toml").write_bytes(start + b"x" * (LARGEST_FILE - len(start)))
+    assert read_table(tmp_path / "a.toml") == {"model": "gpt2"}
+    (tmp_path / "a.toml").write_bytes(start + b"x" * (LARGEST_FILE - len(start) + 1))
+    with pytest.raises(InputError, match="larger than 8 MiB"):
+        read_table(tmp_path / "a.toml")
+
+
+def test_the_home_in_a_path_is_filled_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert path_of("~/a.toml") == tmp_path / "a.toml"
