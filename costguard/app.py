@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from costguard.core import checks
 from costguard.core.document import Document, TableView
@@ -15,12 +16,15 @@ from costguard.core.gpu_names import GpuNames
 from costguard.core.job import Job, Limits, Table, limits_from, subtable
 from costguard.core.money import Money, Rate
 from costguard.core.offer import Selection
-from costguard.core.quote import OVER, Option, Quote, shown
+from costguard.core.quote import OVER, Option, Quote, Rental, shown
 from costguard.data import MARKET, Facts
 from costguard.errors import CostguardError, InputError, NoAnswerError, UnknownNameError
 from costguard.ledger.market import Market
-from costguard.settings import path_of, read_rows, read_settings
-from costguard.stated import beside_hardware, read_config, read_hardware, read_job, read_observed, read_rental, read_stated
+from costguard.settings import data_file, path_of, read_rows, read_settings
+from costguard.stated import Stated, beside_hardware, read_config, read_hardware, read_job, read_observed, read_rental, read_stated
+
+if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
+    from costguard.core.template import Compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +70,19 @@ def quote(
     with Market(_market_file(market, config)) as source:
         _check_providers(asked.limits, source)
         answer = flow.quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
+        compared = _compared(stated, asked, source, facts)
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
     visible = answer.options[:rows] if every else shown(answer.options, rows)
     plans = facts.subscriptions() if isinstance(asked, Job) else ()
-    document = quote_document(answer, visible, today=_today(), plans=plans, explain=_explained(visible) if explain else ())
+    document = quote_document(answer, visible, today=_today(), plans=plans, explain=_explained(visible) if explain else (), compared=compared)
     return Answer(document=document, warnings=answer.warnings, refusal=_refusal(answer))
+
+
+def templates() -> Answer:
+    """`costguard quote --template list`: the jobs people ask about."""
+    from costguard.core.documents.template import templates_document
+
+    return Answer(document=templates_document(Facts().templates().values()))
 
 
 def size(
@@ -85,7 +97,7 @@ def size(
 ) -> Answer:
     """`costguard size`: memory only. `exact`: one step is run on fake tensors, too."""
     from costguard.core.documents.explain import footprint_tables
-    from costguard.core.documents.size import size_document
+    from costguard.core.documents.size import size_document, what_if_table
     from costguard.flows import size as flow
 
     facts = Facts()
@@ -97,7 +109,8 @@ def size(
 
         answer = flow.with_exact(answer, read_config(stated, facts), FakeTensors())
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
-    document = size_document(answer, explain=footprint_tables(answer.footprint) if explain else ())
+    told = (*footprint_tables(answer.footprint), what_if_table(flow.what_ifs(answer))) if explain else ()
+    document = size_document(answer, explain=told)
     refusal = None
     if answer.fits is False:
         helpful = [e.lever.change for e in answer.levers if e.fits]
@@ -198,15 +211,18 @@ def calibrate(
 
 
 def _calibrated(job: Job, stated: str | None, config: str | None) -> Job:
-    """`job` with what observed runs say. A file named by a flag must be there; without runs there is none."""
+    """`job` with what observed runs say. A file that is named by a flag must be there; the usual one need not."""
+    path = _calibration_file(stated, config)
+    if stated is None and not path.exists():
+        return job
     from costguard.ledger.calibration import CalibrationFile
 
-    return replace(job, calibration=CalibrationFile(_calibration_file(stated, config)).calibration(needed=stated is not None))
+    return replace(job, calibration=CalibrationFile(path).calibration())
 
 
-def _calibration_file(stated: str | None, config: str | None) -> Path | None:
+def _calibration_file(stated: str | None, config: str | None) -> Path:
     chosen = stated or read_settings(config).quote.calibration
-    return path_of(chosen) if chosen else None
+    return path_of(chosen) if chosen else data_file("calibration.json")
 
 
 def _market_file(stated: str | None, config: str | None) -> Path:
@@ -238,6 +254,16 @@ def _refusal(answer: Quote) -> NoAnswerError | None:
         return NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists the market")
     advice = "; ".join(answer.advice[:2]) or "leave out a filter, or state more GPUs"
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
+
+
+def _compared(stated: Stated, asked: Job | Rental, source: Market, facts: Facts) -> Compared | None:
+    """What the template's source says beside what costguard says; None where no template was asked for."""
+    if stated.template is None or not isinstance(asked, Job):
+        return None
+    from costguard.core.template import changed_keys
+    from costguard.flows.template import compare
+
+    return compare(stated.template, asked, changed_keys(stated.table, stated.template), market=source, facts=facts)
 
 
 def _explained(options: tuple[Option, ...]) -> tuple[TableView, ...]:

@@ -6,18 +6,20 @@ A port is small on purpose: a provider implements those it can keep and leaves o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from costguard.core.architecture import Architecture
 from costguard.core.document import Document
 from costguard.core.duration import Efficiency
-from costguard.core.exact import Exact
 from costguard.core.gpu import Gpu
 from costguard.core.interruption import Interruptions
 from costguard.core.job import Job, Table
 from costguard.core.offer import Offer, Selection
 from costguard.core.storage import StorageRate
 from costguard.core.subscription import Subscription
+
+if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
+    from costguard.core.exact import Exact
 
 
 class Renderer(Protocol):

@@ -25,6 +25,10 @@ LARGEST_FILE = 8 * 2**20
 """Bytes. No settings, job or config.json is near it; a weights file given by mistake is far over."""
 
 
+PATH = {"path": True}
+"""Marks a field that names a file: in the settings file it starts at that file's folder, elsewhere at the working folder."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuoteSettings:
     """`[quote]`. `market`: a market file to use instead of the shipped snapshot (see `scripts/build_market.py`).
@@ -32,8 +36,8 @@ class QuoteSettings:
     `calibration`: what observed runs say (`costguard calibrate`), instead of `calibration.json` in the platform's data folder.
     """
 
-    market: str | None = None
-    calibration: str | None = None
+    market: str | None = field(default=None, metadata=PATH)
+    calibration: str | None = field(default=None, metadata=PATH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +50,22 @@ class Settings:
 def read_settings(stated: str | None) -> Settings:
     """Settings from the file that applies, with the environment laid over it. `stated`: the value of `--config`."""
     path = _settings_file(stated)
-    table = read_table(path) if path is not None else {}
+    table = _beside(read_table(path), path.parent) if path is not None else {}
     where = str(path) if path is not None else "the environment"
     return _settings(_with_environment(table), where)
+
+
+def _beside(table: dict[str, object], folder: Path) -> dict[str, object]:
+    """`table` with every path in it made to start at `folder`."""
+    placed = dict(table)
+    for section in fields(Settings):
+        inner = table.get(section.name)
+        if isinstance(inner, Mapping) and is_dataclass(section.default_factory):
+            paths = {f.name for f in fields(section.default_factory) if f.metadata == PATH}
+            placed[section.name] = {
+                k: str(folder / path_of(v)) if k in paths and isinstance(v, str) else v for k, v in inner.items()
+            }
+    return placed
 
 
 def read_table(path: Path) -> dict[str, object]:
@@ -176,6 +193,13 @@ def _settings_file(stated: str | None) -> Path | None:
         return here
     shared = _config_folder() / FILE_NAME
     return shared if shared.is_file() else None
+
+
+def data_file(name: str) -> Path:
+    """Where the platform wants `name`, which costguard keeps for this person."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("costguard", appauthor=False)) / name
 
 
 def _config_folder() -> Path:

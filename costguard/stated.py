@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from costguard.core import checks
 from costguard.core.architecture import Architecture
 from costguard.core.gpu import Gpu
 from costguard.core.gpu_names import GpuNames
 from costguard.core.job import Job, Table, flags_over, job_from, laid_over, limits_from, subtable
-from costguard.core.observed import Observed
 from costguard.core.placement import Hardware
 from costguard.core.quote import Rental
 from costguard.data import Facts
 from costguard.errors import InputError
 from costguard.settings import path_of, read_table
+
+if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
+    from costguard.core.observed import Observed
+    from costguard.core.template import Template
 
 LONGEST_COUNT = 12
 """Digits of a count of machines: more is a slip of the pen, and thousands of them no longer an integer."""
@@ -24,17 +28,20 @@ LONGEST_COUNT = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """What a person stated, from a file and flags: the table, and the names in it that had to be read."""
+    """What a person stated, from a file, flags and a template: the table, and the names in it that had to be read."""
 
     table: Table
     folder: Path
     notes: tuple[str, ...]
+    template: Template | None = None
 
 
 def read_stated(flags: Table, job_file: str | None, facts: Facts) -> Stated:
-    """Flags over the job file, with every GPU name made canonical."""
+    """Flags over the job file, both over a template, with every GPU name made canonical."""
     path = path_of(job_file) if job_file else None
     table = flags_over(read_table(path), flags) if path else dict(flags)
+    template = _template(table.pop("template"), facts) if "template" in table else None
+    table = flags_over(template.job, table) if template else table
     limits = dict(subtable(table, "limits"))
     notes: tuple[str, ...] = ()
     named = limits_from({"gpus": limits.get("gpus")}).gpus
@@ -44,7 +51,13 @@ def read_stated(flags: Table, job_file: str | None, facts: Facts) -> Stated:
         notes = tuple(f"{given} was taken as {r.canonical}" for given, r in resolved if r.taken_as_short)
         table = laid_over(table, {"limits": {"gpus": tuple(r.canonical for _, r in resolved)}})
     in_file = path is not None and "model" not in flags
-    return Stated(table=table, folder=path.parent if path and in_file else Path(), notes=notes)
+    return Stated(table=table, folder=path.parent if path and in_file else Path(), notes=notes, template=template)
+
+
+def _template(name: object, facts: Facts) -> Template:
+    from costguard.core.template import template_named
+
+    return template_named(name, facts.templates())
 
 
 def beside_hardware(stated: Stated, flags: Table, *, count: float | None, hours: float | None) -> Stated:

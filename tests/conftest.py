@@ -61,6 +61,7 @@ def costguard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     for name in [name for name in os.environ if name.startswith("COSTGUARD_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(app, "_today", lambda: shop.TODAY)
 

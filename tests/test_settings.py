@@ -33,13 +33,22 @@ def test_without_any_file_the_shipped_market_is_used() -> None:
 
 
 def test_each_place_of_the_file_wins_over_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrote(tmp_path / "config" / "costguard" / "costguard.toml", "of the platform")
-    assert read_settings(None).quote.market == "of the platform"
-    wrote(tmp_path / "costguard.toml", "here")
-    assert read_settings(None).quote.market == "here"
-    monkeypatch.setenv("COSTGUARD_CONFIG", wrote(tmp_path / "named.toml", "named by the environment"))
-    assert read_settings(None).quote.market == "named by the environment"
-    assert read_settings(wrote(tmp_path / "flag.toml", "named by the flag")).quote.market == "named by the flag"
+    wrote(tmp_path / "config" / "costguard" / "costguard.toml", "/of the platform")
+    assert read_settings(None).quote.market == "/of the platform"
+    wrote(tmp_path / "costguard.toml", "/here")
+    assert read_settings(None).quote.market == "/here"
+    monkeypatch.setenv("COSTGUARD_CONFIG", wrote(tmp_path / "named.toml", "/named by the environment"))
+    assert read_settings(None).quote.market == "/named by the environment"
+    assert read_settings(wrote(tmp_path / "flag.toml", "/named by the flag")).quote.market == "/named by the flag"
+
+
+def test_a_path_in_the_file_starts_at_the_files_folder_and_one_in_the_environment_where_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stated = wrote(tmp_path / "elsewhere" / "settings.toml", "prices.sqlite")
+    assert read_settings(stated).quote.market == str(tmp_path / "elsewhere" / "prices.sqlite")
+    monkeypatch.setenv("COSTGUARD_QUOTE__MARKET", "prices.sqlite")
+    assert read_settings(stated).quote.market == "prices.sqlite"
 
 
 def test_one_variable_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to end
     """The exit code of `costguard` with these arguments."""
     debug, json_log = "--debug" in arguments, "--json-log" in arguments
     try:
@@ -128,6 +128,12 @@ def run(arguments: list[str]) -> int:
         # the flush at exit is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # A full disk, a closed stream: nothing of ours, and nothing more can be written there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        what = f"the answer could not be written: {shortened(one_line(str(error.strerror or error)), LONGEST_SHOWN)}"
+        hint = "make room, or write to another place"
+        return _failed(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
     except Exception as error:  # noqa: BLE001 - the last net: whatever it is, people get a line and scripts a code
         what = shortened(one_line(f"unexpected {type(error).__name__}: {error}"), LONGEST_SHOWN)
         hint = "this is a bug in costguard; run with --debug and report it"

@@ -12,12 +12,14 @@ from typing import Annotated
 
 import typer
 
+from costguard.core.recipe import LORA_GROUPS
 from costguard.errors import InputError, shortened
 
 Text = str | None
 Names = list[str] | None
 
 JobFile = Annotated[Text, typer.Argument(metavar="[JOB]", help="Job file (TOML or JSON); flags win over it.")]
+Template = Annotated[Text, typer.Option(metavar="NAME", help="A job people ask about (lora-7b); list shows them all.")]
 Model = Annotated[Text, typer.Option("--model", "-m", metavar="NAME", help="A shipped name (llama-3.1-8b), or a config.json.")]
 Method = Annotated[Text, typer.Option(metavar="NAME", help="pretrain | full | lora | qlora | inference")]
 Preference = Annotated[Text, typer.Option(metavar="NAME", help="dpo | ppo | grpo: other models live beside the trained one.")]
@@ -57,6 +59,7 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="Tables for a pull re
 Explain = Annotated[bool, typer.Option("--explain", help="Every term with its formula and source.")]
 
 PLACES: Mapping[str, tuple[str, ...]] = {
+    "template": ("template",),
     "model": ("model",),
     "method": ("method",),
     "preference": ("preference", "algorithm"),
@@ -99,6 +102,9 @@ NUMBER = re.compile(r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*|(?=\.\d))(?:\.\d*
 """Commas stand between thousands only: `1,5` may mean one and a half, so it is asked about, not read as 15."""
 
 LONGEST_NUMBER = 60
+LIST = "list"
+"""Asked for in place of a template's name: all of them are shown."""
+
 FORMATS = ("json", "csv", "markdown")
 
 
@@ -138,6 +144,6 @@ def format_from(params: Mapping[str, object]) -> str:
 def _value(flag: str, value: object) -> object:
     if isinstance(value, str) and flag in NUMBERS:
         return number_from(value, flag)
-    if flag == "lora_targets" and isinstance(value, str) and ("," in value or value.endswith("_proj")):
+    if flag == "lora_targets" and isinstance(value, str) and value not in LORA_GROUPS:
         return [t.strip() for t in value.split(",") if t.strip()]
     return list(value) if isinstance(value, tuple) else value

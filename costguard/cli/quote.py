@@ -17,12 +17,14 @@ EXAMPLES = """Examples:
   costguard quote job.toml --max-usd 200 --provider aws --provider runpod
   costguard quote --model mistral-7b --method full --tokens 1B --on H100:8
   costguard quote --gpu H100 --count 8 --hours 12
+  costguard quote --template lora-7b
 """
 
 
 def command(
     ctx: typer.Context,
     job: o.JobFile = None,
+    template: o.Template = None,
     model: o.Model = None,
     method: o.Method = None,
     tokens: Annotated[
@@ -70,6 +72,9 @@ def command(
     """Read the flags and print the quote."""
     from costguard import app
 
+    if template == o.LIST:
+        write(app.templates(), ctx)
+        return
     answer = app.quote(
         job_file=job,
         flags=o.table_from(ctx.params),

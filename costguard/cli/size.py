@@ -22,6 +22,7 @@ EXAMPLES = """Examples:
 def command(
     ctx: typer.Context,
     job: o.JobFile = None,
+    template: o.Template = None,
     model: o.Model = None,
     method: o.Method = None,
     preference: o.Preference = None,

@@ -6,7 +6,58 @@ Example: rank 16 on all seven matrices of Llama-2-7B adds 16 x (4 x (4096 + 4096
 from __future__ import annotations
 
 from costguard.core.architecture import Architecture, Block
+from costguard.core.checks import nearest_names
 from costguard.core.recipe import Lora
+from costguard.errors import UnknownNameError
+
+OTHER_NAMES = {
+    "c_attn": ("q_proj", "k_proj", "v_proj"),
+    "query_key_value": ("q_proj", "k_proj", "v_proj"),
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "Wqkv": ("q_proj", "k_proj", "v_proj"),
+    "query": ("q_proj",),
+    "key": ("k_proj",),
+    "value": ("v_proj",),
+    "q": ("q_proj",),
+    "k": ("k_proj",),
+    "v": ("v_proj",),
+    "o": ("o_proj",),
+    "out_proj": ("o_proj",),
+    "dense": ("o_proj",),
+    "c_proj": ("o_proj", "down_proj"),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+    "c_fc": ("up_proj",),
+    "fc1": ("up_proj",),
+    "fc2": ("down_proj",),
+    "dense_h_to_4h": ("up_proj",),
+    "dense_4h_to_h": ("down_proj",),
+    "w1": ("gate_proj",),
+    "w2": ("down_proj",),
+    "w3": ("up_proj",),
+    "wi": ("up_proj",),
+    "wi_0": ("gate_proj",),
+    "wi_1": ("up_proj",),
+    "wo": ("down_proj",),
+}
+"""What Hugging Face's modules are called in models that do not use Llama's names: GPT-2, NeoX, Falcon, MPT, BERT, T5, Phi,
+Mixtral (transformers 5.23, 2026-11). `c_proj` ends both halves of a GPT-2 layer."""
+
+
+def known_targets(architecture: Architecture, targets: tuple[str, ...], field: str = "lora.targets") -> tuple[str, ...]:
+    """`targets` by the names used here; UnknownNameError for one that no matrix of `architecture` goes by."""
+    own = {
+        name
+        for block in architecture.blocks
+        for name in (*block.attention.matrices(block.hidden), *block.feed_forward.matrices(block.hidden))
+    }
+    found: list[str] = []
+    for target in targets:
+        meant = (target,) if target in own else tuple(name for name in OTHER_NAMES.get(target, ()) if name in own)
+        if not meant:
+            hint = f"write attention, all-linear, or of this model's: {', '.join(sorted(own))}"
+            raise UnknownNameError("matrix", target, field=field, nearest=nearest_names(target, own), hint=hint)
+        found += meant
+    return tuple(dict.fromkeys(found))
 
 
 def targets_of(architecture: Architecture, lora: Lora) -> frozenset[str]:

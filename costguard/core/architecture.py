@@ -16,8 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from costguard.core.checks import one_of, require, whole
+from costguard.core.convnet import Walk
 
-KINDS = ("decoder", "encoder", "encoder-decoder", "vit", "clip")
+KINDS = ("decoder", "encoder", "encoder-decoder", "vit", "clip", "dit", "convnet", "unet")
 NORMS = {"rmsnorm": 1, "layernorm": 2, "layernorm-no-bias": 1, "layernorm-no-parameters": 0}
 """Parameters per hidden unit of each kind of norm: a scale, a scale and a shift, or nothing."""
 
@@ -227,6 +228,7 @@ class Architecture:
     `positions`: the longest sequence learned positions allow, None where any length goes.
     `vocab_width`: width of the vocabulary matrices, None where it is `hidden` (a text tower beside a wider vision tower).
     `notes`: what a person should know of the count: a tower left out, a number taken for granted.
+    `walk`: the whole model layer by layer, where its layers differ in size and there are no Blocks (`core/convnet.py`).
     """
 
     name: str
@@ -241,10 +243,11 @@ class Architecture:
     stated_params: int | None = None
     vocab_width: int | None = None
     notes: tuple[str, ...] = ()
+    walk: Walk | None = None
 
     def __post_init__(self) -> None:
         one_of(self.kind, KINDS, "kind")
-        require(bool(self.blocks), "layers", "an architecture needs at least one layer", "write layers = 32")
+        require(bool(self.blocks) or self.walk is not None, "layers", "an architecture needs at least one layer", "write layers = 32")
         whole(self.vocab, "vocab", least=0)
         if self.stated_params is not None:
             whole(self.stated_params, "params")
@@ -278,7 +281,8 @@ class Architecture:
     def computed_parameters(self) -> int:
         """Every parameter, counted from the shape."""
         layers = sum(b.layers * b.parameters_each for b in self.blocks)
-        return self.embedding_parameters + layers + self.head_parameters + sum(n for _, n in self.extras)
+        walked = self.walk.parameters if self.walk else 0
+        return self.embedding_parameters + layers + walked + self.head_parameters + sum(n for _, n in self.extras)
 
     @property
     def parameters(self) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from costguard.core.architecture import Architecture
 from costguard.core.footprint import Explained, Footprint, Phase
@@ -28,8 +29,8 @@ HALF_WIDTH_80 = 1.2816
 """Standard deviations from the middle to the end of an 80 % interval."""
 
 SHARED_VARIANCE = 0.5
-"""Of the variance of a speed's error, what the runs of a family share: 0.52 over 170 published runs of 62 families (source,
-GPU, method, size, reach), each predicted without its source (intraclass correlation, 2026-11; decision 0010)."""
+"""Of the variance of a speed's error, what the runs of a family share: 0.54 over published runs of 66 families of one source
+each, predicted without that source (intraclass correlation; scripts/check_calibration.py, 2026-11; decision 0010)."""
 
 MEMORY_SPREAD = math.log(1.10)
 """Log half-width of the 80 % interval of a peak: four published peaks in five are predicted within a tenth (bench/accuracy)."""
@@ -46,8 +47,7 @@ SIZES = ((1e9, "under 1B"), (4e9, "1B to 4B"), (16e9, "4B to 16B"), (64e9, "16B 
 ANY = "any"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Family:
+class Family(NamedTuple):
     """Jobs whose predictions err together. `measure`: "speed" or "memory"; memory depends on neither `chip` nor `reach`."""
 
     measure: str
@@ -62,11 +62,11 @@ class Family:
         return ", ".join(part for part in (self.method, self.size, self.chip, self.reach) if part != ANY)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Belief:
+class Belief(NamedTuple):
     """What the runs of one family say. `mean`: of log(observed / expected), odd runs cut off. `variance`: of one run around it.
 
     `scatter`: log distance from `mean` within which four runs in five lie. `usual`: the variance before any run was seen.
+    A NamedTuple, as Family is: a dataclass takes half a millisecond to define, which a quote would pay.
     """
 
     runs: int
@@ -98,16 +98,18 @@ class CalibratedFootprint(Footprint):
 
     def explain(self) -> tuple[Explained, ...]:
         """Every term as computed, then what the runs add."""
-        *terms, _ = self.plain.explain()
+        *terms, context, _ = self.plain.explain()
         added = Explained("calibration", self.peak - self.plain.peak, self.note, "costguard calibrate --show")
-        return (*terms, added, Footprint.explain(self)[-1])
+        return (*terms, added, context, Footprint.explain(self)[-1])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """Beliefs by family; a family without one is left as it is."""
 
-    beliefs: Mapping[Family, Belief]
+    __slots__ = ("beliefs",)
+
+    def __init__(self, beliefs: Mapping[Family, Belief]) -> None:
+        self.beliefs = beliefs
 
     def speed(
         self, found: Throughput, architecture: Architecture, recipe: Recipe, gpu: Gpu, *, gpus: int, nodes: int
@@ -147,6 +149,10 @@ class Calibration:
             runs=belief.runs,
         )
 
+    def notes(self, footprint: Footprint) -> tuple[str, ...]:
+        """What was done to `footprint`, where anything was."""
+        return (footprint.note,) if isinstance(footprint, CalibratedFootprint) else ()
+
 
 def believe(log_ratios: Sequence[float], usual: float) -> Belief:
     """What runs with these log(observed / expected) say, in any order; `usual`: variance of one run of a family."""
@@ -179,11 +185,6 @@ def speed_family(architecture: Architecture, recipe: Recipe, gpu: Gpu, *, gpus: 
 def memory_family(architecture: Architecture, recipe: Recipe) -> Family:
     """The family whose peaks err together."""
     return Family(measure="memory", method=_method(recipe), size=_size(architecture))
-
-
-def memory_notes(footprint: Footprint) -> tuple[str, ...]:
-    """What was done to `footprint`, where anything was."""
-    return (footprint.note,) if isinstance(footprint, CalibratedFootprint) else ()
 
 
 def half_width_of(interval: Interval) -> float:

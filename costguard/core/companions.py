@@ -20,14 +20,18 @@ SCORE_NUMBERS = 1
 class Companion:
     """One model beside the policy. `quant`: of its weights where it is frozen; a trained one is held as the policy is.
 
-    `shared`: it is the policy itself with its adapters off, so it works but holds nothing.
+    `copy`: it is the policy as it was before training, so where only adapters are trained it needs no weights of its own.
     """
 
     role: str
     architecture: Architecture
     trained: bool = False
     quant: str = "none"
-    shared: bool = False
+    copy: bool = False
+
+    def shared(self, policy: Recipe) -> bool:
+        """Whether it is the policy itself with its adapters off: it works, but holds nothing."""
+        return self.copy and policy.adapters
 
     def recipe(self, policy: Recipe) -> Recipe:
         """How it lives beside a policy trained so: frozen weights are held in 16 bits, or fp32 where all is fp32."""
@@ -65,10 +69,9 @@ class Beside:
         """Tokens of one prompt of the data set with all that is trained on because of it."""
         return self.sequences * self.completions * (self.prompt_len + self.completion_len)
 
-    @property
-    def fetched(self) -> tuple[Architecture, ...]:
-        """Models whose weights are fetched besides the policy's."""
-        return tuple(c.architecture for c in self.companions if not c.shared)
+    def with_weights(self, policy: Recipe) -> tuple[Companion, ...]:
+        """Companions that hold weights of their own."""
+        return tuple(c for c in self.companions if not c.shared(policy))
 
 
 def scoring_head(architecture: Architecture) -> Architecture:

@@ -104,7 +104,7 @@ def weighed(runs: Iterable[Expected], *, spread_seen: float) -> Weighed:
         counted[family] += (ratio for _, ratio in alike if ratio in agreeing)
         left_out += _contradicting(family, alike, agreeing)
     beliefs = {family: believe(ratios, usual[family.measure]) for family, ratios in counted.items() if ratios}
-    return Weighed(calibration=Calibration(beliefs=beliefs), left_out=tuple(left_out))
+    return Weighed(calibration=Calibration(beliefs), left_out=tuple(left_out))
 
 
 def at_odds(ratios: Mapping[str, float]) -> str | None:

@@ -18,6 +18,7 @@ METHODS = ("pretrain", "full", "lora")
 PRECISIONS = ("bf16", "bf16-amp", "fp32")
 OPTIMIZERS = ("adamw", "sgd", "sgd-momentum")
 CHECKPOINTINGS = ("none", "full")
+INSTEAD = "leave out --exact: the closed form answers"
 INSTALL = "pip install 'gpu-costguard[exact]'"
 
 BEFORE_STEP = frozenset(("load", "step"))
@@ -76,36 +77,35 @@ def compared(exact: Exact, footprint: Footprint) -> tuple[Compared, ...]:
 def check_runnable(job: Job, *, gpus: int = 1) -> None:
     """InputError for the first thing about `job` that cannot be run on fake tensors, with what to write instead."""
     recipe = job.recipe
-    instead = "or leave out --exact: the closed form answers"
     _one_of(recipe.method, METHODS, "method")
     _one_of(recipe.precision, PRECISIONS, "precision")
     _one_of(recipe.optimizer, OPTIMIZERS, "optimizer")
     _one_of(recipe.checkpointing, CHECKPOINTINGS, "checkpointing")
-    require(recipe.framework == "hf", "framework", f"--exact runs Hugging Face's modules, not {recipe.framework}'s", instead)
+    require(recipe.framework == "hf", "framework", f"--exact runs Hugging Face's modules, not {recipe.framework}'s", INSTEAD)
     for name in SWITCHES:
-        require(not getattr(recipe, name), name, "is not run by --exact", f"write {name} = false, {instead}")
-    _check_shape(job, instead)
-    _check_split(job, gpus, instead)
+        require(not getattr(recipe, name), name, "is not run by --exact", f"write {name} = false, or {INSTEAD}")
+    _check_shape(job)
+    _check_split(job, gpus)
 
 
 def _one_of(value: str, known: tuple[str, ...], field: str) -> None:
-    hint = f"write one of: {', '.join(known)}, or leave out --exact: the closed form answers"
+    hint = f"write one of: {', '.join(known)}, or {INSTEAD}"
     require(value in known, field, f"--exact cannot run '{value}'", hint)
 
 
-def _check_shape(job: Job, instead: str) -> None:
+def _check_shape(job: Job) -> None:
     shape = job.architecture
     mixed = any(b.feed_forward.experts for b in shape.blocks)
-    require(not mixed, "model", f"{shape.name} routes tokens to experts by their data, and fake tensors hold none", instead)
-    require(shape.kind != "clip", "model", f"{shape.name} has two towers and a loss over a whole batch", instead)
+    require(not mixed, "model", f"{shape.name} routes tokens to experts by their data, and fake tensors hold none", INSTEAD)
+    require(shape.kind != "clip", "model", f"{shape.name} has two towers and a loss over a whole batch", INSTEAD)
 
 
-def _check_split(job: Job, gpus: int, instead: str) -> None:
+def _check_split(job: Job, gpus: int) -> None:
     split = job.parallel or Parallel()
-    require(gpus == 1, "--on", f"--exact runs one GPU's step, not {gpus} GPUs'", f"write --on GPU:1, {instead}")
-    require(split.model_ranks * split.ep == 1, "parallel", "--exact runs one GPU's step", f"leave out [parallel], {instead}")
+    require(gpus == 1, "--on", f"--exact runs one GPU's step, not {gpus} GPUs'", f"write --on GPU:1, or {INSTEAD}")
+    require(split.model_ranks * split.ep == 1, "parallel", "--exact runs one GPU's step", f"leave out [parallel], or {INSTEAD}")
     offloaded = f"'{split.offload}' moves tensors to host memory, which --exact does not follow"
-    require(split.offload == "none", "parallel.offload", offloaded, f"write offload = 'none', {instead}")
+    require(split.offload == "none", "parallel.offload", offloaded, f"write offload = 'none', or {INSTEAD}")
 
 
 def passes(recipe: Recipe) -> int:

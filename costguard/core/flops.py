@@ -51,7 +51,8 @@ def flops_per_token(architecture: Architecture, recipe: Recipe) -> Flops:
     """FLOPs of one token at `recipe.seq_len`: forward only for inference, without weight gradients under adapters."""
     sample = architecture.sample_tokens or recipe.seq_len
     shares = [(block, tokens_of(block, recipe) / sample) for block in architecture.blocks]
-    layers = _stated_scale(architecture) * sum(share * b.layers * layer_weights(b) for b, share in shares)
+    walked = architecture.walk.multiply_adds / sample if architecture.walk else 0
+    layers = walked + _stated_scale(architecture) * sum(share * b.layers * layer_weights(b) for b, share in shares)
     scores = sum(share * b.layers * score_flops(b, recipe) for b, share in shares)
     adapters = sum(share * b.layers * adapter_weights(b, recipe.lora) for b, share in shares) if recipe.adapters else 0.0
     head = architecture.embedding_parameters if architecture.has_head else 0
@@ -122,7 +123,7 @@ def _feed_forward_weights(feed_forward: FeedForward, hidden: int) -> int:
 
 def _stated_scale(architecture: Architecture) -> float:
     """How many times larger the layers are than their shape says, where the count is stated: 1 where it is not."""
-    if architecture.stated_params is None:
+    if architecture.stated_params is None or not architecture.blocks:
         return 1.0
     counted = sum(b.layers * b.parameters_each for b in architecture.blocks)
     missing = architecture.stated_params - architecture.computed_parameters

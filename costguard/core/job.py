@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 from costguard.core import checks
+from costguard.core.adapters import known_targets
 from costguard.core.architecture import Architecture
-from costguard.core.calibration import Calibration
 from costguard.core.checks import described, known_keys, require
 from costguard.core.companions import Beside
 from costguard.core.money import Money
 from costguard.core.offer import TIERS
 from costguard.core.recipe import Lora, Parallel, Recipe
 from costguard.errors import InputError
+
+if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
+    from costguard.core.calibration import Calibration
 
 DEFAULT_SEQ_LEN = 2048
 DEFAULT_MAX_GPUS = 64
@@ -94,7 +98,7 @@ def job_from(table: Table, architecture: Architecture, find: Find | None = None)
         recipe=recipe,
         beside=beside,
         parallel=_parallel(table),
-        tokens=_tokens(table, beside),
+        tokens=_tokens(table, beside.example_tokens if beside else architecture.sample_tokens),
         global_batch_tokens=_global_batch(table, recipe),
         disk_gb=_optional_whole(table, "disk_gb", most=MOST_DISK_GB),
         checkpoint_every_hours=checks.number(
@@ -176,7 +180,7 @@ def _recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, s
         if field not in stated and (method != "inference" or field in ("micro_batch", "precision")):
             assumed.append((field, value))
     # Each value is checked at birth by Recipe and Lora, which know the field's name: no type survives unchecked.
-    return Recipe(**stated, lora=Lora(**_lora(lora)))  # type: ignore[arg-type]
+    return Recipe(**stated, lora=Lora(**_lora(lora, architecture)))  # type: ignore[arg-type]
 
 
 def _beside(
@@ -203,7 +207,7 @@ def _unknown_model(name: str) -> Architecture:
     raise InputError(f"'{name}' cannot be looked up here", field="preference", hint='write "same" or "none"')
 
 
-def _lora(table: Table) -> dict[str, object]:
+def _lora(table: Table, architecture: Architecture) -> dict[str, object]:
     stated = dict(table)
     targets = stated.get("targets", "")
     if not isinstance(targets, str):
@@ -213,7 +217,7 @@ def _lora(table: Table) -> dict[str, object]:
                 field="lora.targets",
                 hint="write ['q_proj', 'v_proj'], 'attention' or 'all-linear'",
             )
-        stated["targets"] = tuple(targets)
+        stated["targets"] = known_targets(architecture, tuple(targets))
     return stated
 
 
@@ -227,14 +231,15 @@ def _parallel(table: Table) -> Parallel | None:
     return Parallel(**stated)  # type: ignore[arg-type]  # Parallel checks each value at birth
 
 
-def _tokens(table: Table, beside: Beside | None) -> int | None:
+def _tokens(table: Table, example_tokens: int | None) -> int | None:
+    """Tokens of the run. `example_tokens`: of one example where that follows from the job: an image, a pair, a prompt's group."""
     if "dataset" not in table:
         return _optional_whole(table, "tokens")
     require("tokens" not in table, "tokens", "is stated beside [dataset]", "keep one of the two")
     dataset = subtable(table, "dataset")
     known_keys(dataset, DATASET_KEYS, "dataset")
-    if beside is not None:  # its lengths say how long an example is
-        dataset = {"tokens_per_example": beside.example_tokens, **dataset}
+    if example_tokens is not None:
+        dataset = {"tokens_per_example": example_tokens, **dataset}
     for key in ("examples", "tokens_per_example"):
         require(key in dataset, f"dataset.{key}", "is missing", f"write {key} = 1000, or tokens = ... instead of [dataset]")
     examples = checks.whole(dataset["examples"], "dataset.examples")

@@ -71,6 +71,10 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
     `sharding`: 0 whole copies, 1 ZeRO, 2 FSDP; it decides who holds a master copy.
     """
     numbers = numerics(recipe, (Parallel(), Parallel(zero=1), Parallel(fsdp=True))[sharding])
+    if architecture.walk is not None:
+        from costguard.core.walk_measure import walked_measure
+
+        return walked_measure(architecture, architecture.walk, recipe, numbers)
     targets = targets_of(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
     seq = architecture.sample_tokens or recipe.seq_len
     blocks, main = architecture.blocks, architecture.main

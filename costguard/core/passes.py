@@ -56,7 +56,8 @@ def speed_of(job: Job, placed: Placement, efficiency: Efficiency) -> Throughput 
 
 def startup_of(job: Job) -> Interval:
     """Hours from the order to the first step, companions' weights fetched too."""
-    return startup(job.architecture, *(job.beside.fetched if job.beside else ()))
+    beside = job.beside.with_weights(job.recipe) if job.beside else ()
+    return startup(job.architecture, *(c.architecture for c in beside))
 
 
 @dataclass(frozen=True, slots=True)

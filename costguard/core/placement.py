@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from costguard.core.calibration import memory_notes
 from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB, Gpu
 from costguard.core.job import Job
@@ -99,7 +98,7 @@ class Placer:
             parallel=chosen.parallel,
             recipe=chosen.recipe,
             footprint=chosen.footprint,
-            notes=memory_notes(chosen.footprint),
+            notes=self.job.calibration.notes(chosen.footprint) if self.job.calibration else (),
         )
 
     def place_on_enough(self, gpu: Gpu, gpu_count: int) -> Placement | Impossible:

@@ -157,7 +157,7 @@ def _companions(
     require(reward != HEAD, "preference.reward_model", "'head' is frozen with nothing to learn from", 'write "same" or "none"')
     beside = []
     if reference:
-        beside.append(Companion(role="reference", architecture=architecture, quant=quant, shared=recipe.adapters))
+        beside.append(Companion(role="reference", architecture=architecture, quant=quant, copy=True))
     if reward != NONE:
         shape = scoring_head(architecture if reward == SAME else find(reward))
         beside.append(Companion(role="reward", architecture=shape, quant=quant))

@@ -8,7 +8,7 @@ from costguard.core.checks import described, one_of, require, whole
 from costguard.errors import InputError
 
 METHODS = ("pretrain", "full", "lora", "qlora", "inference")
-PRECISIONS = ("bf16", "bf16-amp", "fp16", "fp16-amp", "fp32", "fp8")
+PRECISIONS = ("bf16", "bf16-amp", "fp16", "fp16-amp", "fp32", "fp8", "fp4")
 GGUF_BITS = {
     "iq1_s": 2.0042,
     "iq1_m": 2.1460,
@@ -48,7 +48,7 @@ OPTIMIZERS = (
     "sgd",
 )
 CHECKPOINTINGS = ("none", "selective", "full")
-ATTENTIONS = ("flash", "eager")
+ATTENTIONS = ("flash", "flash3", "eager")
 OFFLOADS = ("none", "optimizer", "all")
 FRAMEWORKS = ("hf", "torchtune", "litgpt", "torchtitan", "megatron", "deepspeed", "unsloth")
 """Whose modules and optimizers run the job, where that changes the bytes: see `core/frameworks.py` for what each one keeps."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from costguard.core.exact import Exact
 from costguard.core.footprint import Footprint
 from costguard.core.job import Job
 from costguard.core.levers import Lever
 from costguard.core.placement import Hardware, Placement
+
+if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
+    from costguard.core.exact import Exact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,8 @@ class LeverEffect:
 class Size:
     """The answer. `placed`: the job on the stated hardware; `footprint`: there, or on one large enough GPU.
 
-    `exact`: one step of it as run on fake tensors; None: nobody asked.
+    `exact`: one step of it as run on fake tensors; None: nobody asked. `capacity`: tokens of keys and values that fit on the
+    stated hardware; None where it is trained, or no hardware was stated.
     """
 
     job: Job
@@ -48,3 +52,4 @@ class Size:
     levers: tuple[LeverEffect, ...]
     warnings: tuple[str, ...] = ()
     exact: Exact | None = None
+    capacity: int | None = None

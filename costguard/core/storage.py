@@ -41,7 +41,7 @@ def disk_of(job: Job) -> int:
     """GB the run of `job` needs: as stated, else worked out, with the weights of companions and checkpoints of trained ones."""
     if job.disk_gb:
         return job.disk_gb
-    beside = [c for c in job.beside.companions if not c.shared] if job.beside else []
+    beside = job.beside.with_weights(job.recipe) if job.beside else ()
     frozen = sum(2 * c.architecture.parameters / 1e9 for c in beside if not c.trained)
     trained = sum(disk_gb(c.architecture, job.recipe) - SYSTEM_GB for c in beside if c.trained)
     return disk_gb(job.architecture, job.recipe) + round(frozen) + trained

@@ -49,7 +49,7 @@ def style_of(recipe: Recipe, kind: str, numerics: Numerics, targets: frozenset[s
         trained=not recipe.adapters,
         targets=targets,
         rank=recipe.lora.rank,
-        flash=recipe.attention == "flash",
+        flash=recipe.attention != "eager",
         masked=known.pads and recipe.micro_batch > 1 and recipe.method != "pretrain" and not recipe.compiled,
         repeats_kv=known.repeats_kv and not fused,
         packs_qkv=known.packs_qkv,

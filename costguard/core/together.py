@@ -101,20 +101,20 @@ def _companion(companion: Companion, policy: Recipe, parallel: Parallel, gpus: i
     if companion.trained:
         moments = tuple(_named(p, f"{companion.role}: {p.name}") for p in need.phases if p.name != "load")
         return Worker(name=companion.role, footprint=need, phases=moments, rest=_kept(need))
-    scoring, nothing = _scoring(companion, need), phase("rest", weights=0.0)
-    return Worker(
-        name=companion.role, footprint=need, phases=(scoring,), rest=nothing if companion.shared else _kept(need)
-    )
+    shared = companion.shared(policy)
+    moments = (_scoring(companion.role, need, shared=shared),)
+    rest = phase("rest", weights=0.0) if shared else _kept(need)
+    return Worker(name=companion.role, footprint=need, phases=moments, rest=rest)
 
 
-def _scoring(companion: Companion, need: Footprint) -> Phase:
+def _scoring(role: str, need: Footprint, *, shared: bool) -> Phase:
     """A forward pass that keeps nothing but its logits: 16-bit, and their log-softmax one sequence at a time."""
     basis = need.basis
     m, split = basis.measure, basis.stage.parallel
     tokens = m.tokens / (split.tp * split.cp)
     return phase(
-        companion.role,
-        weights=0.0 if companion.shared else basis.states.weights,
+        role,
+        weights=0.0 if shared else basis.states.weights,
         activations=tokens * m.layer.passing,
         logits=m.numbers.compute * tokens * m.vocab,
         buffers=basis.buffers.standing + basis.buffers.head,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from costguard.core.architecture import Architecture
 from costguard.core.checks import folded, nearest_names
@@ -18,6 +18,9 @@ from costguard.core.interruption import Interruptions, read_interruptions
 from costguard.core.storage import StorageRate, read_storage_rates
 from costguard.core.subscription import Subscription, read_subscriptions
 from costguard.errors import UnknownNameError
+
+if TYPE_CHECKING:  # read only when a template is asked for
+    from costguard.core.template import Template
 
 FOLDER = Path(__file__).parent
 MARKET = FOLDER / "market.sqlite"
@@ -73,6 +76,10 @@ class Facts:
         """How often spot machines are taken back, by provider; `*` stands for every other."""
         return self._interruptions
 
+    def templates(self) -> Mapping[str, Template]:
+        """Every shipped workload template by its name."""
+        return self._templates
+
     def subscriptions(self) -> tuple[Subscription, ...]:
         """Plans that sell access rather than machines."""
         return read_subscriptions(_rows("subscriptions.csv"))
@@ -86,6 +93,14 @@ class Facts:
         """Every spelling, folded, to the shipped name."""
         named = ((name, (name, *cast("list[str]", entry["aliases"]))) for name, entry in self._models.items())
         return {folded(spelling): name for name, spellings in named for spelling in spellings}
+
+    @cached_property
+    def _templates(self) -> dict[str, Template]:
+        import tomllib
+
+        from costguard.core.template import read_templates
+
+        return read_templates(tomllib.loads((FOLDER / "templates.toml").read_text(encoding="utf-8")))
 
     @cached_property
     def _gpus(self) -> dict[str, Gpu]:

@@ -6,7 +6,10 @@ what it measures and what it leaves out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 from costguard.core.exact import INSTALL, Exact
@@ -21,13 +24,25 @@ PACKAGES = ("torch", "transformers", "peft")
 class FakeTensors:
     """Runs jobs on PyTorch's fake tensors; keeps the port `ExactSizer`."""
 
-    def __init__(self) -> None:
-        missing = [name for name in PACKAGES if find_spec(name) is None]
-        if missing:
-            raise InputError(f"needs {' and '.join(missing)}, not installed here", field="--exact", hint=INSTALL)
-
     def exact(self, config: Mapping[str, object], job: Job) -> Exact:
         """The memory of `job` on the model that `config` (a parsed config.json) describes."""
-        from costguard.exact.step import run
+        missing = [name for name in PACKAGES if find_spec(name) is None]
+        if missing:
+            raise InputError(f"needs packages that are not installed: {', '.join(missing)}", field="--exact", hint=INSTALL)
+        with _quiet():
+            from costguard.exact.step import run
 
-        return run(config, job)
+            return run(config, job)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what these packages say about themselves while they are imported and used."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -15,6 +15,7 @@ import torch
 import transformers
 from torch import nn
 
+from costguard.core.exact import INSTEAD
 from costguard.core.job import Job
 from costguard.core.recipe import Recipe
 from costguard.errors import InputError, shortened
@@ -57,15 +58,16 @@ def settled(model: Any) -> Any:  # noqa: ANN401 - a model on the meta device, an
 
 
 def _config(config: Mapping[str, object]) -> Any:  # noqa: ANN401 - a PretrainedConfig
-    """The text part of a multimodal config, with every dropout off: a CPU keeps wider masks than a GPU does."""
-    inner = config.get("text_config")
-    table = dict(inner if isinstance(inner, Mapping) else config)
+    """`config` as transformers reads it, with every dropout off: a CPU keeps wider masks than a GPU does."""
+    if "text_config" in config:
+        raise InputError("has a tower beside its text model, and --exact runs text alone", field="model", hint=INSTEAD)
+    table = dict(config)
     model_type = str(table.pop("model_type", ""))
     try:
         found = transformers.AutoConfig.for_model(model_type, **table)
     except (ValueError, TypeError, KeyError) as refused:
         why = f"transformers {transformers.__version__} cannot read it: {shortened(str(refused).splitlines()[0], 120)}"
-        raise InputError(why, field="model", hint="upgrade transformers, or leave out --exact") from None
+        raise InputError(why, field="model", hint=f"upgrade transformers, or {INSTEAD}") from None
     for name, value in list(vars(found).items()):
         if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, float):
             setattr(found, name, 0.0)
@@ -86,7 +88,7 @@ def _model(config: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PretrainedCo
         return make(config, **options)
     except (ValueError, ImportError, AttributeError) as refused:
         why = f"transformers {transformers.__version__} cannot build it: {shortened(str(refused).splitlines()[0], 160)}"
-        raise InputError(why, field="model", hint="try attention = 'eager', or leave out --exact") from None
+        raise InputError(why, field="model", hint=f"try attention = 'eager', or {INSTEAD}") from None
 
 
 def _adapted(model: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PreTrainedModel, PEFT's wrapper

@@ -11,7 +11,7 @@ import torch
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from costguard.core.exact import Exact, passes
+from costguard.core.exact import INSTEAD, Exact, passes
 from costguard.core.job import Job
 from costguard.core.recipe import Recipe
 from costguard.errors import InputError, shortened
@@ -36,7 +36,7 @@ def run(config: Mapping[str, object], job: Job) -> Exact:
             marks = _two_steps(model, batch, optimizer, job.recipe)
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as refused:
             why = f"{model.config.model_type} cannot be run on fake tensors: {shortened(str(refused).splitlines()[0], 160)}"
-            raise InputError(why, field="model", hint="leave out --exact: the closed form answers") from refused
+            raise InputError(why, field="model", hint=INSTEAD) from refused
     return Exact(
         parameters=sum(p.numel() for p in model.parameters()),
         trained=sum(p.numel() for p in trained),

@@ -49,7 +49,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not install
         self.now += size
         self.peak = max(self.peak, self.now)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401, ARG002 - torch's own signature
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401 - torch's own signature
         result = func(*args, **(kwargs or {}))
         self.follow(leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor))
         return result

@@ -78,6 +78,9 @@ def _runs(
         if gpu is None:
             yield Refused(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU are known")
             continue
+        if on is None and gpu_count > job.limits.max_gpus:
+            yield Refused(gpu=name, gpu_count=gpu_count, reason=f"{gpu_count} GPUs are more than max_gpus = {job.limits.max_gpus}")
+            continue
         if not gpu.runs_pytorch:
             yield Refused(gpu=name, gpu_count=gpu_count, reason="its compiler decides the memory: sized only for PyTorch on GPUs")
             continue
@@ -95,7 +98,7 @@ def _runs(
 def _classes(job: Job, chosen: Selection, market: OfferSource, on: Hardware | None) -> list[tuple[str, int]]:
     if on is not None:
         return [(on.gpu.name, on.gpu_count)]
-    return [(gpu, count) for gpu, count in market.classes(chosen) if count <= job.limits.max_gpus]
+    return market.classes(chosen)
 
 
 def _timed(job: Job, placed: Placement, facts: FactSource, boot: Interval) -> Timed | Refused:
@@ -182,7 +185,9 @@ def _advice(job: Job, facts: FactSource, refused: list[Refused], over: list[Opti
     from costguard.core.advice import smallest_changes
 
     gpus = facts.gpus()
-    classes = {(r.gpu, r.gpu_count) for r in refused if r.gpu in gpus}
+    classes = {(r.gpu, r.gpu_count) for r in refused if r.gpu in gpus and r.gpu_count <= job.limits.max_gpus}
+    if refused and not classes:
+        return (f"every machine asked about has more GPUs than max_gpus = {job.limits.max_gpus}: raise it",)
     return smallest_changes(job, [(gpus[gpu], count) for gpu, count in sorted(classes)], gpus.values())
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from costguard.core.exact import check_runnable
+from costguard.core.capacity import capacity_tokens
 from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB, Gpu
 from costguard.core.job import Job, Table, assumption_warnings
-from costguard.core.levers import levers
+from costguard.core.levers import Lever, larger, levers, small_steps
 from costguard.core.placement import Hardware, Impossible, Placement, Placer, needed
 from costguard.core.recipe import Parallel
 from costguard.core.size import FitsOn, LeverEffect, Size
@@ -19,6 +19,9 @@ from costguard.ports import ExactSizer, FactSource
 
 COUNTS = (1, 2, 4, 8)
 """GPUs a machine is sold with; 8 is the largest in every price list of the snapshot."""
+
+SAME_MODEL = 0.001
+"""Share by which two counts of one model's parameters may differ: a pooler, a classifier."""
 
 LEAST_SAVING = GIB // 20
 """Bytes: a change that saves less shows as 0.0 GiB, and is no advice."""
@@ -38,14 +41,33 @@ def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> Size:
         fits_on=tuple(_fits_on(job, facts.gpus())),
         levers=tuple(_effects(job, on, need)),
         warnings=assumption_warnings(job),
+        capacity=_capacity(placed) if placed and not job.recipe.trains else None,
     )
 
 
+def what_ifs(sized: Size) -> tuple[LeverEffect, ...]:
+    """Every change to the job, all the way or one step of it, smaller or larger, with the peak it would have."""
+    job, on = sized.job, sized.on
+    gpus = on.gpu_count * on.nodes if on else 1
+    changes = (*small_steps(job, gpus=gpus), *levers(job, gpus=gpus), *larger(job))
+    return tuple(_tried(changes, on, sized.footprint))
+
+
+def _capacity(placed: Placement) -> int | None:
+    return capacity_tokens(placed.footprint, placed.gpu, placed.parallel, gpus=placed.gpus)
+
+
 def with_exact(sized: Size, config: Table, sizer: ExactSizer) -> Size:
-    """`sized` with one step of its job really run beside it."""
-    check_runnable(sized.job, gpus=sized.on.gpu_count * sized.on.nodes if sized.on else 1)
-    recipe = sized.placed.recipe if sized.placed else sized.job.recipe
-    return replace(sized, exact=sizer.exact(config, replace(sized.job, recipe=recipe)))
+    """`sized` with one step of its job really run beside it; a warning where that counts other parameters."""
+    from costguard.core.exact import check_runnable
+
+    job = sized.job
+    check_runnable(job, gpus=sized.on.gpu_count * sized.on.nodes if sized.on else 1)
+    exact = sizer.exact(config, replace(job, recipe=sized.placed.recipe) if sized.placed else job)
+    base = exact.parameters - (exact.trained if job.recipe.adapters else 0)
+    said = f"transformers builds {base:,} parameters, the closed form counts {job.architecture.parameters:,}"
+    differs = abs(base / job.architecture.parameters - 1) > SAME_MODEL
+    return replace(sized, exact=exact, warnings=(*sized.warnings, said) if differs else sized.warnings)
 
 
 def _stated(job: Job, on: Hardware) -> Placement:
@@ -67,23 +89,29 @@ def _fits_on(job: Job, gpus: Mapping[str, Gpu]) -> Iterable[FitsOn]:
     placer = Placer(job=job)
     ways = [(count, w) for count in COUNTS if not isinstance(w := placer.ways(count), Impossible)]
     needs = [(way.footprint.reserved / GIB, way.footprint.peak / GIB, count) for count, tried in ways for way in tried]
-    for has_gib, name in sorted((gpu.memory_gib, name) for name, gpu in gpus.items() if gpu.runs_pytorch):
+    kinds = sorted((gpu.memory_gib, name, gpu.unified_memory) for name, gpu in gpus.items() if gpu.runs_pytorch)
+    for has_gib, name, alone in kinds:
         for reserved_gib, peak_gib, count in needs:
-            if reserved_gib <= has_gib:
+            if reserved_gib <= has_gib and (count == 1 or not alone):
                 yield FitsOn(gpu=name, count=count, peak_gib=peak_gib, reserved_gib=reserved_gib, has_gib=has_gib)
                 break
 
 
 def _effects(job: Job, on: Hardware | None, now: Footprint) -> Iterable[LeverEffect]:
-    for lever in levers(job, gpus=on.gpu_count * on.nodes if on else 1):
+    tried = _tried(levers(job, gpus=on.gpu_count * on.nodes if on else 1), on, now)
+    return [effect for effect in tried if effect.saves_gib * GIB >= LEAST_SAVING]
+
+
+def _tried(changes: Iterable[Lever], on: Hardware | None, now: Footprint) -> Iterator[LeverEffect]:
+    """The job with each change in turn; what cannot be split so on the hardware is left out."""
+    for lever in changes:
         placed = Placer(job=lever.job).place(on.gpu, on.gpu_count, on.nodes) if on else None
         if isinstance(placed, Impossible):
             continue
         need = placed.footprint if placed else _alone(lever.job)
-        if now.peak - need.peak >= LEAST_SAVING:
-            yield LeverEffect(
-                lever=lever,
-                peak_gib=need.peak / GIB,
-                saves_gib=(now.peak - need.peak) / GIB,
-                fits=placed.fits if placed else None,
-            )
+        yield LeverEffect(
+            lever=lever,
+            peak_gib=need.peak / GIB,
+            saves_gib=(now.peak - need.peak) / GIB,
+            fits=placed.fits if placed else None,
+        )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -18,24 +17,20 @@ from costguard.core.job import Table
 from costguard.errors import CostguardError, InputError, shortened
 
 SCHEMA = "costguard.calibration-file/1"
-NAME = "calibration.json"
 
 
 class CalibrationFile:
-    """The file at `path`; None: `calibration.json` in the platform's data folder. It need not exist."""
+    """The file at `path`, which need not exist."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self.path = path or _default_path()
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-    def calibration(self, *, needed: bool = False) -> Calibration | None:
-        """What its runs say; None where there is no file, unless it is `needed`."""
+    def calibration(self) -> Calibration:
+        """What its runs say."""
         found = self._read()
         if found is None:
-            if needed:
-                raise InputError(
-                    "no such file", field=str(self.path), hint="costguard calibrate RUNS.csv --calibration FILE makes it"
-                )
-            return None
+            hint = "costguard calibrate RUNS.csv --calibration FILE makes it"
+            raise InputError("no such file", field=str(self.path), hint=hint)
         try:
             beliefs = cast("Sequence[Mapping[str, Mapping[str, object]]]", found["beliefs"])
             read = {Family(**b["family"]): Belief(**b["belief"]) for b in beliefs}  # type: ignore[arg-type]  # tried below
@@ -43,7 +38,7 @@ class CalibrationFile:
                 belief.shift(1.0)
         except (LookupError, TypeError, ValueError, ArithmeticError) as broken:
             raise self._damaged(f"{type(broken).__name__} {broken}") from None
-        return Calibration(beliefs=read) if read else None
+        return Calibration(read)
 
     def runs(self) -> tuple[Table, ...]:
         """The runs it was made from, as they were stated."""
@@ -54,7 +49,7 @@ class CalibrationFile:
 
     def keep(self, calibration: Calibration, runs: Sequence[Table]) -> None:
         """Hold both from now on, whole or not at all; without runs there is no file."""
-        beliefs = [{"family": asdict(f), "belief": asdict(b)} for f, b in calibration.beliefs.items()]
+        beliefs = [{"family": f._asdict(), "belief": b._asdict()} for f, b in calibration.beliefs.items()]
         text = json.dumps({"schema": SCHEMA, "beliefs": beliefs, "runs": [dict(r) for r in runs]}, indent=1)
         fresh = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
@@ -86,9 +81,3 @@ class CalibrationFile:
     def _damaged(self, why: str) -> InputError:
         hint = "costguard calibrate --reset removes it; then calibrate again from your runs"
         return InputError(f"cannot be read as a calibration: {shortened(why)}", field=str(self.path), hint=hint)
-
-
-def _default_path() -> Path:
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("costguard", appauthor=False)) / NAME

@@ -197,7 +197,11 @@ def _offer(row: tuple[Any, ...]) -> Offer:
 
 def _opened(path: Path) -> sqlite3.Connection:
     """A connection that can only read; `immutable` spares the locks, since the file is only ever replaced whole."""
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError as error:
+        raise _unusable(path, f"cannot be opened ({error.strerror})") from error
+    if not there:
         raise _unusable(path, "is a folder" if path.is_dir() else "does not exist")
     quoted = path.absolute().as_posix().translate(_URI_ESCAPES)
     try:

@@ -203,7 +203,7 @@ def test_what_is_not_clearly_a_number_is_refused_with_its_flag(typed: str) -> No
 
 GIVEN: dict[str, object] = {
     flag: (str(place) if flag not in options.NUMBERS else "7") for place, flag in enumerate(options.PLACES)
-} | {"fsdp": True, "provider": ["a", "b"], "region": ["c"], "tier": ["d"], "gpu": ["e"]}
+} | {"fsdp": True, "provider": ["a", "b"], "region": ["c"], "tier": ["d"], "gpu": ["e"], "lora_targets": "attention"}
 
 
 @pytest.mark.parametrize("flag", options.PLACES)

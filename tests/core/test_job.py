@@ -7,6 +7,7 @@ import pytest
 from costguard.core.job import Job, assumption_warnings, flags_over, job_from, laid_over, limits_from
 from costguard.core.money import Money
 from costguard.core.recipe import Lora, Parallel
+from costguard.data import Facts
 from costguard.errors import InputError, UnknownNameError
 from tests.core.speeds import LLAMA_3_8B
 
@@ -112,3 +113,11 @@ def test_a_model_on_the_command_line_replaces_the_files_however_it_was_stated(sh
 
 def test_tokens_on_the_command_line_replace_the_files_dataset() -> None:
     assert flags_over({"dataset": {"examples": 5}}, {"tokens": 7}) == {"tokens": 7}
+
+
+def test_adapters_may_be_named_as_the_model_names_its_modules() -> None:
+    gpt2 = Facts().architecture("gpt2")
+    named = job_from({"method": "lora", "lora": {"targets": ["c_attn"]}}, gpt2)
+    assert named.recipe.lora.targets == ("q_proj", "k_proj", "v_proj")
+    with pytest.raises(UnknownNameError, match=r"lora\.targets: unknown matrix 'w1'"):
+        job_from({"method": "lora", "lora": {"targets": ["w1"]}}, gpt2)

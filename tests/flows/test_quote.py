@@ -76,8 +76,8 @@ def test_marks_are_what_counting_by_hand_finds(tmp_path: Path, offers: list[Offe
         assert sum(FASTEST in o.marks for o in options) == 1
 
 
-@ANY_MARKET
-@given(offers=st.lists(OFFERS, max_size=20), sort=st.sampled_from(SORTS), seed=st.randoms(use_true_random=False))
+@settings(ANY_MARKET, max_examples=20)
+@given(offers=st.lists(OFFERS, max_size=12), sort=st.sampled_from(SORTS), seed=st.randoms(use_true_random=False))
 def test_the_order_does_not_depend_on_the_order_of_the_offers(
     tmp_path: Path, offers: list[Offer], sort: str, seed: object
 ) -> None:
@@ -137,6 +137,14 @@ def test_what_is_shown_is_the_first_so_many_or_else_each_providers_best_and_all_
     assert all(o in visible for o in options if o.marks)
     assert visible[:first] == options[:first]
     assert [o for o in options if o in visible] == list(visible)
+
+
+def test_a_marked_option_is_shown_however_far_down_it_stands(tmp_path: Path) -> None:
+    dear, fast = offer("vast", "L4", "5"), offer("vast", "H100-SXM", "900", count=8)
+    options = asked(tmp_path, [offer("vast", "L4", "1", tier="community"), dear, fast]).options
+    assert [o.offer for o in options if not o.marks] == [dear]
+    assert FASTEST in options[-1].marks
+    assert shown(options, None, 1) == (options[0], options[-1])
 
 
 def test_spot_takes_longer_than_the_same_machine_on_demand(tmp_path: Path) -> None:

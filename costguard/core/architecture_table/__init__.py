@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from costguard.core.architecture import KINDS, Architecture
+from costguard.core.architecture import Architecture
 from costguard.core.architecture_table.kinds import BUILDERS
 from costguard.core.architecture_table.stated import KEYS, USUAL, Stated, field
 from costguard.core.checks import described, nearest_names, one_of, require, whole
@@ -27,7 +27,7 @@ def architecture_from_table(table: Mapping[str, object]) -> Architecture:
     """The shape that `table` states; InputError names the key that is missing, unknown, wrong or contradicted."""
     require(isinstance(table, Mapping), "architecture", "must be a table", "write it as an [architecture] section")
     _known(table)
-    kind = one_of(table.get("kind", "decoder"), KINDS, field("kind"))
+    kind = one_of(table.get("kind", "decoder"), BUILDERS, field("kind"))
     stated = Stated(table, USUAL[kind])
     architecture = BUILDERS[kind](stated, _name(table))
     params = table.get("params")

@@ -8,6 +8,8 @@ from costguard.core.architecture import NORMS, Architecture, Block
 from costguard.core.architecture_table.layers import block_of, head_width
 from costguard.core.architecture_table.stated import CLIP_WORDS, MOST_LAYERS, Stated, field
 from costguard.core.checks import require
+from costguard.core.huggingface.config import Config
+from costguard.core.huggingface.diffusion import dit
 
 
 def _decoder(stated: Stated, name: str) -> Architecture:
@@ -110,12 +112,31 @@ def _clip(stated: Stated, name: str) -> Architecture:
     )
 
 
+def _dit(stated: Stated, name: str) -> Architecture:
+    """As DiT: patches of 2 of a latent an eighth as wide as its image of 256, 1,000 classes: unless stated."""
+    return dit(
+        Config(
+            {
+                "hidden_size": stated.size("hidden"),
+                "num_hidden_layers": stated.size("layers", most=MOST_LAYERS),
+                "num_attention_heads": stated.size("heads"),
+                "image_size": stated.size("image_size", 256, most=100_000),
+                "patch_size": stated.size("patch_size", 2, most=100_000),
+                "num_labels": stated.size("labels", 1000),
+            },
+            "architecture",
+        ),
+        name,
+    )
+
+
 BUILDERS = {
     "decoder": _decoder,
     "encoder": _encoder,
     "encoder-decoder": _encoder_decoder,
     "vit": _vit,
     "clip": _clip,
+    "dit": _dit,
 }
 
 

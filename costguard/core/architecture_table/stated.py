@@ -41,6 +41,7 @@ USUAL = {
     "encoder-decoder": Usual(vocab=32_128, norm="rmsnorm", bias=False, tied=True),
     "vit": Usual(vocab=0),
     "clip": Usual(vocab=49_408),
+    "dit": Usual(vocab=0),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from costguard.core.document import TableView
-from costguard.core.exact import compared
 from costguard.core.gpu import GIB
 from costguard.core.size import Size
 
@@ -13,6 +12,8 @@ def exact_data(size: Size) -> dict[str, object] | None:
     exact = size.exact
     if exact is None:
         return None
+    from costguard.core.exact import compared
+
     moments = [
         {
             "moment": c.moment,
@@ -37,6 +38,8 @@ def exact_tables(size: Size) -> tuple[TableView, ...]:
     """A row a moment."""
     if size.exact is None:
         return ()
+    from costguard.core.exact import compared
+
     rows = tuple(
         (
             c.moment,

@@ -9,7 +9,7 @@ from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB
 from costguard.core.interval import Interval
 from costguard.core.job import Job
-from costguard.core.recipe import Parallel
+from costguard.core.recipe import Parallel, Recipe
 
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 
@@ -33,12 +33,12 @@ def job_data(job: Job) -> dict[str, object]:
         "attention": r.attention,
         "lora": {"rank": r.lora.rank, "targets": r.lora.targets} if r.adapters else None,
         "parallel": parallel_data(job.parallel) if job.parallel else None,
-        "preference": beside_data(job.beside) if job.beside else None,
+        "preference": beside_data(job.beside, job.recipe) if job.beside else None,
         "assumed": dict(job.assumed),
     }
 
 
-def beside_data(beside: Beside) -> dict[str, object]:
+def beside_data(beside: Beside, policy: Recipe) -> dict[str, object]:
     """The models beside the policy, and what each example asks of them."""
     return {
         "algorithm": beside.algorithm,
@@ -55,7 +55,7 @@ def beside_data(beside: Beside) -> dict[str, object]:
                 "parameters": c.architecture.parameters,
                 "trained": c.trained,
                 "quant": c.quant,
-                "shared_with_policy": c.shared,
+                "shared_with_policy": c.shared(policy),
             }
             for c in beside.companions
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import date
+from typing import TYPE_CHECKING
 
 from costguard.core.document import Document, TableView
 from costguard.core.documents.parts import (
@@ -21,6 +22,9 @@ from costguard.core.quote import Option, Quote, Refused, Rental, uncertainty
 from costguard.core.storage import disk_of
 from costguard.core.subscription import Subscription
 
+if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
+    from costguard.core.template import Compared
+
 SCHEMA = "costguard.quote/1"
 REFUSALS_SHOWN = 6
 
@@ -32,9 +36,10 @@ def quote_document(
     today: date,
     plans: tuple[Subscription, ...] = (),
     explain: tuple[TableView, ...] = (),
+    compared: Compared | None = None,
 ) -> Document:
-    """`shown` options of `quote` on the day `today`, from which each price's age is counted."""
-    options = [_option_data(o, today) for o in shown]
+    """`shown` options of `quote` on the day `today`, from which each price's age is counted. `compared`: with a template's source."""
+    options, told = [_option_data(o, today) for o in shown], _told(compared)
     data = {
         "schema": SCHEMA,
         "job": job_data(quote.asked) if not isinstance(quote.asked, Rental) else _rental_data(quote.asked),
@@ -42,14 +47,29 @@ def quote_document(
         "refused": [_refused_data(r) for r in quote.refused],
         "warnings": [*quote.warnings, *_stale_warning(shown, today)],
         "subscriptions": [_plan_data(p, quote) for p in plans],
+        "template": told[0],
     }
     return Document(
         data=data,
         records=tuple(_record(o, today) for o in shown),
         lead=(_title(quote),),
-        tables=(_table(quote, shown, today), *explain, *_plans_table(plans, quote)),
-        notes=tuple(_notes(quote, shown, today)),
+        tables=(
+            _table(quote, shown, today),
+            *told[1],
+            *explain,
+            *_plans_table(plans, quote),
+        ),
+        notes=(*told[2], *_notes(quote, shown, today)),
     )
+
+
+def _told(compared: Compared | None) -> tuple[dict[str, object] | None, tuple[TableView, ...], tuple[str, ...]]:
+    """The comparison with a template's source: data, tables and notes; nothing where no template was asked for."""
+    if compared is None:
+        return None, (), ()
+    from costguard.core.documents.template import compared_data, compared_notes, compared_tables
+
+    return compared_data(compared), compared_tables(compared), compared_notes(compared)
 
 
 def _title(quote: Quote) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from costguard.core.calibration import memory_notes
 from costguard.core.document import Document, TableView
 from costguard.core.documents.exact import exact_data, exact_tables
 from costguard.core.documents.parts import TERMS, gib, job_data, memory_data, split_text
 from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB
-from costguard.core.size import FitsOn, Size
+from costguard.core.size import FitsOn, LeverEffect, Size
 
 SCHEMA = "costguard.size/1"
 GPUS_NAMED = 8
@@ -25,6 +24,7 @@ def size_document(size: Size, *, explain: tuple[TableView, ...] = ()) -> Documen
         "gpu_memory_gib": round(size.on.gpu.memory_gib, 3) if size.on else None,
         "fits": size.fits,
         "fits_on": fits_on,
+        "capacity_tokens": size.capacity,
         "host_gib": gib(size.footprint.host_bytes),
         "levers": [
             {
@@ -39,7 +39,7 @@ def size_document(size: Size, *, explain: tuple[TableView, ...] = ()) -> Documen
             for e in size.levers
         ],
         "exact": exact_data(size),
-        "notes": list(memory_notes(size.footprint)),
+        "notes": list(_notes(size)),
         "warnings": list(size.warnings),
     }
     return Document(
@@ -62,10 +62,18 @@ def _lead(size: Size) -> list[str]:
         split = split_text(size.placed.parallel)
         where = f"{size.on.gpu.name} x{size.on.gpu_count}" + (f" x{size.on.nodes} nodes" if size.on.nodes > 1 else "")
         lines.append(f"{verdict} on {where} ({has:.1f} GiB each{'' if split == '-' else f', {split}'})")
-    lines += memory_notes(f)
+    lines += _notes(size)
+    if size.capacity is not None:
+        whole = size.capacity // size.job.recipe.seq_len
+        lines.append(f"tokens that fit: {size.capacity:,} at once, {whole:,} sequences of {size.job.recipe.seq_len:,}")
     if f.host_bytes:
         lines.append(f"host memory: {f.host_bytes / GIB:.1f} GiB a GPU for what is offloaded")
     return lines
+
+
+def _notes(size: Size) -> tuple[str, ...]:
+    calibration = size.job.calibration
+    return calibration.notes(size.footprint) if calibration else ()
 
 
 def _terms(f: Footprint) -> TableView:
@@ -91,16 +99,23 @@ def _gpus(fits_on: tuple[FitsOn, ...]) -> TableView:
 
 
 def _levers(size: Size) -> TableView:
+    return _effects("What would make it smaller", size.levers)
+
+
+def what_if_table(effects: tuple[LeverEffect, ...]) -> TableView:
+    """`--explain`: what each change would do, smaller or larger."""
+    return _effects("What each change would do", effects)
+
+
+def _effects(title: str, effects: tuple[LeverEffect, ...]) -> TableView:
     rows = tuple(
         (
             e.lever.change,
             f"{e.peak_gib:.1f}",
-            f"-{e.saves_gib:.1f}",
+            f"{-e.saves_gib:+.1f}",
             "-" if e.fits is None else "yes" if e.fits else "no",
             e.lever.cost,
         )
-        for e in size.levers
+        for e in effects
     )
-    return TableView(
-        title="What would make it smaller", columns=("change", "peak GiB>", "saves>", "fits", "what it costs"), rows=rows
-    )
+    return TableView(title=title, columns=("change", "peak GiB>", "saves>", "fits", "what it costs"), rows=rows)

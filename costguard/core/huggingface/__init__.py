@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 
 from costguard.core.architecture import Architecture
 from costguard.core.checks import described, nearest_names
-from costguard.core.huggingface import classics, decoders, encoders, experts, vision
+from costguard.core.huggingface import classics, convolutions, decoders, diffusion, encoders, experts, vision
 from costguard.core.huggingface.config import Config
 from costguard.errors import InputError, UnknownNameError
 
 Reader = Callable[[Config, str], Architecture]
 
 READERS: dict[str, Reader] = {
+    "UNet2DConditionModel": convolutions.unet,
     "bert": encoders.bert,
     "bloom": classics.bloom,
     "camembert": encoders.roberta,
@@ -28,6 +29,7 @@ READERS: dict[str, Reader] = {
     "cohere2": decoders.cohere2,
     "deepseek_v2": experts.deepseek,
     "deepseek_v3": experts.deepseek,
+    "dit": diffusion.dit,
     "distilbert": encoders.distilbert,
     "falcon": classics.falcon,
     "gemma": decoders.gemma,
@@ -72,6 +74,7 @@ READERS: dict[str, Reader] = {
     "qwen3_vl_text": decoders.qwen3,
     "RefinedWeb": classics.falcon,
     "RefinedWebModel": classics.falcon,
+    "resnet": convolutions.resnet,
     "roberta": encoders.roberta,
     "smollm3": decoders.smollm3,
     "stablelm": decoders.stablelm,
@@ -88,7 +91,7 @@ def architecture_from_config(config: Mapping[str, object], *, name: str) -> Arch
     if not isinstance(config, Mapping):
         raise InputError(f"must be an object, not {described(config)}", field="config.json", hint='write {"model_type": ...}')
     whole = Config(config)
-    model_type = whole.word("model_type", default="")
+    model_type = whole.word("model_type", "_class_name", default="")  # diffusers names the class
     if model_type in READERS:
         return READERS[model_type](whole, name)
     if not isinstance(config.get("text_config"), Mapping):

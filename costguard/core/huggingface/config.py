@@ -112,6 +112,10 @@ class Config:
         stated = {k: v for k, v in value.items() if v is not None}
         return Config({**(defaults or {}), **stated}, self.field(key))
 
+    def over(self, defaults: Mapping[str, object]) -> Config:
+        """What is stated, laid over what its class has where nothing is."""
+        return Config({**defaults, **{k: v for k, v in self.values.items() if v is not None}}, self.where)
+
     def field(self, key: str) -> str:
         """How an error names `key`."""
         return f"{self.where}.{key}" if self.where else key

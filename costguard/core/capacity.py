@@ -1,0 +1,30 @@
+"""Serving as capacity: how many tokens of keys and values fit in what weights and work leave free.
+
+    tokens a copy = (share x memory - all that is not cache) / bytes of cache a token on one GPU
+
+Example: Llama-3-8B in bf16 on one A100-80GB: 0.9 x 79.2 GiB less 16.5 GiB of weights, work and context leave 54.8 GiB; at
+128 KiB a token 448,000 tokens, 54 sequences of 8192. A server (vLLM) takes that share at start and hands out blocks of it.
+"""
+
+from __future__ import annotations
+
+from costguard.core.footprint import Footprint
+from costguard.core.gpu import GIB, Gpu
+from costguard.core.inference import cache_bytes
+from costguard.core.recipe import Parallel
+
+SERVER_SHARE = 0.9
+"""Share of a GPU's memory a server takes: vLLM's default `gpu_memory_utilization` (engine arguments, 2026-11)."""
+
+
+def capacity_tokens(need: Footprint, gpu: Gpu, parallel: Parallel, *, gpus: int) -> int | None:
+    """Tokens that fit at once on all copies of the model on `gpus` GPUs; None where nothing is cached."""
+    measured, stage = need.basis.measure, need.basis.stage
+    cache = cache_bytes(measured, stage)
+    if not cache:
+        return None
+    share = 1.0 if gpu.unified_memory else SERVER_SHARE  # of unified memory `memory_gib` is a share already
+    other = (need.peak - cache) * (1 + need.basis.slack_share) + need.context
+    left = share * gpu.memory_gib * GIB - other
+    copies = gpus // parallel.model_ranks
+    return max(0, int(left / (cache / measured.tokens))) * copies

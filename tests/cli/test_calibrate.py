@@ -1,0 +1,224 @@
+"""`costguard calibrate`, end to end: quotes change, say so, and are what they were after --reset."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Command
+
+JOB = ["--model", "llama-3.1-8b", "--method", "lora", "--seq-len", "2048", "--tokens", "50e6"]
+RUNS = """\
+name,model,method,seq_len,micro_batch,gpu,tokens_per_s,hours,tokens,peak_gib
+mon,llama-3.1-8b,lora,2048,1,H100,9000,,,21.5
+tue,llama-3.1-8b,lora,2048,2,H100,9300,,,
+wed,llama-3.1-8b,lora,2048,4,H100,9_500,,,
+thu,mistral-7b,lora,2048,1,H100,,3.2,100e6,
+"""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    file = tmp_path / "runs.csv"
+    file.write_text(RUNS, encoding="utf-8")
+    return file
+
+
+def kept(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "costguard" / "calibration.json"
+
+
+def option(costguard: Command, *more: str) -> dict[str, Any]:
+    found = costguard("quote", *JOB, "--on", "H100:1", "--json", *more).data["options"][0]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_quotes_change_say_so_and_come_back(costguard: Command, runs: Path, tmp_path: Path) -> None:
+    before = option(costguard)
+    answer = costguard("calibrate", str(runs))
+    assert answer.code == 0
+    assert "4 observed runs, 4 of them new" in answer.out
+    after = option(costguard)
+    speed, was = after["tokens_per_s_per_gpu"], before["tokens_per_s_per_gpu"]
+    assert speed["expected"] != was["expected"]
+    assert speed["high"] / speed["low"] < was["high"] / was["low"]
+    assert any(n.startswith("calibrated on 4 runs: speed x ") for n in after["notes"])
+    assert any(n.startswith("memory calibrated on 1 run: peak x ") for n in after["notes"])
+    assert after["memory_gib"]["peak"] != before["memory_gib"]["peak"]
+    assert costguard("calibrate", "--reset").code == 0
+    assert not kept(tmp_path).exists()
+    assert option(costguard) == before
+
+
+def test_the_table_and_explain_name_the_runs(costguard: Command, runs: Path) -> None:
+    costguard("calibrate", str(runs))
+    assert "calibrated on 4 runs" in costguard("quote", *JOB, "--on", "H100:1").out
+    explained = costguard("quote", *JOB, "--on", "H100:1", "--explain").out
+    assert any("factor" in line and "calibrated on 4 runs" in line for line in explained.splitlines())
+    sized = costguard("size", "--model", "llama-3.1-8b", "--method", "lora", "--explain").out
+    assert "memory calibrated on 1 run" in sized
+    assert any(line.startswith("calibration ") for line in sized.splitlines())
+
+
+def test_another_family_is_as_before(costguard: Command, runs: Path) -> None:
+    flags = ["quote", "--model", "gpt2", "--method", "full", "--tokens", "1e9", "--on", "L4:1", "--json"]
+    before = costguard(*flags).data
+    costguard("calibrate", str(runs))
+    assert costguard(*flags).data == before
+
+
+def test_the_json_says_what_each_family_saw(costguard: Command, runs: Path) -> None:
+    data = costguard("calibrate", str(runs), "--json").data
+    assert data["schema"] == "costguard.calibration/1"
+    assert (data["runs"], data["new"], data["left_out"]) == (4, 4, [])
+    speed = next(f for f in data["families"] if f["measure"] == "speed")
+    assert (speed["runs"], speed["gpu_kind"], speed["reach"]) == (4, "Hopper", "one GPU")
+    assert speed["observed_over_expected"] < speed["factor"] < 1
+
+
+def test_show_writes_nothing(costguard: Command, runs: Path, tmp_path: Path) -> None:
+    assert costguard("calibrate", str(runs), "--show", "--json").data["new"] == 4
+    assert not kept(tmp_path).exists()
+    assert costguard("calibrate", "--show", "--json").data["runs"] == 0
+
+
+def test_the_same_file_again_changes_nothing(costguard: Command, runs: Path) -> None:
+    first = costguard("calibrate", str(runs), "--json").data
+    again = costguard("calibrate", str(runs), "--json").data
+    assert again["families"] == first["families"]
+    assert (again["runs"], again["new"]) == (4, 0)
+
+
+def test_runs_gather_over_several_files_and_reset_starts_anew(costguard: Command, runs: Path, tmp_path: Path) -> None:
+    costguard("calibrate", str(runs))
+    more = tmp_path / "more.toml"
+    more.write_text(
+        '[[runs]]\nmodel = "llama-3.1-8b"\nmethod = "lora"\nmicro_batch = 8\nseq_len = 2048\ngpu = "H100"\n'
+        "tokens_per_s_per_gpu = 9400\n[runs.lora]\nrank = 8\n",
+        encoding="utf-8",
+    )
+    assert costguard("calibrate", str(more), "--json").data["families"][0]["runs"] == 5
+    assert costguard("calibrate", str(more), "--reset", "--json").data["families"][0]["runs"] == 1
+
+
+def test_json_runs_and_a_config_beside_them_are_read(
+    costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    shape = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257, "n_positions": 1024}
+    (folder / "config.json").write_text(json.dumps(shape), encoding="utf-8")
+    run = {"path": "config.json", "method": "full", "seq_len": 1024, "gpu": "T4", "tokens_per_s": 9000, "gpu_count": 1}
+    (folder / "runs.json").write_text(json.dumps({"runs": [run]}), encoding="utf-8")
+    assert costguard("calibrate", str(folder / "runs.json"), "--json").data["runs"] == 1
+    monkeypatch.chdir(folder)
+    assert costguard("calibrate", "--show", "--json").data["runs"] == 1
+    (folder / "config.json").unlink()
+    later = costguard("calibrate", "--show", "--json").data
+    assert later["runs"] == 0
+    assert "can no longer be read" in later["warnings"][0]
+
+
+def test_odd_and_contradicting_rows_are_named_and_left_out(costguard: Command, runs: Path) -> None:
+    lines = [
+        "odd,llama-3.1-8b,lora,1024,1,H100,90,,,2600",
+        "one,llama-3.1-8b,lora,512,1,H100,9000,,,",
+        "two,llama-3.1-8b,lora,512,1,H100,3000,,,",
+        "both,llama-3.1-8b,lora,256,1,H100,9000,30,50e6,",
+        "warp,llama-3.1-8b,lora,4096,1,H100,60000,,,",
+    ]
+    runs.write_text(RUNS + "\n".join(lines) + "\n", encoding="utf-8")
+    answer = costguard("calibrate", str(runs), "--json")
+    assert answer.code == 0
+    left = {(o["run"], o["measure"]): o["why"] for o in answer.data["left_out"]}
+    assert set(left) == {
+        ("odd", "speed"),
+        ("odd", "memory"),
+        ("one", "speed"),
+        ("two", "speed"),
+        ("both", "speed"),
+        ("warp", "speed"),
+    }
+    assert "check the units" in left["odd", "speed"]
+    assert "more than the" in left["odd", "memory"]
+    assert "contradicts two" in left["one", "speed"]
+    assert "hours contradict" in left["both", "speed"]
+    assert "arithmetic" in left["warp", "speed"]
+    assert next(f for f in answer.data["families"] if f["measure"] == "speed")["runs"] == 4
+    assert "odd: its speed was left out" in answer.err
+
+
+def test_what_nobody_stated_is_said(costguard: Command, runs: Path) -> None:
+    assert "precision bf16 (4 runs)" in costguard("calibrate", str(runs), "--json").err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("9300", "quick", ("runs.csv line 3, tokens_per_s", "must be a number, not 'quick'", "hint")),
+        ("wed,llama-3.1-8b", "wed,lama-3.1-8b", ("line 4", "model", "llama-3.1-8b")),
+        ("tokens_per_s,", "tokens_s,", ("line 2, tokens_s", "tokens_per_s")),
+        ("100e6", "", ("line 5, tokens", "is missing beside hours")),
+        ("21.5", "21.5,7", ("line 2", "more cells than there are columns")),
+        ("H100,9000", '"H100,9000', ("line ", "CSV")),
+    ],
+)
+def test_bad_input_names_line_and_column_and_writes_nothing(
+    costguard: Command, runs: Path, old: str, new: str, words: tuple[str, ...]
+) -> None:
+    runs.write_text(RUNS.replace(old, new, 1), encoding="utf-8")
+    costguard("calibrate", str(runs)).says(*words)
+    assert not kept(runs.parent).exists()
+
+
+def test_without_runs_it_says_what_to_write(costguard: Command) -> None:
+    costguard("calibrate").says("RUNS", "costguard calibrate RUNS.csv")
+    costguard("calibrate", "nowhere.csv").says("nowhere.csv", "no such file")
+    costguard("calibrate", ".").says("is a folder")
+
+
+def test_a_toml_file_without_runs_is_refused(costguard: Command, tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("a = 1\n", encoding="utf-8")
+    costguard("calibrate", "x.toml").says("x.toml", "[[runs]]")
+
+
+def test_a_damaged_calibration_is_named_and_reset_removes_it(costguard: Command, runs: Path, tmp_path: Path) -> None:
+    costguard("calibrate", str(runs))
+    for text in ("{", "[]", '{"schema": "other"}', '{"schema": "costguard.calibration-file/1", "beliefs": [{"family": 1}]}'):
+        kept(tmp_path).write_text(text, encoding="utf-8")
+        costguard("quote", *JOB).says(str(kept(tmp_path)), "--reset")
+    assert costguard("calibrate", "--reset").code == 0
+    assert costguard("quote", *JOB).code == 0
+
+
+def test_another_file_by_flag_or_by_settings(costguard: Command, runs: Path, tmp_path: Path) -> None:
+    assert costguard("calibrate", str(runs), "--calibration", "mine.json").code == 0
+    assert not kept(tmp_path).exists()
+    assert not any("calibrated" in n for n in option(costguard)["notes"])
+    assert any("calibrated on 4 runs" in n for n in option(costguard, "--calibration", "mine.json")["notes"])
+    costguard("quote", *JOB, "--calibration", "none.json").says("none.json", "no such file", "costguard calibrate")
+    (tmp_path / "costguard.toml").write_text('[quote]\ncalibration = "mine.json"\n', encoding="utf-8")
+    assert any("calibrated on 4 runs" in n for n in option(costguard)["notes"])
+
+
+def test_a_folder_that_cannot_be_written_leaves_what_was_there(
+    costguard: Command, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costguard("calibrate", str(runs))
+    before = kept(tmp_path).read_text(encoding="utf-8")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    runs.write_text(RUNS + "fri,llama-3.1-8b,lora,2048,16,H100,9600,,,\n", encoding="utf-8")
+    answer = costguard("calibrate", str(runs))
+    assert answer.code == 1
+    assert "No space left on device" in answer.err
+    assert kept(tmp_path).read_text(encoding="utf-8") == before
+    assert [p.name for p in kept(tmp_path).parent.iterdir()] == ["calibration.json"]
