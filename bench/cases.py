@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from bench.published import FACTS, Row, UnreadableRowError, faketensor_inputs, memory_inputs, run_inputs
@@ -11,7 +11,7 @@ from costguard.core.architecture import Architecture
 from costguard.core.gpu_names import GpuNames
 from costguard.core.huggingface import architecture_from_config
 from costguard.core.recipe import Parallel, Recipe
-from scripts import compare_memory, published_runs
+from scripts import compare_memory, published_memory, published_runs
 
 GIGA = 1e9
 
@@ -41,11 +41,11 @@ def memory_case(row: Row) -> Case:
     """A row of memory_dev.csv."""
     inputs = memory_inputs(row)
     readable = dict.fromkeys(row, "") | inputs
-    parallel = compare_memory.parallel_of(readable)
+    architecture = published_memory.shape(readable)
     return Case(
-        architecture=compare_memory.shape(readable),
-        recipe=_pipelined(compare_memory.recipe_of(readable), parallel, inputs["note"]),
-        parallel=parallel,
+        architecture=architecture,
+        recipe=published_memory.recipe_of(readable, architecture.kind),
+        parallel=published_memory.parallel_of(readable),
         gpus=int(inputs["gpu_count"] or 1),
         inputs=inputs,
     )
@@ -74,20 +74,10 @@ def card_bytes(row: Row) -> float | None:
     inputs = memory_inputs(row)
     if not inputs["gpu"]:
         return None
-    size = compare_memory.capacity(inputs)
+    size = published_memory.capacity(inputs)
     if "card" in inputs["gpu"].lower():
         return size
     return FACTS.gpus()[_gpu_names().resolve(inputs["gpu"]).canonical].memory_gib * 2**30
-
-
-def _pipelined(recipe: Recipe, parallel: Parallel, note: str) -> Recipe:
-    """A pipeline is kept full: where no row says how many micro-batches a step has, as many as stages.
-
-    A batch that "is cut into pipeline micro-batches" is already that of all of them together.
-    """
-    if "cut into pipeline micro-batches" in note:
-        return recipe
-    return replace(recipe, gradient_accumulation=max(recipe.gradient_accumulation, parallel.pp))
 
 
 def _faked(inputs: Row) -> Architecture:

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.cases import GIGA, Case, faketensor_case, memory_case, run_case
-from bench.published import FACTS, Row
+from bench.cases import GIGA, Case, card_bytes, faketensor_case, memory_case, run_case
+from bench.published import FACTS, Row, UnreadableRowError
 from costguard.core.duration import duration
 from costguard.core.efficiency import Efficiency
 from costguard.core.footprint import Footprint, footprint
 from costguard.core.gpu import GIB, USABLE_SHARE
 from costguard.core.interval import Interval
 from costguard.core.throughput import throughput
-from scripts import compare_memory
+from scripts import published_memory
 
 MEMORY_HEADER = ("id", "predicted_gb", "reason")
 FAKETENSOR_HEADER = ("id", "peak_bytes", "reason")
@@ -64,6 +64,8 @@ def run_line(row: Row) -> Row:
 def memory_gb(row: Row) -> float:
     """GB (1e9 bytes) in the metric and the sense (a GPU, all of them) in which the row reports."""
     case = memory_case(row)
+    if case.recipe.trains and not case.inputs["seq_len"] and not published_memory.length_in(case.inputs["note"].lower()):
+        raise UnreadableRowError("seq_len is not stated, and nothing tells how long a sequence was")
     return in_its_metric(sized(case), case) / GIGA
 
 
@@ -73,15 +75,20 @@ def sized(case: Case) -> Footprint:
 
 
 def in_its_metric(found: Footprint, case: Case) -> float:
-    """The footprint's figure of the kind that the row's `metric`, `per` and remarks name."""
+    """The footprint's figure of the kind that the row's `metric`, `per` and remarks name.
+
+    What is reserved or seen from outside cannot pass the card: near the brim the allocator gives its slack back.
+    """
     metric, note = case.inputs["metric"].lower(), case.inputs["note"].lower()
-    figure = compare_memory.figure(found, case.inputs)
+    figure = published_memory.figure(found, case.inputs)
     if metric.startswith("capacity"):
         figure = found.reserved * GIGA / GIB / USABLE_SHARE
     elif metric == "file size":
         figure = found.phases[0].terms["weights"]
     elif metric in ("", "unknown") and "allocated" not in note:
         figure = found.reserved
+    if ("reserved" in metric or "smi" in metric) and case.inputs["gpu"]:
+        figure = min(figure, card_bytes(case.inputs) or figure)
     if "gib-like" in note:
         figure *= GIGA / GIB
     return figure * (case.gpus if case.inputs["per"] == "total" else 1)

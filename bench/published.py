@@ -46,13 +46,16 @@ FIGURE = re.compile(
     re.IGNORECASE,
 )
 IMAGE = re.compile(r"(\d+)x(\d+)")
+TEXT_TO_IMAGE = re.compile(r"flux|sd-?3|diffusion-3|pixart|sana|lumina|hidream|auraflow|chroma|qwen-image", re.IGNORECASE)
+TEXT_TOKENS = 512
+"""Tokens of the prompt that such a model attends to beside the image's (max_sequence_length of diffusers' FLUX pipelines)."""
 PATCH = 16
 """Pixels a side of one token of a latent diffusion transformer: the VAE's 8 times a patch of 2."""
 WIDTH = re.compile(r"\bh ?= ?(\d{3,6})\b")
 CONVOLUTIONAL = re.compile(r"stable-diffusion-?(v?1|v?2|xl)|sdxl|unet|resnet", re.IGNORECASE)
 NAMED_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([mbt])(?![a-z0-9])", re.IGNORECASE)
 OFFLOADS = ("n", "activations", "optimizer", "params", "DeepSpeed CPU")
-"""The words of the `offload` column that `scripts.compare_memory` knows."""
+"""The words of the `offload` column that `scripts.published_memory` knows."""
 BLANKS = frozenset(("", "none", "null", "nan", "n/a", "na", "-", "?"))
 
 
@@ -73,19 +76,23 @@ def stated(row: Row, columns: tuple[str, ...]) -> Row:
 
 
 def memory_inputs(row: Row) -> Row:
-    """What a row of memory_dev.csv states, in the words of `scripts.compare_memory`."""
+    """What a row of memory_dev.csv states, in the words of `scripts.published_memory`."""
     inputs = with_shape(_sample(stated(row, MEMORY)), "params")
     method = inputs["method"].lower()
     quant = _quant(inputs["quant"].lower(), method)
+    lomo = inputs["optimizer"].lower() == "lomo"  # it steps in the backward pass and keeps neither states nor a master copy
+    unnamed = method.startswith("peft-") and not inputs["lora_targets"]  # prompts and prefixes adapt no matrix: next to nothing
     return inputs | {
         "method": _method(method, quant),
         "quant": quant,
-        "optimizer": "sgd, step in backward" if inputs["optimizer"].lower() == "lomo" else inputs["optimizer"],
+        "optimizer": "sgd, step in backward" if lomo else inputs["optimizer"],
+        "lora_rank": inputs["lora_rank"] or ("1" if unnamed else ""),
+        "lora_targets": inputs["lora_targets"] or ("v" if unnamed else ""),
         "act_ckpt": _checkpointing(inputs["act_ckpt"]),
         "zero_or_fsdp": _sharding(inputs["zero_or_fsdp"].lower()),
         "offload": _offload(inputs["offload"]),
         "tied_embeddings": inputs["tied_embeddings"].lower()[:1],
-        "amp": inputs["amp"].lower()[:1].replace("t", "y"),
+        "amp": "n" if lomo else inputs["amp"].lower()[:1].replace("t", "y"),
     }
 
 
@@ -149,7 +156,8 @@ def _sample(row: Row) -> Row:
     image = IMAGE.fullmatch(row["seq_len"])
     if not image:
         return row | {"sample": ""}
-    return row | {"seq_len": str(int(image[1]) * int(image[2]) // PATCH**2), "sample": row["seq_len"]}
+    tokens = int(image[1]) * int(image[2]) // PATCH**2 + TEXT_TOKENS * bool(TEXT_TO_IMAGE.search(row["model"]))
+    return row | {"seq_len": str(tokens), "sample": row["seq_len"]}
 
 
 def _cell(column: str, text: str) -> str:

@@ -21,7 +21,16 @@ from costguard.data import MARKET, Facts
 from costguard.errors import CostguardError, InputError, NoAnswerError, UnknownNameError
 from costguard.ledger.market import Market
 from costguard.settings import data_file, path_of, read_rows, read_settings
-from costguard.stated import Stated, beside_hardware, read_config, read_hardware, read_job, read_observed, read_rental, read_stated
+from costguard.stated import (
+    Stated,
+    beside_hardware,
+    read_config,
+    read_hardware,
+    read_job,
+    read_observed,
+    read_rental,
+    read_stated,
+)
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
     from costguard.core.template import Compared
@@ -47,6 +56,7 @@ def quote(
     sort: str = "usd",
     market: str | None = None,
     explain: bool = False,
+    strict: bool = False,
     every: bool = False,
     calibration: str | None = None,
     config: str | None = None,
@@ -64,7 +74,9 @@ def quote(
         stated = beside_hardware(stated, flags, count=count, hours=hours)
     hardware, notes = read_hardware(on, facts)
     asked = (
-        read_rental(stated, count, hours) if hours is not None else _calibrated(read_job(stated, facts), calibration, config)
+        read_rental(stated, count, hours)
+        if hours is not None
+        else _calibrated(_asked_job(stated, facts, strict=strict), calibration, config)
     )
     counts = None if count is None else (checks.whole(count, "--count"),)
     with Market(_market_file(market, config)) as source:
@@ -74,7 +86,9 @@ def quote(
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
     visible = answer.options[:rows] if every else shown(answer.options, rows)
     plans = facts.subscriptions() if isinstance(asked, Job) else ()
-    document = quote_document(answer, visible, today=_today(), plans=plans, explain=_explained(visible) if explain else (), compared=compared)
+    document = quote_document(
+        answer, visible, today=_today(), plans=plans, explain=_explained(visible) if explain else (), compared=compared
+    )
     return Answer(document=document, warnings=answer.warnings, refusal=_refusal(answer))
 
 
@@ -91,6 +105,7 @@ def size(
     job_file: str | None = None,
     on: str | None = None,
     explain: bool = False,
+    strict: bool = False,
     exact: bool = False,
     calibration: str | None = None,
     config: str | None = None,
@@ -103,7 +118,8 @@ def size(
     facts = Facts()
     stated = read_stated(flags, job_file, facts)
     hardware, notes = read_hardware(on, facts)
-    answer = flow.size(_calibrated(read_job(stated, facts), calibration, config), facts=facts, on=hardware)
+    answer = flow.size(_calibrated(_asked_job(stated, facts, strict=strict), calibration, config), facts=facts, on=hardware)
+    answer = flow.with_effects(answer)
     if exact:
         from costguard.exact import FakeTensors
 
@@ -254,6 +270,16 @@ def _refusal(answer: Quote) -> NoAnswerError | None:
         return NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists the market")
     advice = "; ".join(answer.advice[:2]) or "leave out a filter, or state more GPUs"
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
+
+
+def _asked_job(stated: Stated, facts: Facts, *, strict: bool) -> Job:
+    """The job; with `strict` only one that leaves nothing to be assumed."""
+    job = read_job(stated, facts)
+    if strict:
+        from costguard.core.assumed import check_stated
+
+        check_stated(job)
+    return job
 
 
 def _compared(stated: Stated, asked: Job | Rental, source: Market, facts: Facts) -> Compared | None:

@@ -17,6 +17,7 @@ from statistics import fmean
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from costguard.core.calibration import Family, believe, speed_family, usual_variance
+from costguard.core.job import Job
 from scripts import published_runs as published
 from scripts.fit_efficiency import Error, calibrated, leave_one_source_out, quantile, sample
 
@@ -50,7 +51,9 @@ def main() -> None:
 def kin(error: Error) -> Kin:
     """The source, and the family as a user's runs would have it."""
     run = error.sample.run
-    return run.source, speed_family(run.architecture, run.recipe, run.gpu, gpus=run.gpus, nodes=run.nodes)
+    return run.source, speed_family(
+        Job(architecture=run.architecture, recipe=run.recipe), run.gpu, gpus=run.gpus, nodes=run.nodes
+    )
 
 
 def shared(groups: list[list[float]]) -> float:

@@ -3,56 +3,28 @@
     python scripts/compare_memory.py faketensor_dev.csv memory_dev.csv
 
 Prints each row, then median and p90 of the absolute error, the share under by more than 10 %, the fit decisions on OOM
-rows, and the worst ten, for each file and by source. A row is mapped by its columns alone; what a source's rows have in
-common and no column says (its framework) stands in `FRAMEWORKS`.
+rows, and the worst ten, for each file and by source. `scripts/published_memory.py` says what a row means.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from costguard.core.architecture import Architecture, Attention, Block, FeedForward
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # scripts is a folder beside the package, not installed
+
 from costguard.core.footprint import Footprint, footprint
 from costguard.core.recipe import Lora, Parallel, Recipe
-from costguard.data import Facts
 from costguard.errors import CostguardError
+from scripts.published_memory import FACTS, Row, capacity, figure, parallel_of, recipe_of, shape
 
-Row = dict[str, str]
-
-FACTS = Facts()
-
-FRAMEWORKS = {
-    "torchtune": "torchtune",
-    "litgpt": "litgpt",
-    "litgpt-config-hub": "litgpt",
-    "litgpt-quant": "litgpt",
-    "torchtitan": "torchtitan",
-    "bigscience": "megatron",
-    "lomo-paper": "deepspeed",
-}
-OPTIMIZERS = (
-    ("paged", "paged-adamw-8bit"),
-    ("8bit", "adamw-8bit"),
-    ("adafactor", "adafactor"),
-    ("sgd", "sgd"),
-    ("adam", "adamw"),
-)
 FAKE_OPTIMIZERS = {"adamw_fused": "adamw", "adamw_foreach": "adamw", "sgd_momentum": "sgd-momentum", "sgd": "sgd"}
 PRECISIONS = {"amp": "bf16-amp", "bf16": "bf16", "fp32": "fp32"}
-TARGETS: dict[str, str | tuple[str, ...]] = {
-    "q+v": ("q_proj", "v_proj"),
-    "all": "all-linear",
-    "q_proj+v_proj": ("q_proj", "v_proj"),
-}
-BEFORE_SDPA = ("peft-readme", "lomo-paper", "hf-docs")
-"""Measured before transformers 4.36 (December 2023) made SDPA the default."""
-
 MODELS = {
     "gpt2_medium": "gpt2-medium",
     "gpt2_large": "gpt2-large",
@@ -68,9 +40,6 @@ MODELS = {
     "qwen25_1p5b": "qwen2.5-1.5b",
     "qwen25_7b": "qwen2.5-7b",
 }
-
-DROPOUT = ("hf-docs", "litgpt", "litgpt-config-hub")
-"""BERT as its config has it, 0.1; litgpt's lora_dropout, 0.05 in its defaults and in its config hub."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,113 +153,11 @@ def compared_published(rows: Iterable[Row], *, everything: bool) -> Iterable[Com
 def compared_row(row: Row) -> Compared:
     """One published row."""
     gpus = int(row["gpu_count"] or 1)
-    sized = footprint(shape(row), recipe_of(row), parallel_of(row), gpus=gpus)
+    architecture = shape(row)
+    sized = footprint(architecture, recipe_of(row, architecture.kind), parallel_of(row), gpus=gpus)
     reported = float(row["reported_peak_gb"]) * 1e9 if row["reported_peak_gb"] else None
     return Compared(
         id=row["id"], group=row["source_group"], stated=reported, found=figure(sized, row), sized=sized, capacity=capacity(row)
-    )
-
-
-def figure(sized: Footprint, row: Row) -> float:
-    """The model's figure of the kind the row reports."""
-    if row["method"] == "load-only":
-        return sized.phases[0].terms["weights"]
-    if row["method"] == "kv-cache":
-        return sized.phases[-1].terms["buffers"]
-    metric = row["metric"]
-    if "smi" in metric:
-        return sized.reserved
-    return sized.peak + sized.slack if "reserved" in metric else sized.peak
-
-
-def capacity(row: Row) -> float | None:
-    """Bytes of the GPU an OOM row names."""
-    found = re.search(r"(\d+) ?GB", row["gpu"])
-    names = {"A10G": 24, "RTX-3090": 24, "RTX-4090": 24, "L40S": 48}
-    size = int(found.group(1)) if found else names.get(row["gpu"])
-    return size * 2**30 * 0.99 if size else None
-
-
-def shape(row: Row) -> Architecture:
-    """The architecture from the row's columns, a shipped one's blocks where its name is known."""
-    h, heads = int(row["hidden"]), int(row["heads"])
-    name = row["model"].lower()
-    try:
-        return FACTS.architecture(name)
-    except CostguardError:
-        pass
-    vocab = int(row["vocab"] or 0)
-    ffn = int(row["ffn"])
-    stated = int(row["params"]) if row["params"] else None
-    return Architecture(
-        name=name,
-        kind="decoder",
-        blocks=(
-            Block(
-                layers=int(row["layers"]),
-                hidden=h,
-                attention=Attention(heads=heads, kv_heads=int(row["kv_heads"] or heads), head_dim=max(h // heads, 1)),
-                feed_forward=FeedForward(ffn=ffn, gated=ffn < 4 * h and ffn != 2 * h),
-            ),
-        ),
-        vocab=vocab,
-        tied_embeddings=row["tied_embeddings"] == "y",
-        extras=(("norm", h),),
-        stated_params=stated,
-    )
-
-
-def recipe_of(row: Row) -> Recipe:
-    """The recipe from the row's columns."""
-    note, quant = row["note"].lower(), row["quant"]
-    method = {"load-only": "inference", "kv-cache": "inference"}.get(row["method"], row["method"])
-    ckpt = {"y": "full", "n": "none", "selective": "selective"}.get(row["act_ckpt"].split(" ")[0], "none")
-    return Recipe(
-        method=method,
-        precision=precision(row),
-        quant=quant.lower().removesuffix("-dq").removeprefix("gguf-").replace("f16", "none"),
-        double_quant=quant.endswith("-dq"),
-        optimizer=next((v for k, v in OPTIMIZERS if k in row["optimizer"]), "adamw"),
-        seq_len=int(row["seq_len"] or 512),
-        micro_batch=int(row["batch"] or 1),
-        checkpointing=ckpt,
-        attention="eager" if "eager" in row["attention"] or row["source_group"] in BEFORE_SDPA else "flash",
-        lora=Lora(rank=int(row["lora_rank"] or 16), targets=targets_of(row)),
-        framework=FRAMEWORKS.get(row["source_group"], "hf"),
-        gradient_accumulation=int(steps.group(1)) if (steps := re.search(r"(\d+) accumulation steps", note)) else 1,
-        dropout=row["source_group"] in DROPOUT,
-        fused_loss="chunked" in note or "liger" in note or "fused cross-entropy" in note,
-        compiled="compile" in note,
-        optimizer_in_backward="step in backward" in row["optimizer"],
-        offload_activations=row["offload"] == "activations",
-    )
-
-
-def targets_of(row: Row) -> str | tuple[str, ...]:
-    """Which matrices carry an adapter; "q+v (most configs; gemma all linear)" is one source's way to say it."""
-    first, _, remark = row["lora_targets"].partition(" ")
-    if "gemma all linear" in remark and "gemma" in row["model"].lower():
-        return "all-linear"
-    return TARGETS.get(first, "all-linear")
-
-
-def precision(row: Row) -> str:
-    """Mixed where `amp`; otherwise the weights' own."""
-    kind = "fp16" if row["weight_dtype"] == "fp16" else "bf16"
-    if row["amp"] == "y":
-        return f"{kind}-amp"
-    return "fp32" if row["weight_dtype"] == "fp32" else kind
-
-
-def parallel_of(row: Row) -> Parallel:
-    """The split from the row's columns."""
-    zero, offload = row["zero_or_fsdp"], row["offload"]
-    return Parallel(
-        zero=int(zero[4:]) if zero.startswith("zero") else 0,
-        fsdp=zero.startswith("fsdp"),
-        tp=int(row["tp"] or 1),
-        pp=int(row["pp"] or 1),
-        offload={"optimizer": "optimizer", "params": "all", "DeepSpeed CPU": "all"}.get(offload, "none"),
     )
 
 

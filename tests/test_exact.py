@@ -76,6 +76,7 @@ class Told:
         ({"framework": "megatron"}, "framework"),
         ({"fused_loss": True}, "fused_loss"),
         ({"compiled": True}, "compiled"),
+        ({"preference": {"algorithm": "dpo"}}, "preference"),
         ({"parallel": {"tp": 2}}, "parallel"),
         ({"parallel": {"offload": "all"}}, "parallel.offload"),
     ],

@@ -56,6 +56,7 @@ Calibration = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="One line a row.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Tables for a pull request.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse a job that leaves something to be assumed.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Every term with its formula and source.")]
 
 PLACES: Mapping[str, tuple[str, ...]] = {

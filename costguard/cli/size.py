@@ -45,6 +45,7 @@ def command(
     on: o.On = None,
     calibration: o.Calibration = None,
     explain: o.Explain = False,
+    strict: o.Strict = False,
     exact: Annotated[
         bool, typer.Option("--exact", help="Run one step on tensors without data, too (pip install 'gpu-costguard[exact]').")
     ] = False,
@@ -60,6 +61,7 @@ def command(
         flags=o.table_from(ctx.params),
         on=on,
         explain=explain,
+        strict=strict,
         exact=exact,
         calibration=calibration,
         config=ctx.obj.config,

@@ -30,7 +30,8 @@ class Kept:
     `attention_work`, `feed_forward_work`: bytes a token that the backward pass adds at its worst in each half.
     `casts`: bytes of autocast's copies of the layer's matrices, whatever the tokens. `whole`: both halves.
     `passing`: bytes a token in use at once where nothing is kept (inference). `selective`: bytes a token under selective
-    checkpointing. `gathers`: bytes of the inputs that tensor parallelism gathers whole, a token.
+    checkpointing. `gathers`: bytes of the inputs that sequence parallelism gathers whole, a token. `unsplit`: bytes a token of
+    `whole` that tensor parallelism alone does not divide: norms, what they give the matrices, the residual's dropout.
     """
 
     attention: float
@@ -43,6 +44,7 @@ class Kept:
     passing: float
     selective: float
     gathers: int
+    unsplit: float
 
 
 def kept_by(block: Block, style: Style) -> Kept:
@@ -57,6 +59,8 @@ def kept_by(block: Block, style: Style) -> Kept:
     feed, feed_work = _feed_forward(block, style)
     feed += norms * _norm(block, style) + (block.hidden if style.dropout else 0)
     attention += block.hidden if style.dropout else 0
+    unsplit = read * _attention_halves(block) + max(block.norms - _attention_halves(block), 0) * _norm(block, style)
+    unsplit += _inputs(block, style, block.hidden, _first(block.feed_forward)) + 2 * block.hidden * style.dropout
     return Kept(
         attention=attention,
         feed_forward=feed,
@@ -64,6 +68,7 @@ def kept_by(block: Block, style: Style) -> Kept:
         passing=2 * n.compute * block.hidden + 2 * feed_work,
         selective=_selective(block, style),
         gathers=2 * n.compute * block.hidden,
+        unsplit=unsplit,
         entry=n.residual * block.hidden,
         attention_work=core_work + n.residual * block.hidden,
         feed_forward_work=feed_work + n.residual * block.hidden,
@@ -72,11 +77,14 @@ def kept_by(block: Block, style: Style) -> Kept:
 
 
 def _selective(block: Block, style: Style) -> float:
-    """PyTorch's selective checkpointing (torchtitan's default): entry, attention's result, every second product's result."""
+    """PyTorch's selective checkpointing (torchtitan's default): entry, attention's result, the 1st, 3rd, 5th product's result.
+
+    torchtitan/models/llama/parallelize_llama.py counts them in the order they run: of Llama's seven q, v, gate and down.
+    """
     a, f, n = block.attention, block.feed_forward, style.numerics
-    outputs = sum(o for _, o in a.matrices(block.hidden).values())
-    outputs += max(f.experts_per_token, 1) * sum(o for _, o in f.matrices(block.hidden).values())
-    return n.residual * block.hidden + n.compute * (a.query_width + outputs / 2)
+    outputs = [o for _, o in a.matrices(block.hidden).values()]
+    outputs += [max(f.experts_per_token, 1) * o for _, o in f.matrices(block.hidden).values()]
+    return n.residual * block.hidden + n.compute * (a.query_width + sum(outputs[::2]))
 
 
 def norm_kept(width: int, norm: str, style: Style, stream: int) -> float:
@@ -116,11 +124,13 @@ def _inputs(block: Block, style: Style, width: int, names: tuple[str, ...]) -> f
     if style.trained:
         return width * (n.operand * (1 if _fused(block, names) else len(names)) if n.autocast else n.operand)
     adapted = sum(name in style.targets for name in names)
-    number = n.compute if n.autocast else n.weight
+    number = n.compute if n.autocast or style.casts_adapters else n.weight
     shared = number == n.compute and not n.autocast
     copies = min(adapted, 1) if shared and not style.dropout else adapted
-    kept = max(copies, style.keeps_inputs) * width * number + adapted * style.rank * number
-    return kept + (adapted * width if style.dropout else 0)
+    kept = copies * width * number + adapted * style.rank * number + (adapted * width if style.dropout else 0)
+    if style.quantised_input > number or not copies:
+        kept += width * style.quantised_input
+    return kept
 
 
 def _fused(block: Block, names: tuple[str, ...]) -> bool:
@@ -206,6 +216,7 @@ def _expert(block: Block, style: Style, width: int) -> tuple[float, float]:
     f, n = block.feed_forward, style.numerics
     result = n.operand * width if style.trained else _inputs(block, style, width, ("down_proj",))
     extra = 1 if style.fused else KEPT_BY_ACTIVATION.get(f.activation, 1)
+    extra = min(extra, 1) if style.kernels else extra
     wide = (extra + 2 if not style.fused else 2) if f.gated else extra
     work = (2 if f.gated or extra > 1 else 1) * n.compute * width
     return wide * n.compute * width + result, work

@@ -247,7 +247,12 @@ class Architecture:
 
     def __post_init__(self) -> None:
         one_of(self.kind, KINDS, "kind")
-        require(bool(self.blocks) or self.walk is not None, "layers", "an architecture needs at least one layer", "write layers = 32")
+        require(
+            bool(self.blocks) or self.walk is not None,
+            "layers",
+            "an architecture needs at least one layer",
+            "write layers = 32",
+        )
         whole(self.vocab, "vocab", least=0)
         if self.stated_params is not None:
             whole(self.stated_params, "params")

@@ -61,7 +61,7 @@ def buffers_of(m: Measure, recipe: Recipe, stage: Stage, parts: Parts, held: Sta
         casts=m.casts * stage.share / tp,
         cast_layer=m.cast_layer / tp,
         cast_head=m.cast_head * stage.last / tp,
-        load=overheads.LOAD_COPIES * dequantised,
+        load=overheads.LOAD_COPIES * dequantised * (1 if not recipe.trains else 0.5),
         step=m.numbers.weight * held.trained / own if modules(recipe).foreach and recipe.optimizer == "adamw" else 0.0,
     )
 
@@ -76,7 +76,16 @@ def _gathered(m: Measure, recipe: Recipe, parallel: Parallel, parts: Parts, held
         return 0.0, 0.0
     compute, apart = m.numbers.compute, modules(recipe).shards_root
     each = bytes_of_weights(m, recipe)[0] if recipe.quant != "none" else compute
-    layers = overheads.GATHERED_LAYERS * each * m.layer_parameters / (parallel.tp * (parallel.ep if m.experts else 1))
+    if (
+        parallel.fsdp and parallel.pp > 1
+    ):  # torchtitan: a pipeline keeps its stage gathered, or each micro-batch would gather it
+        return compute * (parts.dense + parts.experts + parts.rest), 0.0
+    layers = (
+        (modules(recipe).gathered if parallel.fsdp else overheads.GATHERED_LAYERS)
+        * each
+        * m.layer_parameters
+        / (parallel.tp * (parallel.ep if m.experts else 1))
+    )
     live = 0.0 if parallel.fsdp else compute * overheads.LIVE_ELEMENTS
     root = 0.0 if apart else compute * (parts.embedding + parts.head)
     away = max(held.whole_weights - held.weights, 0.0)
@@ -99,4 +108,5 @@ def _accumulated(m: Measure, stage: Stage, held: States) -> float:
 
 def _dequantised(m: Measure, recipe: Recipe) -> float:
     """A bitsandbytes matrix is multiplied in a copy of full width: the largest one. llama.cpp's kernels read packed weights."""
-    return 0.0 if recipe.quant == "none" or recipe.quant in GGUF_BITS else m.numbers.compute * m.largest_matrix
+    width = modules(recipe).quantised_input if recipe.trains else 0
+    return 0.0 if recipe.quant == "none" or recipe.quant in GGUF_BITS else max(m.numbers.compute, width) * m.largest_matrix

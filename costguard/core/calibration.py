@@ -22,7 +22,7 @@ from costguard.core.architecture import Architecture
 from costguard.core.footprint import Explained, Footprint, Phase
 from costguard.core.gpu import Gpu
 from costguard.core.interval import Interval
-from costguard.core.recipe import Recipe
+from costguard.core.job import Job
 from costguard.core.throughput import Throughput
 
 HALF_WIDTH_80 = 1.2816
@@ -111,11 +111,9 @@ class Calibration:
     def __init__(self, beliefs: Mapping[Family, Belief]) -> None:
         self.beliefs = beliefs
 
-    def speed(
-        self, found: Throughput, architecture: Architecture, recipe: Recipe, gpu: Gpu, *, gpus: int, nodes: int
-    ) -> Throughput:
+    def speed(self, found: Throughput, job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> Throughput:
         """`found`, shifted by the runs of its family."""
-        belief = self.beliefs.get(speed_family(architecture, recipe, gpu, gpus=gpus, nodes=nodes))
+        belief = self.beliefs.get(speed_family(job, gpu, gpus=gpus, nodes=nodes))
         if belief is None:
             return found
         rate = found.tokens_per_s_per_gpu
@@ -132,9 +130,9 @@ class Calibration:
             prefill_tokens_per_s_per_gpu=None if prefill is None else prefill * factor,
         )
 
-    def memory(self, found: Footprint, architecture: Architecture, recipe: Recipe) -> Footprint:
+    def memory(self, found: Footprint, job: Job) -> Footprint:
         """`found`, with every moment shifted by the runs of its family."""
-        belief = self.beliefs.get(memory_family(architecture, recipe))
+        belief = self.beliefs.get(memory_family(job))
         if belief is None:
             return found
         factor = math.exp(belief.shift(MEMORY_SPREAD)[0])
@@ -176,15 +174,15 @@ def usual_variance(half_width: float) -> float:
     return (1 - SHARED_VARIANCE) * (half_width / HALF_WIDTH_80) ** 2
 
 
-def speed_family(architecture: Architecture, recipe: Recipe, gpu: Gpu, *, gpus: int, nodes: int) -> Family:
+def speed_family(job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> Family:
     """The family whose speeds err together."""
     reach = "one GPU" if gpus == 1 else "one machine" if nodes == 1 else "several machines"
-    return Family(measure="speed", method=_method(recipe), size=_size(architecture), chip=gpu.arch, reach=reach)
+    return Family(measure="speed", method=_method(job), size=_size(job.architecture), chip=gpu.arch, reach=reach)
 
 
-def memory_family(architecture: Architecture, recipe: Recipe) -> Family:
+def memory_family(job: Job) -> Family:
     """The family whose peaks err together."""
-    return Family(measure="memory", method=_method(recipe), size=_size(architecture))
+    return Family(measure="memory", method=_method(job), size=_size(job.architecture))
 
 
 def half_width_of(interval: Interval) -> float:
@@ -192,9 +190,10 @@ def half_width_of(interval: Interval) -> float:
     return math.log(interval.high / interval.low) / 2
 
 
-def _method(recipe: Recipe) -> str:
-    """Training from scratch and training further do the same work."""
-    return "full" if recipe.method == "pretrain" else recipe.method
+def _method(job: Job) -> str:
+    """Training from scratch and training further do the same work; preference training does other work."""
+    method = "full" if job.recipe.method == "pretrain" else job.recipe.method
+    return f"{job.beside.algorithm} {method}" if job.beside else method
 
 
 def _size(architecture: Architecture) -> str:

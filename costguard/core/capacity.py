@@ -2,8 +2,8 @@
 
     tokens a copy = (share x memory - all that is not cache) / bytes of cache a token on one GPU
 
-Example: Llama-3-8B in bf16 on one A100-80GB: 0.9 x 79.2 GiB less 16.5 GiB of weights, work and context leave 54.8 GiB; at
-128 KiB a token 448,000 tokens, 54 sequences of 8192. A server (vLLM) takes that share at start and hands out blocks of it.
+Example: Llama-3-8B in bf16 on one A100-80GB: 0.9 x 79.2 GiB less 17.3 GiB of weights, work and context leave 54 GiB; at
+128 KiB a token 442,000 tokens, 53 sequences of 8192. A server (vLLM) takes that share at start and hands out blocks of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def capacity_tokens(need: Footprint, gpu: Gpu, parallel: Parallel, *, gpus: int)
     if not cache:
         return None
     share = 1.0 if gpu.unified_memory else SERVER_SHARE  # of unified memory `memory_gib` is a share already
-    other = (need.peak - cache) * (1 + need.basis.slack_share) + need.context
+    other = need.reserved - cache * (1 + need.basis.slack_share)
     left = share * gpu.memory_gib * GIB - other
     copies = gpus // parallel.model_ranks
     return max(0, int(left / (cache / measured.tokens))) * copies

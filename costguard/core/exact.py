@@ -18,6 +18,7 @@ METHODS = ("pretrain", "full", "lora")
 PRECISIONS = ("bf16", "bf16-amp", "fp32")
 OPTIMIZERS = ("adamw", "sgd", "sgd-momentum")
 CHECKPOINTINGS = ("none", "full")
+KINDS = ("decoder", "encoder", "encoder-decoder", "vit")
 INSTEAD = "leave out --exact: the closed form answers"
 INSTALL = "pip install 'gpu-costguard[exact]'"
 
@@ -95,9 +96,10 @@ def _one_of(value: str, known: tuple[str, ...], field: str) -> None:
 
 def _check_shape(job: Job) -> None:
     shape = job.architecture
+    require(job.beside is None, "preference", "--exact runs one model, and no others beside it", INSTEAD)
     mixed = any(b.feed_forward.experts for b in shape.blocks)
     require(not mixed, "model", f"{shape.name} routes tokens to experts by their data, and fake tensors hold none", INSTEAD)
-    require(shape.kind != "clip", "model", f"{shape.name} has two towers and a loss over a whole batch", INSTEAD)
+    require(shape.kind in KINDS, "model", f"--exact runs {', '.join(KINDS)} models, not a {shape.kind}", INSTEAD)
 
 
 def _check_split(job: Job, gpus: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from costguard.core import overheads
 from costguard.core.buffers import Buffers
 from costguard.core.inference import cache_bytes
+from costguard.core.frameworks import modules
 from costguard.core.measure import Measure
 from costguard.core.numerics import OPTIMIZER_MOMENTS
 from costguard.core.phase import Phase
@@ -46,8 +47,17 @@ class Basis:
 
     @property
     def slack_share(self) -> float:
-        """Fragmentation as a share of what is allocated: more where weights come and go."""
-        return overheads.SLACK_SHARE_GATHERED if self.buffers.gathered else overheads.SLACK_SHARE
+        """Fragmentation as a share of what comes and goes: more where weights do."""
+        known = modules(self.recipe)
+        if not self.buffers.gathered:
+            return known.slack
+        return known.slack_gathered if self.stage.parallel.fsdp else overheads.SLACK_SHARE_GATHERED
+
+    def moving(self, worst: Phase) -> int:
+        """Bytes that come and go around the worst moment: all but weights, optimizer, and gradients that wait for more."""
+        waits = self.recipe.gradient_accumulation > 1 or self.stage.parallel.pp > 1
+        terms = worst.terms
+        return worst.total - terms["weights"] - terms["optimizer"] - terms["gradients"] * waits
 
 
 def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Explained, ...]:
@@ -65,8 +75,13 @@ def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Exp
     return (
         *terms,
         Explained("context", context, f"CUDA context and kernels{ranks}", "core/overheads.py: measured, dated there"),
-        Explained("slack", slack, f"{basis.slack_share:.0%} of {sum(worst.terms.values()):,} B", "core/overheads.py: fitted"),
+        Explained("slack", slack, slack_formula(basis, worst), "core/overheads.py: from published pairs"),
     )
+
+
+def slack_formula(basis: Basis, worst: Phase) -> str:
+    """What the slack is a share of."""
+    return f"{basis.slack_share:.0%} of {basis.moving(worst):,} B that come and go"
 
 
 def _split(basis: Basis, from_stage: int) -> str:
@@ -147,10 +162,9 @@ def _logits(basis: Basis, worst: Phase) -> str:
 
 def _buffers(basis: Basis) -> str:
     """Every kind of buffer there is; autocast's copies come and go with the phases."""
-    m, b = basis.measure, basis.buffers
+    m, b, r = basis.measure, basis.buffers, basis.recipe
     parts = {
-        f"gathered ({overheads.GATHERED_LAYERS} layers or DeepSpeed's live parameters, embedding and head)": b.gathered
-        + b.head,
+        f"gathered ({modules(r).gathered} layers or DeepSpeed's live parameters, embedding and head)": b.gathered + b.head,
         "gradient buckets": b.bucket,
         "embeddings, head and norms in fp32": b.upcast,
         "one matrix dequantised": b.dequantised,

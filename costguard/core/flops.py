@@ -81,7 +81,7 @@ def layer_weights(block: Block) -> int:
 def score_flops(block: Block, recipe: Recipe) -> float:
     """Forward FLOPs of queries x keys and scores x values, per token of one layer."""
     attention, tokens = block.attention, tokens_of(block, recipe)
-    seen = context(attention, tokens, causal=block.causal and recipe.attention == "flash")
+    seen = context(attention, tokens, causal=block.causal and recipe.attention != "eager")
     cross = tokens if block.cross_attention else 0
     return 2.0 * (attention.query_width + value_width(attention)) * (seen + cross)
 

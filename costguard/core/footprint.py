@@ -15,6 +15,7 @@ from costguard.core import overheads
 from costguard.core.architecture import Architecture
 from costguard.core.buffers import buffers_of
 from costguard.core.explanation import Basis, Explained, explained
+from costguard.core.frameworks import modules
 from costguard.core.inference import serving_phases
 from costguard.core.measure import measure
 from costguard.core.phase import TERMS, Phase
@@ -58,7 +59,7 @@ class Footprint:
     @property
     def slack(self) -> int:
         """Bytes the allocator holds but cannot hand out."""
-        return int(self.peak * self.basis.slack_share)
+        return int(self.basis.moving(self.worst) * self.basis.slack_share)
 
     @property
     def reserved(self) -> int:
@@ -88,7 +89,7 @@ def _of_stage(architecture: Architecture, recipe: Recipe, parallel: Parallel, gp
     return Footprint(
         phases=moments,
         worst=max(moments, key=lambda p: p.total),
-        context=overheads.CONTEXT_BYTES + (overheads.NCCL_BYTES if gpus > 1 else 0),
+        context=modules(recipe).context + (overheads.NCCL_BYTES if gpus > 1 else 0),
         host_bytes=int(held.host),
         basis=Basis(measured, recipe, stage, held, buffers, gpus),
     )

@@ -109,13 +109,16 @@ def job_from(table: Table, architecture: Architecture, find: Find | None = None)
     )
 
 
-def assumption_warnings(job: Job) -> tuple[str, ...]:
-    """One line that names everything assumed because nobody stated it; none where all was stated."""
-    return (
-        (f"assumed, because not stated: {', '.join(f'{field} {value}' for field, value in job.assumed)}",)
-        if job.assumed
-        else ()
-    )
+def assumption_warnings(job: Job, told: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """One line that names everything assumed because nobody stated it; none where all was stated.
+
+    `told`: field -> what another value of it would do.
+    """
+    if not job.assumed:
+        return ()
+    others = {field: f" ({text})" for field, text in (told or {}).items()}
+    named = ", ".join(f"{field} {value}{others.get(field, '')}" for field, value in job.assumed)
+    return (f"assumed, because not stated: {named}",)
 
 
 def limits_from(table: Table) -> Limits:
@@ -232,7 +235,7 @@ def _parallel(table: Table) -> Parallel | None:
 
 
 def _tokens(table: Table, example_tokens: int | None) -> int | None:
-    """Tokens of the run. `example_tokens`: of one example where that follows from the job: an image, a pair, a prompt's group."""
+    """Tokens of the run. `example_tokens`: of one example where the job says it: an image, a pair, a prompt's group."""
     if "dataset" not in table:
         return _optional_whole(table, "tokens")
     require("tokens" not in table, "tokens", "is stated beside [dataset]", "keep one of the two")

@@ -138,7 +138,11 @@ def _recipe(job: Job, field: str, value: str | int, cost: str) -> Lever:
 def _parallel(job: Job, field: str, **change: str | int | bool) -> Lever:
     stated = job.parallel or Parallel()
     changed = replace(stated, **change)  # type: ignore[arg-type]  # checked at birth
-    cost = "communication each step" if field in ("fsdp", "zero") else "slower: states travel over PCIe, and host memory must hold them"
+    cost = (
+        "communication each step"
+        if field in ("fsdp", "zero")
+        else "slower: states travel over PCIe, and host memory must hold them"
+    )
     return Lever(
         field=f"parallel.{field}",
         was=str(getattr(stated, field)).lower(),

@@ -26,8 +26,9 @@ class Measure:
 
     Parameters: `matrices` of all layers (`experts` among them), `small` (norms, biases, positions), `embedding`, `head`,
     `adapters`; of one layer: `layer_parameters`, its attention, its last matrix (`down`).
-    Bytes a token: `waiting` in all layers between their passes, `layer` the widest one while it is worked on, `stem` before
-    the layers, `outside` that and after them, `mask` shared by all, `unneeded` what the first layer need not keep.
+    Bytes a token: `waiting` in all layers between their passes (of it `waiting_unsplit` is whole on every
+    tensor-parallel rank unless the sequence is split too), `layer` the widest one while it is worked on, `stem` before
+    the layers, `outside` that and after them (`head_input` in it is what the head reads), `mask` shared by all, `unneeded` what the first layer need not keep.
     `cached`: numbers a token of keys and values; `cache_splits`: ranks over which tensor parallelism can divide them (a latent
     cannot be divided, it is on every rank).
     `casts`: bytes of autocast's copies of all layers' matrices; `casts_cached`: they live as long as the forward pass.
@@ -48,9 +49,11 @@ class Measure:
     head_quantised: bool
     tokens: int
     waiting: float
+    waiting_unsplit: float
     layer: Kept
     stem: float
     outside: float
+    head_input: float
     mask: float
     unneeded: float
     casts: int
@@ -83,16 +86,19 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
     tokens = [b.layers * (b.tokens or seq) / seq for b in blocks]
     style = styles[blocks.index(main)]
     matrices = sum(b.layers * _matrices(b) for b in blocks)
+    known = modules(recipe)
     embedding, head = architecture.embedding_parameters, architecture.head_parameters
-    quantised_head = recipe.quant != "none" and modules(recipe).quantises_head
+    small = architecture.parameters - matrices - embedding - head
+    tied = architecture.tied_embeddings and architecture.has_head and known.ties
+    head = embedding if architecture.tied_embeddings and architecture.has_head and not tied else head
+    quantised_head = recipe.quant != "none" and known.quantises_head
     none = recipe.checkpointing == "none"
     stem = _stem(architecture, numbers)
-    tied = architecture.tied_embeddings and architecture.has_head
     return Measure(
         numbers=numbers,
         matrices=matrices,
         experts=sum(b.layers * b.feed_forward.experts * b.feed_forward.parameters_each(b.hidden) for b in blocks),
-        small=architecture.parameters - matrices - embedding - head,
+        small=small,
         embedding=embedding,
         head=head,
         adapters=sum(b.layers * adapter_parameters(b, targets, recipe.lora.rank) for b in blocks),
@@ -104,9 +110,11 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
         head_quantised=quantised_head,
         tokens=recipe.micro_batch * seq,
         waiting=sum(t * _waiting(recipe, k) for t, k in zip(tokens, kept, strict=True)),
+        waiting_unsplit=sum(t * _waiting_unsplit(recipe, k) for t, k in zip(tokens, kept, strict=True)),
         layer=max(kept, key=lambda k: k.whole),
         stem=stem,
         outside=stem + _after(main, style),
+        head_input=numbers.operand * main.hidden if style.trained else 0.0,
         mask=seq if style.masked and style.flash and main.causal else 0,
         unneeded=norm_kept(main.hidden, main.norm, style, numbers.residual) if recipe.adapters and none else 0.0,
         casts=sum(b.layers * k.casts for b, k in zip(blocks, kept, strict=True)),
@@ -141,6 +149,13 @@ def _waiting(recipe: Recipe, kept: Kept) -> float:
         return kept.whole
     entry = 0.0 if recipe.offload_activations else kept.entry
     return entry if recipe.checkpointing == "full" else min(kept.selective, kept.whole)
+
+
+def _waiting_unsplit(recipe: Recipe, kept: Kept) -> float:
+    """What of it is no matrix's or head's: the entry where that is all, norms and their results otherwise."""
+    if recipe.checkpointing == "none":
+        return kept.unsplit
+    return 0.0 if recipe.offload_activations else kept.entry
 
 
 def _after(main: Block, style: Style) -> float:

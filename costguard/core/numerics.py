@@ -15,9 +15,6 @@ from costguard.core.recipe import Parallel, Recipe
 FP32 = 4
 HALF = 2
 
-MASTER_FRAMEWORKS = ("deepspeed", "megatron")
-"""Their mixed precision holds fp32 master weights with the optimizer, not as the module's weights (ZeRO, section 3.1)."""
-
 OPTIMIZER_MOMENTS = {
     "adamw": 2,
     "paged-adamw": 2,
@@ -63,17 +60,17 @@ class Numerics:
 
 def numerics(recipe: Recipe, parallel: Parallel) -> Numerics:
     """The bytes of each kind of number in this recipe under this sharding."""
-    wide = recipe.precision == "fp32"
+    wide, known = recipe.precision == "fp32", modules(recipe)
     compute = FP32 if wide else HALF
     sharded = parallel.stage > 0
-    master = recipe.amp and (recipe.framework in MASTER_FRAMEWORKS or (sharded and not parallel.fsdp))
+    master = recipe.amp and (known.masters or (sharded and not parallel.fsdp))
     fp32_weights = wide or (recipe.amp and not master)
     autocast = recipe.amp and not master and not parallel.fsdp and recipe.trains
-    trained = FP32 if fp32_weights or (recipe.adapters and modules(recipe).adapters_fp32) else HALF
+    trained = FP32 if fp32_weights or (recipe.adapters and known.adapters_fp32) else HALF
     return Numerics(
         weight=trained,
         frozen=FP32 if fp32_weights and recipe.trains else compute,
-        gradient=FP32 if recipe.framework == "megatron" and master else trained,
+        gradient=FP32 if known.gradients_fp32 and master else trained,
         moment=_moment(recipe, FP32 if master else trained),
         master=FP32 if master else 0,
         compute=compute,

@@ -104,7 +104,7 @@ def _observed(row: Table, where: str, gpus: Mapping[str, Gpu], job_of: Callable[
         peak=_bytes(seen, "peak"),
         reserved=_bytes(seen, "reserved"),
         same=repr(sorted(same.items())),
-        table=dict(row),
+        table={k: str(v) if k in REMARK_KEYS else v for k, v in row.items()},  # a date in TOML is text in JSON
     )
 
 

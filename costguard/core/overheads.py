@@ -11,20 +11,36 @@ CONTEXT_BYTES = 600 * MIB
 """CUDA context with PyTorch's kernels loaded lazily (CUDA 11.7 and newer): 0.4-0.6 GiB on A100 and H100. It was 1343 MiB
 with torch 1.x on a V100 (Hugging Face's performance guide). SIZING.md section 3.10, 2026-11."""
 
+CONTEXT_BYTES_EAGER = 1343 * MIB
+"""The same with all kernels loaded at start, as before CUDA 11.7: that measurement."""
+
 NCCL_BYTES = 400 * MIB
 """NCCL's buffers where more than one GPU works: 0.3-1 GB (SIZING.md section 3.10, 2026-11)."""
 
-SLACK_SHARE = 0.05
-"""Allocator fragmentation, reserved / allocated - 1: 3-12% in published pairs (PEFT's full fine-tuning 7%, its LoRA 1.3%)."""
+SLACK_SHARE = 0.1
+"""What the allocator holds and cannot hand out, as a share of what comes and goes (activations, logits, buffers, gradients
+that do not wait): weights and optimizer do not fragment. 2-18% in PEFT's eight published maxima. Each share here is about
+the 60th percentile of its rows: a little too much is a little dearer, a little too little is a crash. 2026-11."""
 
-SLACK_SHARE_GATHERED = 0.12
-"""The same where weights are gathered and freed layer by layer (ZeRO-3, FSDP): 12-24% in fsdp_qlora's pairs of both."""
+SLACK_SHARE_GATHERED = 0.15
+"""The same where weights are gathered and freed layer by layer (ZeRO-3, FSDP2): 3-26% in torchtitan's, ml-engineering's
+and PEFT's rows."""
+
+SLACK_SHARE_FSDP1 = 0.33
+"""The same under FSDP1, whose streams hold what they gathered until later (record_stream): 16-40% in fsdp_qlora's and
+PEFT's rows."""
+
+SLACK_SHARE_TORCH1 = 0.3
+"""Without gathering, under torch 1.x: 12-46% in Hugging Face's BERT rows, whose nvidia-smi sees the most ever cached."""
 
 BUCKET_ELEMENTS = 500_000_000
 """DeepSpeed's default reduce_bucket_size and allgather_bucket_size (docs, ZeRO section, 2026-11)."""
 
 GATHERED_LAYERS = 2
-"""Layers whose whole weights a rank holds at once: the one at work, the one fetched ahead (FSDP's backward_prefetch)."""
+"""Layers whose whole weights a rank holds at once: the one at work, the one fetched ahead (FSDP2, DeepSpeed)."""
+
+GATHERED_LAYERS_FSDP1 = 3
+"""The same under FSDP1, whose limit_all_gathers lets two fetches be in flight (_FreeEventQueue._max_num_inflight_all_gathers)."""
 
 LIVE_ELEMENTS = 1_000_000_000
 """DeepSpeed's default stage3_max_live_parameters: gathered weights stay until there are so many (docs, 2026-11)."""

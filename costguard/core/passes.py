@@ -69,14 +69,10 @@ class _Clock:
 
     def speed(self, architecture: Architecture, recipe: Recipe, parallel: Parallel) -> Throughput | None:
         p = self.placed
-        return throughput(
-            architecture, recipe, parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=self.efficiency
-        )
+        return throughput(architecture, recipe, parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=self.efficiency)
 
 
-def _passes(
-    architecture: Architecture, beside: Beside, policy: Recipe, own: Throughput, clock: _Clock
-) -> Iterator[Pass]:
+def _passes(architecture: Architecture, beside: Beside, policy: Recipe, own: Throughput, clock: _Clock) -> Iterator[Pass]:
     parallel = clock.placed.parallel
     yield Pass(
         name="policy, training",
@@ -95,9 +91,7 @@ def _passes(
         yield _forward(f"{c.role}, scoring", shape, policy, trained)
         if c.trained:
             flops = work(shape, policy).flops.hardware
-            yield Pass(
-                name=f"{c.role}, training", times=beside.updates, speed=trained.tokens_per_s_per_gpu, flops=flops
-            )
+            yield Pass(name=f"{c.role}, training", times=beside.updates, speed=trained.tokens_per_s_per_gpu, flops=flops)
 
 
 def _forward(name: str, architecture: Architecture, recipe: Recipe, trained: Throughput) -> Pass:
@@ -110,9 +104,7 @@ def _writing(architecture: Architecture, beside: Beside, policy: Recipe, clock: 
     """Prompts taken in at once, completions token by token; half of a completion is behind its average token."""
     whole = Parallel(tp=clock.placed.parallel.tp, pp=clock.placed.parallel.pp)
     behind = beside.prompt_len + beside.completion_len // 2
-    recipe = replace(
-        policy, method="inference", micro_batch=beside.generation_batch, seq_len=behind, gradient_accumulation=1
-    )
+    recipe = replace(policy, method="inference", micro_batch=beside.generation_batch, seq_len=behind, gradient_accumulation=1)
     written = clock.speed(architecture, recipe, whole)
     if written is None or not written.prefill_tokens_per_s_per_gpu:
         return

@@ -152,7 +152,7 @@ def _sized(job: Job, parallel: Parallel, gpus: int) -> Sized | Impossible:
 def needed(job: Job, recipe: Recipe, parallel: Parallel, gpus: int) -> Footprint:
     """The footprint, companions' beside it, shifted by what observed runs say."""
     computed = footprint_of(job, recipe, parallel, gpus=gpus)
-    return job.calibration.memory(computed, job.architecture, recipe) if job.calibration else computed
+    return job.calibration.memory(computed, job) if job.calibration else computed
 
 
 def splits(job: Job, gpu_count: int, nodes: int) -> tuple[Parallel, ...]:

@@ -12,8 +12,8 @@
     updates = 1                # training passes over each batch of completions
     frozen_quant = "none"      # none | nf4 | int8 | int4: of the frozen models
 
-`tokens` are prompts and completions, each counted once; of DPO, chosen and rejected. `micro_batch` counts examples: of DPO, pairs.
-What is not stated is assumed, and said.
+`tokens` are prompts and completions, each counted once; of DPO, chosen and rejected. `micro_batch` counts examples: of
+DPO, pairs. What is not stated is assumed, and said.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class _Stated:
 
     def name(self, key: str, usual: str) -> str:
         value = self.value(key, usual)
-        require(isinstance(value, str), f"preference.{key}", f"must be a name, not {described(value)}", 'write "same" or "none"')
+        require(
+            isinstance(value, str), f"preference.{key}", f"must be a name, not {described(value)}", 'write "same" or "none"'
+        )
         return str(value)
 
 
@@ -122,7 +124,9 @@ def _check_suited(table: Table, algorithm: str, usual: Usual, recipe: Recipe) ->
     )
     if not usual.generates:
         for key in ONLY_IF_GENERATED:
-            require(key not in table, f"preference.{key}", f"has no meaning for {algorithm}, which generates nothing", "drop it")
+            require(
+                key not in table, f"preference.{key}", f"has no meaning for {algorithm}, which generates nothing", "drop it"
+            )
 
 
 def _lengths(stated: _Stated, seq_len: int, usual: Usual) -> tuple[int, int]:
@@ -145,9 +149,7 @@ def _lengths(stated: _Stated, seq_len: int, usual: Usual) -> tuple[int, int]:
     return prompt, completion
 
 
-def _companions(
-    stated: _Stated, usual: Usual, architecture: Architecture, recipe: Recipe, find: Find
-) -> tuple[Companion, ...]:
+def _companions(stated: _Stated, usual: Usual, architecture: Architecture, recipe: Recipe, find: Find) -> tuple[Companion, ...]:
     """Reference, reward model and value model, those of them there are."""
     quant = one_of(stated.table.get("frozen_quant", recipe.quant), FROZEN_QUANTS, "preference.frozen_quant")
     reference = stated.value("reference", usual=True)

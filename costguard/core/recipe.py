@@ -50,8 +50,12 @@ OPTIMIZERS = (
 CHECKPOINTINGS = ("none", "selective", "full")
 ATTENTIONS = ("flash", "flash3", "eager")
 OFFLOADS = ("none", "optimizer", "all")
-FRAMEWORKS = ("hf", "torchtune", "litgpt", "torchtitan", "megatron", "deepspeed", "unsloth")
-"""Whose modules and optimizers run the job, where that changes the bytes: see `core/frameworks.py` for what each one keeps."""
+FRAMEWORKS = (
+    *("hf", "hf-2024", "hf-2022", "torchtune", "litgpt", "litgpt-2023", "torchtitan", "torchtitan-2024"),
+    *("megatron", "megatron-2021", "deepspeed", "unsloth"),
+)
+"""Whose modules and optimizers run the job, where that changes the bytes: see `core/frameworks.py` for what each one keeps.
+A year means: as it was up to then; without one: as it is today."""
 
 ADAPTER_METHODS = ("lora", "qlora")
 SWITCHES = ("fused_loss", "compiled", "optimizer_in_backward", "double_quant", "offload_activations", "dropout")

@@ -59,12 +59,16 @@ def check_parallel(architecture: Architecture, parallel: Parallel, gpus: int, se
 
 
 def stages(layers: int, recipe: Recipe, parallel: Parallel, gpus: int) -> tuple[Stage, ...]:
-    """The whole model, or the first and the last stage of a pipeline: one of these two holds the most."""
+    """The whole model, or the first and the last stage of a pipeline: one of these two holds the most.
+
+    Nobody runs a pipeline empty: where a step is not said to have several passes, it has as many as there are stages.
+    """
     shards = gpus // parallel.model_ranks * parallel.cp
     if parallel.pp == 1:
         return (Stage(parallel, 1.0, first=True, last=True, in_flight=1, shards=shards),)
     share = ceil(layers / parallel.pp) / layers
-    in_flight = min(parallel.pp, recipe.gradient_accumulation) if recipe.trains else 1
+    passes = recipe.gradient_accumulation if recipe.gradient_accumulation > 1 else parallel.pp
+    in_flight = min(parallel.pp, passes) if recipe.trains else 1
     return (
         Stage(parallel, share, first=True, last=False, in_flight=in_flight, shards=shards),
         Stage(parallel, share, first=False, last=True, in_flight=1, shards=shards),

@@ -88,10 +88,15 @@ def states(m: Measure, recipe: Recipe, stage: Stage, parts: Parts) -> States:
     trained, shard = dense + experts, dense / stage.shards + experts / expert_shards
     unit = 0.0 if recipe.adapters else n.gradient
     whole_gradients = n.gradient * trained
-    stay = shard / trained if zero >= GRADIENT_STAGE and trained else 1.0
+    late = parallel.fsdp and (parallel.pp > 1 or (modules(recipe).syncs_late and recipe.gradient_accumulation > 1))
+    stay = shard / trained if zero >= GRADIENT_STAGE and trained and not late else 1.0
+    beside = n.frozen * (parts.dense + parts.experts) * recipe.adapters * (parallel.fsdp and modules(recipe).flattens)
+    if beside:
+        whole_gradients += beside
     optimizer = (n.moment + n.master) * (shard if zero >= OPTIMIZER_STAGE else trained)
     weights_away, gradients_away = offload == "all", offload != "none" and zero >= OPTIMIZER_STAGE
     optimizer_away = offload != "none" or recipe.optimizer.startswith("paged")
+    # A gradient of what is frozen beside adapters is made (FSDP1's flat parameter), but never used by the optimizer.
     gradients_stay = 0.0 if gradients_away or recipe.optimizer_in_backward else stay
     return States(
         weights=weights * (not weights_away),

@@ -96,6 +96,7 @@ def costs(setting: Setting, physics: Physics, family: Family) -> dict[str, float
         "power": _power(s.gpu, family),
         "achieved": _achieved(s.gpu),
         f"gpu {family.prefix}": 1.0,
+        **({"convolutions": -1.0} if s.work.walked_bytes else {}),
     }
 
 
@@ -109,6 +110,7 @@ def memory_seconds(setting: Setting, physics: Physics) -> float:
     """Activations, logits, the weights of each pass and the optimizer's step, through the GPU's own memory."""
     s, job = setting, setting.work
     layers = physics.layer_bytes_per_hidden * job.hidden_layers + physics.layer_bytes_per_ffn * job.ffn_layers
+    layers += job.walked_bytes
     logits = physics.logits_bytes_per_word * job.words
     read = physics.dequantised_bytes_per_weight if s.recipe.quant != "none" else job.weight_bytes
     step = physics.optimizer_bytes_per_weight / (s.ranks if s.parallel.stage else 1) / s.passes_a_step

@@ -19,7 +19,8 @@ class Style:
 
     `flash`: scores are never whole. `masked`: each layer keeps a mask of a number a score, for all heads. `biased`: attention
     adds a learned bias to scores, so they are whole (T5). `softmax_fp32`: eager attention's softmax is fp32 and then cast.
-    `repeats_kv`, `packs_qkv`, `keeps_inputs`: see `frameworks.Modules`. `fused`: norms and activations are one kernel.
+    `repeats_kv`, `packs_qkv`, `kernels`, `casts_adapters`: see `frameworks.Modules`. `quantised_input`: bytes a number of the input that a frozen
+    quantised matrix keeps. `fused`: norms and activations are one kernel.
     """
 
     numerics: Numerics
@@ -30,7 +31,9 @@ class Style:
     masked: bool
     repeats_kv: bool
     packs_qkv: bool
-    keeps_inputs: bool
+    quantised_input: int
+    kernels: bool
+    casts_adapters: bool
     fused: bool
     softmax_fp32: bool
     biased: bool
@@ -53,9 +56,11 @@ def style_of(recipe: Recipe, kind: str, numerics: Numerics, targets: frozenset[s
         masked=known.pads and recipe.micro_batch > 1 and recipe.method != "pretrain" and not recipe.compiled,
         repeats_kv=known.repeats_kv and not fused,
         packs_qkv=known.packs_qkv,
-        keeps_inputs=known.keeps_inputs and recipe.quant != "none",
+        quantised_input=known.quantised_input if recipe.quant != "none" else 0,
+        kernels=known.kernels,
+        casts_adapters=known.casts_adapters,
         fused=fused,
-        softmax_fp32=kind != "encoder",
+        softmax_fp32=known.softmax_fp32 and kind != "encoder",
         biased=kind == "encoder-decoder",
         dropout=recipe.dropout,
         seq=seq,

@@ -71,12 +71,12 @@ class Compared:
 
     @property
     def hours(self) -> Interval | None:
-        """costguard's hours on the claim's hardware."""
+        """Hours on the claim's hardware."""
         return self.option.hours if self.option else None
 
     @property
     def usd_as_implied(self) -> Interval | None:
-        """costguard's hours at the price that the claim implies, dollars."""
+        """Those hours at the price that the claim implies, dollars."""
         claim = self.template.claim
         if claim is None or claim.gpu_hour is None or self.hours is None:
             return None
@@ -94,7 +94,7 @@ class Compared:
 
     @property
     def ratio(self) -> float | None:
-        """costguard's expected hours over the nearest of the claim's."""
+        """Expected hours over the nearest of the claim's."""
         claim = self.template.claim
         if claim is None or self.hours is None:
             return None
@@ -112,7 +112,9 @@ def template_named(name: object, templates: Mapping[str, Template]) -> Template:
     found = templates.get(name) if isinstance(name, str) else None
     if found is None:
         near = nearest_names(str(name), templates)
-        raise UnknownNameError("template", str(name), field="template", nearest=near, hint=f"write one of: {', '.join(templates)}")
+        raise UnknownNameError(
+            "template", str(name), field="template", nearest=near, hint=f"write one of: {', '.join(templates)}"
+        )
     return found
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 
 from costguard.core.architecture import Architecture
 from costguard.core.companions import Beside, Companion
-from costguard.core.explanation import Explained, explained
+from costguard.core.explanation import Explained, explained, slack_formula
 from costguard.core.footprint import Footprint, footprint
 from costguard.core.job import Job
 from costguard.core.phase import Phase, phase
@@ -47,7 +47,7 @@ class Together(Footprint):
         *terms, context, slack = explained(self.basis, self.own, self.context, self.slack)
         working = [e for e in terms if e.bytes]
         others = [Explained(name, size, RESTS, "its own footprint: weights and optimizer") for name, size in self.resting]
-        of_all = replace(slack, formula=f"{self.basis.slack_share:.0%} of {self.peak:,} B")
+        of_all = replace(slack, formula=slack_formula(self.basis, self.worst))
         return (*working, *others, context, of_all)
 
 
@@ -82,9 +82,7 @@ def _with_the_rest(worker: Worker, own: Phase, workers: tuple[Worker, ...]) -> P
     return replace(own, terms=terms, total=sum(terms.values()))
 
 
-def _workers(
-    architecture: Architecture, recipe: Recipe, beside: Beside, parallel: Parallel, gpus: int
-) -> Iterator[Worker]:
+def _workers(architecture: Architecture, recipe: Recipe, beside: Beside, parallel: Parallel, gpus: int) -> Iterator[Worker]:
     """The policy, each companion, and the policy once more as a writer."""
     policy = replace(recipe, micro_batch=recipe.micro_batch * beside.sequences)
     own = footprint(architecture, policy, parallel, gpus=gpus)

@@ -44,6 +44,7 @@ class Step:
     logits: float
     accumulated: float
     checkpointed: bool
+    tp: int
 
     def at(self, name: str, gradients: float, activations: float, *, logits: float = 0.0, buffers: float = 0.0) -> Phase:
         """The moment `name`, with the states and buffers that every moment has."""
@@ -73,25 +74,31 @@ def training_phases(m: Measure, recipe: Recipe, stage: Stage, held: States, buff
 
 def _step(m: Measure, recipe: Recipe, stage: Stage, held: States, buffers: Buffers) -> Step:
     parallel = stage.parallel
+    split = modules(recipe).sequence_parallel
     tokens = m.tokens / (parallel.tp * parallel.cp)
-    kept, shared = tokens * stage.share * m.waiting, tokens * (m.mask + m.stem)
-    gathers = m.tokens / parallel.cp * m.layer.gathers if parallel.tp > 1 else 0.0
+    whole = tokens if split else m.tokens / parallel.cp
+    kept = stage.share * (tokens * m.waiting + (whole - tokens) * m.waiting_unsplit)
+    shared = tokens * (m.mask + m.stem)
+    gathers = m.tokens / parallel.cp * m.layer.gathers if parallel.tp > 1 and split else 0.0
+    entry = whole * m.layer.entry
+    head_input = (m.tokens / parallel.cp - whole) * m.head_input
     return Step(
         m=m,
         recipe=recipe,
         held=held,
         buffers=buffers,
-        alive=kept * stage.in_flight + shared - tokens * m.unneeded * stage.first,
+        alive=kept * stage.in_flight + shared - whole * m.unneeded * stage.first,
         left=kept * (stage.in_flight - 1) + shared,
-        layer=tokens * m.layer.whole,
-        feed=tokens * m.layer.feed_forward_work + gathers,
-        attend=tokens * (m.layer.attention_work - m.layer.feed_forward) + gathers,
+        layer=tokens * m.layer.whole + (whole - tokens) * m.layer.unsplit,
+        feed=tokens * m.layer.feed_forward_work + entry - tokens * m.layer.entry + gathers,
+        attend=tokens * (m.layer.attention_work - m.layer.feed_forward) + entry - tokens * m.layer.entry + gathers,
         fed=held.layer_gradient - held.attention_gradient,
-        entry=tokens * m.layer.entry,
-        outside=tokens * (m.outside - m.stem) * stage.last,
+        entry=entry,
+        outside=(whole * (m.outside - m.stem) + head_input) * stage.last,
         logits=tokens * m.vocab * stage.last,
-        accumulated=held.gradients if recipe.gradient_accumulation > 1 else 0.0,
+        accumulated=held.gradients if recipe.gradient_accumulation > 1 or parallel.pp > 1 else 0.0,
         checkpointed=recipe.checkpointing != "none",
+        tp=parallel.tp,
     )
 
 
@@ -116,20 +123,24 @@ def _loss_phases(s: Step) -> tuple[Phase, ...]:
 def _logits(s: Step) -> tuple[float, float, float]:
     """Bytes of logits in the loss, on the way back through it, and on the way back through the head.
 
-    First the logits, their copy in the loss's precision and its log-softmax; then the log-softmax and two gradients; then
-    one gradient as computed, which under autocast is gone when the head's gradient is cast to fp32. In chunks: one chunk of
+    First the logits, their copy in the loss's precision and its log-softmax; then the log-softmax and two gradients, or what
+    else the library holds (`Modules.loss_copies`); then one gradient as computed, which under autocast is gone when the head's gradient is cast to fp32. In chunks: one chunk of
     that, and the whole logits and their gradient where chunks are cut from them.
     """
     loss, compute, numbers = s.m.loss_number, s.m.numbers.compute, s.logits
+    known = modules(s.recipe)
     if s.recipe.fused_loss:
-        whole = compute * numbers if modules(s.recipe).logits_whole else 0.0
+        whole = compute * numbers if known.logits_whole else 0.0
         chunks = overheads.LOSS_CHUNKS if whole else max(s.m.vocab / s.m.hidden, 1.0)
         return whole, 2 * whole + 3 * loss * numbers / chunks, whole
-    inside = (compute + loss * (1 if loss == compute else 2)) * numbers
     back = compute * numbers
+    if known.loss_compiled and s.recipe.compiled:
+        return back, 2 * back, back
+    copies = known.loss_copies if s.tp == 1 else known.loss_copies_split
+    inside = (compute + loss * (1 if loss == compute else min(copies, 2))) * numbers
     if s.m.numbers.autocast and s.held.head_gradient:
         back = max(0.0, back - s.held.head_gradient) + s.buffers.cast_head
-    return inside, 3 * loss * numbers, back
+    return inside, copies * loss * numbers, back
 
 
 def _last_layer(s: Step) -> tuple[Phase, ...]:

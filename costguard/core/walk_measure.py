@@ -6,6 +6,9 @@ gradients of its widest tensors. Its convolutions count as matrices, so sharding
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
+
 from costguard.core.activations import Kept
 from costguard.core.architecture import Architecture
 from costguard.core.checks import require
@@ -26,53 +29,42 @@ def walked_measure(architecture: Architecture, walk: Walk, recipe: Recipe, numbe
         f"adapters are not counted for {architecture.name}: it is walked layer by layer",
         "write method = 'full' or 'pretrain'",
     )
-    compute = numbers.compute
+    compute, casts = numbers.compute, numbers.compute * numbers.autocast
     kept = walk.kept if recipe.checkpointing == "none" else walk.entries
-    return Measure(
-        numbers=numbers,
-        matrices=walk.parameters,
-        experts=0,
-        small=architecture.parameters - walk.parameters,
-        embedding=0,
-        head=0,
-        adapters=0,
-        tied=False,
-        layer_parameters=walk.largest_parameters,
-        attention_parameters=0,
-        down_parameters=walk.largest_parameters,
-        largest_matrix=walk.largest_parameters,
-        head_quantised=False,
-        tokens=recipe.micro_batch,
-        waiting=float(compute * kept),
-        layer=_unit(walk, numbers),
-        stem=0.0,
-        outside=0.0,
-        mask=0.0,
-        unneeded=0.0,
-        casts=compute * walk.parameters if numbers.autocast else 0,
-        cast_layer=compute * walk.largest_parameters if numbers.autocast else 0,
-        cast_head=0,
-        casts_cached=numbers.autocast,
-        vocab=0,
-        hidden=1,
-        loss_number=compute,
-        cached=0,
-        cache_splits=1,
-    )
+    has = {
+        "numbers": numbers,
+        "matrices": walk.parameters,
+        "small": architecture.parameters - walk.parameters,
+        "layer_parameters": walk.largest_parameters,
+        "down_parameters": walk.largest_parameters,
+        "largest_matrix": walk.largest_parameters,
+        "tokens": recipe.micro_batch,
+        "waiting": float(compute * kept),
+        "layer": _unit(walk, numbers),
+        "casts": casts * walk.parameters,
+        "cast_layer": casts * walk.largest_parameters,
+        "casts_cached": numbers.autocast,
+        "hidden": 1,
+        "loss_number": compute,
+        "cache_splits": 1,
+    }
+    return Measure(**_with_nothing_else(Measure, has))  # type: ignore[arg-type]  # each value stands beside its name above
 
 
 def _unit(walk: Walk, numbers: Numerics) -> Kept:
     """The widest unit, as if all of it were a feed-forward."""
     compute = numbers.compute
-    return Kept(
-        attention=0.0,
-        feed_forward=float(compute * walk.widest),
-        entry=0,
-        attention_work=0.0,
-        feed_forward_work=float(IN_WORK * compute * walk.largest),
-        casts=compute * walk.largest_parameters if numbers.autocast else 0,
-        whole=float(compute * walk.widest),
-        passing=float(IN_WORK * compute * walk.largest),
-        selective=float(compute * walk.entries),
-        gathers=0,
-    )
+    has = {
+        "feed_forward": float(compute * walk.widest),
+        "whole": float(compute * walk.widest),
+        "feed_forward_work": float(IN_WORK * compute * walk.largest),
+        "passing": float(IN_WORK * compute * walk.largest),
+        "selective": float(compute * walk.entries),
+        "casts": compute * numbers.autocast * walk.largest_parameters,
+    }
+    return Kept(**_with_nothing_else(Kept, has))  # type: ignore[arg-type]  # each value stands beside its name above
+
+
+def _with_nothing_else(kind: type[Measure | Kept], has: Mapping[str, object]) -> dict[str, object]:
+    """`has`, and 0 for whatever else a transformer has (embeddings, heads, experts, keys): a walk has none of it."""
+    return {field.name: has.get(field.name, 0) for field in fields(kind)}

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from costguard.core.calibration import memory_family, speed_family
-from costguard.core.duration import duration, throughput
+from costguard.core.duration import duration
 from costguard.core.evidence import Calibrated, Expected, Finding, at_odds, weighed
 from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB
 from costguard.core.interval import Interval
 from costguard.core.job import Table
 from costguard.core.observed import Observed
+from costguard.core.passes import speed_of
 from costguard.core.placement import Impossible, Placement, Placer
 from costguard.errors import InputError
 from costguard.ports import FactSource
@@ -83,9 +84,7 @@ def _speed(run: Observed, placed: Placement, facts: FactSource) -> Finding:
     if run.tokens_per_s is None and run.hours is None:
         return Finding()
     job, efficiency = run.job, facts.efficiency()
-    speed = throughput(
-        job.architecture, placed.recipe, placed.parallel, run.gpu, gpus=run.gpus, nodes=run.nodes, efficiency=efficiency
-    )
+    speed = speed_of(job, placed, efficiency)
     if speed is None:
         return Finding(wrong=f"no speed figure for {run.gpu.name} is known")
     ratios = {}
@@ -99,7 +98,7 @@ def _speed(run: Observed, placed: Placement, facts: FactSource) -> Finding:
     share = math.exp(ratio) * speed.efficiency
     if wrong is None and share > 1 and ratio > 0:
         wrong = f"{share:.1f} times the arithmetic that {run.gpu.name} can do"
-    family = speed_family(job.architecture, job.recipe, run.gpu, gpus=run.gpus, nodes=run.nodes)
+    family = speed_family(job, run.gpu, gpus=run.gpus, nodes=run.nodes)
     return Finding(family=family, ratio=ratio, wrong=wrong)
 
 
@@ -113,4 +112,4 @@ def _memory(run: Observed, need: Footprint) -> Finding:
         wrong = f"{max(seen, run.reserved or 0.0) / GIB:.1f} GiB are more than the {has / GIB:.1f} that {run.gpu.name} has"
     elif run.reserved is not None and run.reserved < seen:
         wrong = "less is reserved than allocated"
-    return Finding(family=memory_family(run.job.architecture, run.job.recipe), ratio=math.log(seen / said), wrong=wrong)
+    return Finding(family=memory_family(run.job), ratio=math.log(seen / said), wrong=wrong)

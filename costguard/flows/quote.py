@@ -31,6 +31,7 @@ from costguard.core.quote import (
 from costguard.core.recipe import Parallel
 from costguard.core.storage import disk_of
 from costguard.errors import InputError
+from costguard.flows.assumed import effects_told
 from costguard.ports import FactSource, OfferSource
 
 
@@ -57,11 +58,12 @@ def quote(
             refused.append(_over(option, why))
         else:
             options.append(option)
+    best = ranked(options, sort)
     return Quote(
         asked=asked,
-        options=ranked(options, sort),
+        options=best,
         refused=tuple(refused),
-        warnings=_warnings(asked),
+        warnings=_warnings(asked, best[0] if best else None, facts),
         advice=_advice(asked, facts, refused, over) if not options and isinstance(asked, Job) else (),
     )
 
@@ -79,10 +81,14 @@ def _runs(
             yield Refused(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU are known")
             continue
         if on is None and gpu_count > job.limits.max_gpus:
-            yield Refused(gpu=name, gpu_count=gpu_count, reason=f"{gpu_count} GPUs are more than max_gpus = {job.limits.max_gpus}")
+            yield Refused(
+                gpu=name, gpu_count=gpu_count, reason=f"{gpu_count} GPUs are more than max_gpus = {job.limits.max_gpus}"
+            )
             continue
         if not gpu.runs_pytorch:
-            yield Refused(gpu=name, gpu_count=gpu_count, reason="its compiler decides the memory: sized only for PyTorch on GPUs")
+            yield Refused(
+                gpu=name, gpu_count=gpu_count, reason="its compiler decides the memory: sized only for PyTorch on GPUs"
+            )
             continue
         placed = placer.place(gpu, gpu_count, on.nodes) if on else placer.place_on_enough(gpu, gpu_count)
         if isinstance(placed, Impossible):
@@ -108,8 +114,7 @@ def _timed(job: Job, placed: Placement, facts: FactSource, boot: Interval) -> Ti
     if speed is None:
         return Refused(gpu=placed.gpu.name, gpu_count=placed.gpu_count, reason="no speed figure for this GPU is known")
     if job.calibration:
-        where = {"gpus": placed.gpus, "nodes": placed.nodes}
-        speed = job.calibration.speed(speed, job.architecture, placed.recipe, placed.gpu, **where)
+        speed = job.calibration.speed(speed, job, placed.gpu, gpus=placed.gpus, nodes=placed.nodes)
     took = duration(job.tokens, speed, gpus=placed.gpus, startup_hours=boot, efficiency=efficiency) if job.tokens else None
     return Timed(placement=placed, throughput=speed, duration=took, notes=(*placed.notes, *speed.notes))
 
@@ -209,8 +214,10 @@ def _over(option: Option, why: str) -> Refused:
     return Refused(gpu=option.gpu.name, gpu_count=option.gpu_count, offer=named, reason=why)
 
 
-def _warnings(asked: Job | Rental) -> tuple[str, ...]:
+def _warnings(asked: Job | Rental, best: Option | None, facts: FactSource) -> tuple[str, ...]:
+    """What was left unsaid, and what another choice would do to the best option."""
     if isinstance(asked, Rental):
         return ()
+    told = effects_told(asked, best.placement, best.throughput, facts=facts) if best and asked.assumed else {}
     unknown = ("tokens was not stated: no hours and no money; write tokens = 50e6 or --tokens 50e6",)
-    return (*(() if asked.tokens else unknown), *assumption_warnings(asked))
+    return (*(() if asked.tokens else unknown), *assumption_warnings(asked, told))

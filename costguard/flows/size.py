@@ -53,6 +53,26 @@ def what_ifs(sized: Size) -> tuple[LeverEffect, ...]:
     return tuple(_tried(changes, on, sized.footprint))
 
 
+def with_effects(sized: Size) -> Size:
+    """`sized`, its warning of what was assumed completed with how another choice would move the memory."""
+    job = sized.job
+    if not job.assumed:
+        return sized
+    told = assumption_warnings(job, _told(job, sized.on, sized.footprint))
+    return replace(sized, warnings=(*told, *sized.warnings[len(told) :]))
+
+
+def _told(job: Job, on: Hardware | None, now: Footprint) -> dict[str, str]:
+    from costguard.core.assumed import Effect, alternatives
+
+    changes = [Lever(field=f, was="", becomes=value, cost="", job=other) for f, value, other in alternatives(job)]
+    tried = ((e.lever, e.peak_gib * GIB / now.peak, e.fits is not False) for e in _tried(changes, on, now))
+    return {
+        lever.field: Effect(field=lever.field, other=lever.becomes, hours=None, memory=memory, fits=fits).text
+        for lever, memory, fits in tried
+    }
+
+
 def _capacity(placed: Placement) -> int | None:
     return capacity_tokens(placed.footprint, placed.gpu, placed.parallel, gpus=placed.gpus)
 

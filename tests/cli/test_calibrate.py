@@ -99,10 +99,11 @@ def test_runs_gather_over_several_files_and_reset_starts_anew(costguard: Command
     more = tmp_path / "more.toml"
     more.write_text(
         '[[runs]]\nmodel = "llama-3.1-8b"\nmethod = "lora"\nmicro_batch = 8\nseq_len = 2048\ngpu = "H100"\n'
-        "tokens_per_s_per_gpu = 9400\n[runs.lora]\nrank = 8\n",
+        "tokens_per_s_per_gpu = 9400\nat = 2026-11-20\n[runs.lora]\nrank = 8\n",
         encoding="utf-8",
     )
     assert costguard("calibrate", str(more), "--json").data["families"][0]["runs"] == 5
+    assert costguard("calibrate", str(more), "--json").data["new"] == 0
     assert costguard("calibrate", str(more), "--reset", "--json").data["families"][0]["runs"] == 1
 
 

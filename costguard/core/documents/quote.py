@@ -38,7 +38,10 @@ def quote_document(
     explain: tuple[TableView, ...] = (),
     compared: Compared | None = None,
 ) -> Document:
-    """`shown` options of `quote` on the day `today`, from which each price's age is counted. `compared`: with a template's source."""
+    """`shown` options of `quote` on the day `today`, from which each price's age is counted.
+
+    `compared`: what a template's source says, beside what costguard says.
+    """
     options, told = [_option_data(o, today) for o in shown], _told(compared)
     data = {
         "schema": SCHEMA,

@@ -1,0 +1,238 @@
+"""What a row of `data/sizing/memory_dev.csv` says, as the values the memory model takes.
+
+A row is mapped by its columns. What no column says is read from words and dates: the library from the remarks and the
+source ("Unsloth:", "github.com/pytorch/torchtitan ..."), its era from a date there ("llama3_h100_202412", "arXiv 2306.09782"),
+or from `MEASURED`, when a source's rows were measured. Nothing here looks at a row, a model or a result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from costguard.core.architecture import Architecture, Attention, Block, FeedForward
+from costguard.core.footprint import Footprint
+from costguard.core.recipe import Lora, Parallel, Recipe
+from costguard.data import Facts
+from costguard.errors import CostguardError
+
+Row = dict[str, str]
+
+FACTS = Facts()
+
+LIBRARIES = (
+    *(("unsloth:", "unsloth"), ("hf +", "hf"), ("transformers", "hf"), ("torchtune", "torchtune"), ("litgpt", "litgpt")),
+    *(("torchtitan", "torchtitan"), ("megatron", "megatron"), ("nemo", "megatron"), ("bigscience", "megatron")),
+    *(("lomo", "deepspeed"), ("unsloth", "unsloth")),
+)
+"""Words of remarks, then of the source, and the library they name; LOMO's authors ran DeepSpeed. None of them: Hugging Face's."""
+
+MEASURED = {
+    "bigscience": "2021-10",
+    "hf-docs": "2022-06",
+    "peft-readme": "2023-03",
+    "litgpt": "2023-08",
+    "litgpt-quant": "2023-08",
+    "litgpt-config-hub": "2024-04",
+    "peft-docs": "2024-03",
+    "peft-metamath": "2025-06",
+    "peft-imagegen": "2026-01",
+    "ml-engineering": "2026-01",
+}
+"""When a source's rows were measured, by the history of the file they stand in, where the source's name holds no date."""
+
+ERAS = {
+    "hf": (("hf-2022", "2023-03"), ("hf-2024", "2024-10")),
+    "litgpt": (("litgpt-2023", "2024-01"),),
+    "torchtitan": (("torchtitan-2024", "2025-02"),),
+    "megatron": (("megatron-2021", "2022-06"),),
+}
+"""Library -> its earlier selves, and the month from which it was another: see `core/frameworks.py`."""
+
+UNDATED = {"hf": "hf-2024"}
+"""Where nothing tells a date: what most who publish memory ran, which also holds more."""
+
+SDPA_SINCE = "2023-12"
+"""transformers 4.36 made SDPA the default; before it attention was eager."""
+
+DATES = (
+    re.compile(r"(?P<year>20[12]\d)[-_/]?(?P<month>0[1-9]|1[0-2])(?!\d)"),
+    re.compile(r"(?<!\d)(?P<month>0[1-9]|1[0-2])[-_/](?P<year>20[12]\d)"),
+    re.compile(r"arxiv[: ]+(?P<year>[12]\d)(?P<month>0[1-9]|1[0-2])\."),
+)
+LONGEST = re.compile(r"max(?:imum|\.)?(?: seq\w*| length)? (\d{2,6})\b")
+TWEET_TOKENS = 70
+"""280 characters at four a token."""
+USUAL_SEQ_LEN = 512
+
+OPTIMIZERS = (
+    ("paged", "paged-adamw-8bit"),
+    ("8bit", "adamw-8bit"),
+    ("adafactor", "adafactor"),
+    ("sgd", "sgd"),
+    ("adam", "adamw"),
+)
+DROPS = ("litgpt", "litgpt-2023", "megatron-2021")
+"""Whose defaults have dropout: litgpt's lora_dropout 0.05, Megatron's hidden_dropout 0.1; BERT's config has 0.1 too."""
+
+
+def figure(sized: Footprint, row: Row) -> float:
+    """The model's figure of the kind the row reports."""
+    metric = row["metric"]
+    if row["method"] == "load-only":
+        return sized.reserved if "memory" in metric else sized.phases[0].terms["weights"]
+    if row["method"] == "kv-cache":
+        return sized.phases[-1].terms["buffers"]
+    if metric.startswith("computed"):
+        return summed(sized)
+    if "smi" in metric:
+        return sized.reserved
+    return sized.peak + sized.slack if "reserved" in metric else sized.peak
+
+
+def summed(sized: Footprint) -> float:
+    """Each term at its largest, added up, as one does who computes memory from a profile instead of measuring a peak."""
+    states = sum(max(p.terms[name] for p in sized.phases) for name in ("weights", "gradients", "optimizer"))
+    return states + max(p.terms["activations"] + p.terms["logits"] for p in sized.phases)
+
+
+def capacity(row: Row) -> float | None:
+    """Bytes of the GPU an OOM row names."""
+    found = re.search(r"(\d+) ?GB", row["gpu"])
+    names = {"A10G": 24, "RTX-3090": 24, "RTX-4090": 24, "L40S": 48}
+    size = int(found.group(1)) if found else names.get(row["gpu"])
+    return size * 2**30 * 0.99 if size else None
+
+
+def shape(row: Row) -> Architecture:
+    """The architecture from the row's columns, a shipped one's blocks where its name is known."""
+    h, heads = int(row["hidden"]), int(row["heads"])
+    name = row["model"].lower()
+    try:
+        return FACTS.architecture(name)
+    except CostguardError:
+        pass
+    vocab = int(row["vocab"] or 0)
+    ffn = int(row["ffn"])
+    stated = int(row["params"]) if row["params"] else None
+    return Architecture(
+        name=name,
+        kind="decoder",
+        blocks=(
+            Block(
+                layers=int(row["layers"]),
+                hidden=h,
+                attention=Attention(heads=heads, kv_heads=int(row["kv_heads"] or heads), head_dim=max(h // heads, 1)),
+                feed_forward=FeedForward(ffn=ffn, gated=ffn < 4 * h and ffn != 2 * h),
+            ),
+        ),
+        vocab=vocab,
+        tied_embeddings=row["tied_embeddings"] == "y",
+        extras=(("norm", h),),
+        stated_params=stated,
+    )
+
+
+def recipe_of(row: Row, kind: str) -> Recipe:
+    """The recipe from the row's columns, of a model of `kind`."""
+    note, quant = row["note"].lower(), row["quant"]
+    words = f"{note} {row['source'].lower()}"
+    method = {"load-only": "inference", "kv-cache": "inference"}.get(row["method"], row["method"])
+    ckpt = {"y": "full", "n": "none", "selective": "selective"}.get(row["act_ckpt"].split(" ")[0], "none")
+    batch, accumulation = batch_of(row)
+    framework = framework_of(row)
+    return Recipe(
+        method=method,
+        precision=precision(row),
+        quant=quant.lower().removesuffix("-dq").removeprefix("gguf-").replace("f16", "none"),
+        double_quant=quant.endswith("-dq"),
+        optimizer=next((v for k, v in OPTIMIZERS if k in row["optimizer"]), "adamw"),
+        seq_len=int(row["seq_len"] or length_in(note) or USUAL_SEQ_LEN),
+        micro_batch=batch,
+        checkpointing=ckpt,
+        attention=attention_of(row, framework),
+        lora=Lora(rank=int(row["lora_rank"] or 16), targets=targets_of(row)),
+        framework=framework,
+        gradient_accumulation=accumulation,
+        dropout=framework in DROPS or kind == "encoder",
+        fused_loss="chunked" in words or "liger" in words or "fused cross-entropy" in words,
+        compiled="compile" in words,
+        optimizer_in_backward="step in backward" in row["optimizer"],
+        offload_activations=row["offload"] == "activations",
+    )
+
+
+def framework_of(row: Row) -> str:
+    """The library the row's words name, as it was when the row was measured."""
+    texts = (row["note"].lower(), row["source_group"].lower(), row["source"].lower())
+    library = next((name for text in texts for word, name in LIBRARIES if word in text), "hf")
+    date = measured(row)
+    if date is None:
+        return UNDATED.get(library, library)
+    return next((name for name, until in ERAS.get(library, ()) if date < until), library)
+
+
+def measured(row: Row) -> str | None:
+    """The month, `2024-12`, in which the row was measured; None: nothing tells."""
+    return MEASURED.get(row["source_group"]) or next(_dates(f"{row['source']} {row['note']}".lower()), None)
+
+
+def _dates(text: str) -> Iterator[str]:
+    for pattern in DATES:
+        for found in pattern.finditer(text):
+            yield f"20{found['year'][-2:]}-{found['month']}"
+
+
+def length_in(note: str) -> int | None:
+    """The sequence length that remarks tell: the longest allowed, or what the data are."""
+    said = LONGEST.search(note)
+    return int(said[1]) if said else TWEET_TOKENS if "tweet" in note else None
+
+
+def batch_of(row: Row) -> tuple[int, int]:
+    """Sequences of one pass, and passes of a step.
+
+    litgpt's scripts and torchtune's LoRA recipes accumulate unless told otherwise. A local batch that "is cut into pipeline micro-batches" is cut into one a stage.
+    """
+    batch, stages = int(row["batch"] or 1), int(row["pp"] or 1)
+    if "cut into pipeline micro-batches" in row["note"]:
+        return max(1, batch // stages), stages
+    steps = re.search(r"(\d+) accumulation steps", row["note"].lower())
+    library = framework_of(row)
+    accumulates = library.startswith("litgpt") or (library == "torchtune" and "lora" in row["method"])
+    return batch, int(steps.group(1)) if steps else 1 + accumulates
+
+
+def attention_of(row: Row, framework: str) -> str:
+    """Scores are whole where the row says so (also in a fused softmax), and where SDPA was not yet the default."""
+    said, date = row["attention"].lower(), measured(row)
+    before = date is not None and date < SDPA_SINCE and framework.startswith(("hf", "deepspeed"))
+    return "eager" if "eager" in said or "softmax" in said or (before and not said) else "flash"
+
+
+def targets_of(row: Row) -> str | tuple[str, ...]:
+    """Which matrices carry an adapter; "q+v (most configs; gemma all linear)" is one source's way to say it."""
+    first, _, remark = row["lora_targets"].partition(" ")
+    if ("gemma all linear" in remark and "gemma" in row["model"].lower()) or not first or first.startswith("all"):
+        return "all-linear"
+    return tuple(name if "_" in name else f"{name}_proj" for name in first.split("+"))
+
+
+def precision(row: Row) -> str:
+    """Mixed where `amp`; otherwise the weights' own, of a mixture of widths the largest."""
+    kind = "fp16" if row["weight_dtype"] == "fp16" else "bf16"
+    if row["amp"] == "y":
+        return f"{kind}-amp"
+    return "fp32" if row["weight_dtype"] in ("fp32", "mixed") else kind
+
+
+def parallel_of(row: Row) -> Parallel:
+    """The split from the row's columns."""
+    zero, offload = row["zero_or_fsdp"], row["offload"]
+    return Parallel(
+        zero=int(zero[4:]) if zero.startswith("zero") else 0,
+        fsdp=zero.startswith("fsdp"),
+        tp=int(row["tp"] or 1),
+        pp=int(row["pp"] or 1),
+        offload={"optimizer": "optimizer", "params": "all", "DeepSpeed CPU": "all"}.get(offload, "none"),
+    )

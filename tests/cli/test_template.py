@@ -1,0 +1,106 @@
+"""`--template`, `--preference` and `--strict` as a user types them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costguard.data import Facts
+from tests.conftest import Command
+
+TEMPLATES = tuple(Facts().templates())
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_every_template_is_answered_in_every_format(costguard: Command, name: str) -> None:
+    for flags in ((), ("--json",), ("--markdown",)):
+        ran = costguard("quote", "--template", name, "--strict", *flags)
+        assert ran.code == 0, ran.err
+        assert name in ran.out
+
+
+def test_the_list_names_every_template(costguard: Command) -> None:
+    assert [t["name"] for t in costguard("quote", "--template", "list", "--json").data["templates"]] == list(TEMPLATES)
+
+
+def test_the_answer_says_what_the_source_says(costguard: Command) -> None:
+    out = costguard("quote", "--template", "lora-7b").out
+    assert "S0" in out
+    assert "5 - 15" in out
+    assert "come out" in out
+
+
+def test_scripts_get_the_comparison_and_null_without_a_template(costguard: Command, market: str) -> None:
+    told = costguard("quote", "--template", "lora-7b", "--json").data["template"]
+    assert told["claim"]["hours"] == [4, 12]
+    assert told["comes_out"] is True
+    plain = costguard("quote", "--model", "gpt2", "--tokens", "1M", "--market", market, "--json")
+    assert plain.data["template"] is None
+
+
+def test_where_nobody_sells_the_hardware_hours_are_compared_without_money(costguard: Command, market: str) -> None:
+    told = costguard("quote", "--template", "full-7b", "--market", market, "--json").data["template"]
+    assert told["costguard"]["usd"] is None
+    assert told["costguard"]["hours"]["expected"] > 0
+
+
+def test_flags_win_over_a_template_and_then_nothing_is_compared(costguard: Command, market: str) -> None:
+    told = costguard("quote", "--template", "lora-7b", "--method", "qlora", "--market", market, "--json").data
+    assert told["job"]["method"] == "qlora"
+    assert told["template"]["changed"] == ["method"]
+    assert told["template"]["costguard"] is None
+
+
+def test_a_job_file_may_start_from_a_template_and_its_keys_win(costguard: Command, market: str) -> None:
+    Path("job.toml").write_text('template = "lora-7b"\nmicro_batch = 2\n')
+    job = costguard("quote", "job.toml", "--market", market, "--json").data["job"]
+    assert (job["model"], job["micro_batch"], job["seq_len"]) == ("llama-2-7b", 2, 512)
+
+
+def test_size_takes_templates_too(costguard: Command) -> None:
+    assert costguard("size", "--template", "rlhf-7b", "--json").data["job"]["preference"]["algorithm"] == "ppo"
+
+
+def test_an_unknown_template_is_refused_with_the_nearest(costguard: Command) -> None:
+    costguard("quote", "--template", "lora7b").says("template", "did you mean lora-7b")
+
+
+def test_a_number_for_a_template_is_refused(costguard: Command) -> None:
+    Path("job.toml").write_text("template = 7\n")
+    costguard("quote", "job.toml").says("unknown template")
+
+
+def test_strict_refuses_what_would_be_assumed_and_names_it(costguard: Command) -> None:
+    for command in ("quote", "size"):
+        costguard(command, "--model", "gpt2", "--method", "full", "--strict").says("--strict", "micro_batch", "precision")
+
+
+def test_the_warning_says_how_much_an_assumption_moves_the_answer(costguard: Command, market: str) -> None:
+    ran = costguard("quote", "--model", "gpt2", "--method", "full", "--tokens", "1B", "--market", market, "--json")
+    (said,) = [w for w in ran.data["warnings"] if w.startswith("assumed")]
+    assert "micro_batch 1 (4: 0." in said
+    assert "x the hours" in said
+    assert "x the memory" in said
+
+
+def test_preference_training_from_flags_names_its_companions(costguard: Command, market: str) -> None:
+    flags = ("--model", "llama-3.1-8b", "--method", "lora", "--preference", "dpo", "--tokens", "10M", "--market", market)
+    told = costguard("quote", *flags, "--json").data["job"]["preference"]
+    assert told["sequences_per_example"] == 2
+    assert [(c["role"], c["trained"], c["shared_with_policy"]) for c in told["companions"]] == [("reference", False, True)]
+
+
+def test_a_served_model_says_how_many_tokens_fit(costguard: Command) -> None:
+    flags = ("--method", "inference", "--seq-len", "8192")
+    ran = costguard("size", "--model", "deepseek-v3", *flags, "--precision", "fp8", "--on", "H200:8", "--json")
+    assert ran.code == 0
+    assert ran.data["capacity_tokens"] > 8192
+    assert costguard("size", "--model", "gpt2", "--method", "full", "--json").data["capacity_tokens"] is None
+
+
+def test_explain_shows_what_each_change_would_do(costguard: Command) -> None:
+    out = costguard("size", "--model", "mixtral-8x7b", "--method", "qlora", "--explain").out
+    assert "What each change would do" in out
+    assert "lora.rank = 8 (now 16)" in out
+    assert "micro_batch = 2 (now 1)" in out
