@@ -21,6 +21,7 @@ from costguard.core.flops import flops_per_token
 from costguard.core.interval import Interval
 from scripts import fit_efficiency as fitting
 from scripts import published_runs
+from scripts.efficiency_report import likely_cause
 
 TERA = 1e12
 THUMB, LLM_ANALYSIS = 0.4, 0.5
@@ -65,7 +66,7 @@ def by_others(found: list[Measured]) -> tuple[list[Scored], list[Scored]]:
     if len({s.source for s in samples}) < 2:
         return [], []
     held_out = fitting.leave_one_source_out(samples)
-    causes = {e.sample.run.name: fitting.likely_cause(e) for e in held_out}
+    causes = {e.sample.run.name: likely_cause(e) for e in held_out}
     sources = {m.source for m in found}
     return _scored(found, {source: _without(source, found, held_out) for source in sources}, causes)
 
@@ -76,7 +77,7 @@ def _without(source: str, found: list[Measured], held_out: list[fitting.Error]) 
     samples = [m.sample for m in others if m.sample]
     weights = fitting.fit(samples)
     spread = fitting.calibrated([e for e in held_out if e.sample.source != source])
-    lost = attempted(partial(fitting.overhead, weights=weights), [m.run for m in others])
+    lost = attempted(partial(fitting.overhead, weights=weights, spread=spread), [m.run for m in others])
     shipped = FACTS.efficiency()
     return replace(
         shipped,
@@ -84,9 +85,7 @@ def _without(source: str, found: list[Measured], held_out: list[fitting.Error]) 
         evidence=fitting.seen_in(samples),
         spread_seen=spread.seen,
         spread_unseen=spread.unseen,
-        overhead=Interval(*(float(str(lost[end]["value"])) for end in ("low", "expected", "high")))
-        if lost
-        else shipped.overhead,
+        overhead=_ends(lost) if lost else shipped.overhead,
     )
 
 

@@ -18,9 +18,19 @@ PHYSICS: dict[str, tuple[float, str]] = {
         "bytes to expand one nf4 weight for each pass: read, write 16 bits, read again, slowly",
     ),
     "attention_slowdown": (
-        1.75,
-        "a flash kernel's time per FLOP against a matrix multiplication's (35-60 % of peak; Dao 2023)",
+        1.35,
+        "time per FLOP of a flash kernel made for its GPU against a matrix multiplication's (0.5-0.7 of peak; Dao 2023, 2024)",
     ),
+    "attention_slowdown_old_kernel": (
+        2.5,
+        "the same of FlashAttention-2 on Hopper and later: 300-400 of 989 TFLOPS (Shah et al. 2024)",
+    ),
+    "fused_share": (0.6, "bytes that fused norms, activations and losses move, against eager ones"),
+    "routed_bytes_per_hidden": (
+        10.0,
+        "bytes per token, expert it is sent to, hidden unit and pass: gathered, scattered back, weighted and summed",
+    ),
+    "narrow_hidden": (256.0, "hidden width at which a matrix multiplication reaches half of what a wide one does"),
     "pcie_gb_s": (8.0, "GB/s of a ring over PCIe without peer-to-peer (consumer cards)"),
     "pcie_node_gb_s": (12.5, "GB/s into a machine without a fabric: one 100 Gb/s card, assumed"),
     "fabric_share_per_gpu": (1 / 36, "network of one GPU over its NVLink (both directions): 25 GB/s beside 900"),
@@ -60,7 +70,12 @@ PRIORS: dict[str, Prior] = {
     "bubble": Prior(0.8, 0, 1, 2, "share of the pipeline bubble that interleaving does not remove"),
     "host": Prior(0.8, 0, 1, 2, "share of offload traffic not overlapped"),
     "mixture": Prior(0.3, 0, 2, 2, "log cost of routing and of many small matrices"),
+    "convolutions": Prior(
+        0.4, 0, 2, 2, "log cost of convolutions against matrices: ResNet-50 trains at 2,500-2,900 images/s on an A100 (NVIDIA)"
+    ),
     "fp8": Prior(0.1, 0, 2, 2, "log cost of casting, beyond what runs at 16 bits anyway"),
+    "fp4": Prior(0.3, 0, 2, 2, "log cost of 4 bits on top of that of 8: quantising both operands of every product"),
+    "narrow": Prior(0.5, 0, 1, 2, "how much of the loss of narrow matrices shows"),
     "fp16": Prior(0.1, 0, 2, 2, "log cost of fp16 runs, which are those of the frameworks of 2021-22"),
     "scale": Prior(0.03, 0, 1, 2, "log cost per factor of ten in GPUs: stragglers, latency"),
     "achieved": Prior(0.8, 0, 1, 2, "how much of a GPU's best measured multiplication shows, per log of its share of peak"),

@@ -6,7 +6,8 @@
 
 Ridge least squares towards a prior for each weight (what physics or the literature suggests), within bounds that keep
 a cost from becoming a gain, so that combinations nobody has published stay sane. A source with n rows counts as
-n ** 0.75 rows. Intervals and accuracy come from leaving one source out: each row is predicted from other people's runs.
+n ** 0.75 rows, and as n ** 0.25 in the width of intervals: a new source is what they are for. Intervals and accuracy
+come from leaving one source out: each row is predicted from other people's runs.
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ Weights = dict[str, float]
 
 SOURCE_POWER = 0.25
 """A row of a source with n rows weighs n ** -SOURCE_POWER: one large table does not outvote the rest."""
+SPREAD_POWER = 0.75
 SWEEPS = 150
+ROBUST_ROUNDS, USUAL_ERROR = 6, 0.2
 COVERED = 0.8
-LONG_RUN_HOURS = 48
+LONG_RUN_HOURS, HALF_HOURS = 48, 100.0
+TAIL = (1 - COVERED) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class Spread:
 
 def main() -> None:
     """Fit, report, and write the file if asked."""
+    from scripts.efficiency_report import report
+
     asked = arguments()
     runs = published.runs(asked.runs, published.gpus(asked.gpus))
     samples = [sample(r) for r in runs if r.tokens_per_s_per_gpu]
@@ -115,7 +121,7 @@ def constants(samples: list[Sample], runs: list[published.Run]) -> dict[str, obj
             "seen": entry(spread.seen, "log half-width of the 80 % interval, every feature seen in published runs"),
             "unseen": entry(spread.unseen, "the same where a feature (a GPU generation, offload ...) was in no published run"),
         },
-        "overhead": overhead(runs, weights),
+        "overhead": overhead(runs, weights, spread),
         "serving": {
             "bandwidth_share": entry(0.6, "assumed: no serving run in the data; vLLM reaches about 0.5-0.75 of HBM bandwidth"),
             "compute_share": entry(0.5, "assumed: prefill; llm-analysis suggests 0.7 at best"),
@@ -137,12 +143,17 @@ def sample(run: published.Run) -> Sample:
 
 def ideal_rate(run: published.Run) -> float:
     """Tokens a second per GPU at peak arithmetic."""
-    return 1 / arithmetic_seconds(work(run.architecture, run.recipe), top_of(run), physics())
+    return 1 / arithmetic_seconds(setting_of(run), physics())
 
 
 def run_features(run: published.Run) -> dict[str, float]:
     """As `costguard.core.throughput` sees them."""
-    setting = Setting(
+    return costs(setting_of(run), physics(), family(run.gpu.arch))
+
+
+def setting_of(run: published.Run) -> Setting:
+    """The run as the job that `costguard.core.throughput` times."""
+    return Setting(
         work=work(run.architecture, run.recipe),
         recipe=run.recipe,
         parallel=run.parallel,
@@ -151,7 +162,6 @@ def run_features(run: published.Run) -> dict[str, float]:
         nodes=run.nodes,
         top=top_of(run),
     )
-    return costs(setting, physics(), family(run.gpu.arch))
 
 
 def top_of(run: published.Run) -> Peak:
@@ -180,13 +190,25 @@ def prior(name: str) -> Prior:
 
 
 def fit(samples: list[Sample]) -> Weights:
-    """Bounded ridge least squares by coordinate descent on the normal equations."""
+    """Bounded ridge regression with Huber's weights: a row USUAL_ERROR off counts in full, one twice as far off by half."""
     names = list(dict.fromkeys([*PRIORS, *(n for s in samples for n in s.features)]))
     rows = Counter(s.source for s in samples)
-    counted = [(s, rows[s.source] ** -SOURCE_POWER) for s in samples]
+    weights = {n: prior(n).value for n in names}
+    trust = [rows[s.source] ** -SOURCE_POWER for s in samples]
+    for _ in range(ROBUST_ROUNDS):
+        weights = _descend(names, weights, list(zip(samples, trust, strict=True)))
+        off = [abs(predicted(s.features, weights) - s.log_share) for s in samples]
+        trust = [
+            rows[s.source] ** -SOURCE_POWER * min(1.0, USUAL_ERROR / max(x, 1e-9)) for s, x in zip(samples, off, strict=True)
+        ]
+    return weights
+
+
+def _descend(names: list[str], start: Weights, counted: list[tuple[Sample, float]]) -> Weights:
+    """Bounded ridge least squares by coordinate descent on the normal equations."""
     gram = {(a, b): sum(w * s.features.get(a, 0) * s.features.get(b, 0) for s, w in counted) for a in names for b in names}
     target = {a: sum(w * s.features.get(a, 0) * s.log_share for s, w in counted) for a in names}
-    weights = {n: prior(n).value for n in names}
+    weights = dict(start)
     for _ in range(SWEEPS):
         for a in names:
             p = prior(a)
@@ -224,36 +246,37 @@ def leave_one_source_out(samples: list[Sample]) -> list[Error]:
 
 def calibrated(held_out: list[Error]) -> Spread:
     """Half-widths that hold COVERED of the errors on unseen sources, for rows with and without evidence."""
-    seen = quantile([abs(e.log) for e in held_out if e.seen], COVERED)
-    return Spread(seen, max(seen, quantile([abs(e.log) for e in held_out if not e.seen] or [seen], COVERED)))
+    seen = _held([e for e in held_out if e.seen], 0.0)
+    return Spread(seen, max(seen, _held([e for e in held_out if not e.seen], seen)))
 
 
-def coverage(held_out: list[Error]) -> float:
-    """Share of rows inside an interval calibrated without their own source."""
-    inside = 0
-    for source in {e.sample.source for e in held_out}:
-        spread = calibrated([e for e in held_out if e.sample.source != source])
-        own = [e for e in held_out if e.sample.source == source]
-        inside += sum(abs(e.log) <= (spread.seen if e.seen else spread.unseen) for e in own)
-    return inside / len(held_out)
+def _held(found: list[Error], fallback: float) -> float:
+    """The half-width that holds COVERED of these errors, rows weighed as in the fit: an unseen source is a new source."""
+    rows = Counter(e.sample.source for e in found)
+    counted = [(abs(e.log), rows[e.sample.source] ** -SPREAD_POWER) for e in found]
+    return weighted_quantile(counted, COVERED) if counted else fallback
 
 
-def overhead(runs: list[published.Run], weights: Weights) -> dict[str, dict[str, object]]:
-    """Hours published over hours predicted in steady state, of long runs that do not state their own speed."""
+def overhead(runs: list[published.Run], weights: Weights, spread: Spread) -> dict[str, dict[str, object]]:
+    """What a long run takes over its predicted steady state, and the interval around it that its speed does not explain."""
     ratios: dict[str, list[float]] = {}
     for run in runs:
         if run.tokens and run.gpu_hours and not run.tokens_per_s_per_gpu and run.gpu_hours / run.gpus >= LONG_RUN_HOURS:
             rate = ideal_rate(run) * math.exp(predicted(run_features(run), weights))
-            ratios.setdefault(run.source, []).append(run.gpu_hours * 3600 * rate / run.tokens)
-    rows = [ratio for found in ratios.values() for ratio in found]
+            steady = run.tokens / rate / 3600
+            come = steady / run.gpus / (steady / run.gpus + HALF_HOURS)
+            ratios.setdefault(run.source, []).append(math.log(run.gpu_hours / steady) / come)
+    rows = [(ratio, len(found) ** -SPREAD_POWER) for found in ratios.values() for ratio in found]
+    expected = max(0.0, statistics.median(statistics.median(r) for r in ratios.values()))
+    down, up = expected - weighted_quantile(rows, TAIL), weighted_quantile(rows, 1 - TAIL) - expected
+    low, high = (math.sqrt(max(0.0, x * abs(x) - spread.seen**2)) for x in (down, up))
+    beyond = f"{len(rows)} long runs, less the spread of their speed (in quadrature)"
     return {
-        "low": entry(1.0, "nothing lost"),
-        "expected": entry(max(1.0, statistics.median(statistics.median(r) for r in ratios.values())), "median source"),
-        "high": entry(
-            quantile(rows, 0.9), f"nine in ten of {len(rows)} long runs; it holds the error of the predicted speed too"
-        ),
+        "low": entry(math.exp(expected - low), f"one in ten of {beyond}; below 1 where little is said of how a run was made"),
+        "expected": entry(math.exp(expected), "median source: restarts, evaluation, changes of plan"),
+        "high": entry(math.exp(expected + high), f"nine in ten of {beyond}"),
         "half_hours": entry(
-            100.0, "steady hours at which half of it has come: runs under a day show none (23 rows), weeks show all"
+            HALF_HOURS, "steady hours at which half of it (of its log) has come: runs of a day show none, of weeks all"
         ),
     }
 
@@ -265,53 +288,6 @@ def accuracy(found: list[Error]) -> dict[str, float]:
     return {name: round(x, 4) for name, x in figures.items()}
 
 
-def report(samples: list[Sample], runs: list[published.Run]) -> str:
-    """The accuracy table, by source, and the ten worst rows."""
-    weights, evidence = fit(samples), seen_in(samples)
-    held_out = leave_one_source_out(samples)
-    known, stated = errors(samples, weights, evidence), [e for e in held_out if e.sample.run.stated]
-    spread = calibrated(held_out)
-    lines = [line("in sample", known), line("leave one source out", held_out), line("  of which tokens/s stated", stated)]
-    lines += [line("6ND at 40 % of bf16 peak", [Error(s, rule_of_thumb(s), seen=True) for s in samples])]
-    lines += [f"80 % interval: x/ {math.exp(spread.seen):.2f} with evidence, x/ {math.exp(spread.unseen):.2f} without; "]
-    lines += [f"  covers {coverage(held_out):.1%} of rows of sources left out of fit and calibration"]
-    lines += [f"whole-run overhead: {json.dumps({k: v['value'] for k, v in overhead(runs, weights).items()})}", ""]
-    by_source = sorted({s.source for s in samples})
-    lines += [line(source, [e for e in held_out if e.sample.source == source]) for source in by_source]
-    lines += [
-        "",
-        "weights: " + ", ".join(f"{n} {w:.3f}" for n, w in weights.items()),
-        "",
-        "worst ten, leaving their source out:",
-    ]
-    worst = sorted(held_out, key=lambda e: -abs(e.log))[:10]
-    lines += [f"  x{math.exp(e.log):.2f} {e.sample.run.name[:80]}: {likely_cause(e)}" for e in worst]
-    return "\n".join(lines)
-
-
-def line(name: str, found: list[Error]) -> str:
-    """One row of the table."""
-    figures = accuracy(found)
-    bias = math.exp(statistics.median(e.log for e in found))
-    return (
-        f"{name:28s} rows {len(found):4d}  median {figures['median']:6.1%}  p90 {figures['p90']:6.1%}"
-        f"  within 25 % {figures['within_25_percent']:6.1%}  predicted/measured {bias:.2f}"
-    )
-
-
-def rule_of_thumb(s: Sample) -> float:
-    """Log error of 6ND at 40 % of the 16-bit peak."""
-    rate = 0.4 * (s.run.gpu.bf16_tflops or 0) * 1e12 / (6 * s.run.architecture.active_parameters)
-    return math.log(rate / (s.run.tokens_per_s_per_gpu or 1))
-
-
-def likely_cause(e: Error) -> str:
-    """The largest costs of a row, which is where a wrong prediction comes from."""
-    costs = sorted((x, name) for name, x in e.sample.features.items() if x < 0)[:3]
-    unseen = "" if e.seen else "a feature no other source has; "
-    return unseen + "largest costs: " + ", ".join(f"{name} {x:.2f}" for x, name in costs)
-
-
 def quantile(values: list[float], q: float) -> float:
     """The value below which a share `q` lies, between neighbours in proportion."""
     ordered = sorted(values)
@@ -319,6 +295,18 @@ def quantile(values: list[float], q: float) -> float:
     low = math.floor(at)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (at - low) * (ordered[high] - ordered[low])
+
+
+def weighted_quantile(counted: list[tuple[float, float]], q: float) -> float:
+    """As `quantile`, of (value, weight): each value stands in the middle of its weight."""
+    total, below = sum(w for _, w in counted), 0.0
+    earlier = None
+    for value, weight in sorted(counted):
+        at = (below + weight / 2) / total
+        if at >= q:
+            return value if earlier is None else earlier[0] + (q - earlier[1]) / (at - earlier[1]) * (value - earlier[0])
+        below, earlier = below + weight, (value, at)
+    return max(value for value, _ in counted)
 
 
 def share(values: list[float], true: Callable[[float], bool]) -> float:

@@ -25,7 +25,7 @@ LIBRARIES = (
     *(("torchtitan", "torchtitan"), ("megatron", "megatron"), ("nemo", "megatron"), ("bigscience", "megatron")),
     *(("lomo", "deepspeed"), ("unsloth", "unsloth")),
 )
-"""Words of remarks, then of the source, and the library they name; LOMO's authors ran DeepSpeed. None of them: Hugging Face's."""
+"""Words of remarks, then of the source, and the library they name; LOMO's authors ran DeepSpeed. No word: Hugging Face's."""
 
 MEASURED = {
     "bigscience": "2021-10",
@@ -86,8 +86,8 @@ def figure(sized: Footprint, row: Row) -> float:
     if metric.startswith("computed"):
         return summed(sized)
     if "smi" in metric:
-        return sized.reserved
-    return sized.peak + sized.slack if "reserved" in metric else sized.peak
+        return sized.peak + sized.context + sized.fragments
+    return sized.peak + sized.fragments if "reserved" in metric else sized.peak
 
 
 def summed(sized: Footprint) -> float:
@@ -192,7 +192,8 @@ def length_in(note: str) -> int | None:
 def batch_of(row: Row) -> tuple[int, int]:
     """Sequences of one pass, and passes of a step.
 
-    litgpt's scripts and torchtune's LoRA recipes accumulate unless told otherwise. A local batch that "is cut into pipeline micro-batches" is cut into one a stage.
+    litgpt's scripts and torchtune's LoRA recipes accumulate unless told otherwise. A local batch that "is cut into pipeline
+    micro-batches" is cut into one a stage.
     """
     batch, stages = int(row["batch"] or 1), int(row["pp"] or 1)
     if "cut into pipeline micro-batches" in row["note"]:

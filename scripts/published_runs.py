@@ -3,9 +3,11 @@
 One rule for each blank, none for any one row or source:
 
 - shape unknown (no `layers`): the usual shape of its size, hidden = 128 x layers, N = 12 L h^2, 32,000 words;
-- experts: `total_params` and `active_params` decide how many experts there are and how wide eight of them are;
+- experts, or no shape at all: the shipped model of that name where it has as many parameters as the row states;
+- experts of a model that is not shipped: `total_params` and `active_params` decide how many there are and how wide eight are;
 - gated or plain feed-forward: whichever count of parameters comes nearer to `total_params`;
-- recomputation not stated: none; micro-batch: one sequence; batch: 64 passes a step; sharding over several GPUs:
+- recomputation not stated: none; micro-batch: one sequence; batch: 64 passes a step,
+  or 8 for each stage of a pipeline; ranks, library, fused kernels: those that the technique names; sharding over several GPUs:
   optimizer states; GPUs: those of a run of 30 days at 40 % of peak, never what the published hours say;
 - speed stated as TFLOPS only: divided by the FLOPs per token that `tflops_kind` says were counted.
 """
@@ -13,6 +15,7 @@ One rule for each blank, none for any one row or source:
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,19 +23,29 @@ from costguard.core.architecture import Architecture, Attention, Block, FeedForw
 from costguard.core.flops import flops_per_token
 from costguard.core.gpu import Gpu, read_gpus
 from costguard.core.recipe import Parallel, Recipe
+from costguard.data import Facts
+from costguard.errors import UnknownNameError
 
 USUAL_VOCAB = 32_000
 USUAL_ASPECT = 128
 """Hidden width over layers of most published decoders (GPT-3 128, Llama-2-7B 128, Llama-3-70B 102)."""
 EXPERTS_PER_TOKEN = 8
+SAME_COUNT = 0.05
+"""How far a stated count may lie from the shipped model's: cards round, and count towers in or out."""
 GPUS_PER_NODE = 8
 MONTH_HOURS = 720
-USUAL_PASSES = 64
+USUAL_PASSES, PASSES_A_STAGE = 64, 8
 USUAL_SHARE = 0.4
 """Of dense peak, over a whole run: most published runs reach 0.3 to 0.55."""
-PRECISIONS = {"bf16": "bf16", "bf16-pure": "bf16", "mxfp8": "fp8", "nvfp4": "fp8"}
-"""The table's words that are not a recipe's. There is no fp4 recipe yet: fp8 is the nearest that can be asked for."""
+PRECISIONS = {"bf16": "bf16", "bf16-pure": "bf16", "mxfp8": "fp8", "nvfp4": "fp4"}
+"""The table's words that are not a recipe's."""
+FACTS = Facts()
 METHODS = {"full-ft": "full"}
+RANKS = re.compile(r"\b(TP|PP|CP|EP) ?=? ?(\d+)\b")
+FASTER_ATTENTION = re.compile(r"FA[34]|flash[- ]?attention[- ]?[34]|cudnn", re.IGNORECASE)
+FUSED_LOSS = re.compile(r"liger|chunked|fused (?:loss|cross)", re.IGNORECASE)
+COMPILED = re.compile(r"compile|C/CUDA", re.IGNORECASE)
+FRAMEWORKS = {"megatron": "megatron", "torchtitan": "torchtitan", "unsloth": "unsloth", "deepspeed": "deepspeed"}
 CHECKPOINTINGS = {"y": "full", "n": "none", "": "none", "selective": "selective", "recompute-gelu": "selective"}
 STAGES = {"zero1": 1, "distopt": 1, "zero2": 2, "zero3": 3}
 
@@ -65,7 +78,7 @@ def runs(path: Path, gpus: dict[str, Gpu]) -> list[Run]:
 def run(row: dict[str, str], gpu: Gpu) -> Run:
     """One row as values."""
     count = gpus_of(row, gpu)
-    row = row | {"gpu_count": str(count)}
+    row = with_technique(row | {"gpu_count": str(count)})
     architecture, recipe, parallel = architecture_of(row), recipe_of(row), parallel_of(row)
     speed = number(row["tokens_per_s_per_gpu"])
     return Run(
@@ -86,11 +99,27 @@ def run(row: dict[str, str], gpu: Gpu) -> Run:
 
 
 def architecture_of(row: dict[str, str]) -> Architecture:
-    """The decoder that the row's shape columns describe, gated or plain, whichever comes nearer to its count."""
+    """The decoder that the row's shape columns describe, gated or plain, whichever comes nearer to its count.
+
+    No column tells the shape of experts, so a mixture's is the shipped one where the name and both counts agree with it.
+    """
+    known = shipped(row) if row["active_params"] or not row["layers"] else None
+    if known is not None:
+        return known
     shaped = row if row["layers"] else row | usual_shape(float(row["active_params"] or row["total_params"]))
     total = float(row["total_params"])
     candidates = [decoder(shaped, total, gated=gated) for gated in (True, False)]
     return min(candidates, key=lambda a: abs(a.computed_parameters - total))
+
+
+def shipped(row: dict[str, str]) -> Architecture | None:
+    """The shipped model of the row's name, if it has as many parameters as the row states."""
+    try:
+        found = FACTS.architecture(row["model"].lower())
+    except UnknownNameError:
+        return None
+    stated = float(row["total_params"])
+    return found if abs(found.parameters / stated - 1) <= SAME_COUNT else None
 
 
 def usual_shape(parameters: float) -> dict[str, str]:
@@ -130,7 +159,8 @@ def recipe_of(row: dict[str, str]) -> Recipe:
     seq_len = int(number(row["seq_len"]) or 4096)
     micro = int(number(row["micro_batch"]) or 1)
     batch = number(row["global_batch_tokens"])
-    ranks = max(1, int(row["gpu_count"]) // parallel_of(row).model_ranks)
+    split = parallel_of(row)
+    ranks = max(1, int(row["gpu_count"]) // split.model_ranks)
     method = METHODS.get(row["method"], row["method"])
     return Recipe(
         method=method,
@@ -138,10 +168,26 @@ def recipe_of(row: dict[str, str]) -> Recipe:
         quant="nf4" if method == "qlora" else "none",
         seq_len=seq_len,
         micro_batch=micro,
-        gradient_accumulation=max(1, round(batch / (seq_len * micro * ranks))) if batch else USUAL_PASSES,
+        gradient_accumulation=max(1, round(batch / (seq_len * micro * ranks)))
+        if batch
+        else max(USUAL_PASSES, PASSES_A_STAGE * split.pp),
         checkpointing=CHECKPOINTINGS[row["act_ckpt"]],
-        compiled="compile" in row["technique"],
+        attention="flash3" if FASTER_ATTENTION.search(row["technique"]) else "flash",
+        framework=framework_of(row["technique"]),
+        fused_loss=bool(FUSED_LOSS.search(row["technique"])),
+        compiled=bool(COMPILED.search(row["technique"])),
     )
+
+
+def with_technique(row: dict[str, str]) -> dict[str, str]:
+    """`row` with ranks that only its technique names: "Megatron+ZeRO3 TP4" is tp = 4."""
+    said = {kind.lower(): count for kind, count in RANKS.findall(row["technique"])}
+    return row | {kind: count for kind, count in said.items() if not row[kind]}
+
+
+def framework_of(technique: str) -> str:
+    """The library a technique names; Hugging Face where it names none."""
+    return next((name for word, name in FRAMEWORKS.items() if word in technique.lower()), "hf")
 
 
 def parallel_of(row: dict[str, str]) -> Parallel:

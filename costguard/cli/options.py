@@ -23,7 +23,7 @@ Template = Annotated[Text, typer.Option(metavar="NAME", help="A job people ask a
 Model = Annotated[Text, typer.Option("--model", "-m", metavar="NAME", help="A shipped name (llama-3.1-8b), or a config.json.")]
 Method = Annotated[Text, typer.Option(metavar="NAME", help="pretrain | full | lora | qlora | inference")]
 Preference = Annotated[Text, typer.Option(metavar="NAME", help="dpo | ppo | grpo: other models live beside the trained one.")]
-Precision = Annotated[Text, typer.Option(metavar="NAME", help="bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8")]
+Precision = Annotated[Text, typer.Option(metavar="NAME", help="bf16 | bf16-amp | fp16 | fp16-amp | fp32 | fp8 | fp4")]
 Quant = Annotated[Text, typer.Option(metavar="NAME", help="none | nf4 | int8 | int4")]
 Optimizer = Annotated[Text, typer.Option(metavar="NAME", help="adamw, adamw-8bit, paged-adamw-8bit, adafactor, lion, sgd ...")]
 SeqLen = Annotated[Text, typer.Option(metavar="N", help="Tokens in a sequence.")]
@@ -32,7 +32,7 @@ GlobalBatch = Annotated[
     Text, typer.Option("--global-batch-tokens", metavar="N", help="Tokens per optimizer step over all GPUs.")
 ]
 Checkpointing = Annotated[Text, typer.Option(metavar="NAME", help="none | selective | full")]
-Attention = Annotated[Text, typer.Option(metavar="NAME", help="flash | eager")]
+Attention = Annotated[Text, typer.Option(metavar="NAME", help="flash | flash3 | eager")]
 LoraRank = Annotated[Text, typer.Option(metavar="N", help="Rank of the adapters (16).")]
 LoraTargets = Annotated[Text, typer.Option(metavar="NAMES", help="attention | all-linear | q_proj,v_proj,...")]
 Zero = Annotated[Text, typer.Option(metavar="N", help="ZeRO stage 0-3.")]

@@ -134,8 +134,8 @@ def _inputs(block: Block, style: Style, width: int, names: tuple[str, ...]) -> f
 
 
 def _fused(block: Block, names: tuple[str, ...]) -> bool:
-    """Whether one matrix holds q, k and v, as in GPT-2, NeoX, Falcon and BLOOM: decoders with LayerNorm and biases."""
-    return "q_proj" in names and block.causal and block.norm == "layernorm"
+    """Whether one matrix holds all of `names`: q, k and v as in GPT-2 and Falcon, gate and up too as in Phi-3."""
+    return block.attention.fused if "q_proj" in names else block.feed_forward.fused and "gate_proj" in names
 
 
 def _attention_core(block: Block, style: Style, *, biased: bool) -> tuple[float, float]:
@@ -148,7 +148,7 @@ def _attention_core(block: Block, style: Style, *, biased: bool) -> tuple[float,
     kept = tensors + _query_norms(block, style) + _latent_kept(block, style)
     if not style.trained:
         kept += _inputs(block, style, value, ("o_proj",))
-    if style.packs_qkv:
+    if style.packs_qkv or a.packed:
         kept += _packed(block, style)
     if biased or not style.flash:
         scores, work = _scores(style)
@@ -160,9 +160,8 @@ def _attention_core(block: Block, style: Style, *, biased: bool) -> tuple[float,
 def _packed(block: Block, style: Style) -> float:
     """What packing q, k and v costs: they stay beside their rotated copies, and adapters' results are padded to their width."""
     a = block.attention
-    padded = a.query_width * ("q_proj" in style.targets) + a.kv_width * (
-        ("k_proj" in style.targets) + ("v_proj" in style.targets)
-    )
+    widths = {"q_proj": a.query_width, "k_proj": a.kv_width, "v_proj": a.kv_width}
+    padded = sum(width for name, width in widths.items() if style.packs_qkv and name in style.targets)
     return style.numerics.compute * (a.query_width + a.kv_width + padded)
 
 

@@ -14,9 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from costguard.core.checks import one_of, require, whole
-from costguard.core.convnet import Walk
+
+if TYPE_CHECKING:  # a type and no more: few models are walked
+    from costguard.core.convnet import Walk
 
 KINDS = ("decoder", "encoder", "encoder-decoder", "vit", "clip", "dit", "convnet", "unet")
 NORMS = {"rmsnorm": 1, "layernorm": 2, "layernorm-no-bias": 1, "layernorm-no-parameters": 0}
@@ -43,7 +46,11 @@ class Latent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Self-attention of one layer. `window`: tokens a query sees at most, None for all before it."""
+    """Self-attention of one layer. `window`: tokens a query sees at most, None for all before it.
+
+    `fused`: query, key and value are one matrix, so their input is read (and under autocast copied) once; `packed`: and one
+    result, which stays beside the rotated query and key.
+    """
 
     heads: int
     kv_heads: int
@@ -52,6 +59,8 @@ class Attention:
     out_bias: bool = False
     qk_norm: str = "none"
     sinks: bool = False
+    fused: bool = False
+    packed: bool = False
     window: int | None = None
     latent: Latent | None = None
 
@@ -122,6 +131,7 @@ class FeedForward:
 
     `ffn` is the width of one expert where there are `experts`; `shared_ffn` the summed width of experts every
     token passes. `activation` as Hugging Face names it: an unfused one (`gelu_new`) keeps more for the backward pass.
+    `fused`: gate and up are one matrix.
     """
 
     ffn: int
@@ -133,6 +143,7 @@ class FeedForward:
     shared_ffn: int = 0
     shared_gate: bool = False
     router_bias: bool = False
+    fused: bool = False
 
     def __post_init__(self) -> None:
         whole(self.ffn, "ffn")

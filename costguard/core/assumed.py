@@ -7,7 +7,7 @@ take 0.81 times the hours and 1.3 times the GPU memory of what is shown.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from costguard.core.job import Job
 from costguard.core.levers import SHORTEST_SEQ_LEN
@@ -17,30 +17,19 @@ TRAINED_ONCE_MORE = 4
 """Passes over each batch of completions that TRL takes by default (PPOConfig.num_ppo_epochs)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
-    """`other`: another value of an assumed `field`. `hours`, `memory`: times those of the answer; None: unknown, or no fit."""
-
-    field: str
-    other: str
-    hours: float | None
-    memory: float | None
-    fits: bool = True
-
-    @property
-    def text(self) -> str:
-        """`4: 0.81x the hours, 1.30x the memory`."""
-        parts = [f"{value:.2f}x the {name}" for name, value in (("hours", self.hours), ("memory", self.memory)) if value]
-        told = ", ".join(parts) or "unknown"
-        return f"{self.other}: {told}" + ("" if self.fits else ", too much for this GPU")
-
-
 def check_stated(job: Job) -> None:
     """InputError where something of `job` was assumed: every such field, and what to write."""
     if job.assumed:
         fields = ", ".join(field for field, _ in job.assumed)
         written = ", ".join(f"{field} = {_as_written(value)}" for field, value in job.assumed)
         raise InputError(f"not stated, and --strict assumes nothing: {fields}", field="--strict", hint=f"write {written}")
+
+
+def effect_text(other: str, *, hours: float | None, memory: float | None, fits: bool) -> str:
+    """`4: 0.81x the hours, 1.30x the memory`: what `other` would do; None: not known."""
+    parts = [f"{value:.2f}x the {name}" for name, value in (("hours", hours), ("memory", memory)) if value]
+    told = ", ".join(parts) or "unknown"
+    return f"{other}: {told}" + ("" if fits else ", too much for this GPU")
 
 
 def alternatives(job: Job) -> tuple[tuple[str, str, Job], ...]:

@@ -76,10 +76,11 @@ def duration(tokens: int, speed: Throughput, *, gpus: int, startup_hours: Interv
 def overhead(steady_hours: float, efficiency: Efficiency) -> Interval:
     """Hours of the whole run over steady ones: 1 for a short run, `efficiency.overhead` for one of weeks.
 
-    Example: with 1.2 for weeks and half of it after 100 h, a run of 50 h takes 1 + 0.2 x 50 / 150 = 1.07 times as long.
+    Example: with 1.2 for weeks and half of it after 100 h, a run of 50 h takes 1.2 ^ (50 / 150) = 1.06 times as long.
     """
     grown = steady_hours / (steady_hours + efficiency.overhead_hours)
-    return _less(efficiency.overhead, 1.0).scaled(grown).plus(Interval.exactly(1.0))
+    weeks = efficiency.overhead
+    return Interval(weeks.low**grown, weeks.expected**grown, weeks.high**grown)
 
 
 def interrupted(

@@ -29,6 +29,10 @@ class Physics:
     optimizer_bytes_per_weight: float
     dequantised_bytes_per_weight: float
     attention_slowdown: float
+    attention_slowdown_old_kernel: float
+    fused_share: float
+    routed_bytes_per_hidden: float
+    narrow_hidden: float
     pcie_gb_s: float
     pcie_node_gb_s: float
     fabric_share_per_gpu: float
@@ -66,7 +70,8 @@ class Efficiency:
 
     `spread_seen` and `spread_unseen`: log half-width of the 80 % interval of a speed, where every feature of the job
     has evidence and where one has none. `overhead`: hours of a run of weeks over those of its steady state (restarts,
-    evaluation); `overhead_hours`: the steady state at which half of it has come about.
+    evaluation), below 1 at its low end, since few long runs say how they were made; `overhead_hours`: the steady state
+    at which half of its log has come about.
     """
 
     weights: Mapping[str, float]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from costguard.core import overheads
 from costguard.core.buffers import Buffers
-from costguard.core.inference import cache_bytes
 from costguard.core.frameworks import modules
+from costguard.core.inference import cache_bytes
 from costguard.core.measure import Measure
 from costguard.core.numerics import OPTIMIZER_MOMENTS
 from costguard.core.phase import Phase
@@ -81,7 +81,8 @@ def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Exp
 
 def slack_formula(basis: Basis, worst: Phase) -> str:
     """What the slack is a share of."""
-    return f"{basis.slack_share:.0%} of {basis.moving(worst):,} B that come and go"
+    share = f"{basis.slack_share:.0%} of {basis.moving(worst):,} B that come and go"
+    return f"{share}, or {overheads.SLACK_LEAST:.0%} of {worst.total:,} B where that is more"
 
 
 def _split(basis: Basis, from_stage: int) -> str:
@@ -152,12 +153,14 @@ def _logits(basis: Basis, worst: Phase) -> str:
         return f"cross-entropy in {overheads.LOSS_CHUNKS} chunks"
     if not worst.terms["logits"]:
         return f"gone at '{worst.name}'"
-    numbers = f"{m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
-    return (
-        f"{numbers} x {m.loss_number} B x 3 (log-softmax and two gradients)"
-        if worst.name == "loss"
-        else f"{numbers}, {worst.name}"
-    )
+    known, numbers = modules(basis.recipe), f"{m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
+    if worst.name != "loss":
+        return f"{numbers}, {worst.name}"
+    if known.loss_compiled and basis.recipe.compiled:
+        return f"{numbers} x {m.numbers.compute} B x 2 (logits and their gradient)"
+    copies = known.loss_copies if p.tp == 1 else known.loss_copies_split
+    what = {1: "in place", 3: "log-softmax and two gradients"}.get(copies, "log-softmax, gradients and what the library holds")
+    return f"{numbers} x {m.loss_number} B x {copies} ({what})"
 
 
 def _buffers(basis: Basis) -> str:

@@ -57,9 +57,14 @@ class Footprint:
         return self.worst.terms
 
     @property
-    def slack(self) -> int:
-        """Bytes the allocator holds but cannot hand out."""
+    def fragments(self) -> int:
+        """Bytes the allocator probably holds but cannot hand out: the best guess, as `nvidia-smi` would show it."""
         return int(self.basis.moving(self.worst) * self.basis.slack_share)
+
+    @property
+    def slack(self) -> int:
+        """The same with the least margin a plan should have: what must fit errs on the side that costs less."""
+        return max(self.fragments, int(overheads.SLACK_LEAST * self.peak))
 
     @property
     def reserved(self) -> int:

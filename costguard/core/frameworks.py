@@ -20,7 +20,8 @@ class Modules:
     batch may be padded. `fuses`: norms and gated activations are one kernel, which keeps its inputs only.
     `packs_qkv`: q, k, v are one tensor that stays alive beside the rotated q and k. `ties`: a head that is the embedding is
     not stored again. `kernels`: GELU is PyTorch's kernel, whatever the model's config calls it.
-    `adapters_fp32`: adapters are fp32, and so is a copy of the input for each unless the library `casts_adapters`. `loss_fp32`: logits are cast to fp32.
+    `adapters_fp32`: adapters are fp32, and so is a copy of the input for each unless the library `casts_adapters`.
+    `loss_fp32`: logits are cast to fp32.
     `loss_copies`: fp32 tensors of the logits' size on the way back through the loss, `loss_copies_split` where tensor
     parallelism divides them. `loss_compiled`: torch.compile takes the loss too, and no fp32 logits are ever whole.
     `softmax_fp32`: eager attention's softmax is in fp32, its result a cast copy.

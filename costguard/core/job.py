@@ -14,7 +14,6 @@ from costguard.core import checks
 from costguard.core.adapters import known_targets
 from costguard.core.architecture import Architecture
 from costguard.core.checks import described, known_keys, require
-from costguard.core.companions import Beside
 from costguard.core.money import Money
 from costguard.core.offer import TIERS
 from costguard.core.recipe import Lora, Parallel, Recipe
@@ -22,6 +21,7 @@ from costguard.errors import InputError
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
     from costguard.core.calibration import Calibration
+    from costguard.core.companions import Beside
 
 DEFAULT_SEQ_LEN = 2048
 DEFAULT_MAX_GPUS = 64

@@ -26,9 +26,10 @@ class Measure:
 
     Parameters: `matrices` of all layers (`experts` among them), `small` (norms, biases, positions), `embedding`, `head`,
     `adapters`; of one layer: `layer_parameters`, its attention, its last matrix (`down`).
-    Bytes a token: `waiting` in all layers between their passes (of it `waiting_unsplit` is whole on every
-    tensor-parallel rank unless the sequence is split too), `layer` the widest one while it is worked on, `stem` before
-    the layers, `outside` that and after them (`head_input` in it is what the head reads), `mask` shared by all, `unneeded` what the first layer need not keep.
+    Bytes a token: `waiting` in all layers between their passes (of it `waiting_unsplit` is whole on every tensor-parallel
+    rank unless the sequence is split too), `layer` the widest one while it is worked on, `stem` before the layers, `outside`
+    that and after them (`head_input` of it is what the head reads), `mask` shared by all, `unneeded` what the first layer
+    need not keep.
     `cached`: numbers a token of keys and values; `cache_splits`: ranks over which tensor parallelism can divide them (a latent
     cannot be divided, it is on every rank).
     `casts`: bytes of autocast's copies of all layers' matrices; `casts_cached`: they live as long as the forward pass.

@@ -75,9 +75,9 @@ def numerics(recipe: Recipe, parallel: Parallel) -> Numerics:
         master=FP32 if master else 0,
         compute=compute,
         residual=FP32 if wide or autocast else HALF,
-        operand=1 if recipe.precision == "fp8" else compute,
+        operand=1 if recipe.precision in ("fp8", "fp4") else compute,
         accumulator=FP32 if master and recipe.framework == "deepspeed" and recipe.gradient_accumulation > 1 else 0,
-        copies=FP8_COPIES if recipe.precision == "fp8" and recipe.trains else 0,
+        copies=FP8_COPIES if recipe.precision in ("fp8", "fp4") and recipe.trains else 0,
         autocast=autocast,
     )
 

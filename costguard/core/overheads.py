@@ -22,6 +22,9 @@ SLACK_SHARE = 0.1
 that do not wait): weights and optimizer do not fragment. 2-18% in PEFT's eight published maxima. Each share here is about
 the 60th percentile of its rows: a little too much is a little dearer, a little too little is a crash. 2026-11."""
 
+SLACK_LEAST = 0.05
+"""The least slack a job is planned with, as a share of its whole peak: what is published is 3-12%, and lengths vary."""
+
 SLACK_SHARE_GATHERED = 0.15
 """The same where weights are gathered and freed layer by layer (ZeRO-3, FSDP2): 3-26% in torchtitan's, ml-engineering's
 and PEFT's rows."""
@@ -40,7 +43,7 @@ GATHERED_LAYERS = 2
 """Layers whose whole weights a rank holds at once: the one at work, the one fetched ahead (FSDP2, DeepSpeed)."""
 
 GATHERED_LAYERS_FSDP1 = 3
-"""The same under FSDP1, whose limit_all_gathers lets two fetches be in flight (_FreeEventQueue._max_num_inflight_all_gathers)."""
+"""The same under FSDP1, whose limit_all_gathers lets two fetches be in flight (_FreeEventQueue)."""
 
 LIVE_ELEMENTS = 1_000_000_000
 """DeepSpeed's default stage3_max_live_parameters: gathered weights stay until there are so many (docs, 2026-11)."""

@@ -16,10 +16,8 @@ from functools import reduce
 
 from costguard.core.architecture import Architecture
 from costguard.core.companions import Beside
-from costguard.core.duration import startup
 from costguard.core.efficiency import Efficiency
 from costguard.core.interval import Interval
-from costguard.core.job import Job
 from costguard.core.placement import Placement
 from costguard.core.recipe import Parallel, Recipe
 from costguard.core.step import TERA
@@ -44,20 +42,12 @@ class Pass:
         return self.speed.inverse().scaled(self.times)
 
 
-def speed_of(job: Job, placed: Placement, efficiency: Efficiency) -> Throughput | None:
+def speed_of_turns(architecture: Architecture, beside: Beside, placed: Placement, efficiency: Efficiency) -> Throughput | None:
     """Tokens of the job a second per GPU, every model's passes counted; None where no rate of the GPU is known."""
     clock = _Clock(placed, efficiency)
-    if job.beside is None:
-        return clock.speed(job.architecture, placed.recipe, placed.parallel)
-    policy = replace(placed.recipe, micro_batch=placed.recipe.micro_batch * job.beside.sequences)
-    own = clock.speed(job.architecture, policy, placed.parallel)
-    return None if own is None else _summed(own, list(_passes(job.architecture, job.beside, policy, own, clock)))
-
-
-def startup_of(job: Job) -> Interval:
-    """Hours from the order to the first step, companions' weights fetched too."""
-    beside = job.beside.with_weights(job.recipe) if job.beside else ()
-    return startup(job.architecture, *(c.architecture for c in beside))
+    policy = replace(placed.recipe, micro_batch=placed.recipe.micro_batch * beside.sequences)
+    own = clock.speed(architecture, policy, placed.parallel)
+    return None if own is None else _summed(own, list(_passes(architecture, beside, policy, own, clock)))
 
 
 @dataclass(frozen=True, slots=True)

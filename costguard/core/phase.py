@@ -17,9 +17,8 @@ class Phase:
     total: int
 
 
-def phase(
+def phase(  # noqa: PLR0917 - called by place where it counts, see below
     name: str,
-    *,
     weights: float,
     gradients: float = 0.0,
     optimizer: float = 0.0,
@@ -31,7 +30,7 @@ def phase(
     # Written out: this runs ten times a footprint, and a footprint dozens of times a quote (bench/quote.py).
     w, g, o = int(weights), int(gradients), int(optimizer)
     a, x, b = int(activations), int(logits), int(buffers)
-    if min(w, g, o, a, x, b) < 0:
+    if w < 0 or g < 0 or o < 0 or a < 0 or x < 0 or b < 0:
         w, g, o, a, x, b = max(w, 0), max(g, 0), max(o, 0), max(a, 0), max(x, 0), max(b, 0)
     terms = {"weights": w, "gradients": g, "optimizer": o, "activations": a, "logits": x, "buffers": b}
     return Phase(name, terms, w + g + o + a + x + b)

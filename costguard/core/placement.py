@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from costguard.core.footprint import Footprint
+from costguard.core.footprint import Footprint, footprint
 from costguard.core.gpu import GIB, Gpu
 from costguard.core.job import Job
 from costguard.core.recipe import Parallel, Recipe
-from costguard.core.together import footprint_of
 from costguard.errors import InputError
 
 FABRIC_GPUS = 8
@@ -151,7 +150,12 @@ def _sized(job: Job, parallel: Parallel, gpus: int) -> Sized | Impossible:
 
 def needed(job: Job, recipe: Recipe, parallel: Parallel, gpus: int) -> Footprint:
     """The footprint, companions' beside it, shifted by what observed runs say."""
-    computed = footprint_of(job, recipe, parallel, gpus=gpus)
+    if job.beside is None:
+        computed = footprint(job.architecture, recipe, parallel, gpus=gpus)
+    else:
+        from costguard.core.together import footprint_together
+
+        computed = footprint_together(job.architecture, recipe, job.beside, parallel, gpus=gpus)
     return job.calibration.memory(computed, job) if job.calibration else computed
 
 

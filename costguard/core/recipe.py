@@ -199,12 +199,12 @@ class Parallel:
 
     def data_ranks(self, gpus: int) -> int:
         """Data-parallel ranks on `gpus`; InputError where the parts do not divide."""
-        require(
-            gpus % self.model_ranks == 0,
-            "parallel",
-            f"tp x pp x cp = {self.tp} x {self.pp} x {self.cp} = {self.model_ranks} ranks do not divide {gpus} GPUs",
-            f"choose tp, pp and cp whose product divides {gpus}",
-        )
+        if gpus % self.model_ranks:  # asked before the words are put together: this runs once a footprint
+            raise InputError(
+                f"tp x pp x cp = {self.tp} x {self.pp} x {self.cp} = {self.model_ranks} ranks do not divide {gpus} GPUs",
+                field="parallel",
+                hint=f"choose tp, pp and cp whose product divides {gpus}",
+            )
         return gpus // self.model_ranks
 
 

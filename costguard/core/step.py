@@ -7,7 +7,7 @@ Every time is seconds per token of one GPU at the best rate of the part concerne
 so it is 0 where nothing is spent, and a fitted weight of 1 would mean that nothing of it is overlapped.
 
 Example: Llama-2-7B, 2 x 2048 tokens, no checkpointing, on one A100-80GB-SXM: 41.2 GFLOP at 312 TFLOPS and slower scores
-take 138 us; activations, logits, weights and optimizer move 92.8 MB, 45.5 us at 2039 GB/s: `memory` is -log(1.33) = -0.29.
+take 135 us; activations, logits, weights and optimizer move 92.8 MB, 45.5 us at 2039 GB/s: `memory` is -log(1.34) = -0.29.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 
 from costguard.core.efficiency import Family, Physics
+from costguard.core.frameworks import fuses
 from costguard.core.gpu import Gpu
 from costguard.core.recipe import Parallel, Recipe
 from costguard.core.work import Peak, Work
@@ -23,6 +24,11 @@ from costguard.core.work import Peak, Work
 TERA, GIGA = 1e12, 1e9
 FULLY_SHARDED = 3
 NVL72 = 72
+INTERLEAVED_FROM = 0.25
+NEW_KERNELS_FROM = ("9.", "10.")
+"""Compute capabilities whose matrix units older kernels cannot fill."""
+UNCUT_GB_S = {"NVLink3 (cut)": 600, "NVLink4 (cut)": 900}
+"""A800 and H800 have less NVLink than their sisters, and the same network cards."""
 USUAL_ACHIEVED = 0.8
 """The share of its datasheet peak that the best matrix multiplication reaches on H100 and B200 (gpus.csv, MAMF column)."""
 
@@ -81,42 +87,65 @@ class Links:
 def costs(setting: Setting, physics: Physics, family: Family) -> dict[str, float]:
     """Every named cost of this job on these GPUs, to be weighed by the fitted weights; what does not apply is 0."""
     s, reach = setting, links(setting.gpu, setting.gpus, setting.nodes, physics)
-    base = arithmetic_seconds(s.work, s.top, physics)
+    base = arithmetic_seconds(s, physics)
     return {
         "base": 1.0,
         "memory": -math.log1p(memory_seconds(s, physics) / base),
         "network": -math.log1p(network_seconds(s, reach) / base),
         "model_parallel": -math.log1p(model_parallel_seconds(s, reach) / base),
-        "bubble": -math.log1p((s.parallel.pp - 1) / s.passes_a_step),
+        "bubble": -math.log1p(idle_share(s.parallel.pp, s.passes_a_step)),
+        "narrow": -math.log1p(physics.narrow_hidden / s.work.hidden),
         "host": -math.log1p(host_seconds(s, physics) / base),
         "mixture": -float(s.work.mixture),
-        "fp8": -float(s.top.reduced),
+        "convolutions": -float(s.work.walked),
+        "fp8": -float(bool(s.top.reduced)),
+        "fp4": -float(s.top.reduced == "fp4"),
         "fp16": -float(s.top.fp16),
         "scale": -math.log10(s.gpus),
         "power": _power(s.gpu, family),
         "achieved": _achieved(s.gpu),
         f"gpu {family.prefix}": 1.0,
-        **({"convolutions": -1.0} if s.work.walked_bytes else {}),
     }
 
 
-def arithmetic_seconds(work: Work, top: Peak, physics: Physics) -> float:
+def arithmetic_seconds(setting: Setting, physics: Physics) -> float:
     """If a GPU did nothing but multiply, at its peak. Scores run slower than matrices even so."""
-    wide = work.wide_flops + physics.attention_slowdown * work.attention_flops
-    return (work.matrix_flops / top.matrix + wide / top.wide) / TERA
+    job, top = setting.work, setting.top
+    wide = job.wide_flops + attention_slowdown(setting, physics) * job.attention_flops
+    return (job.matrix_flops / top.matrix + wide / top.wide) / TERA
+
+
+def attention_slowdown(setting: Setting, physics: Physics) -> float:
+    """Hopper and Blackwell need kernels written for them (FlashAttention-3 and 4, cuDNN); FlashAttention-2 wastes them."""
+    recipe = setting.recipe
+    made_for_it = recipe.attention == "flash3" or recipe.framework == "megatron"
+    if setting.gpu.compute_capability.startswith(NEW_KERNELS_FROM) and not made_for_it:
+        return physics.attention_slowdown_old_kernel
+    return physics.attention_slowdown
+
+
+def idle_share(stages: int, passes: int) -> float:
+    """Time a pipeline fills and drains, over time it works: (p - 1) / m.
+
+    Where that is much, stages are cut in two and interleaved: of what exceeds INTERLEAVED_FROM half is left.
+    """
+    idle = (stages - 1) / passes
+    return min(idle, (idle + INTERLEAVED_FROM) / 2)
 
 
 def memory_seconds(setting: Setting, physics: Physics) -> float:
     """Activations, logits, the weights of each pass and the optimizer's step, through the GPU's own memory."""
     s, job = setting, setting.work
     layers = physics.layer_bytes_per_hidden * job.hidden_layers + physics.layer_bytes_per_ffn * job.ffn_layers
-    layers += job.walked_bytes
     logits = physics.logits_bytes_per_word * job.words
+    layers *= physics.fused_share if fuses(s.recipe) else 1
+    logits *= physics.fused_share if s.recipe.fused_loss or s.recipe.compiled else 1
+    routed = physics.routed_bytes_per_hidden * job.routed_hidden * job.experts_per_token
     read = physics.dequantised_bytes_per_weight if s.recipe.quant != "none" else job.weight_bytes
     step = physics.optimizer_bytes_per_weight / (s.ranks if s.parallel.stage else 1) / s.passes_a_step
     weights = s.weights * (read * job.passes + s.trains_weights * step) / s.pass_tokens
     bandwidth = s.gpu.bandwidth_gb_s / s.gpu.dies * GIGA
-    return (layers * (job.passes + s.recipe.trains) + logits + weights) / bandwidth
+    return ((layers + routed) * (job.passes + s.recipe.trains) + logits + weights) / bandwidth
 
 
 def network_seconds(setting: Setting, links: Links) -> float:
@@ -129,12 +158,17 @@ def network_seconds(setting: Setting, links: Links) -> float:
 
 
 def model_parallel_seconds(setting: Setting, links: Links) -> float:
-    """Tensor parallelism sums two activations a layer and pass; expert parallelism sends tokens to experts and back."""
+    """Tensor parallelism sums two activations a layer and pass; expert parallelism sends tokens to experts and back.
+
+    Between machines a token goes once to each machine that holds one of its experts: 8 experts in 8 machines are 4.6 others.
+    """
     s, job = setting, setting.work
     tensor = links.inside if s.parallel.tp <= links.together else links.between
-    expert = links.inside if s.parallel.ep <= links.together else links.between
     summed = 8 * (s.parallel.tp - 1) * job.hidden_layers / tensor
-    exchanged = 4 * (s.parallel.ep > 1) * job.exchanged_hidden / expert
+    copies, ep = job.experts_per_token, s.parallel.ep
+    machines = -(-ep // links.together)
+    crossing = (machines - 1) * (1 - math.pow(1 - 1 / machines, copies))
+    exchanged = 4 * job.routed_hidden * (copies * (ep - 1) / ep / links.inside + crossing / links.between)
     return job.passes * (summed + exchanged) / GIGA
 
 
@@ -160,7 +194,8 @@ def links(gpu: Gpu, gpus: int, nodes: int, physics: Physics) -> Links:
     together = NVL72 if "NVL72" in gpu.interconnect else per_node
     if gpus <= together:
         return Links(inside=inside, between=inside, collective=inside, together=gpus)
-    between = 2 * inside * physics.fabric_share_per_gpu if gpu.nvlink else physics.pcie_node_gb_s / per_node
+    uncut = UNCUT_GB_S.get(gpu.interconnect, gpu.interconnect_gb_s or 0)
+    between = uncut * physics.fabric_share_per_gpu if gpu.nvlink else physics.pcie_node_gb_s / per_node
     return Links(inside=inside, between=between, collective=min(inside, between * per_node), together=together)
 
 

@@ -19,8 +19,8 @@ class Style:
 
     `flash`: scores are never whole. `masked`: each layer keeps a mask of a number a score, for all heads. `biased`: attention
     adds a learned bias to scores, so they are whole (T5). `softmax_fp32`: eager attention's softmax is fp32 and then cast.
-    `repeats_kv`, `packs_qkv`, `kernels`, `casts_adapters`: see `frameworks.Modules`. `quantised_input`: bytes a number of the input that a frozen
-    quantised matrix keeps. `fused`: norms and activations are one kernel.
+    `repeats_kv`, `packs_qkv`, `kernels`, `casts_adapters`: see `frameworks.Modules`. `fused`: norms and activations are one
+    kernel. `quantised_input`: bytes a number of the input that a frozen quantised matrix keeps.
     """
 
     numerics: Numerics

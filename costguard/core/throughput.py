@@ -53,7 +53,7 @@ def _training(setting: Setting, efficiency: Efficiency) -> Throughput:
     top, flops, gpu = setting.top, setting.work.flops, setting.gpu
     found = costs(setting, efficiency.physics, efficiency.family(gpu.arch))
     reasons = tuple((name, math.exp(efficiency.weights.get(name, 0.0) * x)) for name, x in found.items() if x)
-    ideal = 1 / arithmetic_seconds(setting.work, top, efficiency.physics)
+    ideal = 1 / arithmetic_seconds(setting, efficiency.physics)
     rate = ideal * math.prod(factor for _, factor in reasons)
     return Throughput(
         tokens_per_s_per_gpu=Interval.around(rate, math.exp(efficiency.spread(found))),

@@ -16,7 +16,6 @@ from costguard.core.architecture import Architecture
 from costguard.core.companions import Beside, Companion
 from costguard.core.explanation import Explained, explained, slack_formula
 from costguard.core.footprint import Footprint, footprint
-from costguard.core.job import Job
 from costguard.core.phase import Phase, phase
 from costguard.core.recipe import Parallel, Recipe
 
@@ -51,11 +50,11 @@ class Together(Footprint):
         return (*working, *others, context, of_all)
 
 
-def footprint_of(job: Job, recipe: Recipe, parallel: Parallel, *, gpus: int) -> Footprint:
-    """The footprint of `job` on each of `gpus` GPUs, its companions beside it where there are some."""
-    if job.beside is None:
-        return footprint(job.architecture, recipe, parallel, gpus=gpus)
-    return _joined(tuple(_workers(job.architecture, recipe, job.beside, parallel, gpus)))
+def footprint_together(
+    architecture: Architecture, recipe: Recipe, beside: Beside, parallel: Parallel, *, gpus: int
+) -> Footprint:
+    """The footprint of a policy of `architecture` on each of `gpus` GPUs, with those `beside` it."""
+    return _joined(tuple(_workers(architecture, recipe, beside, parallel, gpus)))
 
 
 def _joined(workers: tuple[Worker, ...]) -> Together:

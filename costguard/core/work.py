@@ -14,13 +14,13 @@ from costguard.core.flops import Flops, flops_per_token
 from costguard.core.gpu import Gpu
 from costguard.core.recipe import Recipe
 
+CONVOLUTION_WIDTH = 512
+NUMBERS_PER_HIDDEN = 15
+"""What a layer writes and reads outside its matrices, per hidden unit and pass; what convolutions keep is counted so."""
+REDUCED = ("fp4", "fp8")
+"""Precisions below 16 bits, narrowest first."""
 FLASH_BACKWARD = 2.5
 """Flash attention computes the scores again in its backward pass: 2.5 forwards, not 2 (Dao 2023)."""
-WALKED_BYTES = 6.0
-"""Bytes a pass moves for each number a walked model keeps, counted: of a convolution's result (one kept number before its norm,
-one after the activation) the convolution writes it, the norm reads it twice and writes, the activation reads and writes: six
-times 2 bytes. NVIDIA's ResNet-50 v1.5 (DeepLearningExamples, 2021) reaches 2,470 images/s on an A100-80GB and 1,200 on a V100;
-this and the fitted rest say 3,170 and 1,120."""
 QUANTISED_BYTES = {"int8": 1.0, "nf4": 0.53, "int4": 0.53}
 """Bytes a quantised weight travels in, with the scales of its blocks."""
 
@@ -29,7 +29,8 @@ QUANTISED_BYTES = {"int8": 1.0, "nf4": 0.53, "int4": 0.53}
 class Work:
     """A job per token: FLOPs by the rate they run at, bytes, and weights. Independent of hardware and sharing.
 
-    `walked_bytes`: what each pass through a walked model (ResNet, U-Net) moves, 0 for any other.
+    `hidden_layers`, `ffn_layers`, `routed_hidden`: width x layers, of all, of feed-forwards, of mixtures; `words` of the
+    vocabulary. `walked`: the layers are convolutions.
     """
 
     flops: Flops
@@ -43,8 +44,10 @@ class Work:
     weights: float
     expert_weights: float
     weight_bytes: float
-    exchanged_hidden: float
-    walked_bytes: float = 0.0
+    routed_hidden: float
+    hidden: float
+    experts_per_token: float
+    walked: bool
 
     @property
     def mixture(self) -> bool:
@@ -60,20 +63,23 @@ def work(architecture: Architecture, recipe: Recipe) -> Work:
     again = recipe.checkpointing != "none"
     wide = _head_flops(architecture, recipe)
     idle = architecture.parameters - architecture.active_parameters
+    walked = architecture.walk.kept if architecture.walk else 0
     return Work(
         flops=flops,
         matrix_flops=flops.hardware - scores * (1 + 2 * recipe.trains + again * recipe.trains) - wide,
         wide_flops=wide,
         attention_flops=scores * (1 + recipe.trains * (FLASH_BACKWARD + again)),
         passes=1 + recipe.trains * (1 + (recipe.checkpointing == "full")),
-        hidden_layers=sum(b.layers * b.hidden for b in architecture.blocks),
+        hidden_layers=sum(b.layers * b.hidden for b in architecture.blocks) + walked / NUMBERS_PER_HIDDEN,
         ffn_layers=sum(b.layers * _ffn_width(b) for b in architecture.blocks),
         words=architecture.vocab if architecture.has_head else 0,
         weights=architecture.parameters - idle,
         expert_weights=idle,
         weight_bytes=weight_bytes(recipe),
-        exchanged_hidden=sum(b.layers * b.hidden * b.feed_forward.experts_per_token for b in architecture.blocks),
-        walked_bytes=WALKED_BYTES * architecture.walk.kept if architecture.walk else 0.0,
+        hidden=max((b.hidden for b in architecture.blocks), default=CONVOLUTION_WIDTH),
+        walked=architecture.walk is not None,
+        routed_hidden=sum(b.layers * b.hidden for b in architecture.blocks if b.feed_forward.experts),
+        experts_per_token=max((b.feed_forward.experts_per_token for b in architecture.blocks), default=0),
     )
 
 
@@ -102,12 +108,13 @@ def _ffn_width(block: Block) -> float:
 class Peak:
     """TFLOPS of one device: `matrix` for the layers at the recipe's precision, `wide` for head and scores in 16 bits.
 
-    `reduced`: the layers run in fp8. `fp16`: 16 bits mean fp16, because the recipe says so or the GPU knows no bf16.
+    `reduced`: "fp8" or "fp4" where the layers run in so few bits, else blank.
+    `fp16`: 16 bits mean fp16, because the recipe says so or the GPU knows no bf16.
     """
 
     matrix: float
     wide: float
-    reduced: bool = False
+    reduced: str = ""
     fp16: bool = False
     notes: tuple[str, ...] = ()
 
@@ -124,12 +131,14 @@ def peak(recipe: Recipe, gpu: Gpu) -> Peak | None:
     notes = () if asked else _without_bf16(gpu)
     if gpu.bf16_tflops is None:
         notes = (f"{gpu.name} has no fast 16-bit arithmetic: timed at its fp32 rate",)
-    if recipe.precision != "fp8":
+    if recipe.precision not in REDUCED:
         return Peak(matrix=wide / gpu.dies, wide=wide / gpu.dies, fp16=fp16, notes=notes)
-    if gpu.fp8_tflops is None or gpu.fp8_tflops <= wide:
-        missing = f"{gpu.name} has no faster fp8 arithmetic: timed at its 16-bit rate"
-        return Peak(matrix=wide / gpu.dies, wide=wide / gpu.dies, fp16=fp16, notes=(*notes, missing))
-    return Peak(matrix=gpu.fp8_tflops / gpu.dies, wide=wide / gpu.dies, reduced=True, fp16=fp16, notes=notes)
+    for precision in REDUCED[REDUCED.index(recipe.precision) :]:
+        rate = gpu.fp8_tflops if precision == "fp8" else gpu.fp4_tflops
+        if rate is not None and rate > wide:
+            return Peak(matrix=rate / gpu.dies, wide=wide / gpu.dies, reduced=precision, fp16=fp16, notes=notes)
+        notes = (*notes, f"{gpu.name} has no faster {precision} arithmetic: timed at its next wider rate")
+    return Peak(matrix=wide / gpu.dies, wide=wide / gpu.dies, fp16=fp16, notes=notes)
 
 
 def _peak_fp32(gpu: Gpu) -> Peak | None:

@@ -21,7 +21,7 @@ from costguard.core.recipe import Recipe
 from costguard.errors import InputError, shortened
 
 DTYPES = {"bf16": torch.bfloat16, "bf16-amp": torch.float32, "fp32": torch.float32}
-IMPLEMENTATIONS = {"flash": "sdpa", "eager": "eager"}
+IMPLEMENTATIONS = {"flash": "sdpa", "flash3": "sdpa", "eager": "eager"}
 WEIGHTS_OF_LINEAR = 2
 """Dimensions of a matrix: what an adapter can sit on."""
 

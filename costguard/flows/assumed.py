@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from costguard.core.assumed import Effect, alternatives
+from costguard.core.assumed import alternatives, effect_text
 from costguard.core.job import Job
-from costguard.core.passes import speed_of
 from costguard.core.placement import Placement, Placer
 from costguard.core.throughput import Throughput
+from costguard.core.timing import speed_of
 from costguard.errors import InputError
 from costguard.ports import FactSource
 
 
 def effects_told(job: Job, placed: Placement | None, speed: Throughput | None, *, facts: FactSource) -> dict[str, str]:
     """Assumed field -> how another value of it would move hours and memory of `job` as `placed` at `speed`."""
-    return {} if placed is None else {e.field: e.text for e in _effects(job, placed, speed, facts)}
+    return {} if placed is None else dict(_effects(job, placed, speed, facts))
 
 
-def _effects(job: Job, placed: Placement, speed: Throughput | None, facts: FactSource) -> Iterator[Effect]:
+def _effects(job: Job, placed: Placement, speed: Throughput | None, facts: FactSource) -> Iterator[tuple[str, str]]:
     for field, value, other in alternatives(job):
         try:
             as_placed = replace(other, parallel=placed.parallel)
@@ -28,13 +28,8 @@ def _effects(job: Job, placed: Placement, speed: Throughput | None, facts: FactS
             continue
         if isinstance(there, Placement):
             faster = speed_of(other, there, facts.efficiency()) if speed and there.fits else None
-            yield Effect(
-                field=field,
-                other=value,
-                hours=_ratio(speed, faster),
-                memory=there.needs_gib / placed.needs_gib,
-                fits=there.fits,
-            )
+            memory = there.needs_gib / placed.needs_gib
+            yield field, effect_text(value, hours=_ratio(speed, faster), memory=memory, fits=there.fits)
 
 
 def _ratio(now: Throughput | None, then: Throughput | None) -> float | None:

@@ -14,8 +14,8 @@ from costguard.core.gpu import GIB
 from costguard.core.interval import Interval
 from costguard.core.job import Table
 from costguard.core.observed import Observed
-from costguard.core.passes import speed_of
 from costguard.core.placement import Impossible, Placement, Placer
+from costguard.core.timing import speed_of
 from costguard.errors import InputError
 from costguard.ports import FactSource
 

@@ -13,7 +13,6 @@ from costguard.core.footprint import check_parallel
 from costguard.core.interval import Interval
 from costguard.core.job import Job, assumption_warnings
 from costguard.core.offer import SPOT, Offer, Selection
-from costguard.core.passes import speed_of, startup_of
 from costguard.core.placement import Hardware, Impossible, Placement, Placer
 from costguard.core.quote import (
     Option,
@@ -30,8 +29,8 @@ from costguard.core.quote import (
 )
 from costguard.core.recipe import Parallel
 from costguard.core.storage import disk_of
+from costguard.core.timing import speed_of, startup_of
 from costguard.errors import InputError
-from costguard.flows.assumed import effects_told
 from costguard.ports import FactSource, OfferSource
 
 
@@ -218,6 +217,12 @@ def _warnings(asked: Job | Rental, best: Option | None, facts: FactSource) -> tu
     """What was left unsaid, and what another choice would do to the best option."""
     if isinstance(asked, Rental):
         return ()
-    told = effects_told(asked, best.placement, best.throughput, facts=facts) if best and asked.assumed else {}
+    told = _told(asked, best, facts) if best and asked.assumed else {}
     unknown = ("tokens was not stated: no hours and no money; write tokens = 50e6 or --tokens 50e6",)
     return (*(() if asked.tokens else unknown), *assumption_warnings(asked, told))
+
+
+def _told(job: Job, best: Option, facts: FactSource) -> dict[str, str]:
+    from costguard.flows.assumed import effects_told
+
+    return effects_told(job, best.placement, best.throughput, facts=facts)

@@ -63,13 +63,12 @@ def with_effects(sized: Size) -> Size:
 
 
 def _told(job: Job, on: Hardware | None, now: Footprint) -> dict[str, str]:
-    from costguard.core.assumed import Effect, alternatives
+    from costguard.core.assumed import alternatives, effect_text
 
     changes = [Lever(field=f, was="", becomes=value, cost="", job=other) for f, value, other in alternatives(job)]
-    tried = ((e.lever, e.peak_gib * GIB / now.peak, e.fits is not False) for e in _tried(changes, on, now))
     return {
-        lever.field: Effect(field=lever.field, other=lever.becomes, hours=None, memory=memory, fits=fits).text
-        for lever, memory, fits in tried
+        e.lever.field: effect_text(e.lever.becomes, hours=None, memory=e.peak_gib * GIB / now.peak, fits=e.fits is not False)
+        for e in _tried(changes, on, now)
     }
 
 

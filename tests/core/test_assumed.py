@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.core.assumed import Effect, alternatives, check_stated
+from costguard.core.assumed import alternatives, check_stated, effect_text
 from costguard.core.job import assumption_warnings, job_from
 from costguard.errors import InputError
 from tests.core.shapes import shipped
@@ -48,8 +48,8 @@ def test_a_companion_that_was_assumed_may_be_left_out() -> None:
 
 
 def test_an_effect_says_both_factors_or_that_it_would_not_fit() -> None:
-    assert Effect(field="micro_batch", other="4", hours=0.812, memory=1.3).text == "4: 0.81x the hours, 1.30x the memory"
-    assert "too much for this GPU" in Effect(field="precision", other="fp32", hours=None, memory=2.0, fits=False).text
+    assert effect_text("4", hours=0.812, memory=1.3, fits=True) == "4: 0.81x the hours, 1.30x the memory"
+    assert "too much for this GPU" in effect_text("fp32", hours=None, memory=2.0, fits=False)
 
 
 def test_the_warning_carries_what_was_told_beside_its_field() -> None:

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from costguard.core.architecture import FeedForward
 from costguard.core.duration import checkpoint_interval, duration, interrupted, overhead, startup, throughput
 from costguard.core.efficiency import read_efficiency
 from costguard.core.interval import Interval
 from costguard.core.recipe import Lora, Parallel, Recipe
 from costguard.core.throughput import Throughput
 from costguard.errors import InputError
-from tests.core.speeds import EFFICIENCY, GPUS, LLAMA_2_7B, LLAMA_2_70B, LLAMA_3_8B
+from tests.core.speeds import EFFICIENCY, GPUS, LLAMA_2_7B, LLAMA_2_70B, LLAMA_3_8B, decoder
 
 PRETRAIN = Recipe(method="pretrain", checkpointing="none", micro_batch=4, seq_len=2048)
 SERVE = Recipe(method="inference", checkpointing="none", seq_len=2048)
@@ -145,6 +146,76 @@ def test_pipeline_bubble_shrinks_with_accumulation() -> None:
     assert many > 1.5 * few
 
 
+def test_more_accumulation_never_slows_a_pipeline() -> None:
+    """Also where interleaving is no longer assumed."""
+    rates = [expected("H100-SXM", replace(PRETRAIN, gradient_accumulation=a), Parallel(pp=8)) for a in range(1, 64)]
+    assert rates == sorted(rates)
+
+
+@pytest.mark.parametrize("split", [Parallel(fsdp=True), Parallel(zero=1), Parallel(tp=8)])
+def test_more_machines_are_not_faster_per_gpu(split: Parallel) -> None:
+    rates = [expected("A100-80GB-SXM", PRETRAIN, split, gpus=8 * n, nodes=n) for n in (1, 2, 8, 64, 512)]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_long_context_on_hopper_wants_a_kernel_made_for_it() -> None:
+    """FlashAttention-2 reaches 300-400 of an H100's 989 TFLOPS; on an A100 there is nothing newer to win."""
+    long = replace(PRETRAIN, seq_len=65_536, micro_batch=1)
+    newer = replace(long, attention="flash3")
+    assert expected("H100-SXM", newer) > 1.3 * expected("H100-SXM", long)
+    assert expected("A100-80GB-SXM", newer) == expected("A100-80GB-SXM", long)
+
+
+@pytest.mark.parametrize(
+    "faster",
+    [replace(PRETRAIN, compiled=True), replace(PRETRAIN, framework="unsloth"), replace(PRETRAIN, fused_loss=True)],
+    ids=["compiled", "unsloth", "fused loss"],
+)
+def test_fused_kernels_are_faster_by_a_tenth_or_so(faster: Recipe) -> None:
+    assert 1.0 < expected("A100-80GB-SXM", faster) / expected("A100-80GB-SXM") < 1.3
+
+
+def test_fp4_pays_for_large_models_on_blackwell() -> None:
+    """Published for Llama-3-70B: 1.3 times fp8 on GB200, 1.5 on GB300; mixtures gain nothing, and pull ours down."""
+    recipe = replace(PRETRAIN, precision="fp4", framework="megatron", gradient_accumulation=16)
+    four, eight = (
+        throughput(LLAMA_2_70B, r, Parallel(pp=4), GPUS["GB200"], gpus=64, nodes=8, efficiency=EFFICIENCY)
+        for r in (recipe, replace(recipe, precision="fp8"))
+    )
+    assert four is not None
+    assert eight is not None
+    assert 1.0 < four.tokens_per_s_per_gpu.expected / eight.tokens_per_s_per_gpu.expected < 1.7
+
+
+def test_fp4_falls_back_to_fp8_with_a_note() -> None:
+    four, eight = replace(PRETRAIN, precision="fp4"), replace(PRETRAIN, precision="fp8")
+    assert expected("H100-SXM", four) == expected("H100-SXM", eight)
+    assert "no faster fp4" in " ".join(speed("H100-SXM", four).notes)
+
+
+def test_experts_over_machines_cost_more_than_inside_one() -> None:
+    inside, over = (_expert_speed(Parallel(ep=n)) for n in (8, 64))
+    assert over < inside
+
+
+def test_h800_has_the_network_of_an_h100() -> None:
+    """Its NVLink is cut to 400 GB/s, its network cards are not."""
+    sharded = Parallel(fsdp=True)
+    many = {"gpus": 512, "nodes": 64}
+    few = replace(PRETRAIN, micro_batch=1)
+    assert expected("H800", few, sharded, **many) == pytest.approx(expected("H100-SXM", few, sharded, **many), rel=0.05)
+
+
+def test_gpt_2_takes_the_time_people_report() -> None:
+    """10B tokens on 8 A100: llm.c 90 minutes (its README), PyTorch compiled about two hours (build-nanogpt)."""
+    gpt2 = decoder(12, 768, 12, 12, 3072, 50_257, gated=False)
+    recipe = Recipe(method="pretrain", checkpointing="none", micro_batch=64, seq_len=1024, compiled=True)
+    found = throughput(gpt2, recipe, Parallel(), GPUS["A100-80GB-SXM"], gpus=8, nodes=1, efficiency=EFFICIENCY)
+    assert found is not None
+    hours = found.tokens_per_s_per_gpu.inverse().scaled(10e9 / 8 / 3600)
+    assert hours.low < 1.5 < hours.expected < 2.0 < hours.high
+
+
 def test_qlora_is_slower_than_lora() -> None:
     lora = replace(PRETRAIN, method="lora", lora=Lora(rank=16))
     qlora = replace(lora, method="qlora", quant="nf4")
@@ -257,6 +328,15 @@ def test_quote_asks_for_a_speed_in_less_than_a_tenth_of_a_millisecond() -> None:
     speed("A100-80GB-SXM")
     took = min(timeit.repeat(lambda: speed("A100-80GB-SXM"), number=200, repeat=5)) / 200
     assert took < 1e-4
+
+
+def _expert_speed(split: Parallel) -> float:
+    """Of a mixture of 64 experts, 8 a token, on 64 H100s."""
+    block = replace(LLAMA_2_7B.blocks[0], feed_forward=FeedForward(ffn=1408, experts=64, experts_per_token=8))
+    mixture = replace(LLAMA_2_7B, blocks=(block,))
+    found = throughput(mixture, PRETRAIN, split, GPUS["H100-SXM"], gpus=64, nodes=8, efficiency=EFFICIENCY)
+    assert found is not None
+    return found.tokens_per_s_per_gpu.expected
 
 
 def _width(found: Throughput) -> float:

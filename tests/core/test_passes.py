@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from costguard.core.job import Job, job_from
-from costguard.core.passes import speed_of, startup_of
 from costguard.core.placement import Placement, Placer
 from costguard.core.throughput import Throughput, throughput
+from costguard.core.timing import speed_of, startup_of
 from tests.core.shapes import FACTS, shipped
 from tests.core.speeds import EFFICIENCY, GPUS
 

@@ -8,8 +8,8 @@ import pytest
 
 from costguard.core.footprint import Footprint, footprint
 from costguard.core.job import Job, job_from
+from costguard.core.placement import needed
 from costguard.core.recipe import Parallel
-from costguard.core.together import footprint_of
 from tests.core.shapes import FACTS, shipped
 
 LLAMA = shipped("llama-2-7b")
@@ -23,7 +23,7 @@ def job(preference: dict[str, object] | None, **table: object) -> Job:
 
 
 def need(asked: Job, parallel: Parallel | None = None, gpus: int = 1) -> Footprint:
-    return footprint_of(asked, asked.recipe, parallel or Parallel(), gpus=gpus)
+    return needed(asked, asked.recipe, parallel or Parallel(), gpus)
 
 
 def test_a_job_without_companions_has_the_footprint_it_always_had() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from costguard.core.companions import Beside
 from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB
 from costguard.core.interval import Interval
 from costguard.core.job import Job
 from costguard.core.recipe import Parallel, Recipe
+
+if TYPE_CHECKING:  # a type and no more: most jobs have nobody beside them
+    from costguard.core.companions import Beside
 
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 

@@ -13,14 +13,33 @@ from collections.abc import Callable, Mapping
 
 from costguard.core.architecture import Architecture
 from costguard.core.checks import described, nearest_names
-from costguard.core.huggingface import classics, convolutions, decoders, diffusion, encoders, experts, vision
+from costguard.core.huggingface import classics, decoders, encoders, experts, vision
 from costguard.core.huggingface.config import Config
 from costguard.errors import InputError, UnknownNameError
 
 Reader = Callable[[Config, str], Architecture]
 
+
+def _resnet(config: Config, name: str) -> Architecture:
+    from costguard.core.huggingface.convolutions import resnet
+
+    return resnet(config, name)
+
+
+def _unet(config: Config, name: str) -> Architecture:
+    from costguard.core.huggingface.convolutions import unet
+
+    return unet(config, name)
+
+
+def _dit(config: Config, name: str) -> Architecture:
+    from costguard.core.huggingface.diffusion import dit
+
+    return dit(config, name)
+
+
 READERS: dict[str, Reader] = {
-    "UNet2DConditionModel": convolutions.unet,
+    "UNet2DConditionModel": _unet,
     "bert": encoders.bert,
     "bloom": classics.bloom,
     "camembert": encoders.roberta,
@@ -29,7 +48,7 @@ READERS: dict[str, Reader] = {
     "cohere2": decoders.cohere2,
     "deepseek_v2": experts.deepseek,
     "deepseek_v3": experts.deepseek,
-    "dit": diffusion.dit,
+    "dit": _dit,
     "distilbert": encoders.distilbert,
     "falcon": classics.falcon,
     "gemma": decoders.gemma,
@@ -74,7 +93,7 @@ READERS: dict[str, Reader] = {
     "qwen3_vl_text": decoders.qwen3,
     "RefinedWeb": classics.falcon,
     "RefinedWebModel": classics.falcon,
-    "resnet": convolutions.resnet,
+    "resnet": _resnet,
     "roberta": encoders.roberta,
     "smollm3": decoders.smollm3,
     "stablelm": decoders.stablelm,

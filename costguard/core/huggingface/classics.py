@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from costguard.core.architecture import Architecture, FeedForward
 from costguard.core.checks import described, require
 from costguard.core.huggingface.config import Config
@@ -12,12 +14,12 @@ from costguard.errors import InputError
 def gpt2(config: Config, name: str) -> Architecture:
     """GPT-2: learned positions, tied."""
     style = _learned(config, positions=config.positions(1024), tied=True)
-    return decoder(config, name, plain_attention(config), _feed_forward(config, "gelu_new"), style)
+    return decoder(config, name, plain_attention(config, fused=True), _feed_forward(config, "gelu_new"), style)
 
 
 def gpt_bigcode(config: Config, name: str) -> Architecture:
     """StarCoder 1: GPT-2 whose query heads share one key head."""
-    attention = plain_attention(config, kv_heads=1 if config.flag("multi_query", default=True) else None)
+    attention = plain_attention(config, kv_heads=1 if config.flag("multi_query", default=True) else None, fused=True)
     style = _learned(config, positions=config.positions(1024), tied=True)
     return decoder(config, name, attention, _feed_forward(config, "gelu_pytorch_tanh"), style)
 
@@ -45,7 +47,7 @@ def gptj(config: Config, name: str) -> Architecture:
 def gpt_neox(config: Config, name: str) -> Architecture:
     """GPT-NeoX and Pythia: two norms, rotary positions, not tied."""
     bias = config.flag("attention_bias", default=True)
-    attention = plain_attention(config, qkv_bias=bias, out_bias=bias)
+    attention = replace(plain_attention(config, qkv_bias=bias, out_bias=bias, fused=True), packed=True)
     return decoder(config, name, attention, _feed_forward(config, "gelu"), Style(norm="layernorm"))
 
 
@@ -66,7 +68,8 @@ def falcon(config: Config, name: str) -> Architecture:
     grouped = config.flag("new_decoder_architecture", default=config.values.get("model_type") == "RefinedWeb")
     bias = config.flag("bias")
     shared = _falcon_kv_heads(config, grouped=grouped)
-    attention = plain_attention(config, kv_heads=shared, qkv_bias=bias, out_bias=bias)
+    attention = plain_attention(config, kv_heads=shared, qkv_bias=bias, out_bias=bias, fused=True)
+    attention = replace(attention, packed=not config.flag("alibi"))
     side_by_side = config.flag("parallel_attn", default=True)
     norms = config.size("num_ln_in_parallel_attn", default=2 if grouped else 1) if side_by_side or grouped else 2
     style = Style(norm="layernorm", norms=norms, tied=True)
@@ -84,7 +87,7 @@ def mpt(config: Config, name: str) -> Architecture:
         "kv_n_heads", default=1 if inner.word("attn_type", default="") == "multiquery_attention" else config.heads
     )
     _divides(config, shared, inner.field("kv_n_heads"))
-    attention = plain_attention(config, kv_heads=shared, qkv_bias=bias, out_bias=bias)
+    attention = plain_attention(config, kv_heads=shared, qkv_bias=bias, out_bias=bias, fused=True)
     ffn = config.size("expansion_ratio", default=4, most=1000) * config.hidden
     feed_forward = FeedForward(ffn=ffn, gated=False, bias=bias, activation="gelu")
     learned = config.flag("learned_pos_emb", default=True) and not inner.flag("alibi", default=True)
@@ -121,7 +124,7 @@ def bloom(config: Config, name: str) -> Architecture:
     """BLOOM: ALiBi, a norm after the embedding, tied."""
     style = Style(norm="layernorm", tied=True, extras=(("embedding_norm", 2 * config.hidden),))
     feed_forward = FeedForward(ffn=4 * config.hidden, gated=False, bias=True, activation="gelu")
-    return decoder(config, name, plain_attention(config), feed_forward, style)
+    return decoder(config, name, plain_attention(config, fused=True), feed_forward, style)
 
 
 def _learned(config: Config, *, positions: int, tied: bool, windows: tuple[int | None, ...] = ()) -> Style:

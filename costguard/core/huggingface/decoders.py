@@ -6,6 +6,8 @@ Class defaults as of transformers 5.23 (2026); where a class once had another, t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from costguard.core.architecture import Architecture, FeedForward
 from costguard.core.huggingface.config import Config
 from costguard.core.huggingface.parts import Style, attention_of, decoder, windows_of
@@ -78,8 +80,8 @@ def gemma3(config: Config, name: str) -> Architecture:
 
 def phi3(config: Config, name: str) -> Architecture:
     """Phi-3 and Phi-4: Llama with query, key and value in one matrix, and gate and up in another."""
-    attention = attention_of(config, window=config.optional("sliding_window"))
-    return decoder(config, name, attention, _feed_forward(config), Style())
+    attention = replace(attention_of(config, window=config.optional("sliding_window")), fused=True, packed=True)
+    return decoder(config, name, attention, replace(_feed_forward(config), fused=True), Style())
 
 
 def olmo(config: Config, name: str) -> Architecture:

@@ -61,7 +61,8 @@ def distilbert(config: Config, name: str) -> Architecture:
 def modernbert(config: Config, name: str) -> Architecture:
     """ModernBERT: rotary positions, a gated feed-forward, two layers in three see 128 tokens, no norm before the first."""
     hidden, norm = config.hidden, "layernorm" if config.flag("norm_bias") else "layernorm-no-bias"
-    attention = plain_attention(config, qkv_bias=config.flag("attention_bias"), out_bias=config.flag("attention_bias"))
+    bias = config.flag("attention_bias")
+    attention = replace(plain_attention(config, qkv_bias=bias, out_bias=bias, fused=True), packed=True)
     feed_forward = FeedForward(ffn=config.ffn(), bias=config.flag("mlp_bias"), activation=config.activation("gelu"))
     layer = Block(layers=1, hidden=hidden, attention=attention, feed_forward=feed_forward, norm=norm, causal=False)
     local = config.size("local_attention", default=128)

@@ -124,10 +124,13 @@ def head_width(config: Config, default: int | None = None) -> int:
     return hidden // heads
 
 
-def plain_attention(config: Config, *, kv_heads: int | None = None, qkv_bias: bool = True, out_bias: bool = True) -> Attention:
+def plain_attention(
+    config: Config, *, kv_heads: int | None = None, qkv_bias: bool = True, out_bias: bool = True, fused: bool = False
+) -> Attention:
     """Attention as GPT-2 and BERT have it: heads divide the hidden size, no head_dim and no grouped keys in the config."""
     heads = config.heads
-    return Attention(heads=heads, kv_heads=kv_heads or heads, head_dim=head_width(config), qkv_bias=qkv_bias, out_bias=out_bias)
+    width = head_width(config)
+    return Attention(heads=heads, kv_heads=kv_heads or heads, head_dim=width, qkv_bias=qkv_bias, out_bias=out_bias, fused=fused)
 
 
 def task_head(config: Config, hidden: int) -> tuple[bool, Extras]:

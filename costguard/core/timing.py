@@ -1,0 +1,26 @@
+"""How fast a placed job is and how long it takes to begin, whether one model works or several take turns."""
+
+from __future__ import annotations
+
+from costguard.core.duration import startup
+from costguard.core.efficiency import Efficiency
+from costguard.core.interval import Interval
+from costguard.core.job import Job
+from costguard.core.placement import Placement
+from costguard.core.throughput import Throughput, throughput
+
+
+def speed_of(job: Job, placed: Placement, efficiency: Efficiency) -> Throughput | None:
+    """Tokens of the job a second per GPU; None where no rate of the GPU is known."""
+    if job.beside is None:
+        p = placed
+        return throughput(job.architecture, p.recipe, p.parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=efficiency)
+    from costguard.core.passes import speed_of_turns
+
+    return speed_of_turns(job.architecture, job.beside, placed, efficiency)
+
+
+def startup_of(job: Job) -> Interval:
+    """Hours from the order to the first step, companions' weights fetched too."""
+    beside = job.beside.with_weights(job.recipe) if job.beside else ()
+    return startup(job.architecture, *(c.architecture for c in beside))
