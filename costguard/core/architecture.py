@@ -239,6 +239,7 @@ class Architecture:
     `positions`: the longest sequence learned positions allow, None where any length goes.
     `vocab_width`: width of the vocabulary matrices, None where it is `hidden` (a text tower beside a wider vision tower).
     `notes`: what a person should know of the count: a tower left out, a number taken for granted.
+    `released_precision`: what its weights were released in where that is not 16 bit: it is served so unless stated.
     `walk`: the whole model layer by layer, where its layers differ in size and there are no Blocks (`core/convnet.py`).
     """
 
@@ -255,6 +256,7 @@ class Architecture:
     vocab_width: int | None = None
     notes: tuple[str, ...] = ()
     walk: Walk | None = None
+    released_precision: str | None = None
 
     def __post_init__(self) -> None:
         one_of(self.kind, KINDS, "kind")

@@ -56,7 +56,9 @@ def _lora(job: Job) -> Other:
 
 
 def _precision(job: Job) -> Other:
-    return _recipe(job, "precision", "bf16-amp" if job.recipe.trains else "fp8")
+    if job.recipe.trains:
+        return _recipe(job, "precision", "bf16-amp")
+    return _recipe(job, "precision", "fp8" if job.recipe.precision == "bf16" else "bf16")
 
 
 def _without(role: str) -> Callable[[Job], Other]:

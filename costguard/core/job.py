@@ -177,11 +177,15 @@ def _recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, s
     elif "seq_len" not in stated and not _stated_lengths(table, stated):
         stated["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
         assumed.append(("seq_len", str(stated["seq_len"])))
+    precision = architecture.released_precision if method == "inference" else None
     lora = subtable(table, "lora")
     known_keys(lora, ("rank", "targets"), "lora")
-    for field, value in (("micro_batch", "1"), ("precision", "bf16"), ("checkpointing", "full"), ("optimizer", "adamw")):
+    usual = {"micro_batch": "1", "precision": precision or "bf16", "checkpointing": "full", "optimizer": "adamw"}
+    for field, value in usual.items():
         if field not in stated and (method != "inference" or field in ("micro_batch", "precision")):
             assumed.append((field, value))
+    if precision:
+        stated.setdefault("precision", precision)
     # Each value is checked at birth by Recipe and Lora, which know the field's name: no type survives unchecked.
     return Recipe(**stated, lora=Lora(**_lora(lora, architecture)))  # type: ignore[arg-type]
 

@@ -121,3 +121,11 @@ def test_adapters_may_be_named_as_the_model_names_its_modules() -> None:
     assert named.recipe.lora.targets == ("q_proj", "k_proj", "v_proj")
     with pytest.raises(UnknownNameError, match=r"lora\.targets: unknown matrix 'w1'"):
         job_from({"method": "lora", "lora": {"targets": ["w1"]}}, gpt2)
+
+
+def test_a_model_is_served_in_the_precision_it_was_released_in_unless_stated() -> None:
+    v3 = Facts().architecture("deepseek-v3")
+    served = job_from({"method": "inference"}, v3)
+    assert (served.recipe.precision, dict(served.assumed)["precision"]) == ("fp8", "fp8")
+    assert job_from({"method": "inference", "precision": "bf16"}, v3).recipe.precision == "bf16"
+    assert job_from({"method": "lora"}, v3).recipe.precision == "bf16"

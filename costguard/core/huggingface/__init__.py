@@ -10,6 +10,7 @@ quantisation: a shape has no precision.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from costguard.core.architecture import Architecture
 from costguard.core.checks import described, nearest_names
@@ -109,7 +110,17 @@ def architecture_from_config(config: Mapping[str, object], *, name: str) -> Arch
     """The shape that `config` (a parsed config.json) describes; InputError for anything that is not one."""
     if not isinstance(config, Mapping):
         raise InputError(f"must be an object, not {described(config)}", field="config.json", hint='write {"model_type": ...}')
-    whole = Config(config)
+    found = _read(Config(config), config, name)
+    return replace(found, released_precision="fp8") if _released_in_fp8(config) else found
+
+
+def _released_in_fp8(config: Mapping[str, object]) -> bool:
+    """Whether the weights were released in 8 bits, to be computed with so (DeepSeek-V3); other quantisations are a choice."""
+    stated = config.get("quantization_config")
+    return isinstance(stated, Mapping) and stated.get("quant_method") == "fp8"
+
+
+def _read(whole: Config, config: Mapping[str, object], name: str) -> Architecture:
     model_type = whole.word("model_type", "_class_name", default="")  # diffusers names the class
     if model_type in READERS:
         return READERS[model_type](whole, name)
