@@ -74,7 +74,7 @@ def _runs(
     placer, gpus = Placer(job=job), facts.gpus()
     check_split(job, on)
     boot, disk = startup_of(job), disk_of(job)
-    for name, gpu_count in _classes(job, chosen, market, on):
+    for name, gpu_count in _classes(chosen, market, on):
         gpu = gpus.get(name)
         if gpu is None:
             yield Refused(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU are known")
@@ -100,7 +100,7 @@ def _runs(
             yield from _sold(job, timed, offers, facts, disk, always=on is not None) if isinstance(timed, Timed) else (timed,)
 
 
-def _classes(job: Job, chosen: Selection, market: OfferSource, on: Hardware | None) -> list[tuple[str, int]]:
+def _classes(chosen: Selection, market: OfferSource, on: Hardware | None) -> list[tuple[str, int]]:
     if on is not None:
         return [(on.gpu.name, on.gpu_count)]
     return market.classes(chosen)

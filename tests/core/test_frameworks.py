@@ -27,7 +27,7 @@ def test_every_library_a_job_may_name_is_known() -> None:
 
 
 def test_flat_parameters_keep_gradients_of_frozen_weights_whole_while_passes_accumulate() -> None:
-    """pytorch issue 91165; litgpt's LoRA of Llama-2-7B holds 21.5 GB on each of two GPUs, not 9."""
+    """Pytorch issue 91165; litgpt's LoRA of Llama-2-7B holds 21.5 GB on each of two GPUs, not 9."""
     recipe = Recipe(method="lora", lora=Q_AND_V, framework="litgpt-2023", seq_len=1304, gradient_accumulation=2)
     flat = sized("llama-2-7b", recipe, TWO_GPUS, 2)
     assert flat.at_peak["gradients"] == pytest.approx(12.96 * GB, rel=0.01)
@@ -62,7 +62,7 @@ def test_a_pipeline_is_never_run_empty() -> None:
 
 
 def test_a_sharded_pipeline_keeps_its_stage_whole() -> None:
-    """torchtitan does not reshard between micro-batches: whole bf16 weights and whole fp32 gradients of the stage."""
+    """Torchtitan does not reshard between micro-batches: whole bf16 weights and whole fp32 gradients of the stage."""
     recipe = Recipe(method="pretrain", precision="bf16-amp", framework="torchtitan", micro_batch=1)
     found = sized("llama-3.1-405b", recipe, Parallel(fsdp=True, tp=8, pp=8), 512)
     parameters = 405.85e9 / 64
