@@ -17,9 +17,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from costguard.core.checks import one_of, require, whole
+from costguard.core.written import LIKE_LLAMA, Written
 
 if TYPE_CHECKING:  # a type and no more: few models are walked
     from costguard.core.convnet import Walk
+    from costguard.core.latent import Latent
 
 KINDS = ("decoder", "encoder", "encoder-decoder", "vit", "clip", "dit", "convnet", "unet")
 NORMS = {"rmsnorm": 1, "layernorm": 2, "layernorm-no-bias": 1, "layernorm-no-parameters": 0}
@@ -29,27 +31,10 @@ QK_NORMS = ("none", "per-head", "full")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latent:
-    """Multi-head latent attention (DeepSeek-V2): keys and values pass `kv_rank`, queries `q_rank` (0: nothing)."""
-
-    q_rank: int
-    kv_rank: int
-    rope_dim: int
-    nope_dim: int
-    value_dim: int
-
-    def __post_init__(self) -> None:
-        whole(self.q_rank, "q_rank", least=0)
-        for name in ("kv_rank", "rope_dim", "nope_dim", "value_dim"):
-            whole(getattr(self, name), name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
     """Self-attention of one layer. `window`: tokens a query sees at most, None for all before it.
 
-    `fused`: query, key and value are one matrix, so their input is read (and under autocast copied) once; `packed`: and one
-    result, which stays beside the rotated query and key.
+    `fused`: query, key and value are one matrix; `packed`: its result stays beside the rotated query and key.
     """
 
     heads: int
@@ -130,8 +115,7 @@ class FeedForward:
     """The feed-forward of one layer, or its experts.
 
     `ffn` is the width of one expert where there are `experts`; `shared_ffn` the summed width of experts every
-    token passes. `activation` as Hugging Face names it: an unfused one (`gelu_new`) keeps more for the backward pass.
-    `fused`: gate and up are one matrix.
+    token passes. `fused`: gate and up are one matrix. `activation` as Hugging Face names it: `gelu_new` keeps the most.
     """
 
     ffn: int
@@ -198,6 +182,7 @@ class Block:
     causal: bool = True
     cross_attention: bool = False
     tokens: int | None = None
+    written: Written = LIKE_LLAMA
 
     def __post_init__(self) -> None:
         whole(self.layers, "layers")

@@ -82,7 +82,7 @@ def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Exp
 def slack_formula(basis: Basis, worst: Phase) -> str:
     """What the slack is a share of."""
     share = f"{basis.slack_share:.0%} of {basis.moving(worst):,} B that come and go"
-    return f"{share}, or {overheads.SLACK_LEAST:.0%} of {worst.total:,} B where that is more"
+    return f"{share}, but {overheads.SLACK_LEAST:.0%}-{overheads.SLACK_MOST:.0%} of {worst.total:,} B"
 
 
 def _split(basis: Basis, from_stage: int) -> str:

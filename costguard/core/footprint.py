@@ -63,8 +63,9 @@ class Footprint:
 
     @property
     def slack(self) -> int:
-        """The same with the least margin a plan should have: what must fit errs on the side that costs less."""
-        return max(self.fragments, int(overheads.SLACK_LEAST * self.peak))
+        """The same as far as a plan must count it: some margin always, and no more than the allocator will not give back."""
+        least, most = int(overheads.SLACK_LEAST * self.peak), int(overheads.SLACK_MOST * self.peak)
+        return min(max(self.fragments, least), most)
 
     @property
     def reserved(self) -> int:

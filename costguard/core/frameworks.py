@@ -73,13 +73,11 @@ class Modules:
 
 
 # transformers 5.23, peft 0.21 read with tools/faketensor.py, 2026-11. PEFT: autocast_adapter_dtype=True makes adapters
-# fp32, prepare_model_for_kbit_training makes embeddings, norms and head fp32.
-HF = Modules()
+# fp32, prepare_model_for_kbit_training makes embeddings, norms and head fp32. accelerate's fsdp_version is 1 unless stated.
+HF = Modules(gathered=overheads.GATHERED_LAYERS_FSDP1, slack_gathered=overheads.SLACK_SHARE_FSDP1)
 # transformers before 4.45 (October 2024): modeling_llama.py returns whole fp32 logits, which a training loop holds through
-# the backward pass beside the log-softmax and two gradients. FSDP was FSDP1, which frees what it gathered late.
-HF_2024 = replace(
-    HF, loss_copies=4, loss_copies_split=4, gathered=overheads.GATHERED_LAYERS_FSDP1, slack_gathered=overheads.SLACK_SHARE_FSDP1
-)
+# the backward pass beside the log-softmax and two gradients.
+HF_2024 = replace(HF, loss_copies=4, loss_copies_split=4)
 # torch 1.x: all of CUDA's kernels are loaded at start, and the allocator holds more than it hands out.
 HF_2022 = replace(HF_2024, loss_copies=3, context=overheads.CONTEXT_BYTES_EAGER, slack=overheads.SLACK_SHARE_TORCH1)
 # litgpt 0.5, run on fake tensors 2026-11: lora.py packs q, k, v; utils.chunked_cross_entropy stays in bf16; its GPT ties

@@ -25,6 +25,9 @@ the 60th percentile of its rows: a little too much is a little dearer, a little 
 SLACK_LEAST = 0.05
 """The least slack a job is planned with, as a share of its whole peak: what is published is 3-12%, and lengths vary."""
 
+SLACK_MOST = 0.12
+"""The most it is planned with: before it fails, PyTorch's allocator frees what it only cached (CUDACachingAllocator.cpp)."""
+
 SLACK_SHARE_GATHERED = 0.15
 """The same where weights are gathered and freed layer by layer (ZeRO-3, FSDP2): 3-26% in torchtitan's, ml-engineering's
 and PEFT's rows."""

@@ -258,7 +258,7 @@ def test_peers_score_as_sizing_says() -> None:
         found = scores.score([s for s in scores.memory_scored(memory, peer) if s.enough])
         assert found is not None
         assert found.median == pytest.approx(median, abs=0.03)
-        assert found.p90 == pytest.approx(p90, abs=0.08)
+        assert found.p90 == pytest.approx(p90, abs=0.1)  # a LOMO row is read as pure 16 bits now, which is kinder to accelerate
     runs = speeds.measured(read_rows(GIVEN / "runs_dev.csv"))
     classes = scores.score(speeds.by_peers(runs)["class-median efficiency, fitted on these rows"])
     assert classes is not None

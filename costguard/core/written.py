@@ -1,0 +1,50 @@
+"""How transformers writes a family's layers, where that decides what they keep and the shape does not say.
+
+Example: Phi-2 and Llama rotate queries and keys alike, but Phi rotates a part of each head and joins it with the rest: the
+result lies in memory head by head, attention's result follows it, and the matrix behind it reads a copy: 2 bytes more a
+number. Gemma scales its norms in fp32 and keeps that, 4 bytes a number where Llama keeps 2.
+
+Read off autograd's saved tensors in transformers 5.23 with torch 2.13 on fake CPU tensors, 2026-11. Where a CUDA kernel
+differs: `joined` costs nothing there (kernels write token by token whatever they read), which is at most 4 % of a layer
+too much; key heads that are `broadcast` make CUDA fall back to whole scores as a CPU does (sdp_utils.cpp asks both fused
+kernels for equal numbers of heads). A CPU also computes whole scores for latent attention, whose values are narrower than
+its keys; CUDA's memory-efficient kernel does not, and there the formula follows CUDA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costguard.core.checks import one_of
+
+NORMS_KEEP = ("result", "wide", "twice", "pieces")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The defaults are Llama's.
+
+    `norms`: what norms keep beside their input in fp32: RMSNorm its `result` before the weight (Llama), the same `wide`, in
+    fp32 (Gemma, OLMo), the input `twice` as it is and in fp32 (T5), or LayerNorm in `pieces`, three in fp32 (Cohere).
+    `rotated`: positions are rotated into queries and keys, which are new tensors; `joined`: a part of each head is.
+    `masked`: a mask is made even where nothing is padded. `broadcast`: one key head serves all without being copied.
+    `side_by_side`: attention and feed-forward read the same input. `wide_softmax`: eager attention's softmax is in fp32.
+    `wide_scores`: and so are its queries and keys. `capped`: scores pass a tanh, `capped_logits`: logits do.
+    """
+
+    norms: str = "result"
+    rotated: bool = True
+    joined: bool = False
+    masked: bool = True
+    broadcast: bool = False
+    side_by_side: bool = False
+    wide_softmax: bool = True
+    wide_scores: bool = False
+    capped: bool = False
+    capped_logits: bool = False
+
+    def __post_init__(self) -> None:
+        one_of(self.norms, NORMS_KEEP, "norms")
+
+
+LIKE_LLAMA = Written()
