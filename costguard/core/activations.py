@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.core.architecture import Block, FeedForward
+from costguard.core.adapters import adapter_parameters
+from costguard.core.architecture import Block
+from costguard.core.kept_attention import attention_kept
+from costguard.core.kept_inputs import first_matrices, inputs_kept
+from costguard.core.kept_norms import norms_kept
 from costguard.core.numerics import FP32
 from costguard.core.style import Style
-
-STATISTIC = 4
-"""An fp32 number a token (1/rms of a norm) or a token and head (log-sum-exp of flash attention)."""
 
 KEPT_BY_ACTIVATION = {"gelu_new": 4, "gelu_fast": 5, "quick_gelu": 2, "relu": 0}
 """Tensors of the feed-forward's width that an activation keeps besides its result; a fused kernel keeps its input only."""
@@ -32,6 +33,7 @@ class Kept:
     `passing`: bytes a token in use at once where nothing is kept (inference). `selective`: bytes a token under selective
     checkpointing. `gathers`: bytes of the inputs that sequence parallelism gathers whole, a token. `unsplit`: bytes a token of
     `whole` that tensor parallelism alone does not divide: norms, what they give the matrices, the residual's dropout.
+    `unneeded`, `unneeded_casts`: what the first layer does not keep a token, and of casts: its input needs no gradient.
     """
 
     attention: float
@@ -45,22 +47,23 @@ class Kept:
     selective: float
     gathers: int
     unsplit: float
+    unneeded: float
+    unneeded_casts: int
 
 
 def kept_by(block: Block, style: Style) -> Kept:
     """What one layer of `block` keeps."""
-    n = style.numerics
-    core, core_work = _attention_core(block, style, biased=style.biased)
-    read = _norm(block, style) + _inputs(block, style, *_attention_inputs(block))
-    attention = read + core
+    n, halves = style.numerics, 2 if block.cross_attention else 1
+    core, core_work = attention_kept(block, style)
+    before, others = norms_kept(block, style, halves)
+    read = before + halves * inputs_kept(style, block.hidden, _attention_inputs(block), fused=block.attention.fused)
+    dropped = block.hidden if style.dropout else 0
+    attention = read + core + dropped
     if block.cross_attention:
-        attention += read + _attention_core(block, style, biased=False)[0]
-    norms = max(block.norms - _attention_halves(block), 0)
+        attention += attention_kept(block, style, cross=True)[0]
     feed, feed_work = _feed_forward(block, style)
-    feed += norms * _norm(block, style) + (block.hidden if style.dropout else 0)
-    attention += block.hidden if style.dropout else 0
-    unsplit = read * _attention_halves(block) + max(block.norms - _attention_halves(block), 0) * _norm(block, style)
-    unsplit += _inputs(block, style, block.hidden, _first(block.feed_forward)) + 2 * block.hidden * style.dropout
+    feed += others + dropped
+    unsplit = read + others + _feed_inputs(block, style) + 2 * dropped
     return Kept(
         attention=attention,
         feed_forward=feed,
@@ -72,7 +75,9 @@ def kept_by(block: Block, style: Style) -> Kept:
         entry=n.residual * block.hidden,
         attention_work=core_work + n.residual * block.hidden,
         feed_forward_work=feed_work + n.residual * block.hidden,
-        casts=n.compute * _matrix_parameters(block) if n.autocast else 0,
+        casts=n.compute * _multiplied(block, style) if n.autocast else 0,
+        unneeded=_unneeded(block, style, feed),
+        unneeded_casts=_unneeded_casts(block, style) if n.autocast else 0,
     )
 
 
@@ -87,111 +92,42 @@ def _selective(block: Block, style: Style) -> float:
     return n.residual * block.hidden + n.compute * (a.query_width + sum(outputs[::2]))
 
 
-def norm_kept(width: int, norm: str, style: Style, stream: int) -> float:
-    """Bytes a token kept by a norm over `width` numbers of `stream` bytes.
+def _multiplied(block: Block, style: Style) -> int:
+    """Parameters of one layer that tokens are multiplied with."""
+    return block.parameters_each - block.small_parameters + adapter_parameters(block, style.targets, style.rank)
 
-    LayerNorm and fused norms keep their input. Eager RMSNorm keeps it in fp32, and the result that its weight multiplies.
+
+def _unneeded(block: Block, style: Style, feed: float) -> float:
+    """Where only adapters are trained the first norm's input needs no gradient, nor does a feed-forward beside attention.
+
+    That one is not kept at all if it carries no adapter on the way in; a norm behind attention is kept in any case.
     """
-    if norm != "rmsnorm" or style.fused:
-        return stream * width + STATISTIC
-    return (FP32 + stream * style.trained) * width + STATISTIC
+    if style.trained or style.written.norms_after:
+        return 0.0
+    norm = norms_kept(block, style, 1)[0]
+    return norm + (feed if style.written.side_by_side and not _feed_adapted(block, style) else 0.0)
 
 
-def _norm(block: Block, style: Style) -> float:
-    return norm_kept(block.hidden, block.norm, style, style.numerics.residual)
-
-
-def _attention_halves(block: Block) -> int:
-    return 2 if block.cross_attention else 1
-
-
-def _matrix_parameters(block: Block) -> int:
-    return block.parameters_each - block.small_parameters
-
-
-def _attention_inputs(block: Block) -> tuple[int, tuple[str, ...]]:
-    """Width and names of the matrices that read the norm's result."""
-    first = tuple(k for k, (i, _) in block.attention.matrices(block.hidden).items() if i == block.hidden and k != "o_proj")
-    return block.hidden, first
-
-
-def _inputs(block: Block, style: Style, width: int, names: tuple[str, ...]) -> float:
-    """Bytes a token kept of an input of `width` read by the matrices `names`: one tensor, or a copy each where it is cast.
-
-    Of frozen matrices only adapters keep it, each a copy where it is cast or some of it is dropped, with the mask.
-    """
-    n = style.numerics
+def _unneeded_casts(block: Block, style: Style) -> int:
+    """Autocast's copies of the frozen matrices that read it."""
     if style.trained:
-        return width * (n.operand * (1 if _fused(block, names) else len(names)) if n.autocast else n.operand)
-    adapted = sum(name in style.targets for name in names)
-    number = n.compute if n.autocast or style.casts_adapters else n.weight
-    shared = number == n.compute and not n.autocast
-    copies = min(adapted, 1) if shared and not style.dropout else adapted
-    kept = copies * width * number + adapted * style.rank * number + (adapted * width if style.dropout else 0)
-    if style.quantised_input > number or not copies:
-        kept += width * style.quantised_input
-    return kept
+        return 0
+    f, a = block.feed_forward, block.attention.matrices(block.hidden)
+    first = sum(i * o for name, (i, o) in a.items() if name in _attention_inputs(block))
+    if style.written.side_by_side and not f.experts:
+        names = first_matrices(f) if _feed_adapted(block, style) else tuple(f.matrices(block.hidden))
+        first += sum(i * o for name, (i, o) in f.matrices(block.hidden).items() if name in names)
+    return style.numerics.compute * first
 
 
-def _fused(block: Block, names: tuple[str, ...]) -> bool:
-    """Whether one matrix holds all of `names`: q, k and v as in GPT-2 and Falcon, gate and up too as in Phi-3."""
-    return block.attention.fused if "q_proj" in names else block.feed_forward.fused and "gate_proj" in names
+def _feed_adapted(block: Block, style: Style) -> bool:
+    return any(name in style.targets for name in first_matrices(block.feed_forward))
 
 
-def _attention_core(block: Block, style: Style, *, biased: bool) -> tuple[float, float]:
-    """Bytes a token kept by rotary, scores and values, and the work of going back through them."""
-    a, n = block.attention, style.numerics
-    value = a.heads * (a.latent.value_dim if a.latent else a.head_dim)
-    key_heads = a.heads if style.repeats_kv or a.latent else a.kv_heads
-    keys = a.query_width * key_heads // a.heads
-    tensors = n.compute * (a.query_width + keys + value * key_heads // a.heads + value)
-    kept = tensors + _query_norms(block, style) + _latent_kept(block, style)
-    if not style.trained:
-        kept += _inputs(block, style, value, ("o_proj",))
-    if style.packs_qkv or a.packed:
-        kept += _packed(block, style)
-    if biased or not style.flash:
-        scores, work = _scores(style)
-        return kept + scores * a.heads * style.seq, work * a.heads * style.seq
-    mask = n.compute * style.seq if style.masked and block.causal else 0
-    return kept + STATISTIC * a.heads + mask, 2 * tensors
-
-
-def _packed(block: Block, style: Style) -> float:
-    """What packing q, k and v costs: they stay beside their rotated copies, and adapters' results are padded to their width."""
-    a = block.attention
-    widths = {"q_proj": a.query_width, "k_proj": a.kv_width, "v_proj": a.kv_width}
-    padded = sum(width for name, width in widths.items() if style.packs_qkv and name in style.targets)
-    return style.numerics.compute * (a.query_width + a.kv_width + padded)
-
-
-def _scores(style: Style) -> tuple[int, int]:
-    """Bytes kept a score by eager attention, and the work.
-
-    Most take the softmax in fp32 and keep a copy to multiply; BERT does not. Dropout keeps what it dropped from and a mask.
-    """
-    compute = style.numerics.compute
-    softmax = FP32 if style.softmax_fp32 else compute
-    kept = softmax + (compute if softmax != compute else 0)
-    dropped = compute + 1 if style.dropout else 0
-    return kept + dropped, 3 * softmax - kept
-
-
-def _query_norms(block: Block, style: Style) -> float:
-    a = block.attention
-    if a.qk_norm == "none":
-        return 0.0
-    compute = style.numerics.compute
-    return norm_kept(a.query_width, "rmsnorm", style, compute) + norm_kept(a.kv_width, "rmsnorm", style, compute)
-
-
-def _latent_kept(block: Block, style: Style) -> float:
-    """Multi-head latent attention also keeps the norms of its latents and their results."""
-    latent = block.attention.latent
-    if latent is None:
-        return 0.0
-    width = latent.q_rank + latent.kv_rank
-    return norm_kept(width, "rmsnorm", style, style.numerics.compute) + style.numerics.operand * width
+def _attention_inputs(block: Block) -> tuple[str, ...]:
+    """Names of the matrices that read the norm's result."""
+    matrices = block.attention.matrices(block.hidden)
+    return tuple(name for name, (width, _) in matrices.items() if width == block.hidden and name != "o_proj")
 
 
 def _feed_forward(block: Block, style: Style) -> tuple[float, float]:
@@ -199,7 +135,7 @@ def _feed_forward(block: Block, style: Style) -> tuple[float, float]:
     f = block.feed_forward
     kept, work = _expert(block, style, f.ffn)
     if not f.experts:
-        return kept + _inputs(block, style, block.hidden, _first(f)), work
+        return kept + _feed_inputs(block, style), work
     gathered = 2 * style.numerics.compute * block.hidden
     router = FP32 * 2 * f.experts
     shared = _expert(block, style, f.shared_ffn)[0] if f.shared_ffn else 0.0
@@ -207,15 +143,32 @@ def _feed_forward(block: Block, style: Style) -> tuple[float, float]:
     return f.experts_per_token * (kept + gathered) + shared + router + read, f.experts_per_token * work
 
 
-def _first(f: FeedForward) -> tuple[str, ...]:
-    return ("gate_proj", "up_proj") if f.gated else ("up_proj",)
+def _feed_inputs(block: Block, style: Style) -> float:
+    again = style.written.side_by_side and block.norms == 1
+    f = block.feed_forward
+    return inputs_kept(style, block.hidden, first_matrices(f), fused=f.fused, again=again)
 
 
 def _expert(block: Block, style: Style, width: int) -> tuple[float, float]:
     f, n = block.feed_forward, style.numerics
-    result = n.operand * width if style.trained else _inputs(block, style, width, ("down_proj",))
-    extra = 1 if style.fused else KEPT_BY_ACTIVATION.get(f.activation, 1)
+    result = n.operand * width if style.trained else inputs_kept(style, width, ("down_proj",))
+    extra = 1 if style.fused or (f.activation == "relu" and not style.trained) else KEPT_BY_ACTIVATION.get(f.activation, 1)
     extra = min(extra, 1) if style.kernels else extra
+    extra += style.written.recast and style.numerics.autocast and not f.gated
     wide = (extra + 2 if not style.fused else 2) if f.gated else extra
-    work = (2 if f.gated or extra > 1 else 1) * n.compute * width
-    return wide * n.compute * width + result, work
+    work: float = (2 if f.gated or extra > 1 else 1) * n.compute * width
+    kept = wide * n.compute * width + result
+    if not style.trained and _feed_adapted(block, style):
+        made_before = (extra + 1) * n.compute * width if f.gated and not f.fused else 0
+        work = max(work, _adapting(style, block.hidden, (1 + (f.gated and f.fused)) * width) - (kept - made_before))
+    return kept, work
+
+
+def _adapting(style: Style, hidden: int, width: int) -> float:
+    """Bytes a token at work while an adapter of the last wide matrix is: its result, the same scaled, and the base's result.
+
+    fp32 adapters make the first two in fp32. What enters the layer and its feed-forward, and a gradient, lie beside them.
+    """
+    compute = style.numerics.compute
+    made = compute if style.numerics.autocast or style.casts_adapters else style.numerics.weight
+    return (2 * made + compute) * width + 4 * compute * hidden

@@ -31,6 +31,17 @@ OTHER_NAMES = {
     "fc2": ("down_proj",),
     "dense_h_to_4h": ("up_proj",),
     "dense_4h_to_h": ("down_proj",),
+    "q_lin": ("q_proj",),
+    "k_lin": ("k_proj",),
+    "v_lin": ("v_proj",),
+    "out_lin": ("o_proj",),
+    "lin1": ("up_proj",),
+    "lin2": ("down_proj",),
+    "fc_in": ("up_proj",),
+    "fc_out": ("down_proj",),
+    "Wi": ("gate_proj", "up_proj"),
+    "Wo": ("o_proj", "down_proj"),
+    "kv_a_proj_with_mqa": ("kv_a_proj",),
     "w1": ("gate_proj",),
     "w2": ("down_proj",),
     "w3": ("up_proj",),
@@ -40,7 +51,11 @@ OTHER_NAMES = {
     "wo": ("down_proj",),
 }
 """What Hugging Face's modules are called in models that do not use Llama's names: GPT-2, NeoX, Falcon, MPT, BERT, T5, Phi,
-Mixtral (transformers 5.23, 2026-11). `c_proj` ends both halves of a GPT-2 layer."""
+Mixtral (transformers 5.23, 2026-11). `c_proj` ends both halves of a GPT-2 layer; PEFT goes by how a name ends."""
+
+
+ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
+FEED_INPUTS = ("gate_proj", "up_proj")
 
 
 def known_targets(architecture: Architecture, targets: tuple[str, ...], field: str = "lora.targets") -> tuple[str, ...]:
@@ -52,7 +67,7 @@ def known_targets(architecture: Architecture, targets: tuple[str, ...], field: s
     }
     found: list[str] = []
     for target in targets:
-        meant = (target,) if target in own else tuple(name for name in OTHER_NAMES.get(target, ()) if name in own)
+        meant = (target,) if target in own else tuple(name for name in _meant(architecture, target) if name in own)
         if not meant:
             hint = f"write attention, all-linear, or of this model's: {', '.join(sorted(own))}"
             raise UnknownNameError("matrix", target, field=field, nearest=nearest_names(target, own), hint=hint)
@@ -60,10 +75,17 @@ def known_targets(architecture: Architecture, targets: tuple[str, ...], field: s
     return tuple(dict.fromkeys(found))
 
 
+def _meant(architecture: Architecture, target: str) -> tuple[str, ...]:
+    """What `target` is here: each of BERT's three matrices behind query, key and value ends in `dense`."""
+    if target == "dense" and architecture.kind == "encoder":
+        return ("o_proj", "up_proj", "down_proj")
+    return OTHER_NAMES.get(target, ())
+
+
 def targets_of(architecture: Architecture, lora: Lora) -> frozenset[str]:
-    """Names of the matrices that carry an adapter."""
+    """Names of the matrices that carry an adapter; what a model's own modules are called means what they hold."""
     if not isinstance(lora.targets, str):
-        return frozenset(lora.targets)
+        return frozenset(part for name in lora.targets for part in (name, *_meant(architecture, name)))
     block = architecture.main
     attention = frozenset(block.attention.matrices(block.hidden))
     return attention if lora.targets == "attention" else attention | frozenset(block.feed_forward.matrices(block.hidden))
@@ -71,7 +93,16 @@ def targets_of(architecture: Architecture, lora: Lora) -> frozenset[str]:
 
 def adapter_parameters(block: Block, targets: frozenset[str], rank: int) -> int:
     """Parameters added to one layer: rank x (inputs + outputs) for each adapted matrix, of each expert where there are some."""
-    feed_forward = block.feed_forward
-    attention = sum(i + o for name, (i, o) in block.attention.matrices(block.hidden).items() if name in targets)
-    feed = sum(i + o for name, (i, o) in feed_forward.matrices(block.hidden).items() if name in targets)
-    return rank * ((2 if block.cross_attention else 1) * attention + max(feed_forward.experts, 1) * feed)
+    a, f = block.attention, block.feed_forward
+    attention = _sides(a.matrices(block.hidden), targets, ATTENTION_INPUTS if a.fused else ())
+    feed = _sides(f.matrices(block.hidden), targets, FEED_INPUTS if f.fused else ())
+    return rank * ((2 if block.cross_attention else 1) * attention + max(f.experts, 1) * feed)
+
+
+def _sides(matrices: dict[str, tuple[int, int]], targets: frozenset[str], fused: tuple[str, ...]) -> int:
+    """Inputs and outputs of all adapted matrices; those of `fused` are one, which reads its input once."""
+    alone = sum(i + o for name, (i, o) in matrices.items() if name in targets and name not in fused)
+    if not any(name in targets for name in fused):
+        return alone
+    together = [matrices[name] for name in fused if name in matrices]
+    return alone + sum(o for _, o in together) + max((i for i, _ in together), default=0)

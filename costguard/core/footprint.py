@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from costguard.core import overheads
 from costguard.core.architecture import Architecture
@@ -25,6 +26,9 @@ from costguard.core.states import parts_of, states
 from costguard.core.training import training_phases
 
 __all__ = ["TERMS", "Explained", "Footprint", "Phase", "check_parallel", "footprint"]
+
+
+TOTAL = attrgetter("total")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,7 @@ def _of_stage(architecture: Architecture, recipe: Recipe, parallel: Parallel, gp
     moments = (training_phases if recipe.trains else serving_phases)(measured, recipe, stage, held, buffers)
     return Footprint(
         phases=moments,
-        worst=max(moments, key=lambda p: p.total),
+        worst=max(moments, key=TOTAL),
         context=modules(recipe).context + (overheads.NCCL_BYTES if gpus > 1 else 0),
         host_bytes=int(held.host),
         basis=Basis(measured, recipe, stage, held, buffers, gpus),

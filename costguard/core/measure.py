@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from costguard.core.activations import Kept, kept_by, norm_kept
+from costguard.core.activations import Kept, kept_by
 from costguard.core.adapters import adapter_parameters, targets_of
 from costguard.core.architecture import Architecture, Block
 from costguard.core.frameworks import modules
+from costguard.core.kept_norms import norm_kept
 from costguard.core.numerics import FP32, Numerics, numerics
 from costguard.core.recipe import Parallel, Recipe
 from costguard.core.style import Style, style_of
@@ -30,8 +31,8 @@ class Measure:
     rank unless the sequence is split too), `layer` the widest one while it is worked on, `stem` before the layers, `outside`
     that and after them (`head_input` of it is what the head reads), `mask` shared by all, `unneeded` what the first layer
     need not keep.
-    `cached`: numbers a token of keys and values; `cache_splits`: ranks over which tensor parallelism can divide them (a latent
-    cannot be divided, it is on every rank).
+    `capped`: logits pass a tanh, whose result is kept. `cached`: numbers a token of keys and values; `cache_splits`: ranks
+    over which tensor parallelism can divide them (a latent cannot be divided, it is on every rank).
     `casts`: bytes of autocast's copies of all layers' matrices; `casts_cached`: they live as long as the forward pass.
     """
 
@@ -64,6 +65,7 @@ class Measure:
     vocab: int
     hidden: int
     loss_number: int
+    capped: bool
     cached: int
     cache_splits: int
 
@@ -82,7 +84,7 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
     targets = targets_of(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
     seq = architecture.sample_tokens or recipe.seq_len
     blocks, main = architecture.blocks, architecture.main
-    styles = [style_of(recipe, architecture.kind, numbers, targets, b.tokens or seq) for b in blocks]
+    styles = [style_of(recipe, b, numbers, targets, b.tokens or seq) for b in blocks]
     kept = [kept_by(b, s) for b, s in zip(blocks, styles, strict=True)]
     tokens = [b.layers * (b.tokens or seq) / seq for b in blocks]
     style = styles[blocks.index(main)]
@@ -94,7 +96,7 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
     head = embedding if architecture.tied_embeddings and architecture.has_head and not tied else head
     quantised_head = recipe.quant != "none" and known.quantises_head
     none = recipe.checkpointing == "none"
-    stem = _stem(architecture, numbers)
+    stem = _stem(architecture, numbers) + _biases(main, style, checkpointed=not none)
     return Measure(
         numbers=numbers,
         matrices=matrices,
@@ -114,25 +116,26 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
         waiting_unsplit=sum(t * _waiting_unsplit(recipe, k) for t, k in zip(tokens, kept, strict=True)),
         layer=max(kept, key=lambda k: k.whole),
         stem=stem,
-        outside=stem + _after(main, style),
+        outside=stem + _after(main, style, encoder=architecture.kind == "encoder-decoder"),
         head_input=numbers.operand * main.hidden if style.trained else 0.0,
-        mask=seq if style.masked and style.flash and main.causal else 0,
-        unneeded=norm_kept(main.hidden, main.norm, style, numbers.residual) if recipe.adapters and none else 0.0,
-        casts=sum(b.layers * k.casts for b, k in zip(blocks, kept, strict=True)),
+        mask=0 if none else _masks(blocks, style, seq),
+        unneeded=kept[0].unneeded if none else 0.0,
+        casts=sum(b.layers * k.casts for b, k in zip(blocks, kept, strict=True)) - kept[0].unneeded_casts * none,
         cast_layer=max(k.casts for k in kept),
         cast_head=numbers.compute * (embedding if tied else head) if numbers.autocast else 0,
         casts_cached=numbers.autocast and not recipe.adapters,
         vocab=architecture.vocab if architecture.has_head else 0,
         hidden=main.hidden,
         loss_number=_loss_number(architecture, recipe, numbers),
+        capped=style.written.capped_logits,
         cached=sum(b.layers * b.attention.cached_width for b in blocks if b.causal),
         cache_splits=min(1 if b.attention.latent else b.attention.kv_heads for b in blocks),
     )
 
 
 def _loss_number(architecture: Architecture, recipe: Recipe, numbers: Numerics) -> int:
-    """Bytes of a number in the loss: decoders cast logits to fp32, and autocast does for everyone; BERT and T5 alone do not."""
-    casts = (architecture.kind == "decoder" and modules(recipe).loss_fp32) or numbers.autocast
+    """Bytes of a number in the loss: most cast logits to fp32, and autocast does for everyone; BERT and T5 alone do not."""
+    casts = (architecture.main.written.wide_loss and modules(recipe).loss_fp32) or numbers.autocast
     return FP32 if casts else numbers.compute
 
 
@@ -159,10 +162,29 @@ def _waiting_unsplit(recipe: Recipe, kept: Kept) -> float:
     return 0.0 if recipe.offload_activations else kept.entry
 
 
-def _after(main: Block, style: Style) -> float:
-    """The final norm, and its result where the head is trained."""
+def _masks(blocks: tuple[Block, ...], style: Style, seq: int) -> int:
+    """Masks that checkpointed layers hold between their passes, a token: one for each window, numbers in eager attention."""
+    seen = {b.attention.window is None for b in blocks if style.masks(b) or (b.causal and not style.flash)}
+    return len(seen) * seq * (1 if style.flash else style.numerics.residual)
+
+
+def _biases(block: Block, style: Style, *, checkpointed: bool) -> float:
+    """What T5's bias keeps a token: in each of its two stacks, if trained, the bucket of each pair of positions, 8 bytes.
+
+    The decoder's bias itself is there until the backward pass; where layers are checkpointed the encoder's is too, and if it
+    is frozen the zeros of cross-attention.
+    """
+    if not style.biased or not (style.trained or checkpointed):
+        return 0.0
+    biases = 1 + checkpointed + (not style.trained)
+    return (2 * 8 * style.trained + biases * style.numerics.residual * block.attention.heads) * style.seq / style.batch
+
+
+def _after(main: Block, style: Style, *, encoder: bool) -> float:
+    """The final norm, and its result where the head is trained; those of an encoder before a decoder too."""
     operand = style.numerics.operand * main.hidden if style.trained else 0
-    return norm_kept(main.hidden, main.norm, style, style.numerics.residual) + operand
+    norm = norm_kept(main.hidden, main.norm, style, style.numerics.residual, style.written.norms)
+    return norm + operand + encoder * (norm + (0 if style.numerics.autocast else operand))
 
 
 def _stem(architecture: Architecture, numbers: Numerics) -> float:
@@ -171,4 +193,4 @@ def _stem(architecture: Architecture, numbers: Numerics) -> float:
         return PATCH_VALUES * (FP32 + (numbers.compute if numbers.compute != FP32 else 0))
     if architecture.kind == "encoder" and architecture.has_head:
         return architecture.hidden * (numbers.residual + 2 * numbers.compute)
-    return 0.0
+    return float(architecture.hidden * numbers.residual * architecture.main.written.normed_embedding)

@@ -82,7 +82,7 @@ class Placer:
     """Places one job on many kinds of GPU. Memory depends on the split and not on the kind, so each split is sized once."""
 
     job: Job
-    _sized: dict[tuple[int, int], tuple[Sized, ...] | Impossible] = field(default_factory=dict)
+    _sized: dict[tuple[int, int, bool], tuple[Sized, ...] | Impossible] = field(default_factory=dict)
 
     def place(self, gpu: Gpu, gpu_count: int, nodes: int = 1) -> Placement | Impossible:
         """The lightest split that fits; where none fits, the one that needs least; Impossible where none exists."""
@@ -112,11 +112,16 @@ class Placer:
                 return wider
         return placed
 
-    def ways(self, gpu_count: int, nodes: int = 1) -> tuple[Sized, ...] | Impossible:
-        """Every split worth trying on so many GPUs, lightest first, sized; Impossible where there is none."""
-        key = (gpu_count, nodes)
+    def ways(self, gpu_count: int, nodes: int = 1, *, sharded: bool = False) -> tuple[Sized, ...] | Impossible:
+        """Every split worth trying on so many GPUs, lightest first, sized; Impossible where there is none.
+
+        `sharded`: without whole copies, where there is another way.
+        """
+        key = (gpu_count, nodes, sharded)
         if key not in self._sized:
-            tried = [_sized(self.job, parallel, gpu_count * nodes) for parallel in splits(self.job, gpu_count, nodes)]
+            worth = splits(self.job, gpu_count, nodes)
+            chosen = worth[1:] if sharded and len(worth) > 1 else worth
+            tried = [_sized(self.job, parallel, gpu_count * nodes) for parallel in chosen]
             ways = tuple(t for t in tried if isinstance(t, Sized))
             self._sized[key] = ways or next(t for t in tried if isinstance(t, Impossible))
         return self._sized[key]

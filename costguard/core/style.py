@@ -8,19 +8,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from costguard.core.architecture import Block
 from costguard.core.frameworks import fuses, modules
 from costguard.core.numerics import Numerics
 from costguard.core.recipe import Recipe
+from costguard.core.written import LIKE_LLAMA, Written
+
+LONGEST_PADDED = 16_384
+"""Tokens: a single sequence longer than that is taken to be a stream, which needs no mask (ml-engineering's runs of 32k to
+256k tokens have none: it would be 137 GB)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """`trained`: the base weights need gradients. `targets`, `rank`: of adapters. `seq`: tokens a query can see.
+    """What decides it.
 
-    `flash`: scores are never whole. `masked`: each layer keeps a mask of a number a score, for all heads. `biased`: attention
-    adds a learned bias to scores, so they are whole (T5). `softmax_fp32`: eager attention's softmax is fp32 and then cast.
+    `trained`: the base weights need gradients. `targets`, `rank`: of adapters. `seq`: tokens a query can see, of `batch`
+    sequences. `flash`: scores are never whole. `masked`: each layer keeps a mask of a number a score, for all heads.
+    `biased`: attention adds a learned bias to scores (T5). `wide_softmax`: eager attention's softmax is fp32 and then cast.
     `repeats_kv`, `packs_qkv`, `kernels`, `casts_adapters`: see `frameworks.Modules`. `fused`: norms and activations are one
-    kernel. `quantised_input`: bytes a number of the input that a frozen quantised matrix keeps.
+    kernel. `quantised_input`: bytes a number of the input that a frozen quantised matrix keeps. `released`: the modules are
+    transformers' own, and `written` says how; else they are like Llama's.
     """
 
     numerics: Numerics
@@ -35,33 +43,50 @@ class Style:
     kernels: bool
     casts_adapters: bool
     fused: bool
-    softmax_fp32: bool
+    wide_softmax: bool
     biased: bool
     dropout: bool
     seq: int
+    batch: int
+    released: bool
+    written: Written
+
+    def masks(self, block: Block) -> bool:
+        """Whether each layer of `block` keeps a mask: where it sees all tokens, none is needed."""
+        return self.masked and self.written.masked and (block.causal or block.attention.window is not None)
 
 
-def style_of(recipe: Recipe, kind: str, numerics: Numerics, targets: frozenset[str], seq: int) -> Style:
-    """How the recipe's framework writes the modules of a model of `kind`.
+def style_of(recipe: Recipe, block: Block, numerics: Numerics, targets: frozenset[str], seq: int) -> Style:
+    """How the recipe's framework writes the modules of `block`.
 
-    Hugging Face makes a mask where a batch may hold padding: several sequences that are not cut from one stream.
+    Hugging Face makes a mask where a batch may hold padding: sequences that are not cut from one stream. One alone may be
+    padded to a fixed length; a long one is not. (Run on fake tensors, one of any length has a mask.)
     """
     known, fused = modules(recipe), fuses(recipe)
+    written = block.written if known.pads else LIKE_LLAMA  # whoever pads is transformers
     return Style(
         numerics=numerics,
         trained=not recipe.adapters,
         targets=targets,
         rank=recipe.lora.rank,
         flash=recipe.attention != "eager",
-        masked=known.pads and recipe.micro_batch > 1 and recipe.method != "pretrain" and not recipe.compiled,
+        masked=_masked(recipe, seq),
         repeats_kv=known.repeats_kv and not fused,
         packs_qkv=known.packs_qkv,
         quantised_input=known.quantised_input if recipe.quant != "none" else 0,
         kernels=known.kernels,
         casts_adapters=known.casts_adapters,
         fused=fused,
-        softmax_fp32=known.softmax_fp32 and kind != "encoder",
-        biased=kind == "encoder-decoder",
+        wide_softmax=known.softmax_fp32 and written.wide_softmax,
+        biased=block.written.biased,
         dropout=recipe.dropout,
         seq=seq,
+        batch=recipe.micro_batch,
+        released=known.pads,
+        written=written,
     )
+
+
+def _masked(recipe: Recipe, seq: int) -> bool:
+    may_pad = modules(recipe).pads and recipe.method != "pretrain" and not recipe.compiled
+    return may_pad and (recipe.micro_batch > 1 or seq <= LONGEST_PADDED)

@@ -134,21 +134,18 @@ def _logits(s: Step) -> tuple[float, float, float]:
     if known.loss_compiled and s.recipe.compiled:
         return back, 2 * back, back
     copies = known.loss_copies if s.tp == 1 else known.loss_copies_split
+    cap = compute * numbers * s.m.capped
     inside = (compute + loss * (1 if loss == compute else min(copies, 2))) * numbers
     if s.m.numbers.autocast and s.held.head_gradient:
         back = max(0.0, back - s.held.head_gradient) + s.buffers.cast_head
-    return inside, copies * loss * numbers, back
+    return inside + cap, copies * loss * numbers + cap, back + cap
 
 
 def _last_layer(s: Step) -> tuple[Phase, ...]:
     """Going back through the last layer: nearly all activations are there, of the gradients only the head's."""
-    h, b = s.held, s.buffers
     activations = s.alive + (s.layer if s.checkpointed else 0.0)
-    casts, done = b.cast_layer if s.checkpointed else b.casts, h.head_gradient * h.gradients_stay
-    return (
-        s.at("backward, last feed-forward", done + h.down_gradient, activations + s.feed, buffers=casts),
-        s.at("backward, last attention", done + s.fed, activations + s.attend, buffers=casts),
-    )
+    casts = s.buffers.cast_layer if s.checkpointed else s.buffers.casts
+    return _halves(s, "last", s.held.head_gradient * s.held.gradients_stay, activations, casts)
 
 
 def _first_layer(s: Step) -> tuple[Phase, ...]:
@@ -156,12 +153,23 @@ def _first_layer(s: Step) -> tuple[Phase, ...]:
 
     A tied embedding gets its second gradient here: the first, the second and their sum exist at once.
     """
-    h, casts = s.held, s.buffers.cast_layer
-    activations = s.left + s.layer
+    h = s.held
     before = h.whole_gradients - h.layer_gradient - (0.0 if s.m.tied else h.embedding_gradient)
-    done, layers = before * h.gradients_stay, (h.whole_gradients - h.embedding_gradient) * h.gradients_stay
+    layers = (h.whole_gradients - h.embedding_gradient) * h.gradients_stay
     return (
-        s.at("backward, first feed-forward", done + h.down_gradient, activations + s.feed, buffers=casts),
-        s.at("backward, first attention", done + s.fed, activations + s.attend, buffers=casts),
+        *_halves(s, "first", before * h.gradients_stay, s.left + s.layer, s.buffers.cast_layer),
         s.at("backward, embedding", layers + h.embedding_gradient * (3 if s.m.tied else 1), s.left + s.entry),
+    )
+
+
+def _halves(s: Step, which: str, done: float, activations: float, casts: float) -> tuple[Phase, ...]:
+    """Going back through both halves of a layer, beside gradients that are `done`.
+
+    Autocast's copy of a matrix goes once it is used: back in attention those of the feed-forward are gone.
+    """
+    h, b, m = s.held, s.buffers, s.m
+    left = casts - b.cast_layer * (1 - m.attention_parameters / m.layer_parameters)
+    return (
+        s.at(f"backward, {which} feed-forward", done + h.down_gradient, activations + s.feed, buffers=casts),
+        s.at(f"backward, {which} attention", done + s.fed, activations + s.attend, buffers=left),
     )

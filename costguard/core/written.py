@@ -26,13 +26,17 @@ class Written:
 
     `norms`: what norms keep beside their input in fp32: RMSNorm its `result` before the weight (Llama), the same `wide`, in
     fp32 (Gemma, OLMo), the input `twice` as it is and in fp32 (T5), or LayerNorm in `pieces`, three in fp32 (Cohere).
+    `norms_after`: norms stand behind each half, none before the first. `side_by_side`: both halves read the same input.
     `rotated`: positions are rotated into queries and keys, which are new tensors; `joined`: a part of each head is.
     `masked`: a mask is made even where nothing is padded. `broadcast`: one key head serves all without being copied.
-    `side_by_side`: attention and feed-forward read the same input. `wide_softmax`: eager attention's softmax is in fp32.
-    `wide_scores`: and so are its queries and keys. `capped`: scores pass a tanh, `capped_logits`: logits do.
+    `wide_softmax`: eager attention's softmax is in fp32; `wide_scores`: and so are its queries and keys.
+    `biased`: a learned bias is added to scores. `capped`: scores pass a tanh; `capped_logits`: logits do.
+    `wide_loss`: logits are cast to fp32. `recast`: autocast's result of the activation is cast to fp32 and back.
+    `normed_embedding`: a norm stands behind the embedding.
     """
 
     norms: str = "result"
+    norms_after: bool = False
     rotated: bool = True
     joined: bool = False
     masked: bool = True
@@ -42,9 +46,15 @@ class Written:
     wide_scores: bool = False
     capped: bool = False
     capped_logits: bool = False
+    biased: bool = False
+    recast: bool = False
+    wide_loss: bool = True
+    normed_embedding: bool = False
 
     def __post_init__(self) -> None:
         one_of(self.norms, NORMS_KEEP, "norms")
 
 
 LIKE_LLAMA = Written()
+LIKE_BERT = Written(norms_after=True, rotated=False, wide_softmax=False, wide_loss=False)
+LIKE_T5 = Written(norms="twice", rotated=False, wide_softmax=False, wide_loss=False, biased=True, recast=True)

@@ -111,9 +111,9 @@ def _adapted(model: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PreTrainedM
 
 
 def _attention(model: Any) -> tuple[str, ...]:  # noqa: ANN401 - a PreTrainedModel
-    """Names of the matrices inside attention, whatever this model calls them."""
+    """Full names of the matrices inside attention, whatever this model calls them: BERT's feed-forward has a `dense` too."""
     matrices = (n for n, m in model.named_modules() if getattr(getattr(m, "weight", None), "ndim", 0) == WEIGHTS_OF_LINEAR)
-    return tuple(sorted({n.rpartition(".")[2] for n in matrices if "attn" in n or "attention" in n.lower()}))
+    return tuple(n for n in matrices if ("attn" in n or "attention" in n.lower()) and not n.endswith("attention_bias"))
 
 
 def _on_cpu(tensor: Any) -> Any:  # noqa: ANN401 - a tensor or a parameter

@@ -30,7 +30,8 @@ LEAST_SAVING = GIB // 20
 def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> Size:
     """The memory of `job`, on stated hardware or on whatever holds it."""
     check_split(job, on)
-    placed = _stated(job, on) if on else None
+    placer = Placer(job=job)
+    placed = _stated(placer, on) if on else None
     need = placed.footprint if placed else _alone(job)
     return Size(
         job=job,
@@ -38,7 +39,7 @@ def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> Size:
         placed=placed,
         footprint=need,
         fits=placed.fits if placed else None,
-        fits_on=tuple(_fits_on(job, facts.gpus())),
+        fits_on=tuple(_fits_on(placer, facts.gpus())),
         levers=tuple(_effects(job, on, need)),
         warnings=assumption_warnings(job),
         capacity=_capacity(placed) if placed and not job.recipe.trains else None,
@@ -89,8 +90,8 @@ def with_exact(sized: Size, config: Table, sizer: ExactSizer) -> Size:
     return replace(sized, exact=exact, warnings=(*sized.warnings, said) if differs else sized.warnings)
 
 
-def _stated(job: Job, on: Hardware) -> Placement:
-    placed = Placer(job=job).place(on.gpu, on.gpu_count, on.nodes)
+def _stated(placer: Placer, on: Hardware) -> Placement:
+    placed = placer.place(on.gpu, on.gpu_count, on.nodes)
     if isinstance(placed, Impossible):
         raise InputError(
             placed.reason, field="parallel", hint=f"choose a split for {on.gpu_count * on.nodes} GPUs, or leave it out"
@@ -103,15 +104,18 @@ def _alone(job: Job) -> Footprint:
     return needed(job, job.recipe, parallel, parallel.model_ranks)
 
 
-def _fits_on(job: Job, gpus: Mapping[str, Gpu]) -> Iterable[FitsOn]:
-    """For each GPU the fewest that hold the job, least memory first."""
-    placer = Placer(job=job)
-    ways = [(count, w) for count in COUNTS if not isinstance(w := placer.ways(count), Impossible)]
+def _fits_on(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[FitsOn]:
+    """For each GPU the fewest that hold the job, least memory first.
+
+    Whole copies need no less on several GPUs than on one: there only what shards is tried.
+    """
+    ways = [(n, w) for n in COUNTS if not isinstance(w := placer.ways(n, sharded=n > 1), Impossible)]
     needs = [(way.footprint.reserved / GIB, way.footprint.peak / GIB, count) for count, tried in ways for way in tried]
-    kinds = sorted((gpu.memory_gib, name, gpu.unified_memory) for name, gpu in gpus.items() if gpu.runs_pytorch)
-    for has_gib, name, alone in kinds:
+    least = min((reserved_gib for reserved_gib, _, _ in needs), default=0.0)
+    kinds = [(gpu.memory_gib, name, gpu) for name, gpu in gpus.items()]
+    for has_gib, name, gpu in sorted(kind for kind in kinds if kind[0] >= least and kind[2].runs_pytorch):
         for reserved_gib, peak_gib, count in needs:
-            if reserved_gib <= has_gib and (count == 1 or not alone):
+            if reserved_gib <= has_gib and (count == 1 or not gpu.unified_memory):
                 yield FitsOn(gpu=name, count=count, peak_gib=peak_gib, reserved_gib=reserved_gib, has_gib=has_gib)
                 break
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costguard.core.architecture import Architecture, Attention, Block, FeedForward, Latent, gathered
+from costguard.core.architecture import Architecture, Attention, Block, FeedForward, gathered
 from costguard.core.architecture_table import architecture_from_table
 from costguard.core.architecture_table.stated import KEYS
+from costguard.core.latent import Latent
 from costguard.errors import InputError, UnknownNameError
 
 LLAMA: dict[str, Any] = {"layers": 32, "hidden": 4096, "heads": 32, "ffn": 11008, "vocab": 32000}

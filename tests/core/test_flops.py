@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.core.architecture import Architecture, Attention, Block, FeedForward, Latent
+from costguard.core.architecture import Architecture, Attention, Block, FeedForward
 from costguard.core.flops import context, flops_per_token
+from costguard.core.latent import Latent
 from costguard.core.recipe import Lora, Recipe
 from tests.core.speeds import LLAMA_2_7B, LLAMA_2_70B, decoder
 

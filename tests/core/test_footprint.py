@@ -114,7 +114,8 @@ def test_more_shards_never_need_more(architecture: Architecture, recipe: Recipe)
 @given(shapes, recipes)
 def test_full_checkpointing_never_needs_more_than_none(architecture: Architecture, recipe: Recipe) -> None:
     full, none = (peak(architecture, replace(recipe, checkpointing=c)) for c in ("full", "none"))
-    assert full <= none
+    mask = 4 * recipe.micro_batch * recipe.seq_len**2  # layers that are run again hold it until the first one is
+    assert full <= none + mask
 
 
 @given(shapes, recipes)

@@ -10,6 +10,7 @@ from costguard.core.architecture_table.stated import CLIP_WORDS, MOST_LAYERS, St
 from costguard.core.checks import require
 from costguard.core.huggingface.config import Config
 from costguard.core.huggingface.diffusion import dit
+from costguard.core.written import LIKE_BERT, LIKE_T5
 
 
 def _decoder(stated: Stated, name: str) -> Architecture:
@@ -28,7 +29,7 @@ def _decoder(stated: Stated, name: str) -> Architecture:
 
 def _encoder(stated: Stated, name: str) -> Architecture:
     """As BERT: learned positions (512), a norm after the embedding, a head that predicts masked words."""
-    block = replace(block_of(stated), causal=False)
+    block = replace(block_of(stated), causal=False, written=LIKE_BERT)
     hidden, positions = block.hidden, stated.size("positions", 512)
     return Architecture(
         name=name,
@@ -43,7 +44,7 @@ def _encoder(stated: Stated, name: str) -> Architecture:
 
 def _encoder_decoder(stated: Stated, name: str) -> Architecture:
     """As T5: `layers` in each half, no positions unless stated."""
-    encoder = replace(block_of(stated), causal=False)
+    encoder = replace(block_of(stated), causal=False, written=LIKE_T5)
     decoder = replace(encoder, norms=3, causal=True, cross_attention=True)
     positions = stated.optional("positions")
     learned = 2 * (positions or 0) * encoder.hidden

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from costguard.core.architecture import Attention, Block, FeedForward, Latent
+from costguard.core.architecture import Attention, Block, FeedForward
 from costguard.core.architecture_table.stated import EXPERT_KEYS, LATENT_KEYS, MOST_LAYERS, MOST_WIDTH, Stated, field
 from costguard.core.checks import described, require
+from costguard.core.latent import Latent
 
 
 def block_of(stated: Stated) -> Block:

@@ -8,12 +8,16 @@ from costguard.core.architecture import Architecture, FeedForward
 from costguard.core.checks import described, require
 from costguard.core.huggingface.config import Config
 from costguard.core.huggingface.parts import Style, attention_of, decoder, plain_attention
+from costguard.core.written import Written
 from costguard.errors import InputError
+
+UNROTATED = Written(rotated=False)
 
 
 def gpt2(config: Config, name: str) -> Architecture:
     """GPT-2: learned positions, tied."""
     style = _learned(config, positions=config.positions(1024), tied=True)
+    style = replace(style, written=Written(rotated=False, wide_softmax=False))
     return decoder(config, name, plain_attention(config, fused=True), _feed_forward(config, "gelu_new"), style)
 
 
@@ -34,13 +38,15 @@ def gpt_neo(config: Config, name: str) -> Architecture:
         tied=True,
         windows=tuple(local if kind == "local" else None for kind in kinds),
     )
+    style = replace(style, written=Written(rotated=False, wide_scores=True))
     return decoder(config, name, plain_attention(config, qkv_bias=False), _feed_forward(config, "gelu_new"), style)
 
 
 def gptj(config: Config, name: str) -> Architecture:
     """GPT-J: one norm for both halves, which run side by side; a bias on the head."""
     attention = plain_attention(config, qkv_bias=False, out_bias=False)
-    style = Style(norm="layernorm", norms=1, head_bias=True)
+    written = Written(joined=True, side_by_side=True, wide_scores=True)
+    style = Style(norm="layernorm", norms=1, head_bias=True, written=written)
     return decoder(config, name, attention, _feed_forward(config, "gelu_new"), style)
 
 
@@ -48,7 +54,8 @@ def gpt_neox(config: Config, name: str) -> Architecture:
     """GPT-NeoX and Pythia: two norms, rotary positions, not tied."""
     bias = config.flag("attention_bias", default=True)
     attention = replace(plain_attention(config, qkv_bias=bias, out_bias=bias, fused=True), packed=True)
-    return decoder(config, name, attention, _feed_forward(config, "gelu"), Style(norm="layernorm"))
+    written = Written(joined=True, side_by_side=config.flag("use_parallel_residual", default=True))
+    return decoder(config, name, attention, _feed_forward(config, "gelu"), Style(norm="layernorm", written=written))
 
 
 def phi(config: Config, name: str) -> Architecture:
@@ -56,7 +63,8 @@ def phi(config: Config, name: str) -> Architecture:
     normed = config.flag("qk_layernorm")
     attention = attention_of(config, bias=True, qk_norm="per-head" if normed else "none")
     shifts = 2 * attention.head_dim * config.layers if normed else 0
-    style = Style(norm="layernorm", norms=1, head_bias=True, extras=(("qk_norm.shifts", shifts),))
+    written = Written(joined=True, side_by_side=True)
+    style = Style(norm="layernorm", norms=1, head_bias=True, extras=(("qk_norm.shifts", shifts),), written=written)
     return decoder(config, name, attention, _feed_forward(config, "gelu_new"), style)
 
 
@@ -72,7 +80,13 @@ def falcon(config: Config, name: str) -> Architecture:
     attention = replace(attention, packed=not config.flag("alibi"))
     side_by_side = config.flag("parallel_attn", default=True)
     norms = config.size("num_ln_in_parallel_attn", default=2 if grouped else 1) if side_by_side or grouped else 2
-    style = Style(norm="layernorm", norms=norms, tied=True)
+    written = Written(
+        side_by_side=side_by_side or grouped,
+        broadcast=shared == 1 and not grouped,
+        rotated=not config.flag("alibi"),
+        wide_softmax=False,
+    )
+    style = Style(norm="layernorm", norms=norms, tied=True, written=written)
     return decoder(config, name, attention, _feed_forward(config, "gelu", bias=bias), style)
 
 
@@ -97,6 +111,7 @@ def mpt(config: Config, name: str) -> Architecture:
         tied=True,
         positions=positions,
         extras=(("positions", (positions or 0) * config.hidden),),
+        written=UNROTATED,
     )
     return decoder(config, name, attention, feed_forward, style)
 
@@ -115,6 +130,7 @@ def opt(config: Config, name: str) -> Architecture:
         positions=positions,
         vocab_width=width,
         extras=(("positions", (positions + 2) * hidden), ("projections", 2 * width * hidden if width != hidden else 0)),
+        written=Written(rotated=False, masked=False, norms_after=not config.flag("do_layer_norm_before", default=True)),
     )
     attention = plain_attention(config, qkv_bias=bias, out_bias=bias)
     return decoder(config, name, attention, _feed_forward(config, "relu", bias=bias), style)
@@ -122,14 +138,15 @@ def opt(config: Config, name: str) -> Architecture:
 
 def bloom(config: Config, name: str) -> Architecture:
     """BLOOM: ALiBi, a norm after the embedding, tied."""
-    style = Style(norm="layernorm", tied=True, extras=(("embedding_norm", 2 * config.hidden),))
+    written = Written(rotated=False, normed_embedding=True)
+    style = Style(norm="layernorm", tied=True, extras=(("embedding_norm", 2 * config.hidden),), written=written)
     feed_forward = FeedForward(ffn=4 * config.hidden, gated=False, bias=True, activation="gelu")
     return decoder(config, name, plain_attention(config, fused=True), feed_forward, style)
 
 
 def _learned(config: Config, *, positions: int, tied: bool, windows: tuple[int | None, ...] = ()) -> Style:
     extras = (("positions", positions * config.hidden),)
-    return Style(norm="layernorm", tied=tied, positions=positions, extras=extras, windows=windows)
+    return Style(norm="layernorm", tied=tied, positions=positions, extras=extras, windows=windows, written=UNROTATED)
 
 
 def _feed_forward(config: Config, activation: str, *, bias: bool = True) -> FeedForward:

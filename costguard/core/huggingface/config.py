@@ -87,6 +87,10 @@ class Config:
             )
         return value
 
+    def caps(self, key: str) -> bool:
+        """Whether `key` states a cap, as it does unless it is null or 0."""
+        return key not in self.values or bool(self.values[key])
+
     def word(self, *keys: str, default: str) -> str:
         """The first of `keys` that is stated, as text."""
         for key in keys:

@@ -11,6 +11,11 @@ from dataclasses import replace
 from costguard.core.architecture import Architecture, FeedForward
 from costguard.core.huggingface.config import Config
 from costguard.core.huggingface.parts import Style, attention_of, decoder, windows_of
+from costguard.core.written import Written
+
+WIDE = Written(norms="wide")
+WIDE_AFTER = Written(norms="wide", norms_after=True)
+PIECES = Written(norms="pieces", side_by_side=True)
 
 
 def llama(config: Config, name: str) -> Architecture:
@@ -58,14 +63,18 @@ def qwen_windows(config: Config) -> list[int | None]:
 def gemma(config: Config, name: str) -> Architecture:
     """Gemma: heads of 256 whatever the hidden size, tied."""
     attention = attention_of(config, kv_heads=16, head_dim=256, bias=config.flag("attention_bias"))
-    return decoder(config, name, attention, _feed_forward(config, activation="gelu_pytorch_tanh"), Style(tied=True))
+    return decoder(
+        config, name, attention, _feed_forward(config, activation="gelu_pytorch_tanh"), Style(tied=True, written=WIDE)
+    )
 
 
 def gemma2(config: Config, name: str) -> Architecture:
     """Gemma 2: a norm before and after each half, each other layer slides."""
     attention = attention_of(config, kv_heads=4, head_dim=256, bias=config.flag("attention_bias"))
     windows = windows_of(config, config.size("sliding_window", default=4096), every=2)
-    style = Style(norms=4, tied=True, windows=windows)
+    capped, capped_logits = config.caps("attn_logit_softcapping"), config.caps("final_logit_softcapping")
+    written = Written(norms="wide", capped=capped, capped_logits=capped_logits)
+    style = Style(norms=4, tied=True, windows=windows, written=written)
     return decoder(config, name, attention, _feed_forward(config, activation="gelu_pytorch_tanh"), style)
 
 
@@ -74,40 +83,42 @@ def gemma3(config: Config, name: str) -> Architecture:
     attention = attention_of(config, kv_heads=4, head_dim=256, qk_norm="per-head", bias=config.flag("attention_bias"))
     every = config.size("sliding_window_pattern", "_sliding_window_pattern", default=6)
     windows = windows_of(config, config.size("sliding_window", default=4096), every=every)
-    style = Style(norms=4, tied=True, windows=windows)
+    style = Style(norms=4, tied=True, windows=windows, written=WIDE)
     return decoder(config, name, attention, _feed_forward(config, activation="gelu_pytorch_tanh"), style)
 
 
 def phi3(config: Config, name: str) -> Architecture:
     """Phi-3 and Phi-4: Llama with query, key and value in one matrix, and gate and up in another."""
     attention = replace(attention_of(config, window=config.optional("sliding_window")), fused=True, packed=True)
-    return decoder(config, name, attention, replace(_feed_forward(config), fused=True), Style())
+    return decoder(config, name, attention, replace(_feed_forward(config), fused=True), Style(written=Written(joined=True)))
 
 
 def olmo(config: Config, name: str) -> Architecture:
     """OLMo: layer norms without parameters."""
     attention = attention_of(config, bias=config.flag("attention_bias"))
-    return decoder(config, name, attention, _feed_forward(config), Style(norm="layernorm-no-parameters"))
+    return decoder(config, name, attention, _feed_forward(config), Style(norm="layernorm-no-parameters", written=WIDE))
 
 
 def olmo2(config: Config, name: str) -> Architecture:
     """OLMo 2: norms after each half, and one over all query and one over all key heads."""
     attention = attention_of(config, qk_norm="full", bias=config.flag("attention_bias"))
-    return decoder(config, name, attention, _feed_forward(config), Style())
+    return decoder(config, name, attention, _feed_forward(config), Style(written=WIDE_AFTER))
 
 
 def olmo3(config: Config, name: str) -> Architecture:
     """OLMo 3: OLMo 2 of which three layers in four slide."""
     attention = attention_of(config, qk_norm="full", bias=config.flag("attention_bias"))
     windows = windows_of(config, config.size("sliding_window", default=4096), every=4)
-    return decoder(config, name, attention, _feed_forward(config), Style(windows=windows))
+    return decoder(config, name, attention, _feed_forward(config), Style(windows=windows, written=WIDE_AFTER))
 
 
 def stablelm(config: Config, name: str) -> Architecture:
     """StableLM: layer norms; with `use_parallel_residual` one a layer."""
     qk_norm = "full" if config.flag("qk_layernorm") else "none"
     attention = attention_of(config, kv_heads=32, qkv_bias=config.flag("use_qkv_bias"), qk_norm=qk_norm)
-    style = Style(norm="layernorm", norms=1 if config.flag("use_parallel_residual") else 2)
+    side_by_side = config.flag("use_parallel_residual")
+    written = Written(joined=True, side_by_side=side_by_side)
+    style = Style(norm="layernorm", norms=1 if side_by_side else 2, written=written)
     return decoder(config, name, attention, _feed_forward(config), style)
 
 
@@ -125,14 +136,15 @@ def nemotron(config: Config, name: str) -> Architecture:
     bias = config.flag("mlp_bias")
     feed_forward = FeedForward(ffn=config.ffn(), gated=False, bias=bias, activation=config.activation("relu2"))
     attention = attention_of(config, bias=config.flag("attention_bias"))
-    return decoder(config, name, attention, feed_forward, Style(norm="layernorm"))
+    return decoder(config, name, attention, feed_forward, Style(norm="layernorm", written=Written(joined=True)))
 
 
 def cohere(config: Config, name: str) -> Architecture:
     """Command R: one norm without a shift for both halves, which run side by side; tied."""
     qk_norm = "full" if config.flag("use_qk_norm") else "none"
     attention = attention_of(config, qk_norm=qk_norm, bias=config.flag("attention_bias"))
-    return decoder(config, name, attention, _feed_forward(config), Style(norm="layernorm-no-bias", norms=1, tied=True))
+    style = Style(norm="layernorm-no-bias", norms=1, tied=True, written=PIECES)
+    return decoder(config, name, attention, _feed_forward(config), style)
 
 
 def cohere2(config: Config, name: str) -> Architecture:
@@ -140,7 +152,7 @@ def cohere2(config: Config, name: str) -> Architecture:
     attention = attention_of(config, bias=config.flag("attention_bias"))
     every = config.size("sliding_window_pattern", "_sliding_window_pattern", default=4)
     windows = windows_of(config, config.size("sliding_window", default=4096), every=every)
-    style = Style(norm="layernorm-no-bias", norms=1, tied=True, windows=windows)
+    style = Style(norm="layernorm-no-bias", norms=1, tied=True, windows=windows, written=PIECES)
     return decoder(config, name, attention, _feed_forward(config), style)
 
 

@@ -10,6 +10,9 @@ from dataclasses import replace
 from costguard.core.architecture import NORMS, Architecture, Attention, Block, FeedForward, gathered
 from costguard.core.huggingface.config import Config
 from costguard.core.huggingface.parts import Extras, plain_attention, stated, windows_of
+from costguard.core.written import LIKE_BERT, LIKE_T5, Written
+
+EMBEDS = Written(normed_embedding=True)
 
 WORDS = ("ForMaskedLM", "ForCausalLM", "LMHeadModel")
 """Tasks that predict words, whether masked or next."""
@@ -63,8 +66,10 @@ def modernbert(config: Config, name: str) -> Architecture:
     hidden, norm = config.hidden, "layernorm" if config.flag("norm_bias") else "layernorm-no-bias"
     bias = config.flag("attention_bias")
     attention = replace(plain_attention(config, qkv_bias=bias, out_bias=bias, fused=True), packed=True)
-    feed_forward = FeedForward(ffn=config.ffn(), bias=config.flag("mlp_bias"), activation=config.activation("gelu"))
-    layer = Block(layers=1, hidden=hidden, attention=attention, feed_forward=feed_forward, norm=norm, causal=False)
+    feed_forward = FeedForward(ffn=config.ffn(), bias=config.flag("mlp_bias"), activation=config.activation("gelu"), fused=True)
+    layer = Block(
+        layers=1, hidden=hidden, attention=attention, feed_forward=feed_forward, norm=norm, causal=False, written=EMBEDS
+    )
     local = config.size("local_attention", default=128)
     every = config.size("global_attn_every_n_layers", default=3)
     listed = windows_of(config, local, every=0)
@@ -108,6 +113,7 @@ def _encoder(config: Config, name: str, *, segments: int, head: Extras) -> Archi
         feed_forward=feed_forward,
         norm="layernorm",
         causal=False,
+        written=LIKE_BERT,
     )
     embeddings = (("positions", positions * hidden), ("segments", segments * hidden), ("embedding_norm", 2 * hidden))
     return Architecture(
@@ -149,6 +155,7 @@ def _t5(config: Config, name: str, *, biased_layers: int | None) -> Architecture
         attention=Attention(heads=heads, kv_heads=heads, head_dim=width),
         feed_forward=FeedForward(ffn=config.ffn(), gated=gated, activation="gelu_new" if style == "gated-gelu" else activation),
         causal=False,
+        written=LIKE_T5,
     )
     decoder = replace(encoder, layers=decoders, norms=3, causal=True, cross_attention=True)
     biases = config.size("relative_attention_num_buckets", default=32) * heads

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from costguard.core.architecture import Architecture, Attention, FeedForward, Latent
+from costguard.core.architecture import Architecture, Attention, FeedForward
 from costguard.core.checks import whole
 from costguard.core.huggingface.config import Config
 from costguard.core.huggingface.decoders import qwen_windows
 from costguard.core.huggingface.parts import Style, attention_of, decoder, windows_of
+from costguard.core.latent import Latent
+from costguard.core.written import Written
 
 
 def mixtral(config: Config, name: str) -> Architecture:
@@ -97,7 +99,7 @@ def glm4_moe(config: Config, name: str) -> Architecture:
     """GLM 4.5: DeepSeek's layers of experts under grouped-query attention."""
     qk_norm = "per-head" if config.flag("use_qk_norm") else "none"
     attention = attention_of(config, kv_heads=8, qkv_bias=config.flag("attention_bias"), qk_norm=qk_norm)
-    return decoder(config, name, attention, _dense_first(config), Style())
+    return decoder(config, name, attention, _dense_first(config), Style(written=Written(joined=True)))
 
 
 def _experts(

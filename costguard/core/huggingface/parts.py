@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from costguard.core.architecture import NORMS, Architecture, Attention, Block, FeedForward, gathered
 from costguard.core.checks import require
 from costguard.core.huggingface.config import Config
+from costguard.core.written import LIKE_LLAMA, Written
 
 Extras = tuple[tuple[str, int], ...]
 
@@ -19,7 +20,7 @@ class Style:
     `norms`: norms a layer (1: attention and feed-forward run side by side on one). `tied`: whether the head is the
     embedding where the config does not say. `final_norm`: whether one stands before the head. `head_bias`: whether the
     head adds a number to each word. `extras`: further tensors outside the layers. `windows`: one a layer, () where
-    `Attention.window` holds for all.
+    `Attention.window` holds for all. `written`: see `core/written.py`.
     """
 
     norm: str = "rmsnorm"
@@ -32,6 +33,7 @@ class Style:
     positions: int | None = None
     vocab_width: int | None = None
     notes: tuple[str, ...] = ()
+    written: Written = LIKE_LLAMA
 
 
 def decoder(
@@ -52,6 +54,7 @@ def decoder(
             feed_forward=feed_forward if isinstance(feed_forward, FeedForward) else feed_forward(i),
             norm=style.norm,
             norms=style.norms,
+            written=style.written,
         )
         for i, window in enumerate(windows)
     ]

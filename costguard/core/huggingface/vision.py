@@ -15,6 +15,7 @@ from costguard.core.huggingface.config import Config
 from costguard.core.huggingface.decoders import gemma3, mistral
 from costguard.core.huggingface.experts import llama4
 from costguard.core.huggingface.parts import plain_attention, stated
+from costguard.core.written import Written
 from costguard.errors import InputError
 
 MOST_PIXELS = 100_000
@@ -217,6 +218,7 @@ def _tower(
         norm=norm,
         causal=causal,
         tokens=tokens,
+        written=Written(rotated=False),
     )
 
 
