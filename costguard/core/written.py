@@ -4,11 +4,11 @@ Example: Phi-2 and Llama rotate queries and keys alike, but Phi rotates a part o
 result lies in memory head by head, attention's result follows it, and the matrix behind it reads a copy: 2 bytes more a
 number. Gemma scales its norms in fp32 and keeps that, 4 bytes a number where Llama keeps 2.
 
-Read off autograd's saved tensors in transformers 5.23 with torch 2.13 on fake CPU tensors, 2026-11. Where a CUDA kernel
-differs: `joined` costs nothing there (kernels write token by token whatever they read), which is at most 4 % of a layer
-too much; key heads that are `broadcast` make CUDA fall back to whole scores as a CPU does (sdp_utils.cpp asks both fused
-kernels for equal numbers of heads). A CPU also computes whole scores for latent attention, whose values are narrower than
-its keys; CUDA's memory-efficient kernel does not, and there the formula follows CUDA.
+Read off autograd's saved tensors in transformers 5.23 with torch 2.13 on fake CPU tensors, 2026-11; nothing here was
+measured on a GPU. `joined` should cost nothing there, where kernels write token by token whatever they read: at most 4 % of
+a layer too much. Key heads that are `broadcast` should make CUDA fall back to whole scores as a CPU does, since its fused
+kernels want equal numbers of heads. A CPU computes whole scores for latent attention too, whose values are narrower than
+its keys; CUDA's memory-efficient kernel should not, and there alone the formula does not follow the CPU.
 """
 
 from __future__ import annotations
