@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from costguard.core.architecture import Architecture
 from costguard.core.document import Document
-from costguard.core.duration import Efficiency
 from costguard.core.gpu import Gpu
-from costguard.core.interruption import Interruptions
 from costguard.core.job import Job, Table
 from costguard.core.offer import Offer, Selection
+from costguard.core.speed.duration import Efficiency
+from costguard.core.speed.interruption import Interruptions
 from costguard.core.storage import StorageRate
 from costguard.core.subscription import Subscription
 

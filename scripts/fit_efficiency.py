@@ -2,7 +2,7 @@
 
     python scripts/fit_efficiency.py RUNS.csv GPUS.csv [--write costguard/data/efficiency.json]
 
-    log(measured / ideal tokens a second) = sum of weight x feature,   features as in `costguard/core/step.py`
+    log(measured / ideal tokens a second) = sum of weight x feature,   features as in `costguard/core/speed/step.py`
 
 Ridge least squares towards a prior for each weight (what physics or the literature suggests), within bounds that keep
 a cost from becoming a gain, so that combinations nobody has published stay sane. A source with n rows counts as
@@ -25,9 +25,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 
-from costguard.core.efficiency import UNKNOWN_FAMILY, Family, Physics
-from costguard.core.step import Setting, arithmetic_seconds, costs
-from costguard.core.work import Peak, peak, work
+from costguard.core.speed.efficiency import UNKNOWN_FAMILY, Family, Physics
+from costguard.core.speed.step import Setting, arithmetic_seconds, costs
+from costguard.core.speed.work import Peak, peak, work
 from scripts import published_runs as published
 from scripts.efficiency_priors import FAMILY_PRIOR, FULL_POWER, PHYSICS, PRIORS, Prior
 
@@ -109,7 +109,7 @@ def constants(samples: list[Sample], runs: list[published.Run]) -> dict[str, obj
     evidence = seen_in(samples)
     return {
         "schema": "costguard.efficiency/1",
-        "description": "Constants that turn peak FLOPs into tokens a second; see costguard/core/step.py. Do not edit: refit.",
+        "description": "Constants that turn peak FLOPs into tokens a second; see core/speed/step.py. Do not edit: refit.",
         "made_by": "scripts/fit_efficiency.py from data/sizing/runs_dev.csv",
         "rows": len(samples),
         "accuracy": {"in_sample": accuracy(errors(samples, weights, evidence)), "leave_one_source_out": accuracy(held_out)},
@@ -147,12 +147,12 @@ def ideal_rate(run: published.Run) -> float:
 
 
 def run_features(run: published.Run) -> dict[str, float]:
-    """As `costguard.core.throughput` sees them."""
+    """As `costguard.core.speed.throughput` sees them."""
     return costs(setting_of(run), physics(), family(run.gpu.arch))
 
 
 def setting_of(run: published.Run) -> Setting:
-    """The run as the job that `costguard.core.throughput` times."""
+    """The run as the job that `costguard.core.speed.throughput` times."""
     return Setting(
         work=work(run.architecture, run.recipe),
         recipe=run.recipe,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from costguard.core.architecture import Architecture, Attention, Block, FeedForward
-from costguard.core.footprint import Footprint
+from costguard.core.memory.footprint import Footprint
 from costguard.core.recipe import Lora, Parallel, Recipe
 from costguard.data import Facts
 from costguard.errors import CostguardError
@@ -47,7 +47,7 @@ ERAS = {
     "torchtitan": (("torchtitan-2024", "2025-02"),),
     "megatron": (("megatron-2021", "2022-06"),),
 }
-"""Library -> its earlier selves, and the month from which it was another: see `core/frameworks.py`."""
+"""Library -> its earlier selves, and the month from which it was another: see `core/memory/frameworks.py`."""
 
 UNDATED = {"hf": "hf-2024"}
 """Where nothing tells a date: what most who publish memory ran, which also holds more."""

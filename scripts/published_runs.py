@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costguard.core.architecture import Architecture, Attention, Block, FeedForward
-from costguard.core.flops import flops_per_token
 from costguard.core.gpu import Gpu, read_gpus
 from costguard.core.recipe import Parallel, Recipe
+from costguard.core.speed.flops import flops_per_token
 from costguard.data import Facts
 from costguard.errors import UnknownNameError
 

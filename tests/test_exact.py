@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from costguard.core.exact import Exact, check_runnable, compared
-from costguard.core.footprint import footprint
 from costguard.core.job import Job, job_from
+from costguard.core.memory.footprint import footprint
 from costguard.core.recipe import Parallel
 from costguard.data import Facts
 from costguard.errors import InputError

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from costguard.core.architecture import Architecture
-from costguard.core.footprint import Explained, Footprint, Phase
 from costguard.core.gpu import Gpu
 from costguard.core.interval import Interval
 from costguard.core.job import Job
-from costguard.core.throughput import Throughput
+from costguard.core.memory.footprint import Explained, Footprint, Phase
+from costguard.core.speed.throughput import Throughput
 
 HALF_WIDTH_80 = 1.2816
 """Standard deviations from the middle to the end of an 80 % interval."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.core.checks import require
-from costguard.core.footprint import Footprint
 from costguard.core.job import Job
+from costguard.core.memory.footprint import Footprint
 from costguard.core.recipe import SWITCHES, Parallel, Recipe
 
 METHODS = ("pretrain", "full", "lora")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from costguard.core import checks
-from costguard.core.adapters import known_targets
 from costguard.core.architecture import Architecture
 from costguard.core.checks import described, known_keys, require
+from costguard.core.memory.adapters import known_targets
 from costguard.core.money import Money
 from costguard.core.offer import TIERS
 from costguard.core.recipe import Lora, Parallel, Recipe

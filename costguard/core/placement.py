@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from costguard.core.footprint import Footprint, footprint
 from costguard.core.gpu import GIB, Gpu
 from costguard.core.job import Job
+from costguard.core.memory.footprint import Footprint, footprint
 from costguard.core.recipe import Parallel, Recipe
 from costguard.errors import InputError
 
@@ -158,7 +158,7 @@ def needed(job: Job, recipe: Recipe, parallel: Parallel, gpus: int) -> Footprint
     if job.beside is None:
         computed = footprint(job.architecture, recipe, parallel, gpus=gpus)
     else:
-        from costguard.core.together import footprint_together
+        from costguard.core.memory.together import footprint_together
 
         computed = footprint_together(job.architecture, recipe, job.beside, parallel, gpus=gpus)
     return job.calibration.memory(computed, job) if job.calibration else computed

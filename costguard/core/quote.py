@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from costguard.core.duration import Duration, Throughput
-from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB, Gpu
 from costguard.core.interval import Interval
 from costguard.core.job import Job, Limits
+from costguard.core.memory.footprint import Footprint
 from costguard.core.money import Money, MoneyInterval, Rate
 from costguard.core.offer import Offer
 from costguard.core.placement import Placement
+from costguard.core.speed.duration import Duration, Throughput
 from costguard.core.storage import StorageRate
 
 OVER = "over the cap"

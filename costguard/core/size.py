@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from costguard.core.footprint import Footprint
 from costguard.core.job import Job
 from costguard.core.levers import Lever
+from costguard.core.memory.footprint import Footprint
 from costguard.core.placement import Hardware, Placement
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it

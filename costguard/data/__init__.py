@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, cast
 
 from costguard.core.architecture import Architecture
 from costguard.core.checks import folded, nearest_names
-from costguard.core.efficiency import Efficiency, read_efficiency
 from costguard.core.gpu import Gpu, read_gpus
-from costguard.core.interruption import Interruptions, read_interruptions
+from costguard.core.speed.efficiency import Efficiency, read_efficiency
+from costguard.core.speed.interruption import Interruptions, read_interruptions
 from costguard.core.storage import StorageRate, read_storage_rates
 from costguard.core.subscription import Subscription, read_subscriptions
 from costguard.errors import UnknownNameError

@@ -8,8 +8,8 @@ from dataclasses import replace
 from costguard.core.assumed import alternatives, effect_text
 from costguard.core.job import Job
 from costguard.core.placement import Placement, Placer
-from costguard.core.throughput import Throughput
-from costguard.core.timing import speed_of
+from costguard.core.speed.throughput import Throughput
+from costguard.core.speed.timing import speed_of
 from costguard.errors import InputError
 from costguard.ports import FactSource
 

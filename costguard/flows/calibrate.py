@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from costguard.core.calibration import memory_family, speed_family
-from costguard.core.duration import duration
 from costguard.core.evidence import Calibrated, Expected, Finding, at_odds, weighed
-from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB
 from costguard.core.interval import Interval
 from costguard.core.job import Table
+from costguard.core.memory.footprint import Footprint
 from costguard.core.observed import Observed
 from costguard.core.placement import Impossible, Placement, Placer
-from costguard.core.timing import speed_of
+from costguard.core.speed.duration import duration
+from costguard.core.speed.timing import speed_of
 from costguard.errors import InputError
 from costguard.ports import FactSource
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from costguard.core.duration import Duration, duration, interrupted
-from costguard.core.footprint import check_parallel
 from costguard.core.interval import Interval
 from costguard.core.job import Job, assumption_warnings
+from costguard.core.memory.footprint import check_parallel
 from costguard.core.offer import SPOT, Offer, Selection
 from costguard.core.placement import Hardware, Impossible, Placement, Placer
 from costguard.core.quote import (
@@ -28,8 +27,9 @@ from costguard.core.quote import (
     refused_for_memory,
 )
 from costguard.core.recipe import Parallel
+from costguard.core.speed.duration import Duration, duration, interrupted
+from costguard.core.speed.timing import speed_of, startup_of
 from costguard.core.storage import disk_of
-from costguard.core.timing import speed_of, startup_of
 from costguard.errors import InputError
 from costguard.ports import FactSource, OfferSource
 

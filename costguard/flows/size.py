@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from costguard.core.capacity import capacity_tokens
-from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB, Gpu
 from costguard.core.job import Job, Table, assumption_warnings
 from costguard.core.levers import Lever, larger, levers, small_steps
+from costguard.core.memory.capacity import capacity_tokens
+from costguard.core.memory.footprint import Footprint
 from costguard.core.placement import Hardware, Impossible, Placement, Placer, needed
 from costguard.core.recipe import Parallel
 from costguard.core.size import FitsOn, LeverEffect, Size

@@ -7,8 +7,8 @@ import json
 from importlib.resources import files
 
 from costguard.core.architecture import Architecture, Attention, Block, FeedForward
-from costguard.core.efficiency import Efficiency, read_efficiency
 from costguard.core.gpu import Gpu, read_gpus
+from costguard.core.speed.efficiency import Efficiency, read_efficiency
 
 DATA = files("costguard") / "data"
 

@@ -21,10 +21,10 @@ from costguard.core.calibration import (
     speed_family,
     usual_variance,
 )
-from costguard.core.footprint import TERMS, footprint
 from costguard.core.job import Job
+from costguard.core.memory.footprint import TERMS, footprint
 from costguard.core.recipe import Parallel, Recipe
-from costguard.core.throughput import Throughput, throughput
+from costguard.core.speed.throughput import Throughput, throughput
 from tests.core.speeds import EFFICIENCY, GPUS, LLAMA_2_7B, LLAMA_2_70B
 
 SPREAD = 0.1896

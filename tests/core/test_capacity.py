@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.core.capacity import capacity_tokens
-from costguard.core.footprint import footprint
+from costguard.core.memory.capacity import capacity_tokens
+from costguard.core.memory.footprint import footprint
 from costguard.core.recipe import Parallel, Recipe
 from tests.core.shapes import shipped
 from tests.core.speeds import GPUS

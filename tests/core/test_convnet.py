@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from costguard.core.architecture_table import architecture_from_table
-from costguard.core.flops import flops_per_token
-from costguard.core.footprint import Footprint, footprint
 from costguard.core.huggingface import architecture_from_config
+from costguard.core.memory.footprint import Footprint, footprint
 from costguard.core.recipe import Parallel, Recipe
+from costguard.core.speed.flops import flops_per_token
 from costguard.errors import InputError
 from tests.core.shapes import shipped
 

@@ -9,12 +9,12 @@ from itertools import product
 import pytest
 
 from costguard.core.breakeven import break_even
-from costguard.core.duration import duration, interrupted, throughput
-from costguard.core.flops import flops_per_token
 from costguard.core.gpu import Gpu
 from costguard.core.interval import Interval
 from costguard.core.money import Money, Rate
 from costguard.core.recipe import Parallel, Recipe
+from costguard.core.speed.duration import duration, interrupted, throughput
+from costguard.core.speed.flops import flops_per_token
 from tests.core.speeds import EFFICIENCY, GPUS, LLAMA_2_7B, LLAMA_3_8B, decoder
 
 WEEKS_PER_MONTH = Decimal("4.33")

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from costguard.core.architecture import FeedForward
-from costguard.core.duration import checkpoint_interval, duration, interrupted, overhead, startup, throughput
-from costguard.core.efficiency import read_efficiency
 from costguard.core.interval import Interval
 from costguard.core.recipe import Lora, Parallel, Recipe
-from costguard.core.throughput import Throughput
+from costguard.core.speed.duration import checkpoint_interval, duration, interrupted, overhead, startup, throughput
+from costguard.core.speed.efficiency import read_efficiency
+from costguard.core.speed.throughput import Throughput
 from costguard.errors import InputError
 from tests.core.speeds import EFFICIENCY, GPUS, LLAMA_2_7B, LLAMA_2_70B, LLAMA_3_8B, decoder
 

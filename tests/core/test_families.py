@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.adapters import adapter_parameters, targets_of
 from costguard.core.architecture import Architecture
-from costguard.core.footprint import footprint
 from costguard.core.huggingface import architecture_from_config
-from costguard.core.measure import measure
+from costguard.core.memory.adapters import adapter_parameters, targets_of
+from costguard.core.memory.footprint import footprint
+from costguard.core.memory.measure import measure
 from costguard.core.recipe import Lora, Parallel, Recipe
 from costguard.errors import InputError
 from tests.core.shapes import shipped

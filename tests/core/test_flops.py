@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.core.architecture import Architecture, Attention, Block, FeedForward
-from costguard.core.flops import context, flops_per_token
 from costguard.core.latent import Latent
 from costguard.core.recipe import Lora, Recipe
+from costguard.core.speed.flops import context, flops_per_token
 from tests.core.speeds import LLAMA_2_7B, LLAMA_2_70B, decoder
 
 N_7B = 32 * (4 * 4096**2 + 3 * 4096 * 11008) + 32_000 * 4096

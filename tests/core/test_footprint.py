@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costguard.core.architecture import Architecture
-from costguard.core.footprint import TERMS, check_parallel, footprint
+from costguard.core.memory.footprint import TERMS, check_parallel, footprint
 from costguard.core.recipe import Lora, Parallel, Recipe
 from costguard.errors import InputError
 from tests.core.shapes import llama_like, of_size, shipped

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from costguard.core.architecture import Block
-from costguard.core.footprint import Footprint, footprint
-from costguard.core.frameworks import MODULES
+from costguard.core.memory.footprint import Footprint, footprint
+from costguard.core.memory.frameworks import MODULES
 from costguard.core.recipe import FRAMEWORKS, Lora, Parallel, Recipe
 from tests.core.shapes import shipped
 

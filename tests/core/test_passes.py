@@ -6,8 +6,8 @@ import pytest
 
 from costguard.core.job import Job, job_from
 from costguard.core.placement import Placement, Placer
-from costguard.core.throughput import Throughput, throughput
-from costguard.core.timing import speed_of, startup_of
+from costguard.core.speed.throughput import Throughput, throughput
+from costguard.core.speed.timing import speed_of, startup_of
 from tests.core.shapes import FACTS, shipped
 from tests.core.speeds import EFFICIENCY, GPUS
 

@@ -7,14 +7,14 @@ from datetime import date
 
 import pytest
 
-from costguard.core.duration import Duration
-from costguard.core.flops import flops_per_token
 from costguard.core.interval import Interval
 from costguard.core.job import Limits
 from costguard.core.money import Money, MoneyInterval, Rate
 from costguard.core.offer import Offer
 from costguard.core.quote import CHEAPEST, FASTEST, PARETO, Option, may_break_the_cap, over_the_cap, priced, ranked, uncertainty
 from costguard.core.recipe import Recipe
+from costguard.core.speed.duration import Duration
+from costguard.core.speed.flops import flops_per_token
 from costguard.core.storage import StorageRate
 from tests.core.speeds import GPUS, LLAMA_2_7B
 

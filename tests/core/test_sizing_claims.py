@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from costguard.core.footprint import Footprint, footprint
 from costguard.core.gpu import GIB
+from costguard.core.memory.footprint import Footprint, footprint
 from costguard.core.recipe import Lora, Parallel, Recipe
 from tests.core.shapes import llama_like, of_size, shipped, stated
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from costguard.core.footprint import Footprint, footprint
 from costguard.core.job import Job, job_from
+from costguard.core.memory.footprint import Footprint, footprint
 from costguard.core.placement import needed
 from costguard.core.recipe import Parallel
 from tests.core.shapes import FACTS, shipped

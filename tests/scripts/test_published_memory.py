@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.core.footprint import footprint
+from costguard.core.memory.footprint import footprint
 from costguard.core.recipe import Parallel, Recipe
 from scripts import published_memory
 from tests.core.shapes import shipped

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from costguard.core.document import TableView
 from costguard.core.documents.parts import hours_text
-from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB
+from costguard.core.memory.footprint import Footprint
 from costguard.core.quote import Option
 
 

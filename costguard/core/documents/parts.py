@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB
 from costguard.core.interval import Interval
 from costguard.core.job import Job
+from costguard.core.memory.footprint import Footprint
 from costguard.core.recipe import Parallel, Recipe
 
 if TYPE_CHECKING:  # a type and no more: most jobs have nobody beside them

@@ -5,8 +5,8 @@ from __future__ import annotations
 from costguard.core.document import Document, TableView
 from costguard.core.documents.exact import exact_data, exact_tables
 from costguard.core.documents.parts import TERMS, gib, job_data, memory_data, split_text
-from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB
+from costguard.core.memory.footprint import Footprint
 from costguard.core.size import FitsOn, LeverEffect, Size
 
 SCHEMA = "costguard.size/1"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.core.architecture import Block
-from costguard.core.frameworks import fuses, modules
-from costguard.core.numerics import Numerics
+from costguard.core.memory.frameworks import fuses, modules
+from costguard.core.memory.numerics import Numerics
 from costguard.core.recipe import Recipe
 from costguard.core.written import LIKE_LLAMA, Written
 

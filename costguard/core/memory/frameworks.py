@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from costguard.core import overheads
+from costguard.core.memory import overheads
 from costguard.core.recipe import Recipe
 
 

@@ -7,10 +7,10 @@ log-sums. Eagerly, over 2048 tokens, they keep the softmax in fp32 and a copy of
 from __future__ import annotations
 
 from costguard.core.architecture import Block
-from costguard.core.kept_inputs import inputs_kept
-from costguard.core.kept_norms import STATISTIC, query_norms
-from costguard.core.numerics import FP32
-from costguard.core.style import Style
+from costguard.core.memory.kept_inputs import inputs_kept
+from costguard.core.memory.kept_norms import STATISTIC, query_norms
+from costguard.core.memory.numerics import FP32
+from costguard.core.memory.style import Style
 
 
 def attention_kept(block: Block, style: Style, *, cross: bool = False) -> tuple[float, float]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.core.frameworks import modules
-from costguard.core.measure import Measure
+from costguard.core.memory.frameworks import modules
+from costguard.core.memory.measure import Measure
+from costguard.core.memory.split import Stage
 from costguard.core.recipe import GGUF_BITS, Recipe
-from costguard.core.split import Stage
 
 OPTIMIZER_STAGE, GRADIENT_STAGE, WEIGHT_STAGE = 1, 2, 3
 """The ZeRO stage from which each state is sharded."""

@@ -11,13 +11,13 @@ import math
 from dataclasses import dataclass
 
 from costguard.core.architecture import Architecture
-from costguard.core.efficiency import Efficiency
 from costguard.core.gpu import Gpu
 from costguard.core.interval import Interval
 from costguard.core.recipe import Parallel, Recipe
-from costguard.core.serving import decode_step, generates, prefill_rate
-from costguard.core.step import TERA, Setting, arithmetic_seconds, costs, links
-from costguard.core.work import peak, work
+from costguard.core.speed.efficiency import Efficiency
+from costguard.core.speed.serving import decode_step, generates, prefill_rate
+from costguard.core.speed.step import TERA, Setting, arithmetic_seconds, costs, links
+from costguard.core.speed.work import peak, work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

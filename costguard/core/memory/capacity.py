@@ -8,9 +8,9 @@ Example: Llama-3-8B in bf16 on one A100-80GB: 0.9 x 79.2 GiB less 17.3 GiB of we
 
 from __future__ import annotations
 
-from costguard.core.footprint import Footprint
 from costguard.core.gpu import GIB, Gpu
-from costguard.core.inference import cache_bytes
+from costguard.core.memory.footprint import Footprint
+from costguard.core.memory.inference import cache_bytes
 from costguard.core.recipe import Parallel
 
 SERVER_SHARE = 0.9

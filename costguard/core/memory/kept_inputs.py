@@ -7,7 +7,7 @@ autocast a copy each, 24,576, unless they are one matrix. Frozen they keep nothi
 from __future__ import annotations
 
 from costguard.core.architecture import FeedForward
-from costguard.core.style import Style
+from costguard.core.memory.style import Style
 
 
 def inputs_kept(style: Style, width: int, names: tuple[str, ...], *, fused: bool = False, again: bool = False) -> float:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.core import overheads
-from costguard.core.buffers import Buffers
-from costguard.core.frameworks import modules
-from costguard.core.measure import Measure
-from costguard.core.phase import Phase, phase
+from costguard.core.memory import overheads
+from costguard.core.memory.buffers import Buffers
+from costguard.core.memory.frameworks import modules
+from costguard.core.memory.measure import Measure
+from costguard.core.memory.phase import Phase, phase
+from costguard.core.memory.split import Stage
+from costguard.core.memory.states import States
 from costguard.core.recipe import Recipe
-from costguard.core.split import Stage
-from costguard.core.states import States
 
 
 @dataclass(slots=True)  # not frozen: seventeen fields would cost a footprint 1.5 of its 25 microseconds; it never leaves here

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.core.adapters import adapter_parameters
 from costguard.core.architecture import Block
-from costguard.core.kept_attention import attention_kept
-from costguard.core.kept_inputs import first_matrices, inputs_kept
-from costguard.core.kept_norms import norms_kept
-from costguard.core.numerics import FP32
-from costguard.core.style import Style
+from costguard.core.memory.adapters import adapter_parameters
+from costguard.core.memory.kept_attention import attention_kept
+from costguard.core.memory.kept_inputs import first_matrices, inputs_kept
+from costguard.core.memory.kept_norms import norms_kept
+from costguard.core.memory.numerics import FP32
+from costguard.core.memory.style import Style
 
 KEPT_BY_ACTIVATION = {"gelu_new": 4, "gelu_fast": 5, "quick_gelu": 2, "relu": 0}
 """Tensors of the feed-forward's width that an activation keeps besides its result; a fused kernel keeps its input only."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.core import overheads
-from costguard.core.frameworks import modules
-from costguard.core.measure import Measure
-from costguard.core.numerics import FP32
+from costguard.core.memory import overheads
+from costguard.core.memory.frameworks import modules
+from costguard.core.memory.measure import Measure
+from costguard.core.memory.numerics import FP32
+from costguard.core.memory.split import Stage
+from costguard.core.memory.states import GRADIENT_STAGE, WEIGHT_STAGE, Parts, States, bytes_of_weights
 from costguard.core.recipe import GGUF_BITS, Parallel, Recipe
-from costguard.core.split import Stage
-from costguard.core.states import GRADIENT_STAGE, WEIGHT_STAGE, Parts, States, bytes_of_weights
 
 
 @dataclass(frozen=True, slots=True)

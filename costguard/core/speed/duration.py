@@ -13,9 +13,9 @@ import math
 from dataclasses import dataclass, replace
 
 from costguard.core.architecture import Architecture
-from costguard.core.efficiency import Efficiency, read_efficiency
 from costguard.core.interval import Interval
-from costguard.core.throughput import Throughput, throughput
+from costguard.core.speed.efficiency import Efficiency, read_efficiency
+from costguard.core.speed.throughput import Throughput, throughput
 
 __all__ = [
     "Duration",

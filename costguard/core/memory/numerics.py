@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.core.frameworks import modules
+from costguard.core.memory.frameworks import modules
 from costguard.core.recipe import Parallel, Recipe
 
 FP32 = 4

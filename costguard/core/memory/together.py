@@ -14,9 +14,9 @@ from dataclasses import dataclass, fields, replace
 
 from costguard.core.architecture import Architecture
 from costguard.core.companions import Beside, Companion
-from costguard.core.explanation import Explained, explained, slack_formula
-from costguard.core.footprint import Footprint, footprint
-from costguard.core.phase import Phase, phase
+from costguard.core.memory.explanation import Explained, explained, slack_formula
+from costguard.core.memory.footprint import Footprint, footprint
+from costguard.core.memory.phase import Phase, phase
 from costguard.core.recipe import Parallel, Recipe
 
 RESTS = "kept while another model works"

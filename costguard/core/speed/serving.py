@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.core.architecture import Architecture, Block
-from costguard.core.efficiency import Serving
 from costguard.core.recipe import Recipe
-from costguard.core.step import GIGA, TERA, Links, Setting
-from costguard.core.work import Peak, Work
+from costguard.core.speed.efficiency import Serving
+from costguard.core.speed.step import GIGA, TERA, Links, Setting
+from costguard.core.speed.work import Peak, Work
 
 CACHE_BYTES = 2.0
 SUM_SECONDS = 1e-5

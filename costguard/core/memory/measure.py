@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from costguard.core.activations import Kept, kept_by
-from costguard.core.adapters import adapter_parameters, targets_of
 from costguard.core.architecture import Architecture, Block
-from costguard.core.frameworks import modules
-from costguard.core.kept_norms import norm_kept
-from costguard.core.numerics import FP32, Numerics, numerics
+from costguard.core.memory.activations import Kept, kept_by
+from costguard.core.memory.adapters import adapter_parameters, targets_of
+from costguard.core.memory.frameworks import modules
+from costguard.core.memory.kept_norms import norm_kept
+from costguard.core.memory.numerics import FP32, Numerics, numerics
+from costguard.core.memory.style import Style, style_of
 from costguard.core.recipe import Parallel, Recipe
-from costguard.core.style import Style, style_of
 
 PATCH_VALUES = 3 * 16 * 16
 """Numbers of one image patch: 3 colours of 16 x 16 pixels (14 x 14 in some)."""
@@ -78,7 +78,7 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
     """
     numbers = numerics(recipe, (Parallel(), Parallel(zero=1), Parallel(fsdp=True))[sharding])
     if architecture.walk is not None:
-        from costguard.core.walk_measure import walked_measure
+        from costguard.core.memory.walk_measure import walked_measure
 
         return walked_measure(architecture, architecture.walk, recipe, numbers)
     targets = targets_of(architecture, recipe.lora) if recipe.adapters else frozenset[str]()

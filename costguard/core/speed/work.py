@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from costguard.core.architecture import Architecture, Block
-from costguard.core.flops import Flops, flops_per_token
 from costguard.core.gpu import Gpu
 from costguard.core.recipe import Recipe
+from costguard.core.speed.flops import Flops, flops_per_token
 
 CONVOLUTION_WIDTH = 512
 NUMBERS_PER_HIDDEN = 15

@@ -16,13 +16,13 @@ from functools import reduce
 
 from costguard.core.architecture import Architecture
 from costguard.core.companions import Beside
-from costguard.core.efficiency import Efficiency
 from costguard.core.interval import Interval
 from costguard.core.placement import Placement
 from costguard.core.recipe import Parallel, Recipe
-from costguard.core.step import TERA
-from costguard.core.throughput import Throughput, throughput
-from costguard.core.work import work
+from costguard.core.speed.efficiency import Efficiency
+from costguard.core.speed.step import TERA
+from costguard.core.speed.throughput import Throughput, throughput
+from costguard.core.speed.work import work
 
 MICRO = 1e6
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from costguard.core.efficiency import Family, Physics
-from costguard.core.frameworks import fuses
 from costguard.core.gpu import Gpu
+from costguard.core.memory.frameworks import fuses
 from costguard.core.recipe import Parallel, Recipe
-from costguard.core.work import Peak, Work
+from costguard.core.speed.efficiency import Family, Physics
+from costguard.core.speed.work import Peak, Work
 
 TERA, GIGA = 1e12, 1e9
 FULLY_SHARDED = 3

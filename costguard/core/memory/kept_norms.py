@@ -7,8 +7,8 @@ before its weight, 24,576; Gemma's both in fp32, 32,768. A fused kernel keeps it
 from __future__ import annotations
 
 from costguard.core.architecture import Block
-from costguard.core.numerics import FP32
-from costguard.core.style import Style
+from costguard.core.memory.numerics import FP32
+from costguard.core.memory.style import Style
 
 STATISTIC = 4
 """An fp32 number a token (1/rms of a norm) or a token and head (log-sum-exp of flash attention)."""

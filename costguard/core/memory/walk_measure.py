@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from costguard.core.activations import Kept
 from costguard.core.architecture import Architecture
 from costguard.core.checks import require
 from costguard.core.convnet import Walk
-from costguard.core.measure import Measure
-from costguard.core.numerics import Numerics
+from costguard.core.memory.activations import Kept
+from costguard.core.memory.measure import Measure
+from costguard.core.memory.numerics import Numerics
 from costguard.core.recipe import Recipe
 
 IN_WORK = 2

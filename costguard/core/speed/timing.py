@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from costguard.core.duration import startup
-from costguard.core.efficiency import Efficiency
 from costguard.core.interval import Interval
 from costguard.core.job import Job
 from costguard.core.placement import Placement
-from costguard.core.throughput import Throughput, throughput
+from costguard.core.speed.duration import startup
+from costguard.core.speed.efficiency import Efficiency
+from costguard.core.speed.throughput import Throughput, throughput
 
 
 def speed_of(job: Job, placed: Placement, efficiency: Efficiency) -> Throughput | None:
@@ -15,7 +15,7 @@ def speed_of(job: Job, placed: Placement, efficiency: Efficiency) -> Throughput 
     if job.beside is None:
         p = placed
         return throughput(job.architecture, p.recipe, p.parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=efficiency)
-    from costguard.core.passes import speed_of_turns
+    from costguard.core.speed.passes import speed_of_turns
 
     return speed_of_turns(job.architecture, job.beside, placed, efficiency)
 

@@ -6,14 +6,14 @@ Example: Llama-3-8B in bf16 holds 16.1 GB of weights, and 128 KiB of keys and va
 
 from __future__ import annotations
 
-from costguard.core import overheads
-from costguard.core.buffers import Buffers
-from costguard.core.measure import Measure
-from costguard.core.numerics import FP32
-from costguard.core.phase import Phase, phase
+from costguard.core.memory import overheads
+from costguard.core.memory.buffers import Buffers
+from costguard.core.memory.measure import Measure
+from costguard.core.memory.numerics import FP32
+from costguard.core.memory.phase import Phase, phase
+from costguard.core.memory.split import Stage
+from costguard.core.memory.states import States
 from costguard.core.recipe import Recipe
-from costguard.core.split import Stage
-from costguard.core.states import States
 
 
 def cache_bytes(m: Measure, stage: Stage) -> float:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.core import overheads
-from costguard.core.buffers import Buffers
-from costguard.core.frameworks import modules
-from costguard.core.inference import cache_bytes
-from costguard.core.measure import Measure
-from costguard.core.numerics import OPTIMIZER_MOMENTS
-from costguard.core.phase import Phase
+from costguard.core.memory import overheads
+from costguard.core.memory.buffers import Buffers
+from costguard.core.memory.frameworks import modules
+from costguard.core.memory.inference import cache_bytes
+from costguard.core.memory.measure import Measure
+from costguard.core.memory.numerics import OPTIMIZER_MOMENTS
+from costguard.core.memory.phase import Phase
+from costguard.core.memory.split import Stage
+from costguard.core.memory.states import States, bytes_of_weights
 from costguard.core.recipe import Recipe
-from costguard.core.split import Stage
-from costguard.core.states import States, bytes_of_weights
 
 AUTOGRAD = "autograd's saved tensors in transformers 5.23 with torch 2.13 (tools/faketensor.py, 2026-11)"
 ZERO = "ZeRO, arXiv 1910.02054, section 3; docs.deepspeed.ai, pytorch.org/docs/stable/fsdp"
@@ -74,8 +74,8 @@ def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Exp
     ranks = " + NCCL" if basis.gpus > 1 else ""
     return (
         *terms,
-        Explained("context", context, f"CUDA context and kernels{ranks}", "core/overheads.py: measured, dated there"),
-        Explained("slack", slack, slack_formula(basis, worst), "core/overheads.py: from published pairs"),
+        Explained("context", context, f"CUDA context and kernels{ranks}", "core/memory/overheads.py: measured, dated there"),
+        Explained("slack", slack, slack_formula(basis, worst), "core/memory/overheads.py: from published pairs"),
     )
 
 

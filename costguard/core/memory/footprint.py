@@ -12,18 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from costguard.core import overheads
 from costguard.core.architecture import Architecture
-from costguard.core.buffers import buffers_of
-from costguard.core.explanation import Basis, Explained, explained
-from costguard.core.frameworks import modules
-from costguard.core.inference import serving_phases
-from costguard.core.measure import measure
-from costguard.core.phase import TERMS, Phase
+from costguard.core.memory import overheads
+from costguard.core.memory.buffers import buffers_of
+from costguard.core.memory.explanation import Basis, Explained, explained
+from costguard.core.memory.frameworks import modules
+from costguard.core.memory.inference import serving_phases
+from costguard.core.memory.measure import measure
+from costguard.core.memory.phase import TERMS, Phase
+from costguard.core.memory.split import Stage, check_parallel, stages
+from costguard.core.memory.states import parts_of, states
+from costguard.core.memory.training import training_phases
 from costguard.core.recipe import Parallel, Recipe
-from costguard.core.split import Stage, check_parallel, stages
-from costguard.core.states import parts_of, states
-from costguard.core.training import training_phases
 
 __all__ = ["TERMS", "Explained", "Footprint", "Phase", "check_parallel", "footprint"]
 

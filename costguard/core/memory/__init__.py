@@ -1,0 +1,1 @@
+"""What a job holds on each GPU, moment by moment. Start at `footprint.py`."""
