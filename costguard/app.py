@@ -80,7 +80,7 @@ def quote(
     )
     counts = None if count is None else (checks.whole(count, "--count"),)
     with Market(_market_file(market, config)) as source:
-        _check_providers(asked.limits, source)
+        _check_names(asked.limits, source)
         answer = flow.quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
         compared = _compared(stated, asked, source, facts)
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
@@ -158,7 +158,7 @@ def offers(
     )
     most = checks.whole(top, "--top", least=0)
     with Market(_market_file(market, config)) as source:
-        _check_providers(limits, source)
+        _check_names(limits, source)
         found = flow.offers(selection, market=source, sort=sort, limit=most or None)
         facts_of = source.described()
     document = offers_document(found, facts_of, today=_today(), warnings=stated.notes)
@@ -247,16 +247,18 @@ def _market_file(stated: str | None, config: str | None) -> Path:
     return path_of(chosen) if chosen else MARKET
 
 
-def _check_providers(limits: Limits, market: Market) -> None:
-    """A provider that the market does not know is a slip of the pen, not a limit."""
-    if limits.providers:
-        known = market.providers()
-        for name in limits.providers:
+def _check_names(limits: Limits, market: Market) -> None:
+    """A provider or region that the market does not know is a slip of the pen, not a limit."""
+    for field, kind, stated, known_to in (
+        ("limits.providers", "provider", limits.providers, market.providers),
+        ("limits.regions", "region", limits.regions, market.regions),
+    ):
+        known = known_to() if stated else ()
+        for name in stated or ():
             if name not in known:
                 near = checks.nearest_names(name, known)
-                raise UnknownNameError(
-                    "provider", name, field="limits.providers", nearest=near, hint=f"known: {', '.join(known)}"
-                )
+                listed = f"known: {', '.join(known)}" if kind == "provider" else "costguard offers lists the market"
+                raise UnknownNameError(kind, name, field=field, nearest=near, hint=listed)
 
 
 def _refusal(answer: Quote) -> NoAnswerError | None:

@@ -79,6 +79,10 @@ class Market:
         ((names,),) = self._rows("SELECT value FROM market WHERE fact = 'providers'", [])
         return tuple(filter(None, names.split(",")))
 
+    def regions(self) -> tuple[str, ...]:
+        """Every region that an offer stands in, as the providers name them."""
+        return tuple(region for (region,) in self._rows("SELECT DISTINCT region FROM offers ORDER BY region", []))
+
     def described(self) -> dict[str, object]:
         """What the file says of itself: counts, the providers, and the days of its oldest and newest observation."""
         facts: dict[str, str] = dict(self._rows("SELECT fact, value FROM market", []))
