@@ -148,7 +148,7 @@ def _sized(job: Job, parallel: Parallel, gpus: int) -> Sized | Impossible:
     try:
         return Sized(parallel=parallel, recipe=recipe, footprint=needed(job, recipe, parallel, gpus))
     except InputError as impossible:
-        # A stated split that suits no number of GPUs was refused before (flows/quote.py, check_stated_split); here it
+        # A stated split that suits no number of GPUs was refused before (flows/quote.py, check_split); here it
         # is a fact about this number of GPUs.
         return Impossible(reason=impossible.what)
 

@@ -56,10 +56,6 @@ class Facts:
             )
         return key
 
-    def models(self) -> tuple[str, ...]:
-        """Every shipped name."""
-        return tuple(self._models)
-
     def gpus(self) -> Mapping[str, Gpu]:
         """Every known GPU by its canonical name."""
         return self._gpus

@@ -59,13 +59,6 @@ class Market:
         values = [*region_values, gpu, gpu_count, *lot_values]
         return [_offer(row) for row in self._rows(_BEST.format(lots=lots, regions=regions), values)]
 
-    def unpriced(self, selection: Selection) -> dict[tuple[str, int], int]:
-        """How many selected offers of each class have no known price; a class with none is left out."""
-        lots, lot_values = _lot_condition(selection, "o")
-        regions, region_values = _region_condition(selection)
-        rows = self._rows(_UNPRICED.format(lots=lots, regions=regions), [*lot_values, *region_values])
-        return {(gpu, gpu_count): count for gpu, gpu_count, count in rows}
-
     def offers(self, selection: Selection, sort: str = "usd_per_hour", limit: int | None = None) -> Iterator[Offer]:
         """The selected offers, one after another in the order `sort` (one of SORTS), unknown prices last."""
         order = SORTS[one_of(sort, SORTS, "sort")]
@@ -133,12 +126,6 @@ WHERE o.offer_id = (
 ) AND s.source_id = o.source_id AND l.gpu = ? AND l.gpu_count = ? AND {{lots}}
 ORDER BY o.nano_usd_per_hour, o.provider, o.tier
 """  # noqa: S608 - our own column names
-
-_UNPRICED = """
-SELECT o.gpu, o.gpu_count, count(*) FROM offers AS o INDEXED BY offers_unpriced
-WHERE o.nano_usd_per_hour IS NULL AND {lots} AND {regions}
-GROUP BY o.gpu, o.gpu_count
-"""
 
 _LISTED = f"""
 SELECT {_COLUMNS}

@@ -49,7 +49,6 @@ CREATE TABLE market (fact TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT
 
 INDEXES = """
 CREATE INDEX offers_by_lot ON offers (gpu, gpu_count, provider, tier, nano_usd_per_hour, region, instance_type);
-CREATE INDEX offers_unpriced ON offers (gpu, gpu_count, provider, tier, region) WHERE nano_usd_per_hour IS NULL;
 """
 
 SUMMARY = """

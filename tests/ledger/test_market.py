@@ -73,10 +73,6 @@ def test_an_unknown_price_is_never_the_best(market: Market) -> None:
     assert market.best("H100-SXM", 1, EVERYTHING) == []
 
 
-def test_unknown_prices_are_counted(market: Market) -> None:
-    assert market.unpriced(EVERYTHING) == {("H100-SXM", 1): 1}
-
-
 @pytest.mark.parametrize("sort", SORTS)
 def test_unknown_prices_come_last_in_every_order(market: Market, sort: str) -> None:
     assert list(market.offers(EVERYTHING, sort))[-1] == ODD

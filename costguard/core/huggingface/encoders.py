@@ -128,10 +128,6 @@ def _encoder(config: Config, name: str, *, segments: int, head: Extras) -> Archi
     )
 
 
-def _segments(config: Config) -> int:
-    return config.size("type_vocab_size", default=2, least=0)
-
-
 def _square(hidden: int) -> int:
     """A dense layer as wide as the model, with its bias."""
     return hidden * hidden + hidden
