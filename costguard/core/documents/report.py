@@ -1,0 +1,222 @@
+"""A statement as a document: `costguard.report/1`, one record a group.
+
+JSON and CSV carry sums to the nano-unit, so that the groups add up to the total there too; people see cents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+
+from costguard.core.coverage import Hole, Unseen
+from costguard.core.document import Document, TableView
+from costguard.core.documents.amounts import (
+    first_lines,
+    instant_text,
+    interval_exact,
+    interval_text,
+    length_text,
+    moment_text,
+    scope_text,
+    sign,
+    why_text,
+)
+from costguard.core.instant import HOUR_US
+from costguard.core.money import MoneyInterval
+from costguard.core.statement import Group, Statement, Sums, nothing
+from costguard.errors import IncompleteError
+
+SCHEMA = "costguard.report/1"
+NOTHING_ACTS = "nothing acts yet: costguard only watches, so it has saved nothing"
+SAVED = f"Saved: {NOTHING_ACTS}"
+MOST_HINTS = 3
+MISSING = "what both began and ended while its scope was not seen"
+
+
+def report_document(statement: Statement) -> Document:
+    """The whole statement."""
+    sums = (statement.usd, *statement.others)
+    left_out = tuple(not_counted(statement))
+    data = {
+        "schema": SCHEMA,
+        "period": _period(statement),
+        "as_of": instant_text(statement.as_of),
+        "totals": interval_exact(statement.usd.total),
+        "groups": [_group(group) for group in statement.usd.groups],
+        "other_currencies": [_other(other) for other in statement.others],
+        "not_counted": list(left_out),
+        "saved": {"usd": interval_exact(nothing()), "acts": 0, "note": NOTHING_ACTS},
+        "reconciliation": [],
+    }
+    return Document(
+        data=data,
+        records=tuple(_record(statement, one, group) for one in sums for group in one.groups),
+        lead=tuple(_lead(statement)),
+        tables=tuple(_table(statement, one) for one in sums if one.groups),
+        notes=(*_marks(sums), *first_lines((f"Not counted: {_ended(line)}" for line in left_out), "lines"), _ended(SAVED)),
+    )
+
+
+def not_counted(statement: Statement) -> Iterator[str]:
+    """What the sums leave out or only bound, a sentence each."""
+    for sums in (statement.usd, *statement.others):
+        for group in sums.groups:
+            if group.unknown is not None:
+                yield _unknown(group, group.unknown)
+    holes = [unseen_text(one, statement) for one in statement.unseen]
+    yield from holes
+    if holes:
+        yield MISSING
+    for provider, sentence in statement.not_modelled:
+        named = sentence.casefold().startswith(f"{provider.casefold()}:")
+        yield sentence if named else f"{provider}: {sentence}"
+
+
+def report_warnings(statement: Statement) -> tuple[str, ...]:
+    """What makes the sums doubtful: a sentence for each scope that was not seen all through."""
+    return first_lines((unseen_text(one, statement) for one in statement.unseen), "scopes")
+
+
+def incompleteness(statement: Statement) -> IncompleteError | None:
+    """What `--strict` refuses; None where every scope was seen all through."""
+    if not statement.incomplete:
+        return None
+    if not statement.scopes:
+        hint = "let costguard poll the accounts first"
+        return IncompleteError(f"nothing was seen in {statement.label}: the ledger knows of no scope", hint=hint)
+    count = f"{len(statement.unseen)} of {statement.scopes} scopes"
+    hint = "\n".join(unseen_text(one, statement) for one in statement.unseen[:MOST_HINTS])
+    return IncompleteError(f"{count} were not seen completely all through {statement.label}", hint=hint)
+
+
+def unseen_text(unseen: Unseen, statement: Statement) -> str:
+    """`aws/123/us-east-1 was not seen completely for 3 h from 2026-10-03 12:00 UTC: timeout`"""
+    name, (first, *later) = scope_text(unseen.scope), unseen.holes
+    if unseen.never:
+        return f"{name} was never seen completely in {statement.label}{_why(first)}"
+    if first.why or first.period.start != statement.period.start:
+        return f"{name} {_holes_text(unseen.holes)}"
+    begun = f"was not looked at before {moment_text(first.period.end)}, {length_text(first.period.length)} into the period"
+    return f"{name} {begun}, and {_holes_text(later)}" if later else f"{name} {begun}"
+
+
+def _holes_text(holes: Sequence[Hole]) -> str:
+    longest = max(holes, key=lambda hole: hole.period.length)
+    spell = f"for {length_text(longest.period.length)} from {moment_text(longest.period.start)}{_why(longest)}"
+    if len(holes) == 1:
+        return f"was not seen completely {spell}"
+    together = sum((hole.period.length for hole in holes), timedelta())
+    return f"was not seen completely for {length_text(together)}: {len(holes)} times, the longest {spell}"
+
+
+def _why(hole: Hole) -> str:
+    return why_text(hole.why or "nobody looked")
+
+
+def _unknown(group: Group, money: MoneyInterval) -> str:
+    name = ", ".join(f"{key} {value}" for key, value in group.by.items() if value) or "everything"
+    currency = sign(money.low.currency)
+    low, expected, high = money.text().values()
+    return f"{name}: nobody stated a price; counted as {currency}{expected}, and surely between {low} and {high}"
+
+
+def _ended(line: str) -> str:
+    """`line` with a full stop."""
+    return f"{line.rstrip('.')}."
+
+
+def _period(statement: Statement) -> dict[str, object]:
+    return {
+        "start": instant_text(statement.period.start),
+        "end": instant_text(statement.period.end),
+        "zone": statement.zone,
+        "label": statement.label,
+    }
+
+
+def _group(group: Group) -> dict[str, object]:
+    """`unknown_usd`: the part of `usd` whose price nobody stated. `idle_usd` None: nothing measures work yet."""
+    return {
+        "by": _by(group),
+        "hours": _hours(group.us),
+        "gpu_hours": _hours(group.gpu_milli_us / 1000),
+        "usd": interval_exact(group.money),
+        "unknown_usd": interval_exact(group.unknown) if group.unknown else None,
+        "idle_usd": None,
+    }
+
+
+def _other(sums: Sums) -> dict[str, object]:
+    groups = [
+        {
+            "by": _by(group),
+            "hours": _hours(group.us),
+            "gpu_hours": _hours(group.gpu_milli_us / 1000),
+            "amount": interval_exact(group.money),
+        }
+        for group in sums.groups
+    ]
+    return {"currency": sums.currency, "totals": interval_exact(sums.total), "groups": groups}
+
+
+def _by(group: Group) -> dict[str, str | None]:
+    return {key: value or None for key, value in group.by.items()}
+
+
+def _record(statement: Statement, sums: Sums, group: Group) -> Mapping[str, object]:
+    by: dict[str, object] = {**_by(group)}
+    return (
+        {"period": statement.label, "zone": statement.zone}
+        | by
+        | {
+            "hours": _hours(group.us),
+            "gpu_hours": _hours(group.gpu_milli_us / 1000),
+            "currency": sums.currency,
+            **interval_exact(group.money),
+        }
+    )
+
+
+def _hours(us: float) -> float:
+    return round(us / HOUR_US, 4)
+
+
+def _lead(statement: Statement) -> Iterator[str]:
+    name = f"{statement.label} ({statement.zone})"
+    if statement.ahead:
+        yield f"{name} lies ahead: nothing is spent in it yet."
+        return
+    if statement.blank:
+        yield f"{name}: the ledger holds nothing of it. Nobody looked then, which does not mean that nothing was spent."
+        return
+    until = f", until {moment_text(statement.as_of)}" if statement.running else ""
+    yield f"{name}{until}: {sign('USD')}{interval_text(statement.usd.total)}."
+    for other in statement.others:
+        yield f"Apart from that, in another currency: {sign(other.currency)}{interval_text(other.total)}."
+
+
+def _table(statement: Statement, sums: Sums) -> TableView:
+    dearest = sign(sums.currency).strip()
+    rows = [_row(group) for group in sums.groups]
+    low, expected, high = sums.total.text().values()
+    blank = ("",) * (len(statement.by) - 1)
+    hours, gpu_hours = sum(g.us for g in sums.groups), sum(g.gpu_milli_us for g in sums.groups) / 1000
+    total = ("total", *blank, f"{hours / HOUR_US:.1f}", f"{gpu_hours / HOUR_US:.1f}", expected, low, high)
+    return TableView(
+        title="",
+        columns=(*statement.by, "hours>", "GPU-hours>", f"{dearest}>", "low>", "high>"),
+        rows=(*rows, total),
+    )
+
+
+def _row(group: Group) -> tuple[str, ...]:
+    low, expected, high = group.money.text().values()
+    shown = expected if group.unknown is None else "unknown" if group.unknown == group.money else f"{expected}*"
+    times = (f"{group.us / HOUR_US:.1f}", f"{group.gpu_milli_us / 1000 / HOUR_US:.1f}")
+    return (*(value or "-" for value in group.by.values()), *times, shown, low, high)
+
+
+def _marks(sums: tuple[Sums, ...]) -> tuple[str, ...]:
+    groups = [group for one in sums for group in one.groups if group.unknown is not None]
+    partly = any(group.unknown != group.money for group in groups)
+    return ("* Part of it billed at a price that nobody stated: see below.",) if partly else ()

@@ -1,0 +1,68 @@
+"""How budgets stand, as part of a document: amounts are in each budget's own currency."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+from costguard.core.document import TableView
+from costguard.core.documents.amounts import RATE, exact, instant_text, interval_exact, interval_text
+from costguard.core.standing import Standing, concerns
+
+PERCENT = 100
+
+
+def standing_data(standing: Standing) -> dict[str, object]:
+    """`time_to_cap_hours`: 0 where the cap is reached, None: not in this period. `left`: below 0 where more is promised."""
+    budget = standing.budget
+    return {
+        "name": budget.name,
+        "hard": budget.hard,
+        "period": {
+            "kind": budget.period,
+            "start": instant_text(standing.period.start),
+            "end": instant_text(standing.period.end),
+            "zone": str(budget.zone),
+        },
+        "currency": budget.cap.currency,
+        "cap": exact(budget.cap),
+        "spent": interval_exact(standing.spent),
+        "forecast": interval_exact(standing.forecast),
+        "burn_per_hour": interval_exact(standing.burn, RATE),
+        "holds": exact(standing.holds),
+        "left": exact(standing.left),
+        "spent_share": _number(standing.fraction),
+        "pace": _number(standing.pace),
+        "time_to_cap_hours": _number(standing.time_to_cap_hours),
+        "warnings": [{"measure": concern.measure, "says": concern.says} for concern in concerns(standing)],
+        "notes": list(standing.notes),
+    }
+
+
+def standings_table(standings: Iterable[Standing]) -> TableView:
+    """A row a budget."""
+    return TableView(
+        title="Budgets",
+        columns=("budget", "period", "cap>", "spent>", "share>", "holds>", "forecast>", "cap reached in>", "warning"),
+        rows=tuple(_row(standing) for standing in standings),
+    )
+
+
+def _row(standing: Standing) -> tuple[str, ...]:
+    budget, hours = standing.budget, standing.time_to_cap_hours
+    period = f"{budget.days} days" if budget.days else budget.period
+    return (
+        budget.name,
+        f"{period} ({budget.zone})",
+        f"{budget.cap.text()} {budget.cap.currency}",
+        interval_text(standing.spent),
+        f"{float(PERCENT * standing.fraction):.0f} %",
+        standing.holds.text(),
+        interval_text(standing.forecast),
+        "-" if hours is None else f"{float(hours):.1f} h" if hours else "reached",
+        "; ".join(concern.says for concern in concerns(standing)) or "-",
+    )
+
+
+def _number(value: Fraction | None) -> float | None:
+    return None if value is None else round(float(value), 4)

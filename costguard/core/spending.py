@@ -1,0 +1,77 @@
+"""What the ledger answers: sums of a period, the resources there are now, and how well each scope is seen.
+
+Plain values between the ledger, which reads them, and the statement, the status and the budgets, which are made of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import Attribution, ResourceKey, ScopeKey
+from costguard.core.metering.span import Span
+from costguard.core.money import MoneyInterval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """The sum of one kind of charge in a period. `us`: microseconds that probably billed, summed over resources.
+
+    `known` is False for what billed at a price that nobody stated: its low is 0 and its high a bound.
+    """
+
+    attribution: Attribution
+    charge: str
+    money: MoneyInterval
+    us: int
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """A resource that is not known to have ended. `open`: the lines that bill now. `spent`: all its life, as far as recorded.
+
+    `absent_at`: since when complete listings lack it, while its end is not settled; else None.
+    """
+
+    scope: ScopeKey
+    observation: Observation
+    first_seen_at: datetime
+    seen_at: datetime
+    open: tuple[Span, ...]
+    spent: MoneyInterval
+    absent_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """All that one resource ever cost in one currency, as far as recorded, whether it lives or not. `spans`: of how many."""
+
+    key: ResourceKey
+    money: MoneyInterval
+    spans: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeNow:
+    """How well a scope is seen. `outcome` and `why` of its last poll at `at`; `since`: the first poll in a row that said so."""
+
+    scope: ScopeKey
+    outcome: str
+    at: datetime
+    since: datetime
+    last_complete_at: datetime | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Polls in a row of one scope with one outcome: the listing was complete (or was not) from `start` to `end`."""
+
+    scope: ScopeKey
+    outcome: str
+    start: datetime
+    end: datetime
+    polls: int
+    why: str = ""
