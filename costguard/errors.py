@@ -4,6 +4,8 @@
     |- InputError                  exit 2   what the user wrote cannot be used
     |  |- UnknownNameError                  a model, GPU, provider ... that is not known; carries the nearest names
     |- NoAnswerError               exit 3   the question was understood and the answer is no (nothing fits, over the cap)
+    |- IncompleteError             exit 4   the answer leaves out what could not be seen, and `--strict` asked for a whole one
+    |- LedgerError                 exit 1   the ledger cannot be opened, read or written; what it holds is unharmed
 
 A message has three parts: *what* happened, to which *field* or file, and the *hint*: what to write instead.
 Text that came from outside is cleaned of control characters before it can reach a terminal.
@@ -55,6 +57,19 @@ class NoAnswerError(CostguardError):
     """The question was understood, and the answer is no: nothing fits, or everything is over the cap."""
 
     exit_code = 3
+
+
+class IncompleteError(CostguardError):
+    """`--strict`, and the answer leaves something out: a scope that could not be asked, a time in which nobody looked."""
+
+    exit_code = 4
+
+
+class LedgerError(CostguardError):
+    """The ledger cannot be opened, read or written: damaged, foreign, newer, locked, a full disk, a lost server.
+
+    Whatever it is, what the ledger holds is as it was.
+    """
 
 
 def printable(text: str) -> str:

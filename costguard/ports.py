@@ -5,8 +5,9 @@ A port is small on purpose: a provider implements those it can keep and leaves o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from costguard.core.architecture import Architecture
 from costguard.core.document import Document
@@ -20,6 +21,13 @@ from costguard.core.subscription import Subscription
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
     from costguard.core.exact import Exact
+    from costguard.core.metering.accrued import Accrued
+    from costguard.core.metering.billing import BillingRule
+    from costguard.core.metering.inventory import Poll
+    from costguard.core.metering.observation import Observation
+    from costguard.core.metering.resource import ResourceKey, ScopeKey
+    from costguard.core.period import Period
+    from costguard.core.spending import Live, ScopeNow, Spending, Stretch
 
 
 class Renderer(Protocol):
@@ -57,6 +65,9 @@ class FactSource(Protocol):
     def storage_rates(self) -> Mapping[str, StorageRate]:
         """What a disk costs, by provider; a provider that is absent is unknown."""
 
+    def billing_rules(self) -> Mapping[str, BillingRule]:
+        """What bills when, by provider; one that is absent gets a careful rule."""
+
     def interruptions(self) -> Mapping[str, Interruptions]:
         """How often spot machines are taken back, by provider; `*` for the rest."""
 
@@ -69,3 +80,54 @@ class ExactSizer(Protocol):
 
     def exact(self, config: Table, job: Job) -> Exact:
         """The memory of `job` on the model of `config` (a parsed config.json); InputError where it cannot be run."""
+
+
+class Clock(Protocol):
+    """The time of day."""
+
+    def now(self) -> datetime:
+        """This instant, in UTC."""
+
+
+class InstanceSource(Protocol):
+    """A provider's resources: whoever can list what bills."""
+
+    def scopes(self) -> Sequence[ScopeKey]:
+        """Every scope its credentials can see."""
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        """One listing of `scope`, read to its end. It fails by answering Failed, never by raising what the network did."""
+
+
+@runtime_checkable
+class Inspector(Protocol):
+    """A provider that can look up one resource by itself."""
+
+    def look(self, key: ResourceKey) -> Observation | None:
+        """The resource, or None where the provider says that there is none. CostguardError where it cannot be asked."""
+
+
+class Ledger(Protocol):
+    """Where polls become spans."""
+
+    def record(self, polls: Sequence[Poll]) -> Sequence[Accrued]:
+        """Write what `polls` change, all or nothing; acknowledged when it returns."""
+
+    def suspects(self, poll: Poll) -> Sequence[ResourceKey]:
+        """What `poll` lacks and should be looked up one by one before its absence is believed."""
+
+
+class Books(Protocol):
+    """What the ledger answers."""
+
+    def spending(self, period: Period, as_of: datetime) -> list[Spending]:
+        """Sums of `period` as known at `as_of`."""
+
+    def live(self, as_of: datetime) -> list[Live]:
+        """Every resource that is not known to have ended."""
+
+    def scopes(self) -> list[ScopeNow]:
+        """How well each scope is seen."""
+
+    def stretches(self, period: Period) -> list[Stretch]:
+        """The polls of `period`, in a row with one outcome, of each scope; those that reach over its edges whole."""

@@ -16,7 +16,7 @@ PLUGIN_ROOMS = {
 """Entry-point group -> folder of its plug-ins, and what the line of a plug-in says."""
 
 PURE = frozenset(
-    "__future__ abc bisect collections dataclasses datetime decimal difflib enum fractions functools heapq "  # noqa: SIM905
+    "__future__ abc bisect calendar collections dataclasses datetime decimal difflib enum fractions functools heapq "  # noqa: SIM905
     "itertools math operator re statistics string types typing".split()
 )
 """Standard modules that know no clock, disk, network or chance. `datetime` is a value here: see CLOCKS."""

@@ -20,6 +20,7 @@ def test_the_house_keeps_its_rules() -> None:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "costguard", tmp_path / "costguard", ignore=shutil.ignore_patterns("__pycache__", "*.sqlite"))
+    shutil.copytree(ROOT / "providers", tmp_path / "providers", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
@@ -50,9 +51,9 @@ def remove(path: str) -> Callable[[Path], None]:
         (add("costguard/core/period.py", "\nNOW = datetime.now(UTC)\n"), "reads the clock"),
         (add("costguard/core/period.py", '\nopen("x")\n'), "touches nothing outside"),
         (add("costguard/flows/quote_utils.py", '"""x"""\n'), "a word we do not use"),
-        (add("costguard/app.py", "\nclass OfferManager:\n    pass\n"), "OfferManager"),
-        (add("costguard/app.py", "\n# TO" + "DO: later\n"), "is unfinished"),
-        (add("costguard/app.py", "\nX = 1\n" * 400), "look whether it is one thing"),
+        (add("costguard/app/asking.py", "\nclass OfferManager:\n    pass\n"), "OfferManager"),
+        (add("costguard/app/asking.py", "\n# TO" + "DO: later\n"), "is unfinished"),
+        (add("costguard/app/asking.py", "\nX = 1\n" * 400), "look whether it is one thing"),
         (remove("costguard/cli/size.py"), "COMMANDS names size"),
         (add("docs/note.md", "see https://py" + "pi.org/simple\n"), "names a registry"),
         (add("uv.lock", "version = 1\n"), "is a lock file"),

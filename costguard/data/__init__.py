@@ -19,7 +19,8 @@ from costguard.core.storage import StorageRate, read_storage_rates
 from costguard.core.subscription import Subscription, read_subscriptions
 from costguard.errors import UnknownNameError
 
-if TYPE_CHECKING:  # read only when a template is asked for
+if TYPE_CHECKING:  # read only when one is asked for
+    from costguard.core.metering.billing import BillingRule
     from costguard.core.template import Template
 
 FOLDER = Path(__file__).parent
@@ -68,6 +69,10 @@ class Facts:
         """What a running machine's disk costs, by provider; a provider that is absent is unknown."""
         return self._storage_rates
 
+    def billing_rules(self) -> Mapping[str, BillingRule]:
+        """What bills when, by provider; one that is absent gets a careful rule (`core.metering.billing.rule_for`)."""
+        return self._billing_rules
+
     def interruptions(self) -> Mapping[str, Interruptions]:
         """How often spot machines are taken back, by provider; `*` stands for every other."""
         return self._interruptions
@@ -109,6 +114,15 @@ class Facts:
     @cached_property
     def _storage_rates(self) -> dict[str, StorageRate]:
         return read_storage_rates(_rows("storage_rates.csv"))
+
+    @cached_property
+    def _billing_rules(self) -> dict[str, BillingRule]:
+        import tomllib
+
+        from costguard.core.metering.billing_table import read_billing_rules
+
+        table = tomllib.loads((FOLDER / "billing.toml").read_text(encoding="utf-8"))
+        return read_billing_rules(table, "billing.toml", _rows("storage_rates.csv"))
 
     @cached_property
     def _interruptions(self) -> dict[str, Interruptions]:

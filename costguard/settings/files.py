@@ -1,0 +1,137 @@
+"""Files that a person wrote, read from disk: TOML, JSON and CSV, with errors that name the file and the line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from costguard.core.checks import described
+from costguard.errors import InputError, shortened
+
+FILE_NAME = "costguard.toml"
+
+LARGEST_FILE = 8 * 2**20
+"""Bytes. No settings, job or config.json is near it; a weights file given by mistake is far over."""
+
+
+def read_table(path: Path) -> dict[str, object]:
+    """The table in a TOML or JSON file; InputError names the file, and the line where the syntax is wrong."""
+    text = _text(path)
+    parse = _json if path.suffix == ".json" or text.lstrip().startswith("{") else _toml
+    table = parse(text, path)
+    if not isinstance(table, dict):
+        raise InputError(
+            f"holds {described(table)}, not a table of keys", field=str(path), hint='start it with "{" or key = value'
+        )
+    return table
+
+
+def read_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
+    """(file and line, table) of every run in a CSV file, or in `[[runs]]` of a TOML or JSON file."""
+    if path.suffix.lower() not in (".toml", ".json"):
+        return _csv_rows(path)
+    runs = read_table(path).get("runs")
+    if not isinstance(runs, list) or not all(isinstance(r, dict) for r in runs):
+        raise InputError("holds no list of runs", field=str(path), hint='write [[runs]] tables, or {"runs": [{...}]}')
+    return [(f"{path} run {number}", run) for number, run in enumerate(runs, 1)]
+
+
+def _csv_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
+    import csv
+    import io
+
+    reader = csv.DictReader(io.StringIO(_text(path)), skipinitialspace=True, strict=True)
+    rows = []
+    try:
+        for cells in reader:
+            where = f"{path} line {reader.line_num}"
+            if None in cells:
+                raise InputError("holds more cells than there are columns", field=where, hint='"quote" cells with commas')
+            rows.append((where, {k: _cell(v) for k, v in cells.items() if v is not None and v.strip()}))
+    except csv.Error as broken:
+        where = f"{path} line {reader.line_num}"
+        raise InputError(f"is not valid CSV: {broken}", field=where, hint="check the quotes") from None
+    return [(where, row) for where, row in rows if row]
+
+
+def _cell(text: str) -> object:
+    """A number where it is written as one (50e6, 50_000_000), true or false, else text."""
+    text = text.strip()
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise InputError("is a folder, not a file", field=str(path), hint=_inside(path))
+        with path.open("rb") as file:  # its stated size proves nothing: /dev/zero has none
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise InputError(
+                f"is larger than {LARGEST_FILE // 2**20} MiB", field=str(path), hint="give a text file, not weights"
+            )
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except FileNotFoundError:
+        raise InputError("no such file", field=str(path), hint=f"looked from {Path.cwd()}") from None
+    except UnicodeDecodeError:
+        raise InputError("is not text in UTF-8", field=str(path), hint="save it as UTF-8") from None
+    except (OSError, ValueError) as broken:
+        raise InputError(f"cannot be read: {shortened(str(broken))}", field=str(path)) from None
+
+
+def _inside(folder: Path) -> str:
+    """A config.json or job file in the folder is probably what was meant."""
+    found = [name for name in ("config.json", "job.toml", "job.json", FILE_NAME) if (folder / name).is_file()]
+    return f"write {folder / found[0]}" if found else "give the path of a file"
+
+
+def _toml(text: str, path: Path) -> object:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as broken:  # ValueError: bad syntax, or an integer of thousands of digits
+        raise InputError(
+            f"is not valid TOML: {shortened(str(broken))}", field=str(path), hint='write key = "value" lines'
+        ) from None
+
+
+def _json(text: str, path: Path) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_each_once)
+    except (ValueError, RecursionError) as broken:
+        raise InputError(
+            f"is not valid JSON: {shortened(str(broken))}", field=str(path), hint="check commas and quotes"
+        ) from None
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """The pairs as a dict; JSON that states a key twice means two things, and TOML refuses it too."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key '{shortened(twice, 40)}' stands there twice")
+    return table
+
+
+def path_of(text: str) -> Path:
+    """The path that somebody wrote, with its `~` filled in; InputError where nobody's home is meant."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise InputError("names the home of a user who is not known", field=text, hint="write the whole path") from None
+
+
+def data_file(name: str) -> Path:
+    """Where the platform wants `name`, which costguard keeps for this person."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("costguard", appauthor=False)) / name

@@ -1,0 +1,67 @@
+"""The `[providers.NAME]` tables: handed on as they stand, unless one holds a secret.
+
+Secrets come from each provider's own place (its environment variable, its own file), never from the settings file: that is
+committed, copied and shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from costguard.core.checks import described
+from costguard.errors import InputError
+
+SECRET = re.compile(
+    r"(?:^|_)(?:api_?key|access_?key|private_?key|secret|token|password|passwd|passphrase|authorization|bearer)(?:$|_)"
+)
+ELSEWHERE = re.compile(r"_(?:file|path|dir|folder|env|variable|command|name|profile|url|ttl|ttl_s)$")
+"""Ends of keys that say where a secret is or how long it holds, and do not hold it."""
+EDGE_OF_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+DEEPEST = 16
+"""Tables within tables. No settings need four."""
+
+
+def read_provider_tables(stated: object, where: str) -> Mapping[str, Mapping[str, object]]:
+    """Each provider's table by its name; InputError where one is no table or holds a secret. `where`: the file."""
+    if not isinstance(stated, Mapping):
+        raise InputError(
+            f"must be tables, not {described(stated)}", field=f"{where}: providers", hint="write a [providers.NAME] section"
+        )
+    for name, table in stated.items():
+        field = f"{where}: providers.{name}"
+        if not isinstance(table, Mapping):
+            raise InputError(
+                f"must be a table, not {_kind(table)}", field=field, hint="write [providers.NAME], and its keys below it"
+            )
+        _without_secrets(table, field, str(name))
+    return {str(name): dict(table) for name, table in stated.items()}
+
+
+def _without_secrets(value: object, field: str, provider: str, depth: int = 0) -> None:
+    """InputError for the first key below `field` whose name is that of a secret. Its value is never shown."""
+    if depth > DEEPEST:
+        raise InputError("lies in too many tables", field=field, hint="write fewer levels")
+    if isinstance(value, list):
+        for item in value:
+            _without_secrets(item, field, provider, depth + 1)
+    if not isinstance(value, Mapping):
+        return
+    for key, inner in value.items():
+        if _is_secret(str(key)):
+            raise InputError(
+                "is a secret, and the settings file holds none",
+                field=f"{field}.{key}",
+                hint=f"take the line out, and keep it where {provider} looks for it: its environment variable or its own file",
+            )
+        _without_secrets(inner, f"{field}.{key}", provider, depth + 1)
+
+
+def _is_secret(key: str) -> bool:
+    words = EDGE_OF_WORD.sub("_", key).replace("-", "_").lower()
+    return bool(SECRET.search(words)) and not ELSEWHERE.search(words)
+
+
+def _kind(value: object) -> str:
+    """What `value` is, without showing it: it may be a key that was pasted here."""
+    return "a text" if isinstance(value, str) else f"a {type(value).__name__}"
