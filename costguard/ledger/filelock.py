@@ -1,0 +1,49 @@
+"""One writer at a time, over processes and threads: a lock on a file beside the ledger.
+
+SQLite lets one connection write while another one moves the log into the file. In versions before 3.51.3 the two can meet in
+a way that loses a committed transaction (sqlite.org/wal.html, "The WAL-Reset Bug", 2026-03), and Python ships older ones. So
+whoever writes holds this lock until its commit, and the checkpoint that may follow it, are done. Closing the last connection
+checkpoints as well, but only under SQLite's exclusive lock on the file, when no other connection exists.
+
+The lock belongs to an open file and ends with its process, however that ends. The file itself stays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from costguard.errors import LedgerError
+
+FIRST_PAUSE_S = 0.001
+LONGEST_PAUSE_S = 0.05
+
+
+@contextmanager
+def locked(path: Path, *, patience_s: float) -> Iterator[None]:
+    """Hold the lock on the file `path`; LedgerError where another process or thread keeps it for `patience_s`."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _wait(file, path, time.monotonic() + patience_s)
+        yield
+    finally:
+        os.close(file)
+
+
+def _wait(file: int, path: Path, until: float) -> None:
+    pause = FIRST_PAUSE_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() + pause > until:
+                hint = "wait for it to end, then try again; nothing was written"
+                raise LedgerError("another costguard is writing to the ledger", field=str(path), hint=hint) from None
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+        else:
+            return

@@ -1,0 +1,260 @@
+"""Holds in the ledger: taken in one transaction, so that of two at once no more are admitted than the budgets allow.
+
+Example: a budget of $100 with $60 spent, and two runs of $30 that ask in the same moment. One waits for the other: the first
+finds an exposure of $60 and gets its hold, the second finds $90 and is refused; nothing is written for it.
+
+A hold that has expired counts no more, whether or not anybody has marked its row. Reading needs no SQLAlchemy; writing does.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from costguard.core.budget import Budget, period_at
+from costguard.core.checks import require
+from costguard.core.hold import COMMITTED, EXPIRED, RELEASED, Hold, counts_in, held, is_open
+from costguard.core.instant import instant, micros
+from costguard.core.money import Money
+from costguard.core.standing import ALREADY_HELD, Admission, admit_all, standing
+from costguard.errors import InputError
+from costguard.ledger.asking import Ask, placed
+from costguard.ledger.reading import Books
+from costguard.ledger.rows import Row, labels_text, moment, stored
+
+if TYPE_CHECKING:  # a type and no more: whoever only reads holds does not pay for importing it
+    from sqlalchemy import Connection
+
+    from costguard.core.metering.billing import BillingRule
+
+COLUMNS = (
+    "id, nano, currency, who, why, provider, account, owner, gpu, labels, taken_us, expires_us, ended_us, ended_by, spent_nano"
+)
+TEXTS = ("who", "why", "provider", "account", "owner", "gpu")
+
+
+class Holds:
+    """The holds of the ledger at `url`, which is made where there is none. Use it in a `with` statement, or call `close`.
+
+    `rules`: how each provider bills, for what open spans have cost so far.
+    """
+
+    def __init__(self, url: str, *, rules: Mapping[str, BillingRule]) -> None:
+        from costguard.ledger.opening import open_engine, writing
+
+        self._engine, self._writing = open_engine(url), writing
+        self._rules = rules
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    def take(self, hold: Hold, budgets: Iterable[Budget], now: datetime) -> Admission:
+        """Set `hold` aside at `now` if each of `budgets` that it counts in has that much left; the one that decides says so.
+
+        A refused hold writes nothing. One that is there already, the same and open, is admitted and not counted again: a call
+        whose answer was lost may be repeated. InputError where the id is that of another hold, or of one that was ended.
+        """
+        hold = _storable(hold)
+        require(is_open(hold, now), f"hold {hold.id}", "has expired, or was ended, before it is taken", "take a new one")
+        matching = [budget for budget in budgets if counts_in(hold, budget.match)]
+        with self._writing(self._engine) as connection:
+            ask = asking(connection)
+            if _is_there(ask, hold, now):
+                return Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money)
+            admission = _admission(ask, self._rules, hold, matching, now)
+            if admission.admitted:
+                _end_expired(connection, now)
+                _insert(connection, hold, matching)
+        return admission
+
+    def release(self, hold_id: str, now: datetime) -> Hold:
+        """End a hold whose run will not be, and say what it is now. One that was released or has expired stays as it is."""
+        with self._writing(self._engine) as connection:
+            hold = _known(asking(connection), hold_id, now)
+            require(hold.ended_by != COMMITTED, f"hold {hold.id}", "was committed: its money is spent", "leave it so")
+            return hold if hold.ended_by else _end(connection, replace(hold, ended_at=now, ended_by=RELEASED))
+
+    def commit(self, hold_id: str, spent: Money | None, now: datetime) -> Hold:
+        """End a hold whose run's spending is in the ledger, and say what it is now. `spent`: what the run came to, if known.
+
+        One that has expired stays so, and keeps `spent`; one that was committed with the same `spent` stays as it is.
+        """
+        with self._writing(self._engine) as connection:
+            hold = _known(asking(connection), hold_id, now)
+            require(hold.ended_by != RELEASED, f"hold {hold.id}", "was released: its run was not to be", "take a new one")
+            if hold.ended_by == COMMITTED or hold.spent is not None:
+                require(
+                    spent == hold.spent, f"hold {hold.id}", "was committed with another amount", "what it came to is said once"
+                )
+                return hold
+            ended = hold if hold.ended_by else replace(hold, ended_at=now, ended_by=COMMITTED)
+            return _end(connection, replace(ended, spent=spent))
+
+    def open_holds(self, now: datetime) -> list[Hold]:
+        """Those that count at `now`, the oldest first."""
+        with self._engine.connect() as connection:
+            return open_holds(asking(connection), now)
+
+
+def open_holds(ask: Ask, now: datetime) -> list[Hold]:
+    """The holds that count at `now`, the oldest first."""
+    sql = f"SELECT {COLUMNS} FROM hold WHERE ended_us IS NULL AND expires_us > ? ORDER BY taken_us, id"  # noqa: S608 - our own column names
+    return [_hold_of(row) for row in ask(sql, (micros(now),))]
+
+
+def fresh_id() -> str:
+    """An id that no other hold has."""
+    return f"hold-{secrets.token_hex(6)}"
+
+
+def asking(connection: Connection) -> Ask:
+    """How to ask in the transaction of `connection`."""
+
+    def ask(sql: str, values: Sequence[Any]) -> Sequence[Row]:
+        return [tuple(row) for row in _execute(connection, sql, *values)]
+
+    return ask
+
+
+class _Snapshot:
+    """A reader that asks within a transaction that is open already."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Ask]:
+        """How to ask."""
+        yield self._ask
+
+
+class _BooksWithin(Books):
+    """The books as a transaction sees them that is open already."""
+
+    def __init__(self, ask: Ask, rules: Mapping[str, BillingRule]) -> None:  # the reader of another one opens a connection
+        self._reader = _Snapshot(ask)  # type: ignore[assignment]  # it has what is asked of a reader
+        self._rules = rules
+
+
+def _admission(ask: Ask, rules: Mapping[str, BillingRule], hold: Hold, budgets: Sequence[Budget], now: datetime) -> Admission:
+    """What `budgets`, in all of which `hold` counts, say to it. Each period is read once."""
+    periods = [period_at(budget, now) for budget in budgets]
+    books = _BooksWithin(ask, rules)
+    spendings = {period: books.spending(period, now) for period in set(periods)}
+    others = open_holds(ask, now)
+    standings = [
+        standing(budget, spendings[period], (), holds=held(budget, others, now), now=now)
+        for budget, period in zip(budgets, periods, strict=True)
+    ]
+    return admit_all(standings, hold.money)
+
+
+def _is_there(ask: Ask, hold: Hold, now: datetime) -> bool:
+    """Whether `hold` was taken before; InputError where its id cannot be taken again."""
+    there = _find(ask, hold.id)
+    if there is None:
+        return False
+    field = f"hold {hold.id}"
+    require(is_open(there, now), field, f"was taken before, and {there.ended_by or EXPIRED}", "take one with a new id")
+    require(replace(there, taken_at=hold.taken_at) == hold, field, "is another hold's id", "take one with a new id")
+    return True
+
+
+def _known(ask: Ask, hold_id: str, now: datetime) -> Hold:
+    """The hold of this id, as ended when its time ran out; InputError where there is none."""
+    hold = _find(ask, hold_id)
+    if hold is None:
+        raise InputError("is no hold of this ledger", field=f"hold {hold_id}", hint="costguard status lists the open ones")
+    if hold.ended_by or is_open(hold, now):
+        return hold
+    return replace(hold, ended_at=hold.expires_at, ended_by=EXPIRED)
+
+
+def _find(ask: Ask, hold_id: str) -> Hold | None:
+    rows = ask(f"SELECT {COLUMNS} FROM hold WHERE id = ?", (hold_id,))  # noqa: S608 - our own column names
+    return _hold_of(rows[0]) if rows else None
+
+
+def _storable(hold: Hold) -> Hold:
+    """`hold` with the texts that come back from a database."""
+    labels = tuple(sorted((stored(key), stored(value)) for key, value in hold.labels))
+    texts: dict[str, Any] = {name: stored(getattr(hold, name)) for name in TEXTS}
+    return replace(hold, labels=labels, **texts)
+
+
+def _insert(connection: Connection, hold: Hold, budgets: Sequence[Budget]) -> None:
+    names = COLUMNS.split(", ")
+    values = (
+        hold.id,
+        hold.money.nano,
+        hold.money.currency,
+        *(getattr(hold, name) for name in TEXTS),
+        labels_text(hold.labels),
+        micros(hold.taken_at),
+        micros(hold.expires_at),
+        None,
+        None,
+        None,
+    )
+    _execute(connection, f"INSERT INTO hold ({COLUMNS}) VALUES ({', '.join('?' * len(names))})", *values)  # noqa: S608 - our own column names
+    for budget in budgets:
+        _execute(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", hold.id, stored(budget.name))
+    _count(connection)
+
+
+def _end(connection: Connection, hold: Hold) -> Hold:
+    """Write how `hold` has ended."""
+    sql = "UPDATE hold SET ended_us = ?, ended_by = ?, spent_nano = ? WHERE id = ?"
+    ended_us = None if hold.ended_at is None else micros(hold.ended_at)
+    _execute(connection, sql, ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)
+    _count(connection)
+    return hold
+
+
+def _end_expired(connection: Connection, now: datetime) -> None:
+    """Mark what has run out, as ended when it did."""
+    sql = "UPDATE hold SET ended_us = expires_us, ended_by = ? WHERE ended_us IS NULL AND expires_us <= ?"
+    _execute(connection, sql, EXPIRED, micros(now))
+
+
+def _count(connection: Connection) -> None:
+    """Every transaction that writes is counted, so that a writer of polls sees that it was not alone."""
+    _execute(connection, "UPDATE ledger_state SET revision = revision + 1 WHERE id = 1")
+
+
+def _execute(connection: Connection, sql: str, *values: object) -> Any:  # noqa: ANN401 - a cursor's result of either driver
+    return connection.exec_driver_sql(placed(sql, server=connection.dialect.name != "sqlite"), values)
+
+
+def _hold_of(row: Row) -> Hold:
+    """What `_insert` wrote, and how it has ended since."""
+    hold_id, nano, currency, who, why, provider, account, owner, gpu, labels, taken, expires, ended, ended_by, spent = row
+    return Hold(
+        id=hold_id,
+        money=Money(nano=nano, currency=currency),
+        who=who,
+        why=why,
+        provider=provider,
+        account=account,
+        owner=owner,
+        gpu=gpu,
+        labels=tuple((key, value) for key, value in json.loads(labels)),
+        taken_at=instant(taken),
+        expires_at=instant(expires),
+        ended_at=moment(ended),
+        ended_by=ended_by or "",
+        spent=None if spent is None else Money(nano=spent, currency=currency),
+    )

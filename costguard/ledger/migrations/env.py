@@ -1,0 +1,10 @@
+"""What Alembic runs: the migrations, on the connection and in the transaction that `ledger.schema` has opened."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from costguard.ledger.tables import METADATA
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=METADATA)
+context.run_migrations()

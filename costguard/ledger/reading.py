@@ -1,0 +1,215 @@
+"""What the ledger answers: sums of a period, the resources there are, and how well each scope is seen.
+
+What is still open reaches as far as its scope's coverage says. All of it is integers, so the parts of a period add up to it to
+the nano-unit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from costguard.core.instant import HOUR_US, instant, micros
+from costguard.core.metering.accrual import last_seen
+from costguard.core.metering.accrued import Known
+from costguard.core.metering.billing import BillingRule, rule_for
+from costguard.core.metering.reach import reach_of
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.metering.span import Reach
+from costguard.core.period import Period
+from costguard.core.sample import Sample, SampleHour
+from costguard.core.spending import Live, ScopeNow, Spending, Spent, Stretch
+from costguard.ledger.asking import Ask, in_lots, marks
+from costguard.ledger.reader import Reader
+from costguard.ledger.rows import Amounts
+from costguard.ledger.state import ScopeBook, load_attributions, load_books, load_living
+from costguard.ledger.sums import CORRECTED, Sums, counted, interval, reached
+
+USD = "USD"
+"""The currency of what a resource spent that never billed anything."""
+
+
+class Books:
+    """The ledger at `url`, for reading only. Use it in a `with` statement, or call `close`.
+
+    `rules`: how each provider bills; the lag of its listings says how surely an open span reaches its last complete poll.
+    """
+
+    def __init__(self, url: str, *, rules: Mapping[str, BillingRule]) -> None:
+        self._reader, self._rules = Reader(url), rules
+        self.close = self._reader.close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def spending(self, period: Period, as_of: datetime) -> list[Spending]:
+        """Sums of `period`, with what is still open counted up to `as_of` as well as it is known."""
+        with self._reader.snapshot() as ask:
+            sums, books = Sums(ask, load_attributions(ask)), load_books(ask)
+            sums.closed(period)
+            sums.open(period, lambda scope_id, *seen: self._reach(books[scope_id], *seen, as_of=as_of))
+            return sums.spending()
+
+    def live(self, as_of: datetime) -> list[Live]:
+        """Every resource that is not known to have ended, in the order in which they were first seen.
+
+        `spent` is in the currency that bills now, or billed last; a resource that changed it has spent more in the other one.
+        """
+        with self._reader.snapshot() as ask:
+            books, living = load_books(ask), load_living(ask)
+            spent = _closed_sums(ask, [found.id for found in living])
+            return [self._live(books[found.scope_id], found.known, spent[found.id], as_of) for found in living]
+
+    def spent(self, as_of: datetime) -> list[Spent]:
+        """What each resource ever cost, those that have ended too, in the order in which they were first seen."""
+        with self._reader.snapshot() as ask:
+            books, keys = load_books(ask), {number: ResourceKey(*key) for number, *key in ask(_KEYS, ())}
+            sums = _closed_sums(ask, list(keys))
+            for found in load_living(ask):
+                known, of = found.known, sums[found.id]
+                for span in known.open.values():
+                    reach = self._reach(
+                        books[found.scope_id], span.start, known.logged_at, known.seen_at, known.absent_at, as_of=as_of
+                    )
+                    more, _ = reached(span, micros(span.start), micros(as_of), reach)
+                    currency = span.meter.price.currency
+                    low, expected, high = of.get(currency, (0, 0, 0))
+                    of[currency] = (low + more[0], expected + more[1], high + more[2])
+            spans = dict(ask(_SPANS, ()))
+        return [
+            Spent(key=key, money=interval(money, currency), spans=spans[number])
+            for number, key in keys.items()
+            for currency, money in sums[number].items()
+        ]
+
+    def scopes(self) -> list[ScopeNow]:
+        """How well each scope is seen, in order."""
+        with self._reader.snapshot() as ask:
+            books = sorted(load_books(ask).values(), key=lambda book: book.state.scope)
+        return [
+            ScopeNow(
+                scope=book.state.scope,
+                outcome=last.outcome,
+                at=instant(last.end_us),
+                since=instant(last.start_us),
+                last_complete_at=book.state.complete_at,
+                why=last.why,
+            )
+            for book in books
+            if (last := book.coverage)
+        ]
+
+    def stretches(self, period: Period) -> list[Stretch]:
+        """Polls in a row with one outcome that touch `period`, whole, scope by scope in order of time."""
+        with self._reader.snapshot() as ask:
+            rows = ask(_STRETCHES, (micros(period.start), micros(period.end)))
+        return [
+            Stretch(scope=ScopeKey(*names), outcome=outcome, start=instant(start_us), end=instant(end_us), polls=polls, why=why)
+            for *names, outcome, start_us, end_us, polls, why in rows
+        ]
+
+    def samples(self, key: ResourceKey, signal: str, period: Period) -> list[Sample]:
+        """The samples of one signal in `period` that are still kept one by one, in order."""
+        with self._reader.snapshot() as ask:
+            rows = ask(_SAMPLES, (*key, signal, micros(period.start), micros(period.end)))
+        return [Sample(key=key, signal=signal, at=instant(at_us), value=value) for at_us, value in rows]
+
+    def hours(self, key: ResourceKey, signal: str, period: Period) -> list[SampleHour]:
+        """The hours that begin in `period` and have samples of one signal, in order, whether rolled up yet or not."""
+        first, last = -(-micros(period.start) // HOUR_US), -(-micros(period.end) // HOUR_US)
+        with self._reader.snapshot() as ask:
+            rows = ask(_HOURS, (*key, signal, first, last, *key, signal, first * HOUR_US, last * HOUR_US))
+        return [
+            SampleHour(start=instant(hour * HOUR_US), count=count, sum=total, lowest=lowest, highest=highest)
+            for hour, count, total, lowest, highest in rows
+        ]
+
+    def _live(self, book: ScopeBook, known: Known, closed: dict[str, Amounts], as_of: datetime) -> Live:
+        spans = tuple(known.open[line] for line in sorted(known.open))
+        currency = spans[0].meter.price.currency if spans else next(reversed(closed), USD)
+        low, expected, high = closed.get(currency, (0, 0, 0))
+        for span in spans:
+            reach = self._reach(book, span.start, known.logged_at, known.seen_at, known.absent_at, as_of=as_of)
+            if span.meter.price.currency == currency:
+                more, _ = reached(span, micros(span.start), micros(as_of), reach)
+                low, expected, high = low + more[0], expected + more[1], high + more[2]
+        return Live(
+            scope=book.state.scope,
+            observation=known.observation,
+            first_seen_at=known.first_seen_at,
+            seen_at=last_seen(known, book.state),
+            open=spans,
+            spent=interval((low, expected, high), currency),
+            absent_at=known.absent_at,
+        )
+
+    def _reach(
+        self,
+        book: ScopeBook,
+        start: datetime,
+        logged_at: datetime,
+        seen_at: datetime | None,
+        absent_at: datetime | None,
+        *,
+        as_of: datetime,
+    ) -> Reach:
+        """How far an open span of the scope `book` goes."""
+        return reach_of(
+            start=start,
+            complete_at=book.state.complete_at,
+            logged_at=logged_at,
+            seen_at=seen_at,
+            absent_at=absent_at,
+            lag=timedelta(seconds=rule_for(self._rules, book.state.scope.provider).lag_s),
+            as_of=as_of,
+        )
+
+
+def _closed_sums(ask: Ask, ids: Sequence[int]) -> dict[int, dict[str, Amounts]]:
+    """What the closed spans of each resource come to, by currency, the one that billed last in the end."""
+    found: dict[int, dict[str, Amounts]] = defaultdict(dict)
+    for lot in in_lots(ids):
+        for resource_id, currency, low, expected, high in ask(_CLOSED.format(ids=marks(lot)), lot):
+            found[resource_id][currency] = (int(low), int(expected), int(high))
+    return found
+
+
+_CLOSED = f"""
+SELECT s.resource_id, s.currency, sum({counted("low")}), sum({counted("expected")}), sum({counted("high")})
+FROM span AS s {CORRECTED}
+WHERE s.end_us IS NOT NULL AND s.resource_id IN ({{ids}})
+GROUP BY s.resource_id, s.currency ORDER BY s.resource_id, max(s.end_us)
+"""  # noqa: S608 - our own column names
+
+_KEYS = "SELECT id, provider, account, region, external_id FROM resource ORDER BY id"
+
+_SPANS = "SELECT resource_id, count(*) FROM span GROUP BY resource_id"
+
+_STRETCHES = """
+SELECT s.provider, s.account, s.name, c.outcome, c.start_us, c.end_us, c.polls, c.why
+FROM coverage AS c JOIN scope AS s ON s.id = c.scope_id
+WHERE c.end_us >= ? AND c.start_us < ?
+ORDER BY s.provider, s.account, s.name, c.start_us
+"""
+
+_OWN = "(SELECT id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id = ?)"
+
+_SAMPLES = f"""
+SELECT at_us, value FROM sample WHERE resource_id = {_OWN} AND signal = ? AND at_us >= ? AND at_us < ? ORDER BY at_us
+"""  # noqa: S608 - our own column names
+
+_HOURS = f"""
+SELECT hour, count, sum, lowest, highest FROM sample_hour
+WHERE resource_id = {_OWN} AND signal = ? AND hour >= ? AND hour < ?
+UNION ALL
+SELECT at_us / {HOUR_US}, count(*), sum(value), min(value), max(value) FROM sample
+WHERE resource_id = {_OWN} AND signal = ? AND at_us >= ? AND at_us < ?
+GROUP BY at_us / {HOUR_US}
+ORDER BY 1
+"""  # noqa: S608 - our own column names

@@ -1,0 +1,291 @@
+"""Holds in the ledger, on both databases: who is admitted, what counts, how a hold ends, and two who ask at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from queue import Empty
+from typing import Any
+
+import pytest
+
+from costguard.core.budget import Budget, Match
+from costguard.core.hold import Hold
+from costguard.core.metering.inventory import Complete, Poll
+from costguard.core.metering.observation import Observation, Price
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.money import Money, Rate
+from costguard.data import Facts
+from costguard.errors import InputError
+from costguard.ledger.holds import Holds, asking, fresh_id, open_holds
+from costguard.ledger.opening import open_engine
+from costguard.ledger.reader import Reader
+from costguard.ledger.writing import Ledger
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+RULES = Facts().billing_rules()
+AGENT = Budget(name="agent", cap=Money.parse("10"), period="day", match=Match(owners=("agent",)))
+EVERYBODY = Budget(name="all", cap=Money.parse("100"))
+ROUNDS = 40
+"""How often two processes ask at once, on each database."""
+
+
+def usd(text: str) -> Money:
+    return Money.parse(text)
+
+
+def hold(hold_id: str = "h1", amount: str = "6", **change: Any) -> Hold:  # noqa: ANN401 - any field of a hold
+    plain = Hold(id=hold_id, money=usd(amount), who="agent", why="run", owner="agent", taken_at=NOON, expires_at=NOON + HOUR)
+    return replace(plain, **change)
+
+
+@pytest.fixture
+def holds(url: str) -> Iterator[Holds]:
+    with Holds(url, rules=RULES) as opened:
+        yield opened
+
+
+def spend(url: str, hourly: str = "6", *, currency: str = "USD") -> None:
+    """A machine of the agent that has run since 11:00, listed at 11:30 and not since."""
+    seen = Observation(
+        key=ResourceKey("sim-runpod", "main", "eu", "pod"),
+        state="running",
+        owner="agent",
+        gpu="H100-SXM",
+        gpu_count=1,
+        created_at=NOON - HOUR,
+        started_at=NOON - HOUR,
+        prices=(Price(Rate.parse(hourly, currency)),),
+    )
+    at = NOON - HOUR / 2
+    with Ledger(url, rules=RULES, ceilings={}) as ledger:
+        ledger.record([Poll(scope=ScopeKey("sim-runpod", "main", "main"), at=at, inventory=Complete((seen,)))])
+
+
+def rows(url: str, sql: str) -> list[tuple[Any, ...]]:
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        found = [tuple(row) for row in asking(connection)(sql, ())]
+    engine.dispose()
+    return found
+
+
+def open_ones(url: str) -> list[Hold]:
+    """Those that somebody sees who only reads."""
+    with Reader(url) as reader, reader.snapshot() as ask:
+        return open_holds(ask, NOON)
+
+
+def revision(url: str) -> int:
+    ((number,),) = rows(url, "SELECT revision FROM ledger_state")
+    assert isinstance(number, int)
+    return number
+
+
+def test_a_hold_comes_back_as_it_was(url: str, holds: Holds) -> None:
+    whole = hold(
+        who="Zoë",
+        why="a 'quoted' run; DROP TABLE hold",
+        provider="sim-aws",
+        account="main",
+        gpu="H100-SXM",
+        labels=(("project", "x"), ("team", "vision")),
+    )
+    assert holds.take(whole, [AGENT, EVERYBODY], NOON).admitted
+    assert holds.open_holds(NOON) == open_ones(url) == [whole]
+    assert sorted(rows(url, "SELECT hold_id, budget FROM hold_budget")) == [("h1", "agent"), ("h1", "all")]
+
+
+def test_the_cap_is_reached_to_the_nano_and_not_passed(holds: Holds) -> None:
+    assert holds.take(hold("h1", "9.999999999"), [AGENT], NOON).admitted
+    assert not holds.take(hold("h2", "0.000000002"), [AGENT], NOON).admitted
+    assert holds.take(hold("h3", "0.000000001"), [AGENT], NOON).admitted
+    refused = holds.take(hold("h4", "0.000000001"), [AGENT], NOON)
+    assert (refused.reason, refused.budget, refused.exposure, refused.left) == ("budget_cap", "agent", usd("10"), usd("0"))
+
+
+def test_a_refused_hold_writes_nothing_and_says_how_much_is_left(url: str, holds: Holds) -> None:
+    holds.take(hold("h1", "6"), [AGENT, EVERYBODY], NOON)
+    before = revision(url)
+    refused = holds.take(hold("h2", "4.01"), [EVERYBODY, AGENT], NOON)
+    assert refused.says == "budget agent has 4.00 of 10.00 USD left, which is not enough for 4.01 USD"
+    assert revision(url) == before
+    assert [h.id for h in holds.open_holds(NOON)] == ["h1"]
+    assert rows(url, "SELECT count(*) FROM hold_budget") == [(2,)]
+
+
+def test_each_hold_that_is_written_is_counted_as_a_revision(url: str, holds: Holds) -> None:
+    before = revision(url)
+    holds.take(hold("h1"), [], NOON)
+    holds.release("h1", NOON)
+    holds.release("h1", NOON)
+    assert revision(url) == before + 2
+
+
+def test_the_tightest_of_nested_budgets_decides(holds: Holds) -> None:
+    tight = Budget(name="tight", cap=usd("7"))
+    assert holds.take(hold("h1"), [EVERYBODY, tight, AGENT], NOON).budget == "tight"
+    assert holds.take(hold("h2", "3"), [EVERYBODY, tight, AGENT], NOON).budget == "tight"
+
+
+def test_a_budget_that_the_hold_is_not_part_of_does_not_limit_it(holds: Holds) -> None:
+    other = Budget(name="bob", cap=usd("1"), match=Match(owners=("bob",)))
+    nothing = Budget(name="nothing", cap=usd("1"), match=Match(owners=()))
+    assert holds.take(hold(), [other, nothing], NOON).reason == "no_budget"
+    assert holds.take(hold("h2", owner=""), [other, nothing], NOON).reason == "budget_cap"
+
+
+def test_what_is_spent_counts_with_its_high_end_up_to_now(url: str, holds: Holds) -> None:
+    spend(url)
+    refused = holds.take(hold(amount="4.01"), [AGENT], NOON)
+    assert (refused.exposure, refused.left) == (usd("6"), usd("4"))
+    assert holds.take(hold(amount="4"), [AGENT], NOON).admitted
+    assert not holds.take(hold("h2", amount="0.01"), [AGENT], NOON).admitted
+
+
+def test_spending_and_holds_count_in_the_period_that_holds_now(url: str, holds: Holds) -> None:
+    spend(url)
+    holds.take(hold(amount="4"), [AGENT], NOON)
+    morrow = datetime(2026, 11, 22, 0, 30, tzinfo=UTC)
+    late = hold("h2", amount="7", taken_at=morrow, expires_at=morrow + HOUR)
+    assert holds.take(late, [AGENT], morrow).exposure == usd("3")
+
+
+def test_a_hold_in_another_currency_than_its_budget_is_refused(holds: Holds) -> None:
+    refused = holds.take(hold(money=Money.parse("1", "EUR")), [AGENT], NOON)
+    assert (refused.admitted, refused.reason) == (False, "currency")
+    assert holds.open_holds(NOON) == []
+
+
+def test_spending_in_another_currency_is_not_added(url: str, holds: Holds) -> None:
+    spend(url, currency="EUR")
+    assert holds.take(hold(), [AGENT], NOON).exposure == usd("0")
+
+
+def test_an_expired_hold_counts_no_more_before_anybody_has_marked_it(url: str, holds: Holds) -> None:
+    holds.take(hold("h1", "10"), [AGENT], NOON)
+    assert not holds.take(hold("h2"), [AGENT], NOON + HOUR - timedelta(microseconds=1)).admitted
+    assert holds.open_holds(NOON + HOUR) == []
+    assert rows(url, "SELECT ended_us FROM hold") == [(None,)]
+    late = hold("h2", "10", expires_at=NOON + 2 * HOUR)
+    assert holds.take(late, [AGENT], NOON + HOUR).admitted
+    ended = int((NOON + HOUR).timestamp() * 1_000_000)
+    assert rows(url, "SELECT id, ended_us, ended_by FROM hold ORDER BY id") == [("h1", ended, "expired"), ("h2", None, None)]
+
+
+def test_a_hold_that_was_released_or_committed_leaves_room(holds: Holds) -> None:
+    holds.take(hold("h1", "10"), [AGENT], NOON)
+    released = holds.release("h1", NOON + HOUR / 2)
+    assert (released.ended_by, released.ended_at, released.spent) == ("released", NOON + HOUR / 2, None)
+    assert holds.take(hold("h2", "10"), [AGENT], NOON).admitted
+    committed = holds.commit("h2", usd("9.5"), NOON + HOUR / 2)
+    assert (committed.ended_by, committed.spent) == ("committed", usd("9.5"))
+    assert holds.take(hold("h3", "10"), [AGENT], NOON).admitted
+
+
+def test_ending_a_hold_twice_in_the_same_way_changes_nothing(holds: Holds) -> None:
+    holds.take(hold("h1"), [], NOON)
+    holds.take(hold("h2"), [], NOON)
+    assert holds.release("h1", NOON) == holds.release("h1", NOON + HOUR)
+    assert holds.commit("h2", usd("1"), NOON) == holds.commit("h2", usd("1"), NOON + HOUR)
+
+
+def test_ending_a_hold_in_two_ways_is_refused(holds: Holds) -> None:
+    holds.take(hold("h1"), [], NOON)
+    holds.take(hold("h2"), [], NOON)
+    holds.release("h1", NOON)
+    holds.commit("h2", usd("1"), NOON)
+    with pytest.raises(InputError, match="hold h1: was released"):
+        holds.commit("h1", usd("1"), NOON)
+    with pytest.raises(InputError, match="hold h2: was committed"):
+        holds.release("h2", NOON)
+    with pytest.raises(InputError, match="with another amount"):
+        holds.commit("h2", usd("2"), NOON)
+    with pytest.raises(InputError, match="is no hold of this ledger"):
+        holds.release("h3", NOON)
+
+
+def test_a_hold_that_has_expired_stays_so_and_keeps_what_its_run_came_to(url: str, holds: Holds) -> None:
+    holds.take(hold("h1"), [], NOON)
+    late = NOON + 3 * HOUR
+    assert holds.release("h1", late).ended_by == "expired"
+    found = holds.commit("h1", usd("8"), late)
+    assert (found.ended_by, found.ended_at, found.spent) == ("expired", NOON + HOUR, usd("8"))
+    assert holds.commit("h1", usd("8"), late) == found
+    assert rows(url, "SELECT ended_by, spent_nano FROM hold") == [("expired", 8_000_000_000)]
+
+
+def test_a_hold_that_is_asked_for_again_is_admitted_and_counted_once(url: str, holds: Holds) -> None:
+    assert holds.take(hold("h1", "10"), [AGENT], NOON).reason == "within_budget"
+    again = holds.take(hold("h1", "10"), [AGENT], NOON)
+    assert (again.admitted, again.reason, again.says) == (True, "already_held", "these 10.00 USD are held already")
+    assert rows(url, "SELECT count(*) FROM hold") == [(1,)]
+
+
+def test_an_id_is_used_for_one_hold_only(holds: Holds) -> None:
+    holds.take(hold("h1"), [AGENT], NOON)
+    with pytest.raises(InputError, match="another hold's id"):
+        holds.take(hold("h1", "5"), [AGENT], NOON)
+    holds.release("h1", NOON)
+    with pytest.raises(InputError, match="was taken before, and released"):
+        holds.take(hold("h1"), [AGENT], NOON)
+    assert len({fresh_id() for _ in range(1000)}) == 1000
+
+
+def test_a_hold_whose_time_has_run_out_is_not_taken(holds: Holds) -> None:
+    with pytest.raises(InputError, match="has expired"):
+        holds.take(hold(), [AGENT], NOON + HOUR)
+
+
+def test_texts_that_no_database_holds_are_made_harmless(holds: Holds) -> None:
+    assert holds.take(hold(who="a\0b", why="\ud800", labels=(("team", "x\0"),)), [AGENT], NOON).admitted
+    (found,) = holds.open_holds(NOON)
+    assert (found.who, found.labels) == ("a\ufffdb", (("team", "x\ufffd"),))
+
+
+def ask_at_once(url: str, name: str, start: Any, answers: Any) -> None:  # noqa: ANN401 - a Barrier and a Queue of spawned processes
+    """Ask for 6 of 10 in every round, at the same moment as the others do."""
+    with Holds(url, rules=RULES) as opened:
+        for number in range(ROUNDS):
+            owner = f"agent {number}"
+            budget = replace(AGENT, match=Match(owners=(owner,)))
+            start.wait(timeout=60)
+            admission = opened.take(hold(f"{name} {number}", owner=owner), [EVERYBODY_LARGE, budget], NOON)
+            answers.put((number, name, admission.admitted, admission.budget))
+
+
+EVERYBODY_LARGE = replace(EVERYBODY, cap=usd("100000"))
+
+
+def test_of_two_processes_that_ask_at_once_exactly_one_is_admitted(url: str) -> None:
+    spend(url)
+    spawned = multiprocessing.get_context("spawn")
+    start, answers = spawned.Barrier(2), spawned.Queue()
+    processes = [spawned.Process(target=ask_at_once, args=(url, name, start, answers)) for name in ("left", "right")]
+    for process in processes:
+        process.start()
+    found = [_next(answers, processes) for _ in range(2 * ROUNDS)]
+    for process in processes:
+        process.join(timeout=60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    for number in range(ROUNDS):
+        of_round = [(admitted, budget) for n, _, admitted, budget in found if n == number]
+        assert sorted(of_round) == [(False, "agent"), (True, "agent")], number
+    admitted = {f"{name} {number}" for number, name, yes, _ in found if yes}
+    assert {h.id for h in open_ones(url)} == admitted
+    assert len(admitted) == ROUNDS
+
+
+def _next(answers: Any, processes: list[Any]) -> tuple[int, str, bool, str]:  # noqa: ANN401 - see above
+    """The next answer, as long as anybody is there to give one."""
+    while any(process.exitcode is None for process in processes):
+        try:
+            answer: tuple[int, str, bool, str] = answers.get(timeout=5)
+        except Empty:
+            continue
+        return answer
+    last: tuple[int, str, bool, str] = answers.get(timeout=5)
+    return last

@@ -1,0 +1,277 @@
+"""The migrations make the schema that the tables describe, whole or not at all, and keep a copy of what was."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import CheckConstraint, Connection, Engine, Table, create_engine, event, inspect, text
+
+from costguard.errors import LedgerError
+from costguard.ledger import found, guards, opening, schema
+from costguard.ledger.address import address
+from costguard.ledger.opening import open_engine, upgrade
+from costguard.ledger.schema import FOLDER, REVISIONS, migrate
+from costguard.ledger.tables import METADATA
+from costguard.ledger.views import views
+from tests.ledger.entries import begin, scalar
+
+SECOND = '''"""A column more."""
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE scope ADD COLUMN note TEXT NOT NULL DEFAULT ''")
+    op.execute("UPDATE scope SET note = 'from ' || provider")
+    op.execute("CREATE TABLE extra (id BIGINT PRIMARY KEY)")
+'''
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    found = open_engine(url)
+    yield found
+    found.dispose()
+
+
+def test_the_folder_holds_the_revisions_that_this_version_knows() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER))
+    scripts = ScriptDirectory.from_config(config)
+    assert tuple(s.revision for s in reversed(list(scripts.walk_revisions()))) == REVISIONS
+    assert scripts.get_heads() == [schema.HEAD]
+
+
+def test_migrations_and_tables_agree(engine: Engine) -> None:
+    """As far as Alembic sees: tables, columns, types, what may be missing, keys, indexes, and what is unique."""
+    with engine.connect() as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_alembic_sees_a_difference_where_there_is_one(engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE sample ADD COLUMN note TEXT"))
+        connection.execute(text("DROP INDEX span_by_end"))
+        context = MigrationContext.configure(connection)
+        assert {difference[0] for difference in compare_metadata(context, METADATA)} == {"remove_column", "add_index"}
+
+
+def test_every_check_of_the_tables_is_in_the_migrations(url: str, engine: Engine) -> None:
+    """Alembic does not look at checks: a second schema, made from the tables, is put beside the first."""
+    assert checks(engine) == {name: names_of(table) for name, table in METADATA.tables.items()}
+    if url.startswith("sqlite"):
+        fresh = create_engine("sqlite://")
+        METADATA.create_all(fresh)
+        assert shapes(fresh) == shapes(engine)
+        assert checks(fresh, bodies=True) == checks(engine, bodies=True)
+        fresh.dispose()
+
+
+def names_of(table: Table) -> set[str]:
+    return {str(c.name) for c in table.constraints if isinstance(c, CheckConstraint)}
+
+
+def checks(engine: Engine, *, bodies: bool = False) -> dict[str, set[str]]:
+    inspected = inspect(engine)
+    return {
+        name: {
+            " ".join(f"{c['name']} {c['sqltext']}".split()).replace("( ", "(").replace(" )", ")") if bodies else str(c["name"])
+            for c in inspected.get_check_constraints(name)
+        }
+        for name in METADATA.tables
+    }
+
+
+def shapes(engine: Engine) -> dict[str, tuple[object, ...]]:
+    """(has no rowid, is strict) of each table."""
+    with engine.connect() as connection:
+        rows = connection.exec_driver_sql("PRAGMA table_list").all()
+        return {row[1]: tuple(row[4:6]) for row in rows if row[1] in METADATA.tables}
+
+
+@contextmanager
+def failing(engine: Engine, after: int) -> Iterator[list[str]]:
+    """Every statement that changes something counts, and the one after `after` of them is the last thing that happens."""
+    seen: list[str] = []
+
+    def stop(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:  # noqa: ANN401 - an event's own
+        if statement.split(maxsplit=1)[0].upper() not in ("SELECT", "BEGIN"):
+            seen.append(statement)
+            if len(seen) > after:
+                raise KeyboardInterrupt
+
+    event.listen(engine, "before_cursor_execute", stop)
+    try:
+        yield seen
+    finally:
+        event.remove(engine, "before_cursor_execute", stop)
+
+
+def there(engine: Engine) -> dict[str, list[str]]:
+    """Tables, views and guards by name."""
+    with engine.connect() as connection:
+        inspected = inspect(connection)
+        up = sorted(name for name, _ in connection.exec_driver_sql(guards.THERE[connection.dialect.name]))
+        return {"tables": sorted(inspected.get_table_names()), "views": sorted(inspected.get_view_names()), "guards": up}
+
+
+def blank(url: str) -> Engine:
+    """A database without anything, opened as a ledger is."""
+    where = address(url)
+    if where.path is None:
+        return opening._server_engine(where, 1)
+    with closing(sqlite3.connect(where.path)) as connection:
+        connection.execute("PRAGMA journal_mode = wal")
+    return opening._file_engine(where, 1)
+
+
+@contextmanager
+def begun(engine: Engine) -> Iterator[Connection]:
+    with engine.connect() as connection, connection.execution_options(begin="BEGIN IMMEDIATE").begin():
+        yield connection
+
+
+def test_a_first_start_that_stops_anywhere_leaves_nothing(url: str) -> None:
+    engine = blank(url)
+    nothing = there(engine)
+    total = 0
+    for after in range(1000):
+        with failing(engine, after) as seen:
+            try:
+                with begun(engine) as connection:
+                    migrate(connection)
+            except KeyboardInterrupt:
+                assert there(engine) == nothing == {"tables": [], "views": [], "guards": []}, seen[-1]
+            else:
+                total = len(seen)
+                break
+    assert total > 40
+    assert there(engine) == {
+        "tables": sorted((*METADATA.tables, "alembic_version")),
+        "views": sorted(name for name, _ in views(engine.dialect.name)),
+        "guards": sorted(guards.names(engine.dialect.name)),
+    }
+    engine.dispose()
+
+
+@pytest.fixture
+def newer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A version that has a revision more."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "versions" / "0002_more.py").write_text(SECOND)
+    monkeypatch.setattr(schema, "FOLDER", folder)
+    for module in (schema, found):
+        monkeypatch.setattr(module, "REVISIONS", ("0001", "0002"))
+    for module in (schema, found, opening):
+        monkeypatch.setattr(module, "HEAD", "0002")
+
+
+def older(url: str) -> dict[str, list[str]]:
+    """A ledger of revision 0001 with something in it."""
+    engine = open_engine(url)
+    begin(engine)
+    seen = there(engine)
+    engine.dispose()
+    return seen
+
+
+@pytest.fixture
+def old(url: str) -> dict[str, list[str]]:
+    """What the older ledger at `url` has. It is made before `newer` comes."""
+    return older(url)
+
+
+def test_an_older_ledger_is_brought_up_with_all_it_holds(url: str, old: dict[str, list[str]], newer: None) -> None:  # noqa: ARG001 - see there
+    done = upgrade(url)
+    assert done.before == "0001"
+    engine = open_engine(url)
+    assert scalar(engine, "SELECT note FROM scope") == "from aws"
+    assert scalar(engine, "SELECT version_num FROM alembic_version") == "0002"
+    assert there(engine) == old | {"tables": sorted((*old["tables"], "extra"))}
+    engine.dispose()
+    if done.copy is None:
+        assert url.startswith("postgresql")
+        return
+    assert done.copy.name.startswith("ledger.db.before-0002-20")
+    assert done.copy.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(done.copy)) as copy:
+        assert copy.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+        assert copy.execute("SELECT provider FROM scope").fetchall() == [("aws",)]
+
+
+def test_opening_an_older_ledger_brings_it_up(url: str, old: dict[str, list[str]], newer: None) -> None:  # noqa: ARG001 - see there
+    engine = open_engine(url)
+    assert scalar(engine, "SELECT note FROM scope") == "from aws"
+    engine.dispose()
+
+
+def test_an_upgrade_that_stops_anywhere_leaves_the_older_ledger(url: str, old: dict[str, list[str]], newer: None) -> None:  # noqa: ARG001 - see there
+    where = address(url)
+    engine = opening._server_engine(where, 1) if where.path is None else opening._file_engine(where, 1)
+    total = 0
+    for after in range(1000):
+        with failing(engine, after) as seen:
+            try:
+                with begun(engine) as connection:
+                    migrate(connection)
+            except KeyboardInterrupt:
+                assert there(engine) == old, seen[-1]
+                assert scalar(engine, "SELECT provider FROM scope") == "aws"
+                assert scalar(engine, "SELECT version_num FROM alembic_version") == "0001"
+            else:
+                total = len(seen)
+                break
+    assert total > 45
+    assert scalar(engine, "SELECT note FROM scope") == "from aws"
+    engine.dispose()
+
+
+def test_a_copy_that_cannot_be_made_stops_the_upgrade(
+    sqlite_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    older(sqlite_url)
+    request.getfixturevalue("newer")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(opening, "copy", full)
+    with pytest.raises(LedgerError, match="No space left"):
+        upgrade(sqlite_url)
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+
+
+def test_nothing_to_do_is_nothing_done(sqlite_url: str) -> None:
+    assert upgrade(sqlite_url) == opening.Upgrade(before=None)
+    assert upgrade(sqlite_url) == opening.Upgrade(before="0001")
+    assert [p.name for p in Path(sqlite_url.removeprefix("sqlite:///")).parent.glob("*before*")] == []
+
+
+def test_upgrade_puts_up_guards_and_views_that_somebody_took_down(engine: Engine, url: str) -> None:
+    before = there(engine)
+    on = " ON span" if engine.dialect.name == "postgresql" else ""
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP TRIGGER costguard_span_stays{on}"))
+        connection.execute(text("DROP VIEW v_daily"))
+    assert there(engine) != before
+    upgrade(url)
+    assert there(engine) == before

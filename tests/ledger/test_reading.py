@@ -1,0 +1,323 @@
+"""What the ledger answers is what its spans say, reckoned one by one, in any period and at any time."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from costguard.core.instant import micros
+from costguard.core.metering.billing import rule_for
+from costguard.core.metering.inventory import Poll
+from costguard.core.metering.meter import COMPUTE
+from costguard.core.metering.reach import reach_of
+from costguard.core.metering.resource import ENDED, INSTANCE, Attribution, ResourceKey
+from costguard.core.metering.span import Reach, charge, expected_us
+from costguard.core.period import Period
+from costguard.core.spending import ScopeNow, Spending, Stretch
+from costguard.errors import InputError, LedgerError
+from costguard.ledger.reader import Reader
+from costguard.ledger.reading import Books
+from costguard.ledger.state import load_scopes
+from costguard.ledger.writing import Ledger
+from tests.ledger.fleet import (
+    CEILINGS,
+    DAY,
+    HERE,
+    HOUR,
+    MINUTE,
+    RULES,
+    START,
+    THERE,
+    asked,
+    copies,
+    histories,
+    key,
+    machine,
+    poll,
+)
+from tests.ledger.spans import Kept, all_spans
+
+FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MOMENTS = st.integers(-2 * 86_400_000_000, 20 * 86_400_000_000).map(lambda us: START + timedelta(microseconds=us))
+Sums = dict[tuple[Attribution, str, str, bool], tuple[int, int, int, int]]
+
+
+@pytest.fixture
+def fresh(url: str) -> Iterator[Callable[[], str]]:
+    with copies(url) as copy:
+        yield copy
+
+
+def recorded(url: str, *polls: Poll) -> str:
+    with Ledger(url, rules=RULES, ceilings=CEILINGS) as book:
+        book.record(polls)
+    return url
+
+
+def books(url: str) -> Books:
+    return Books(url, rules=RULES)
+
+
+def summed(found: list[Spending]) -> Sums:
+    """The amounts of each group; a group stands in an answer once."""
+    sums = {
+        (one.attribution, one.charge, one.money.low.currency, one.known): (
+            one.money.low.nano,
+            one.money.expected.nano,
+            one.money.high.nano,
+            one.us,
+        )
+        for one in found
+    }
+    assert len(sums) == len(found)
+    return sums
+
+
+def reaches(url: str, as_of: datetime) -> Callable[[Kept], Reach]:
+    """How far each open span goes, by what a writer would remember."""
+    scopes = asked(url, load_scopes)
+    known = {name: (state, one) for book in scopes.values() for state in [book.state] for name, one in state.resources.items()}
+
+    def reach(kept: Kept) -> Reach:
+        state, one = known[kept.span.key]
+        return reach_of(
+            start=kept.span.start,
+            complete_at=state.complete_at,
+            logged_at=one.logged_at,
+            seen_at=one.seen_at,
+            absent_at=one.absent_at,
+            lag=timedelta(seconds=rule_for(RULES, state.scope.provider).lag_s),
+            as_of=as_of,
+        )
+
+    return reach
+
+
+def reckoned(url: str, period: Period, as_of: datetime) -> Sums:
+    """The same the slow way: every span of the ledger, one after another."""
+    reach = reaches(url, as_of)
+    sums: dict[tuple[Attribution, str, str, bool], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for kept in asked(url, all_spans):
+        span, far = kept.span, None if kept.span.end else reach(kept)
+        money = charge(span, period, far)
+        counts = span.meter.charge == COMPUTE and span.attribution.kind == INSTANCE
+        until = micros(period.end) if far is None else min(micros(period.end), micros(far.expected))
+        us = expected_us(span, micros(period.start), until) if counts else 0
+        place = sums[span.attribution, span.meter.charge, span.meter.price.currency, span.meter.price.known]
+        for index, more in enumerate((money.low.nano, money.expected.nano, money.high.nano, us)):
+            place[index] += more
+    return {place: (low, expected, high, us) for place, (low, expected, high, us) in sums.items() if high or us}
+
+
+@FEW
+@given(said=histories(), ends=st.tuples(MOMENTS, MOMENTS).map(sorted), as_of=MOMENTS)
+def test_spending_is_what_every_span_comes_to(
+    fresh: Callable[[], str], said: list[Poll], ends: list[datetime], as_of: datetime
+) -> None:
+    url, period = recorded(fresh(), *said), Period(start=ends[0], end=ends[1])
+    with books(url) as found:
+        assert summed(found.spending(period, as_of)) == reckoned(url, period, as_of)
+
+
+@FEW
+@given(said=histories(), ends=st.lists(MOMENTS, min_size=2, max_size=5).map(sorted), as_of=MOMENTS)
+def test_the_parts_of_a_period_add_up_to_it(
+    fresh: Callable[[], str], said: list[Poll], ends: list[datetime], as_of: datetime
+) -> None:
+    url = recorded(fresh(), *said)
+    parts: dict[tuple[Attribution, str, str, bool], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    with books(url) as found:
+        for start, end in pairwise(ends):
+            for place, sums in summed(found.spending(Period(start=start, end=end), as_of)).items():
+                for index, more in enumerate(sums):
+                    parts[place][index] += more
+        whole = summed(found.spending(Period(start=ends[0], end=ends[-1]), as_of))
+    assert {place: tuple(sums) for place, sums in parts.items()} == whole
+
+
+@FEW
+@given(said=histories(), as_of=MOMENTS)
+def test_what_lives_is_what_a_writer_remembers_as_not_ended(
+    fresh: Callable[[], str], said: list[Poll], as_of: datetime
+) -> None:
+    url = recorded(fresh(), *said)
+    reach, spans = reaches(url, as_of), asked(url, all_spans)
+    known = {
+        name: (book.state.scope, one)
+        for book in asked(url, load_scopes).values()
+        for name, one in book.state.resources.items()
+        if one.observation.state != ENDED
+    }
+    with books(url) as found:
+        living = found.live(as_of)
+    assert {one.observation.key: one.scope for one in living} == {name: scope for name, (scope, _) in known.items()}
+    for one in living:
+        _, remembered = known[one.observation.key]
+        assert (one.observation, one.first_seen_at, one.absent_at) == (
+            remembered.observation,
+            remembered.first_seen_at,
+            remembered.absent_at,
+        )
+        assert {span.line: span for span in one.open} == remembered.open
+        low = expected = high = 0
+        for kept in (kept for kept in spans if kept.span.key == one.observation.key):
+            span = kept.span
+            money = charge(
+                span, Period(start=span.start, end=max(span.start, span.end or as_of)), None if span.end else reach(kept)
+            )
+            low, expected, high = low + money.low.nano, expected + money.expected.nano, high + money.high.nano
+        assert (one.spent.low.nano, one.spent.expected.nano, one.spent.high.nano) == (low, expected, high)
+
+
+def test_a_month_of_another_zone_is_cut_from_days_and_spans(url: str) -> None:
+    recorded(
+        url,
+        poll(0, machine(created_at=START - DAY, started_at=START - DAY)),
+        poll(4 * 1440, machine(state="stopped", created_at=START - DAY, started_at=START - DAY, stopped_at=START + 3 * DAY)),
+    )
+    period = Period(start=START + HOUR / 2, end=START + 2 * DAY + HOUR / 4)
+    with books(url) as found:
+        (one,) = found.spending(period, START + 9 * DAY)
+    assert one.money.low == one.money.high
+    assert one.money.low.nano == 2 * 10**9 * (48 * 3600 - 900) // 3600
+    assert one.us == (48 * 3600 - 900) * 10**6
+
+
+def test_an_open_span_reaches_as_far_as_its_scope_and_at_most_until_now(url: str) -> None:
+    recorded(url, poll(0, machine(created_at=START, started_at=START)), poll(10, machine(created_at=START, started_at=START)))
+    with books(url) as found:
+        (one,) = found.spending(Period(start=START, end=START + DAY), START + HOUR)
+    seconds = (570, 3600, 3600)  # ten minutes less the thirty seconds that the listing may lag; an hour
+    assert [one.money.low.nano, one.money.expected.nano, one.money.high.nano] == [
+        round(Fraction(2 * 10**9 * s, 3600)) for s in seconds
+    ]
+
+
+def test_bounds_beyond_64_bits_are_summed_exactly(url: str) -> None:
+    fleet = [machine(f"i-{n}", usd=None, gpu="", gpu_count=1000, created_at=START, started_at=START) for n in range(300)]
+    recorded(url, poll(0, *fleet), poll(6000, *(replace(one, state="ended", stopped_at=START + 4 * DAY) for one in fleet)))
+    period = Period(start=START + 2 * HOUR, end=START + 2 * HOUR + 3 * DAY)
+    with books(url) as found:
+        (one,) = found.spending(period, START + 9 * DAY)
+    assert one.money.high.nano == 300 * 72 * 10**15 > 2**63
+    assert not one.known
+
+
+def test_scopes_say_how_well_they_are_seen(url: str) -> None:
+    recorded(
+        url,
+        poll(0, machine()),
+        poll(1, machine()),
+        poll(2, failed="503 from the provider"),
+        poll(3, failed="503 from the provider"),
+        poll(3, machine("i-2"), scope=THERE, partial="page 2 was lost"),
+    )
+    with books(url) as found:
+        there, here = found.scopes()
+    assert here == ScopeNow(
+        scope=HERE,
+        outcome="failed",
+        at=START + 3 * MINUTE,
+        since=START + 2 * MINUTE,
+        last_complete_at=START + MINUTE,
+        why="503 from the provider",
+    )
+    assert (there.scope, there.outcome, there.last_complete_at, there.why) == (THERE, "partial", None, "page 2 was lost")
+
+
+def test_stretches_are_whole_and_those_that_touch_the_period(url: str) -> None:
+    recorded(url, poll(0), poll(5), poll(6, failed="503"), poll(9), poll(20, scope=THERE))
+    with books(url) as found:
+        assert found.stretches(Period(start=START + 2 * MINUTE, end=START + 7 * MINUTE)) == [
+            Stretch(scope=HERE, outcome="complete", start=START, end=START + 5 * MINUTE, polls=2),
+            Stretch(scope=HERE, outcome="failed", start=START + 6 * MINUTE, end=START + 6 * MINUTE, polls=1, why="503"),
+        ]
+        assert [one.scope for one in found.stretches(Period(start=START, end=START + DAY))] == [THERE, HERE, HERE, HERE]
+
+
+def test_an_empty_ledger_answers_nothing(url: str) -> None:
+    recorded(url)
+    with books(url) as found:
+        assert found.spending(Period(start=START, end=START + DAY), START) == []
+        assert (found.live(START), found.scopes(), found.stretches(Period(start=START, end=START + DAY))) == ([], [], [])
+
+
+def test_a_snapshot_is_of_one_instant_whatever_is_written_meanwhile(url: str) -> None:
+    recorded(url, poll(0, machine()))
+    count = "SELECT count(*) FROM resource"
+    with Reader(url) as reader:
+        with reader.snapshot() as ask:
+            assert ask(count, ())[0][0] == 1
+            recorded(url, poll(1, machine(), machine("i-2")))
+            assert ask(count, ())[0][0] == 1
+        with reader.snapshot() as ask:
+            assert ask(count, ())[0][0] == 2
+
+
+def test_nothing_can_be_written_through_a_reader(url: str) -> None:
+    recorded(url, poll(0, machine()))
+    with Reader(url) as reader, pytest.raises(Exception, match=r"read-?only"), reader.snapshot() as ask:
+        ask("UPDATE ledger_state SET revision = 7", ())
+
+
+def test_a_ledger_that_is_not_there_yet_says_what_makes_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nothing\.db: there is no ledger here yet\n.*watch --once"):
+        books(f"sqlite:///{tmp_path}/nothing.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_database_is_no_ledger_yet(postgres_url: str) -> None:
+    with pytest.raises(InputError, match="there is no ledger here yet"):
+        books(postgres_url)
+
+
+def test_a_file_of_another_program_is_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "other.db")) as other:
+        other.execute("CREATE TABLE alembic_version (version_num TEXT)")
+    with pytest.raises(LedgerError, match="is no costguard ledger"):
+        books(f"sqlite:///{tmp_path}/other.db")
+    (tmp_path / "text.db").write_text("not a database at all, but long enough to be looked at " * 100)
+    with pytest.raises(LedgerError, match="not even a SQLite file"):
+        books(f"sqlite:///{tmp_path}/text.db")
+
+
+def test_a_ledger_of_a_newer_version_is_refused(url: str) -> None:
+    with Ledger(url, rules=RULES, ceilings=CEILINGS) as book, book._pen._engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(LedgerError, match="newer costguard"):
+        books(url)
+
+
+def test_reading_starts_without_sqlalchemy(sqlite_url: str) -> None:
+    recorded(sqlite_url, poll(0, machine()))
+    program = f"""
+import sys
+from datetime import UTC, datetime
+from costguard.ledger.reading import Books
+with Books({sqlite_url!r}, rules={{}}) as books:
+    assert len(books.live(datetime(2026, 11, 2, tzinfo=UTC))) == 1
+heavy = {{"sqlalchemy", "sqlmodel", "alembic", "pydantic", "psycopg"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_resource_that_comes_and_goes_keeps_its_first_day(url: str) -> None:
+    recorded(url, poll(0, machine()), poll(1), poll(2, machine(), machine("i-2")))
+    with books(url) as found:
+        first, second = found.live(START + HOUR)
+    assert (first.observation.key, first.first_seen_at) == (key("i-1"), START)
+    assert (second.observation.key, second.first_seen_at) == (ResourceKey(*key("i-2")), START + 2 * MINUTE)

@@ -1,0 +1,160 @@
+"""Samples: written once, kept one by one for two days, then an hour a row with the exact number of them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, event
+
+from costguard.core.instant import HOUR_US, instant, micros
+from costguard.core.period import Period
+from costguard.core.sample import Sample, SampleHour
+from costguard.errors import InputError
+from costguard.ledger.opening import open_engine
+from costguard.ledger.reading import Books
+from costguard.ledger.samples import KEPT, record_samples, roll_up
+from costguard.ledger.writing import Ledger
+from tests.ledger.fleet import CEILINGS, HOUR, MINUTE, RULES, START, copies, key, machine, poll
+
+ALWAYS = Period(start=START - timedelta(days=9), end=START + timedelta(days=99))
+
+
+@pytest.fixture
+def known(url: str) -> str:
+    """A ledger that knows two machines."""
+    with Ledger(url, rules=RULES, ceilings=CEILINGS) as book:
+        book.record([poll(0, machine("i-1"), machine("i-2"))])
+    return url
+
+
+@pytest.fixture
+def engine(known: str) -> Iterator[Engine]:
+    opened = open_engine(known)
+    yield opened
+    opened.dispose()
+
+
+def sample(minutes: float, value: float, name: str = "i-1", signal: str = "gpu_duty") -> Sample:
+    return Sample(key=key(name), signal=signal, at=START + minutes * MINUTE, value=value)
+
+
+def raw(url: str, name: str = "i-1", signal: str = "gpu_duty") -> list[Sample]:
+    with Books(url, rules=RULES) as books:
+        return books.samples(key(name), signal, ALWAYS)
+
+
+def hours(url: str, name: str = "i-1", signal: str = "gpu_duty") -> list[SampleHour]:
+    with Books(url, rules=RULES) as books:
+        return books.hours(key(name), signal, ALWAYS)
+
+
+def test_samples_come_back_in_order_as_they_were(engine: Engine, known: str) -> None:
+    said = [sample(2, 0.1), sample(1, 1e-300), sample(0, -3)]
+    assert record_samples(engine, [*said, sample(1, 7, signal="power"), sample(1, 8, "i-2")]) == frozenset()
+    assert raw(known) == [sample(0, -3.0), sample(1, 1e-300), sample(2, 0.1)]
+    assert raw(known, signal="power") == [sample(1, 7.0, signal="power")]
+    with Books(known, rules=RULES) as books:
+        assert books.samples(key("i-1"), "gpu_duty", Period(start=START, end=START + 2 * MINUTE)) == raw(known)[:2]
+
+
+def test_a_sample_told_twice_is_one_and_the_first_stays(engine: Engine, known: str) -> None:
+    record_samples(engine, [sample(1, 5), sample(1, 6)])
+    record_samples(engine, [sample(1, 7), sample(2, 8)])
+    assert [one.value for one in raw(known)] == [5, 8]
+
+
+def test_samples_of_unknown_resources_are_left_out_and_named(engine: Engine, known: str) -> None:
+    assert record_samples(engine, [sample(1, 5), sample(1, 6, "i-9")]) == {key("i-9")}
+    assert [one.value for one in raw(known)] == [5]
+    assert record_samples(engine, []) == frozenset()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e19])
+def test_what_is_no_number_is_no_sample(value: float) -> None:
+    with pytest.raises(InputError, match="gpu_duty of i-1"):
+        sample(1, value)
+
+
+def test_a_sample_without_a_name_or_a_sensible_time_is_refused() -> None:
+    with pytest.raises(InputError, match="signal"):
+        sample(1, 1, signal="")
+    with pytest.raises(InputError, match="between 2000 and 2200"):
+        Sample(key=key("i-1"), signal="power", at=datetime(1970, 1, 1, tzinfo=START.tzinfo), value=1)
+
+
+def test_an_hour_is_rolled_up_once_it_ended_two_days_ago_and_not_before(engine: Engine, known: str) -> None:
+    record_samples(engine, [sample(0, 1), sample(59, 4), sample(60, 2), sample(30, 9, "i-2")])
+    assert roll_up(engine, START + HOUR + KEPT - MINUTE) == 0
+    assert roll_up(engine, START + HOUR + KEPT) == 3
+    assert roll_up(engine, START + HOUR + KEPT) == 0
+    assert [one.value for one in raw(known)] == [2]
+    assert hours(known) == [
+        SampleHour(start=START, count=2, sum=5, lowest=1, highest=4),
+        SampleHour(start=START + HOUR, count=1, sum=2, lowest=2, highest=2),
+    ]
+    assert hours(known, "i-2") == [SampleHour(start=START, count=1, sum=9, lowest=9, highest=9)]
+
+
+def test_an_hour_that_was_rolled_up_is_never_counted_twice(engine: Engine, known: str) -> None:
+    said = [sample(0, 1), sample(10, 3)]
+    record_samples(engine, said)
+    roll_up(engine, START + HOUR + KEPT)
+    record_samples(engine, [*said, sample(20, 50)])
+    assert raw(known) == []
+    assert roll_up(engine, START + 9 * HOUR + KEPT) == 0
+    assert hours(known) == [SampleHour(start=START, count=2, sum=4, lowest=1, highest=3)]
+
+
+@pytest.mark.parametrize("word", ["INSERT", "DELETE"])
+def test_a_crash_in_the_middle_of_a_roll_up_leaves_all_as_it_was(engine: Engine, known: str, word: str) -> None:
+    record_samples(engine, [sample(minute, minute) for minute in range(130)])
+    before, by_hour = raw(known), hours(known)
+
+    def crash(*seen: object) -> None:
+        if str(seen[2]).strip().startswith(word):
+            raise KeyboardInterrupt
+
+    event.listen(engine, "after_cursor_execute", crash)
+    with pytest.raises(KeyboardInterrupt):
+        roll_up(engine, START + 9 * HOUR + KEPT)
+    assert (raw(known), hours(known)) == (before, by_hour)
+    event.remove(engine, "after_cursor_execute", crash)
+    assert roll_up(engine, START + 9 * HOUR + KEPT) == 130
+    assert (raw(known), hours(known)) == ([], by_hour)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    said=st.dictionaries(
+        st.tuples(st.sampled_from(["i-1", "i-2"]), st.sampled_from(["gpu_duty", "power", "a b"]), st.integers(0, 50 * 3600)),
+        st.integers(-(2**40), 2**40),
+        max_size=40,
+    ),
+    nows=st.lists(st.integers(0, 120), max_size=4),
+)
+def test_hours_are_the_same_before_and_after_they_are_rolled_up(
+    known: str, said: dict[tuple[str, str, int], int], nows: list[int]
+) -> None:
+    with copies(known) as fresh:
+        url = fresh()
+        engine = open_engine(url)
+        record_samples(engine, [sample(seconds / 60, value, name, signal) for (name, signal, seconds), value in said.items()])
+        for now in nows:
+            roll_up(engine, START + now * HOUR)
+        engine.dispose()
+        for name in ("i-1", "i-2"):
+            for signal in ("gpu_duty", "power", "a b"):
+                places: dict[int, list[int]] = defaultdict(list)
+                for (whose, what, seconds), value in said.items():
+                    if (whose, what) == (name, signal):
+                        places[(micros(START) + seconds * 1_000_000) // HOUR_US].append(value)
+                assert hours(url, name, signal) == [
+                    SampleHour(start=instant(hour * HOUR_US), count=len(v), sum=sum(v), lowest=min(v), highest=max(v))
+                    for hour, v in sorted(places.items())
+                ]

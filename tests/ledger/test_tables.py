@@ -1,0 +1,239 @@
+"""What the tables refuse, whoever writes: on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Connection, Double, Engine, Executable, delete, insert, text, update
+from sqlalchemy.exc import DatabaseError, IntegrityError
+
+from costguard.core.instant import DAY_US, HOUR_US, micros
+from costguard.ledger import guards
+from costguard.ledger.opening import open_engine, writing
+from costguard.ledger.tables import CORRECTION, METADATA, SPAN
+from tests.ledger.entries import T0, T0_US, add, add_resource, begin, open_span, row_of, scalar, span
+
+CLOSED = {"end_us": T0_US + DAY_US, "ended_by": "gone", "low": 1, "expected": 2, "high": 3}
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    made = open_engine(url)
+    begin(made)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def connection(engine: Engine) -> Iterator[Connection]:
+    """A write transaction."""
+    with writing(engine) as found:
+        yield found
+
+
+def refused(connection: Connection, statement: str | Executable, words: str) -> None:
+    """`statement` fails and says `words`; the transaction goes on."""
+    with pytest.raises(DatabaseError, match=words), connection.begin_nested():
+        connection.execute(text(statement) if isinstance(statement, str) else statement)
+
+
+def correct(connection: Connection) -> None:
+    """A span and its correction."""
+    add(connection, 1, span())
+    said = {"id": 1, "span_id": 1, "at_us": 0, "presence": "edge", "reason": "seen again", "low": 0, "expected": 1, "high": 2}
+    connection.execute(insert(CORRECTION), [said])
+
+
+def test_only_samples_hold_floats() -> None:
+    floats = {f"{c.table.name}.{c.name}" for t in METADATA.sorted_tables for c in t.columns if isinstance(c.type, Double)}
+    assert floats == {"sample.value", "sample_hour.sum", "sample_hour.lowest", "sample_hour.highest"}
+
+
+def test_an_open_span_is_closed_once_and_then_stays(connection: Connection) -> None:
+    add(connection, 1, open_span())
+    connection.execute(update(SPAN).where(SPAN.c.id == 1).values(**CLOSED))
+    refused(connection, "UPDATE span SET high = high + 1", "a closed span does not change")
+    refused(
+        connection, "UPDATE span SET end_us = NULL, ended_by = NULL, low = NULL, expected = NULL, high = NULL", "closed span"
+    )
+
+
+def test_a_span_is_not_closed_without_all_that_belongs_to_its_end(connection: Connection) -> None:
+    add(connection, 1, open_span())
+    for missing in ("ended_by", "low", "expected", "high"):
+        values = {name: value for name, value in CLOSED.items() if name != missing}
+        refused(connection, update(SPAN).values(**values), "span_closed_whole")
+
+
+def test_an_open_span_is_not_edited_but_closed(connection: Connection) -> None:
+    add(connection, 1, open_span())
+    refused(connection, "UPDATE span SET ended_by = 'x'", "a closed span does not change")
+
+
+def test_no_other_column_of_a_span_is_edited(connection: Connection) -> None:
+    add(connection, 1, open_span())
+    for column in guards.EDITS["span"].split(", "):
+        refused(connection, update(SPAN).values({column: SPAN.c[column]}), "span is written once")
+
+
+def test_the_columns_that_are_never_edited_are_all_but_those_of_the_end() -> None:
+    assert {*guards.EDITS["span"].split(", "), *CLOSED} == {column.name for column in SPAN.columns}
+
+
+def test_no_row_is_removed(connection: Connection) -> None:
+    correct(connection)
+    for table in guards.KEPT_FOR_EVER:
+        refused(connection, delete(METADATA.tables[table]), f"{table} keeps every row")
+        if connection.dialect.name == "postgresql":
+            refused(connection, f"TRUNCATE {table} CASCADE", "keeps every row")
+
+
+def test_what_was_said_is_not_edited(connection: Connection) -> None:
+    correct(connection)
+    for table in (METADATA.tables[name] for name, columns in guards.EDITS.items() if not columns):
+        refused(connection, update(table).values(id=table.c.id), f"{table.name} is written once")
+
+
+def test_a_row_of_coverage_grows_and_nothing_else(connection: Connection) -> None:
+    connection.execute(text("UPDATE coverage SET end_us = end_us + 60, polls = polls + 1"))
+    refused(connection, "UPDATE coverage SET outcome = 'failed'", "coverage is written once")
+
+
+@pytest.mark.parametrize(
+    ("after", "hours"),
+    [(2, 1), (3, 1), (4, 0.25), (4.25, 9), (0, 9), (2.9, 0.2), (3, 2)],
+    ids=["its middle reached", "same start", "inside", "its end", "around", "its start", "the same"],
+)
+def test_spans_of_a_line_do_not_overlap(connection: Connection, after: float, hours: float) -> None:
+    add(connection, 1, span(2, after=2.5))
+    with pytest.raises(IntegrityError, match="overlaps another"):
+        add(connection, 2, span(hours, after=after))
+
+
+@pytest.mark.parametrize(("after", "hours"), [(0, 2.5), (4.5, 9), (3, 0), (2.5, 0), (4.5, 0)])
+def test_spans_that_touch_and_empty_ones_are_taken(connection: Connection, after: float, hours: float) -> None:
+    add(connection, 1, span(2, after=2.5))
+    add(connection, 2, span(hours, after=after))
+
+
+def test_an_empty_span_is_no_neighbour_and_hides_none(connection: Connection) -> None:
+    add(connection, 1, span(8))
+    add(connection, 2, span(0, after=3))
+    add(connection, 3, span(0, after=4))
+    with pytest.raises(IntegrityError, match="overlaps another"):
+        add(connection, 4, span(1, after=5))
+
+
+def test_an_open_span_reaches_over_all_that_comes(connection: Connection) -> None:
+    add(connection, 1, open_span(after=5))
+    add(connection, 2, span(5))
+    with pytest.raises(IntegrityError, match="overlaps another"), connection.begin_nested():
+        add(connection, 3, span(1, after=90))
+    with pytest.raises(IntegrityError), connection.begin_nested():
+        add(connection, 4, open_span(after=90))
+    with pytest.raises(IntegrityError), connection.begin_nested():
+        add(connection, 5, open_span(after=1))
+
+
+def test_an_open_span_starts_where_nothing_lies_ahead(connection: Connection) -> None:
+    add(connection, 1, span(1, after=9))
+    with pytest.raises(IntegrityError, match="overlaps another"):
+        add(connection, 2, open_span(after=1))
+
+
+def test_other_lines_and_other_resources_are_apart(connection: Connection) -> None:
+    add_resource(connection, 2)
+    add(connection, 1, span())
+    add(connection, 2, span(), resource_id=2)
+    meter = replace(span().meter, part="disk 2")
+    add(connection, 3, replace(span(), meter=meter))
+    add(connection, 4, replace(span(), meter=replace(meter, charge="storage")))
+    assert connection.execute(text("SELECT count(*) FROM span")).scalar_one() == 4
+
+
+def test_a_random_history_is_taken_as_the_rule_says(connection: Connection) -> None:
+    """Every span on a grid of six instants, in an order that mixes them: taken if and only if it overlaps none that was."""
+    pairs = [(a, b) for a in range(6) for b in range(a, 6)]
+    taken: list[tuple[int, int]] = []
+    for number, (start, end) in enumerate(sorted(pairs, key=lambda pair: (pair[0] * 7 + pair[1] * 3) % 11)):
+        clear = start == end or all(a == b or end <= a or b <= start for a, b in taken)
+        one = span(end - start, after=start)
+        if clear:
+            add(connection, number, one)
+            taken.append((start, end))
+        else:
+            with pytest.raises(IntegrityError), connection.begin_nested():
+                add(connection, number, one)
+    assert len(taken) > 6
+
+
+def test_the_neighbour_is_looked_up_in_the_index(connection: Connection) -> None:
+    """However large the table grows: statistics of an empty one would have PostgreSQL scan it again for every row."""
+    if connection.dialect.name == "sqlite":
+        query = guards.NEIGHBOUR.replace("NEW.", ":")
+        values = {"resource_id": 1, "charge": "compute", "part": "", "end_us": T0_US}
+        (plan,) = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", values)
+        assert "USING INDEX span_by_line (resource_id=? AND charge=? AND part=? AND start_us<?)" in plan[3]
+        return
+    connection.execute(text("ANALYZE span"))
+    connection.execute(insert(SPAN), [row_of(n, span(1, after=n)) for n in range(50)])
+    scans = "SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'span'"
+    before = connection.execute(text(scans)).scalar_one()
+    connection.execute(insert(SPAN), [row_of(n, span(1, after=n)) for n in range(50, 100)])
+    assert connection.execute(text(scans)).scalar_one() == before
+
+
+@pytest.mark.parametrize("wrong", ["'dear'", "x'00'", "1.5"])
+def test_sqlite_takes_nothing_but_integers_for_money_and_time(sqlite_url: str, wrong: str) -> None:
+    engine = open_engine(sqlite_url)
+    begin(engine)
+    values = row_of(1, open_span()) | {"price_high": "PLACE"}
+    literal = ", ".join("NULL" if v is None else repr(v) for v in values.values()).replace("'PLACE'", wrong)
+    with writing(engine) as connection:
+        statement = f"INSERT INTO span VALUES ({literal})"  # noqa: S608 - written above
+        refused(connection, statement, "cannot store (TEXT|BLOB|REAL) value in INTEGER column")
+    engine.dispose()
+
+
+def test_sqlite_does_not_let_replace_remove_a_span(sqlite_url: str) -> None:
+    engine = open_engine(sqlite_url)
+    begin(engine)
+    with writing(engine) as connection:
+        add(connection, 1, span(after=3))
+        values = row_of(1, span(1))
+        literal = ", ".join("NULL" if v is None else repr(v) for v in values.values())
+        statement = f"REPLACE INTO span VALUES ({literal})"  # noqa: S608 - written above
+        refused(connection, statement, "span keeps every row")
+    assert scalar(engine, "SELECT start_us FROM span") == T0_US + 3 * HOUR_US
+    engine.dispose()
+
+
+IMPOSSIBLE: tuple[dict[str, object], ...] = (
+    {"end_us": micros(T0 - timedelta(hours=1))},
+    {"anchor_us": T0_US + 1},
+    {"presence": "perhaps"},
+    {"price_low": 2 * 10**15},
+    {"price_low": -1},
+    {"quantum_s": 0},
+    {"price_known": 2},
+    {"low": 9 * 10**18},
+    {"resource_id": 77},
+    {"attribution_id": 77},
+    {"why": None},
+)
+
+
+def test_a_span_that_cannot_be_is_refused(connection: Connection) -> None:
+    for wrong in IMPOSSIBLE:
+        with pytest.raises(IntegrityError), connection.begin_nested():
+            connection.execute(insert(SPAN), [row_of(1, span()) | wrong])
+    add(connection, 1, span())
+
+
+def test_ids_are_counted_up_where_none_is_given(connection: Connection) -> None:
+    values = row_of(1, span())
+    del values["id"]
+    assert connection.execute(insert(SPAN).returning(SPAN.c.id), [values]).scalar_one() == 1

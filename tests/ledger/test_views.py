@@ -1,0 +1,186 @@
+"""The views say exactly what the tables hold, as text that people read, and cannot be written to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine, insert, text
+from sqlalchemy.exc import DatabaseError
+
+from costguard.core.instant import DAY_US
+from costguard.ledger.opening import open_engine, writing
+from costguard.ledger.tables import CORRECTION, HOLD, HOLD_BUDGET
+from costguard.ledger.views import date, money, seconds, thousandths, time, views
+from tests.ledger.entries import T0_US, add, begin, open_span, roll_up, span
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    found = open_engine(url)
+    begin(found)
+    with writing(found) as connection:
+        add(connection, 1, span())
+        add(connection, 2, open_span(after=3))
+        roll_up(connection, span())
+    yield found
+    found.dispose()
+
+
+def rows(engine: Engine, query: str) -> list[dict[str, object]]:
+    with engine.connect() as connection:
+        return [dict(row) for row in connection.execute(text(query)).mappings()]
+
+
+@pytest.mark.parametrize(
+    ("nano", "shown"),
+    [
+        (0, "0.000000000"),
+        (1, "0.000000001"),
+        (-1, "-0.000000001"),
+        (-1_500_000_000, "-1.500000000"),
+        (32_772_600_000, "32.772600000"),
+        (2**63 - 1, "9223372036.854775807"),
+        (-(2**63), "-9223372036.854775808"),
+        (None, None),
+    ],
+)
+def test_money_is_shown_to_the_last_nano(engine: Engine, nano: int | None, shown: str | None) -> None:
+    stated = "CAST(NULL AS BIGINT)" if nano is None else f"CAST({nano} AS BIGINT)"
+    (row,) = rows(engine, f"SELECT {money('x', engine.dialect.name)} AS shown FROM (SELECT {stated} AS x) AS one")  # noqa: S608 - ours
+    assert row == {"shown": shown}
+
+
+def test_times_days_and_thousandths_are_text(engine: Engine) -> None:
+    name = engine.dialect.name
+    columns = ", ".join(
+        [
+            time("us", name),
+            time("missing", name) + " AS missing_time",
+            date("day", name) + " AS day_shown",
+            seconds("us", name) + " AS seconds",
+            seconds("missing", name) + " AS missing_seconds",
+            thousandths("milli", name) + " AS thousandths",
+        ]
+    )
+    values = f"{T0_US + 7} AS us, CAST(NULL AS BIGINT) AS missing, {T0_US // DAY_US} AS day, 125 AS milli"
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql(f"SELECT {columns} FROM (SELECT {values}) AS one").one()  # noqa: S608 - ours
+    assert tuple(found) == ("2026-11-20T22:00:00.000007Z", None, "2026-11-20", f"{T0_US // 10**6}.000007", None, "0.125")
+
+
+def test_no_column_of_any_view_is_a_float(engine: Engine) -> None:
+    for name, _ in views(engine.dialect.name):
+        for row in rows(engine, f"SELECT * FROM {name}"):  # noqa: S608 - ours
+            assert not [column for column, value in row.items() if isinstance(value, float)]
+
+
+def test_spans_are_readable(engine: Engine) -> None:
+    closed, going = rows(engine, "SELECT * FROM v_spans ORDER BY span_id")
+    shown = (
+        "id",
+        "gpu",
+        "gpu_count",
+        "start_at",
+        "end_at",
+        "seconds",
+        "price_expected",
+        "expected",
+        "expected_nano",
+        "presence",
+    )
+    assert [closed[name] for name in shown] == [
+        "i-1",
+        "H100-80GB-SXM",
+        "0.125",
+        "2026-11-20T22:00:00.000000Z",
+        "2026-11-21T01:00:00.000000Z",
+        "10800.000000",
+        "1.234567891",
+        "3.703703673",
+        3_703_703_673,
+        "seen",
+    ]
+    assert [going[name] for name in ("end_at", "seconds", "low", "expected", "high", "high_nano")] == [None] * 6
+
+
+def test_a_corrected_span_counts_as_it_was_corrected(engine: Engine) -> None:
+    with writing(engine) as connection:
+        for number, high in ((1, 5), (2, 7)):
+            said = {"id": number, "span_id": 1, "at_us": T0_US, "presence": "gap", "reason": "seen again"}
+            connection.execute(insert(CORRECTION), [said | {"low": 0, "expected": 3, "high": high}])
+    (row,) = rows(engine, "SELECT presence, corrected, low, high_nano FROM v_spans WHERE end_at IS NOT NULL")
+    assert row == {"presence": "gap", "corrected": "seen again", "low": "0.000000000", "high_nano": 7}
+
+
+def test_days_can_be_read_and_summed(engine: Engine) -> None:
+    found = rows(engine, "SELECT date, provider, expected, seconds FROM v_daily ORDER BY date")
+    assert found == [
+        {"date": "2026-11-20", "provider": "aws", "expected": "2.469135782", "seconds": "7200.000000"},
+        {"date": "2026-11-21", "provider": "aws", "expected": "1.234567891", "seconds": "3600.000000"},
+    ]
+    (total,) = rows(engine, "SELECT sum(expected_nano) AS nano FROM v_daily")
+    assert total["nano"] == 3_703_703_673
+
+
+def test_a_resource_that_is_absent_keeps_its_name(engine: Engine) -> None:
+    with writing(engine) as connection:
+        absent = "(2, 1, :at, :seen, 'absent', '', '', '', '')"
+        names = "id, resource_id, at_us, seen_us, state, name, instance_type, owner, detail"
+        statement = f"INSERT INTO observation ({names}) VALUES {absent}"  # noqa: S608 - ours
+        connection.execute(text(statement), {"at": T0_US + 60_000_000, "seen": T0_US})
+    (row,) = rows(engine, "SELECT id, state, name, owner, said_at, open_spans FROM v_resources")
+    assert row == {
+        "id": "i-1",
+        "state": "absent",
+        "name": "trainer",
+        "owner": "ada",
+        "said_at": "2026-11-20T22:01:00.000000Z",
+        "open_spans": 1,
+    }
+    said = [row["state"] for row in rows(engine, "SELECT state FROM v_observations ORDER BY said_at")]
+    assert said == ["running", "absent"]
+
+
+def test_a_scope_shows_its_last_word_and_its_last_complete_listing(engine: Engine) -> None:
+    with writing(engine) as connection:
+        values = {"at": T0_US + 3_600_000_000}
+        connection.execute(text("INSERT INTO scope (id, provider, account, name) VALUES (2, 'vast', 'me', 'all')"))
+        columns = "id, scope_id, outcome, why, start_us, end_us, polls"
+        connection.execute(text(f"INSERT INTO coverage ({columns}) VALUES (2, 1, 'failed', '503', :at, :at, 1)"), values)  # noqa: S608 - ours
+    first, second = rows(engine, "SELECT scope, outcome, why, since, complete_at, polls FROM v_scopes ORDER BY provider")
+    assert first == {
+        "scope": "us-east-1",
+        "outcome": "failed",
+        "why": "503",
+        "since": "2026-11-20T23:00:00.000000Z",
+        "complete_at": "2026-11-20T22:00:00.000060Z",
+        "polls": 1,
+    }
+    assert (second["scope"], second["outcome"]) == ("all", None)
+
+
+def test_a_hold_names_its_budgets(engine: Engine) -> None:
+    with writing(engine) as connection:
+        names = ("currency", "who", "why", "provider", "account", "owner", "gpu", "labels")
+        hold = {"id": "h1", "nano": 5, "taken_us": T0_US, "expires_us": T0_US} | dict.fromkeys(names, "x")
+        connection.execute(insert(HOLD), [hold, hold | {"id": "h2"}])
+        connection.execute(insert(HOLD_BUDGET), [{"hold_id": "h1", "budget": name} for name in ("all", "vision")])
+    found = rows(engine, "SELECT id, amount, spent, budgets FROM v_holds ORDER BY id")
+    assert found == [
+        {"id": "h1", "amount": "0.000000005", "spent": None, "budgets": "all, vision"},
+        {"id": "h2", "amount": "0.000000005", "spent": None, "budgets": None},
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name, _ in views("sqlite")])
+def test_a_view_cannot_be_written_to(engine: Engine, name: str) -> None:
+    with pytest.raises(DatabaseError, match=re.compile("view", re.IGNORECASE)), writing(engine) as connection:
+        connection.execute(text(f"DELETE FROM {name}"))  # noqa: S608 - ours
+
+
+def test_both_databases_have_the_same_views(engine: Engine) -> None:
+    here = [name for name, _ in views(engine.dialect.name)]
+    assert here == [name for name, _ in views("sqlite")]
+    assert all(name.startswith("v_") for name in here)

@@ -1,0 +1,300 @@
+"""Polls become rows: in one transaction, the same in any grouping, and what is remembered can be read again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from costguard.core.instant import micros
+from costguard.core.metering.inventory import Poll
+from costguard.core.metering.meter import COMPUTE
+from costguard.core.metering.observation import Counter, Disk, Observation, Price
+from costguard.core.metering.resource import INSTANCE, KINDS, STATES, Attribution
+from costguard.core.metering.span import by_day
+from costguard.core.money import Rate
+from costguard.core.offer import TIERS
+from costguard.errors import LedgerError
+from costguard.ledger.posting import NUMBERED, Posting
+from costguard.ledger.rows import attribution_of, attribution_row, observation_of, observation_text
+from costguard.ledger.state import REMEMBERED, load_attributions, load_scopes
+from costguard.ledger.writing import Ledger
+from tests.ledger.fleet import CEILINGS, DAY, HERE, RULES, START, THERE, asked, copies, histories, key, machine, poll, rows
+from tests.ledger.spans import all_spans
+
+FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def ledger(url: str) -> Ledger:
+    return Ledger(url, rules=RULES, ceilings=CEILINGS)
+
+
+def same_as_read(book: Ledger, url: str) -> None:
+    """What `book` remembers is what the ledger says."""
+    memory = book._memory
+    assert memory is not None
+    read = asked(url, load_scopes)
+    assert list(memory.books) == list(read)
+    for scope, found in read.items():
+        held = memory.books[scope]
+        assert held.state == found.state
+        assert (held.id, held.coverage, held.ids) == (found.id, found.coverage, found.ids)
+    attributions = asked(url, load_attributions)
+    assert {number: a for a, number in memory.attributions.items()} == attributions
+    assert memory.last_ids == {
+        table: max([0, *(row[0] for row in found)]) for table, found in rows(url).items() if table in NUMBERED
+    }
+
+
+@pytest.fixture
+def fresh(url: str) -> Iterator[Callable[[], str]]:
+    with copies(url) as copy:
+        yield copy
+
+
+@FEW
+@given(said=histories())
+def test_what_is_remembered_is_what_the_ledger_says_after_each_poll(fresh: Callable[[], str], said: list[Poll]) -> None:
+    url = fresh()
+    with ledger(url) as book:
+        for one in said:
+            book.record([one])
+            same_as_read(book, url)
+
+
+@FEW
+@given(said=histories(), cuts=st.sets(st.integers(1, 11)))
+def test_any_grouping_of_polls_leaves_the_same_rows(fresh: Callable[[], str], said: list[Poll], cuts: set[int]) -> None:
+    singly, grouped, anew = fresh(), fresh(), fresh()
+    with ledger(singly) as book:
+        alone = [book.record([one])[0] for one in said]
+    with ledger(grouped) as book:
+        edges = [0, *sorted(cut for cut in cuts if cut < len(said)), len(said)]
+        together = [found for a, b in pairwise(edges) for found in book.record(said[a:b])]
+    for one in said:  # a process that remembers nothing
+        with ledger(anew) as book:
+            book.record([one])
+    assert together == alone
+    assert rows(grouped) == rows(singly) == rows(anew)
+
+
+@FEW
+@given(said=histories())
+def test_replayed_polls_change_nothing(fresh: Callable[[], str], said: list[Poll]) -> None:
+    url = fresh()
+    with ledger(url) as book:
+        book.record(said)
+        before, revision = rows(url), revision_of(url)
+        again = book.record(said)
+        assert not any(found.fresh for found in again)
+        assert (rows(url), revision_of(url)) == (before, revision)
+
+
+@FEW
+@given(said=histories())
+def test_roll_ups_and_amounts_are_what_the_spans_come_to(fresh: Callable[[], str], said: list[Poll]) -> None:
+    url = fresh()
+    with ledger(url) as book:
+        book.record(said)
+    days: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for kept in asked(url, all_spans):
+        if kept.span.end is None:
+            assert kept.stored == (None, None, None)
+            continue
+        meter = kept.span.meter
+        counts = meter.charge == COMPUTE and kept.span.attribution.kind == INSTANCE
+        total = [0, 0, 0]
+        for day, money, us in by_day(kept.span):
+            place = days[day, kept.attribution_id, meter.charge, meter.price.currency, int(meter.price.known)]
+            for index, nano in enumerate(money):
+                place[index] += nano
+                total[index] += nano
+            place[3] += us if counts else 0
+        assert kept.stored == tuple(total)
+    assert rows(url)["daily"] == sorted((*place, *sums) for place, sums in days.items())
+
+
+def revision_of(url: str) -> int:
+    found = asked(url, lambda ask: ask("SELECT revision FROM ledger_state", ()))
+    return int(found[0][0])
+
+
+def test_a_poll_without_change_is_one_update_of_the_scope_s_coverage(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrote: list[tuple[str, Any]] = []
+    write = Posting._write
+
+    def spied(self: Posting, sql: str, values: list[Any]) -> None:
+        if values:
+            wrote.append((" ".join(sql.split()[:2]), values))
+        write(self, sql, values)
+
+    with ledger(url) as book:
+        book.record([poll(0, machine("i-1"), machine("i-2"))])
+        monkeypatch.setattr(Posting, "_write", spied)
+        book.record([poll(1, machine("i-1"), machine("i-2"))])
+    assert wrote == [("UPDATE coverage", [(micros(START) + 60_000_000, 2, 1)]), ("UPDATE ledger_state", [(2,)])]
+    (covered,) = rows(url)["coverage"]
+    assert covered == (1, 1, "complete", "", micros(START), micros(START) + 60_000_000, 2)
+
+
+def test_a_poll_that_is_not_fresh_writes_nothing(url: str) -> None:
+    with ledger(url) as book:
+        book.record([poll(5, machine())])
+        revision = revision_of(url)
+        (found,) = book.record([poll(4, machine(state="stopped"))])
+        assert not found.fresh
+        assert revision_of(url) == revision
+
+
+def test_a_transaction_that_fails_leaves_nothing_and_the_next_try_leaves_all(
+    fresh: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [poll(0, machine()), poll(1, machine(usd="3"), scope=THERE), poll(2, machine(state="stopped"), machine("i-2"))]
+    smooth, rough = fresh(), fresh()
+    with ledger(smooth) as book:
+        for one in said:
+            book.record([one])
+    with ledger(rough) as book:
+        for one in said:
+            before = rows(rough)
+            with monkeypatch.context() as broken:
+                broken.setattr(Posting, "finish", lambda _self: 1 // 0)
+                with pytest.raises(ZeroDivisionError):
+                    book.record([one])
+            assert rows(rough) == before
+            book.record([one])
+            same_as_read(book, rough)
+    assert rows(rough) == rows(smooth)
+
+
+def test_two_processes_that_write_in_turn_see_what_the_other_wrote(fresh: Callable[[], str]) -> None:
+    said = [poll(n, machine(usd=f"{2 + n // 2}"), machine(f"i-{n}")) for n in range(6)]
+    one_url, two_url = fresh(), fresh()
+    with ledger(one_url) as book:
+        book.record(said)
+    with ledger(two_url) as first, ledger(two_url) as second:
+        for n, one in enumerate(said):
+            (first, second)[n % 2].record([one])
+    assert rows(two_url) == rows(one_url)
+
+
+def test_a_resource_that_two_scopes_list_belongs_to_the_one_that_saw_it_first(url: str) -> None:
+    both = machine("i-1")
+    with ledger(url) as book:
+        book.record([poll(0, both)])
+        for minute in (1, 2, 3):
+            (found,) = book.record([poll(minute, both, machine("i-2"), scope=THERE)])
+            assert found.notes == ("i-1: counted under acme/lab/west, which saw it first",)
+            same_as_read(book, url)
+        book.record([poll(4, machine("i-1", usd="5")), poll(4, machine("i-1", usd="5"), machine("i-2"), scope=THERE)])
+        assert set(book._memory.books[THERE].state.resources) == {key("i-2")}  # type: ignore[union-attr]  # it has just written
+    assert [(row[1], row[5]) for row in rows(url)["resource"]] == [(1, "i-1"), (2, "i-2")]
+
+
+def test_what_ended_long_ago_is_forgotten_and_looked_up_when_it_comes_back(url: str) -> None:
+    day, later = DAY.total_seconds() / 60, (REMEMBERED + DAY).total_seconds() / 60
+    with ledger(url) as book:
+        book.record([poll(0, machine("i-1"), machine("i-2")), poll(day, machine("i-1", state="ended"), machine("i-2"))])
+        book.record([poll(day + 1, machine("i-2"))])
+        assert key("i-1") in book._memory.books[HERE].state.resources  # type: ignore[union-attr]  # it has just written
+        book.record([poll(day + later, machine("i-2"))])
+        assert set(book._memory.books[HERE].state.resources) == {key("i-2")}  # type: ignore[union-attr]  # the same
+        same_as_read(book, url)
+        book.record([poll(day + later + 1, machine("i-1", state="ended"), machine("i-2"))])
+        same_as_read(book, url)
+        assert [row[4] for row in rows(url)["observation"] if row[1] == 1] == ["running", "ended"]
+        book.record([poll(day + later + 2, machine("i-1"), machine("i-2"))])
+        same_as_read(book, url)
+    found = rows(url)
+    assert [row[5] for row in found["resource"]] == ["i-1", "i-2"]
+    assert found["resource"][0][7] == micros(START)
+
+
+def test_a_ledger_that_was_changed_by_hand_is_refused_and_left_alone(url: str) -> None:
+    with ledger(url) as book:
+        book.record([poll(0, machine())])
+        close = "UPDATE span SET end_us = start_us, ended_by = 'me', low = 0, expected = 0, high = 0"
+        with book._pen._engine.begin() as connection:
+            connection.exec_driver_sql(close)
+        before = rows(url)
+        with pytest.raises(LedgerError, match="not as it was left"):
+            book.record([poll(1, machine(state="stopped"))])
+        assert rows(url) == before
+
+
+def test_memory_stays_flat_while_machines_come_and_go(sqlite_url: str) -> None:
+    with ledger(sqlite_url) as book:
+        sizes = []
+        for day in range(12):
+            for part in range(4):
+                book.record([poll(1440 * day + 10 * part, machine(f"i-{day}-{part}"), machine("i-0"))])
+                book.record([poll(1440 * day + 10 * part + 5, machine(f"i-{day}-{part}", state="ended"), machine("i-0"))])
+            held = book._memory.books[HERE]  # type: ignore[union-attr]  # it has just written
+            sizes.append((len(held.state.resources), len(held.ids), len(held.endings)))
+        assert sizes[-1] == sizes[-6]
+        assert sizes[-1][0] == sizes[-1][1] < 16
+
+
+NAMES = st.text(max_size=5)
+INSTANTS = st.none() | st.datetimes(datetime(1, 1, 1), datetime(9999, 1, 1)).map(lambda at: at.replace(tzinfo=UTC))  # noqa: DTZ001 - made aware here
+OBSERVATIONS = st.builds(
+    Observation,
+    key=st.just(key("i-1")),
+    state=st.sampled_from(STATES),
+    kind=st.sampled_from(KINDS),
+    name=NAMES,
+    instance_type=NAMES,
+    gpu=NAMES,
+    gpu_count=st.integers(0, 512) | st.floats(0, 64, allow_nan=False),
+    tier=st.sampled_from(TIERS),
+    owner=NAMES,
+    labels=st.lists(st.tuples(NAMES, NAMES), max_size=3).map(lambda pairs: tuple(sorted(pairs))),
+    created_at=INSTANTS,
+    started_at=INSTANTS,
+    stopped_at=INSTANTS,
+    prices=st.lists(
+        st.builds(
+            Price,
+            st.none() | st.builds(Rate, nano_per_hour=st.integers(1, 10**18), currency=st.sampled_from(["USD", "EUR"])),
+            INSTANTS,
+        ),
+        max_size=3,
+    ).map(tuple),
+    disks=st.lists(st.builds(Disk, st.integers(0, 10**6), NAMES, st.none() | st.integers(0, 10**12)), max_size=3).map(tuple),
+    counters=st.lists(st.builds(Counter, NAMES, st.integers(0, 10**11), st.none() | st.integers(0, 10**12)), max_size=2).map(
+        tuple
+    ),
+    why=NAMES,
+)
+
+
+@given(seen=OBSERVATIONS, unproven=st.sets(st.tuples(NAMES, NAMES), max_size=2))
+def test_an_observation_comes_back_from_its_text_as_it_was(seen: Observation, unproven: set[tuple[str, str]]) -> None:
+    lines = tuple(sorted(unproven))
+    text = observation_text(seen, unproven)
+    assert observation_of(seen.key, text) == (seen, lines)
+    assert observation_text(*observation_of(seen.key, text)) == text
+
+
+@given(milli=st.integers(0, 999), whole=st.integers(0, 64), names=st.lists(NAMES, min_size=7, max_size=7))
+def test_an_attribution_comes_back_from_its_row_as_it_was(milli: int, whole: int, names: list[str]) -> None:
+    provider, account, region, gpu, tier, owner, team = (name.replace("\0", "") for name in names)
+    said = Attribution(
+        provider, account, region, INSTANCE, gpu, (1000 * whole + milli) / 1000, tier, owner, "h1", (("team", team),)
+    )
+    assert attribution_of(attribution_row(said)) == said
+
+
+def test_a_name_that_no_database_can_hold_is_kept_in_one_that_it_can(url: str) -> None:
+    with ledger(url) as book:
+        book.record([poll(0, replace(machine(owner="c\0"), name="a\0b\ud800"))])
+        book.record([poll(1, replace(machine(owner="c\0", usd="3"), name="a\0b\ud800"))])
+    assert rows(url)["observation"][0][5] == "a\ufffdb?"
+    assert len(rows(url)["attribution"]) == 1
