@@ -1,0 +1,61 @@
+"""A simulated provider: five clouds with a hidden truth, for the demo, the tests, and whoever wants to try costguard.
+
+`Sim` answers as a provider does: it lists scopes and looks up single resources. Behind it stand a world (`world.py`: what
+really happens), a plan (`plan.py`: when listings fail, and how) and a view (`view.py`: what each cloud says of itself). What
+the clouds would charge is computed apart from all of costguard, in exact rationals, by `bill.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from costguard.core.metering.inventory import Poll
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.ports import Clock
+from costguard_sim.plan import Entry, Plan
+from costguard_sim.view import key_of, listing, observe
+from costguard_sim.world import SCOPES, World, at_us, make_world
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+"""When a world begins that was not told otherwise: its fortnight crosses the end of a month."""
+DAYS = 14
+
+
+class Sim:
+    """The five clouds of one world, at the time that `clock` tells.
+
+    `world`: what happens, None: a fortnight drawn from `seed`. `plan`: its faults befall the listings that are made at exactly
+    the instants it names; every other listing is clean. Whatever the plan, its hidden prices are hidden.
+    """
+
+    def __init__(self, *, clock: Clock, seed: int = 0, world: World | None = None, plan: Plan | None = None) -> None:
+        self.clock = clock
+        self.world = world or make_world(seed, start=START, days=DAYS)
+        self.plan = plan or Plan(seed=seed, entries=())
+        self._planned = {(entry.scope, entry.at_us): entry for entry in self.plan.entries}
+        self._by_key = {key_of(resource): resource for resource in self.world.resources}
+
+    def scopes(self) -> Sequence[ScopeKey]:
+        """Every scope of the clouds in which something ever is."""
+        held = {(resource.cloud, resource.account, resource.scope) for resource in self.world.resources}
+        every = [(cloud, account, name) for cloud, names in SCOPES.items() for account, name in names]
+        return [ScopeKey(*scope) for scope in every if scope in held]
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        """One listing of `scope` now."""
+        now = at_us(self.clock.now())
+        name = (scope.provider, scope.account, scope.name)
+        clean = Entry(scope=name, at_us=now, asked_us=now, view_us=now)
+        return listing(self.world, self._planned.get((name, now), clean), self.plan.hidden)
+
+    def look(self, key: ResourceKey) -> Observation | None:
+        """The resource as it is now; None: there is none."""
+        resource = self._by_key.get(key)
+        if resource is None:
+            return None
+        return observe(resource, at_us(self.clock.now()), price=resource.id not in self.plan.hidden)
+
+
+provider = Sim

@@ -1,0 +1,181 @@
+"""The world's own bill, in exact rationals: what each cloud would write on its invoice.
+
+Written from the clouds' manners alone, and sharing nothing with costguard: it is what costguard's figures are held against.
+
+How a cloud counts. Time is cut into steps (of 1 s, 60 s or 1 h) from the start of a run, or, for storage, from the birth of
+what is stored. A step is owed in full from its first instant, at the price in force at that instant, whatever happens later
+in it. Where a run has a minimum, its first step is as long as the minimum.
+
+Example: sim-aws at $3.60 an hour, run from 12:00:00 to 12:00:10: the first step is 60 s long, so $0.06 is owed from 12:00:00.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+from costguard_sim.world import ADDRESS, EPOCH, INSTANCE, SECOND_US, Disk, Rate, Resource, Run, World, at_us
+
+HOUR_S = 3600
+NANO = 10**9
+NEVER_US = at_us(datetime(2200, 1, 1, tzinfo=UTC))
+
+COMPUTE_S = {"sim-aws": (60, 1), "sim-gcp": (60, 1), "sim-runpod": (1, 1), "sim-lambda": (60, 60), "sim-vast": (1, 1)}
+"""Cloud -> seconds of a run's first step and of every later one."""
+
+STORAGE_NANO = {
+    ("sim-aws", "gp3"): (80_000_000, 80_000_000),
+    ("sim-gcp", "pd-balanced"): (100_000_000, 100_000_000),
+    ("sim-runpod", "volume"): (100_000_000, 200_000_000),
+    ("sim-runpod", "container"): (100_000_000, 0),
+    ("sim-runpod", "network"): (70_000_000, 70_000_000),
+    ("sim-lambda", "filesystem"): (200_000_000, 200_000_000),
+}
+"""(cloud, type) -> nano-USD per GB-month while running and while not. sim-vast's hosts set their own."""
+
+STORAGE_STEP_S = {("sim-runpod", "network"): HOUR_S, ("sim-lambda", "filesystem"): HOUR_S}
+"""Storage counted in longer steps than a second."""
+
+MONTH_HOURS = {"sim-gcp": 730, "sim-runpod": 730, "sim-lambda": 730, "sim-vast": 720}
+"""Hours in a month of storage; sim-aws goes by the calendar, in UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of the bill: `amount` of `currency` for one `charge` of one resource. `part` tells two disks apart."""
+
+    provider: str
+    account: str
+    region: str
+    id: str
+    charge: str
+    part: str
+    amount: Fraction
+    currency: str = "USD"
+
+
+def bill(world: World, start: datetime, end: datetime) -> list[Line]:
+    """What came to be owed from `start` until before `end`: bills of adjoining periods add up exactly."""
+    a, b = at_us(start), at_us(end)
+    return [line for resource in world.resources for line in charged(resource, a, b)]
+
+
+def truth(world: World, at: datetime) -> list[Line]:
+    """What has ever been owed up to, but not at, `at`."""
+    return bill(world, EPOCH, at)
+
+
+def total(lines: list[Line]) -> Fraction:
+    """The sum of `lines`, which are all in USD here."""
+    return sum((line.amount for line in lines), Fraction(0))
+
+
+def charged(resource: Resource, a: int, b: int) -> list[Line]:
+    """What one resource owes for steps that begin at or after `a` and before `b` (microseconds), without lines of nothing."""
+    found: list[tuple[str, str, Fraction]] = []
+    if resource.kind == INSTANCE:
+        found.append(("compute", "", sum((_compute(resource, run, a, b) for run in resource.runs), Fraction(0))))
+    if resource.kind == ADDRESS:
+        found.append(("address", "", _flat(resource.rates, resource.created_us, resource.ended_us, (1, 1), (a, b))))
+    found += [("storage", part, _storage(resource, disk, a, b)) for part, disk in parts(resource.disks)]
+    if resource.traffic:
+        found.append(("traffic", "", _traffic(resource, a, b)))
+    whose = {"provider": resource.cloud, "account": resource.account, "region": resource.region, "id": resource.id}
+    return [Line(**whose, charge=charge, part=part, amount=amount) for charge, part, amount in found if amount]
+
+
+def parts(disks: tuple[Disk, ...]) -> list[tuple[str, Disk]]:
+    """Each disk with what its line of the bill is called: its type, and from the second of a type on a number."""
+    named: list[tuple[str, Disk]] = []
+    for i, disk in enumerate(disks):
+        before = sum(other.type == disk.type for other in disks[:i])
+        named.append((f"{disk.type}#{before + 1}" if before else disk.type, disk))
+    return named
+
+
+def _compute(resource: Resource, run: Run, a: int, b: int) -> Fraction:
+    return _flat(resource.rates, run.start_us, run.stop_us, COMPUTE_S[resource.cloud], (a, b))
+
+
+def _flat(rates: tuple[Rate, ...], start: int, end: int | None, steps_s: tuple[int, int], window: tuple[int, int]) -> Fraction:
+    """Steps from `start` to `end` that begin in `window`, each at the hourly rate in force when it begins."""
+    first_s, later_s = steps_s
+    a, b = window
+    end = NEVER_US if end is None else end
+    owed = 0  # nano-dollars an hour x seconds
+    if a <= start < min(b, end):
+        owed += first_s * in_force(rates, start).nano
+    second = start + first_s * SECOND_US
+    for i, rate in enumerate(rates):
+        until = rates[i + 1].at_us if i + 1 < len(rates) else NEVER_US
+        if until > second:
+            count = _begun(second, later_s, max(a, rate.at_us), min(b, end, until))
+            owed += count * later_s * rate.nano
+    return Fraction(owed, HOUR_S * NANO)
+
+
+def _storage(resource: Resource, disk: Disk, a: int, b: int) -> Fraction:
+    """Counted from the birth of the disk; the container disk of sim-runpod is born with each run."""
+    on, off = STORAGE_NANO[resource.cloud, disk.type] if disk.nano is None else (disk.nano, disk.nano)
+    step_s = STORAGE_STEP_S.get((resource.cloud, disk.type), 1)
+    end = NEVER_US if resource.ended_us is None else resource.ended_us
+    if off == on:
+        return _kept(resource, disk, on, step_s, (resource.created_us, max(a, resource.created_us), min(b, end)))
+    owed = Fraction(0)
+    free_from = resource.created_us
+    for run in resource.runs:
+        stop = min(end, NEVER_US if run.stop_us is None else run.stop_us)
+        born = resource.created_us if off else run.start_us
+        owed += _kept(resource, disk, off, step_s, (born, max(a, free_from), min(b, run.start_us)))
+        owed += _kept(resource, disk, on, step_s, (born, max(a, run.start_us), min(b, stop)))
+        free_from = stop
+    return owed + _kept(resource, disk, off, step_s, (resource.created_us, max(a, free_from), min(b, end)))
+
+
+def _kept(resource: Resource, disk: Disk, nano: int, step_s: int, grid: tuple[int, int, int]) -> Fraction:
+    """The steps of a grid (born, from, until) at `nano` per GB-month, each in the month in which it begins."""
+    born, start, end = grid
+    if not nano or end <= start:
+        return Fraction(0)
+    hours = MONTH_HOURS.get(resource.cloud)
+    if hours is not None:
+        return Fraction(_begun(born, step_s, start, end) * step_s * disk.gb * nano, hours * HOUR_S * NANO)
+    owed = Fraction(0)
+    while start < end:
+        month, after = _month(start)
+        count = _begun(born, step_s, start, min(end, after))
+        owed += Fraction(count * step_s * SECOND_US * disk.gb * nano, (after - month) * NANO)
+        start = after
+    return owed
+
+
+def _traffic(resource: Resource, a: int, b: int) -> Fraction:
+    mb = counted(resource, b) - counted(resource, a)
+    return Fraction(mb * resource.traffic_nano, 1000 * NANO)
+
+
+def counted(resource: Resource, us: int) -> int:
+    """MB of traffic before `us`."""
+    before = bisect_right(resource.traffic, us - 1, key=lambda t: t[0])
+    return resource.traffic[before - 1][1] if before else 0
+
+
+def in_force(rates: tuple[Rate, ...], us: int) -> Rate:
+    """The rate at `us`."""
+    return rates[max(0, bisect_right(rates, us, key=lambda r: r.at_us) - 1)]
+
+
+def _begun(anchor: int, step_s: int, start: int, end: int) -> int:
+    """How many of anchor, anchor + step, anchor + 2 steps ... lie in [start, end)."""
+    step = step_s * SECOND_US
+    start = max(start, anchor)
+    return max(0, -((anchor - end) // step) + ((anchor - start) // step))
+
+
+def _month(us: int) -> tuple[int, int]:
+    """Start and end of the calendar month (UTC) of `us`."""
+    at = EPOCH + timedelta(microseconds=us)
+    nxt = datetime(at.year + at.month // 12, at.month % 12 + 1, 1, tzinfo=UTC)
+    return at_us(datetime(at.year, at.month, 1, tzinfo=UTC)), at_us(nxt)

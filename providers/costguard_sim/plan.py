@@ -1,0 +1,187 @@
+"""The plan of a watch: when every scope is listed, and what goes wrong with each listing, as plain data that JSON can hold.
+
+A seed gives a plan once; from then on the plan is what happens, so that a failing one can be cut down by hand or by machine.
+Each plan first draws which faults are on and how often (swarm testing): a plan in which all go wrong a little finds less.
+
+Declared limits, beside those of `world.py`:
+
+- A listing is at most the cloud's lag old when it is asked for; page by page it is no older than that and no newer than the
+  answer.
+- A complete listing that lies ("empty") does so about more than two resources that the last clean listing held and that are
+  still there, and more than half of all that the scope ever held. A smaller lie cannot be told from the truth. At most
+  `LIES_MOST` in a row.
+- No scope goes longer than `longest_s` without a clean listing, however many fail between.
+- A price that a plan hides stays hidden, in every listing.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from costguard_sim.world import INSTANCE, LAG_S, SCOPES, SECOND_US, Resource, World
+
+FAULTS = ("timeout", "500", "429", "page", "empty", "stale", "late", "slow", "order", "twice")
+"""timeout, 500, 429: nothing is learned. page: some of it is lost, and that is said. empty: none of it is there, and that is
+not said. stale: the whole answer is old. late: single items are. slow: the answer takes long. order, twice: as they say."""
+
+FAILS = ("timeout", "500", "429")
+LIES_MOST = 3
+SLOW_MOST_S = 30
+
+ScopeName = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One listing of `scope` (cloud, account, name), asked for at `asked_us`, answered at `at_us`, true as of `view_us`.
+
+    `fault`: "" or one of `FAILS`, "page", "empty". `late`: (id, instant as of which that item is shown). `lost`: ids that a
+    lost page held. `twice`: ids that stand in it twice. `salt`: of the order of items, 0: as they are. `looked`: ids that it
+    lacks are looked up by themselves.
+    """
+
+    scope: ScopeName
+    at_us: int
+    asked_us: int
+    view_us: int
+    fault: str = ""
+    lost: tuple[str, ...] = ()
+    late: tuple[tuple[str, int], ...] = ()
+    twice: tuple[str, ...] = ()
+    salt: int = 0
+    looked: bool = False
+
+    @property
+    def clean(self) -> bool:
+        """Whether it shows all there is."""
+        return not self.fault
+
+    def seen_us(self, id_: str) -> int | None:
+        """The instant as of which it shows `id_`, or None where it cannot show it."""
+        if self.fault in FAILS or self.fault == "empty" or id_ in self.lost:
+            return None
+        return next((us for late, us in self.late if late == id_), self.view_us)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Entries in the order in which they are answered. `hidden`: ids whose price no listing states."""
+
+    seed: int
+    entries: tuple[Entry, ...]
+    hidden: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, object]:
+        """The plan as JSON can hold it; `plan_of` reads it again."""
+        return asdict(self)
+
+
+def plan_of(document: Mapping[str, Any]) -> Plan:
+    """The plan that `Plan.document` wrote, also when JSON has made lists of its tuples."""
+    entries = tuple(Entry(**{key: _tuples(value) for key, value in entry.items()}) for entry in document["entries"])
+    return Plan(seed=document["seed"], entries=entries, hidden=tuple(document["hidden"]))
+
+
+def make_plan(
+    seed: int, world: World, *, polls: int = 40, pace_s: tuple[float, float] = (45, 75), longest_s: float = 86_400
+) -> Plan:
+    """`polls` listings of each scope in which something ever is, from the world's start on, `pace_s` seconds apart.
+
+    `longest_s`: the longest time without a clean listing.
+    """
+    rng = random.Random(f"plan {seed}")  # noqa: S311 - a plan is drawn, not secret
+    drawn = {fault: rng.choice((0.03, 0.1, 0.4)) if rng.random() < 0.4 else 0.0 for fault in FAULTS}  # noqa: PLR2004 - a draw
+    chances = _Chances(of=drawn, looks=rng.choice((0.0, 0.0, 0.5, 1.0)), longest_us=int(longest_s * SECOND_US))
+    entries: list[Entry] = []
+    for scope in [(cloud, *name) for cloud in sorted(SCOPES) for name in SCOPES[cloud]]:
+        here = [r for r in world.resources if (r.cloud, r.account, r.scope) == scope]
+        if here:
+            entries += _watch(rng, scope, here, _times(rng, world, polls, pace_s, longest_s), chances)
+    instances = [r.id for r in world.resources if r.kind == INSTANCE]
+    hidden = tuple(id_ for id_ in instances if rng.random() < 0.25) if rng.random() < 0.25 else ()  # noqa: PLR2004 - a draw
+    return Plan(seed=seed, entries=tuple(sorted(entries, key=lambda e: (e.at_us, e.scope))), hidden=hidden)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chances:
+    """How often each fault befalls a listing, how often absent ids are looked up, and how long nothing clean may be heard."""
+
+    of: Mapping[str, float]
+    looks: float
+    longest_us: int
+
+
+def _times(rng: random.Random, world: World, polls: int, pace_s: tuple[float, float], longest_s: float) -> list[int]:
+    """When a scope answers, microseconds."""
+    at = world.start_us + rng.randrange(int(min(pace_s[0], longest_s) * SECOND_US) + 1)
+    times = [at]
+    low, high = math.log(pace_s[0]), math.log(max(pace_s))
+    for _ in range(polls - 1):
+        at += int(min(math.exp(rng.uniform(low, high)), longest_s) * SECOND_US)
+        times.append(at)
+    return times
+
+
+def _watch(rng: random.Random, scope: ScopeName, here: list[Resource], times: list[int], chances: _Chances) -> Iterator[Entry]:
+    """The listings of one scope."""
+    lag_us = LAG_S[scope[0]] * SECOND_US
+    before = clean_us = times[0]
+    lies, held = 0, list[Resource]()
+    for at, following in zip(times, [*times[1:], times[-1]], strict=True):
+        asked = at - _delay(rng, chances, at - before)
+        living = sum(r.ended_us is None or r.ended_us > at for r in held)
+        lie = lies < LIES_MOST and living > 2 and 2 * living > sum(r.created_us <= at for r in here)  # noqa: PLR2004 - as declared
+        must = following - clean_us > chances.longest_us
+        fault = "" if must else _fault(rng, chances, lie=lie, lying=lies > 0)
+        entry = _entry(rng, (scope, at, asked, asked - lag_us), [r.id for r in here], fault, chances)
+        yield entry
+        before, lies = at, lies + 1 if fault == "empty" else 0
+        if entry.clean:
+            clean_us = at
+            held = [r for r in here if r.created_us <= asked - lag_us and (r.ended_us is None or r.ended_us > at)]
+        elif fault != "empty":
+            held = []
+
+
+def _delay(rng: random.Random, chances: _Chances, since_last: int) -> int:
+    """Microseconds from question to answer: the question waits for the answer before."""
+    longest = min(SLOW_MOST_S * SECOND_US, since_last // 2)
+    return rng.randrange(longest) if longest > 0 and rng.random() < chances.of["slow"] else 0
+
+
+def _fault(rng: random.Random, chances: _Chances, *, lie: bool, lying: bool) -> str:
+    """What is wrong with one listing, "" for nothing. Lies like company."""
+    if lie and chances.of["empty"] and rng.random() < (0.6 if lying else chances.of["empty"]):
+        return "empty"
+    return next((fault for fault in (*FAILS, "page") if rng.random() < chances.of[fault]), "")
+
+
+def _entry(rng: random.Random, when: tuple[ScopeName, int, int, int], ids: list[str], fault: str, chances: _Chances) -> Entry:
+    """`when`: the scope, the answer, the question, and the oldest instant that may be shown."""
+    scope, at, asked, oldest = when
+    of = chances.of
+    return Entry(
+        scope=scope,
+        at_us=at,
+        asked_us=asked,
+        view_us=rng.randint(oldest if rng.random() < of["stale"] else asked, at),
+        fault=fault,
+        lost=_some(rng, ids, 0.5) if fault == "page" else (),
+        late=tuple((id_, rng.randint(oldest, at)) for id_ in _some(rng, ids, of["late"])),
+        twice=_some(rng, ids, 0.3) if rng.random() < of["twice"] else (),
+        salt=rng.randrange(1, 2**32) if rng.random() < of["order"] else 0,
+        looked=rng.random() < chances.looks,
+    )
+
+
+def _some(rng: random.Random, ids: list[str], chance: float) -> tuple[str, ...]:
+    return tuple(id_ for id_ in ids if rng.random() < chance)
+
+
+def _tuples(value: object) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Lists, however deep, as tuples."""
+    return tuple(_tuples(inner) for inner in value) if isinstance(value, list | tuple) else value

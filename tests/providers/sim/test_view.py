@@ -1,0 +1,247 @@
+"""Listings: each cloud states what its vendor would, and no more."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from costguard_sim import Sim, provider
+from costguard_sim.plan import Entry, Plan
+from costguard_sim.view import listing, observe
+from costguard_sim.world import (
+    CLOUDS,
+    DAY_US,
+    SCOPES,
+    SECOND_US,
+    Disk,
+    Rate,
+    Resource,
+    Run,
+    Shape,
+    Tag,
+    World,
+    make_world,
+    moment,
+)
+
+from costguard.core.metering.inventory import Complete, Failed, Partial
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+ZERO = 1_795_132_800 * SECOND_US
+HOUR = 3600 * SECOND_US
+
+
+def machine(cloud: str, **changes: object) -> Resource:
+    """Created at 0 h, on from 1 h to 2 h and from 4 h to 6 h, deleted at 8 h; its price moves at 3 h."""
+    account, scope = SCOPES[cloud][0]
+    facts: dict[str, object] = {
+        "cloud": cloud,
+        "account": account,
+        "scope": scope,
+        "region": scope,
+        "id": "x",
+        "name": "x",
+        "kind": "instance",
+        "created_us": ZERO,
+        "ended_us": ZERO + 8 * HOUR,
+        "runs": (Run(start_us=ZERO + HOUR, stop_us=ZERO + 2 * HOUR), Run(start_us=ZERO + 4 * HOUR, stop_us=ZERO + 6 * HOUR)),
+        "rates": (Rate(at_us=ZERO, nano=10**9), Rate(at_us=ZERO + 3 * HOUR, nano=2 * 10**9)),
+        "shapes": (Shape(at_us=ZERO, type="big", gpu="H100-SXM", gpus=8),),
+        "tags": (Tag(at_us=ZERO, owner="ana"), Tag(at_us=ZERO + 5 * HOUR, owner="ben")),
+    }
+    return Resource(**{**facts, **changes})  # type: ignore[arg-type]  # facts by name, checked when it runs
+
+
+def seen(resource: Resource, hours: float) -> Observation | None:
+    return observe(resource, ZERO + round(hours * HOUR))
+
+
+def at(hours: float) -> datetime:
+    return START + timedelta(hours=hours)
+
+
+def test_zero_is_the_start() -> None:
+    assert moment(ZERO) == START
+
+
+@pytest.mark.parametrize(
+    ("cloud", "created", "started", "stopped"),
+    [
+        ("sim-aws", at(0), at(4), None),
+        ("sim-gcp", at(0), at(4), at(2)),
+        ("sim-runpod", at(0), at(4), None),
+        ("sim-lambda", None, None, None),
+        ("sim-vast", at(0), None, None),
+    ],
+)
+def test_a_running_machine_states_what_its_cloud_states(
+    cloud: str, created: datetime | None, started: datetime | None, stopped: datetime | None
+) -> None:
+    running = seen(machine(cloud), 5)
+    assert running is not None
+    assert (running.state, running.owner, running.gpu, running.gpu_count) == ("running", "ben", "H100-SXM", 8)
+    assert (running.created_at, running.started_at, running.stopped_at) == (created, started, stopped)
+
+
+@pytest.mark.parametrize(
+    ("cloud", "stopped"),
+    [("sim-aws", at(6)), ("sim-gcp", at(6)), ("sim-runpod", None), ("sim-lambda", None), ("sim-vast", None)],
+)
+def test_a_stopped_machine_states_its_end_where_its_cloud_does(cloud: str, stopped: datetime | None) -> None:
+    off = seen(machine(cloud), 7)
+    assert off is not None
+    assert (off.state, off.stopped_at) == ("stopped", stopped)
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_only_aws_lists_a_machine_that_is_gone_and_for_an_hour(cloud: str) -> None:
+    gone = seen(machine(cloud), 8.5)
+    assert (gone is not None) == (cloud == "sim-aws")
+    assert gone is None or (gone.state, gone.stopped_at) == ("ended", at(8))
+    assert seen(machine(cloud), 9) is None
+    assert observe(machine(cloud), ZERO - 1) is None
+
+
+def test_a_spot_machine_of_aws_dates_its_prices_and_nobody_else_does() -> None:
+    spot = seen(machine("sim-aws", tier="spot"), 5)
+    assert spot is not None
+    assert [(p.rate and p.rate.nano_per_hour, p.since) for p in spot.prices] == [(10**9, at(0)), (2 * 10**9, at(3))]
+    for cloud in CLOUDS:
+        plain = seen(machine(cloud), 5)
+        assert plain is not None
+        assert [(p.rate and p.rate.nano_per_hour, p.since) for p in plain.prices] == [(2 * 10**9, None)]
+
+
+def test_the_history_goes_back_ninety_days_and_to_the_price_that_held_then() -> None:
+    days = (0, 5, 20, 95)
+    rates = tuple(Rate(at_us=ZERO + day * DAY_US, nano=10**9 + day) for day in days)
+    listed = observe(machine("sim-aws", tier="spot", ended_us=None, rates=rates), ZERO + 100 * DAY_US)
+    assert listed is not None
+    assert [p.rate.nano_per_hour - 10**9 for p in listed.prices if p.rate] == [5, 20, 95]
+
+
+def test_a_price_tells_nothing_of_tomorrow() -> None:
+    spot = seen(machine("sim-aws", tier="spot"), 2.5)
+    assert spot is not None
+    assert len(spot.prices) == 1
+
+
+def test_the_words_for_a_machine_on_its_way_and_on_its_way_out() -> None:
+    states = {cloud: (s.state if (s := seen(machine(cloud), 0.5)) else None) for cloud in CLOUDS}
+    assert states == {"sim-aws": "pending", **{cloud: "starting" for cloud in CLOUDS if cloud != "sim-aws"}}
+    stopping = Run(start_us=ZERO, stop_us=ZERO + HOUR, stopping_us=60 * SECOND_US)
+    last = observe(machine("sim-gcp", runs=(stopping,)), ZERO + HOUR - 1)
+    assert last is not None
+    assert last.state == "stopping"
+    paused = Run(start_us=ZERO, stop_us=ZERO + HOUR, pauses=((ZERO + 10, ZERO + 20),))
+    frozen = observe(machine("sim-vast", runs=(paused,)), ZERO + 15)
+    assert frozen is not None
+    assert frozen.state == "paused"
+
+
+def test_a_host_states_its_disk_and_its_traffic() -> None:
+    one = machine("sim-vast", disks=(Disk(gb=50, type="disk", nano=7),), traffic=((ZERO + HOUR, 300),), traffic_nano=9)
+    listed = seen(one, 5)
+    assert listed is not None
+    assert [(d.gb, d.type, d.nano_per_gb_month) for d in listed.disks] == [(50, "disk", 7)]
+    assert [(c.charge, c.mb, c.nano_per_gb) for c in listed.counters] == [("traffic", 300, 9)]
+
+
+def world_of(*resources: Resource) -> World:
+    return World(seed=0, start_us=ZERO, end_us=ZERO + 9 * HOUR, resources=resources)
+
+
+def entry(**changes: object) -> Entry:
+    us = ZERO + 5 * HOUR
+    facts: dict[str, object] = {"scope": ("sim-gcp", "acme", "lab"), "at_us": us, "asked_us": us, "view_us": us}
+    return Entry(**{**facts, **changes})  # type: ignore[arg-type]  # facts by name, checked when it runs
+
+
+THREE = world_of(*(machine("sim-gcp", id=name) for name in "abc"))
+
+
+def ids(world: World, one: Entry) -> list[str]:
+    inventory = listing(world, one).inventory
+    assert isinstance(inventory, Complete | Partial)
+    return [item.key.id for item in inventory.items]
+
+
+def test_a_clean_listing_holds_all_of_its_scope_and_nothing_else() -> None:
+    assert ids(world_of(*THREE.resources, machine("sim-aws")), entry()) == ["a", "b", "c"]
+    assert ids(THREE, entry(scope=("sim-gcp", "acme", "prod"))) == []
+
+
+@pytest.mark.parametrize("fault", ["timeout", "500", "429"])
+def test_a_failed_listing_teaches_nothing_and_says_why(fault: str) -> None:
+    inventory = listing(THREE, entry(fault=fault)).inventory
+    assert isinstance(inventory, Failed)
+    assert inventory.why
+
+
+def test_a_lost_page_is_said_and_a_lie_is_not() -> None:
+    assert isinstance(listing(THREE, entry(fault="page", lost=("b",))).inventory, Partial)
+    assert ids(THREE, entry(fault="page", lost=("b",))) == ["a", "c"]
+    assert listing(THREE, entry(fault="empty")).inventory == Complete(())
+
+
+def test_items_come_shuffled_doubled_and_late_as_planned() -> None:
+    assert sorted(ids(THREE, entry(salt=5))) == ["a", "b", "c"]
+    assert any(ids(THREE, entry(salt=salt)) != ["a", "b", "c"] for salt in range(1, 9))
+    assert ids(THREE, entry(twice=("b",))) == ["a", "b", "b", "c"]
+    inventory = listing(THREE, entry(late=(("b", ZERO + 3 * HOUR),))).inventory
+    assert isinstance(inventory, Complete)
+    assert [item.state for item in inventory.items] == ["running", "stopped", "running"]
+
+
+def test_a_hidden_price_is_not_stated() -> None:
+    inventory = listing(THREE, entry(), hidden=("b",)).inventory
+    assert isinstance(inventory, Complete)
+    assert [bool(item.prices) for item in inventory.items] == [True, False, True]
+
+
+class Still:
+    """A clock that shows what it was set to."""
+
+    def __init__(self, now: datetime) -> None:
+        self.time = now
+
+    def now(self) -> datetime:
+        return self.time
+
+
+def test_the_provider_lists_its_scopes_at_the_time_of_its_clock() -> None:
+    clock = Still(START + timedelta(days=3))
+    sim = provider(clock=clock, seed=3)
+    scopes = sim.scopes()
+    assert len(scopes) > 3
+    polls = [sim.poll(scope) for scope in scopes]
+    assert all(poll.at == clock.time and isinstance(poll.inventory, Complete) for poll in polls)
+    assert sum(len(p.inventory.items) for p in polls if isinstance(p.inventory, Complete)) > 3
+
+
+def test_the_provider_looks_up_one_resource_by_itself() -> None:
+    clock = Still(at(5))
+    sim = Sim(clock=clock, world=world_of(machine("sim-gcp")))
+    key = ResourceKey("sim-gcp", "acme", "lab", "x")
+    found = sim.look(key)
+    assert found is not None
+    assert (found.key, found.state) == (key, "running")
+    clock.time = at(8)
+    assert sim.look(key) is None
+    assert sim.look(key._replace(id="nobody")) is None
+
+
+def test_the_provider_follows_its_plan() -> None:
+    sim = Sim(clock=Still(at(5)), world=THREE, plan=Plan(seed=0, entries=(entry(fault="500"),), hidden=("a",)))
+    scope = ScopeKey("sim-gcp", "acme", "lab")
+    assert isinstance(sim.poll(scope).inventory, Failed)
+    sim.clock = Still(at(5.5))
+    inventory = sim.poll(scope).inventory
+    assert isinstance(inventory, Complete)
+    assert [bool(item.prices) for item in inventory.items] == [False, True, True]
+
+
+def test_a_default_world_is_the_same_twice() -> None:
+    assert make_world(0, start=START, days=14) == Sim(clock=Still(START)).world
