@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from costguard import app
+from costguard.app import asking
 from costguard.cli import run
 from tests import shop
 
@@ -63,7 +63,7 @@ def costguard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(app, "_today", lambda: shop.TODAY)
+    monkeypatch.setattr(asking, "_today", lambda: shop.TODAY)
 
     def ran(*arguments: str) -> Ran:
         capsys.readouterr()

@@ -1,24 +1,22 @@
-"""The one place that knows every room and wires them: each function answers one command with a Document.
-
-Nothing is decided here; `flows/` says what happens, `core/` decides, and this file hands each what it needs.
-"""
+"""What is asked before a run: quote, size, offers, breakeven, and the observed runs that shift them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from costguard.app import Answer
 from costguard.core import checks
-from costguard.core.document import Document, TableView
+from costguard.core.document import TableView
 from costguard.core.gpu_names import GpuNames
 from costguard.core.job import Job, Limits, Table, limits_from, subtable
 from costguard.core.money import Money, Rate
 from costguard.core.offer import Selection
 from costguard.core.quote import OVER, Option, Quote, Rental, shown
 from costguard.data import MARKET, Facts
-from costguard.errors import CostguardError, InputError, NoAnswerError, UnknownNameError
+from costguard.errors import InputError, NoAnswerError, UnknownNameError
 from costguard.ledger.market import Market
 from costguard.settings import data_file, path_of, read_rows, read_settings
 from costguard.stated import (
@@ -34,15 +32,6 @@ from costguard.stated import (
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
     from costguard.core.template import Compared
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A document to print, and, where the answer is no, the refusal that ends the command after it."""
-
-    document: Document
-    warnings: tuple[str, ...] = ()
-    refusal: CostguardError | None = None
 
 
 def quote(

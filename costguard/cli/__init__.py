@@ -28,7 +28,10 @@ COMMANDS = {
     "offers": "The market: what can be rented, and how old each price is.",
     "breakeven": "Buy or rent? When a bought GPU has paid for itself.",
     "calibrate": "Observed runs (tokens/s, hours, peak memory) shift what quotes expect of such jobs.",
-    "demo": "The main job on real prices: a QLoRA fine-tune of Llama-3.1-8B.",
+    "status": "What is running, what it costs, and what the month comes to.",
+    "report": "Where a month's money went, and what the figures leave out.",
+    "db": "The ledger itself: where it is, a backup, a check, an upgrade.",
+    "demo": "A quote on real prices, then a simulated fortnight of five clouds beside its own bill.",
 }
 
 INTERRUPTED = 130

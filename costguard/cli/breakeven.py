@@ -40,9 +40,9 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the break-even."""
-    from costguard import app
+    from costguard.app import asking
 
-    answer = app.breakeven(
+    answer = asking.breakeven(
         gpu=gpu,
         count=1 if count is None else o.number_from(count, "count"),
         price=price,

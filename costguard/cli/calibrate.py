@@ -36,6 +36,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Take the runs in and print what they change."""
-    from costguard import app
+    from costguard.app import asking
 
-    write(app.calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config), ctx)
+    write(asking.calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config), ctx)

@@ -1,15 +1,22 @@
-"""`costguard demo`: the main job on real input, with no account and no network."""
+"""`costguard demo`: a quote on real prices, and a simulated fortnight beside its bill; no account and no network."""
 
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
 from costguard.cli import options as o
 from costguard.cli.answer import write
+from costguard.cli.options import Text
 
-EXAMPLES = ""
+EXAMPLES = """Examples:
+
+\b
+  costguard demo
+  costguard demo --ledger demo.db     # then: COSTGUARD_LEDGER__URL=sqlite:///demo.db costguard report
+"""
 FLAGS: dict[str, object] = {
     "model": "llama-3.1-8b",
     "method": "qlora",
@@ -28,13 +35,24 @@ AS_TYPED = (
 
 def command(
     ctx: typer.Context,
+    ledger: Annotated[Text, typer.Option(metavar="FILE", help="Keep the simulated ledger here, to look around in it.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Print the quote of a QLoRA fine-tune over the whole shipped market."""
-    from costguard import app
+    """Print the quote of a QLoRA fine-tune over the whole shipped market, then a fortnight beside its bill."""
+    from dataclasses import replace
+
+    from costguard.app import asking, showing
 
     sys.stderr.write(f"$ {AS_TYPED}\n")
     every = o.format_from(ctx.params) in ("json", "csv")
-    write(app.quote(flags=FLAGS, every=every, config=ctx.obj.config), ctx)
+    quote = asking.quote(flags=FLAGS, every=every, config=ctx.obj.config)
+    if not every:
+        write(quote, ctx)
+    sys.stderr.write("\nplaying a simulated fortnight of five clouds ...\n")
+    played = showing.fortnight(ledger=ledger)
+    if json:
+        data = {**quote.document.data, "schema": "costguard.demo/1", "fortnight": played.document.data}
+        played = replace(played, document=replace(played.document, data=data))
+    write(played, ctx)

@@ -33,9 +33,9 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the market."""
-    from costguard import app
+    from costguard.app import asking
 
-    answer = app.offers(
+    answer = asking.offers(
         flags=o.table_from(ctx.params),
         count=None if count is None else o.number_from(count, "count"),
         sort=sort or "usd_per_hour",

@@ -56,6 +56,8 @@ Calibration = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="One line a row.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Tables for a pull request.")]
+Format = Annotated[Text, typer.Option("--format", metavar="NAME", help="table | json | csv | markdown, or an installed one.")]
+Zone = Annotated[Text, typer.Option("--zone", metavar="NAME", help="Time zone of the month's edges, e.g. Europe/Berlin.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse a job that leaves something to be assumed.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Every term with its formula and source.")]
 
@@ -136,10 +138,14 @@ def number_from(text: str, flag: str) -> int | float:
 
 def format_from(params: Mapping[str, object]) -> str:
     """The one format asked for; `table` where none was."""
-    chosen = [f for f in FORMATS if params.get(f)]
+    chosen = {f"--{f}": f for f in FORMATS if params.get(f)}
+    stated = params.get("format")
+    if isinstance(stated, str) and stated not in chosen.values():
+        chosen["--format"] = stated
     if len(chosen) > 1:
-        raise InputError(f"--{chosen[0]} and --{chosen[1]} exclude each other", hint="keep one of them")
-    return chosen[0] if chosen else "table"
+        first, second, *_ = chosen
+        raise InputError(f"{first} and {second} exclude each other", hint="keep one of them")
+    return next(iter(chosen.values()), "table")
 
 
 def _value(flag: str, value: object) -> object:

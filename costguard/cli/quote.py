@@ -71,12 +71,12 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the quote."""
-    from costguard import app
+    from costguard.app import asking
 
     if template == o.LIST:
-        write(app.templates(), ctx)
+        write(asking.templates(), ctx)
         return
-    answer = app.quote(
+    answer = asking.quote(
         job_file=job,
         flags=o.table_from(ctx.params),
         on=on,

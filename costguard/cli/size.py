@@ -54,9 +54,9 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the footprint."""
-    from costguard import app
+    from costguard.app import asking
 
-    answer = app.size(
+    answer = asking.size(
         job_file=job,
         flags=o.table_from(ctx.params),
         on=on,

@@ -1,0 +1,53 @@
+"""`costguard db`: where the ledger is, a copy of it, whether it adds up, and bringing it up to this version."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+from costguard.core.checks import one_of
+from costguard.errors import InputError
+
+ACTIONS = ("path", "backup", "check", "upgrade")
+EXAMPLES = """Examples:
+
+\b
+  costguard db path
+  costguard db backup ledger-2026-11-21.db
+  costguard db check               # exit 1 where something does not add up
+  costguard db upgrade             # runs by itself at the first write, too
+
+\b
+  sqlite3 -readonly "$(costguard db path)" "SELECT * FROM v_daily"
+"""
+
+
+def command(
+    ctx: typer.Context,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
+    file: Annotated[Text, typer.Argument(metavar="[FILE]", help="Where backup makes the copy; it must not exist.")] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Do one of the four and print what came of it."""
+    one_of(action, ACTIONS, "ACTION")
+    if action == "backup" and not file:
+        raise InputError("backup needs the name of the copy", field="FILE", hint="costguard db backup FILE")
+    if action != "backup" and file:
+        raise InputError(f"{action} takes no file", field="FILE", hint=f"costguard db {action}")
+    from costguard.app import care
+
+    config = ctx.obj.config
+    if file:
+        write(care.backup(file, config=config), ctx)
+    elif action == "path":
+        write(care.path(config=config), ctx)
+    elif action == "check":
+        write(care.check(config=config), ctx)
+    else:
+        write(care.upgrade(config=config), ctx)

@@ -1,0 +1,48 @@
+"""What is so now: what burns, what the month has cost, how each scope is seen, and how each budget stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, tzinfo
+
+from costguard.core.budget import Budget, period_at
+from costguard.core.calendar import month_of
+from costguard.core.hold import Hold, held
+from costguard.core.spending import Live
+from costguard.core.standing import Standing, standing
+from costguard.core.status import STALE_AFTER, Status, burns_of, status_of
+from costguard.ports import Books
+
+
+def status(
+    *,
+    books: Books,
+    budgets: Sequence[Budget] = (),
+    holds: Sequence[Hold] = (),
+    now: datetime,
+    zone: tzinfo,
+    stale_after: timedelta = STALE_AFTER,
+) -> Status:
+    """The status at `now`, for the month of `zone`. `holds`: those that may still be open."""
+    month, live = month_of(now, zone), books.live(now)
+    return status_of(
+        at=now,
+        month=month,
+        zone=zone,
+        spending=books.spending(month, now),
+        live=live,
+        scopes=books.scopes(),
+        budgets=standings(books=books, budgets=budgets, holds=holds, live=live, now=now),
+        stale_after=stale_after,
+    )
+
+
+def standings(
+    *, books: Books, budgets: Iterable[Budget], holds: Sequence[Hold], live: Iterable[Live], now: datetime
+) -> tuple[Standing, ...]:
+    """How each budget stands, in the order in which they are written. Budgets of one period share one question."""
+    budgets, burns = tuple(budgets), burns_of(live, now)
+    spent = {period: books.spending(period, now) for period in dict.fromkeys(period_at(budget, now) for budget in budgets)}
+    return tuple(
+        standing(budget, spent[period_at(budget, now)], burns, holds=held(budget, holds, now), now=now) for budget in budgets
+    )

@@ -1,0 +1,115 @@
+"""`costguard db`, end to end."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Command
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """Where it is without settings."""
+    return tmp_path / "data" / "costguard" / "ledger.db"
+
+
+def test_path_says_where_and_makes_nothing(costguard: Command, ledger: Path) -> None:
+    assert costguard("db", "path").out == f"{ledger}\n"
+    assert costguard("db", "path", "--json").data == {"schema": "costguard.db/1", "action": "path", "ledger": str(ledger)}
+    assert not ledger.parent.exists()
+
+
+def test_upgrade_makes_a_ledger_once(costguard: Command, ledger: Path) -> None:
+    assert costguard("db", "upgrade").out == f"Made {ledger}, schema 0001.\n"
+    assert ledger.exists()
+    assert costguard("db", "upgrade").out == f"{ledger} has schema 0001, which is this version's.\n"
+    data = costguard("db", "upgrade", "--json").data
+    assert (data["before"], data["after"], data["copy"]) == ("0001", "0001", None)
+
+
+def test_check_says_that_it_is_sound(costguard: Command, ledger: Path) -> None:
+    costguard("db", "upgrade")
+    answer = costguard("db", "check")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith(f"{ledger} is sound")
+    assert costguard("db", "check", "--json").data["sound"] is True
+
+
+def test_check_prints_what_it_finds_and_exits_1(costguard: Command, ledger: Path) -> None:
+    costguard("db", "upgrade")
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as tool:
+        tool.execute("INSERT INTO coverage VALUES (1, 9, 'complete', '', 0, 0, 1)")
+    answer = costguard("db", "check", "--json")
+    assert answer.code == 1
+    assert answer.data["findings"] == ["row 1 of coverage names a row of scope that does not exist"]
+    assert answer.data["sound"] is False
+    assert "1 finding" in answer.err
+    shown = costguard("db", "check")
+    assert "- row 1 of coverage names a row of scope that does not exist." in shown.out
+    assert costguard("db", "check", "--csv").out.splitlines()[0] == "finding"
+
+
+def test_backup_makes_a_copy(costguard: Command, ledger: Path, tmp_path: Path) -> None:
+    costguard("db", "upgrade")
+    answer = costguard("db", "backup", "copy.db", "--json")
+    assert answer.code == 0
+    assert answer.data["bytes"] == (tmp_path / "copy.db").stat().st_size > 0
+    assert answer.data["ledger"] == str(ledger)
+    assert "checked" in costguard("db", "backup", "another.db").out
+    costguard("db", "backup", "copy.db").says("copy.db", "exists already", "another file")
+
+
+def test_the_settings_name_the_ledger(costguard: Command, tmp_path: Path) -> None:
+    (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///mine.db"\n', encoding="utf-8")
+    assert costguard("db", "path").out == f"{tmp_path / 'mine.db'}\n"
+    (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "postgresql://ada:geheim@host/costs"\n', encoding="utf-8")
+    assert costguard("db", "path").out == "postgresql://ada@host/costs\n"
+    costguard("db", "backup", "x").says("pg_dump", "ada@host")
+
+
+def test_what_is_not_a_ledger_is_an_error_and_stays(costguard: Command, tmp_path: Path) -> None:
+    (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///letter.txt"\n', encoding="utf-8")
+    (tmp_path / "letter.txt").write_text("dear " * 200)
+    for action in (["upgrade"], ["check"], ["backup", "copy.db"]):
+        answer = costguard("db", *action)
+        assert answer.code == 1
+        assert answer.out == ""
+        assert "letter.txt: is no ledger: it is not even a SQLite file" in answer.err
+        answer.is_clean()
+    assert (tmp_path / "letter.txt").read_text() == "dear " * 200
+    assert not (tmp_path / "copy.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ("ACTION",)),
+        (["chekc"], ("ACTION", "did you mean check", "path, backup, check, upgrade")),
+        (["backup"], ("FILE", "costguard db backup FILE")),
+        (["check", "x.db"], ("FILE", "takes no file")),
+        (["check"], ("there is no ledger here yet",)),
+        (["path", "--json", "--csv"], ("exclude each other",)),
+    ],
+)
+def test_slips_of_the_pen_are_named(costguard: Command, arguments: list[str], words: tuple[str, ...]) -> None:
+    costguard("db", *arguments).says(*words)
+
+
+@pytest.mark.parametrize("wrong", ["mysql://x/y", "ledger.db", "sqlite://"])
+def test_a_url_that_names_nothing_is_a_slip_of_the_pen(costguard: Command, tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "{wrong}"\n', encoding="utf-8")
+    costguard("db", "path").says("[ledger] url", "sqlite:///PATH")
+
+
+def test_asking_for_the_path_imports_no_database() -> None:
+    script = "import sys; from costguard.cli import run; run(['db', 'path']); print(sorted(sys.modules), file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "'costguard.ledger.care'" in ran.stderr
+    for heavy in ("sqlalchemy", "sqlmodel", "alembic", "pydantic", "psycopg"):
+        assert f"'{heavy}'" not in ran.stderr

@@ -1,0 +1,29 @@
+"""One format an answer, whichever way it was asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from costguard.cli.options import format_from
+from costguard.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("params", "name"),
+    [
+        ({}, "table"),
+        ({"csv": True}, "csv"),
+        ({"json": False, "format": "markdown"}, "markdown"),
+        ({"json": True, "format": "json"}, "json"),
+        ({"format": "focus"}, "focus"),
+        ({"format": None, "markdown": True}, "markdown"),
+    ],
+)
+def test_a_format_is_asked_for_by_its_flag_or_by_its_name(params: dict[str, object], name: str) -> None:
+    assert format_from(params) == name
+
+
+@pytest.mark.parametrize("params", [{"json": True, "csv": True}, {"csv": True, "format": "json"}])
+def test_two_formats_exclude_each_other(params: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="exclude each other"):
+        format_from(params)

@@ -1,0 +1,155 @@
+"""The process that is killed. It records listings as fast as it can, and says of each when the ledger has taken it.
+
+    python -m tests.crashes.recorder once TASK STORY LEDGER      one life, from a cold start
+    python -m tests.crashes.recorder serve STORY                 a life for each line "TASK LEDGER" on stdin, by fork
+
+On stdout, a line each: "life PID"; "ready" where recording begins; "ack NUMBER" for each listing that was recorded; and from
+the fork server "ended CODE" once the life is over, however. What it is just doing stands in the first byte of the file "phase"
+beside the ledger, which outlives it.
+
+Tasks: "record", "create" (make an empty ledger), and writers that are broken on purpose: "early" (acknowledges before it
+records), "torn" (commits each statement by itself), "forgetful" (never commits).
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from costguard.core.metering.inventory import Poll
+from costguard.ledger.opening import open_engine
+from costguard.ledger.rows import Row
+from costguard.ledger.voices import Pen, Voices, _plain
+from tests.crashes.story import Story, open_ledger, reached, read
+
+PHASES = ("opening", "between", "working it out", "writing rows", "committing")
+"""between: the commit is done, and the acknowledgement goes out, or the next listing is made."""
+PHASE_FILE, PHASE_BYTES = "phase", mmap.PAGESIZE
+
+GROUPS = (1, 1, 2, 1, 3)
+"""Listings of one transaction, in turn."""
+
+Mark = Callable[[str], None]
+Transaction = Callable[[Pen], AbstractContextManager[Voices]]
+
+
+def main(words: list[str]) -> None:
+    """Run one life, or serve them."""
+    if words[0] == "once":
+        _live(words[1], read(Path(words[2])), [], Path(words[3]))
+        return
+    story = read(Path(words[1]))
+    made = [story.poll(number) for number in range(len(story.entries))]  # so that a life spends its time in the ledger
+    import alembic.command  # noqa: F401 - the slowest import, once for all lives
+
+    gc.freeze()  # nor in looking through what all lives share
+
+    for line in sys.stdin:
+        task, ledger = line.split()
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                _live(task, story, made, Path(ledger))
+                status = 0
+            finally:
+                os._exit(status)
+        _say(f"ended {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
+
+
+def _live(task: str, story: Story, made: list[Poll], path: Path) -> None:
+    _say(f"life {os.getpid()}")
+    mark = _marker(path.with_name(PHASE_FILE))
+    mark("opening")
+    if task == "create":
+        _create(f"sqlite:///{path}")
+    else:
+        _record(task, story, made, f"sqlite:///{path}", mark)
+
+
+def _create(url: str) -> None:
+    _say("ready")
+    open_engine(url).dispose()
+
+
+def _record(task: str, story: Story, made: list[Poll], url: str, mark: Mark) -> None:
+    patch.object(Pen, "transaction", BROKEN.get(task) or _watched(mark)).start()
+    with open_ledger(url) as ledger:
+        number, turn = reached(url, story), 0
+        _say("ready")
+        while number < len(story.entries):
+            lot = range(number, min(number + GROUPS[turn % len(GROUPS)], len(story.entries)))
+            polls = [made[n] if made else story.poll(n) for n in lot]
+            if task == "early":
+                _acknowledge(lot)
+            ledger.record(polls)
+            if task != "early":
+                _acknowledge(lot)
+            number, turn = lot.stop, turn + 1
+
+
+def _acknowledge(lot: range) -> None:
+    _say("\n".join(f"ack {n}" for n in lot))
+
+
+def _watched(mark: Mark) -> Transaction:
+    """The ledger's own transaction, with `mark` told what it is doing."""
+    plain = Pen.transaction
+
+    @contextmanager
+    def transaction(pen: Pen) -> Iterator[Voices]:
+        with plain(pen) as (ask, tell):
+
+            def marked(sql: str, rows: list[Row]) -> int:
+                mark("writing rows")
+                return tell(sql, rows)
+
+            mark("working it out")
+            yield ask, marked
+            mark("committing")
+        mark("between")
+
+    return transaction
+
+
+@contextmanager
+def _torn(pen: Pen) -> Iterator[Voices]:
+    """A transaction that is none: each row is written for good, as it comes."""
+    yield _plain(pen._file())
+
+
+@contextmanager
+def _forgetful(pen: Pen) -> Iterator[Voices]:
+    """A transaction that looks like one, and is thrown away."""
+    file = pen._file()
+    file.execute("BEGIN IMMEDIATE")
+    yield _plain(file)
+    file.execute("ROLLBACK")
+
+
+BROKEN: dict[str, Transaction] = {"torn": _torn, "forgetful": _forgetful}
+
+
+def _marker(path: Path) -> Mark:
+    """How to say which phase it is: one byte of a file in memory, which the kernel keeps when the process is gone."""
+    with path.open("r+b") as file:
+        page = mmap.mmap(file.fileno(), PHASE_BYTES)
+
+    def mark(phase: str) -> None:
+        page[0] = PHASES.index(phase)
+
+    return mark
+
+
+def _say(line: str) -> None:
+    os.write(1, f"{line}\n".encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,86 @@
+"""What is recorded while the process dies: every listing of a simulated fortnight, in order, the same in each life."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from costguard_sim import START
+from costguard_sim.knowable import knowable
+from costguard_sim.plan import Entry, Plan, make_plan
+from costguard_sim.view import listing
+from costguard_sim.world import World, make_world
+
+from costguard.core.instant import micros
+from costguard.core.metering.accrued import Accrued
+from costguard.core.metering.inventory import Poll
+from costguard.ledger.reading import Books
+from costguard.ledger.writing import Ledger
+from tests.providers.sim import worlds
+
+DAYS = 14
+LONGEST_S = 3600.0
+"""Without a clean listing."""
+LOT = 500
+"""Polls of one transaction where nothing is about to die."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A world, and the listings of it in their order."""
+
+    world: World
+    plan: Plan
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """When each scope is listed, and what goes wrong with it."""
+        return self.plan.entries
+
+    def poll(self, number: int) -> Poll:
+        """The listing that stands at `number`."""
+        return listing(self.world, self.entries[number], self.plan.hidden)
+
+    def save(self, path: Path) -> Path:
+        """For the processes that record it."""
+        path.write_bytes(pickle.dumps(self))
+        return path
+
+
+def read(path: Path) -> Story:
+    """What `save` wrote."""
+    found = pickle.loads(path.read_bytes())  # noqa: S301 - our own file, of this test
+    assert isinstance(found, Story)
+    return found
+
+
+def make_story(seed: int, *, polls: int, size: int = 40) -> Story:
+    """A fortnight in which each scope is listed `polls` times, within the declared limits of the simulated clouds."""
+    mean_s = DAYS * 86_400 / polls
+    world = make_world(seed, start=START, days=DAYS, size=size)
+    plan = make_plan(seed, world, polls=polls, pace_s=(mean_s / 2, 2 * mean_s), longest_s=LONGEST_S)
+    plan = replace(plan, entries=tuple(replace(entry, looked=False) for entry in plan.entries))
+    return Story(knowable(world, plan), plan)
+
+
+def open_ledger(url: str) -> Ledger:
+    """The real one, with the rules that are shipped."""
+    return Ledger(url, rules=worlds.rules(), ceilings=worlds.CEILINGS)
+
+
+def reached(url: str, story: Story) -> int:
+    """The first listing that the ledger does not hold, by its own word."""
+    with Books(url, rules=worlds.rules()) as books:
+        covered = {tuple(found.scope): micros(found.at) for found in books.scopes()}
+    lacking = (n for n, entry in enumerate(story.entries) if entry.asked_us > covered.get(entry.scope, 0))
+    return next(lacking, len(story.entries))
+
+
+def record_rest(url: str, story: Story) -> list[Accrued]:
+    """Every listing that the ledger does not hold yet, in peace; what each of them changed."""
+    changes: list[Accrued] = []
+    with open_ledger(url) as ledger:
+        for first in range(reached(url, story), len(story.entries), LOT):
+            changes += ledger.record([story.poll(n) for n in range(first, min(first + LOT, len(story.entries)))])
+    return changes
