@@ -8,10 +8,10 @@ MAKEFLAGS += --no-print-directory
 .PHONY: demo test check bench golden market clean help
 
 help:
-	@echo "make demo    a quote on real prices, in seconds"
+	@echo "make demo    a quote on real prices, and a simulated fortnight beside its bill, in seconds"
 	@echo "make test    the tests"
 	@echo "make check   what a contributor runs before a commit: ruff, mypy, import-linter, the house test"
-	@echo "make bench   start-up and quote speed as ratios against a bare typer program; accuracy against published runs"
+	@echo "make bench   speed of start-up, quote and ledger as ratios; accuracy against published runs"
 	@echo "make golden  write tests/golden anew (then read the diff)"
 	@echo "make market  build the shipped price snapshot anew from ../shared/providers/prices"
 
@@ -32,6 +32,7 @@ bench: .venv/.dev
 	@$(BIN)/python -m bench.start
 	@$(BIN)/python -m bench.quote
 	@$(BIN)/python bench/accuracy.py
+	@$(BIN)/python -m bench.ledger
 
 golden: .venv/.dev
 	@$(BIN)/python -m pytest -q tests/golden --write-golden

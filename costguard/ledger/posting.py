@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
-from costguard.core.instant import micros
+from costguard.core.instant import MICROSECOND, micros
 from costguard.core.metering.accrued import Accrued, Correction, Logged, ScopeState
 from costguard.core.metering.resource import Attribution, ResourceKey, ScopeKey
 from costguard.core.metering.span import Span
@@ -52,10 +53,13 @@ class Memory:
 
 
 class Posting:
-    """The rows of one transaction. `tell` writes at once what must be in order; `finish` writes what adds up."""
+    """The rows of one transaction. `tell` writes at once what must be in order; `finish` writes what adds up.
 
-    def __init__(self, tell: Tell, memory: Memory) -> None:
-        self._tell, self._memory = tell, memory
+    `gap`: a longer pause between two polls breaks the coverage of a scope.
+    """
+
+    def __init__(self, tell: Tell, memory: Memory, gap: timedelta) -> None:
+        self._tell, self._memory, self._gap_us = tell, memory, gap // MICROSECOND
         self._daily = Daily()
         self._begun: dict[int, tuple[int, Coverage]] = {}
         self._moved: dict[int, Coverage] = {}
@@ -151,9 +155,9 @@ class Posting:
         self._write(_CORRECT, rows)
 
     def _cover(self, book: ScopeBook, accrued: Accrued) -> None:
-        """Polls in a row that say the same are one row."""
+        """Polls in a row that say the same are one row; after a longer pause a new one begins, since nobody looked."""
         at_us, why, last = micros(accrued.at), stored(shortened(accrued.why, LONGEST_WHY)), book.coverage
-        if last is not None and (last.outcome, last.why) == (accrued.outcome, why):
+        if last is not None and (last.outcome, last.why) == (accrued.outcome, why) and at_us - last.end_us <= self._gap_us:
             last.end_us, last.polls = at_us, last.polls + 1
             if last.id not in self._begun:
                 self._moved[last.id] = last

@@ -102,7 +102,7 @@ def _check(ask: Ask, where: Address) -> None:
 
 
 def _none_yet(where: Address) -> InputError:
-    hint = "costguard watch --once makes it; or name another one in [ledger] url"
+    hint = "the first poll makes it; costguard demo --ledger FILE makes one to look at; [ledger] url names another"
     return InputError("there is no ledger here yet", field=where.shown, hint=hint)
 
 

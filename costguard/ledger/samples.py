@@ -48,7 +48,7 @@ def roll_up(engine: Engine, now: datetime) -> int:
     until_us = micros(now - KEPT) // HOUR_US * HOUR_US
     with writing(engine) as connection:
         ask, tell = voices(connection)
-        lines = [(resource_id, signal, until_us) for resource_id, signal in ask(_LINES, ()) if signal is not None]
+        lines = [(resource_id, signal, until_us) for resource_id, signal in ask(_LINES, ())]
         if not lines:
             return 0
         tell(_ROLL_UP, lines)
@@ -77,19 +77,20 @@ WHERE NOT EXISTS (SELECT 1 FROM sample_hour WHERE resource_id = ? AND signal = ?
 ON CONFLICT DO NOTHING
 """
 
-_LINES = """
+_NEXT = "(SELECT min(s.signal) FROM sample AS s WHERE s.resource_id = line.resource_id AND s.signal > line.signal)"
+
+_LINES = f"""
 WITH RECURSIVE line (resource_id, signal) AS (
-    SELECT * FROM (SELECT resource_id, signal FROM sample ORDER BY resource_id, signal LIMIT 1) AS first
+    SELECT min(resource_id), '' FROM sample
     UNION ALL
     SELECT
-        (SELECT s.resource_id FROM sample AS s WHERE (s.resource_id, s.signal) > (line.resource_id, line.signal)
-            ORDER BY s.resource_id, s.signal LIMIT 1),
-        (SELECT s.signal FROM sample AS s WHERE (s.resource_id, s.signal) > (line.resource_id, line.signal)
-            ORDER BY s.resource_id, s.signal LIMIT 1)
-    FROM line WHERE line.signal IS NOT NULL
+        CASE WHEN {_NEXT} IS NULL THEN (SELECT min(s.resource_id) FROM sample AS s WHERE s.resource_id > line.resource_id)
+            ELSE line.resource_id END,
+        coalesce({_NEXT}, '')
+    FROM line WHERE line.resource_id IS NOT NULL
 )
-SELECT resource_id, signal FROM line
-"""
+SELECT resource_id, signal FROM line WHERE signal <> ''
+"""  # noqa: S608 - our own column names
 """Each signal of each resource, found by leaping through the primary key: there are thousands of samples to each."""
 
 _ROLL_UP = f"""

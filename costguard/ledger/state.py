@@ -197,14 +197,18 @@ WHERE o.resource_id IN ({ids}) AND o.id = (
 )
 """
 
-_OPEN = (
-    f"SELECT s.resource_id, s.attribution_id, NULL, {SPAN} FROM span AS s WHERE s.end_us IS NULL AND s.resource_id IN ({{ids}})"  # noqa: S608 - our own column names
-)
+_LINES = "(SELECT DISTINCT x.resource_id, x.charge, x.part FROM span AS x WHERE x.resource_id IN ({ids})) AS line"
+
+_OPEN = f"""
+SELECT s.resource_id, s.attribution_id, NULL, {SPAN} FROM {_LINES}
+JOIN span AS s ON s.resource_id = line.resource_id AND s.charge = line.charge AND s.part = line.part AND s.end_us IS NULL
+"""  # noqa: S608 - our own column names
+"""By line, so that SQLite takes the index of open spans, which holds one for each line."""
 
 _LAST = f"""
 SELECT s.resource_id, s.attribution_id,
     (SELECT c.presence FROM correction AS c WHERE c.span_id = s.id ORDER BY c.id DESC LIMIT 1), {SPAN}
-FROM (SELECT DISTINCT x.resource_id, x.charge, x.part FROM span AS x WHERE x.resource_id IN ({{ids}})) AS line
+FROM {_LINES}
 JOIN span AS s ON s.id = (
     SELECT x.id FROM span AS x
     WHERE x.resource_id = line.resource_id AND x.charge = line.charge AND x.part = line.part AND x.end_us IS NOT NULL

@@ -70,7 +70,7 @@ class Sums:
         if start >= end:
             return
         self._add(self._ask(_WITHIN, (start, end, start)))
-        for attribution_id, *columns in self._ask(_ACROSS, (start, end, start, end)):
+        for attribution_id, *columns in self._ask(_ACROSS, (start, end, end, start, end, end, end)):
             span = span_of(NOBODY, self._attributions[attribution_id], columns)
             self._take(attribution_id, span, amounts(span, start, end), expected_us(span, start, end))
 
@@ -135,10 +135,17 @@ GROUP BY s.attribution_id, s.charge, s.currency, s.price_known
 
 _COUNTED_SPAN = SPAN.replace("s.presence", counted("presence"))
 
+_LONG_US = 8 * DAY_US
+"""The index `span_long` holds the spans that are longer (`tables.LONG`; a test holds the two together)."""
+
 _ACROSS = f"""
 SELECT s.attribution_id, {_COUNTED_SPAN} FROM span AS s {CORRECTED}
-WHERE s.end_us > ? AND s.start_us < ? AND NOT (s.start_us >= ? AND s.end_us <= ?)
+WHERE s.end_us > ? AND s.end_us <= ? + {_LONG_US} AND s.start_us < ? AND NOT (s.start_us >= ? AND s.end_us <= ?)
+UNION ALL
+SELECT s.attribution_id, {_COUNTED_SPAN} FROM span AS s {CORRECTED}
+WHERE s.end_us - s.start_us > {_LONG_US} AND s.end_us > ? + {_LONG_US} AND s.start_us < ?
 """  # noqa: S608 - our own column names
+"""Spans that reach out of [start, end): those that end soon after it, and the long ones that end later."""
 
 _OPEN = f"""
 SELECT r.scope_id, s.attribution_id, o.at_us, o.seen_us, CASE o.state WHEN 'absent' THEN o.at_us END, {SPAN}

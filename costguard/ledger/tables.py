@@ -15,18 +15,19 @@ from sqlalchemy import BigInteger, CheckConstraint, Double, Index, Integer, Meta
 from sqlalchemy.types import REAL
 from sqlmodel import Field, SQLModel
 
+from costguard.core.instant import DAY_US
+
 BIG: Any = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits. In SQLite every INTEGER has them, and only INTEGER makes a primary key the row's own number."""
 REAL_NUMBER: Any = Double().with_variant(REAL(), "sqlite")
 """Of samples only."""
 
 STRICT = {"sqlite_strict": True}
-PACKED = {"sqlite_strict": True, "sqlite_with_rowid": False}
-"""Rows lie in the order of their primary key, and there is no second copy of it."""
-
+PACKED = {"sqlite_strict": True, "sqlite_with_rowid": False}  # rows lie in the order of their primary key, with no copy of it
 ATTRIBUTES = ("provider", "account", "region", "kind", "gpu", "gpu_count_milli", "tier", "owner", "instance_type", "labels")
 LINE = ("resource_id", "charge", "part")
 NOT_ENDED = text("end_us IS NULL")
+LONG = text(f"end_us - start_us > {8 * DAY_US}")  # longer ones are few: see `sums._ACROSS`
 
 
 class Row(SQLModel):
@@ -175,6 +176,7 @@ class SpanRow(Row, table=True):
         CheckConstraint("0 <= low AND low <= expected AND expected <= high", name="span_amounts"),
         Index("span_open_once", *LINE, unique=True, sqlite_where=NOT_ENDED, postgresql_where=NOT_ENDED),
         Index("span_by_end", "end_us", "start_us"),
+        Index("span_long", "end_us", "start_us", sqlite_where=LONG, postgresql_where=LONG),
         Index("span_by_line", *LINE, "start_us"),
         STRICT,
     )

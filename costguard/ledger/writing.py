@@ -67,7 +67,7 @@ class Ledger:
         memory, self._memory = self._memory, None  # whatever goes wrong below, what we remember is read anew
         with self._pen.transaction() as (ask, tell):
             memory = _current(ask, memory)
-            posting = Posting(tell, memory)
+            posting = Posting(tell, memory, self._gap)
             accrued = tuple(self._take(ask, posting, memory, poll) for poll in polls)
             if any(found.fresh for found in accrued):
                 posting.finish()

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
+from pathlib import Path
 
+import pytest
+
+from costguard.app import showing
 from costguard.cli.demo import AS_TYPED
+from costguard.core.metering.inventory import Poll
+from costguard.ledger.writing import Ledger
 from tests.conftest import Command
 
 
@@ -24,3 +31,51 @@ def test_what_the_demo_says_it_runs_gives_the_same_quote(costguard: Command) -> 
 
 def test_nothing_is_left_to_assume_in_the_demo(costguard: Command) -> None:
     assert costguard("demo", "--json").data["job"]["assumed"] == {}
+
+
+def test_the_fortnight_stands_beside_its_bill_and_is_right(costguard: Command) -> None:
+    ran = costguard("demo", "--json")
+    fortnight = ran.data["fortnight"]
+    assert ran.data["schema"] == "costguard.demo/1"
+    assert [cloud["provider"] for cloud in fortnight["clouds"]] == [
+        "sim-aws",
+        "sim-gcp",
+        "sim-lambda",
+        "sim-runpod",
+        "sim-vast",
+    ]
+    for cloud in fortnight["clouds"]:
+        low, high, billed = (Fraction(text) for text in (cloud["usd"]["low"], cloud["usd"]["high"], cloud["bill_usd"]))
+        assert low - Fraction(1, 10**6) <= billed <= high + Fraction(1, 10**6)
+        assert cloud["wrong"] == []
+    assert sum(cloud["exact"] for cloud in fortnight["clouds"]) >= 5
+    assert {"timed out", "lost a page", "lied that there is nothing"} <= set(fortnight["faults"])
+
+
+def test_the_ledger_of_a_demo_can_be_kept_and_asked(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert costguard("demo", "--ledger", "demo.db").code == 0
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", f"sqlite:///{Path('demo.db').absolute()}")
+    assert costguard("db", "check").code == 0
+    assert costguard("report", "--json").data["schema"] == "costguard.report/1"
+    assert len(costguard("status", "--json").data["scopes"]) >= 5
+    again = costguard("demo", "--ledger", "demo.db")
+    assert again.code == 2
+    assert "never mixed with real spending" in again.err
+
+
+def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Ledger.record
+
+    def forgetful(self: Ledger, polls: list[Poll]) -> object:
+        return record(self, polls[: len(polls) // 2])
+
+    monkeypatch.setattr(Ledger, "record", forgetful)
+    ran = costguard("demo")
+    assert ran.code == 1
+    assert "the bill lies outside the interval" in ran.out
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_other_fortnights_are_right_too(tmp_path: Path, seed: int) -> None:
+    played = showing.play(f"sqlite:///{tmp_path}/ledger.db", seed=seed, end=showing._midnight(), days=5, size=20)
+    assert played.wrong == ()

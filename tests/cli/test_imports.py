@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from costguard.core.metering.inventory import Complete, Poll
+from costguard.ledger.writing import Ledger
 from tests import shop
+from tests.core.stories import SCOPE, TEN, machine
 
 HEAVY = ("boto3", "google", "sqlalchemy", "sqlmodel", "pydantic_settings", "pydantic", "numpy", "requests", "httpx")
 SEEN = (
@@ -45,3 +48,11 @@ def test_a_quote_imports_nothing_heavy(market: str) -> None:
 @pytest.mark.parametrize("command", [("size", "--model", "llama-2-7b"), ("quote", "--help"), ("breakeven", "--help")])
 def test_no_other_command_imports_anything_heavy(command: tuple[str, ...]) -> None:
     assert modules(*command) & {*HEAVY, "rich"} == set()
+
+
+@pytest.mark.parametrize("command", [("status",), ("report",), ("db", "check"), ("db", "path")])
+def test_reading_the_ledger_imports_no_orm(command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger(f"sqlite:///{tmp_path}/ledger.db", rules={}, ceilings={}) as ledger:
+        ledger.record([Poll(scope=SCOPE, at=TEN, inventory=Complete((machine(),)))])
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", f"sqlite:///{tmp_path}/ledger.db")
+    assert modules(*command) & {*HEAVY, "alembic", "psycopg"} == set()

@@ -311,3 +311,9 @@ def test_a_poll_that_cannot_be_is_refused(change: dict[str, object], words: str)
     fields: dict[str, object] = {"scope": SCOPE, "at": AT, "inventory": Complete(()), **change}
     with pytest.raises(InputError, match=words):
         Poll(**fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", ["i-\0", "i-\ud800"])
+def test_an_id_that_no_database_can_hold_is_refused(bad: str) -> None:
+    with pytest.raises(InputError, match="no database can hold"):
+        Observation(key=ResourceKey("cloud", "lab", "here", bad), state="running")

@@ -1,4 +1,4 @@
-"""What is recorded while the process dies: every listing of a simulated fortnight, in order, the same in each life."""
+"""What is recorded while the process dies: every listing of some simulated days, in order, the same in each life."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger
 from tests.providers.sim import worlds
 
-DAYS = 14
+APART_S = 240
+"""Between two listings of a scope, from half of it to twice as much: some lie further apart than a gap, most do not."""
 LONGEST_S = 3600.0
 """Without a clean listing."""
 LOT = 500
@@ -56,10 +57,9 @@ def read(path: Path) -> Story:
 
 
 def make_story(seed: int, *, polls: int, size: int = 40) -> Story:
-    """A fortnight in which each scope is listed `polls` times, within the declared limits of the simulated clouds."""
-    mean_s = DAYS * 86_400 / polls
-    world = make_world(seed, start=START, days=DAYS, size=size)
-    plan = make_plan(seed, world, polls=polls, pace_s=(mean_s / 2, 2 * mean_s), longest_s=LONGEST_S)
+    """The days in which each scope is listed `polls` times, within the declared limits of the simulated clouds."""
+    world = make_world(seed, start=START, days=polls * APART_S / 86_400, size=size)
+    plan = make_plan(seed, world, polls=polls, pace_s=(APART_S / 2, 2 * APART_S), longest_s=LONGEST_S)
     plan = replace(plan, entries=tuple(replace(entry, looked=False) for entry in plan.entries))
     return Story(knowable(world, plan), plan)
 

@@ -6,10 +6,18 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from costguard.app import spending
+from costguard.core.metering.inventory import Complete, Failed, Poll
+from costguard.core.metering.observation import Disk, Observation, Price
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.money import Rate
+from costguard.data import Facts
+from costguard.ledger.writing import Ledger
 from tests.conftest import Command
 from tests.shop import STATED
 
@@ -38,7 +46,103 @@ def test_the_json_is_the_sample_to_the_letter(
     assert printed == sample.read_text()
 
 
+SPENDING = {
+    "status": ("status",),
+    "report": ("report", "--month", "2026-10", "--zone", "Europe/Berlin"),
+}
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+AWS, VAST = ScopeKey("aws", "123456789012", "us-east-1"), ScopeKey("vast", "me", "contracts")
+SETTINGS = """
+[[budget]]
+name = "lab"
+cap = "3000 USD"
+match = { owners = ["ada"] }
+"""
+
+
+def polls() -> list[Poll]:
+    """Two days of two scopes: a machine that runs, one that stopped, one without a price, and a provider that fails."""
+    trains = Observation(
+        key=ResourceKey("aws", "123456789012", "us-east-1", "i-0a1b"),
+        state="running",
+        name="train-1",
+        instance_type="p5.48xlarge",
+        gpu="H100-SXM",
+        gpu_count=8,
+        owner="ada",
+        labels=(("team", "vision"),),
+        started_at=NOON - timedelta(hours=30),
+        prices=(Price(Rate.parse("98.32")),),
+        disks=(Disk(500, "gp3"),),
+    )
+    rests = Observation(
+        key=ResourceKey("aws", "123456789012", "us-east-1", "i-0c2d"),
+        state="stopped",
+        name="old <b>box</b>",
+        instance_type="g5.xlarge",
+        gpu="A10G",
+        gpu_count=1,
+        owner="ben",
+        started_at=NOON - timedelta(hours=40),
+        stopped_at=NOON - timedelta(hours=36),
+        prices=(Price(Rate.parse("1.006")),),
+        disks=(Disk(100, "gp3"),),
+    )
+    hidden = Observation(
+        key=ResourceKey("vast", "me", "Sweden, SE", "24815377"),
+        state="running",
+        gpu="RTX-4090",
+        gpu_count=1,
+        created_at=NOON - timedelta(hours=20),
+    )
+    hours = [NOON - timedelta(hours=48) + timedelta(minutes=4 * n) for n in range(12 * 15 * 4 + 1)]
+    first = [
+        Poll(scope=AWS, at=at, inventory=Complete(tuple(o for o in (trains, rests) if o.started_at and o.started_at <= at)))
+        for at in hours
+    ]
+    second = [
+        Poll(scope=VAST, at=at, inventory=Complete((hidden,)) if at >= NOON - timedelta(hours=20) else Complete(()))
+        for at in hours[:-90]
+    ]
+    return [*first, *second, *(Poll(scope=VAST, at=at, inventory=Failed("timeout after 30 s")) for at in hours[-90:])]
+
+
+@pytest.fixture
+def ledger(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """`costguard` with that ledger, at noon on the first of November 2026."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    with Ledger(url, rules=Facts().billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+        books.record(polls())
+    (tmp_path / "costguard.toml").write_text(SETTINGS)
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
+    monkeypatch.setattr(spending, "_now", lambda: NOON)
+    return costguard
+
+
+@pytest.mark.parametrize("name", SPENDING)
+def test_the_json_of_spending_is_the_sample_to_the_letter(ledger: Command, request: pytest.FixtureRequest, name: str) -> None:
+    ran = ledger(*SPENDING[name], "--json")
+    assert ran.code == 0, ran.err
+    sample = HERE / f"{name}.json"
+    if request.config.getoption("--write-golden"):
+        sample.write_text(ran.out)
+    assert ran.out == sample.read_text()
+
+
+@pytest.mark.parametrize("form", [(), ("--csv",), ("--markdown",)])
+@pytest.mark.parametrize("name", SPENDING)
+def test_every_form_of_spending_is_printed(ledger: Command, name: str, form: tuple[str, ...]) -> None:
+    ran = ledger(*SPENDING[name], *form)
+    assert ran.code == 0, ran.err
+    assert "ada" in ran.out
+
+
+def test_a_month_seen_in_part_is_refused_where_it_must_be_whole(ledger: Command) -> None:
+    assert ledger("report", "--month", "2026-10", "--strict", "--json").code == 4
+
+
 def test_there_is_a_sample_of_every_schema() -> None:
     schemas = {json.loads(p.read_text())["schema"] for p in HERE.glob("*.json")}
-    assert schemas == {"costguard.quote/1", "costguard.size/1", "costguard.offers/1", "costguard.breakeven/1"}
-    assert {p.stem for p in HERE.glob("*.json")} == set(SAMPLES)
+    names = ("quote", "size", "offers", "breakeven", "status", "report")
+    assert schemas == {f"costguard.{name}/1" for name in names}
+    assert {p.stem for p in HERE.glob("*.json")} == {*SAMPLES, *SPENDING}

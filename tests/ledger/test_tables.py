@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Double, Engine, Executable, delete, insert, t
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from costguard.core.instant import DAY_US, HOUR_US, micros
-from costguard.ledger import guards
+from costguard.ledger import guards, sums
 from costguard.ledger.opening import open_engine, writing
-from costguard.ledger.tables import CORRECTION, METADATA, SPAN
+from costguard.ledger.tables import CORRECTION, LONG, METADATA, SPAN
 from tests.ledger.entries import T0, T0_US, add, add_resource, begin, open_span, row_of, scalar, span
 
 CLOSED = {"end_us": T0_US + DAY_US, "ended_by": "gone", "low": 1, "expected": 2, "high": 3}
@@ -237,3 +237,7 @@ def test_ids_are_counted_up_where_none_is_given(connection: Connection) -> None:
     values = row_of(1, span())
     del values["id"]
     assert connection.execute(insert(SPAN).returning(SPAN.c.id), [values]).scalar_one() == 1
+
+
+def test_the_index_of_long_spans_is_what_the_sums_ask_for() -> None:
+    assert str(sums._LONG_US) in str(LONG)

@@ -131,7 +131,7 @@ def _go_on(terms: Terms, known: Known, seen: Observation, changes: Changes) -> N
     if looked and _alike(before, seen):
         return
     changes.notes.extend(notes)
-    if known.edges and same and seen.state in UP:
+    if known.edges and same and before.state in DOWN and seen.state in UP:
         _resume(terms, known, seen, changes)
     elif before.state == ENDED:
         write(changes, terms, known, seen, window, found=_again(terms, known, seen, window))
@@ -142,9 +142,9 @@ def _go_on(terms: Terms, known: Known, seen: Observation, changes: Changes) -> N
 
 def _alike(before: Observation, seen: Observation) -> bool:
     """Whether nothing changed but a little traffic."""
-    if before == seen:
-        return True
-    if replace(before, counters=()) != replace(seen, counters=()) or len(before.counters) != len(seen.counters):
+    if before.counters == seen.counters or len(before.counters) != len(seen.counters):
+        return before == seen
+    if replace(before, counters=seen.counters) != seen:
         return False
     return all(
         (b.charge, b.nano_per_gb) == (s.charge, s.nano_per_gb) and 0 <= s.mb - b.mb < COUNTED_MB

@@ -71,6 +71,7 @@ def write(
 
     `new`: lines of `known.open` that the ledger does not have yet.
     """
+    owner = seen.attribution
     path = [(moment, terms.meters(moment), _elsewhere(terms, moment)) for moment in _path(known, seen, found, window)]
     billing = (line for _, here, there in path for line in (*here, *there))
     open_now, settled, edges = dict[Line, Span](), dict(known.settled), dict[Line, Span]()
@@ -84,8 +85,8 @@ def write(
                 fuzzy = unseen(before, after, there.get(line))
             elif before and not after:  # it bills again later: at the new price, which it may have had before it ended, too
                 fuzzy = ended_unseen(before, next((later[line] for _, later, _ in path[number:] if line in later), None))
-            walk.change(moment.earliest, moment.latest, after=after, fuzzy=fuzzy, owner=seen.attribution, why=moment.why)
-        walk.hand_over(terms.poll.at, seen.attribution)
+            walk.change(moment.earliest, moment.latest, after=after, fuzzy=fuzzy, owner=owner, why=moment.why)
+        walk.hand_over(terms.poll.at, owner)
         changes.closed.extend(walk.closed)
         changes.opened.extend(walk.opened)
         if walk.floor is not None and (walk.closed or walk.added):
@@ -98,12 +99,10 @@ def write(
         changes.opened.append(span)
         settled[span.line] = span.end or terms.poll.at
     changes.logged.append(Logged(key=seen.key, at=terms.poll.seen_at, observation=seen))
-    changes.resources[seen.key] = replace(
-        known,
+    changes.resources[seen.key] = Known(
         observation=seen,
+        first_seen_at=known.first_seen_at,
         logged_at=terms.poll.seen_at,
-        seen_at=None,
-        absent_at=None,
         open=open_now,
         settled=settled,
         edges=edges or {line: e for line, e in known.edges.items() if seen.state == ENDED and settled.get(line) == e.end},

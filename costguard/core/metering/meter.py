@@ -94,6 +94,9 @@ class Meter:
         more = max(both, key=lambda m: m.quantity * m.price.high)
         size = max(1, more.quantity)
         alike = (self.unit, self.quantum_s, self.minimum_s) == (other.unit, other.quantum_s, other.minimum_s)
+        if alike and self.quantity == other.quantity:
+            range_ = self.price.around(other.price)
+            return Meter(self.charge, range_, self.unit, self.quantity, self.quantum_s, self.minimum_s, more.part, more.source)
         price = replace(
             self.price.around(other.price),
             low=min(m.quantity * m.price.low for m in both) // size if alike else 0,

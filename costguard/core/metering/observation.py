@@ -95,6 +95,11 @@ class Observation:
     def __post_init__(self) -> None:
         if not (self.key.provider and self.key.account and self.key.id):
             raise InputError("needs a provider, an account and an id", field=f"resource {self.key.id or '?'}")
+        if not all(map(_writable, (*self.key, self.gpu))):
+            hint = "an id, a region and a GPU are text without NUL and half characters"
+            raise InputError(
+                "has an id, a region or a GPU that no database can hold", field=f"resource {self.key.id}", hint=hint
+            )
         if self.state not in STATES or self.tier not in TIERS:
             field = f"resource {self.key.id}"
             raise InputError(f"has state '{self.state}' and tier '{self.tier}', and one is unknown", field=field)
@@ -113,12 +118,17 @@ class Observation:
             self.key.region,
             self.kind,
             self.gpu,
-            self.gpu_count,
+            round(self.gpu_count, 3),
             self.tier,
             self.owner,
             self.instance_type,
             tuple((k.lower(), v) for k, v in self.labels if k.lower() in GROUPED_LABELS) if self.labels else (),
         )
+
+
+def _writable(text: str) -> bool:
+    """Whether every database can hold `text`: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text))
 
 
 def believable(seen: Observation, at: datetime) -> tuple[Observation, tuple[str, ...]]:

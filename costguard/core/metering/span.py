@@ -24,6 +24,9 @@ from costguard.core.metering.resource import Attribution, ResourceKey
 from costguard.core.money import Money, MoneyInterval, divide_half_even
 from costguard.core.period import Period
 
+NOTHING = (0, 1)
+"""No progress at all: where a span starts."""
+
 SEEN, GAP, EDGE, MAYBE = "seen", "gap", "edge", "maybe"
 PRESENCES = (SEEN, GAP, EDGE, MAYBE)
 LONGER_THAN_A_MONTH = timedelta(days=32)
@@ -48,10 +51,15 @@ class Span:
     ended_by: str = ""
 
     def __post_init__(self) -> None:
-        one_of(self.presence, PRESENCES, "span.presence")
-        require(self.anchor <= self.start, "span.anchor", f"lies after the span's start ({self.anchor}, {self.start})")
-        require(self.end is None or self.start <= self.end, "span", f"ends ({self.end}) before it starts ({self.start})")
-        require(self.end is not None or self.meter.unit != GB, "span", "of an amount must be closed")
+        start, end = self.start, self.end
+        if self.presence not in PRESENCES:
+            one_of(self.presence, PRESENCES, "span.presence")
+        if self.anchor > start:  # asked first: the words of an error cost more than all the rest
+            require(truth=False, field="span.anchor", what=f"lies after the span's start ({self.anchor}, {start})")
+        if end is None:
+            require(self.meter.unit != GB, "span", "of an amount must be closed")
+        elif start > end:
+            require(truth=False, field="span", what=f"ends ({end}) before it starts ({start})")
 
     @property
     def line(self) -> tuple[str, str]:
@@ -100,9 +108,12 @@ def amounts(span: Span, start_us: int, end_us: int) -> tuple[int, int, int]:
     finish = end_us if last is None else min(last, end_us)
     if finish <= begin:
         return 0, 0, 0
-    layers = _layers(span)
-    low, more, most = (_cumulative(span, twice, finish) - _cumulative(span, twice, begin) if twice else 0 for twice in layers)
-    return low, low + more, low + more + most
+    surely, probably, perhaps = _layers(span)
+    to, since = _progress(span, finish), _progress(span, begin) if begin > first else NOTHING
+    quantity = span.meter.quantity
+    low = _rounded(surely * quantity, to) - _rounded(surely * quantity, since)
+    expected = low + _rounded(probably * quantity, to) - _rounded(probably * quantity, since)
+    return low, expected, expected + _rounded(perhaps * quantity, to) - _rounded(perhaps * quantity, since)
 
 
 def expected_us(span: Span, start_us: int, end_us: int) -> int:
@@ -137,10 +148,10 @@ def _layers(span: Span) -> tuple[int, int, int]:
     return 0, expected, 2 * high - expected
 
 
-def _cumulative(span: Span, twice_nano: int, at_us: int) -> int:
-    """C(t) at half of `twice_nano` per unit: nano-units from the span's start to `at_us`, rounded half to even."""
-    numerator, denominator = _progress(span, at_us)
-    return divide_half_even(twice_nano * span.meter.quantity * numerator, 2 * denominator)
+def _rounded(twice_nano: int, progress: tuple[int, int]) -> int:
+    """C(t) at half of `twice_nano` per unit, `progress` being the units until t: nano-units, rounded half to even."""
+    numerator, denominator = progress
+    return divide_half_even(twice_nano * numerator, 2 * denominator) if twice_nano and numerator else 0
 
 
 def _progress(span: Span, at_us: int) -> tuple[int, int]:

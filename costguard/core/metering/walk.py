@@ -44,11 +44,10 @@ class Walk:
             return
         begin = earliest if self.floor is None else max(earliest, self.floor)
         end = max(begin, latest)
-        fuzzy = fuzzy or between(before, after)
         anchor = self.span.anchor if self.span else begin
         if self.span:
             self._end(begin, why)
-        if fuzzy and begin < end:
+        if begin < end and (fuzzy := fuzzy or between(before, after)):
             meter, presence = fuzzy
             if presence != SEEN and self.ceiling > meter.price.high:
                 meter = replace(meter, price=replace(meter.price, high=self.ceiling))
@@ -81,7 +80,7 @@ class Walk:
 
     def _end(self, at: datetime, why: str) -> None:
         assert self.span is not None  # noqa: S101 - for the type checker; asked before
-        ended = replace(self.span, end=at, ended_by=why)
+        ended = closed(self.span, at, why)
         if self.held:
             self.closed.append(ended)
         elif at > ended.start:
@@ -109,6 +108,21 @@ class Walk:
             why=why,
             ended_by=why if end else "",
         )
+
+
+def closed(span: Span, at: datetime, why: str) -> Span:
+    """`span` with its end. Written out, since `dataclasses.replace` costs four times as much and every change comes by here."""
+    return Span(
+        key=span.key,
+        attribution=span.attribution,
+        meter=span.meter,
+        start=span.start,
+        anchor=span.anchor,
+        end=at,
+        presence=span.presence,
+        why=span.why,
+        ended_by=why,
+    )
 
 
 def between(before: Meter | None, after: Meter | None) -> Fuzzy | None:

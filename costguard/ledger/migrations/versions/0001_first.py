@@ -149,6 +149,7 @@ CREATE TABLE span (
 """,
     "CREATE UNIQUE INDEX span_open_once ON span (resource_id, charge, part) WHERE end_us IS NULL",
     "CREATE INDEX span_by_end ON span (end_us, start_us)",
+    "CREATE INDEX span_long ON span (end_us, start_us) WHERE end_us - start_us > 691200000000",
     "CREATE INDEX span_by_line ON span (resource_id, charge, part, start_us)",
     """
 CREATE TABLE daily (

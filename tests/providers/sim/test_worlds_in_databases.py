@@ -1,0 +1,116 @@
+"""The same worlds through a real ledger, on both databases: what is read back is what was worked out in memory.
+
+So what ten thousand worlds prove of the metering holds for the ledger, whatever the grouping of polls into transactions.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from costguard_sim.plan import Entry
+from costguard_sim.view import listing
+
+from costguard.core.instant import instant, micros
+from costguard.core.metering.accrual import accrue
+from costguard.core.metering.accrued import ScopeState
+from costguard.core.metering.inventory import Complete, Failed, Partial, Poll
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import ScopeKey
+from costguard.ledger.care import check
+from costguard.ledger.reading import Books
+from costguard.ledger.writing import Ledger
+from tests.ledger.conftest import *  # noqa: F403 - the fixture `url`, for both databases
+from tests.providers.sim import books as memory
+from tests.providers.sim import worlds
+
+SEEDS = range(300)
+
+
+def of_world(seed: int, poll: Poll) -> Poll:
+    """`poll` under an account of the world's own, so that many worlds fit one ledger."""
+
+    def named(account: str) -> str:
+        return f"{account}-{seed}"
+
+    def item(seen: Observation) -> Observation:
+        return replace(seen, key=seen.key._replace(account=named(seen.key.account)))
+
+    found = poll.inventory
+    if isinstance(found, Complete):
+        found = Complete(tuple(map(item, found.items)))
+    elif isinstance(found, Partial):
+        found = Partial(tuple(map(item, found.items)), found.why)
+    gone = frozenset(key._replace(account=named(key.account)) for key in poll.gone)
+    return replace(poll, scope=poll.scope._replace(account=named(poll.scope.account)), inventory=found, gone=gone)
+
+
+def polls_of(seed: int) -> list[Poll]:
+    world, plan = worlds.draw(seed)
+    return [of_world(seed, listing(world, entry, plan.hidden)) for entry in plan.entries if isinstance(entry, Entry)]
+
+
+def test_the_ledger_says_what_memory_says(url: str) -> None:
+    rng, rules, mine = random.Random(0), worlds.rules(), memory.Books()  # noqa: S311 - a grouping is drawn, not secret
+    polls = [poll for seed in SEEDS for poll in polls_of(seed)]
+    with Ledger(url, rules=rules, ceilings=worlds.CEILINGS) as ledger:
+        todo = list(polls)
+        while todo:
+            count = rng.randint(1, 200)
+            ledger.record(todo[:count])
+            todo = todo[count:]
+        assert not any(one.fresh for one in ledger.record(polls[-50:]))
+    for poll in polls:
+        state = mine.states.get(poll.scope) or ScopeState(scope=poll.scope)
+        mine.write(accrue(state, poll, rules[poll.scope.provider], worlds.CEILINGS))
+    assert mine.faults == []
+    at = instant(max(micros(poll.at) for poll in polls))
+    with Books(url, rules=rules) as books:
+        said = {one.key: one.money for one in books.spent(at)}
+    for poll in polls:
+        if isinstance(poll.inventory, Failed):
+            continue
+        for key in {item.key for item in poll.inventory.items}:
+            sums = mine.sums(key, ScopeKey(*poll.scope), rules[poll.scope.provider], at)
+            expected = tuple(sum(part[i] for part in sums.values()) for i in range(3))
+            found = said.get(key)
+            assert (found is None and expected == (0, 0, 0)) or (
+                found is not None and (found.low.nano, found.expected.nano, found.high.nano) == expected
+            ), key
+    assert check(url) == []
+
+
+def test_a_folder_of_its_own(tmp_path: Path) -> None:
+    """SQLite again, one poll a transaction: the grouping leaves no trace."""
+    rules, rows = worlds.rules(), []
+    for grouping in (1, 1000):
+        url = f"sqlite:///{tmp_path}/{grouping}.db"
+        polls = [poll for seed in range(20) for poll in polls_of(seed)]
+        with Ledger(url, rules=rules, ceilings=worlds.CEILINGS) as ledger:
+            for start in range(0, len(polls), grouping):
+                ledger.record(polls[start : start + grouping])
+        with Books(url, rules=rules) as books:
+            rows.append((books.spent(polls[-1].at), books.scopes(), books.live(polls[-1].at)))
+    assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("seed", [3, 17])
+def test_a_fresh_process_knows_what_the_last_one_knew(url: str, seed: int) -> None:
+    rules, polls = worlds.rules(), polls_of(seed)
+    for poll in polls:
+        with Ledger(url, rules=rules, ceilings=worlds.CEILINGS) as ledger:
+            ledger.record([poll])
+    mine = memory.Books()
+    for poll in polls:
+        state = mine.states.get(poll.scope) or ScopeState(scope=poll.scope)
+        mine.write(accrue(state, poll, rules[poll.scope.provider], worlds.CEILINGS))
+    with Books(url, rules=rules) as books:
+        for one in books.spent(polls[-1].at):
+            scope = next(scope for scope, state in mine.states.items() if one.key in state.resources)
+            sums = mine.sums(one.key, scope, rules[scope.provider], polls[-1].at)
+            assert (one.money.low.nano, one.money.high.nano) == (
+                sum(s.low for s in sums.values()),
+                sum(s.high for s in sums.values()),
+            )
