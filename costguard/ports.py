@@ -90,13 +90,17 @@ class Clock(Protocol):
 
 
 class InstanceSource(Protocol):
-    """A provider's resources: whoever can list what bills."""
+    """A provider's resources: whoever can list what bills. What it raises is recorded as a failure and stops no other."""
+
+    @property
+    def providers(self) -> Sequence[str]:
+        """The providers it speaks for, mostly one: where it cannot list its scopes, those known of them count as not seen."""
 
     def scopes(self) -> Sequence[ScopeKey]:
-        """Every scope its credentials can see."""
+        """Every scope its credentials can see; CostguardError where it cannot say."""
 
     def poll(self, scope: ScopeKey) -> Poll:
-        """One listing of `scope`, read to its end. It fails by answering Failed, never by raising what the network did."""
+        """One listing of `scope`, read to its end. It fails by answering Failed rather than by raising what the network did."""
 
 
 @runtime_checkable
@@ -115,6 +119,9 @@ class Ledger(Protocol):
 
     def suspects(self, poll: Poll) -> Sequence[ResourceKey]:
         """What `poll` lacks and should be looked up one by one before its absence is believed."""
+
+    def scopes_of(self, provider: str) -> Sequence[ScopeKey]:
+        """Every scope of `provider` that was ever polled."""
 
 
 class Books(Protocol):

@@ -75,10 +75,28 @@ def test_flag_variable_file_and_default_through_the_command(
     assert {o["provider"] for o in offers} == {"vast"}
 
 
-@pytest.mark.parametrize("name", ["COSTGUARD_API_KEY", "COSTGUARD_API_URL", "COSTGUARD_SOMETHING"])
+@pytest.mark.parametrize("name", ["COSTGUARD_API_KEY", "COSTGUARD_API_URL", "COSTGUARD_SOMETHING", "COSTGUARD_TEST_PG"])
 def test_variables_of_other_products_are_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "x")
     assert read_settings(None).quote.market is None
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("COSTGUARD_LEDGER_URL", "COSTGUARD_LEDGER__URL"),
+        ("COSTGUARD__URL", "COSTGUARD_LEDGER__URL"),
+        ("COSTGUARD_DEFAULT_TIMEZONE", "COSTGUARD_DEFAULTS__TIMEZONE"),
+        ("COSTGUARD_QUOTE_MARKET", "COSTGUARD_QUOTE__MARKET"),
+        ("COSTGUARD_CONFG", "COSTGUARD_CONFIG"),
+    ],
+)
+def test_a_variable_that_nearly_is_one_of_ours_is_refused_with_the_one_meant(
+    monkeypatch: pytest.MonkeyPatch, name: str, meant: str
+) -> None:
+    monkeypatch.setenv(name, "x")
+    with pytest.raises(InputError, match=f"unknown variable '{name}'\nhint: did you mean {meant}\\?"):
+        read_settings(None)
 
 
 def test_toml_and_json_say_the_same(tmp_path: Path) -> None:

@@ -31,11 +31,13 @@ from costguard.flows.poll import looked_up
 from costguard.ledger.address import address
 from costguard.settings import path_of
 
-if TYPE_CHECKING:  # imported when a demo is played: nothing else needs the simulated clouds
+if TYPE_CHECKING:  # imported when a demo is played: nothing else needs the simulated clouds, or writes
     from costguard_sim.plan import Plan
     from costguard_sim.world import World
 
-SEED, DAYS, SIZE = 43, 14, 32
+    from costguard.ledger.writing import Ledger
+
+SEED, DAYS, SIZE = 41, 14, 32
 PACE_S = (260.0, 295.0)
 """Seconds between two listings of a scope: less than the five minutes that no restart may hide in."""
 LONGEST_S = 6 * 3600.0
@@ -47,11 +49,31 @@ def fortnight(*, seed: int = SEED, ledger: str | None = None) -> Answer:
     from costguard.core.documents.played import played_document
 
     with ExitStack() as stack:
-        kept = None if ledger is None else f"sqlite:///{path_of(ledger).absolute()}"
+        kept = None if ledger is None else _url(ledger)
         url = kept or f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='costguard-demo-'))}/ledger.db"
         played = play(url, seed=seed, end=_midnight())
     refusal = CostguardError(f"{len(played.wrong)} resources are wrong: this is a bug in costguard") if played.wrong else None
     return Answer(document=played_document(played, kept=kept), refusal=refusal)
+
+
+def prepare(ledger: str) -> None:
+    """Make an empty ledger in the file `ledger` before a demo begins; an error where that cannot be, or it holds something."""
+    from costguard.ledger.writing import Ledger
+
+    url = _url(ledger)
+    with Ledger(url, rules={}, ceilings={}) as found:
+        _unused(found, url)
+
+
+def _url(ledger: str) -> str:
+    return f"sqlite:///{path_of(ledger).absolute()}"
+
+
+def _unused(ledger: Ledger, url: str) -> None:
+    """InputError unless `ledger` holds nothing yet."""
+    if ledger.holds_anything():
+        hint = "name a new file: a demo is never mixed with real spending"
+        raise InputError("holds a ledger already", field=address(url).shown, hint=hint)
 
 
 def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SIZE) -> Played:
@@ -71,9 +93,7 @@ def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SI
     world, rules = knowable(drawn, plan), Facts().billing_rules()
     ceilings = {shape.gpu: CEILING_NANO for resource in world.resources for shape in resource.shapes if shape.gpu}
     with Ledger(url, rules=rules, ceilings=ceilings) as ledger:
-        if ledger.holds_anything():
-            hint = "name a new file: a demo is never mixed with real spending"
-            raise InputError("holds a ledger already", field=address(url).shown, hint=hint)
+        _unused(ledger, url)
         for _, day in groupby(_polls(world, plan, rules, ceilings), key=lambda poll: poll.at.date()):
             ledger.record(list(day))
     with Books(url, rules=rules) as books:

@@ -45,6 +45,8 @@ def command(
 
     from costguard.app import asking, showing
 
+    if ledger is not None:
+        showing.prepare(ledger)
     sys.stderr.write(f"$ {AS_TYPED}\n")
     every = o.format_from(ctx.params) in ("json", "csv")
     quote = asking.quote(flags=FLAGS, every=every, config=ctx.obj.config)

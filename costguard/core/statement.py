@@ -19,7 +19,7 @@ from costguard.core.metering.meter import COMPUTE
 from costguard.core.metering.resource import GROUPED_LABELS, ScopeKey
 from costguard.core.money import Money, MoneyInterval
 from costguard.core.period import Period
-from costguard.core.spending import Spending
+from costguard.core.spending import ScopeNow, Spending
 
 DEFAULT_BY = ("provider", "account", "owner", "gpu")
 
@@ -75,7 +75,8 @@ class Statement:
     """What `report` says of `period`, named `label` in the time zone `zone`, as known at `as_of`.
 
     `not_modelled`: for each provider that the period has to do with, what its billing rule leaves out. `unseen`: the scopes
-    that were not seen completely all through. `scopes`: how many there are.
+    that were not seen completely all through. `scopes`: how many there are. `misdated`: those whose last poll lies ahead of
+    `as_of`, since a wrong clock dated it.
     """
 
     period: Period
@@ -88,6 +89,7 @@ class Statement:
     not_modelled: tuple[tuple[str, str], ...] = ()
     unseen: tuple[Unseen, ...] = ()
     scopes: int = 0
+    misdated: tuple[ScopeNow, ...] = ()
 
     @property
     def ahead(self) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from costguard.core.instant import DAY_US, HOUR_US, MICROSECOND
-from costguard.core.metering.inventory import COMPLETE
+from costguard.core.metering.inventory import AHEAD, COMPLETE
 from costguard.core.metering.meter import FIXED_UNITS, GB, Meter
 from costguard.core.metering.span import Span
 from costguard.core.money import Money, MoneyInterval, divide_half_even
@@ -30,7 +30,7 @@ STALE_AFTER = timedelta(minutes=15)
 """A scope that was last seen completely longer ago is shouted about. Three polls of the slowest usual interval, five minutes:
 an assumption, 2026-11."""
 
-STALE, ABSENT = "stale", "absent"
+STALE, MISDATED, ABSENT = "stale", "ahead", "absent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Burning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeView:
-    """A scope as it stands at an instant. `state`: complete, partial or failed as the last listing was, or stale.
+    """A scope as it stands at an instant. `state`: complete, partial or failed as the last listing was, or stale, or ahead.
 
     `unseen`: how long no listing has been complete where that is too long; None: it is not. `never`: none ever was.
     """
@@ -108,6 +108,16 @@ class ScopeView:
     def never(self) -> bool:
         """Whether no listing ever was complete."""
         return self.now.last_complete_at is None
+
+    @property
+    def ahead(self) -> bool:
+        """Whether its last listing lies in the future: until then the ledger takes no other for newer."""
+        return self.state == MISDATED
+
+    @property
+    def seen(self) -> bool:
+        """Whether it is seen completely, and lately."""
+        return self.unseen is None and not self.ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,11 +215,15 @@ def per_hour(meter: Meter, nano: int, at: datetime) -> int:
 
 
 def scope_view(scope: ScopeNow, at: datetime, stale_after: timedelta) -> ScopeView:
-    """How `scope` stands at `at`. One that was complete, and has not been asked for longer than `stale_after`, is stale."""
+    """How `scope` stands at `at`. One that was complete, and has not been asked for longer than `stale_after`, is stale.
+
+    One whose last poll lies in the future, which a wrong clock has dated, is ahead.
+    """
     seen_at = scope.last_complete_at or scope.since
     age = max(at - seen_at, timedelta())
     late = age > stale_after or scope.last_complete_at is None
     state = STALE if late and scope.outcome == COMPLETE else scope.outcome
+    state = MISDATED if scope.at > at + AHEAD else state
     return ScopeView(now=scope, state=state, unseen=age if late else None)
 
 

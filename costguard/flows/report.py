@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from costguard.core.coverage import unseen
 from costguard.core.metering.billing import BillingRule, rule_for
+from costguard.core.metering.inventory import AHEAD
 from costguard.core.period import Period
 from costguard.core.statement import Statement, providers_of, sums_of
 from costguard.ports import Books
@@ -28,7 +29,8 @@ def report(
     Of a period that lies ahead nothing is asked but what was spent, which is nothing.
     """
     spending = books.spending(period, as_of)
-    scopes = [scope.scope for scope in books.scopes()] if period.start <= as_of else []
+    found = books.scopes() if period.start <= as_of else []
+    scopes = [scope.scope for scope in found]
     usd, others = sums_of(spending, by)
     return Statement(
         period=period,
@@ -45,4 +47,5 @@ def report(
         ),
         unseen=unseen(scopes, books.stretches(period), period, as_of=as_of, pause=pause),
         scopes=len(scopes),
+        misdated=tuple(sorted((scope for scope in found if scope.at > as_of + AHEAD), key=lambda s: s.scope)),
     )

@@ -1,7 +1,8 @@
 """Where a ledger is: the URL that a person wrote, as a file or a server.
 
 `sqlite:///ledger.db` is a file beside the working folder, `sqlite:////data/ledger.db` one at the root, as everywhere else that
-uses such URLs; all after the third slash is the path as it stands. `postgresql://` and `postgresql+psycopg://` name a server.
+uses such URLs; all after the third slash is the path as it stands. `postgresql://` and `postgresql+psycopg://` name a server;
+`postgresql:///costguard` is one on this machine, through its socket, and `?host=/run/postgresql` says where that is.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os.path
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from costguard.errors import InputError, shortened
 
@@ -82,9 +83,16 @@ def _server(parts: SplitResult) -> Address:
     secret = unquote(parts.password or "") or dict(query).get("password", "")
     if not parts.path.strip("/"):
         raise InputError("names a server, but no database on it", field=FIELD, hint=HOW)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or dict(query).get("host", "")
+    stated = dict(query).get("host", "")
+    socket = stated.startswith("/")  # a folder: it cannot stand before the database's name
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ("" if socket else stated)
     where = f"{host}:{parts.port}" if parts.port else host
     user = f"{unquote(parts.username)}@" if parts.username else ""
-    kept = urlencode([(k, v) for k, v in query if "password" not in k and k != "host"])
-    shown = urlunsplit((POSTGRESQL, f"{user}{where}", parts.path, kept, ""))
-    return Address(shown=shown, conninfo=urlunsplit(parts), password=secret)
+    kept = urlencode([(k, v) for k, v in query if "password" not in k and (socket or k != "host")], safe="/")
+    conninfo = _written(parts.netloc, parts.path, parts.query)
+    return Address(shown=_written(f"{user}{where}", parts.path, kept), conninfo=conninfo, password=secret)
+
+
+def _written(place: str, path: str, query: str) -> str:
+    """The URL of a server, which keeps both slashes where `place` is "": there libpq goes through a socket."""
+    return f"{POSTGRESQL}://{place}{path}{f'?{query}' if query else ''}"

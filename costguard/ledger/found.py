@@ -30,6 +30,13 @@ SELECT name FROM unnest(ARRAY['alembic_version', 'ledger_state', 'span']) AS nam
 NAME_ANOTHER = "name another file in [ledger] url"
 
 
+def folder_there(where: Address) -> LedgerError:
+    """The error for a folder where the file of a ledger should be."""
+    return LedgerError(
+        "is a folder, not a ledger", field=where.shown, hint=f"name a file in it: sqlite:///{where.path}/ledger.db"
+    )
+
+
 def found_file(where: Address) -> str:
     """The revision of the ledger in the file at `where`; LedgerError where it is none of ours. It is opened to read only."""
     path = where.path or Path()

@@ -21,12 +21,13 @@ from costguard.core.budget import Budget, period_at
 from costguard.core.checks import require
 from costguard.core.hold import COMMITTED, EXPIRED, RELEASED, Hold, counts_in, held, is_open
 from costguard.core.instant import instant, micros
+from costguard.core.metering.resource import storable
 from costguard.core.money import Money
 from costguard.core.standing import ALREADY_HELD, Admission, admit_all, standing
 from costguard.errors import InputError
 from costguard.ledger.asking import Ask, placed
 from costguard.ledger.reading import Books
-from costguard.ledger.rows import Row, labels_text, moment, stored
+from costguard.ledger.rows import Row, labels_text, moment
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads holds does not pay for importing it
     from sqlalchemy import Connection
@@ -190,8 +191,8 @@ def _find(ask: Ask, hold_id: str) -> Hold | None:
 
 def _storable(hold: Hold) -> Hold:
     """`hold` with the texts that come back from a database."""
-    labels = tuple(sorted((stored(key), stored(value)) for key, value in hold.labels))
-    texts: dict[str, Any] = {name: stored(getattr(hold, name)) for name in TEXTS}
+    labels = tuple(sorted((storable(key), storable(value)) for key, value in hold.labels))
+    texts: dict[str, Any] = {name: storable(getattr(hold, name)) for name in TEXTS}
     return replace(hold, labels=labels, **texts)
 
 
@@ -211,7 +212,7 @@ def _insert(connection: Connection, hold: Hold, budgets: Sequence[Budget]) -> No
     )
     _execute(connection, f"INSERT INTO hold ({COLUMNS}) VALUES ({', '.join('?' * len(names))})", *values)  # noqa: S608 - our own column names
     for budget in budgets:
-        _execute(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", hold.id, stored(budget.name))
+        _execute(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", hold.id, storable(budget.name))
     _count(connection)
 
 

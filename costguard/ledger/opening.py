@@ -24,7 +24,7 @@ from costguard.ledger.address import Address, address
 from costguard.ledger.copies import copy, stamp, synced
 from costguard.ledger.faults import ledger_errors
 from costguard.ledger.filelock import locked
-from costguard.ledger.found import found_file, found_server
+from costguard.ledger.found import folder_there, found_file, found_server
 from costguard.ledger.schema import HEAD, migrate, renew
 
 PATIENCE_S = 30.0
@@ -123,7 +123,7 @@ def _make_ready(engine: Engine, where: Address, patience_s: float) -> Upgrade:
     if path is None:
         return _make_server_ready(engine, where)
     if path.is_dir():
-        raise LedgerError("is a folder, not a ledger", field=str(path), hint=f"name a file in it: sqlite:///{path}/ledger.db")
+        raise folder_there(where)
     if path.exists() and found_file(where) == HEAD:
         return Upgrade(before=HEAD)
     _make_folder(path.parent)

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from costguard.core.instant import MICROSECOND, micros
 from costguard.core.metering.accrued import Accrued, Correction, Logged, ScopeState
-from costguard.core.metering.resource import Attribution, ResourceKey, ScopeKey
+from costguard.core.metering.resource import Attribution, ResourceKey, ScopeKey, storable
 from costguard.core.metering.span import Span
 from costguard.errors import LedgerError, shortened
 from costguard.ledger.asking import Tell, marks
@@ -26,7 +26,6 @@ from costguard.ledger.rows import (
     attribution_row,
     observation_text,
     span_row,
-    stored,
 )
 from costguard.ledger.state import Coverage, ScopeBook
 
@@ -119,9 +118,9 @@ class Posting:
             at_us,
             None,
             seen.state,
-            stored(seen.name),
-            stored(seen.instance_type),
-            stored(seen.owner),
+            storable(seen.name),
+            storable(seen.instance_type),
+            storable(seen.owner),
             None if seen.started_at is None else micros(seen.started_at),
             None if seen.stopped_at is None else micros(seen.stopped_at),
             observation_text(seen, accrued.state.resources[key].edges),
@@ -156,7 +155,7 @@ class Posting:
 
     def _cover(self, book: ScopeBook, accrued: Accrued) -> None:
         """Polls in a row that say the same are one row; after a longer pause a new one begins, since nobody looked."""
-        at_us, why, last = micros(accrued.at), stored(shortened(accrued.why, LONGEST_WHY)), book.coverage
+        at_us, why, last = micros(accrued.at), storable(shortened(accrued.why, LONGEST_WHY)), book.coverage
         if last is not None and (last.outcome, last.why) == (accrued.outcome, why) and at_us - last.end_us <= self._gap_us:
             last.end_us, last.polls = at_us, last.polls + 1
             if last.id not in self._begun:

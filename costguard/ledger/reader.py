@@ -15,7 +15,7 @@ from costguard.errors import InputError, LedgerError
 from costguard.ledger.address import Address, address
 from costguard.ledger.asking import Ask, placed
 from costguard.ledger.faults import ledger_errors
-from costguard.ledger.found import NAME_ANOTHER, known
+from costguard.ledger.found import NAME_ANOTHER, folder_there, known
 from costguard.ledger.rows import Row
 from costguard.ledger.schema import APPLICATION_ID, HEAD
 
@@ -63,6 +63,8 @@ def _file(where: Address) -> _Voices:
     assert where.path is not None  # noqa: S101 - for the type checker; asked before
     if not where.path.exists():
         raise _none_yet(where)
+    if where.path.is_dir():
+        raise folder_there(where)
     connection = sqlite3.connect(where.read_only_uri(), uri=True, isolation_level=None, timeout=PATIENCE_S)
 
     def ask(sql: str, values: Sequence[Any]) -> Sequence[Row]:

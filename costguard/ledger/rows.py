@@ -16,7 +16,7 @@ from costguard.core.instant import instant, micros
 from costguard.core.metering.accrued import Line
 from costguard.core.metering.meter import Meter, PriceRange
 from costguard.core.metering.observation import Counter, Disk, Observation, Price
-from costguard.core.metering.resource import Attribution, ResourceKey
+from costguard.core.metering.resource import Attribution, ResourceKey, storable
 from costguard.core.metering.span import Span
 from costguard.core.money import Rate
 
@@ -90,8 +90,8 @@ def attribution_row(attribution: Attribution) -> Row:
         attribution.gpu,
         round(attribution.gpu_count * 1000),
         attribution.tier,
-        stored(attribution.owner),
-        stored(attribution.instance_type),
+        storable(attribution.owner),
+        storable(attribution.instance_type),
         labels_text(attribution.labels),
     )
 
@@ -180,13 +180,6 @@ def meter_of(  # noqa: PLR0917 - the columns METER in their order
 def moment(us: int | None) -> datetime | None:
     """The instant, or None for none."""
     return None if us is None else instant(us)
-
-
-def stored(text: str) -> str:
-    """`text` as both databases can hold it: a NUL or half a surrogate pair, which no name has, becomes U+FFFD."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 def _price_row(price: Price) -> Row:

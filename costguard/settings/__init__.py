@@ -52,8 +52,12 @@ __all__ = [
 ]
 
 PREFIX = "COSTGUARD_"
-NOT_OURS = ("COSTGUARD_API_KEY", "COSTGUARD_API_URL", "COSTGUARD_CONFIG")
+CONFIG = f"{PREFIX}CONFIG"
+NOT_OURS = (f"{PREFIX}API_KEY", f"{PREFIX}API_URL", CONFIG)
 """Another product's two variables, and the one that names the file itself."""
+
+ALIKE = 0.8
+"""How much of two names must agree (`difflib`, 0 to 1) for one to be the other mistyped: COSTGUARD__URL just is."""
 
 SQLITE = "sqlite:///"
 BUDGET, PROVIDERS = "budget", "providers"
@@ -150,7 +154,7 @@ def _beside(table: dict[str, object], folder: Path) -> dict[str, object]:
 
 
 def _settings_file(stated: str | None) -> Path | None:
-    chosen = stated or os.environ.get("COSTGUARD_CONFIG")
+    chosen = stated or os.environ.get(CONFIG)
     if chosen:
         return path_of(chosen)
     here = Path(FILE_NAME)
@@ -171,7 +175,11 @@ def _with_environment(table: dict[str, object]) -> dict[str, object]:
     merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in table.items()}
     for name, value in sorted(os.environ.items()):
         section, separator, key = name.removeprefix(PREFIX).lower().partition("__")
-        if name.startswith(PREFIX) and separator and name not in NOT_OURS:
+        if not name.startswith(PREFIX) or name in NOT_OURS:
+            continue
+        if not separator:
+            _no_slip(name)
+        else:
             _known_variable(name, section, key)
             inner = merged.setdefault(section, {})
             if isinstance(inner, dict):
@@ -181,11 +189,32 @@ def _with_environment(table: dict[str, object]) -> dict[str, object]:
 
 def _known_variable(name: str, section: str, key: str) -> None:
     """UnknownNameError that names the variable, unless it stands for a field."""
-    places = [(section_name, inner.name) for section_name, make in SECTIONS.items() for inner in _fields_of(make)]
-    known = [f"{PREFIX}{a_section}__{a_key}".upper() for a_section, a_key in places]
-    if (section, key) not in places:
+    if (section, key) not in _places():
+        known = _variables()
         near = nearest_names(name, known)
         raise UnknownNameError("variable", name, field="the environment", nearest=near, hint=f"known: {', '.join(known)}")
+
+
+def _no_slip(name: str) -> None:
+    """UnknownNameError for a variable that names no section, but nearly is one of ours: COSTGUARD_LEDGER_URL, with one `_`.
+
+    Whatever resembles none of ours belongs to another program.
+    """
+    from difflib import SequenceMatcher
+
+    near = {known: SequenceMatcher(None, name.upper(), known).ratio() for known in (*_variables(), CONFIG)}
+    best = max(near, key=near.__getitem__)
+    if near[best] >= ALIKE:
+        raise UnknownNameError("variable", name, field="the environment", nearest=(best,))
+
+
+def _places() -> list[tuple[str, str]]:
+    return [(section, inner.name) for section, make in SECTIONS.items() for inner in _fields_of(make)]
+
+
+def _variables() -> list[str]:
+    """The variable of every field."""
+    return [f"{PREFIX}{section}__{key}".upper() for section, key in _places()]
 
 
 def _fields_of(make: object) -> tuple[Field[object], ...]:

@@ -37,6 +37,11 @@ class Sim:
         self._planned = {(entry.scope, entry.at_us): entry for entry in self.plan.entries}
         self._by_key = {key_of(resource): resource for resource in self.world.resources}
 
+    @property
+    def providers(self) -> Sequence[str]:
+        """The five clouds."""
+        return tuple(SCOPES)
+
     def scopes(self) -> Sequence[ScopeKey]:
         """Every scope of the clouds in which something ever is."""
         held = {(resource.cloud, resource.account, resource.scope) for resource in self.world.resources}

@@ -113,3 +113,12 @@ def test_asking_for_the_path_imports_no_database() -> None:
     assert "'costguard.ledger.care'" in ran.stderr
     for heavy in ("sqlalchemy", "sqlmodel", "alembic", "pydantic", "psycopg"):
         assert f"'{heavy}'" not in ran.stderr
+
+
+@pytest.mark.parametrize("command", [("status",), ("report",), ("db", "check"), ("db", "backup", "copy.db"), ("db", "upgrade")])
+def test_a_folder_in_place_of_the_ledger_is_called_one(costguard: Command, ledger: Path, command: tuple[str, ...]) -> None:
+    ledger.mkdir(parents=True)
+    answer = costguard(*command)
+    assert answer.code == 1
+    assert f"{ledger}: is a folder, not a ledger" in answer.err
+    assert f"name a file in it: sqlite:///{ledger}/ledger.db" in answer.err

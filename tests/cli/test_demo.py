@@ -49,7 +49,7 @@ def test_the_fortnight_stands_beside_its_bill_and_is_right(costguard: Command) -
         assert low - Fraction(1, 10**6) <= billed <= high + Fraction(1, 10**6)
         assert cloud["wrong"] == []
     assert sum(cloud["exact"] for cloud in fortnight["clouds"]) >= 5
-    assert {"timed out", "lost a page", "lied that there is nothing"} <= set(fortnight["faults"])
+    assert {"answered 429", "lied that there is nothing"} <= set(fortnight["faults"])
 
 
 def test_the_ledger_of_a_demo_can_be_kept_and_asked(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +61,18 @@ def test_the_ledger_of_a_demo_can_be_kept_and_asked(costguard: Command, monkeypa
     again = costguard("demo", "--ledger", "demo.db")
     assert again.code == 2
     assert "never mixed with real spending" in again.err
+
+
+@pytest.mark.parametrize(("name", "words"), [("folder", "is a folder"), ("text", "is no ledger"), ("text/demo.db", "")])
+def test_a_file_that_cannot_keep_a_demo_is_refused_before_anything_is_printed(
+    costguard: Command, tmp_path: Path, name: str, words: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("hello")
+    ran = costguard("demo", "--ledger", str(tmp_path / name))
+    assert (ran.code, ran.out) == (1, "")
+    assert words in ran.err
+    assert ran.err.startswith("costguard: ") or ran.err.startswith("error: ")
 
 
 def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,7 +242,7 @@ def test_a_price_that_rose_before_an_unseen_restart_is_within_bounds() -> None:
     story = Story()
     story.listed(10, machine())
     story.listed(14, machine(started_at=minute(13), prices=(Price(Rate.parse("120")),)))
-    assert story.cost(14) == (10 + 2, Decimal("14.25"), 10 + 6 + 2)
+    assert story.cost(14) == (10 + 1, Decimal("13.75"), 10 + 6 + 2)
 
 
 def test_a_long_gap_may_hide_more_than_the_last_stop() -> None:
@@ -450,18 +450,100 @@ def test_currencies_are_never_mixed_in_one_span() -> None:
     story.listed(0, machine())
     story.listed(10, machine(prices=(Price(Rate.parse("60", "EUR")),)))
     story.listed(20, machine(prices=(Price(Rate.parse("60", "EUR")),)))
-    assert [(s.meter.price.currency, s.end) for s in story.spans if s.end is None or s.end > s.start] == [
-        ("USD", minute(10)),
-        ("EUR", None),
-    ]
+    lasting = [(s.meter.price.currency, s.end) for s in story.spans if s.end is None or s.end > s.start]
+    assert lasting == [("USD", minute(10)), ("EUR", None)]
 
 
 def test_a_spot_price_may_have_moved_while_nobody_looked() -> None:
     story = Story(ceilings={"H100-SXM": 240 * 10**9})
+    spot = machine(tier="spot", started_at=minute(10))
+    story.listed(10, spot)
+    story.listed(20, spot)
+    story.listed(21)
+    story.listed(22)
+    assert story.cost(30) == (10, Decimal("10.5"), 14)
+
+
+def test_what_a_spot_machine_cost_before_the_first_look_is_not_what_it_costs_now() -> None:
+    story = Story(ceilings={"H100-SXM": 240 * 10**9})
     story.listed(10, machine(tier="spot"))
-    story.listed(11)
-    story.listed(12)
-    assert story.cost(20) == (10, Decimal("10.5"), 14)
+    story.listed(20, machine(tier="spot"))
+    assert story.cost(20) == (10, 20, 50)
+
+
+DISK = Disk(1000, "disk")
+GROWN = Disk(3000, "disk")
+
+
+def test_a_stated_restart_does_not_date_a_disk_that_grew() -> None:
+    story = Story()
+    story.listed(0, machine(disks=(DISK,)))
+    story.listed(600, machine(disks=(GROWN,), started_at=minute(590), stopped_at=minute(580)))
+    low, _, high = story.cost(600, charge_of="storage")
+    assert low <= 11
+    assert high >= 30.3
+    story.listed(660, machine(disks=(GROWN,), started_at=minute(590), stopped_at=minute(580)))
+    assert story.cost(660, charge_of="storage")[0] == low + 3
+
+
+def test_a_stated_stop_does_not_date_a_price_that_fell() -> None:
+    story = Story()
+    story.listed(0, machine())
+    story.listed(600, machine(started_at=minute(60), stopped_at=minute(50), prices=(Price(Rate.parse("6")),)))
+    low, _, high = story.cost(600)
+    assert low <= 54
+    assert high >= 590
+
+
+def test_a_machine_that_was_off_may_have_run_in_a_long_gap() -> None:
+    story = Story()
+    story.listed(0, machine(state="stopped", started_at=minute(-60), stopped_at=minute(-30)))
+    story.listed(600, machine(started_at=minute(590), stopped_at=minute(580)))
+    assert story.cost(600) == (30 + 10, 30 + 10, 30 + 580 + 10)
+
+
+def test_a_machine_that_was_off_and_vanished_in_a_long_gap_may_have_run() -> None:
+    story = Story()
+    story.listed(0, machine(state="stopped", started_at=minute(-60), stopped_at=minute(-30)))
+    story.listed(600)
+    story.listed(601)
+    assert story.cost(700) == (30, 30, 30 + 600)
+
+
+def test_a_stop_that_belongs_to_no_known_run_tells_of_a_hidden_one() -> None:
+    story = Story()
+    story.listed(0, machine(state="stopped", started_at=minute(-60), stopped_at=minute(-30)))
+    story.listed(4, machine(started_at=minute(3), stopped_at=minute(2)))
+    assert story.cost(4) == (30 + 1, 30 + 1, 30 + 2 + 1)
+
+
+def test_dated_prices_bound_what_nobody_saw() -> None:
+    story = Story()
+    prices = (
+        Price(Rate.parse("60"), since=minute(-9)),
+        Price(Rate.parse("600"), since=minute(100)),
+        Price(Rate.parse("60"), since=minute(500)),
+    )
+    story.listed(10, machine(prices=prices[:1]))
+    story.listed(610, machine(started_at=minute(600), prices=prices))
+    assert story.cost(610)[2] >= 10 + 90 + 4000
+
+
+def test_a_start_stated_wrongly_once_is_corrected_in_time() -> None:
+    story = Story()
+    story.listed(1, machine(started_at=minute(3)))
+    for at in range(2, 30):
+        story.listed(at, machine())
+    stopped = story.listed(30, machine(state="stopped", stopped_at=minute(29.5)))
+    assert stopped.closed
+    assert story.cost(60)[2] <= 30
+
+
+def test_a_currency_that_changed_unseen_is_exact_in_neither() -> None:
+    story = Story()
+    story.listed(0, machine())
+    story.listed(10, machine(prices=(Price(Rate.parse("60", "EUR")),)))
+    assert [s.presence for s in story.spans if s.end and s.end > s.start] == ["edge"]
 
 
 def test_traffic_is_counted_by_the_gigabyte_and_priced_as_stated() -> None:

@@ -450,7 +450,19 @@ def test_a_billion_an_hour_is_no_price() -> None:
 def test_a_ceiling_that_cannot_be_is_no_ceiling_and_the_largest_machine_has_one() -> None:
     item = seen("aws", usd=None, gpu_count=MOST_GPUS)
     found = meters(item, RULES["aws"], {"H100-SXM": 10**30})["compute", ""]
-    assert found.price.high == CEILING_PER_GPU * MOST_GPUS == LARGEST_PRICE
+    assert found.price.high == LARGEST_PRICE < CEILING_PER_GPU * MOST_GPUS
+
+
+def test_a_price_of_a_whole_machine_that_no_machine_costs_is_not_believed_however_many_gpus_it_has() -> None:
+    found = billed("aws", usd="34001", gpu_count=MOST_GPUS)["compute", ""]
+    assert (found.price.known, found.price.high) == (False, 15_000 * NANO)
+    assert billed("aws", usd="34000", gpu_count=MOST_GPUS)["compute", ""].price.known
+
+
+def test_a_disk_that_would_cost_more_than_any_resource_is_named_and_not_counted() -> None:
+    disk = Disk(10**7, "gp3", nano_per_gb_month=10 * NANO)
+    assert [line for line in billed("aws", disk) if line[0] == "storage"] == []
+    assert not_counted(seen("aws", disk), RULES["aws"]) == ("10000000 GB of disk 'gp3' while running: no price of it is known",)
 
 
 def test_the_last_price_observed_counts_unless_another_is_given() -> None:
@@ -554,7 +566,7 @@ def test_whatever_is_seen_has_meters_in_order_and_all_that_is_left_out_is_named(
         assert meter.line == line
         assert 0 <= meter.price.low <= meter.price.expected <= meter.price.high
         assert 0 < meter.price.high <= LARGEST_PRICE
-        assert meter.price.high * meter.quantity * 12 < 2**63  # a year of it, if it were priced by the month
+        assert meter.price.high * meter.quantity * (30 * 8766 if meter.unit == "Hours" else 30 * 14) < 2**63  # thirty years
     assert item.state != "ended" or not found
     if item.kind != "address" and item.state == "running":
         counted = sum(m.quantity for m in found.values() if m.charge == "storage")

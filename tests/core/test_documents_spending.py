@@ -96,6 +96,30 @@ def test_instants_are_iso_8601_with_a_z() -> None:
     assert instant_text(datetime(2026, 11, 21, 12, 0, 0, 250, tzinfo=UTC)) == "2026-11-21T12:00:00.000250Z"
 
 
+def test_a_scope_dated_ahead_of_the_clock_is_warned_of_by_status_and_report() -> None:
+    books = FakeBooks(known=(scope_now(polled_at=at(5, month=12)), scope_now(VAST)), polled=(stretch(at(1), NOW),))
+    said = (
+        "aws/123/us-east-1: its last poll is dated 2026-12-05, ahead of this clock: later polls are ignored until then; "
+        "check the clock"
+    )
+    data = shown(books)
+    assert (data["warnings"], data["scopes"][0]["state"]) == ([said], "ahead")
+    assert "1 of 2 scopes are seen completely." in people(books)
+    statement = stated(books, as_of=NOW)
+    assert report_warnings(statement)[0] == said
+    assert said in json.loads(jsontext.render(report_document(statement)))["not_counted"]
+    assert report_warnings(stated(books, as_of=at(5, month=12)))[0] != said
+
+
+def test_a_long_name_is_cut_in_the_table_and_whole_in_json() -> None:
+    long = 100 * "n"
+    books = FakeBooks(resources=(live("i-1", name=long, owner=100 * "o"),))
+    assert f" {59 * 'n'}\u2026 (i-1) " in people(books)
+    assert f" {59 * 'o'}\u2026 " in people(books)
+    (found,) = shown(books)["resources"]
+    assert (found["name"], found["owner"]) == (long, 100 * "o")
+
+
 def test_an_unknown_price_is_null_and_bounded_and_said() -> None:
     books = FakeBooks(resources=(live("i-1", unpriced(16 * 10**9)), live("i-2", meter(10**9))), known=(scope_now(),))
     data = shown(books)

@@ -117,7 +117,8 @@ def test_what_is_shown_of_a_bad_price_cannot_act_on_a_terminal() -> None:
         (-3, "1001", False),
         (float("nan"), "1001", False),
         (float("inf"), "1001", False),
-        (MOST_GPUS, "1000000", True),
+        (MOST_GPUS, "34000", True),
+        (MOST_GPUS, "34001", False),
     ],
 )
 def test_the_highest_price_believed_grows_with_the_gpus(gpus: float, usd: str, believed: bool) -> None:  # noqa: FBT001 - a column of the table

@@ -292,8 +292,15 @@ def test_traffic_without_an_end_cannot_be() -> None:
 # The largest there is.
 
 
-def test_a_year_at_the_largest_price_fits_64_bits() -> None:
-    assert total(made(Meter("compute", PriceRange.exactly(LARGEST_PRICE)), timedelta(days=366)))[2] < 2**63
+def test_thirty_years_at_the_largest_price_fit_64_bits() -> None:
+    assert total(made(Meter("compute", PriceRange.exactly(LARGEST_PRICE)), timedelta(days=30 * 366)))[2] < 2**63
+
+
+@pytest.mark.parametrize(("unit", "hours"), [(HOUR, 1), (GB_MONTH_730, 730), (GB_MONTH_720, 720), (GB_MONTH, 672)])
+def test_a_price_fits_where_an_hour_of_the_whole_quantity_is_at_most_the_largest(unit: str, hours: int) -> None:
+    price = PriceRange.exactly(NANO)
+    assert price.fits(unit, 34_000 * hours)
+    assert not price.fits(unit, 34_000 * hours + 1)
 
 
 def test_a_span_of_two_centuries_has_every_day() -> None:

@@ -17,7 +17,7 @@ from costguard.core.spending import Live, ScopeNow, Spending
 from costguard.core.status import Status, burns_of, hourly_of, per_hour, scope_view, status_of
 from tests.books import HOUR_US, NOW, VAST, at, live, meter, money, scope_now, spent, unpriced
 
-QUARTER = timedelta(minutes=15)
+QUARTER, MINUTES = timedelta(minutes=15), timedelta(minutes=5)
 DOLLAR = 10**9
 
 
@@ -133,6 +133,9 @@ def test_budgets_count_the_bounds_of_every_line() -> None:
         (scope_now(outcome="failed", complete_at=at(21, 9)), "failed", timedelta(hours=3)),
         (scope_now(outcome="partial", complete_at=None, since=at(21, 10)), "partial", timedelta(hours=2)),
         (scope_now(outcome="failed", complete_at=None), "failed", timedelta(0)),
+        (scope_now(complete_at=NOW + MINUTES, polled_at=NOW + MINUTES), "complete", None),
+        (scope_now(complete_at=NOW + QUARTER, polled_at=NOW + QUARTER), "ahead", None),
+        (scope_now(outcome="failed", complete_at=at(21, 9), polled_at=NOW + QUARTER), "ahead", timedelta(hours=3)),
     ],
 )
 def test_a_scope_is_shouted_about_when_it_was_not_seen_for_too_long(

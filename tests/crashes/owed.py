@@ -12,6 +12,7 @@ from costguard_sim.plan import FAILS
 from costguard_sim.world import EPOCH
 
 from costguard.core.instant import instant, micros
+from costguard.core.metering.accrual import GAP
 from costguard.core.period import Period
 from costguard.ledger.reading import Books
 from tests.crashes.story import Story, reached
@@ -52,7 +53,7 @@ class Bill:
         """Take in what the listings before `until` told."""
         for entry in self.story.entries[self.heard : until]:
             here = [r for r in self.story.world.resources if (r.cloud, r.account, r.scope) == entry.scope]
-            worlds._tell(self.told, here, entry, first=entry.scope not in self.listed)
+            worlds._tell(self.told, here, entry, first=entry.scope not in self.listed, gap=GAP)
             if entry.fault not in (*FAILS, "page"):
                 self.listed.add(entry.scope)
         self.heard = max(self.heard, until)

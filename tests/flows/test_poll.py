@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+
+import pytest
 
 from costguard.core.metering.accrual import accrue, suspects
 from costguard.core.metering.accrued import Accrued, ScopeState
@@ -35,6 +38,19 @@ class Memory:
         state = self.states.get(poll.scope)
         return suspects(state, poll.inventory) if state else ()
 
+    def scopes_of(self, provider: str) -> Sequence[ScopeKey]:
+        return [scope for scope in self.states if scope.provider == provider]
+
+
+@dataclass
+class Hands:
+    """A clock that is set."""
+
+    at: datetime = field(default_factory=lambda: minute(9))
+
+    def now(self) -> datetime:
+        return self.at
+
 
 @dataclass
 class Cloud:
@@ -43,6 +59,10 @@ class Cloud:
     said: list[Inventory]
     scope: ScopeKey = SCOPE
     number: int = 0
+
+    @property
+    def providers(self) -> Sequence[str]:
+        return (self.scope.provider,)
 
     def scopes(self) -> Sequence[ScopeKey]:
         return (self.scope,)
@@ -67,29 +87,95 @@ class Looking(Cloud):
         return machine(key.id) if key.id in self.there else None
 
 
+@dataclass
+class Broken(Cloud):
+    """The same, until it raises `error`: when asked for its scopes, or for a listing."""
+
+    error: Exception = field(default_factory=lambda: CostguardError("403", field="cloud", hint="a new key"))
+    at: str = "poll"
+
+    def scopes(self) -> Sequence[ScopeKey]:
+        if self.at == "scopes":
+            raise self.error
+        return super().scopes()
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        if self.at == "poll":
+            raise self.error
+        return super().poll(scope)
+
+
 NAMES = ("i-1", "i-2", "i-3")
 ALL = Complete(tuple(machine(name) for name in NAMES))
+OTHER = ScopeKey("other", "lab", "here")
 
 
 def test_a_broken_provider_stops_no_other() -> None:
-    ledger, other = Memory(), ScopeKey("other", "lab", "here")
-    done = poll([Cloud([Failed("503")]), Cloud([ALL], scope=other)], ledger)
+    done = poll([Cloud([Failed("503")]), Cloud([ALL], scope=OTHER)], Memory(), Hands())
     assert [one.outcome for one in done.accrued] == ["failed", "complete"]
     assert [one.why for one in done.unseen] == ["503"]
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (CostguardError("403", field="cloud", hint="a new key"), "cloud: 403; hint: a new key"),
+        (KeyError("the secret"), "unexpected KeyError"),
+    ],
+)
+def test_a_listing_that_raises_is_recorded_as_failed_and_stops_no_other(error: Exception, why: str) -> None:
+    ledger = Memory()
+    done = poll([Broken([], error=error), Cloud([ALL], scope=OTHER)], ledger, Hands())
+    assert [(one.state.scope, one.outcome, one.why) for one in done.accrued] == [
+        (SCOPE, "failed", why),
+        (OTHER, "complete", ""),
+    ]
+    assert [one.at for one in ledger.polls] == [minute(9), minute(1)]
+
+
+def test_scopes_that_cannot_be_listed_count_as_not_seen_where_the_ledger_knows_them() -> None:
+    ledger = Memory()
+    poll([Cloud([ALL])], ledger, Hands())
+    done = poll([Broken([], at="scopes"), Cloud([ALL], scope=OTHER)], ledger, Hands())
+    why = "its scopes cannot be listed: cloud: 403; hint: a new key"
+    assert [(one.state.scope, one.why) for one in done.accrued] == [(SCOPE, why), (OTHER, "")]
+    assert (ledger.states[SCOPE].at, ledger.states[SCOPE].complete_at, done.refused) == (minute(9), minute(1), ())
+
+
+def test_scopes_that_cannot_be_listed_and_were_never_seen_are_told_of() -> None:
+    done = poll([Broken([], at="scopes", error=ValueError("?"))], Memory(), Hands())
+    assert done.accrued == ()
+    assert done.refused == (f"{SCOPE.provider}: its scopes cannot be listed: unexpected ValueError",)
+
+
+def test_a_listing_dated_ahead_of_the_clock_is_refused_and_said() -> None:
+    cloud, ledger, clock = Cloud([ALL] * 7), Memory(), Hands(at=minute(0))
+    for _ in range(5):
+        assert poll([cloud], ledger, clock).refused == ()
+    (said,) = poll([cloud], ledger, clock).refused
+    assert said.startswith(f"{'/'.join(SCOPE)}: its listing is dated {minute(6):%Y-%m-%d %H:%M} UTC, ahead of this clock")
+    assert ledger.states[SCOPE].at == minute(5)
+
+
+def test_a_listing_that_is_not_after_the_last_one_counts_as_unseen() -> None:
+    ledger = Memory()
+    poll([Cloud([ALL] * 2, number=1)], ledger, Hands())
+    (late,) = poll([Cloud([ALL])], ledger, Hands()).unseen
+    assert (late.fresh, late.why) == (False, "not after the last poll")
 
 
 def test_a_usual_listing_is_not_looked_into() -> None:
     cloud = Looking([ALL, Complete(ALL.items[:2])])
     ledger = Memory()
-    poll([cloud], ledger)
-    poll([cloud], ledger)
+    poll([cloud], ledger, Hands())
+    poll([cloud], ledger, Hands())
     assert cloud.looked == []
 
 
 def test_an_empty_listing_that_lies_is_caught_and_closes_nothing() -> None:
     cloud, ledger = Looking([ALL, Complete(())], there=frozenset(NAMES)), Memory()
-    poll([cloud], ledger)
-    done = poll([cloud], ledger)
+    poll([cloud], ledger, Hands())
+    done = poll([cloud], ledger, Hands())
     assert cloud.looked == list(NAMES)
     assert done.accrued[0].outcome == "partial"
     assert "lacks 3 that answer by themselves" in done.accrued[0].why
@@ -98,16 +184,16 @@ def test_an_empty_listing_that_lies_is_caught_and_closes_nothing() -> None:
 
 def test_what_is_really_gone_is_settled_at_once() -> None:
     cloud, ledger = Looking([ALL, Complete(())]), Memory()
-    poll([cloud], ledger)
-    done = poll([cloud], ledger)
+    poll([cloud], ledger, Hands())
+    done = poll([cloud], ledger, Hands())
     assert done.accrued[0].outcome == "complete"
     assert sorted(span.key.id for span in done.accrued[0].closed) == list(NAMES)
 
 
 def test_one_that_cannot_be_looked_up_stays_unknown() -> None:
     cloud, ledger = Looking([ALL, Complete(())], broken=frozenset(NAMES[:1])), Memory()
-    poll([cloud], ledger)
-    done = poll([cloud], ledger)
+    poll([cloud], ledger, Hands())
+    done = poll([cloud], ledger, Hands())
     assert done.accrued[0].outcome == "partial"
     assert sorted(span.key.id for span in done.accrued[0].closed) == ["i-2", "i-3"]
     assert ledger.states[SCOPE].resources[key("i-1")].observation.state == "running"
@@ -116,12 +202,12 @@ def test_one_that_cannot_be_looked_up_stays_unknown() -> None:
 def test_without_single_look_ups_too_much_gone_is_never_believed() -> None:
     cloud, ledger = Cloud([ALL, *[Complete(())] * 9]), Memory()
     for _ in range(10):
-        done = poll([cloud], ledger)
+        done = poll([cloud], ledger, Hands())
     assert done.accrued[0].outcome == "partial"
     assert all(known.open for known in ledger.states[SCOPE].resources.values())
 
 
 def test_a_partial_answer_is_handed_on_as_it_is() -> None:
     ledger = Memory()
-    done = poll([Looking([Partial(ALL.items[:1], "page 2 was lost")])], ledger)
+    done = poll([Looking([Partial(ALL.items[:1], "page 2 was lost")])], ledger, Hands())
     assert (done.accrued[0].outcome, done.accrued[0].why) == ("partial", "page 2 was lost")

@@ -27,6 +27,7 @@ from costguard.ledger.address import Address, address
 from costguard.ledger.filelock import locked
 from costguard.ledger.found import found_file
 from costguard.ledger.opening import open_engine, set_pragmas, upgrade, writing
+from costguard.ledger.reader import Reader
 from tests.ledger.entries import begin, scalar
 
 SOON_S = 0.05
@@ -291,6 +292,8 @@ def test_a_log_that_was_left_behind_is_read(sqlite_url: str) -> None:
 
 def test_a_folder_is_no_ledger(tmp_path: Path) -> None:
     assert "is a folder" in str(refusal(f"sqlite:///{tmp_path}"))
+    with pytest.raises(LedgerError, match="is a folder"):
+        Reader(f"sqlite:///{tmp_path}")
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
@@ -442,13 +445,31 @@ def test_what_names_no_ledger_is_a_slip_of_the_pen(wrong: str) -> None:
             "postgresql://ada:geheim@db.example:5433/costs?sslmode=require",
             "postgresql://ada@db.example:5433/costs?sslmode=require",
         ),
-        ("postgresql+psycopg://ada@/costs?host=/run/pg&password=geheim", "postgresql://ada@/run/pg/costs"),
+        ("postgresql+psycopg://ada@/costs?host=/run/pg&password=geheim", "postgresql://ada@/costs?host=/run/pg"),
+        ("postgresql:///costs", "postgresql:///costs"),
+        ("postgresql:///costs?host=/tmp", "postgresql:///costs?host=/tmp"),
         ("postgresql://[::1]:5433/costs", "postgresql://[::1]:5433/costs"),
     ],
 )
 def test_a_server_is_shown_without_its_password(url: str, shown: str) -> None:
     assert address(url).shown == shown
     assert address(url).sqlalchemy_url.startswith("postgresql+psycopg://")
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql:///costs", "postgresql:///costs?host=/tmp", "postgresql:///costs?host=%2Ftmp&port=5"]
+)
+def test_an_address_of_a_socket_reaches_the_server_as_it_was_written(url: str) -> None:
+    assert address(url).conninfo == url
+    assert address(url.replace("postgresql:", "postgresql+psycopg:")).conninfo == url
+
+
+def test_a_server_is_reached_through_its_socket(postgres_url: str) -> None:
+    rest = postgres_url.partition("@")[2]
+    with opened(f"postgresql://{rest}&user=postgres") as engine:
+        assert scalar(engine, "SELECT count(*) FROM span") == 0
+    with Reader(f"postgresql://{rest}&user=postgres") as reader, reader.snapshot() as ask:
+        assert ask("SELECT count(*) FROM span", ()) == [(0,)]
 
 
 # A server.

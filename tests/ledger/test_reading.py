@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from costguard.core.instant import micros
 from costguard.core.metering.billing import rule_for
 from costguard.core.metering.inventory import Poll
-from costguard.core.metering.meter import COMPUTE
+from costguard.core.metering.meter import COMPUTE, LARGEST_PRICE
 from costguard.core.metering.reach import reach_of
 from costguard.core.metering.resource import ENDED, INSTANCE, Attribution, ResourceKey
 from costguard.core.metering.span import Reach, charge, expected_us
@@ -208,11 +208,11 @@ def test_an_open_span_reaches_as_far_as_its_scope_and_at_most_until_now(url: str
 
 def test_bounds_beyond_64_bits_are_summed_exactly(url: str) -> None:
     fleet = [machine(f"i-{n}", usd=None, gpu="", gpu_count=1000, created_at=START, started_at=START) for n in range(300)]
-    recorded(url, poll(0, *fleet), poll(6000, *(replace(one, state="ended", stopped_at=START + 4 * DAY) for one in fleet)))
-    period = Period(start=START + 2 * HOUR, end=START + 2 * HOUR + 3 * DAY)
+    recorded(url, poll(0, *fleet), poll(60_000, *(replace(one, state="ended", stopped_at=START + 41 * DAY) for one in fleet)))
+    period = Period(start=START + 2 * HOUR, end=START + 2 * HOUR + 40 * DAY)
     with books(url) as found:
-        (one,) = found.spending(period, START + 9 * DAY)
-    assert one.money.high.nano == 300 * 72 * 10**15 > 2**63
+        (one,) = found.spending(period, START + 50 * DAY)
+    assert one.money.high.nano == 300 * 40 * 24 * LARGEST_PRICE > 2**63
     assert not one.known
 
 

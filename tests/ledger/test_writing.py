@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from costguard.core.instant import micros
 from costguard.core.metering.inventory import Poll
-from costguard.core.metering.meter import COMPUTE
+from costguard.core.metering.meter import COMPUTE, LARGEST_PRICE
 from costguard.core.metering.observation import Counter, Disk, Observation, Price
-from costguard.core.metering.resource import INSTANCE, KINDS, STATES, Attribution
+from costguard.core.metering.resource import INSTANCE, KINDS, STATES, Attribution, ScopeKey
 from costguard.core.metering.span import by_day
 from costguard.core.money import Rate
 from costguard.core.offer import TIERS
-from costguard.errors import LedgerError
+from costguard.errors import InputError, LedgerError
 from costguard.ledger.posting import NUMBERED, Posting
 from costguard.ledger.rows import attribution_of, attribution_row, observation_of, observation_text
 from costguard.ledger.state import REMEMBERED, load_attributions, load_scopes
@@ -298,3 +298,66 @@ def test_a_name_that_no_database_can_hold_is_kept_in_one_that_it_can(url: str) -
         book.record([poll(1, replace(machine(owner="c\0", usd="3"), name="a\0b\ud800"))])
     assert rows(url)["observation"][0][5] == "a\ufffdb?"
     assert len(rows(url)["attribution"]) == 1
+
+
+@pytest.mark.parametrize("gone", ["ended", "absent", "forgotten"])
+def test_what_its_first_scope_has_no_more_makes_the_listing_of_another_partial_and_is_said(url: str, gone: str) -> None:
+    two = machine("i-2")
+    with ledger(url) as book:
+        book.record([poll(0, machine(), two), poll(0, machine(), two, scope=THERE)])
+        book.record(
+            [
+                poll(
+                    1,
+                    two,
+                    *([machine(state="ended")] if gone == "ended" else []),
+                    gone={"forgotten": [key("i-1")]}.get(gone, []),
+                )
+            ]
+        )
+        minute = 2 if gone != "forgotten" else 2 + (REMEMBERED + DAY) // timedelta(minutes=1)
+        book.record([poll(minute, two)])
+        (found,) = book.record([poll(minute, machine(), two, scope=THERE)])
+        same_as_read(book, url)
+    why = f"NOT counted: i-1, which belongs to {'/'.join(HERE)}, and is not there any more"
+    assert (found.outcome, found.why) == ("partial", why)
+    assert found.notes == (f"i-2: counted under {'/'.join(HERE)}, which saw it first", why)
+    with ledger(url) as book:
+        (again,) = book.record([poll(minute + 1, machine(state="ended"), two, scope=THERE)])
+    assert again.outcome == "complete"
+
+
+def test_a_line_that_no_database_can_hold_is_kept_in_one_that_it_can_and_goes_on_after_a_reload(url: str) -> None:
+    price = Price(Rate.parse("2"), source="list\0\ud800")
+    item = replace(
+        machine(state="running"),
+        prices=(price,),
+        disks=(Disk(10, "d\0\ud800", nano_per_gb_month=10**8),),
+        counters=(Counter("t\0\ud800", 5, nano_per_gb=10**9),),
+    )
+    for minute in range(2):
+        with ledger(url) as book:
+            book.record([poll(minute, replace(item, counters=(Counter("t\0\ud800", 5 + minute, nano_per_gb=10**9),)))])
+            same_as_read(book, url)
+    assert {(kept.span.line, kept.span.meter.source) for kept in asked(url, all_spans) if kept.span.end is None} == {
+        (("compute", ""), "list\ufffd?"),
+        (("storage", "d\ufffd?"), "listing"),
+    }
+
+
+def test_thirty_years_at_the_highest_unknown_price_can_be_closed(url: str) -> None:
+    long_ago = START.replace(year=2000)
+    item = replace(machine(), prices=(), gpu="X1", gpu_count=1000, created_at=long_ago, started_at=long_ago)
+    with ledger(url) as book:
+        book.record([poll(0, item)])
+        book.record([poll(1, replace(item, state="ended", stopped_at=None))])
+        same_as_read(book, url)
+    assert max(kept.span.meter.price.high for kept in asked(url, all_spans)) == LARGEST_PRICE
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_scope_that_no_database_can_hold_is_refused(place: int) -> None:
+    names = ["sim-aws", "acct", "here"]
+    names[place] += "\0"
+    with pytest.raises(InputError, match="no database can hold"):
+        poll(0, scope=ScopeKey(*names))

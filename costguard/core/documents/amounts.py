@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from costguard.core.metering.resource import ScopeKey
 from costguard.core.money import Money, MoneyInterval
+from costguard.core.spending import ScopeNow
 from costguard.errors import one_line, shortened
 
 SUM, RATE = 2, 4
@@ -76,6 +77,12 @@ def length_text(length: timedelta) -> str:
 def scope_text(scope: ScopeKey) -> str:
     """`aws/123/us-east-1`."""
     return "/".join(one_line(part) for part in scope)
+
+
+def ahead_text(scope: ScopeNow) -> str:
+    """What to say of a scope whose last poll a wrong clock has dated."""
+    told = f"its last poll is dated {scope.at:%Y-%m-%d}, ahead of this clock"
+    return f"{scope_text(scope.scope)}: {told}: later polls are ignored until then; check the clock"
 
 
 def why_text(why: str) -> str:

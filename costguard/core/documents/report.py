@@ -11,6 +11,7 @@ from datetime import timedelta
 from costguard.core.coverage import Hole, Unseen
 from costguard.core.document import Document, TableView
 from costguard.core.documents.amounts import (
+    ahead_text,
     first_lines,
     instant_text,
     interval_exact,
@@ -64,6 +65,7 @@ def not_counted(statement: Statement) -> Iterator[str]:
             if group.unknown is not None:
                 yield _unknown(group, group.unknown)
     holes = [unseen_text(one, statement) for one in statement.unseen]
+    yield from _dated_ahead(statement)
     yield from holes
     if holes:
         yield MISSING
@@ -73,8 +75,12 @@ def not_counted(statement: Statement) -> Iterator[str]:
 
 
 def report_warnings(statement: Statement) -> tuple[str, ...]:
-    """What makes the sums doubtful: a sentence for each scope that was not seen all through."""
-    return first_lines((unseen_text(one, statement) for one in statement.unseen), "scopes")
+    """What makes the sums doubtful: a sentence for each scope dated by a wrong clock, or not seen all through."""
+    return first_lines((*_dated_ahead(statement), *(unseen_text(one, statement) for one in statement.unseen)), "scopes")
+
+
+def _dated_ahead(statement: Statement) -> tuple[str, ...]:
+    return tuple(ahead_text(scope) for scope in statement.misdated)
 
 
 def incompleteness(statement: Statement) -> IncompleteError | None:

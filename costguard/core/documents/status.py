@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from costguard.core.document import Document, TableView
 from costguard.core.documents.amounts import (
     RATE,
+    ahead_text,
     bounds_text,
     exact,
     first_lines,
@@ -25,8 +26,11 @@ from costguard.core.documents.amounts import (
 from costguard.core.documents.standing import standing_data, standings_table
 from costguard.core.metering.observation import Observation
 from costguard.core.status import Burning, Hourly, Outlook, ScopeView, Status
+from costguard.errors import shortened
 
 SCHEMA = "costguard.status/1"
+LONGEST_NAME = 60
+"""Characters of a name in the table, so that one cannot push the others off the screen. JSON and CSV hold all of it."""
 KEPT = (
     "provider",
     "account",
@@ -81,7 +85,9 @@ def status_document(status: Status) -> Document:
 def status_warnings(status: Status) -> Iterator[str]:
     """What makes the figures doubtful: scopes that are not seen, prices that nobody stated."""
     for scope in status.scopes:
-        if scope.unseen is not None:
+        if scope.ahead:
+            yield ahead_text(scope.now)
+        elif scope.unseen is not None:
             yield unseen_text(scope, status)
     for outlook in (status.usd, *status.others):
         if outlook.burn.unknown:
@@ -210,23 +216,27 @@ def _row(one: Burning, status: Status) -> tuple[str, ...]:
     spent = interval_text(live.spent)
     money = spent if live.spent.low.currency == "USD" else f"{sign(live.spent.low.currency)}{spent}"
     return (
-        seen.key.provider,
-        seen.key.account,
-        seen.key.region or "-",
-        f"{seen.name} ({seen.key.id})" if seen.name and seen.name != seen.key.id else seen.key.id,
+        _cut(seen.key.provider),
+        _cut(seen.key.account),
+        _cut(seen.key.region or "-"),
+        f"{_cut(seen.name)} ({_cut(seen.key.id)})" if seen.name and seen.name != seen.key.id else _cut(seen.key.id),
         _gpu(seen),
         seen.tier if seen.kind == "instance" else "-",
         f"absent since {moment_text(live.absent_at)}" if live.absent_at else seen.state,
         length_text(status.at - seen.started_at) if seen.started_at else f"over {length_text(status.at - live.first_seen_at)}",
         _rate(one),
         money,
-        seen.owner or "-",
+        _cut(seen.owner or "-"),
         one.work.state,
     )
 
 
+def _cut(name: str) -> str:
+    return shortened(name, LONGEST_NAME)
+
+
 def _gpu(seen: Observation) -> str:
-    return f"{seen.gpu} x{seen.gpu_count:g}" if seen.gpu else seen.kind if seen.kind != "instance" else "-"
+    return f"{_cut(seen.gpu)} x{seen.gpu_count:g}" if seen.gpu else seen.kind if seen.kind != "instance" else "-"
 
 
 def _rate(one: Burning) -> str:
@@ -244,7 +254,7 @@ def _rate_of(burn: Hourly, *, absent: bool) -> str:
 
 
 def _notes(status: Status) -> Iterator[str]:
-    seen = sum(scope.unseen is None for scope in status.scopes)
+    seen = sum(scope.seen for scope in status.scopes)
     if status.scopes:
         yield f"{seen} of {len(status.scopes)} scopes are seen completely."
     absent = sum(one.absent for one in status.resources)

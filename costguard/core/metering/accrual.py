@@ -45,6 +45,9 @@ MANY = 2
 GAP = timedelta(minutes=5)
 """Between two looks, unless stated otherwise: a few missed polls of a minute."""
 
+CORRECTS = timedelta(minutes=10)
+"""After so long a start that lies before the one stated last is no old page from a cache, but a correction: an assumption."""
+
 COUNTED_MB = 1000
 """Traffic is written when it has grown by a GB: at under $0.02 a GB, less would be a row a poll for less than two cents."""
 
@@ -122,8 +125,14 @@ def _go_on(terms: Terms, known: Known, seen: Observation, changes: Changes) -> N
     """A resource that was seen before: did it change, and when?"""
     seen, notes = believable(seen, terms.poll.at)
     before = known.observation
-    if when.outdated(before, seen) or _contradicted(terms, known, seen) or _still_over(before, seen):
+    if _contradicted(terms, known, seen) or _still_over(before, seen):
         return
+    if when.outdated(before, seen):
+        if terms.poll.seen_at - max(terms.lag, CORRECTS) <= known.logged_at:
+            return
+        notes = (*notes, f"{seen.key.provider} {seen.key.id}: its start was stated later before, and is taken as stated now")
+        before = replace(before, started_at=seen.started_at)
+        known = replace(known, observation=before)
     seen = when.with_newest_prices(before, seen)
     window = terms.window(last_seen(known, terms.state))
     same = when.same_run(before, seen, terms.rule.restarts)
@@ -229,6 +238,7 @@ def _note_absence(terms: Terms, known: Known, changes: Changes) -> None:
 def _settle(terms: Terms, known: Known, changes: Changes) -> None:
     """It has ended, between the last sight of it and the first listing without it."""
     ended = replace(known.observation, state=ENDED, why="gone from the listing")
-    begin = last_seen(known, terms.state) - terms.lag
-    end = Moment(earliest=begin, latest=known.absent_at or terms.poll.at, seen=None, why="gone")
+    window = terms.window(last_seen(known, terms.state))
+    hidden = window.wide and terms.rule.restarts != "never"
+    end = when.gone_moment(known.observation, window.begin, known.absent_at or terms.poll.at, hidden=hidden)
     write(changes, terms, known, ended, terms.window(None), found=[end])

@@ -22,6 +22,7 @@ from costguard.core.metering.meter import (
     GB_MONTH,
     GB_MONTH_720,
     GB_MONTH_730,
+    LARGEST_PRICE,
     STORAGE,
     Line,
     Meter,
@@ -108,7 +109,14 @@ class StorageRule:
         require(self.from_gb >= 0 and (self.to_gb is None or self.from_gb < self.to_gb), "from_gb", "is not below to_gb")
 
     def price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
-        """Of a GB-month in `state`: as stated with the disk, else by this rule; None where nobody knows."""
+        """Of a GB-month in `state`: as stated with the disk, else by this rule; None where nobody knows.
+
+        A disk that came to more than `LARGEST_PRICE` an hour has a wrong price or a wrong size: it is not believed.
+        """
+        price = self._price(disk, state, region)
+        return price if price and price.fits(self.unit, self.gb_of(disk)) else None
+
+    def _price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
         if disk.nano_per_gb_month is not None:
             stated = 0 < disk.nano_per_gb_month <= HIGHEST_PER_GB
             return PriceRange.exactly(disk.nano_per_gb_month) if stated else None
@@ -228,16 +236,21 @@ def _compute(seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], 
 
 def bound(seen: Observation, ceilings: Mapping[str, int]) -> PriceRange:
     """Of an unknown price: from nothing to the dearest on the market, probably half of it."""
-    most = min(ceilings.get(seen.gpu, CEILING_PER_GPU), CEILING_PER_GPU) * _gpus(seen)
+    most = min(ceilings.get(seen.gpu, CEILING_PER_GPU) * _gpus(seen), _highest(seen))
     return PriceRange(0, most // 2, most, known=False)
 
 
 def _stated(seen: Observation, price: Price | None) -> tuple[PriceRange, str] | None:
     """`price`, else the last one observed, and who says so; None where that is nobody, or more than any machine costs."""
     price = price or (seen.prices[-1] if seen.prices else None)
-    if price is None or price.rate is None or price.rate.nano_per_hour > CEILING_PER_GPU * _gpus(seen):
+    if price is None or price.rate is None or price.rate.nano_per_hour > _highest(seen):
         return None
     return PriceRange.exactly(price.rate.nano_per_hour, price.rate.currency), price.source
+
+
+def _highest(seen: Observation) -> int:
+    """Nano-units an hour that no such machine costs more than."""
+    return min(CEILING_PER_GPU * _gpus(seen), LARGEST_PRICE)
 
 
 def _gpus(seen: Observation) -> int:

@@ -6,14 +6,17 @@ Only `Complete` can prove that something is absent. `Partial` proves that what i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from costguard.core.checks import require
 from costguard.core.instant import sensible
 from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.metering.resource import ResourceKey, ScopeKey, is_storable
 
 COMPLETE, PARTIAL, FAILED = "complete", "partial", "failed"
+
+AHEAD = timedelta(minutes=5)
+"""A poll dated further ahead of the present than this was dated by a wrong clock: an assumption, 2026-11."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Poll:
         sensible(self.at, f"poll of {'/'.join(self.scope)}")
         require(self.asked_at is None or self.asked_at <= self.at, "poll.asked_at", "lies after the answer", "swap them")
         require(all(self.scope), "scope", f"needs a provider, an account and a name, not {self.scope}")
+        hint = "a provider, an account and a scope are text without NUL and half characters"
+        require(all(map(is_storable, self.scope)), "scope", "has a name that no database can hold", hint)
 
     @property
     def seen_at(self) -> datetime:

@@ -11,11 +11,11 @@ from costguard.core.metering.accrued import Correction, Known, Line, Logged, Sco
 from costguard.core.metering.billing import BillingRule, bound, meters, traffic_meter
 from costguard.core.metering.inventory import Poll
 from costguard.core.metering.meter import COMPUTE, Meter
-from costguard.core.metering.moments import DOWN, UP, Moment, Window, price_moments
+from costguard.core.metering.moments import DOWN, UP, Moment, Window, highest_dated, price_moments, with_doubt
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ENDED, RUNNING, STOPPED, ResourceKey
 from costguard.core.metering.span import Span
-from costguard.core.metering.walk import Walk, ended_unseen, unseen
+from costguard.core.metering.walk import Walk, either_of, ended_unseen, unseen, up_to
 from costguard.core.offer import SPOT
 
 COMPUTING: Line = (COMPUTE, "")
@@ -54,7 +54,14 @@ class Terms:
 
     def meters(self, moment: Moment) -> Mapping[Line, Meter]:
         """What bills at `moment`."""
-        return {} if moment.seen is None else meters(moment.seen, self.rule, self.ceilings, price=moment.price)
+        if moment.seen is None:
+            return {}
+        found = meters(moment.seen, self.rule, self.ceilings, price=moment.price)
+        if moment.other:
+            return either_of(found, meters(moment.other, self.rule, self.ceilings))
+        if moment.moving and COMPUTING in found:
+            return {**found, COMPUTING: up_to(found[COMPUTING], bound(moment.seen, self.ceilings).high)}
+        return found
 
 
 def write(
@@ -76,7 +83,7 @@ def write(
     billing = (line for _, here, there in path for line in (*here, *there))
     open_now, settled, edges = dict[Line, Span](), dict(known.settled), dict[Line, Span]()
     for line in sorted({*known.open, *billing}):
-        ceiling = _ceiling(terms, seen) if line == COMPUTING else 0
+        ceiling = _ceiling(terms, seen, window) if line == COMPUTING else 0
         walk = Walk(seen.key, known.open.get(line), settled.get(line), held=line not in new, ceiling=ceiling)
         for number, (moment, here, there) in enumerate(path):
             after, before = here.get(line), walk.span.meter if walk.span else None
@@ -118,8 +125,13 @@ def _path(known: Known, seen: Observation, found: list[Moment], window: Window) 
     until = stops[-1] if stops and (not starts or stops[-1] >= starts[-1]) else window.at + MICROSECOND
     up = seen if seen.state in UP else replace(seen, state=RUNNING)
     dated = price_moments(up, begun, until) if begun else []
-    now = Moment(earliest=window.begin, latest=window.at, seen=seen, why=f"seen {seen.state}")
-    return [*sorted([*found, *dated], key=lambda m: m.latest), now]
+    path = sorted([*found, *dated], key=lambda m: m.latest)
+    new, undated = known.observation is seen, not seen.prices or seen.prices[-1].since is None
+    if new and undated and seen.tier == SPOT:  # what it cost before anybody looked is not known from what it costs now
+        return [*(replace(m, moving=True) for m in path), Moment.at(window.at, seen, "first seen")]
+    doubted = path if new or seen.state == ENDED else with_doubt(path, known.observation, seen, window)
+    since = window.begin if doubted is path else window.at
+    return [*doubted, Moment(earliest=since, latest=window.at, seen=seen, why=f"seen {seen.state}")]
 
 
 def _elsewhere(terms: Terms, moment: Moment) -> Mapping[Line, Meter]:
@@ -127,17 +139,21 @@ def _elsewhere(terms: Terms, moment: Moment) -> Mapping[Line, Meter]:
 
     Runs that were over before anybody ever looked are not looked for: the statement says since when it counts.
     """
-    if not moment.unseen or moment.seen is None:
+    if not moment.unseen:
         return {}
+    if moment.seen is None:
+        ran = meters(replace(moment.other, state=RUNNING), terms.rule, terms.ceilings) if moment.other else {}
+        return {line: meter for line, meter in ran.items() if line == COMPUTING}
     other = STOPPED if moment.seen.state in UP else RUNNING
     found = meters(replace(moment.seen, state=other), terms.rule, terms.ceilings)
     before_us = other == RUNNING and terms.state.complete_at is None
     return {line: meter for line, meter in found.items() if line != COMPUTING} if before_us else found
 
 
-def _ceiling(terms: Terms, seen: Observation) -> int:
-    """Nano-units that an hour of a spot machine may have cost while nobody looked; 0 for prices that do not move."""
-    return bound(seen, terms.ceilings).high if seen.tier == SPOT else 0
+def _ceiling(terms: Terms, seen: Observation, window: Window) -> int:
+    """Nano-units that an hour of it may have cost while nobody looked: a spot price moves, a dated one is known to have."""
+    moved = bound(seen, terms.ceilings).high if seen.tier == SPOT else 0
+    return max(moved, highest_dated(seen, window.since or seen.started_at or seen.created_at or window.at))
 
 
 def _traffic(terms: Terms, known: Known, seen: Observation) -> list[Span]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from math import lcm
 
 from costguard.core.checks import one_of, require
-from costguard.core.instant import HOUR_US
+from costguard.core.instant import DAY_US, HOUR_US
+from costguard.core.money import NANO
 
 Line = tuple[str, str]
 """(charge, part)."""
@@ -22,13 +23,15 @@ HOUR, GB_MONTH, GB = "Hours", "GB-Months", "GB"
 GB_MONTH_730, GB_MONTH_720 = "GB-Months (730 h)", "GB-Months (720 h)"
 FIXED_UNITS = {HOUR: HOUR_US, GB_MONTH_730: 730 * HOUR_US, GB_MONTH_720: 720 * HOUR_US}
 """Pricing unit -> its microseconds. `GB_MONTH` is a calendar month in UTC, whose length varies; `GB` is no time at all."""
+SHORTEST_MONTH_US = 28 * DAY_US
 MB_PER_GB = 1000
 """The quantity of a `GB` meter is in MB, as providers count traffic; its price is of a GB, as they state it. So no price has to
 divide by a thousand."""
 UNITS = (*FIXED_UNITS, GB_MONTH, GB)
 
-LARGEST_PRICE = 10**15
-"""A million dollars an hour: no price of one resource is near it, and with it every amount of a year fits 64 bits."""
+LARGEST_PRICE = 34_000 * NANO
+"""$34,000 an hour for one whole resource: a rack of 72 GPUs, the largest on sale, costs near $800 (2026-11). With it every
+amount of 30 years fits the 64 bits of a database: 34e12 nano x 262,980 h = 8.9e18, of 9.2e18."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,10 @@ class PriceRange:
     def __post_init__(self) -> None:
         order = 0 <= self.low <= self.expected <= self.high <= LARGEST_PRICE
         require(order, "price", f"is not in order: {self.low}, {self.expected}, {self.high}", "0 <= low <= expected <= high")
+
+    def fits(self, unit: str, quantity: int) -> bool:
+        """Whether an hour of `quantity` at this price costs no more than `LARGEST_PRICE`. A GB is no time: it always does."""
+        return unit == GB or self.high * quantity * HOUR_US <= LARGEST_PRICE * FIXED_UNITS.get(unit, SHORTEST_MONTH_US)
 
     @classmethod
     def exactly(cls, nano: int, currency: str = "USD") -> PriceRange:

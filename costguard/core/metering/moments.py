@@ -24,6 +24,8 @@ class Moment:
     """From some instant within [earliest, latest] the resource was as `seen` says, priced at `price`; None: it was gone.
 
     `unseen`: between the two it may have been running or stopped, and nobody looked; at `latest` it was as `seen` says.
+    `other`: from then on it may as well have been as this says (a disk that was changed at an unknown moment); of one that is
+    gone and `unseen`, what may have run before. `moving`: its price moves by itself, and nobody knows how it did.
     """
 
     earliest: datetime
@@ -31,6 +33,8 @@ class Moment:
     seen: Observation | None
     price: Price | None = None
     unseen: bool = False
+    other: Observation | None = None
+    moving: bool = False
     why: str = ""
 
     @classmethod
@@ -72,7 +76,7 @@ def same_run(before: Observation, seen: Observation, restarts: str) -> bool | No
 
 
 def outdated(before: Observation, seen: Observation) -> bool:
-    """Whether `seen` tells of a run that is older than the one already known: an old page from a cache."""
+    """Whether `seen` tells of a run that is older than the one already known: an old page from a cache, or a mistake before."""
     return before.started_at is not None and seen.started_at is not None and seen.started_at < before.started_at
 
 
@@ -144,15 +148,49 @@ def started_anew(before: Observation, seen: Observation) -> bool:
 def _stop_before(before: Observation, seen: Observation, window: Window) -> list[Moment]:
     """The end of the run before the one that `seen` tells of, if that was still on."""
     started, stopped = seen.started_at, seen.stopped_at
-    if before.state not in UP or started is None or before.started_at is None:
+    if started is None:
         return []
-    off = replace(before, state=STOPPED)
+    off, begin = replace(before, state=STOPPED), min(window.begin, started)
+    if before.state not in UP or before.started_at is None:
+        if stopped is not None and stopped == before.stopped_at:
+            return []  # no run has ended since
+        another = stopped if stopped is not None and begin < stopped <= started else None
+        if another is None and not window.wide:
+            return []
+        return [Moment(earliest=begin, latest=another or started, seen=off, unseen=True, why="may have run unseen")]
     of_that_run = seen.state in UP and stopped is not None and before.started_at < stopped <= started
     if of_that_run and stopped is not None and not window.wide:
         return [Moment.at(stopped, off, "stopped_at stated")]
-    begin = min(window.begin, started)
     end = stopped if of_that_run and stopped is not None else started
     return [Moment(earliest=begin, latest=max(begin, end), seen=off, why="restarted unseen")]
+
+
+def gone_moment(before: Observation, begin: datetime, latest: datetime, *, hidden: bool) -> Moment:
+    """It ended within [begin, latest]. `hidden`: a machine that was off may have run once more in it."""
+    off = hidden and before.kind == INSTANCE and before.state not in UP
+    return Moment(earliest=begin, latest=latest, seen=None, unseen=off, other=before if off else None, why="gone")
+
+
+def with_doubt(path: list[Moment], before: Observation, seen: Observation, window: Window) -> list[Moment]:
+    """`path`, but with disks and undated prices that changed at some moment of `window`, not at the instants stated in it.
+
+    A stated stop says when the machine stopped, and not when somebody made its disk larger.
+    """
+    dated = not seen.prices or seen.prices[-1].since is not None
+    if not path or (before.disks == seen.disks and (dated or before.prices == seen.prices)):
+        return path
+    before = replace(before, prices=seen.prices) if dated else before
+    first = Moment(earliest=window.begin, latest=window.begin, seen=before, why="changed unseen")
+    return [_as_either(moment, before, seen) for moment in (first, *path)]
+
+
+def _as_either(moment: Moment, before: Observation, seen: Observation) -> Moment:
+    """`moment`, but with the disks and prices of `before` or of `seen`, whichever it does not have."""
+    if moment.seen is None:
+        return moment
+    old = (moment.seen.disks, moment.seen.prices) == (before.disks, before.prices)
+    source = seen if old else before
+    return replace(moment, other=replace(moment.seen, disks=source.disks, prices=source.prices))
 
 
 def _stated(before: Observation, seen: Observation, window: Window) -> datetime | None:
@@ -182,6 +220,17 @@ def with_newest_prices(before: Observation, seen: Observation) -> Observation:
     """`seen`, but with the prices already known where its own are older: an old page from a cache."""
     old, new = (o.prices[-1].since if o.prices else None for o in (before, seen))
     return replace(seen, prices=before.prices) if old is not None and new is not None and new < old else seen
+
+
+def highest_dated(seen: Observation, since: datetime) -> int:
+    """The highest nano-units an hour of the prices that the provider dates and that were in force after `since`; 0: none."""
+    ends = (*(price.since for price in seen.prices[1:]), None)
+    dated = [
+        price.rate.nano_per_hour
+        for price, end in zip(seen.prices, ends, strict=False)
+        if price.rate and price.since is not None and (end is None or end > since)
+    ]
+    return max(dated, default=0)
 
 
 def price_moments(seen: Observation, since: datetime, until: datetime) -> list[Moment]:

@@ -12,8 +12,9 @@ from decimal import Decimal, InvalidOperation
 
 from costguard.core.checks import described, require
 from costguard.core.instant import EARLIEST
-from costguard.core.metering.resource import GROUPED_LABELS, INSTANCE, STATES, Attribution, ResourceKey
-from costguard.core.money import Rate
+from costguard.core.metering.meter import LARGEST_PRICE
+from costguard.core.metering.resource import GROUPED_LABELS, INSTANCE, STATES, Attribution, ResourceKey, is_storable, storable
+from costguard.core.money import NANO, Rate
 from costguard.core.offer import TIERS
 from costguard.errors import InputError, one_line
 
@@ -24,7 +25,7 @@ HIGHEST_PER_GPU = Decimal(1000)
 """USD an hour. Nothing on sale costs it for one GPU (the dearest of the shipped market is near 15); more is a wrong unit."""
 
 MOST_GPUS = 1000
-"""GPUs of one resource: a rack of the largest holds 72. With `HIGHEST_PER_GPU` it keeps every price within `LARGEST_PRICE`."""
+"""GPUs of one resource: a rack of the largest holds 72."""
 
 LARGEST_GB, LARGEST_MB = 10**7, 10**11
 """10 PB in one disk, 100 PB through one counter: more is a wrong unit, and would not fit 64 bits as money."""
@@ -32,16 +33,26 @@ LARGEST_GB, LARGEST_MB = 10**7, 10**11
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What computing costs an hour, for the whole resource. `rate` None: unknown. `since`: stated by the provider, or None."""
+    """What computing costs an hour, for the whole resource. `rate` None: unknown. `since`: stated by the provider, or None.
+
+    `source` becomes part of a span, so it is kept as a database can hold it.
+    """
 
     rate: Rate | None
     since: datetime | None = None
     source: str = "listing"
 
+    def __post_init__(self) -> None:
+        if not is_storable(self.source):
+            object.__setattr__(self, "source", storable(self.source))
+
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Storage that bills with the resource. `nano_per_gb_month` where the provider states it, else None: the rule's price."""
+    """Storage that bills with the resource. `nano_per_gb_month` where the provider states it, else None: the rule's price.
+
+    `type` names a line, so it is kept as a database can hold it.
+    """
 
     gb: int
     type: str = ""
@@ -50,11 +61,16 @@ class Disk:
     def __post_init__(self) -> None:
         sound = type(self.gb) is int and 0 <= self.gb <= LARGEST_GB
         require(sound, "disk.gb", f"must be a whole number of GB, not {described(self.gb)}", "from 0 to 10 PB")
+        if not is_storable(self.type):
+            object.__setattr__(self, "type", storable(self.type))
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """Something billed by amount and counted by the provider since the resource was made: `mb` of traffic, never falling."""
+    """Something billed by amount and counted by the provider since the resource was made: `mb` of traffic, never falling.
+
+    `charge` names a line, so it is kept as a database can hold it.
+    """
 
     charge: str
     mb: int
@@ -63,6 +79,8 @@ class Counter:
     def __post_init__(self) -> None:
         sound = type(self.mb) is int and 0 <= self.mb <= LARGEST_MB
         require(sound, "counter.mb", f"must be a whole number of MB, not {described(self.mb)}", "from 0 to 100 PB")
+        if not is_storable(self.charge):
+            object.__setattr__(self, "charge", storable(self.charge))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +113,7 @@ class Observation:
     def __post_init__(self) -> None:
         if not (self.key.provider and self.key.account and self.key.id):
             raise InputError("needs a provider, an account and an id", field=f"resource {self.key.id or '?'}")
-        if not all(map(_writable, (*self.key, self.gpu))):
+        if not all(map(is_storable, (*self.key, self.gpu))):
             hint = "an id, a region and a GPU are text without NUL and half characters"
             raise InputError(
                 "has an id, a region or a GPU that no database can hold", field=f"resource {self.key.id}", hint=hint
@@ -126,11 +144,6 @@ class Observation:
         )
 
 
-def _writable(text: str) -> bool:
-    """Whether every database can hold `text`: no NUL, no half of a surrogate pair."""
-    return "\0" not in text and (text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text))
-
-
 def believable(seen: Observation, at: datetime) -> tuple[Observation, tuple[str, ...]]:
     """`seen` at `at` without the times it cannot mean, and a note for each of them."""
     notes: list[str] = []
@@ -156,7 +169,7 @@ def believable(seen: Observation, at: datetime) -> tuple[Observation, tuple[str,
 def price_stated(value: object, *, gpus: float = 1, currency: str = "USD", field: str = "price") -> tuple[Rate | None, str]:
     """The hourly rate a provider states as a decimal string or int, and "" or why it is unknown.
 
-    Missing, zero, negative, NaN, unreadable, or above `HIGHEST_PER_GPU` for each GPU: unknown, never 0.
+    Missing, zero, negative, NaN, unreadable, above `HIGHEST_PER_GPU` for each GPU or `LARGEST_PRICE` for all: unknown, never 0.
     """
     if value is None or value == "":
         return None, f"{field} is missing"
@@ -166,7 +179,8 @@ def price_stated(value: object, *, gpus: float = 1, currency: str = "USD", field
         return None, f"{field} is no number: {one_line(described(value))}"
     if not amount.is_finite() or amount <= 0:
         return None, f"{field} is {one_line(described(value))}: unknown, not free"
-    if amount > HIGHEST_PER_GPU * (int(gpus) if 1 <= gpus <= MOST_GPUS else 1):
+    highest = min(HIGHEST_PER_GPU * (int(gpus) if 1 <= gpus <= MOST_GPUS else 1), Decimal(LARGEST_PRICE) / NANO)
+    if amount > highest:
         return None, f"{field} is {one_line(described(value))}: more than any machine costs, so not believed"
     nano = int((amount.scaleb(9)).to_integral_value())
     return (Rate(nano_per_hour=nano, currency=currency), "") if nano else (None, f"{field} is less than a nano-dollar an hour")

@@ -39,6 +39,16 @@ class ResourceKey(NamedTuple):
     id: str
 
 
+def is_storable(text: str) -> bool:
+    """Whether every database can hold `text`: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text))
+
+
+def storable(text: str) -> str:
+    """`text` as every database can hold it: a NUL becomes U+FFFD, and half a surrogate pair, which no name has, `?`."""
+    return text if is_storable(text) else text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
 GROUPED_LABELS = ("project", "team")
 """Label keys that spending is grouped by, compared in lower case."""
 

@@ -6,10 +6,11 @@ three minutes follows (it may have billed all of it or nothing), and nothing is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from costguard.core.metering.meter import Meter
+from costguard.core.metering.meter import Line, Meter
 from costguard.core.metering.resource import Attribution, ResourceKey
 from costguard.core.metering.span import EDGE, GAP, MAYBE, SEEN, Span
 
@@ -128,7 +129,8 @@ def closed(span: Span, at: datetime, why: str) -> Span:
 def between(before: Meter | None, after: Meter | None) -> Fuzzy | None:
     """What billed while the one gave way to the other at an unknown instant."""
     if before and after:
-        return _either(before, after), SEEN
+        mixed = before.price.currency != after.price.currency
+        return (before, EDGE) if mixed else (_either(before, after), SEEN)
     if before:
         return ended_unseen(before, None)
     return (replace(after, minimum_s=0), EDGE) if after else None  # the minimum is owed by the span that follows
@@ -146,6 +148,22 @@ def unseen(before: Meter | None, here: Meter | None, elsewhere: Meter | None) ->
 def ended_unseen(before: Meter, later: Meter | None) -> Fuzzy:
     """What billed while `before` ended at some moment; `later`: what the line bills when it begins again, None: it does not."""
     return _either(before, later), EDGE
+
+
+def either_of(one: Mapping[Line, Meter], other: Mapping[Line, Meter]) -> dict[Line, Meter]:
+    """What bills where nobody knows whether it is as the one says or as the other: a line of only one of them may not bill."""
+    both = {line: _either(meter, other[line]) for line, meter in one.items() if line in other}
+    alone = {line: meter for line, meter in (*one.items(), *other.items()) if line not in both}
+    return {**both, **{line: _perhaps(meter) for line, meter in alone.items()}}
+
+
+def _perhaps(meter: Meter) -> Meter:
+    return replace(meter, price=replace(meter.price, low=0, expected=meter.price.expected // 2))
+
+
+def up_to(meter: Meter, high: int) -> Meter:
+    """`meter` at a price that moves by itself: from nothing to `high`, probably as now."""
+    return replace(meter, price=replace(meter.price, low=0, high=max(meter.price.high, high), known=False))
 
 
 def _either(one: Meter, other: Meter | None) -> Meter:

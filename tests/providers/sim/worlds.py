@@ -59,13 +59,16 @@ class Told:
     """What listings have told of one resource so far.
 
     `view_us`: as of when. `from_us`: since when it counts where no start is stated, None: since it came. `stops`: ends of runs
-    that were stated. `fresh`: the last listing of its scope was complete and shows it on, as of its own instant.
+    that were stated. `fresh`: the last listing of its scope was complete and shows it on, as of its own instant. `off`: it was
+    off when last seen; `hidden`: so long ago at some listing that it may have run once in between.
     """
 
     view_us: int
     from_us: int | None = None
     stops: set[int] = field(default_factory=set)
     fresh: bool = False
+    off: bool = False
+    hidden: bool = False
 
 
 @dataclass(slots=True)
@@ -139,7 +142,7 @@ def _listen(one: Watch, i: int, entry: Entry, here: list[Resource]) -> None:
     again = accrue(one.books.states[scope], poll, rule, CEILINGS, one.gap)
     if again.fresh or again.opened or again.closed or again.corrected:
         one.result.failures.append(f"poll {i}: a second time it changes something")
-    _tell(one.told, here, entry, first=entry.scope not in one.complete)
+    _tell(one.told, here, entry, first=entry.scope not in one.complete, gap=one.gap)
     if isinstance(poll.inventory, Complete):
         one.complete.add(entry.scope)
     one.result.steps += 1
@@ -154,7 +157,7 @@ def _gone(here: list[Resource], entry: Entry, poll: Poll, state: ScopeState) -> 
     return frozenset(key for key in away if key in state.resources and key not in listed)
 
 
-def _tell(told: dict[str, Told], here: list[Resource], entry: Entry, *, first: bool) -> None:
+def _tell(told: dict[str, Told], here: list[Resource], entry: Entry, *, first: bool, gap: timedelta) -> None:
     """What a listing adds to what is known of the resources in its scope."""
     for resource in here:
         us = entry.seen_us(resource.id)
@@ -162,11 +165,13 @@ def _tell(told: dict[str, Told], here: list[Resource], entry: Entry, *, first: b
         known = told.get(resource.id)
         if known:
             known.fresh = False
+            known.hidden |= known.off and (entry.at_us - known.view_us + 60 * SECOND_US) * timedelta(microseconds=1) > gap
         if us is None or state is None:
             continue
         known = known or told.setdefault(resource.id, Told(view_us=us, from_us=entry.at_us if first else None))
         known.view_us = max(known.view_us, us)
         run = last_run(resource, us)
+        known.off = run is None or not on(run, us)
         known.fresh = entry.clean and us == entry.asked_us == entry.at_us and run is not None and on(run, us)
         if run and run.stop_us is not None and state in {STOPPED, ENDED}:
             known.stops.add(run.stop_us)
@@ -212,7 +217,7 @@ def _stated(resource: Resource, told: Told, one: Watch) -> bool:
     where it was seen this instant and its cloud's listing does not lag.
     """
     runs = as_seen(resource, told.view_us).runs
-    if resource.cloud not in TELLS_BOTH or resource.id in one.plan.hidden or not runs:
+    if resource.cloud not in TELLS_BOTH or resource.id in one.plan.hidden or not runs or told.hidden:
         return False
     if (runs[0].start_us - resource.created_us) * timedelta(microseconds=1) > one.gap:
         return False
