@@ -36,5 +36,5 @@ def test_what_was_wrong_once_is_right_for_ever(seed: int) -> None:
 
 def test_the_worlds_hold_what_they_must() -> None:
     results = [worlds.run(seed) for seed in range(300)]
-    assert sum(result.points for result in results) > 1000, "too few intervals had to be points"
+    assert sum(result.points for result in results) > 500, "too few intervals had to be points"
     assert sum(result.checks for result in results) > 10_000
