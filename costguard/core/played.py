@@ -23,7 +23,7 @@ parts, each by half a nano-dollar at most."""
 class Compared:
     """One resource: what costguard says, and `billed`, exact dollars that its cloud bills. `spans`: how many were rounded.
 
-    `pending`: dollars that may be billed and not written down yet, traffic below a GB (`lines.COUNTED_MB`).
+    `pending`: dollars that may be billed and not written down yet, traffic below a GB (`accrual.COUNTED_MB`).
     """
 
     key: ResourceKey

@@ -13,8 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from costguard.core.instant import instant, micros
-from costguard.core.metering.accrued import Line
-from costguard.core.metering.meter import Meter, PriceRange
+from costguard.core.metering.meter import Line, Meter, PriceRange
 from costguard.core.metering.observation import Counter, Disk, Observation, Price
 from costguard.core.metering.resource import Attribution, ResourceKey, storable
 from costguard.core.metering.span import Span

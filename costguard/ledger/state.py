@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from heapq import heappush
 
 from costguard.core.instant import MICROSECOND, instant
-from costguard.core.metering.accrued import Known, Line, ScopeState
+from costguard.core.metering.accrued import Known, ScopeState
+from costguard.core.metering.meter import Line
 from costguard.core.metering.resource import ENDED, Attribution, ResourceKey, ScopeKey
 from costguard.core.metering.span import Span
 from costguard.ledger.asking import Ask, in_lots, marks

@@ -529,6 +529,14 @@ def test_dated_prices_bound_what_nobody_saw() -> None:
     assert story.cost(610)[2] >= 10 + 90 + 4000
 
 
+def test_an_absurd_dated_price_stops_no_poll() -> None:
+    story = Story()
+    absurd = (Price(Rate.parse("60"), since=minute(-9)), Price(Rate.parse("900000000"), since=minute(100)))
+    story.listed(10, machine(prices=absurd[:1]))
+    story.listed(610, machine(started_at=minute(600), prices=absurd))
+    assert story.cost(610)[0] >= 10
+
+
 def test_a_start_stated_wrongly_once_is_corrected_in_time() -> None:
     story = Story()
     story.listed(1, machine(started_at=minute(3)))

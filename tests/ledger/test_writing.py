@@ -17,7 +17,7 @@ from costguard.core.instant import micros
 from costguard.core.metering.inventory import Poll
 from costguard.core.metering.meter import COMPUTE, LARGEST_PRICE
 from costguard.core.metering.observation import Counter, Disk, Observation, Price
-from costguard.core.metering.resource import INSTANCE, KINDS, STATES, Attribution, ScopeKey
+from costguard.core.metering.resource import INSTANCE, KINDS, STATES, Attribution, ScopeKey, is_storable
 from costguard.core.metering.span import by_day
 from costguard.core.money import Rate
 from costguard.core.offer import TIERS
@@ -251,7 +251,7 @@ OBSERVATIONS = st.builds(
     kind=st.sampled_from(KINDS),
     name=NAMES,
     instance_type=NAMES,
-    gpu=NAMES,
+    gpu=NAMES.filter(is_storable),  # another is refused at birth
     gpu_count=st.integers(0, 512) | st.floats(0, 64, allow_nan=False),
     tier=st.sampled_from(TIERS),
     owner=NAMES,

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from costguard.core.metering.meter import Line
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.core.metering.span import Span
-
-Line = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from costguard.core.instant import MICROSECOND
-from costguard.core.metering.accrued import Correction, Known, Line, Logged, ScopeState
+from costguard.core.metering.accrued import Correction, Known, Logged, ScopeState
 from costguard.core.metering.billing import BillingRule, bound, meters, traffic_meter
 from costguard.core.metering.inventory import Poll
-from costguard.core.metering.meter import COMPUTE, Meter
+from costguard.core.metering.meter import COMPUTE, LARGEST_PRICE, Line, Meter
 from costguard.core.metering.moments import DOWN, UP, Moment, Window, highest_dated, price_moments, with_doubt
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ENDED, RUNNING, STOPPED, ResourceKey
@@ -153,7 +153,8 @@ def _elsewhere(terms: Terms, moment: Moment) -> Mapping[Line, Meter]:
 def _ceiling(terms: Terms, seen: Observation, window: Window) -> int:
     """Nano-units that an hour of it may have cost while nobody looked: a spot price moves, a dated one is known to have."""
     moved = bound(seen, terms.ceilings).high if seen.tier == SPOT else 0
-    return max(moved, highest_dated(seen, window.since or seen.started_at or seen.created_at or window.at))
+    dated = highest_dated(seen, window.since or seen.started_at or seen.created_at or window.at)
+    return min(max(moved, dated), LARGEST_PRICE)
 
 
 def _traffic(terms: Terms, known: Known, seen: Observation) -> list[Span]:
