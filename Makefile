@@ -11,7 +11,7 @@ help:
 	@echo "make demo    a quote on real prices, and a simulated fortnight beside its bill, in seconds"
 	@echo "make test    the tests"
 	@echo "make check   what a contributor runs before a commit: ruff, mypy, import-linter, the house test"
-	@echo "make bench   speed of start-up, quote and ledger as ratios; accuracy against published runs"
+	@echo "make bench   speed of start-up, quote, ledger and polls as ratios; accuracy against published runs"
 	@echo "make golden  write tests/golden anew (then read the diff)"
 	@echo "make market  build the shipped price snapshot anew from ../shared/providers/prices"
 
@@ -33,6 +33,7 @@ bench: .venv/.dev
 	@$(BIN)/python -m bench.quote
 	@$(BIN)/python bench/accuracy.py
 	@$(BIN)/python -m bench.ledger
+	@$(BIN)/python -m bench.poll
 
 golden: .venv/.dev
 	@$(BIN)/python -m pytest -q tests/golden --write-golden
@@ -52,7 +53,7 @@ clean:
 
 .venv/.user: .venv/bin/python pyproject.toml constraints.txt
 	@echo "installing costguard (once) ..." >&2
-	@$(PIP) install --constraint constraints.txt --editable .
+	@$(PIP) install --constraint constraints.txt --editable '.[aws,gcp]'
 	@touch $@
 
 .venv/.dev: .venv/.user

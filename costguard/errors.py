@@ -6,6 +6,15 @@
     |- NoAnswerError               exit 3   the question was understood and the answer is no (nothing fits, over the cap)
     |- IncompleteError             exit 4   the answer leaves out what could not be seen, and `--strict` asked for a whole one
     |- LedgerError                 exit 1   the ledger cannot be opened, read or written; what it holds is unharmed
+    |- ProviderError               exit 1   a provider could not be asked, or its answer cannot be used; says which provider
+       |- CredentialsError                  there is no key, or the provider does not know it
+       |- ForbiddenError                    the key is known and may not do this
+       |- MissingError                      there is no such thing there (any more)
+       |- ConflictError                     not in the state that it is in
+       |- ThrottledError                    asked too often; says when to ask again
+       |- RefusedError                      any other no
+       |- UnreachableError                  no answer: network, TLS, time, a provider's own failure. An act may have worked
+       |- OddAnswerError                    an answer that cannot be read: HTML, cut short, too large, a redirect
 
 A message has three parts: *what* happened, to which *field* or file, and the *hint*: what to write instead.
 Text that came from outside is cleaned of control characters before it can reach a terminal.
@@ -70,6 +79,65 @@ class LedgerError(CostguardError):
 
     Whatever it is, what the ledger holds is as it was.
     """
+
+
+class ProviderError(CostguardError):
+    """A provider could not be asked, or its answer cannot be used. It proves nothing about what the provider holds.
+
+    `status`: of HTTP, 0 where there was none. `code`: the provider's own word for it, "" where it has none.
+    """
+
+    def __init__(
+        self, what: str, *, provider: str, status: int = 0, code: str = "", hint: str | None = None, account: str = ""
+    ) -> None:
+        self.provider, self.account, self.status, self.code = provider, account, status, code
+        super().__init__(what, field=f"{provider} {account}" if account else provider, hint=hint)
+
+
+class CredentialsError(ProviderError):
+    """There is no key, it has expired, or the provider does not know it."""
+
+
+class ForbiddenError(ProviderError):
+    """The provider knows the key, and the key may not do this."""
+
+
+class MissingError(ProviderError):
+    """The provider says that there is no such thing, or no longer. A wrong key can look like it: see each provider."""
+
+
+class ConflictError(ProviderError):
+    """What was asked for is not possible in the state that the thing is in."""
+
+
+class ThrottledError(ProviderError):
+    """The provider was asked too often. `retry_after_s`: when it may be asked again, None where it does not say."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        provider: str,
+        status: int = 429,
+        code: str = "",
+        hint: str | None = None,
+        account: str = "",
+        retry_after_s: float | None = None,
+    ) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(what, provider=provider, status=status, code=code, hint=hint, account=account)
+
+
+class RefusedError(ProviderError):
+    """The provider understood and said no."""
+
+
+class UnreachableError(ProviderError):
+    """No answer that says anything: the network, TLS, time, or a failure on the provider's side. An act may have worked."""
+
+
+class OddAnswerError(ProviderError):
+    """An answer came that cannot be read: HTML, cut short, too large, of another shape, a redirect. An act may have worked."""
 
 
 def printable(text: str) -> str:

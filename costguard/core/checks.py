@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 
 from costguard.errors import InputError, UnknownNameError, shortened
 
@@ -87,7 +88,7 @@ def described(value: object) -> str:
     """How an error shows a value somebody wrote."""
     if isinstance(value, int) and not -LARGEST_SHOWN < value < LARGEST_SHOWN:
         return "a number of more than 40 digits"
-    return shortened(f"'{value}'" if isinstance(value, str) else repr(value), 40)
+    return shortened(f"'{value}'" if isinstance(value, str) else f"{value}" if isinstance(value, Decimal) else repr(value), 40)
 
 
 LARGEST_SHOWN = 10**40

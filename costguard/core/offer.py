@@ -93,3 +93,15 @@ class Selection:
     gpu_counts: tuple[int, ...] | None = None
     least_gpus: int | None = None
     most_gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferListing:
+    """What one provider said it rents out. `why`: what is missing of it, "" where it is whole.
+
+    `unnamed`: GPUs that no name here fits, in the provider's words: their offers are left out and counted.
+    """
+
+    offers: tuple[Offer, ...]
+    why: str = ""
+    unnamed: tuple[str, ...] = ()

@@ -11,6 +11,27 @@ from costguard.core.metering.resource import ResourceKey
 
 LARGEST_VALUE = 1e18
 
+GPU_UTIL, GPU_MEMORY_UTIL, GPU_MEMORY_USED, GPU_POWER, GPU_TEMPERATURE = (
+    "gpu_util",
+    "gpu_memory_util",
+    "gpu_memory_used",
+    "gpu_power_w",
+    "gpu_temperature_c",
+)
+CPU_UTIL, MEMORY_USED, NETWORK, DISK = "cpu_util", "memory_used", "network_bytes_s", "disk_bytes_s"
+SIGNALS = {
+    GPU_UTIL: "percent of the time in which a kernel ran, 0 to 100, of the busiest GPU",
+    GPU_MEMORY_UTIL: "percent of the time in which GPU memory was read or written, 0 to 100, of the busiest GPU",
+    GPU_MEMORY_USED: "percent of GPU memory held, 0 to 100, of the fullest GPU",
+    GPU_POWER: "watts of all GPUs together",
+    GPU_TEMPERATURE: "degrees Celsius of the hottest GPU",
+    CPU_UTIL: "percent of all virtual CPUs of the machine, 0 to 100",
+    MEMORY_USED: "percent of main memory held, 0 to 100",
+    NETWORK: "bytes a second, in and out together",
+    DISK: "bytes a second, read and written together",
+}
+"""What a signal is called here, whatever a provider calls it, and its unit: every adapter translates to these."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
@@ -36,3 +57,11 @@ class SampleHour:
     sum: float
     lowest: float
     highest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a provider could measure, and what it could not: `blind` holds a reason for each resource without samples."""
+
+    samples: tuple[Sample, ...]
+    blind: tuple[tuple[ResourceKey, str], ...] = ()

@@ -76,6 +76,18 @@ class Market:
         """Every region that an offer stands in, as the providers name them."""
         return tuple(region for (region,) in self._rows("SELECT DISTINCT region FROM offers ORDER BY region", []))
 
+    def ceilings(self) -> dict[str, int]:
+        """Canonical GPU -> the most nano-dollars an hour that one is taken to cost where nobody states a price.
+
+        Twice (`MARGIN`) the dearest that the market rents out without a commitment and without taking it away again.
+        """
+        return {gpu: nano * MARGIN for gpu, nano in self._rows(_DEAREST, [])}
+
+    def of_providers(self) -> list[dict[str, object]]:
+        """Of each provider: its offers, those of them without a price, and the days of the oldest and the newest one."""
+        names = ("provider", "offers", "unpriced", "oldest", "newest")
+        return [dict(zip(names, row, strict=True)) for row in self._rows(_OF_PROVIDERS, [])]
+
     def described(self) -> dict[str, object]:
         """What the file says of itself: counts, the providers, and the days of its oldest and newest observation."""
         facts: dict[str, str] = dict(self._rows("SELECT fact, value FROM market", []))
@@ -87,6 +99,7 @@ class Market:
             "oldest": facts["oldest"] or None,
             "newest": facts["newest"] or None,
             "built_from": facts.get("built_from", ""),
+            **({"refreshed_at": facts["refreshed_at"], "live": facts["live"].split(",")} if "refreshed_at" in facts else {}),
         }
 
     def _rows(self, query: str, values: Sequence[str | int]) -> Iterator[tuple[Any, ...]]:
@@ -98,6 +111,20 @@ class Market:
 
 NO_LIMIT = -1
 """SQLite's word for it."""
+
+MARGIN = 2
+"""How much dearer than the dearest known offer a GPU may be: list prices move by tens of percent, and never doubled so far
+(the price files of 2026-11). An assumption."""
+
+_DEAREST = """
+SELECT gpu, max((nano_usd_per_hour + gpu_count - 1) / gpu_count) FROM offers
+WHERE tier IN ('on-demand', 'secure', 'community') AND nano_usd_per_hour IS NOT NULL GROUP BY gpu ORDER BY gpu
+"""
+
+_OF_PROVIDERS = """
+SELECT provider, count(*), sum(nano_usd_per_hour IS NULL), min(observed_on), max(observed_on)
+FROM offers GROUP BY provider ORDER BY provider
+"""
 
 _CLASSES = """
 SELECT DISTINCT l.gpu, l.gpu_count FROM lots AS l WHERE {lots} AND {sold} ORDER BY l.gpu, l.gpu_count

@@ -184,10 +184,11 @@ def moment(us: int | None) -> datetime | None:
 def _price_row(price: Price) -> Row:
     rate, since = price.rate, price.since
     if rate is None:
-        return (None, "", None if since is None else micros(since), price.source)
+        row = (None, "", None if since is None else micros(since), price.source)
+        return (*row, 1) if price.prepaid else row
     return (rate.nano_per_hour, rate.currency, None if since is None else micros(since), price.source)
 
 
-def _price_of(nano: int | None, currency: str, since_us: int | None, source: str) -> Price:
+def _price_of(nano: int | None, currency: str, since_us: int | None, source: str, prepaid: int = 0) -> Price:
     rate = None if nano is None else Rate(nano_per_hour=nano, currency=currency)
-    return Price(rate=rate, since=moment(since_us), source=source)
+    return Price(rate=rate, since=moment(since_us), source=source, prepaid=bool(prepaid))

@@ -6,23 +6,24 @@ field: after a crash, after a transaction that failed, and after another process
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from heapq import heappop, heappush
 from types import TracebackType
 from typing import Self
 
+from costguard.collector import uncollected
 from costguard.core.metering.accrual import GAP, accrue, suspects
 from costguard.core.metering.accrued import Accrued
 from costguard.core.metering.billing import BillingRule, rule_for
 from costguard.core.metering.inventory import Complete, Failed, Partial, Poll, without_doubles
 from costguard.core.metering.resource import ENDED, ResourceKey, ScopeKey
+from costguard.core.sample import Sample
 from costguard.ledger.asking import Ask
 from costguard.ledger.opening import open_engine
 from costguard.ledger.posting import NUMBERED, Memory, Posting
+from costguard.ledger.samples import record_samples
 from costguard.ledger.state import REMEMBERED, ScopeBook, load_attributions, load_known, load_scopes, remembers
 from costguard.ledger.voices import Pen
 
@@ -37,7 +38,8 @@ class Ledger:
     def __init__(
         self, url: str, *, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int], gap: timedelta = GAP
     ) -> None:
-        self._pen = Pen(open_engine(url))
+        self._engine = open_engine(url)
+        self._pen = Pen(self._engine)
         self._rules, self._ceilings, self._gap = rules, ceilings, gap
         self._memory: Memory | None = None
 
@@ -80,6 +82,10 @@ class Ledger:
         self._memory = memory
         return accrued
 
+    def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
+        """Keep `samples`, in a transaction of their own; the resources that the ledger does not know, whose it left out."""
+        return record_samples(self._engine, samples)
+
     def _remembered(self) -> Memory:
         """What we remember, read anew where another process has written."""
         with self._pen.transaction() as (ask, _):
@@ -117,22 +123,6 @@ class Ledger:
         poll, notes = _own(poll, book.elsewhere, memory.books)
         accrued = accrue(book.state, poll, rule_for(self._rules, poll.scope.provider), self._ceilings, self._gap)
         return replace(accrued, notes=(*notes, *accrued.notes)) if notes else accrued
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Cycles of garbage are not looked for in here.
-
-    A poll in which all changed makes a hundred thousand values, none of them in a cycle; looking for some was a fifth of its
-    time (2026-11).
-    """
-    looking = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if looking:
-            gc.enable()
 
 
 def _own(

@@ -702,3 +702,17 @@ def test_the_prices_of_the_real_clouds_disks_stand_in_one_file() -> None:
         (rule,) = RULES[provider].storage_of(type_)
         assert rule.running == PriceRange.exactly(quoted[provider].nano_per_gb_month)
         assert quoted[provider].source == rule.source
+
+
+def test_an_hour_of_what_was_paid_in_advance_costs_nothing_more_and_is_said() -> None:
+    block = (Price(None, prepaid=True, source="capacity block"),)
+    assert billed("aws", usd=None, prices=block) == {}
+    told = not_counted(seen("aws", usd=None, prices=block), rule_for(RULES, "aws"))
+    assert any("paid for in advance" in sentence for sentence in told)
+
+
+def test_an_unknown_price_is_not_taken_for_one_paid_in_advance() -> None:
+    meter = billed("aws", usd=None)["compute", ""]
+    assert meter.price.high == 15 * NANO
+    with pytest.raises(InputError, match="paid in advance"):
+        Price(Rate.parse("2"), prepaid=True)

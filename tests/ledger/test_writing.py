@@ -264,7 +264,8 @@ OBSERVATIONS = st.builds(
             Price,
             st.none() | st.builds(Rate, nano_per_hour=st.integers(1, 10**18), currency=st.sampled_from(["USD", "EUR"])),
             INSTANTS,
-        ),
+        )
+        | st.builds(Price, st.none(), INSTANTS, prepaid=st.booleans()),
         max_size=3,
     ).map(tuple),
     disks=st.lists(st.builds(Disk, st.integers(0, 10**6), NAMES, st.none() | st.integers(0, 10**12)), max_size=3).map(tuple),

@@ -13,7 +13,7 @@ from costguard.errors import one_line, shortened
 SUM, RATE = 2, 4
 """Decimals that a sum and a rate are shown with, at least (DESIGN, section 5)."""
 
-LONGEST_WHY = 80
+LONGEST_WHY = 300
 MOST_LINES = 20
 """Lines about scopes that people are shown: a company has thousands. JSON holds them all."""
 

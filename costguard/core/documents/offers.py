@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 
 from costguard.core.document import Document, TableView
@@ -12,12 +12,17 @@ SCHEMA = "costguard.offers/1"
 
 
 def offers_document(
-    offers: Sequence[Offer], market: Mapping[str, object], *, today: date, warnings: Sequence[str] = ()
+    offers: Sequence[Offer],
+    market: Mapping[str, object],
+    *,
+    today: date,
+    warnings: Sequence[str] = (),
+    live: Collection[Offer] | None = None,
 ) -> Document:
-    """`market`: facts about the file the offers come from."""
-    records = tuple(_record(o, today) for o in offers)
+    """`market`: facts about the file the offers come from. `live`: those that were asked for just now, None: nobody was."""
+    records = tuple(_record(o, today) | ({} if live is None else {"live": o in live}) for o in offers)
     data = {"schema": SCHEMA, "market": dict(market), "offers": list(records), "warnings": list(warnings)}
-    rows = tuple(_row(o, today) for o in offers)
+    rows = tuple(_row(o, today, live=live is not None and o in live) for o in offers)
     table = TableView(
         title="",
         columns=("provider", "region", "instance type", "GPU", "tier", "$/h>", "$/GPU-h>", "price"),
@@ -47,9 +52,9 @@ def _record(o: Offer, today: date) -> dict[str, object]:
     }
 
 
-def _row(o: Offer, today: date) -> tuple[str, ...]:
+def _row(o: Offer, today: date, *, live: bool) -> tuple[str, ...]:
     each = f"{o.rate.nano_per_hour / o.gpu_count / 1e9:.3f}" if o.rate else "unknown"
-    age = o.stale_text(today) or f"{o.age_days(today)}d old"
+    age = "live" if live else o.stale_text(today) or f"{o.age_days(today)}d old"
     return (
         o.provider,
         o.region,

@@ -5,7 +5,7 @@ Amounts in the contract's fields are US dollars; what is in another currency sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from costguard.core.document import Document, TableView
 from costguard.core.documents.amounts import (
@@ -24,9 +24,10 @@ from costguard.core.documents.amounts import (
     why_text,
 )
 from costguard.core.documents.standing import standing_data, standings_table
+from costguard.core.metering.inventory import COMPLETE, FAILED, PARTIAL
 from costguard.core.metering.observation import Observation
 from costguard.core.status import Burning, Hourly, Outlook, ScopeView, Status
-from costguard.errors import shortened
+from costguard.errors import IncompleteError, shortened
 
 SCHEMA = "costguard.status/1"
 LONGEST_NAME = 60
@@ -48,9 +49,9 @@ KEPT = (
 """The keys that a record has as the contract has them; what is nested there is flat in a record."""
 
 
-def status_document(status: Status) -> Document:
-    """The whole status. Scopes and prices that cannot be trusted are said before anything else."""
-    warnings = tuple(status_warnings(status))
+def status_document(status: Status, told: Sequence[str] = ()) -> Document:
+    """The whole status. Scopes and prices that cannot be trusted are said before anything else, then what else was `told`."""
+    warnings = (*status_warnings(status), *told)
     resources = [_resource(one) for one in status.resources]
     data = {
         "schema": SCHEMA,
@@ -89,9 +90,24 @@ def status_warnings(status: Status) -> Iterator[str]:
             yield ahead_text(scope.now)
         elif scope.unseen is not None:
             yield unseen_text(scope, status)
+        elif scope.state == FAILED:
+            yield f"{scope_text(scope.now.scope)} could not be asked{why_text(scope.now.why)}"
+        elif scope.state == PARTIAL:
+            yield f"{scope_text(scope.now.scope)} was not seen completely{why_text(scope.now.why)}"
     for outlook in (status.usd, *status.others):
         if outlook.burn.unknown:
             yield _unpriced(outlook, status)
+
+
+def not_whole(status: Status, told: Sequence[str] = ()) -> IncompleteError | None:
+    """Why `--strict` refuses it: a scope that was not seen completely lately, or what was `told`; None: it is whole."""
+    doubtful = [scope_text(scope.now.scope) for scope in status.scopes if scope.state != COMPLETE]
+    if not doubtful and not told and status.scopes:
+        return None
+    missing = (
+        f"{len(doubtful)} of {len(status.scopes)} scopes were not seen completely" if doubtful else "not all could be asked"
+    )
+    return IncompleteError(missing, hint="; ".join(first_lines((*doubtful, *told), "of them")) or "costguard doctor says why")
 
 
 def unseen_text(scope: ScopeView, status: Status) -> str:

@@ -213,6 +213,8 @@ def not_counted(seen: Observation, rule: BillingRule) -> tuple[str, ...]:
     if seen.state == ENDED:
         return ()
     lacking = [f"traffic '{c.charge}': no price of it is known" for c in seen.counters if not _per_gb(c, rule)]
+    if seen.kind == INSTANCE and _prepaid(seen, None):
+        lacking.append("computing that was paid for in advance: what was paid for it is not in these figures")
     if seen.kind == ADDRESS and _address_price(seen, rule, None) is None:
         lacking.append("an address: no price of it is known")
     state = _disk_state(seen)
@@ -229,6 +231,8 @@ def _by_line(running: Iterable[Meter | None]) -> dict[Line, Meter]:
 
 
 def _compute(seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], price: Price | None) -> Meter | None:
+    if _prepaid(seen, price):
+        return None
     cost, source = _stated(seen, price) or (bound(seen, ceilings), "unknown: bounded by the market")
     time, applies = rule.compute, rule.compute.price_in(seen.state, cost)
     return Meter(COMPUTE, applies, quantum_s=time.quantum_s, minimum_s=time.minimum_s, source=source) if applies else None
@@ -246,6 +250,11 @@ def _stated(seen: Observation, price: Price | None) -> tuple[PriceRange, str] | 
     if price is None or price.rate is None or price.rate.nano_per_hour > _highest(seen):
         return None
     return PriceRange.exactly(price.rate.nano_per_hour, price.rate.currency), price.source
+
+
+def _prepaid(seen: Observation, price: Price | None) -> bool:
+    price = price or (seen.prices[-1] if seen.prices else None)
+    return price is not None and price.prepaid
 
 
 def _highest(seen: Observation) -> int:

@@ -12,6 +12,7 @@ from costguard.core.checks import require
 from costguard.core.instant import sensible
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey, ScopeKey, is_storable
+from costguard.core.sample import Sample
 
 COMPLETE, PARTIAL, FAILED = "complete", "partial", "failed"
 
@@ -49,7 +50,8 @@ class Poll:
     """One listing of one scope, answered in full at `at` by our clock (UTC); `asked_at`: when it was asked for, None: the same.
 
     What it says was true at some moment between `asked_at`, less the provider's lag, and `at`. `gone`: ids that were looked
-    up by themselves and are not there, which settles an absence that a listing only suggests.
+    up by themselves and are not there, which settles an absence that a listing only suggests. `samples`: measures of work that
+    came with the listing. `notes`: what could not be learned although the listing is whole, a sentence each.
     """
 
     scope: ScopeKey
@@ -57,6 +59,8 @@ class Poll:
     inventory: Inventory
     asked_at: datetime | None = None
     gone: frozenset[ResourceKey] = frozenset()
+    samples: tuple[Sample, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         sensible(self.at, f"poll of {'/'.join(self.scope)}")

@@ -217,7 +217,12 @@ def price_at(seen: Observation, when: datetime) -> Price | None:
 
 
 def with_newest_prices(before: Observation, seen: Observation) -> Observation:
-    """`seen`, but with the prices already known where its own are older: an old page from a cache."""
+    """`seen`, but with the prices already known where it states none (RunPod of a stopped pod), or older ones.
+
+    Older ones stand on an old page from a cache. A price that is unknown now is stated so, as a Price without a rate.
+    """
+    if not seen.prices and before.prices:
+        return replace(seen, prices=before.prices)
     old, new = (o.prices[-1].since if o.prices else None for o in (before, seen))
     return replace(seen, prices=before.prices) if old is not None and new is not None and new < old else seen
 

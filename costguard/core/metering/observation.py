@@ -6,7 +6,7 @@ in the future, a stop before the start) loses that claim, with a note, and keeps
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
@@ -35,14 +35,17 @@ LARGEST_GB, LARGEST_MB = 10**7, 10**11
 class Price:
     """What computing costs an hour, for the whole resource. `rate` None: unknown. `since`: stated by the provider, or None.
 
-    `source` becomes part of a span, so it is kept as a database can hold it.
+    `prepaid`: it was paid for in advance and as a whole (a capacity block), so an hour of it costs nothing more; such a price
+    has no rate, and is not unknown. `source` becomes part of a span, so it is kept as a database can hold it.
     """
 
     rate: Rate | None
     since: datetime | None = None
     source: str = "listing"
+    prepaid: bool = False
 
     def __post_init__(self) -> None:
+        require(not (self.prepaid and self.rate), "price", "is paid in advance and has a rate", "leave out one of them")
         if not is_storable(self.source):
             object.__setattr__(self, "source", storable(self.source))
 
@@ -84,12 +87,39 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Handling:
+    """What acting on an instance would do, as far as its provider states it: facts, and no opinion.
+
+    `controller`: who would bring it back, and must be asked instead ("auto-scaling group train"); "" for nobody.
+    `stops`, `terminates`: whether the provider has that act for it in the state it is in; None: it does not say.
+    `protected`: acts that the provider refuses until somebody lifts its protection ("stop", "terminate"); costguard never does.
+    `stop_loses`, `terminate_loses`: what would be gone for good, in words ("1900 GB of local disk"). `restart_doubtful`: it
+    may find no capacity after a stop. `committed`: paid for whether it runs or not, so that stopping saves
+    nothing, in words. `ends_at`: when it ends by itself.
+    """
+
+    controller: str = ""
+    stops: bool | None = None
+    terminates: bool | None = None
+    protected: tuple[str, ...] = ()
+    stop_loses: tuple[str, ...] = ()
+    terminate_loses: tuple[str, ...] = ()
+    restart_doubtful: bool = False
+    committed: str = ""
+    ends_at: datetime | None = None
+
+
+UNKNOWN_HANDLING = Handling()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """One resource as one listing described it.
 
     `created_at`: when it came to exist. `started_at`: when its present or last run started. `stopped_at`: when its last run
     ended; with state "ended", when it was gone. `prices`: of computing, oldest first, the last one is today's; a provider that
     states a history gives several, each with `since`. `labels` are sorted pairs. `why` is the provider's word for the state.
+    `handling` bears on acts alone: it bills nothing, so two observations that differ in nothing else are equal.
     """
 
     key: ResourceKey
@@ -109,6 +139,7 @@ class Observation:
     disks: tuple[Disk, ...] = ()
     counters: tuple[Counter, ...] = ()
     why: str = ""
+    handling: Handling = field(default=UNKNOWN_HANDLING, compare=False)
 
     def __post_init__(self) -> None:
         if not (self.key.provider and self.key.account and self.key.id):

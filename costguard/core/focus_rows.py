@@ -1,0 +1,261 @@
+"""Rows of a FOCUS export (the FinOps billing standard, 1.0 to 1.4) as bill lines: what AWS and Google write into a bucket.
+
+FOCUS gives no row a name, and a month that is not closed is written anew every day. So a line is named by what it is about
+(account, resource, price, period, kind of charge), and rows that share all of that are one line with their sum: what a later
+export says of it has the same id, and replaces it.
+
+Example: two rows of i-0abc for 12:00 to 13:00 with EffectiveCost 1.0060000000 and 0.0000000004 are one line of $1.006.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+from costguard.core.billed import ADDRESS, COMPUTE, CREDIT, OTHER, STORAGE, TAX, TRAFFIC, Billed, BillLine
+from costguard.core.metering.resource import storable
+from costguard.core.money import LARGEST_AMOUNT, Money
+from costguard.core.period import Period
+from costguard.errors import InputError, one_line, shortened
+
+EFFECTIVE, BILLED, LIST = "EffectiveCost", "BilledCost", "ListCost"
+"""Amortised over what a commitment covers; as invoiced; at list prices. All three are columns that FOCUS demands."""
+
+CLOSED_AFTER = timedelta(days=7)
+"""A month without an invoice number counts as closed this long after its end: an assumption, 2026-11."""
+
+MOST_LINES = 1_000_000
+"""Lines of one statement that are kept: a month of 1,300 machines by the hour. About 1 GB of memory."""
+
+LONGEST_ID, LONGEST_TOLD = 300, 120
+
+Row = Mapping[str, object]
+
+_EMPTY = ("", "null")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """Where rows come from and how they are read.
+
+    `provider`: the ledger's name for it. `source` names the statement. `as_of`: when it was read, which says whether a month
+    can be closed. `cost`: the column that counts; where a row lacks it, BilledCost. `resource`: the provider's ResourceId as
+    the ledger's id. `tags`: reads the text of the column Tags; None leaves tags given as text out (core reads no JSON).
+    """
+
+    provider: str
+    source: str
+    as_of: datetime
+    cost: str = EFFECTIVE
+    resource: Callable[[str], str] = lambda stated: arn_tail(stated)  # noqa: PLW0108 - it stands further down
+    tags: Callable[[str], object] | None = None
+
+
+def bill_lines(rows: Iterable[Row], period: Period, export: Export) -> Billed:
+    """The lines of `period` (those that reach into it, whole), oldest first; `why` counts the rows that could not be read."""
+    lines: dict[str, tuple[BillLine, Decimal]] = {}
+    unread, first, over = 0, "", 0
+    names = _Names()
+    for number, row in enumerate(rows, 1):
+        try:
+            line, amount = _line(names.of(row), export)
+        except (InputError, InvalidOperation) as odd:
+            unread, first = unread + 1, first or f"row {number}: {_told(odd)}"
+            continue
+        if not (line.start < period.end and period.start < line.end):
+            continue
+        before = lines.get(line.id)
+        if before is None and len(lines) >= MOST_LINES:
+            over += 1
+            continue
+        lines[line.id] = (line, amount) if before is None else (before[0], before[1] + amount)
+    whole = [replace(line, amount=_money(amount, line.amount.currency)) for line, amount in lines.values()]
+    whole.sort(key=lambda line: (line.start, line.id))
+    return Billed(lines=tuple(whole), why=_why(unread, first, over))
+
+
+def arn_tail(stated: str) -> str:
+    """The last part of an ARN, as EC2 names things: `arn:aws:ec2:us-east-1:1:instance/i-0abc` is i-0abc; others as they are."""
+    return stated.rsplit("/", 1)[-1].rsplit(":", 1)[-1] if stated.startswith("arn:") else stated
+
+
+def instant_stated(value: object) -> datetime | None:
+    """An instant as exports write it: RFC 3339, with a space, with `UTC`, or a datetime; without an offset it is in UTC."""
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
+    text = str(value or "").strip().removesuffix("UTC").strip()
+    try:
+        at = datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+class _Names:
+    """The columns of rows whatever their case, and with or without underscores: BilledCost, billedcost, billed_cost."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[str, ...] = ()
+        self._columns: dict[str, str] = {}
+
+    def of(self, row: Row) -> _Columns:
+        """`row` by folded names. The table is made once, as every row of a file has the same columns."""
+        seen = tuple(row)
+        if seen != self._seen:
+            self._seen, self._columns = seen, {}
+            for name in seen:
+                self._columns.setdefault(_folded(str(name)), name)
+        return _Columns(row, self._columns)
+
+
+class _Columns:
+    __slots__ = ("_columns", "_row")
+
+    def __init__(self, row: Row, columns: Mapping[str, str]) -> None:
+        self._row, self._columns = row, columns
+
+    def get(self, name: str) -> object:
+        """The value of the FOCUS column `name`; None where it is missing or empty."""
+        column = self._columns.get(_folded(name))
+        value = None if column is None else self._row.get(column)
+        return None if isinstance(value, str) and value in _EMPTY else value
+
+    def text(self, name: str) -> str:
+        """The same as text that a database holds, "" for none."""
+        value = self.get(name)
+        return "" if value is None else storable(shortened(str(value), LONGEST_ID))
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _line(row: _Columns, export: Export) -> tuple[BillLine, Decimal]:
+    """The line that a row belongs to, and the row's part of its amount."""
+    column = export.cost if row.get(export.cost) is not None else BILLED
+    amount, currency = _amount(row.get(column), column), row.text("BillingCurrency")
+    start, end = _instant(row, "ChargePeriodStart"), _instant(row, "ChargePeriodEnd")
+    account = row.text("SubAccountId") or row.text("BillingAccountId")
+    return BillLine(
+        id=_id(row, currency),
+        provider=export.provider,
+        account=account,
+        start=start,
+        end=end,
+        amount=_money(Decimal(0), currency),
+        charge=charge_of(row.text("ChargeCategory"), *(row.text(name) for name in _KIND_COLUMNS)),
+        resource_id=export.resource(row.text("ResourceId")),
+        region=row.text("RegionId"),
+        estimated=_estimated(row, export.as_of),
+        source=f"{export.source}, {column}",
+        description=one_line(row.text("ChargeDescription")),
+        tags=_tags(row.get("Tags"), export.tags),
+    ), amount
+
+
+_ID_COLUMNS = (
+    "BillingAccountId",
+    "SubAccountId",
+    "ResourceId",
+    "SkuPriceId",
+    "SkuId",
+    "ChargePeriodStart",
+    "ChargePeriodEnd",
+    "ChargeCategory",
+    "ChargeClass",
+    "PricingCategory",
+    "CommitmentDiscountId",
+    "CommitmentDiscountStatus",
+    "CapacityReservationId",
+    "CapacityReservationStatus",
+    "x_UsageType",
+    "x_Operation",
+    "ChargeDescription",
+)
+"""Tags are not among them: a tag that is set later rewrites the month, and would leave the old line beside the new one."""
+
+
+def _id(row: _Columns, currency: str) -> str:
+    parts = (row.text(name).replace("\\", "\\\\").replace("|", "\\|") for name in _ID_COLUMNS)
+    return "|".join(("focus", *parts, currency))
+
+
+def _amount(value: object, column: str) -> Decimal:
+    """A decimal string, an int, a Decimal, or a float (Parquet's double) by its shortest digits."""
+    try:
+        amount = Decimal("NaN") if value is None or isinstance(value, bool) else Decimal(str(value))
+    except (InvalidOperation, ValueError):
+        amount = Decimal("NaN")
+    if not amount.is_finite() or abs(amount) >= LARGEST_AMOUNT:
+        raise InputError(f"is no amount of money: {shortened(repr(value), 40)}", field=column)
+    return amount
+
+
+def _money(amount: Decimal, currency: str) -> Money:
+    """Exports state ten and more decimals: rounded half to even to the nano-unit, once, after summing."""
+    return Money(nano=int(amount.scaleb(9).to_integral_value()), currency=currency)
+
+
+def _instant(row: _Columns, column: str) -> datetime:
+    at = instant_stated(row.get(column))
+    if at is None:
+        raise InputError(f"is no instant: {shortened(repr(row.get(column)), 40)}", field=column)
+    return at
+
+
+def _estimated(row: _Columns, as_of: datetime) -> bool:
+    """Whether the line can still change: it has no invoice, and its month is not long over."""
+    if row.get("InvoiceId") is not None:
+        return False
+    closes = instant_stated(row.get("BillingPeriodEnd")) or instant_stated(row.get("ChargePeriodEnd"))
+    return closes is None or as_of < closes + CLOSED_AFTER
+
+
+_KIND_COLUMNS = ("x_UsageType", "SkuMeter", "ResourceType", "ChargeDescription", "ServiceSubcategory", "ServiceCategory")
+
+_BY_CATEGORY = {"tax": TAX, "credit": CREDIT, "purchase": OTHER, "adjustment": OTHER}
+
+_WORDS = (
+    (ADDRESS, ("publicipv4", "elasticip", "external ip", "static ip", "ipv4 address", "ip address")),
+    (TRAFFIC, ("datatransfer", "data transfer", "-bytes", "egress", "network internet", "natgateway", "networking")),
+    (STORAGE, ("ebs:", "snapshot", "timedstorage", "storage", "local ssd", "pd capacity", "persistent disk", "hyperdisk")),
+    (
+        COMPUTE,
+        ("boxusage", "spotusage", "dedicatedusage", "hostusage", "unusedbox", "reservation:", "capacityblock"),
+    ),
+    (COMPUTE, ("compute", "virtual machine", "instance", "gpu", "ai and machine learning")),
+)
+"""Words of usage types, meters and FOCUS's own service categories, in the order of trial within one column."""
+
+
+def charge_of(category: str, *told: str) -> str:
+    """What a row is a charge for. `told`: what the provider calls it, the most exact word first; the first known decides."""
+    if category.lower() in _BY_CATEGORY:
+        return _BY_CATEGORY[category.lower()]
+    for text in map(str.lower, told):
+        for charge, words in _WORDS:
+            if any(word in text for word in words):
+                return charge
+    return OTHER
+
+
+def _tags(value: object, read: Callable[[str], object] | None) -> tuple[tuple[str, str], ...]:
+    """Sorted pairs; what is no map of names to values is left out rather than guessed at."""
+    if isinstance(value, str):
+        value = read(value) if read else None
+    if not isinstance(value, Mapping):
+        return ()
+    pairs = ((str(k), "" if v is None else str(v)) for k, v in value.items() if isinstance(v, str | int | bool | None))
+    return tuple(sorted((storable(shortened(k, LONGEST_ID)), storable(shortened(v, LONGEST_ID))) for k, v in pairs))
+
+
+def _told(odd: Exception) -> str:
+    return shortened(one_line(str(odd).splitlines()[0] if str(odd) else type(odd).__name__), LONGEST_TOLD)
+
+
+def _why(unread: int, first: str, over: int) -> str:
+    told = [f"{unread} rows could not be read (first: {first})"] if unread else []
+    told += [f"{over} rows beyond {MOST_LINES:,} lines were left out"] if over else []
+    return "; ".join(told)

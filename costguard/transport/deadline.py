@@ -1,0 +1,145 @@
+"""A deadline for all that one request or one poll does, which no slow sender can stretch.
+
+A timeout for each read is no bound: a server that sends a byte a second keeps every read short. So the network stream itself
+looks at the deadline of the thread that reads, before every read and write.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import Any
+
+import httpcore2
+
+Monotonic = Callable[[], float]
+
+
+class Deadline:
+    """An instant by which something must be over. `left()` is in seconds, and never negative."""
+
+    __slots__ = ("_monotonic", "until")
+
+    def __init__(self, seconds: float, monotonic: Monotonic = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self.until = monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds that are left."""
+        return max(0.0, self.until - self._monotonic())
+
+    def at_most(self, seconds: float) -> Deadline:
+        """The earlier of this one and `seconds` from now."""
+        return Deadline(min(seconds, self.left()), self._monotonic)
+
+
+_now = threading.local()
+
+
+@contextmanager
+def within(deadline: Deadline) -> Iterator[None]:
+    """In this block no network operation of this thread outlasts `deadline`."""
+    before: Deadline | None = getattr(_now, "deadline", None)
+    _now.deadline = deadline
+    try:
+        yield
+    finally:
+        _now.deadline = before
+
+
+def _bounded(timeout: float | None, late: type[Exception]) -> float | None:
+    deadline: Deadline | None = getattr(_now, "deadline", None)
+    if deadline is None:
+        return timeout
+    left = deadline.left()
+    if left <= 0:
+        raise late("the deadline has passed")
+    return left if timeout is None else min(timeout, left)
+
+
+class TimedBackend(httpcore2.NetworkBackend):
+    """The synchronous network, each of whose operations looks at the deadline."""
+
+    def __init__(self) -> None:
+        self._inner = httpcore2.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.NetworkStream:
+        """A connection to `host`."""
+        until = Deadline(timeout if timeout is not None else LONGEST_CONNECT_S)
+        broken: Exception = httpcore2.ConnectError("the name has no address")
+        for address in _addresses(host, port, _bounded(until.left(), httpcore2.ConnectTimeout)):
+            bounded = _bounded(until.left(), httpcore2.ConnectTimeout)
+            try:
+                return _Timed(self._inner.connect_tcp(address, port, bounded, local_address, socket_options))
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as why:
+                broken = why
+        raise broken
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self._inner.sleep(seconds)
+
+
+LONGEST_CONNECT_S = 30.0
+
+
+def _addresses(host: str, port: int, seconds: float | None) -> list[str]:
+    """The IP addresses of `host`, asked for in a thread of its own: the system's resolver knows no deadline.
+
+    A resolver that hangs keeps that thread, which ends by itself when the resolver gives up (seconds to half a minute).
+    """
+    try:
+        return [str(ip_address(host))]
+    except ValueError:
+        found: list[str] | OSError = []
+
+    def ask() -> None:
+        nonlocal found
+        try:
+            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+        except (OSError, UnicodeError) as why:
+            found = OSError(type(why).__name__)
+
+    thread = threading.Thread(target=ask, name="costguard-resolver", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise httpcore2.ConnectTimeout("the name was not resolved in time")
+    if isinstance(found, OSError):
+        raise httpcore2.ConnectError("the name cannot be resolved")
+    return found
+
+
+class _Timed(httpcore2.NetworkStream):
+    def __init__(self, inner: httpcore2.NetworkStream) -> None:
+        self._inner = inner
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, _bounded(timeout, httpcore2.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, _bounded(timeout, httpcore2.WriteTimeout))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.NetworkStream:
+        return _Timed(self._inner.start_tls(ssl_context, server_hostname, _bounded(timeout, httpcore2.ConnectTimeout)))
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - the shape is httpcore's
+        return self._inner.get_extra_info(info)

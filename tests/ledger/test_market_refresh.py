@@ -1,0 +1,132 @@
+"""Live offers beside the shipped ones in one market file, and what the market says of its own bounds and ages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from costguard.core.offer import OfferListing, Selection
+from costguard.data import MARKET
+from costguard.ledger.market import MARGIN, Market
+from costguard.ledger.market_file import write_market
+from costguard.ledger.market_refresh import newest_market, refresh_market
+from tests import shop
+from tests.shop import offer
+
+AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return Path(shop.market(tmp_path))
+
+
+def rows(path: Path, providers: tuple[str, ...] | None = None) -> set[tuple[str, str, str, str | None]]:
+    with Market(path) as market:
+        return {
+            (o.provider, o.gpu, o.tier, o.rate.text() if o.rate else None)
+            for o in market.offers(Selection(providers=providers))
+        }
+
+
+def test_a_ceiling_is_twice_the_dearest_gpu_that_is_rented_out_on_demand(base: Path) -> None:
+    with Market(base) as market:
+        ceilings = market.ceilings()
+    assert ceilings["H100-SXM"] == MARGIN * 5 * 10**9  # aws: 40 for 8
+    assert ceilings["T4"] == MARGIN * 526_000_000
+    assert "L4" not in ceilings
+
+
+def test_a_spot_price_bounds_nothing(tmp_path: Path) -> None:
+    write_market(tmp_path / "m", [offer("aws", "T4", "9", tier="spot"), offer("aws", "T4", "1")])
+    with Market(tmp_path / "m") as market:
+        assert market.ceilings() == {"T4": MARGIN * 10**9}
+
+
+def test_a_price_that_does_not_divide_is_rounded_up(tmp_path: Path) -> None:
+    write_market(tmp_path / "m", [offer("aws", "T4", "1", count=3)])
+    with Market(tmp_path / "m") as market:
+        assert market.ceilings() == {"T4": MARGIN * 333_333_334}
+
+
+def test_the_shipped_market_bounds_the_gpus_that_people_rent() -> None:
+    with Market(MARKET) as market:
+        ceilings = market.ceilings()
+    assert {"H100-SXM", "A100-80GB-SXM", "RTX-4090", "L4"} <= set(ceilings)
+    assert all(10**7 < nano < 10**12 for nano in ceilings.values())
+
+
+def test_a_whole_listing_replaces_its_provider_in_the_tiers_and_gpus_that_it_names(base: Path, tmp_path: Path) -> None:
+    listing = OfferListing(offers=(offer("aws", "H100-SXM", "30", count=8, region="eu"), offer("aws", "L4", "0.8")))
+    refresh_market(tmp_path / "fresh", base, {"aws": listing}, AT)
+    assert rows(tmp_path / "fresh", providers=("aws",)) == {
+        ("aws", "H100-SXM", "on-demand", "30.0000"),
+        ("aws", "L4", "on-demand", "0.8000"),
+        ("aws", "H100-SXM", "spot", "16.0000"),
+        ("aws", "T4", "on-demand", "0.5260"),
+        ("aws", "T4", "spot", "0.1600"),
+    }
+    others = ("gcp", "runpod", "lambda")
+    assert rows(tmp_path / "fresh", providers=others) == rows(base, providers=others)
+    with Market(tmp_path / "fresh") as market:
+        assert (market.described()["refreshed_at"], market.described()["live"]) == ("2026-11-21T12:00:00Z", ["aws"])
+
+
+def test_a_region_that_was_not_asked_for_keeps_its_rows(tmp_path: Path) -> None:
+    here, there = offer("aws", "T4", "1", region="us-east-1"), offer("aws", "T4", "2", region="eu-west-1")
+    write_market(tmp_path / "base", [here, there])
+    listed = OfferListing(offers=(offer("aws", "T4", "3", region="us-east-1"),))
+    refresh_market(tmp_path / "new", tmp_path / "base", {"aws": listed}, AT)
+    assert {price for *_, price in rows(tmp_path / "new")} == {"3.0000", "2.0000"}
+
+
+def test_a_price_for_every_region_replaces_those_of_each_and_the_other_way_round(tmp_path: Path) -> None:
+    for old, new in (("eu-west-1", "global"), ("global", "eu-west-1")):
+        write_market(tmp_path / "base", [offer("runpod", "T4", "1", region=old)])
+        listed = OfferListing(offers=(offer("runpod", "T4", "3", region=new),))
+        refresh_market(tmp_path / "new", tmp_path / "base", {"runpod": listed}, AT)
+        assert {price for *_, price in rows(tmp_path / "new")} == {"3.0000"}
+
+
+def test_an_empty_listing_replaces_nothing(base: Path, tmp_path: Path) -> None:
+    refresh_market(tmp_path / "fresh", base, {"aws": OfferListing(offers=())}, AT)
+    assert rows(tmp_path / "fresh") == rows(base)
+
+
+def test_a_part_of_a_listing_takes_nothing_away(base: Path, tmp_path: Path) -> None:
+    part = OfferListing(offers=(offer("aws", "T4", "0.6", region="us-east-1", name="g4dn.xlarge"),), why="page 2 was lost")
+    refresh_market(tmp_path / "fresh", base, {"aws": part}, AT)
+    assert rows(base) - rows(tmp_path / "fresh") == {("aws", "T4", "on-demand", "0.5260")}
+    assert rows(tmp_path / "fresh") - rows(base) == {("aws", "T4", "on-demand", "0.6000")}
+
+
+def test_what_a_refresh_did_not_ask_keeps_its_own_date(base: Path, tmp_path: Path) -> None:
+    refresh_market(tmp_path / "fresh", base, {"aws": OfferListing(offers=(offer("aws", "L4", "0.8"),))}, AT)
+    with Market(tmp_path / "fresh") as market:
+        found = {o.provider: o.observed_on for o in market.offers(Selection(gpus=("H100-SXM",), providers=("lambda",)))}
+    assert found == {"lambda": shop.OLD}
+
+
+def test_the_newer_of_two_is_used_and_a_damaged_one_never(base: Path, tmp_path: Path) -> None:
+    fresh = tmp_path / "fresh"
+    assert newest_market(base, fresh) == base
+    refresh_market(fresh, base, {"aws": OfferListing(offers=(offer("aws", "L4", "0.8", seen=shop.TODAY),))}, AT)
+    assert newest_market(base, fresh) == fresh
+    write_market(tmp_path / "newer", [offer("aws", "T4", "1", seen=shop.TODAY.replace(day=30))])
+    assert newest_market(tmp_path / "newer", fresh) == tmp_path / "newer"
+    fresh.write_bytes(b"no market")
+    assert newest_market(base, fresh) == base
+
+
+def test_each_provider_has_its_counts_and_days(base: Path) -> None:
+    with Market(base) as market:
+        found = {row["provider"]: row for row in market.of_providers()}
+    assert found["gcp"] == {
+        "provider": "gcp",
+        "offers": 2,
+        "unpriced": 1,
+        "oldest": shop.OLD.isoformat(),
+        "newest": shop.FRESH.isoformat(),
+    }
