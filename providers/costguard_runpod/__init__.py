@@ -1,0 +1,70 @@
+"""RunPod: pods, cluster members and network volumes over REST v2; GraphQL for the balance alone, while it lasts.
+
+`keys.py` finds keys; `api.py` has the shapes of the wire and asks; `translate.py` and `money.py` turn their words into ours
+and touch nothing; `account.py` is the account with its ports, `acts.py` stops and terminates, `examined.py` looks for faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from costguard.core.provider import TABLES, WHOLE, Manifest, Setting
+
+if TYPE_CHECKING:  # importing a plug-in imports no network library
+    from costguard.ports import InstanceSource
+    from costguard.transport import Surroundings
+
+ACCOUNT_SETTINGS = (
+    Setting(name="account", told='what this account is called in the ledger; "default" otherwise', example='"main"'),
+    Setting(name="key_env", told="the environment variable that holds the key", example='"RUNPOD_KEY_TEAM"'),
+    Setting(name="key_file", told="a file that holds the key and nothing else", example='"/run/secrets/runpod"'),
+)
+
+MANIFEST = Manifest(
+    name="runpod",
+    title="RunPod",
+    credentials=("key_env or key_file of the settings", "RUNPOD_API_KEY", "RUNPOD_API_KEY_FILE", "~/.runpod/config.toml"),
+    abilities={
+        "list": "REST v2: pods, members of clusters, network volumes; no serverless workers",
+        "volumes": "container, volume and network disks; of high-performance volumes the price is a range",
+        "offers": "REST v2 catalogue: list prices of both clouds, stock for one GPU; negotiated prices are not shown",
+        "utilization": "one sample with each listing, of pods whose agent reports; no history, no power",
+        "balance": "GraphQL, which RunPod retires early in 2027; then unknown",
+        "bill": "REST v2, by the hour; about an hour late",
+        "stop": "keeps the volume disk, wipes the container disk; the GPU may be taken on restart",
+        "terminate": "ends pod, container and volume disk; network volumes stay",
+        "permissions": "a question for each right to read; stop and terminate cannot be proven without acting",
+    },
+    settings=(
+        *ACCOUNT_SETTINGS,
+        Setting(name="accounts", told="several accounts, each with its key", kind=TABLES, inner=ACCOUNT_SETTINGS),
+        Setting(name="base_url", told="where REST v2 is asked", example='"https://api.runpod.io"'),
+        Setting(name="graphql_url", told="where the balance is asked", example='"https://api.runpod.io/graphql"'),
+        Setting(name="requests_per_minute", told="the quota of the account, if it is not 60", kind=WHOLE, example="60"),
+        Setting(name="timeout_s", told="seconds that one poll may take", kind=WHOLE, example="60"),
+    ),
+    key_at="https://console.runpod.io/user/settings",
+    not_seen=(
+        "RunPod: serverless workers, public endpoints and a cluster's network stand in the bill alone",
+        "RunPod: savings plans are not shown by REST v2: stopping a pod that has one saves nothing",
+    ),
+)
+
+
+class RunpodPlugin:
+    """The plug-in: what it says of itself, and its accounts."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """RunPod's settings, credentials and abilities."""
+        return MANIFEST
+
+    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+        """One source for each account of `table`; nothing is asked yet."""
+        from costguard_runpod.account import opened
+
+        return opened(table, around)
+
+
+provider = RunpodPlugin()

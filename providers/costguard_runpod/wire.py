@@ -1,0 +1,262 @@
+"""The shapes of RunPod's REST v2 and GraphQL, as far as they are used. Everything that may be missing is optional.
+
+Source: runpod/docs commit a900806e of 2026-08-20, and clients of September 2026 for `pagination`. What holds secrets (`env`,
+`ssh`, `args`, `image`) is not decoded, but for the three variables of `env` that say whose a pod is.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import msgspec
+
+Stamp = str | int | float | None
+"""An instant as somebody may write it: RFC 3339, or seconds or milliseconds since 1970."""
+
+Count = int | float | None
+"""A whole number as somebody may write it: 2 or 2.0. What is no whole number is judged where it is used."""
+
+
+class Answer(msgspec.Struct, frozen=True, rename="camel"):
+    """Every shape here: names in camel case, unknown keys left alone."""
+
+
+class GpuOf(Answer, frozen=True):
+    """The GPUs of a pod."""
+
+    id: str | None = None
+    count: Count = 1
+
+
+class CpuOf(Answer, frozen=True):
+    """The processors of a pod without GPUs."""
+
+    id: str | None = None
+    vcpu_count: float | None = None
+
+
+class Persistent(Answer, frozen=True):
+    """A disk on the host: GB."""
+
+    size: Count = None
+
+
+class Mounted(Answer, frozen=True):
+    """A network volume in a pod."""
+
+    volume_id: str | None = None
+
+
+class Mounts(Answer, frozen=True):
+    """Where a pod keeps data."""
+
+    persistent: Persistent | None = None
+    network: list[Mounted] | None = None
+
+
+class Env(msgspec.Struct, frozen=True):
+    """Whose a pod is, by the variables that its owner may set. Nothing else of `env` is read."""
+
+    owner: str | None = msgspec.field(name="COSTGUARD_OWNER", default=None)
+    project: str | None = msgspec.field(name="COSTGUARD_PROJECT", default=None)
+    team: str | None = msgspec.field(name="COSTGUARD_TEAM", default=None)
+
+
+class Cluster(Answer, frozen=True):
+    """The Instant Cluster that a pod is a member of."""
+
+    id: str | None = None
+
+
+class Work(Answer, frozen=True):
+    """Percent, of a GPU, the processors or the memory."""
+
+    util: float | None = None
+    memory_util: float | None = None
+
+
+class Runtime(Answer, frozen=True):
+    """What a running pod measures; any of it may be missing."""
+
+    uptime: float | None = None
+    gpus: list[Work] | None = None
+    cpu: Work | None = None
+    memory: Work | None = None
+
+
+class Pod(Answer, frozen=True):
+    """One pod."""
+
+    id: str
+    name: str | None = None
+    status: str | None = None
+    actions: list[str] | None = None
+    disk: Count = None
+    mounts: Mounts | None = None
+    gpu: GpuOf | None = None
+    cpu: CpuOf | None = None
+    cloud: str | None = None
+    data_center_id: str | None = None
+    env: Env | None = None
+    cluster: Cluster | None = None
+    cost: Decimal | None = None
+    locked: bool | None = None
+    interruptible: bool | None = None
+    runtime: Runtime | None = None
+    created_at: Stamp = None
+    started_at: Stamp = None
+
+
+class Volume(Answer, frozen=True):
+    """One network volume: GB."""
+
+    id: str
+    name: str | None = None
+    size: Count = None
+    data_center: str | None = None
+    type: str | None = None
+
+
+class Pagination(Answer, frozen=True):
+    """Whether more follows, and how to ask for it."""
+
+    next_cursor: str | None = None
+    has_next_page: bool | None = None
+
+
+class Paged(Answer, frozen=True, kw_only=True):
+    """What says whether more follows; beside the items it was never seen, and would not be overlooked."""
+
+    pagination: Pagination | None = None
+    next_cursor: str | None = None
+    has_next_page: bool | None = None
+
+
+class Pods(Paged, frozen=True):
+    """A page of pods."""
+
+    pods: list[Pod]
+
+
+class RawPods(Paged, frozen=True):
+    """The same with each pod unread, for a page in which one cannot be read."""
+
+    pods: list[msgspec.Raw]
+
+
+class Volumes(Paged, frozen=True):
+    """A page of network volumes."""
+
+    network_volumes: list[Volume]
+
+
+class RawVolumes(Paged, frozen=True):
+    """The same, unread."""
+
+    network_volumes: list[msgspec.Raw]
+
+
+class PriceOf(Answer, frozen=True):
+    """USD an hour for one GPU."""
+
+    secure: Decimal | None = None
+    community: Decimal | None = None
+
+
+class MostOf(Answer, frozen=True):
+    """The most GPUs of one pod."""
+
+    secure: int | None = None
+    community: int | None = None
+
+
+class GpuType(Answer, frozen=True):
+    """One GPU of the catalogue. `memory` in GB."""
+
+    id: str
+    name: str | None = None
+    memory: float | None = None
+    secure: bool | None = None
+    community: bool | None = None
+    price: PriceOf | None = None
+    max_count: MostOf | None = None
+    availability: str | None = None
+
+
+class GpuTypes(Answer, frozen=True):
+    """The catalogue."""
+
+    gpus: list[GpuType]
+
+
+class BillRecord(Answer, frozen=True):
+    """One bucket of a bill, of pods, volumes or everything: the amounts of the kind that was asked for are there, in USD."""
+
+    start_time: Stamp = None
+    end_time: Stamp = None
+    pod_id: str | None = None
+    network_volume_id: str | None = None
+    total_amount: Decimal | None = None
+    gpu_amount: Decimal | None = None
+    cpu_amount: Decimal | None = None
+    disk_amount: Decimal | None = None
+    standard_amount: Decimal | None = None
+    high_performance_amount: Decimal | None = None
+    serverless_gpu_amount: Decimal | None = None
+    serverless_cpu_amount: Decimal | None = None
+    serverless_disk_amount: Decimal | None = None
+    serverless_fee_amount: Decimal | None = None
+    endpoint_amount: Decimal | None = None
+    cluster_gpu_amount: Decimal | None = None
+    cluster_disk_amount: Decimal | None = None
+    cluster_networking_amount: Decimal | None = None
+
+
+class BillPage(Answer, frozen=True):
+    """The records of a window."""
+
+    records: list[BillRecord]
+
+
+class Myself(Answer, frozen=True):
+    """Who GraphQL says that the key belongs to, and its money in USD."""
+
+    id: str | None = None
+    client_balance: Decimal | None = None
+    current_spend_per_hr: Decimal | None = None
+    spend_limit: Decimal | None = None
+
+
+class GraphData(Answer, frozen=True):
+    """The data of a GraphQL answer."""
+
+    myself: Myself | None = None
+
+
+class GraphExtensions(Answer, frozen=True):
+    """The code of a GraphQL error."""
+
+    code: str | None = None
+
+
+class GraphError(Answer, frozen=True):
+    """One error of a GraphQL answer, which comes with HTTP 200."""
+
+    message: str | None = None
+    extensions: GraphExtensions | None = None
+
+
+class Graph(Answer, frozen=True):
+    """A GraphQL answer."""
+
+    data: GraphData | None = None
+    errors: list[GraphError] | None = None
+
+
+class Problem(Answer, frozen=True):
+    """application/problem+json."""
+
+    title: str | None = None
+    status: int | None = None
+    detail: str | None = None
+    errors: list[str] | None = None

@@ -1,0 +1,134 @@
+"""Where keys are looked for, what the settings may say, and what the doctor finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from costguard_runpod.account import Account, opened
+
+from costguard.errors import CostguardError, CredentialsError, InputError
+from costguard.transport import Surroundings, Transport
+from tests.contract.rig import NAMES, NoCache
+from tests.fakes.server import Hands
+from tests.providers.runpod.rig import RunpodRig
+
+MINE = "rpa_1234567890abcdef_mine"
+
+
+@pytest.fixture
+def transport() -> Iterator[Transport]:
+    made = Transport()
+    yield made
+    made.close()
+
+
+def around(transport: Transport, home: Path, environ: Mapping[str, str]) -> Surroundings:
+    return Surroundings(transport=transport, clock=Hands(), gpus=NAMES, cache=NoCache(), environ=environ, home=home)
+
+
+@pytest.mark.parametrize("text", [f'apikey = "{MINE}"', f'[default]\napi_key = "{MINE}"\n'])
+def test_the_files_of_both_tools_are_read(transport: Transport, tmp_path: Path, text: str) -> None:
+    (tmp_path / ".runpod").mkdir()
+    (tmp_path / ".runpod/config.toml").write_text(text)
+    (found,) = opened({}, around(transport, tmp_path, {}))
+    assert isinstance(found, Account)
+    assert (found.key.key.reveal(), found.key.source) == (MINE, "the file ~/.runpod/config.toml")
+    assert MINE not in repr(found.key)
+
+
+@pytest.mark.parametrize("text", ["", "apikey = 3", "not [ toml", '[default]\napi_key = ["a"]'])
+def test_a_file_without_a_key_is_no_key(transport: Transport, tmp_path: Path, text: str) -> None:
+    (tmp_path / ".runpod").mkdir()
+    (tmp_path / ".runpod/config.toml").write_text(text)
+    with pytest.raises(CredentialsError, match=r"RUNPOD_API_KEY.*~/\.runpod/config\.toml"):
+        opened({}, around(transport, tmp_path, {}))
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"base_url": "https://rest.runpod.io/v1"}, "REST v1"),
+        ({"base_url": "http://api.runpod.io"}, "plain http"),
+        ({"graphql_url": "http://api.runpod.io/graphql"}, "plain http"),
+        ({"api_key": MINE}, "unknown key"),
+        ({"timeout_s": 0}, "at least 1"),
+        ({"accounts": [{"account": "a", "key_env": "K"}, {"account": "a", "key_env": "K"}]}, "two are called"),
+        ({"account": "a", "accounts": [{"account": "b", "key_env": "K"}]}, "stands beside accounts"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused(
+    transport: Transport, tmp_path: Path, table: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        opened(table, around(transport, tmp_path, {"RUNPOD_API_KEY": MINE, "K": MINE}))
+    assert MINE not in str(caught.value)
+
+
+def test_several_accounts_have_a_scope_each(transport: Transport, tmp_path: Path) -> None:
+    table = {"accounts": [{"account": "a", "key_env": "KA"}, {"account": "b", "key_env": "KB"}]}
+    accounts = opened(table, around(transport, tmp_path, {"KA": "key-a", "KB": "key-b"}))
+    assert [account.scopes()[0] for account in accounts] == [("runpod", "a", "account"), ("runpod", "b", "account")]
+
+
+def test_an_address_with_its_version_is_the_same_address(transport: Transport, tmp_path: Path) -> None:
+    (account,) = opened({"base_url": "https://api.runpod.io/v2/"}, around(transport, tmp_path, {"RUNPOD_API_KEY": MINE}))
+    assert isinstance(account, Account)
+    assert account.rest.base_url == "https://api.runpod.io"
+    assert account.graphql.base_url == "https://api.runpod.io/graphql"
+
+
+def test_a_wrong_key_is_named_with_its_place_and_the_fix(account: Account, rig: RunpodRig) -> None:
+    rig.fake.fault("/v2/", "status", status=401)
+    inventory = account.poll(account.scopes()[0]).inventory
+    told = getattr(inventory, "why", "")
+    assert "RUNPOD_API_KEY" in told
+    assert "create a key" in told
+    assert rig.secret not in told
+
+
+def test_a_healthy_account_is_examined_in_order(account: Account, rig: RunpodRig) -> None:
+    rig.put(2)
+    checks = account.examine()
+    assert [check.subject.split(":")[0] for check in checks] == [
+        *("credentials", "reachable", "identity"),
+        *["permission"] * 7,
+        *("clock", "utilization"),
+    ]
+    assert {check.outcome for check in checks} == {"good", "unsure"}
+    assert rig.secret[-4:] in checks[0].told
+    assert rig.secret not in repr(checks)
+    assert not any(one.method in ("DELETE", "PATCH") or "/action" in one.path for one in rig.fake.asked)
+
+
+@pytest.mark.parametrize(
+    ("match", "subject"),
+    [("network-volumes", "list network volumes"), ("catalog", "read the catalogue"), ("billing", "read the bill")],
+)
+def test_a_right_that_lacks_is_found_with_its_fix(account: Account, rig: RunpodRig, match: str, subject: str) -> None:
+    rig.fake.fault(match, "status", status=403)
+    (bad,) = [check for check in account.examine() if check.outcome == "bad"]
+    assert subject in bad.subject
+    assert "read" in bad.fix
+
+
+def test_a_lost_graphql_is_unsure_and_not_bad(account: Account, rig: RunpodRig) -> None:
+    rig.fake.graph = "gone"
+    checks = account.examine()
+    assert [check.subject for check in checks if check.outcome == "bad"] == []
+    assert any("balance" in check.subject and check.outcome == "unsure" for check in checks)
+
+
+def test_importing_the_plugin_imports_neither_network_nor_msgspec() -> None:
+    code = (
+        "import sys, costguard_runpod as p; p.provider.manifest; assert not {'httpx2', 'msgspec', 'stamina'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_errors_are_of_our_tree() -> None:
+    assert issubclass(CredentialsError, CostguardError)
