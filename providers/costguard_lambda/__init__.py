@@ -1,0 +1,70 @@
+"""Lambda Cloud on demand: what a session of it needs to know before anything is asked.
+
+Importing this imports no network and no decoder; both come with `open`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from costguard.core.provider import TABLES, WHOLE, Manifest, Setting
+
+if TYPE_CHECKING:
+    from costguard.ports import InstanceSource
+    from costguard.transport import Surroundings
+
+PER_S = 1.0
+"""Requests a second that Lambda allows an account: "about one" (OpenAPI 1.10.0, 2026-08)."""
+PAUSE_S = 10.0
+"""Seconds of silence after a 429, which Lambda sends without a Retry-After: what SkyPilot begins with, 2026-11."""
+
+_ONE_ACCOUNT = (
+    Setting(name="account", told="what this account is called in the ledger; never change it", example="default"),
+    Setting(name="key_env", told="the environment variable that holds its key", example="LAMBDA_API_KEY"),
+    Setting(name="key_file", told="the file that holds its key", example="~/.lambda_cloud/lambda_keys"),
+)
+
+MANIFEST = Manifest(
+    name="lambda",
+    title="Lambda Cloud",
+    credentials=("LAMBDA_API_KEY", "the file named by LAMBDA_API_KEY_FILE", "~/.lambda_cloud/lambda_keys"),
+    abilities={
+        "list": "every instance of the account, in one call; launch times from the audit log",
+        "volumes": "filesystems, by the bytes that they hold",
+        "offers": "on-demand types, where there is capacity now",
+        "terminate": "ends an instance for good; there is no stop",
+    },
+    settings=(
+        *_ONE_ACCOUNT,
+        Setting(name="accounts", told="several accounts, a table each", kind=TABLES, inner=_ONE_ACCOUNT),
+        Setting(name="base_url", told="where its API is", example="https://cloud.lambda.ai/api/v1"),
+        Setting(name="timeout_s", told="seconds that one poll may take, from 1 to 600", kind=WHOLE, example="60"),
+    ),
+    key_at="https://cloud.lambda.ai/api-keys",
+    not_seen=(
+        "sales tax: Lambda states prices without it",
+        "reserved 1-Click Clusters, which are invoiced weekly whether they run or not",
+    ),
+)
+
+
+class LambdaPlugin:
+    """The provider `lambda`. `per_s` and `pause_s` are Lambda's own limits; only a test against a fake has others."""
+
+    def __init__(self, per_s: float = PER_S, pause_s: float = PAUSE_S) -> None:
+        self._per_s, self._pause_s = per_s, pause_s
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it says of itself."""
+        return MANIFEST
+
+    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+        """One source for each account; InputError and CredentialsError name the setting or the places."""
+        from costguard_lambda.opening import opened
+
+        return opened(table, around, per_s=self._per_s, pause_s=self._pause_s)
+
+
+provider = LambdaPlugin()

@@ -1,0 +1,162 @@
+"""One account of Lambda Cloud: what it can be asked, and the one act that it has.
+
+Lambda has no stop, states no utilisation, no balance and no bill; so this account is no Stopper, and none of the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from costguard.core.acting import REFUSED, Reception
+from costguard.core.health import Check
+from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import INSTANCE, VOLUME, ResourceKey, ScopeKey
+from costguard.core.offer import Offer, OfferListing
+from costguard.errors import ForbiddenError, MissingError, OddAnswerError, ProviderError, RefusedError, one_line, shortened
+from costguard.transport import Deadline, Surroundings
+from costguard.transport.keyed import Keyed
+from costguard_lambda.acting import terminated
+from costguard_lambda.api import MOST_ITEMS, NAME, LambdaApi
+from costguard_lambda.examining import examined
+from costguard_lambda.launches import LONGEST_S, Launches
+from costguard_lambda.translate import Context, Seen, filesystem, instance, offers, unreadable
+from costguard_lambda.wire import Filesystem, Instance, Page
+
+SCOPE = "account"
+PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+"""Ids that may stand in a path. Lambda's own are 32 hexadecimal digits."""
+MOST_TOLD = 3
+"""Faults of a listing that are told in full."""
+
+
+class LambdaAccount:
+    """One key. `name`: what the account is called in the ledger; Lambda has no name of its own that every key may read."""
+
+    providers: Sequence[str] = (NAME,)
+
+    def __init__(self, *, name: str, api: LambdaApi, key: Keyed, around: Surroundings, timeout_s: int) -> None:
+        self.name, self._api, self._key, self._timeout_s = name, api, key, timeout_s
+        self._clock, self._gpus = around.clock, around.gpus
+        self._launches = Launches(around.cache, f"lambda-launches-{name}")
+
+    def __repr__(self) -> str:
+        return f"LambdaAccount({self.name!r})"
+
+    def scopes(self) -> Sequence[ScopeKey]:
+        """One: a listing holds every region."""
+        return (ScopeKey(NAME, self.name, SCOPE),)
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        """Every instance and filesystem, in two calls; a third and more only while a launch is undated."""
+        asked_at, deadline, seen = self._clock.now(), Deadline(self._timeout_s), Seen()
+        inventory = self._inventory(deadline, seen)
+        notes = () if isinstance(inventory, Failed) else tuple(seen.notes)
+        return Poll(scope=scope, asked_at=asked_at, at=max(asked_at, self._clock.now()), inventory=inventory, notes=notes)
+
+    def _inventory(self, deadline: Deadline, seen: Seen) -> Inventory:
+        try:
+            machines = self._api.instances(deadline)
+        except ProviderError as broken:
+            return Failed(_one_line(broken))
+        disks: Page[Filesystem] = Page(items=())
+        try:
+            disks = self._api.filesystems(deadline)
+        except ProviderError as broken:
+            seen.faults.append(f"filesystems cannot be listed: {_one_line(broken)}")
+        self._translate(machines, disks, deadline, seen)
+        if not seen.faults:
+            return Complete(tuple(seen.items))
+        more = f"; and {len(seen.faults) - MOST_TOLD} more" if len(seen.faults) > MOST_TOLD else ""
+        return Partial(tuple(seen.items), "; ".join(seen.faults[:MOST_TOLD]) + more)
+
+    def _translate(self, machines: Page[Instance], disks: Page[Filesystem], deadline: Deadline, seen: Seen) -> None:
+        ids = [one.id for one in machines.items] + [one.id for one in machines.odd if one.id]
+        told = self._learn(ids, deadline)
+        context = self._context()
+        seen.notes.extend((*machines.half_read, *disks.half_read))
+        for machine in machines.items:
+            instance(seen, machine, context)
+        for odd in machines.odd:
+            unreadable(seen, odd, context, kind=INSTANCE)
+        for disk in disks.items:
+            filesystem(seen, disk, context)
+        for odd in disks.odd:
+            unreadable(seen, odd, context, kind=VOLUME)
+        if machines.cut or disks.cut:
+            seen.faults.insert(0, f"the listing holds more than {MOST_ITEMS} items")
+        if told:
+            seen.notes.append(told)
+
+    def _learn(self, ids: Collection[str], deadline: Deadline) -> str:
+        within = deadline.at_most(LONGEST_S)
+        return self._launches.learn(
+            ids, lambda start, token: self._api.events(within, start=start, token=token), self._clock.now(), within
+        )
+
+    def _context(self) -> Context:
+        return Context(account=self.name, gpus=self._gpus, launched=self._launches.dated or {})
+
+    def look(self, key: ResourceKey) -> Observation | None:
+        """One instance by its id; else one filesystem, which can only be listed."""
+        deadline, seen = Deadline(self._timeout_s), Seen()
+        if key[:2] != (NAME, self.name):
+            raise RefusedError("was not asked for what another account holds", provider=NAME, account=self.name)
+        if PLAIN_ID.fullmatch(key.id):
+            try:
+                instance(seen, self._api.instance(key.id, deadline), self._context())
+                return self._only(seen, key)
+            except MissingError:
+                pass
+        listed = self._api.filesystems(deadline)
+        for disk in listed.items:
+            if disk.id == key.id:
+                filesystem(seen, disk, self._context())
+                return self._only(seen, key)
+        if listed.odd or listed.cut:
+            raise self._api.odd(f"whether {one_line(shortened(key.id))} is a filesystem cannot be told: its list is not whole")
+        return None
+
+    def _only(self, seen: Seen, key: ResourceKey) -> Observation:
+        if not seen.items:
+            raise OddAnswerError(f"{one_line(shortened(key.id))} cannot be read", provider=NAME, account=self.name)
+        return seen.items[0]
+
+    def identity(self) -> str | None:
+        """The account that owns what the audit log tells of; None where it tells of nothing, or this key may not read it."""
+        if self._launches.owner is None:
+            try:
+                page = self._api.events(Deadline(self._timeout_s), start=None, token="", kind="")
+            except (ForbiddenError, MissingError):
+                return None
+            owners = (event.resource_owner_lrn or "" for event in page.items)
+            self._launches.owner = next((owner for owner in owners if ":account:" in owner), None)
+        return self._launches.owner
+
+    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+        """Every type in each region that has room for one now."""
+        page = self._api.types(Deadline(self._timeout_s))
+        found, unnamed = list[Offer](), set[str]()
+        for sold in page.items:
+            found += offers(sold, self._gpus, self._clock.now().date(), unnamed)
+        why = f"{len(page.odd)} types cannot be read" if page.odd else ""
+        chosen = tuple(one for one in found if gpus is None or one.gpu in gpus)
+        return OfferListing(offers=chosen, why=why, unnamed=tuple(sorted(unnamed)))
+
+    def terminate(self, key: ResourceKey) -> Reception:
+        """End one instance for good. Its local disk is gone at once; filesystems stay, and go on billing."""
+        if key[:2] != (NAME, self.name):
+            return Reception(said=REFUSED, why=f"it is not of the account '{self.name}'; nothing was sent")
+        if not PLAIN_ID.fullmatch(key.id):
+            return Reception(said=REFUSED, why="that is no id of Lambda's; nothing was sent")
+        return terminated(self._api, key.id, self._timeout_s)
+
+    def examine(self) -> Sequence[Check]:
+        """What is found without acting, at one request a second."""
+        return examined(self, self._api, self._key, self._clock, self._timeout_s)
+
+
+def _one_line(broken: ProviderError) -> str:
+    """What happened, on one line and without the name of the provider, which the scope bears."""
+    return one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")

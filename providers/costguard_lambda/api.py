@@ -1,0 +1,191 @@
+"""What Lambda is asked over HTTP, and what its statuses and codes mean.
+
+Every success is `{"data": ...}`, every error `{"error": {"code", "message"}}`. One item that cannot be read does not sink the
+listing that it stands in: it is handed on as odd.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, TypeVar, get_type_hints
+from urllib.parse import quote
+
+import msgspec
+
+from costguard.errors import (
+    CredentialsError,
+    OddAnswerError,
+    ProviderError,
+    ThrottledError,
+    UnreachableError,
+    one_line,
+    shortened,
+)
+from costguard.transport import Channel, Deadline, Reply, by_status
+from costguard_lambda.wire import Ended, Event, Filesystem, Instance, Mark, MarkOfId, Odd, Page, Refusal, Sold, Whole
+
+T = TypeVar("T")
+
+NAME = "lambda"
+OK, NOT_FOUND, RETIRED, SERVER = 200, 404, 410, 500
+GONE = ("global/object-does-not-exist", "global/not-found")
+"""With 404: what Lambda says of an id that it does not know. Any other 404 is a proxy's, or of a wrong address."""
+WRONG_KEY = "global/invalid-api-key"
+UPSTREAM = "provider/"
+"""Begins the codes of trouble behind Lambda's own API, whatever the status: ask again later."""
+UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+MOST_ITEMS = 10_000
+"""Of one listing, which has no pages."""
+
+
+class LambdaApi:
+    """One account's way to Lambda. Each question has a circuit of its own, so that none stands in for another."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+
+    def instances(self, deadline: Deadline) -> Page[Instance]:
+        """Every instance that still exists; the listing has no pages."""
+        return self._listed("/instances", Instance, "the list of instances", deadline)
+
+    def instance(self, id_: str, deadline: Deadline) -> Instance:
+        """One instance; MissingError where there is none. One that is over may be told of for a while."""
+        reply = self.channel.read(f"/instances/{quote(id_, safe='')}", scope="instance", deadline=deadline)
+        one = self.channel.decode(reply, Whole[Instance], "an instance").data
+        if one.id != id_:
+            raise self.odd(f"asked for instance {shortened(id_)}, it answered with another")
+        return one
+
+    def filesystems(self, deadline: Deadline) -> Page[Filesystem]:
+        """Every filesystem. (The path has a hyphen here; where one is deleted it has none.)"""
+        return self._listed("/file-systems", Filesystem, "the list of filesystems", deadline)
+
+    def types(self, deadline: Deadline) -> Page[Sold]:
+        """Every type that Lambda has, with the regions that have room for one."""
+        reply = self.channel.read("/instance-types", scope="types", deadline=deadline)
+        what = "the list of instance types"
+        found = self.channel.decode(_readable(reply), Whole[dict[str, msgspec.Raw]], what).data
+        return _page([found[name] for name in sorted(found)], Sold)
+
+    def events(self, deadline: Deadline, *, start: datetime | None, token: str, kind: str = "cloud.instance") -> Page[Event]:
+        """A page of the audit log from `start` (None: its beginning) on, oldest first."""
+        params = {"resource_type": kind} if kind else {}
+        params |= {"start": start.isoformat().replace("+00:00", "Z")} if start else {}
+        params |= {"page_token": token} if token else {}
+        return self._listed("/audit-events", Event, "the audit log", deadline, params)
+
+    def terminate(self, id_: str) -> bool:
+        """Ask once to end one instance for good. Whether the answer says that it does."""
+        reply = self.channel.act("POST", "/instance-operations/terminate", body={"instance_ids": [id_]})
+        ended = self.channel.decode(reply, Whole[Ended], "the answer to a terminate").data
+        return any(one.id == id_ for one in ended.terminated_instances)
+
+    def odd(self, what: str) -> OddAnswerError:
+        """An answer that cannot be used."""
+        return OddAnswerError(what, provider=NAME, account=self.channel.account, status=OK)
+
+    def _listed(
+        self, path: str, kind: type[T], what: str, deadline: Deadline, params: Mapping[str, str] | None = None
+    ) -> Page[T]:
+        """Read at once where every item is sound, else item by item."""
+        reply = self.channel.read(path, params, scope=path, deadline=deadline)
+        try:
+            whole = msgspec.json.decode(reply.body, type=Whole[list[kind]])  # type: ignore[valid-type]
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            loose = self.channel.decode(_readable(reply), Whole[list[msgspec.Raw]], what)
+            return _page(loose.data, kind, loose.page_token or "")
+        return Page(items=tuple(whole.data[:MOST_ITEMS]), token=whole.page_token or "", cut=len(whole.data) > MOST_ITEMS)
+
+
+def _page(raws: list[msgspec.Raw], kind: type[T], token: str = "") -> Page[T]:
+    items, odd, half_read = list[T](), list[Odd](), list[str]()
+    for raw in raws[:MOST_ITEMS]:
+        try:
+            items.append(msgspec.json.decode(raw, type=kind))
+        except UNREADABLE as broken:
+            why = shortened(str(broken))
+            found = mended(raw, kind) if kind in (Instance, Filesystem) else None
+            if found is None:
+                odd.append(_odd(raw, why))
+            else:
+                items.append(found)
+                half_read.append(f"{_odd(raw, why).id}: a field cannot be read: {why}")
+    half = tuple(one_line(one) for one in half_read)
+    return Page(items=tuple(items), odd=tuple(odd), token=token, cut=len(raws) > MOST_ITEMS, half_read=half)
+
+
+def mended(raw: msgspec.Raw, kind: type[T]) -> T | None:
+    """The item without the fields that cannot be read; None where one of those that every item needs is among them."""
+    kept: dict[str, Any] = {}
+    try:
+        fields, hints = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]), get_type_hints(kind)
+        for name in fields.keys() & hints.keys():
+            with suppress(*UNREADABLE):
+                kept[name] = msgspec.json.decode(fields[name], type=hints[name])
+        return kind(**kept)
+    except (*UNREADABLE, TypeError):  # TypeError: one that has no default is not there
+        return None
+
+
+def _odd(raw: msgspec.Raw, why: str) -> Odd:
+    """What can be read of an item."""
+    kinds: tuple[type[Mark | MarkOfId], ...] = (Mark, MarkOfId)
+    for kind in kinds:
+        try:
+            mark = msgspec.json.decode(raw, type=kind)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            continue
+        return Odd(id=mark.id, region=mark.region.name if isinstance(mark, Mark) else "", why=why)
+    return Odd(why=why)
+
+
+def _readable(reply: Reply) -> Reply:
+    """`reply`, but with `?` for every half of a surrogate pair, for which msgspec refuses the whole body.
+
+    One name with such a half would hide an account for ever; numbers keep their digits.
+    """
+    if b"\\ud" not in reply.body.lower():
+        return reply
+    try:
+        value = json.loads(reply.body, parse_float=str)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
+        return reply
+    return Reply(status=reply.status, headers=reply.headers, body=text.encode("utf-8", "replace"))
+
+
+def fault_of(pause_s: float) -> Callable[[Reply], ProviderError | None]:
+    """What a reply means. `pause_s`: seconds to be quiet after a 429 that does not say how long."""
+    usual = by_status(NAME, _told)
+
+    def fault(reply: Reply) -> ProviderError | None:
+        found = usual(reply)
+        if found is None:
+            return None if reply.status == OK else _as(OddAnswerError, f"answered {reply.status}, which it never does", reply)
+        if isinstance(found, ThrottledError):
+            found.retry_after_s = pause_s if found.retry_after_s is None else found.retry_after_s
+        elif found.code == WRONG_KEY or "auth_error" in found.code:
+            return _as(CredentialsError, f"refused the key ({found.code})", reply, found.code)
+        elif found.code.startswith(UPSTREAM):
+            return _as(UnreachableError, f"has trouble behind its API ({found.code})", reply, found.code)
+        elif reply.status == RETIRED or (reply.status == NOT_FOUND and found.code not in GONE):
+            return _as(OddAnswerError, f"has nothing at this address ({reply.status}); is base_url right?", reply, found.code)
+        return found
+
+    return fault
+
+
+def _told(reply: Reply) -> tuple[str, str]:
+    """Code and words of an error; "" and "" where the body is of another shape."""
+    try:
+        error = msgspec.json.decode(reply.body, type=Refusal).error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return "", ""
+    return shortened(error.code), error.message
+
+
+def _as(kind: type[ProviderError], what: str, reply: Reply, code: str = "") -> ProviderError:
+    return kind(what, provider=NAME, status=reply.status, code=code)

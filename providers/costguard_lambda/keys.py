@@ -1,0 +1,21 @@
+"""Where Lambda's key is kept by other tools: the variable, and the file of SkyPilot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from costguard.transport.keyed import Places
+
+
+def places(home: Path) -> Places:
+    """In the order in which they count."""
+    return Places(env="LAMBDA_API_KEY", files=((home / ".lambda_cloud" / "lambda_keys", key_in),))
+
+
+def key_in(text: str) -> str:
+    """The key in `text`: the line `api_key = KEY` (SkyPilot's form), else all of it; "" where it is empty."""
+    for line in text.splitlines():
+        name, found, value = line.partition("=")
+        if found and name.strip() == "api_key":
+            return value.strip().strip("\"'")
+    return text.strip()

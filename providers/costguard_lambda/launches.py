@@ -1,0 +1,170 @@
+"""When each instance was launched: the audit log's lines, joined by the id at the end of each resource name.
+
+The listing states no time, so a machine that was there before costguard can only be dated by the log. It is read in sweeps:
+first the last `RECENT`; where that leaves an instance undated, all of it; from then on only what is new. A steady poll, in
+which every instance is dated, asks for nothing.
+
+The names of the actions are not in Lambda's spec. A line that speaks of making or launching dates the launch; without one the
+earliest line of the whole log does, since the machine was there by then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from costguard.core.stated_time import time_stated
+from costguard.errors import ForbiddenError, ProviderError
+from costguard.ports import Cache
+from costguard.transport import Deadline
+from costguard_lambda.wire import Event, Page
+
+RECENT = timedelta(days=7)
+OVERLAP = timedelta(minutes=15)
+"""Lines may be late: each sweep begins so long before the last one did."""
+PAGES = 10
+"""Of one poll, at one a second; the rest is read by the next."""
+PATIENCE = timedelta(minutes=15)
+"""An instance that the log has not named for so long is no longer looked for."""
+FORBIDDEN_FOR = timedelta(hours=1)
+LONGEST_S = 20.0
+"""Seconds of a poll that the log may take: what runs is known by then, and matters more."""
+KEPT = timedelta(days=90)
+MADE = ("creat", "launch", "provision")
+"""In the action of a line that dates a launch: an assumption, 2026-11 (the spec's example of an action is "created")."""
+
+Ask = Callable[[datetime | None, str], Page[Event]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What one line of the log says of one instance."""
+
+    id: str
+    at: datetime
+    made: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sweep:
+    """One reading of the log, over as many polls as it takes. `start` None: from its beginning. `lead`: the next page."""
+
+    start: datetime | None
+    began: datetime
+    lead: str = ""
+
+
+def lines_of(event: Event) -> list[Line]:
+    """The instances that `event` is about; none where it is about another kind of thing, or its time cannot be read."""
+    at = time_stated(event.event_time)
+    if at is None or event.resource_name not in ("instance", None):
+        return []
+    made = any(word in (event.action or "").lower() for word in MADE)
+    lrns = [lrn.split(":") for lrn in event.resource_lrns or ()]
+    return [Line(id=parts[-1], at=at, made=made) for parts in lrns if parts[-2:-1] == ["instance"] and parts[-1]]
+
+
+class Launches:
+    """What the log has told so far. `name`: under which it is kept between two starts."""
+
+    def __init__(self, cache: Cache, name: str) -> None:
+        self._cache, self._name = cache, name
+        self.dated: dict[str, datetime] | None = None
+        self.owner: str | None = None
+        """The account that owns what the log is about, by Lambda's name; None: not told so far."""
+        self._earliest: dict[str, datetime] = {}
+        self._wanted_since: dict[str, datetime] = {}
+        self._sweep: _Sweep | None = None
+        self._read_until: datetime | None = None
+        self._whole = False
+        self._forbidden_until: datetime | None = None
+
+    def learn(self, ids: Collection[str], ask: Ask, now: datetime, deadline: Deadline) -> str:
+        """Date those of `ids` that are not. What came in the way, in words, or ""."""
+        dated = self._dated(now)
+        kept = len(dated)
+        wanted = self._wanted(ids, now)
+        if not wanted:
+            return ""
+        try:
+            self._read(wanted, ask, now, deadline)
+        except ForbiddenError:
+            self._forbidden_until = now + FORBIDDEN_FOR
+        except ProviderError as broken:
+            return f"the audit log cannot be read, so launches are not dated: {broken.what}"
+        if len(dated) > kept:
+            self._keep(ids)
+        if self._forbidden_until and now < self._forbidden_until:
+            return "this key may not read the audit log: instances count from when they were first seen"
+        return ""
+
+    def _dated(self, now: datetime) -> dict[str, datetime]:
+        if self.dated is None:
+            self.dated = _remembered(self._cache.get(self._name, now - KEPT))
+        return self.dated
+
+    def _wanted(self, ids: Collection[str], now: datetime) -> set[str]:
+        """Undated ids that the log may still come to name."""
+        undated = set(ids) - self._dated(now).keys()
+        self._wanted_since = {id_: self._wanted_since.get(id_, now) for id_ in undated}
+        if not self._whole or self._sweep:
+            return undated
+        return {id_ for id_ in undated if now - self._wanted_since[id_] < PATIENCE}
+
+    def _read(self, wanted: set[str], ask: Ask, now: datetime, deadline: Deadline) -> None:
+        """Sweep until nothing is wanted, everything is read, or this poll has asked enough."""
+        if self._forbidden_until and now < self._forbidden_until:
+            return
+        for _ in range(PAGES):
+            if deadline.left() <= 0:
+                return
+            sweep = self._sweep = self._sweep or self._next(now)
+            page = ask(sweep.start, sweep.lead)
+            self._take(page)
+            looped, sweep.lead = page.token == sweep.lead, page.token
+            if not page.token or looped:
+                self._end(sweep, wanted)
+                if self._whole or wanted <= self._dated(now).keys():
+                    return
+
+    def _next(self, now: datetime) -> _Sweep:
+        if self._read_until is None:
+            return _Sweep(start=now - RECENT, began=now)
+        new_is_read = self._read_until >= now
+        return _Sweep(start=None if new_is_read and not self._whole else self._read_until - OVERLAP, began=now)
+
+    def _take(self, page: Page[Event]) -> None:
+        dated = self.dated if self.dated is not None else {}
+        for event in page.items:
+            if event.resource_owner_lrn and ":account:" in event.resource_owner_lrn:
+                self.owner = self.owner or event.resource_owner_lrn
+            for line in lines_of(event):
+                self._earliest[line.id] = min(line.at, self._earliest.get(line.id, line.at))
+                if line.made:
+                    dated[line.id] = min(line.at, dated.get(line.id, line.at))
+
+    def _end(self, sweep: _Sweep, wanted: set[str]) -> None:
+        """The log was read to its end. One that was read from its beginning dates what nothing else did."""
+        self._sweep, self._read_until = None, max(sweep.began, self._read_until or sweep.began)
+        self._whole = self._whole or sweep.start is None
+        if self._whole and self.dated is not None:
+            for id_ in wanted & self._earliest.keys():
+                self.dated.setdefault(id_, self._earliest[id_])
+        self._earliest = {} if self._whole else self._earliest
+
+    def _keep(self, ids: Collection[str]) -> None:
+        """Write down the launches of the instances that are there now."""
+        told = {id_: at.isoformat() for id_, at in sorted((self.dated or {}).items()) if id_ in ids}
+        self._cache.put(self._name, json.dumps(told).encode())
+
+
+def _remembered(data: bytes | None) -> dict[str, datetime]:
+    """What was kept; what cannot be read was not."""
+    try:
+        told = json.loads(data or b"{}")
+    except ValueError:
+        return {}
+    pairs = told.items() if isinstance(told, Mapping) else ()
+    return {str(id_): at for id_, value in pairs if (at := time_stated(value)) is not None}

@@ -1,0 +1,59 @@
+"""From `[providers.lambda]` to accounts that can be asked: settings, keys, and one rate limiter for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from costguard.errors import CredentialsError, ForbiddenError, ThrottledError, UnreachableError
+from costguard.ports import InstanceSource
+from costguard.transport import Bucket, Channel, Secret, Surroundings, checked_url
+from costguard.transport.keyed import DEFAULT, Keyed, checked, opened_accounts, timeout_of
+from costguard_lambda import MANIFEST
+from costguard_lambda.account import LambdaAccount
+from costguard_lambda.api import LambdaApi, fault_of
+from costguard_lambda.keys import places
+
+WHERE = "providers.lambda"
+VERSION = "/api/v1"
+BASE_URL = f"https://cloud.lambda.ai{VERSION}"
+"""The old host, cloud.lambdalabs.com, is marked as deprecated (OpenAPI 1.10.0, 2026-08)."""
+ADVICE = {
+    CredentialsError: "make a key at https://cloud.lambda.ai/api-keys and set LAMBDA_API_KEY",
+    ForbiddenError: "look at the account at https://cloud.lambda.ai: what runs in an unpaid one may go on billing",
+    ThrottledError: "Lambda allows about one request a second for all keys and tools of an account together",
+    UnreachableError: "see https://status.lambda.ai",
+}
+
+
+def opened(table: Mapping[str, object], around: Surroundings, *, per_s: float, pause_s: float) -> Sequence[InstanceSource]:
+    """An account for each that `table` states; without any, the one of the default key."""
+    stated = checked(table, MANIFEST)
+    base_url, timeout_s = base_of(str(stated.get("base_url", BASE_URL))), timeout_of(stated, MANIFEST)
+
+    def account(key: Keyed) -> LambdaAccount:
+        name = key.account or DEFAULT
+        api = LambdaApi(_channel(around, key, name, base_url, per_s=per_s, pause_s=pause_s))
+        return LambdaAccount(name=name, api=api, key=key, around=around, timeout_s=timeout_s)
+
+    return opened_accounts(stated, MANIFEST, places(around.home), around, account)
+
+
+def base_of(stated: str) -> str:
+    """Where the API is. Lambda's spec names the host alone as its server, and begins every path with the version."""
+    base = checked_url(stated, f"{WHERE}.base_url")
+    return base if urlsplit(base).path else f"{base}{VERSION}"
+
+
+def _channel(around: Surroundings, key: Keyed, name: str, base_url: str, *, per_s: float, pause_s: float) -> Channel:
+    """With one bucket for everything: a burst of one, for which an act goes before every waiting read."""
+    return Channel(
+        around.transport,
+        provider=MANIFEST.name,
+        base_url=base_url,
+        account=name,
+        headers={"Authorization": Secret(f"Bearer {key.key.reveal()}"), "Accept": "application/json"},
+        buckets={"": Bucket(per_s)},
+        fault=fault_of(pause_s),
+        advice=ADVICE,
+    )

@@ -1,0 +1,170 @@
+"""Lambda's answers as they go over the wire (OpenAPI 1.10.0): only the fields that are used, and no secret among them.
+
+`jupyter_token` and `jupyter_url` stand in every instance that Lambda lists; they are never decoded. What the spec says may be
+missing is optional here, and so is what a broken answer may lack. Numbers are decimals: an odd one is read, then judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Region(msgspec.Struct, frozen=True):
+    """A region by its code: "us-west-1"."""
+
+    name: str
+
+
+class Specs(msgspec.Struct, frozen=True):
+    """Of a whole machine."""
+
+    gpus: Decimal | None = None
+    vcpus: Decimal | None = None
+    memory_gib: Decimal | None = None
+    storage_gib: Decimal | None = None
+
+
+class InstanceType(msgspec.Struct, frozen=True):
+    """`price_cents_per_hour`: US cents for the whole machine, without tax."""
+
+    name: str | None = None
+    description: str | None = None
+    gpu_description: str | None = None
+    price_cents_per_hour: Decimal | None = None
+    specs: Specs | None = None
+
+
+class Action(msgspec.Struct, frozen=True):
+    """Whether an act can be asked for now, and why not: `vm-has-not-launched`, `vm-is-terminating` ..."""
+
+    available: bool | None = None
+    reason_code: str | None = None
+
+
+class Actions(msgspec.Struct, frozen=True):
+    """Of the acts, only the one that ends it."""
+
+    terminate: Action | None = None
+
+
+class Tag(msgspec.Struct, frozen=True):
+    """One label, given at launch and never changed."""
+
+    key: str
+    value: str | None = None
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """A machine. There is no time of any kind in it. `is_reserved` stands in examples of the spec, and in no schema."""
+
+    id: str
+    region: Region
+    status: str | None = None
+    name: str | None = None
+    ssh_key_names: list[str] | None = None
+    instance_type: InstanceType | None = None
+    actions: Actions | None = None
+    tags: list[Tag] | None = None
+    is_reserved: object = None
+
+
+class User(msgspec.Struct, frozen=True):
+    """Who made it."""
+
+    email: str | None = None
+
+
+class Filesystem(msgspec.Struct, frozen=True):
+    """`bytes_used` is some hours old. `created`: text, or whatever else may stand for a time."""
+
+    id: str
+    region: Region
+    name: str | None = None
+    created: object = None
+    created_by: User | None = None
+    bytes_used: Decimal | None = None
+
+
+class Sold(msgspec.Struct, frozen=True):
+    """A type, and the regions that have room for one now."""
+
+    instance_type: InstanceType
+    regions_with_capacity_available: list[Region]
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A line of the audit log. `resource_lrns`: of what it is about; each ends in an id."""
+
+    event_time: object = None
+    resource_name: str | None = None
+    action: str | None = None
+    resource_lrns: list[str] | None = None
+    resource_owner_lrn: str | None = None
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What can be read of an item that cannot be read as a whole."""
+
+    id: str
+    region: Region
+
+
+class MarkOfId(msgspec.Struct, frozen=True):
+    """What can be read of one whose region cannot either."""
+
+    id: str
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Lambda's own words for an error. Match on `code` only; the texts change."""
+
+    code: str = ""
+    message: str = ""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The body of every error."""
+
+    error: Problem
+
+
+class Whole(msgspec.Struct, Generic[T], frozen=True):
+    """The body of every success. `page_token`: of the next page, null on the last; other listings have none."""
+
+    data: T
+    page_token: str | None = None
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """What a terminate says that it ended: of each instance only its id."""
+
+    terminated_instances: list[MarkOfId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Odd:
+    """An item that cannot be read as a whole. `id`, `region`: "" where not even those can."""
+
+    id: str = ""
+    region: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """What one answer lists. `token`: of the next page, "" at the end. `cut`: it held more than a listing may.
+
+    `half_read`: a sentence for each item that is here without a field which could not be read.
+    """
+
+    items: tuple[T, ...]
+    odd: tuple[Odd, ...] = ()
+    token: str = ""
+    cut: bool = False
+    half_read: tuple[str, ...] = ()

@@ -1,0 +1,231 @@
+"""Launch times from the audit log: joined by id, read in sweeps, kept between two starts, and missing where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from costguard_lambda.launches import FORBIDDEN_FOR, PATIENCE, Launches, lines_of
+from costguard_lambda.wire import Event, Page
+from costguard_sim.world import SECOND_US, at_us
+
+from costguard.core.metering.inventory import Complete
+from costguard.errors import ForbiddenError, UnreachableError
+from costguard.transport import Deadline
+from tests.fakes.lambda_ import OWNER, wire_id
+from tests.fakes.server import START
+from tests.providers.lambda_.open_fake import account, items, polled
+from tests.providers.lambda_.rig import LambdaRig, machine
+
+DAY_US = 86_400 * SECOND_US
+NOW = at_us(START)
+
+
+@dataclass
+class Kept:
+    """A cache in memory."""
+
+    held: dict[str, bytes] = field(default_factory=dict)
+
+    def get(self, name: str, youngest: datetime) -> bytes | None:  # noqa: ARG002 - the port's signature
+        return self.held.get(name)
+
+    def put(self, name: str, data: bytes) -> None:
+        self.held[name] = data
+
+
+@dataclass
+class Log:
+    """An audit log: (days ago, action, id), and what was asked of it."""
+
+    lines: Sequence[tuple[float, str, str]]
+    size: int = 2
+    asked: list[tuple[datetime | None, str]] = field(default_factory=list)
+
+    def ask(self, start: datetime | None, token: str) -> Page[Event]:
+        self.asked.append((start, token))
+        events = [event(action, id_, ago) for ago, action, id_ in sorted(self.lines, reverse=True)]
+        events = [one for one in events if start is None or str(one.event_time) >= start.isoformat()]
+        first = int(token or 0)
+        after = first + self.size
+        return Page(items=tuple(events[first:after]), token=str(after) if after < len(events) else "")
+
+
+def event(action: str, id_: str, ago: float) -> Event:
+    at = (START - timedelta(days=ago)).isoformat()
+    lrns = [f"lrn:cloud:instance:{id_}"]
+    return Event(event_time=at, resource_name="instance", action=action, resource_lrns=lrns, resource_owner_lrn=OWNER)
+
+
+def dated(launches: Launches) -> Mapping[str, float]:
+    """Id -> days ago."""
+    return {id_: (START - at) / timedelta(days=1) for id_, at in (launches.dated or {}).items()}
+
+
+def learn(launches: Launches, log: Log, *ids: str, at: datetime = START) -> str:
+    return launches.learn(ids, log.ask, at, Deadline(60))
+
+
+@pytest.fixture
+def rig() -> LambdaRig:
+    return LambdaRig()
+
+
+def test_a_recent_launch_is_found_without_reading_the_whole_log() -> None:
+    log, launches = Log([(300, "created", "old"), (2, "created", "new")]), Launches(Kept(), "x")
+    assert learn(launches, log, "new") == ""
+    assert dated(launches) == {"new": 2}
+    assert log.asked == [(START - timedelta(days=7), "")]
+
+
+def test_an_old_launch_is_found_by_reading_all_of_it() -> None:
+    log, launches = Log([(300, "created", "old"), (2, "restarted", "old")]), Launches(Kept(), "x")
+    learn(launches, log, "old")
+    assert dated(launches) == {"old": 300}
+
+
+def test_a_restart_never_dates_a_launch_that_may_lie_before_what_was_read() -> None:
+    log, launches = Log([(n, "restarted", "one") for n in range(8, 60)] + [(2, "restarted", "one")]), Launches(Kept(), "x")
+    learn(launches, log, "one")
+    assert dated(launches) == {}, "ten pages were read, and not all"
+    for _ in range(5):
+        learn(launches, log, "one")
+    assert dated(launches) == {"one": 59}, "the earliest line of the whole log"
+
+
+def test_a_long_log_is_read_on_by_the_next_polls() -> None:
+    log = Log([(100 + n, "created", f"other-{n}") for n in range(50)] + [(50, "created", "one")])
+    launches = Launches(Kept(), "x")
+    polls = 0
+    while "one" not in dated(launches):
+        learn(launches, log, "one")
+        polls += 1
+    assert polls == 3
+    assert len(log.asked) == 1 + 26
+
+
+def test_what_is_new_is_read_from_where_the_last_reading_ended() -> None:
+    log, launches = Log([(2, "created", "one")]), Launches(Kept(), "x")
+    learn(launches, log, "one")
+    log.asked.clear()
+    later = START + timedelta(hours=5)
+    log.lines = [*log.lines, (-0.2, "created", "two")]
+    learn(launches, log, "one", "two", at=later)
+    assert set(dated(launches)) == {"one", "two"}
+    assert log.asked == [(START - timedelta(minutes=15), "")]
+
+
+def test_an_instance_that_the_log_never_names_is_given_up() -> None:
+    log, launches = Log([(2, "created", "one")]), Launches(Kept(), "x")
+    learn(launches, log, "stranger")
+    learn(launches, log, "stranger", at=START + PATIENCE)
+    log.asked.clear()
+    learn(launches, log, "stranger", at=START + 2 * PATIENCE)
+    assert log.asked == []
+
+
+def test_launches_are_kept_between_two_starts() -> None:
+    cache, log = Kept(), Log([(2, "created", "one"), (3, "created", "gone")])
+    learn(Launches(cache, "x"), log, "one")
+    log.asked.clear()
+    again = Launches(cache, "x")
+    learn(again, log, "one")
+    assert dated(again) == {"one": 2}, "and those that are gone are not kept"
+    assert log.asked == []
+
+
+@pytest.mark.parametrize("held", [b"", b"x", b"[]", b"null", b'{"one": "no time"}', b'{"one": []}', b"\xff"])
+def test_a_spoilt_cache_is_as_good_as_none(held: bytes) -> None:
+    launches, log = Launches(Kept({"x": held}), "x"), Log([(2, "created", "one")])
+    learn(launches, log, "one")
+    assert dated(launches) == {"one": 2}
+
+
+def test_a_forbidden_log_is_left_alone_for_an_hour_and_said() -> None:
+    asked = list[str]()
+
+    def forbidden(start: datetime | None, token: str) -> Page[Event]:  # noqa: ARG001 - the signature
+        asked.append(token)
+        raise ForbiddenError("no", provider="lambda")
+
+    launches = Launches(Kept(), "x")
+    for minutes in (0, 1, 30):
+        assert "first seen" in launches.learn({"one"}, forbidden, START + timedelta(minutes=minutes), Deadline(60))
+    assert len(asked) == 1
+    launches.learn({"one"}, forbidden, START + FORBIDDEN_FOR + timedelta(minutes=1), Deadline(60))
+    assert len(asked) == 2
+
+
+def test_a_log_that_fails_is_said_and_asked_again_by_the_next_poll() -> None:
+    def broken(start: datetime | None, token: str) -> Page[Event]:  # noqa: ARG001 - the signature
+        raise UnreachableError("failed (503)", provider="lambda")
+
+    launches, log = Launches(Kept(), "x"), Log([(2, "created", "one")])
+    assert "503" in launches.learn({"one"}, broken, START, Deadline(60))
+    assert learn(launches, log, "one") == ""
+    assert dated(launches) == {"one": 2}
+
+
+def test_a_page_that_leads_to_itself_ends_the_reading() -> None:
+    asked = list[str]()
+
+    def circle(start: datetime | None, token: str) -> Page[Event]:  # noqa: ARG001 - the signature
+        asked.append(token)
+        return Page(items=(), token="again")  # noqa: S106 - a page's, no secret
+
+    Launches(Kept(), "x").learn({"one"}, circle, START, Deadline(60))
+    assert len(asked) <= 10
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Event(),
+        Event(event_time="x", resource_lrns=["lrn:cloud:instance:a"]),
+        Event(event_time="2026-11-21T10:00:00Z", resource_name="api_key", resource_lrns=["lrn:cloud:instance:a"]),
+        Event(
+            event_time="2026-11-21T10:00:00Z",
+            resource_lrns=["lrn:cloud:api_key:a", "a", "", "instance:", "lrn:cloud:instance:"],
+        ),
+    ],
+)
+def test_a_line_that_is_about_no_instance_dates_none(odd: Event) -> None:
+    assert lines_of(odd) == []
+
+
+def test_the_log_dates_machines_over_pages_and_among_other_lines(rig: LambdaRig, tmp_path: Path) -> None:
+    rig.fake.resources = [machine(f"i-{days}", start_us=NOW - days * DAY_US) for days in (1, 3, 40, 400)]
+    rig.fake.restarts = [("i-40", NOW - 2 * DAY_US), ("i-1", NOW - DAY_US // 2)]
+    rig.fake.log_page = 2
+    with account(rig, tmp_path) as source:
+        seen = items(polled(source))
+    for days in (1, 3, 40, 400):
+        assert seen[wire_id(f"i-{days}")].created_at == START - timedelta(days=days, minutes=1)
+        assert seen[wire_id(f"i-{days}")].started_at is None
+
+
+def test_a_log_whose_word_for_a_launch_is_another_dates_it_all_the_same(rig: LambdaRig, tmp_path: Path) -> None:
+    rig.fake.made = "begun"
+    rig.fake.resources = [machine("i-1", start_us=NOW - DAY_US)]
+    with account(rig, tmp_path) as source:
+        (seen,) = items(polled(source)).values()
+    assert seen.created_at == START - timedelta(days=1, minutes=1)
+
+
+def test_without_the_log_the_listing_is_whole_and_undated_and_says_so(rig: LambdaRig, tmp_path: Path) -> None:
+    rig.fake.log = False
+    rig.put(2)
+    with account(rig, tmp_path) as source:
+        poll = polled(source)
+        assert source.identity() is None
+    assert isinstance(poll.inventory, Complete)
+    assert {seen.created_at for seen in items(poll).values()} == {None}
+    assert len(poll.notes) == 1
+
+
+def test_the_owner_of_the_account_is_who_it_is(rig: LambdaRig, tmp_path: Path) -> None:
+    with account(rig, tmp_path) as source:
+        assert source.identity() == OWNER

@@ -1,0 +1,164 @@
+"""From settings to accounts: where keys are looked for, what is refused, and how haste is held back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from costguard_lambda import MANIFEST, LambdaPlugin, provider
+from costguard_lambda.account import LambdaAccount
+
+from costguard.core.metering.inventory import Complete
+from costguard.errors import CredentialsError, InputError
+from costguard.ports import InstanceSource
+from costguard.transport import Bucket, Surroundings, Transport
+from tests.contract.rig import NAMES, NoCache
+from tests.fakes.lambda_ import KEY
+from tests.fakes.server import Hands
+from tests.providers.lambda_.open_fake import account, polled
+from tests.providers.lambda_.rig import LambdaRig
+
+
+def opened(table: Mapping[str, object], home: Path, **environ: str) -> list[InstanceSource]:
+    transport = Transport()
+    around = Surroundings(transport=transport, clock=Hands(), gpus=NAMES, cache=NoCache(), environ=environ, home=home)
+    try:
+        return list(provider.open(table, around))
+    finally:
+        transport.close()
+
+
+def source_of(home: Path, table: Mapping[str, object] | None = None, **environ: str) -> str:
+    """Where the key was found."""
+    (one,) = opened(table or {}, home, **environ)
+    assert isinstance(one, LambdaAccount)
+    return one._key.source
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_the_key_is_looked_for_in_the_environment_then_the_named_file_then_skypilots(tmp_path: Path) -> None:
+    put(tmp_path / ".lambda_cloud" / "lambda_keys", f"api_key = {KEY}\n")
+    named = str(put(tmp_path / "key", KEY + "\n"))
+    assert source_of(tmp_path) == "the file ~/.lambda_cloud/lambda_keys"
+    assert source_of(tmp_path, LAMBDA_API_KEY_FILE=named) == "the file that LAMBDA_API_KEY_FILE names"
+    assert source_of(tmp_path, LAMBDA_API_KEY_FILE=named, LAMBDA_API_KEY=KEY) == "the variable LAMBDA_API_KEY"
+    assert source_of(tmp_path, LAMBDA_API_KEY="  ") == "the file ~/.lambda_cloud/lambda_keys"
+
+
+def test_a_stated_place_is_the_only_one(tmp_path: Path) -> None:
+    put(tmp_path / "keys" / "team", f"api_key={KEY}")
+    assert source_of(tmp_path, {"key_env": "TEAM"}, TEAM=KEY) == "the variable TEAM"
+    assert source_of(tmp_path, {"key_file": "~/keys/team"}, LAMBDA_API_KEY="x" * 20) == "the file ~/keys/team"
+    with pytest.raises(CredentialsError, match="variable TEAM"):
+        opened({"key_env": "TEAM"}, tmp_path, LAMBDA_API_KEY=KEY)
+
+
+def test_no_key_names_every_place_that_was_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(CredentialsError) as caught:
+        opened({}, tmp_path)
+    for place in ("LAMBDA_API_KEY", "~/.lambda_cloud/lambda_keys", "https://cloud.lambda.ai/api-keys"):
+        assert place in str(caught.value)
+
+
+@pytest.mark.parametrize("odd", ["two words", "a\nb", "k\u00e9y", "a\x00b"])
+def test_what_is_no_key_is_refused_and_not_shown(tmp_path: Path, odd: str) -> None:
+    with pytest.raises(CredentialsError) as caught:
+        opened({}, tmp_path, LAMBDA_API_KEY=odd)
+    assert odd not in str(caught.value)
+
+
+@pytest.mark.parametrize("held", [b"", b"\xff\xfe", b"x" * 100_000, b"api_key = \n"])
+def test_a_file_that_holds_no_key_is_as_good_as_none(tmp_path: Path, held: bytes) -> None:
+    put(tmp_path / "k", "").write_bytes(held)
+    with pytest.raises(CredentialsError):
+        opened({"key_file": str(tmp_path / "k")}, tmp_path)
+
+
+def test_several_accounts_have_names_and_keys_of_their_own(tmp_path: Path) -> None:
+    two = [{"account": "lab", "key_env": "A"}, {"account": "prod", "key_env": "B"}]
+    found = opened({"accounts": two}, tmp_path, A=KEY, B=KEY[::-1])
+    assert [one.scopes()[0] for one in found] == [("lambda", "lab", "account"), ("lambda", "prod", "account")]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"acount": "x"},
+        {"account": 3},
+        {"account": "a\0b"},
+        {"base_url": "http://cloud.lambda.ai/api/v1"},
+        {"base_url": "ftp://x"},
+        {"timeout_s": 0},
+        {"timeout_s": 601},
+        {"timeout_s": True},
+        {"timeout_s": "60"},
+        {"accounts": {"account": "x"}},
+        {"accounts": [{"account": "x"}], "account": "y"},
+        {"accounts": [{"account": "x", "key_env": "A"}, {"account": "x", "key_env": "B"}]},
+        {"accounts": [{"account": "x", "key_env": "A"}, {"account": "y", "key_env": "A"}]},
+        {"accounts": [{"account": "x", "base_url": "https://x"}]},
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_meant_are_refused(tmp_path: Path, table: Mapping[str, object]) -> None:
+    with pytest.raises(InputError) as caught:
+        opened(table, tmp_path, LAMBDA_API_KEY=KEY, A=KEY, B=KEY[::-1])
+    assert "providers.lambda" in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+def test_two_clouds_of_this_machine_are_told_by_the_account_alone(tmp_path: Path) -> None:
+    (one,) = opened({"account": "lab"}, tmp_path, LAMBDA_API_KEY=KEY)
+    assert one.scopes() == one.scopes() == (("lambda", "lab", "account"),)
+    assert KEY not in repr(one)
+
+
+def test_the_manifest_says_what_open_takes() -> None:
+    assert {one.name for one in MANIFEST.settings} == {"account", "key_env", "key_file", "accounts", "base_url", "timeout_s"}
+    assert "stop" not in MANIFEST.abilities
+    assert LambdaPlugin().manifest is MANIFEST
+
+
+def test_importing_the_plugin_imports_no_network_and_no_decoder() -> None:
+    heavy = "{'httpx2', 'httpcore2', 'msgspec', 'stamina', 'ssl'}"
+    code = f"import sys, costguard_lambda; found = {heavy} & set(sys.modules); assert not found, found"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_poll_keeps_to_one_request_a_second_and_is_never_throttled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    def bucket(per_s: float) -> Bucket:
+        return Bucket(per_s, monotonic=lambda: now[0], sleep=sleep)
+
+    monkeypatch.setattr("costguard_lambda.opening.Bucket", bucket)
+    rig = LambdaRig()
+    rig.put(5)
+    rig.fake.log_page, rig.fake.per_s, rig.fake.monotonic = 2, 1.0, lambda: now[0]
+    monkeypatch.setattr(LambdaRig, "plugin", lambda _: LambdaPlugin())
+    with account(rig, tmp_path) as source:
+        polls = [polled(source) for _ in range(3)]
+    assert all(isinstance(poll.inventory, Complete) for poll in polls)
+    calls = len(rig.fake.asked)
+    assert now[0] == pytest.approx(calls - 1)
+
+
+@pytest.mark.parametrize("body", [b"", b'{"error":{"code":"global/too-many-requests","message":"x"}}'])
+def test_after_a_429_without_a_word_of_when_lambda_is_left_alone(tmp_path: Path, body: bytes) -> None:
+    rig = LambdaRig()
+    rig.fake.fault(rig.lists, "status", status=429, body=body, times=1)
+    with account(rig, tmp_path) as source:
+        assert isinstance(polled(source).inventory, Complete)
+        bucket = source._api.channel._buckets[""]
+    assert bucket._closed_until > 0

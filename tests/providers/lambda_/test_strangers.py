@@ -1,0 +1,95 @@
+"""Another fake than ours, which speaks the same protocol: other addresses, odd fields, an audit log that is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from costguard_lambda.opening import base_of
+
+from costguard.core.acting import UNCLEAR
+from costguard.core.metering.inventory import Complete
+from costguard.core.metering.observation import Disk
+from costguard.errors import OddAnswerError
+from tests.providers.lambda_.open_fake import account, items, polled
+from tests.providers.lambda_.rig import LambdaRig
+
+
+@pytest.fixture
+def rig() -> LambdaRig:
+    return LambdaRig()
+
+
+@pytest.mark.parametrize("path", ["", "/", "/api/v1", "/api/v1/"])
+def test_the_address_may_be_the_host_alone_as_the_spec_has_it(path: str) -> None:
+    assert base_of(f"https://cloud.lambda.ai{path}") == "https://cloud.lambda.ai/api/v1"
+    assert base_of("http://127.0.0.1:8080/lambda") == "http://127.0.0.1:8080/lambda"
+
+
+@pytest.mark.parametrize(("field", "value"), [("name", 5), ("tags", {"owner": "x"}), ("ssh_key_names", "a"), ("actions", [])])
+def test_a_field_that_cannot_be_read_costs_neither_state_nor_price(
+    rig: LambdaRig, tmp_path: Path, field: str, value: object
+) -> None:
+    (id_,) = rig.put(1)
+    rig.spoil(id_, **{field: value})
+    with account(rig, tmp_path) as source:
+        poll = polled(source)
+    assert isinstance(poll.inventory, Complete)
+    one = items(poll)[id_]
+    assert (one.state, [price.rate.text() if price.rate else None for price in one.prices]) == ("running", ["1.2900"])
+    assert any(id_ in note and f"$.{field}" in note for note in poll.notes)
+
+
+def test_a_status_that_cannot_be_read_is_unknown(rig: LambdaRig, tmp_path: Path) -> None:
+    (id_,) = rig.put(1)
+    rig.spoil(id_, status=7)
+    with account(rig, tmp_path) as source:
+        assert items(polled(source))[id_].state == "unknown"
+
+
+def test_a_filesystem_with_an_odd_name_still_bills(rig: LambdaRig, tmp_path: Path) -> None:
+    rig.put(1)
+    rig.fake.fault("/file-systems", "body", body=b'{"data":[{"id":"f1","name":5,"region":{"name":"x"},"bytes_used":1}]}')
+    with account(rig, tmp_path) as source:
+        poll = polled(source)
+    assert isinstance(poll.inventory, Complete)
+    assert items(poll)["f1"].disks == (Disk(1, "filesystem"),)
+
+
+def test_nothing_is_ended_that_cannot_be_read_as_a_whole(rig: LambdaRig, tmp_path: Path) -> None:
+    (id_,) = rig.put(1)
+    rig.spoil(id_, actions="no")
+    with account(rig, tmp_path) as source:
+        (one,) = items(polled(source)).values()
+        assert source.terminate(one.key).said == UNCLEAR
+    assert {one.method for one in rig.fake.asked} == {"GET"}
+
+
+def test_an_audit_log_that_is_not_there_leaves_the_listing_whole(rig: LambdaRig, tmp_path: Path) -> None:
+    rig.put(1)
+    body = b'{"error":{"code":"global/not-found","message":"no route"}}'
+    rig.fake.fault("/audit-events", "status", status=404, body=body)
+    with account(rig, tmp_path) as source:
+        assert isinstance(polled(source).inventory, Complete)
+        assert source.identity() is None
+
+
+def test_an_unpaid_account_is_not_told_to_take_another_key(rig: LambdaRig, tmp_path: Path) -> None:
+    body = b'{"error":{"code":"global/account-inactive","message":"pay"}}'
+    rig.fake.fault(rig.lists, "status", status=403, body=body)
+    with account(rig, tmp_path) as source:
+        (bad,) = [check for check in source.examine() if check.outcome == "bad"]
+    assert "unpaid" in bad.fix
+    assert "key" not in bad.fix
+
+
+def test_an_address_that_was_retired_proves_nothing_of_the_instance(rig: LambdaRig, tmp_path: Path) -> None:
+    (id_,) = rig.put(1)
+    with account(rig, tmp_path) as source:
+        (one,) = items(polled(source)).values()
+        rig.fake.fault(rig.one, "status", status=410, body=b"{}")
+        rig.fake.fault(rig.terminates, "status", status=410, body=b"{}")
+        assert source.terminate(one.key).said == UNCLEAR
+        with pytest.raises(OddAnswerError):
+            source.look(one.key)
+    assert one.key.id == id_
