@@ -1,0 +1,84 @@
+"""Vast.ai: a market of hosts' machines, rented by contracts that are paid in advance.
+
+Importing this asks nothing and loads no network library; `open` makes one source for each account that the settings state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from costguard.core.provider import FLAG, TABLES, WHOLE, Manifest, Setting
+
+if TYPE_CHECKING:  # a type and no more: costguard can say what Vast is without loading it
+    from costguard.ports import InstanceSource
+    from costguard.transport import Surroundings
+
+BASE_URL = "https://console.vast.ai"
+
+_ACCOUNT = Setting(name="account", told="the user id of the account; the key must be of this one", example="123456")
+_KEY_ENV = Setting(name="key_env", told="the environment variable that holds the key", example="VAST_API_KEY_LAB")
+_KEY_FILE = Setting(name="key_file", told="the file that holds the key and nothing else", example="/run/secrets/vast")
+
+MANIFEST = Manifest(
+    name="vast",
+    title="Vast.ai",
+    credentials=(
+        "the environment variable that key_env names, or the file that key_file names",
+        "VAST_API_KEY",
+        "$XDG_CONFIG_HOME/vastai/vast_api_key (~/.config/vastai/vast_api_key)",
+        "~/.vast_api_key",
+    ),
+    abilities={
+        "list": "GET /api/v1/instances/, 25 a page, one call a page and at most one a second",
+        "volumes": "GET /api/v0/volumes/, one call a poll",
+        "offers": "POST /api/v0/bundles/, by GPU; ten searches a minute and a daily quota",
+        "utilization": "gpu_util, gpu_temp, cpu_util and main memory, as the listing has them: one number for the instance",
+        "balance": "the credit that the console shows",
+        "bill": "GET /api/v0/charges/, a call a day of the period",
+        "stop": "PUT state stopped: the disk is kept and goes on billing, the GPU may be rented away",
+        "terminate": "DELETE: the contract and its disk are gone, volumes stay",
+        "permissions": "every right to read, by reading; instance_write cannot be proven without acting",
+    },
+    settings=(
+        Setting(name="base_url", told="where the API is", example=BASE_URL),
+        _ACCOUNT,
+        _KEY_ENV,
+        _KEY_FILE,
+        Setting(
+            name="accounts", told="several accounts, each with its key", kind=TABLES, inner=(_ACCOUNT, _KEY_ENV, _KEY_FILE)
+        ),
+        Setting(
+            name="traffic_unit",
+            told="what inet_*_billed count, GB or MB, which Vast does not say; left out, traffic is not counted",
+            example="GB",
+        ),
+        Setting(name="unverified", told="whether offers of unverified hosts are shown, too", kind=FLAG, example="false"),
+        Setting(name="timeout_s", told="seconds for one poll of the account, 1 to 600", kind=WHOLE, example="60"),
+    ),
+    key_at="https://cloud.vast.ai/manage-keys/",
+    not_seen=(
+        "traffic, which is billed in every state, unless traffic_unit says what the counters count",
+        "serverless endpoints and their workers, but for the instances that they rent",
+        "the discount and the fee of prepaid reservations",
+        "what a host takes for the disk of a stopped instance beyond what the API shows",
+    ),
+)
+
+
+class VastPlugin:
+    """What the entry point names."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What Vast is, before it is asked."""
+        return MANIFEST
+
+    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+        """One source for each account that `table` states."""
+        from costguard_vast.opening import opened
+
+        return opened(table, around)
+
+
+provider = VastPlugin()

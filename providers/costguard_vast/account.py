@@ -1,0 +1,251 @@
+"""One Vast account: what it holds, what it has left, what it was charged, and the two things that can be done to a contract.
+
+The ledger knows it by its user id, which is asked for once. One listing covers all of it: contracts, and their volumes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from costguard.core.acting import Reception
+from costguard.core.balance import Balance
+from costguard.core.billed import Billed
+from costguard.core.health import Check
+from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.money import Money
+from costguard.core.offer import OfferListing
+from costguard.core.period import Period
+from costguard.core.sample import Sample
+from costguard.errors import CredentialsError, ForbiddenError, InputError, OddAnswerError, ProviderError
+from costguard.transport import Deadline, Surroundings
+from costguard.transport.keyed import Keyed
+from costguard_vast import acts, charges, examine, measures, offers
+from costguard_vast.api import NOT_THERE, PAGE, STATE_IT, VastApi
+from costguard_vast.listing import rows, sentence
+from costguard_vast.numbers import finite, nano
+from costguard_vast.prices import increase_note
+from costguard_vast.translate import PROVIDER, REGION, SCOPE, VOLUME_MARK, Naming, Reader, Telling
+from costguard_vast.wire import User
+
+INCREASES_EVERY = timedelta(minutes=10)
+"""How often proposed price increases are asked for; a host's proposal stands for days: an assumption, 2026-11."""
+
+
+def untold(broken: ProviderError) -> bool:
+    """Whether Vast will not say who a key is of, also if asked again: the key may not ask, or nothing is at that address."""
+    there = isinstance(broken, CredentialsError) or broken.status not in NOT_THERE
+    return isinstance(broken, ForbiddenError) or not there
+
+
+class VastAccount:
+    """One key, and the user id that it must be of where the settings state one."""
+
+    def __init__(
+        self,
+        *,
+        api: VastApi,
+        around: Surroundings,
+        key: Keyed,
+        timeout_s: int = 60,
+        traffic_unit: str = "",
+        unverified: bool = False,
+    ) -> None:
+        self.api, self.clock, self.key, self.timeout_s = api, around.clock, key, timeout_s
+        self.stated, self.traffic_unit, self.unverified = key.account, traffic_unit, unverified
+        self.naming = Naming(around.gpus)
+        self._lock = threading.Lock()
+        self._id = ""
+        self._proven: set[str] = set()
+        self._increases: tuple[str, ...] = ()
+        self._increases_at: datetime | None = None
+        self.searches_closed_until: datetime | None = None
+        """When the daily quota of searches begins anew; None: it is not known to be used up."""
+
+    @property
+    def providers(self) -> Sequence[str]:
+        """Vast alone."""
+        return (PROVIDER,)
+
+    def scopes(self) -> Sequence[ScopeKey]:
+        """The one scope of the account. Where the settings state it nothing is asked: the poll finds out whether it is so."""
+        return (ScopeKey(PROVIDER, self.stated or self.account(self.deadline()), SCOPE),)
+
+    def deadline(self) -> Deadline:
+        """For all that one question takes."""
+        return Deadline(self.timeout_s)
+
+    def identity(self) -> str | None:
+        """The user id."""
+        return self.account(self.deadline())
+
+    def account(self, deadline: Deadline) -> str:
+        """The user id, asked once. Where the key may not ask, the stated one is taken."""
+        with self._lock:
+            if not self._id:
+                self._id = self._asked(deadline)
+            return self._id
+
+    def _asked(self, deadline: Deadline) -> str:
+        try:
+            user = self.user(deadline)
+        except ProviderError as broken:
+            if not untold(broken):
+                raise
+            if self.stated:
+                return self.stated
+            hint = broken.hint if isinstance(broken, ForbiddenError) else STATE_IT
+            what = f"does not say who the key is of: {broken.what}"
+            raise type(broken)(what, provider=PROVIDER, status=broken.status, code=broken.code, hint=hint) from None
+        return self._agreed(f"{user.id}".strip())
+
+    def user(self, deadline: Deadline) -> User:
+        """Who the key is of, asked now."""
+        return self.api.user(deadline)
+
+    def _agreed(self, id_: str) -> str:
+        if not (id_.isascii() and id_.isdigit()):
+            raise OddAnswerError("does not say who the key is of", provider=PROVIDER)
+        if self.stated and self.stated != id_:
+            hint = f"correct account to {id_}, or give the key of user {self.stated}"
+            raise InputError(f"is {self.stated}, and its key is of user {id_}", field="providers.vast.account", hint=hint)
+        return id_
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        """Every contract and volume, page by page."""
+        clock = self.clock
+        asked_at, deadline, telling = clock.now(), self.deadline(), Telling()
+        try:
+            account = self._owner(scope, deadline)
+            items, measured = self._contracts(account, deadline, telling)
+        except (ProviderError, InputError) as broken:
+            why = sentence(broken) if isinstance(broken, ProviderError) else str(broken).splitlines()[0]
+            return Poll(scope=scope, asked_at=asked_at, at=clock.now(), inventory=Failed(why))
+        items += self._volumes(account, deadline, telling)
+        notes = (*telling.notes, *self._proposed(deadline))
+        inventory: Inventory = Partial(tuple(items), "; ".join(telling.lost)) if telling.lost else Complete(tuple(items))
+        return Poll(scope=scope, asked_at=asked_at, at=clock.now(), inventory=inventory, samples=measured, notes=notes)
+
+    def _owner(self, scope: ScopeKey, deadline: Deadline) -> str:
+        """The user id, which the scope must be of."""
+        account = self.account(deadline)
+        if (scope.account, scope.name) != (account, SCOPE):
+            raise InputError("is not a scope of this account", field="/".join(scope))
+        return account
+
+    def _contracts(self, account: str, deadline: Deadline, telling: Telling) -> tuple[list[Observation], tuple[Sample, ...]]:
+        listed = rows(lambda token: self.api.page(token, deadline, PAGE))
+        if listed.why:
+            telling.lost.setdefault(listed.why)
+        reader, now = self.reader(account), self.clock.now()
+        items, measured = list[Observation](), list[Sample]()
+        for raw in listed.items:
+            seen, one = reader.instance(raw, telling)
+            if seen is not None:
+                items.append(seen)
+            if seen is not None and one is not None and seen.state in ("running", "paused"):
+                measured += measures.samples(one, seen.key, now, self._proven, telling.of(seen.key.id))
+        return items, tuple(measured)
+
+    def _volumes(self, account: str, deadline: Deadline, telling: Telling) -> list[Observation]:
+        try:
+            listed = self.api.volumes(deadline)
+        except ProviderError as broken:
+            telling.lost.setdefault(f"volumes: {sentence(broken)}")
+            return []
+        reader = self.reader(account)
+        found = (reader.volume(raw, telling) for raw in listed)
+        return [one for one in found if one is not None]
+
+    def _proposed(self, deadline: Deadline) -> tuple[str, ...]:
+        """What hosts propose to raise, asked now and then. That it cannot be asked is worth a note, and no more."""
+        now = self.clock.now()
+        if self._increases_at is not None and now < self._increases_at + INCREASES_EVERY:
+            return self._increases
+        try:
+            found = self.api.increases(deadline)
+        except ProviderError as broken:
+            return (f"{PROVIDER}: proposed price increases cannot be listed: {sentence(broken)}",)
+        more = ("vast: more price increases are proposed than were listed",) if found.truncated else ()
+        self._increases = (*(increase_note(one) for one in found.pending_price_increases), *more)
+        self._increases_at = now
+        return self._increases
+
+    def reader(self, account: str) -> Reader:
+        """What turns items of this account into observations."""
+        return Reader(account=account, naming=self.naming, traffic_unit=self.traffic_unit)
+
+    def look(self, key: ResourceKey) -> Observation | None:
+        """One contract or volume by itself; None: Vast says that there is none."""
+        deadline, telling = self.deadline(), Telling()
+        account = self.account(deadline)
+        if (key.provider, key.account, key.region) != (PROVIDER, account, REGION):
+            raise OddAnswerError(f"cannot be asked for '{key.id}', which is of another account", provider=PROVIDER)
+        if key.id.startswith(VOLUME_MARK):
+            found = [self.reader(account).volume(raw, telling) for raw in self.api.volumes(deadline)]
+            seen = next((one for one in found if one is not None and one.key == key), None)
+            if seen is None and telling.lost:
+                raise OddAnswerError(next(iter(telling.lost)), provider=PROVIDER)
+            return seen
+        if not acts.is_id(key.id):
+            return None
+        raw = self.api.one(key.id, deadline)
+        return None if raw is None else self._looked(raw, key, telling)
+
+    def _looked(self, raw: msgspec.Raw, key: ResourceKey, telling: Telling) -> Observation:
+        seen, _ = self.reader(key.account).instance(raw, telling)
+        if seen is None or seen.key != key:
+            raise OddAnswerError(f"answered with something else than instance {key.id}", provider=PROVIDER)
+        return seen
+
+    def balance(self) -> Balance:
+        """The credit of the account."""
+        at = self.clock.now()
+        try:
+            deadline = self.deadline()
+            account, user = self.account(deadline), self.user(deadline)
+        except (ProviderError, InputError) as broken:
+            why = "; ".join(str(broken).splitlines())
+            return Balance(provider=PROVIDER, account=self._id or self.stated, at=at, amount=None, why=why)
+        credit, other = finite(user.credit), finite(user.balance)
+        beside = "" if other is None else f"its other figure, balance, is ${other:f}"
+        if credit is None:
+            why = "; ".join(filter(None, ("Vast does not state the credit", beside)))
+            return Balance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
+        return Balance(provider=PROVIDER, account=account, at=at, amount=Money(nano=nano(credit)), why=beside)
+
+    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+        """What verified hosts rent out now."""
+        return offers.listing(self, gpus)
+
+    def bill_lines(self, period: Period) -> Billed:
+        """What Vast says it charged, day by day in UTC."""
+        return charges.billed(self, period)
+
+    def examine(self) -> Sequence[Check]:
+        """Key, reach, identity, rights, clock, measures."""
+        return examine.checks(self)
+
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+        """Stop one contract: its disk stays and bills, its GPU goes back to the market. Nothing is lost, so `lose` is moot."""
+        del lose
+        return acts.stop(self.api, self._refusal(key), key)
+
+    def terminate(self, key: ResourceKey) -> Reception:
+        """End one contract for good, and its disk with it. Volumes stay."""
+        return acts.terminate(self.api, self._refusal(key), key)
+
+    def _refusal(self, key: ResourceKey) -> str:
+        """Why nothing is sent for `key`, or ""."""
+        if not acts.is_id(key.id) or key.provider != PROVIDER or key.region != REGION:
+            return f"'{key.id[:40]}' is no instance of Vast"
+        try:
+            account = self.account(self.deadline().at_most(acts.BEFORE_S))
+        except (ProviderError, InputError) as broken:
+            return "; ".join(str(broken).splitlines())
+        return "" if key.account == account else f"it is of account {key.account[:40]}, and this key is of {account}"

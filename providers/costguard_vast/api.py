@@ -1,0 +1,242 @@
+"""Vast's HTTP: its endpoints, its rate limits, and what its errors mean.
+
+Vast answers 404 for a key that it does not know, 200 with `success: false` for a no, and plain text for asked too often. So
+the body decides, and the status only where the body says nothing. Sources: the project's provider notes (vast.md, 2026-11-21).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from costguard.errors import (
+    CredentialsError,
+    ForbiddenError,
+    MissingError,
+    OddAnswerError,
+    ProviderError,
+    RefusedError,
+    ThrottledError,
+    UnreachableError,
+    shortened,
+)
+from costguard.transport import Bucket, Channel, Deadline, Reply, Secret, Transport, by_status
+from costguard.transport.keyed import Keyed
+from costguard_vast.wire import Ask, Charges, Done, Increases, One, Page, Search, User, Volumes
+
+PAGE, CHARGES_PAGE = 25, 500
+"""The most that one page may hold."""
+SEARCH_ROWS = 1000
+"""Offers asked for at once; gpuhunt asks for 3000."""
+
+GAPS_S = {"list": 1.0, "one": 2.0, "stop": 1.0, "destroy": 3.0, "volumes": 5.5, "charges": 1.0, "user": 1.0, "increases": 1.0}
+"""Seconds between two calls of one endpoint, as published (vast.md, section 2; user and increases are assumed). Vast counts
+each endpoint by itself, so an act never waits behind a listing."""
+SEARCHES_A_MINUTE = 10
+GROUPS = "instance_read, user_read, billing_read and misc, and instance_write to act"
+
+PROVIDER = "vast"
+KEY_AT = "make a key at https://cloud.vast.ai/manage-keys/"
+STATE_IT = 'write account = "USER ID" under [providers.vast]'
+NOT_THERE = (404, 405, 410)
+"""Without a word of the key: nothing is at that address."""
+AUTH, QUOTA = "auth_error", "search_quota_exceeded"
+GONE = frozenset(("no_such_instance", "not_found", "no_such_volume"))
+"""Codes that say there is no such thing. Any other 404 or 410 says nothing about the thing."""
+
+
+class VastApi:
+    """One account's calls. Each answers with what was decoded, or raises a ProviderError."""
+
+    def __init__(self, transport: Transport, *, base_url: str, key: Keyed) -> None:
+        self.channel = Channel(
+            transport,
+            provider=PROVIDER,
+            base_url=base_url,
+            account=key.account,
+            headers={"Authorization": Secret(f"Bearer {key.key.reveal()}"), "Accept": "application/json"},
+            buckets=buckets(),
+            fault=fault,
+            advice={
+                CredentialsError: f"the key comes from {key.source}; {KEY_AT}",
+                ForbiddenError: f"give the key the groups {GROUPS}",
+            },
+        )
+
+    def user(self, deadline: Deadline) -> User:
+        """Who the key belongs to, and what is left of its money."""
+        reply = self.channel.read("/api/v0/users/current/", bucket="user", scope="user", deadline=deadline)
+        return self.channel.decode(reply, User, "the account")
+
+    def page(self, token: str | None, deadline: Deadline, rows: int = PAGE) -> Page:
+        """One page of instances; `token` None: the first."""
+        params = {"limit": str(rows), "order_by": '[{"col":"id","dir":"asc"}]'}
+        if token is not None:
+            params["after_token"] = token
+        reply = self.channel.read("/api/v1/instances/", params, bucket="list", scope="contracts", deadline=deadline)
+        return self.channel.decode(_whole(reply), Page, "the list of instances")
+
+    def one(self, id_: str, deadline: Deadline) -> msgspec.Raw | None:
+        """One instance; None: Vast says that there is none, or none of this account."""
+        try:
+            reply = self.channel.read(f"/api/v0/instances/{id_}/", bucket="one", scope="one", deadline=deadline)
+        except MissingError:
+            return None
+        found = self.channel.decode(reply, One, f"instance {id_}").instances
+        return None if bytes(found).strip() == b"null" else found
+
+    def volumes(self, deadline: Deadline) -> Sequence[msgspec.Raw]:
+        """Every volume; the list has no pages."""
+        reply = self.channel.read("/api/v0/volumes/", bucket="volumes", scope="volumes", deadline=deadline)
+        return self.channel.decode(_whole(reply), Volumes, "the list of volumes").volumes
+
+    def increases(self, deadline: Deadline) -> Increases:
+        """Higher prices that hosts propose."""
+        path = "/api/v0/instances/pending-price-increases/"
+        reply = self.channel.read(path, bucket="increases", scope="increases", deadline=deadline)
+        return self.channel.decode(reply, Increases, "the list of price increases")
+
+    def search(self, names: Sequence[str], deadline: Deadline, *, verified: bool = True, rows: int = SEARCH_ROWS) -> list[Ask]:
+        """What can be rented of the GPUs that Vast calls `names`, the cheapest first."""
+        query: dict[str, object] = {
+            "rentable": {"eq": True},
+            "rented": {"eq": False},
+            "external": {"eq": False},
+            "gpu_name": {"in": list(names)},
+            "order": [["dph_total", "asc"]],
+            "type": "on-demand",
+            "limit": rows,
+            "allocated_storage": 10.0,
+        }
+        if verified:
+            query["verified"] = {"eq": True}
+        reply = self.channel.read(
+            "/api/v0/bundles/", method="POST", body=query, bucket="search", scope="search", deadline=deadline
+        )
+        return [_ask(raw) for raw in self.channel.decode(reply, Search, "the list of offers").offers]
+
+    def charges(self, first_s: int, last_s: int, token: str | None, deadline: Deadline, rows: int = CHARGES_PAGE) -> Charges:
+        """One page of what was charged from second `first_s` to `last_s` (UTC)."""
+        params = {"select_filters": json.dumps({"day": {"gte": first_s, "lte": last_s}}), "limit": str(rows)}
+        if token is not None:
+            params["after_token"] = token
+        reply = self.channel.read("/api/v0/charges/", params, bucket="charges", scope="charges", deadline=deadline)
+        return self.channel.decode(reply, Charges, "the list of charges")
+
+    def stop(self, id_: str) -> Done:
+        """Ask for a stop, once."""
+        reply = self.channel.act("PUT", f"/api/v0/instances/{id_}/", body={"state": "stopped"}, bucket="stop")
+        return self.channel.decode(reply, Done, "the answer to the stop")
+
+    def destroy(self, id_: str) -> Done:
+        """Ask for the end of the contract, once."""
+        reply = self.channel.act("DELETE", f"/api/v0/instances/{id_}/", bucket="destroy")
+        return self.channel.decode(reply, Done, "the answer to the deletion")
+
+
+def _whole(reply: Reply) -> Reply:
+    """`reply`, unless its status says that it is no whole list: accepted (202), a part (206)."""
+    if reply.status == 200:  # noqa: PLR2004 - HTTP's own
+        return reply
+    raise OddAnswerError(f"answered {reply.status}, which promises no whole list", provider=PROVIDER, status=reply.status)
+
+
+def buckets() -> dict[str, Bucket]:
+    """One for each endpoint, at the published pace."""
+    paced = {name: Bucket(1 / gap) for name, gap in GAPS_S.items()}
+    return {**paced, "search": Bucket(SEARCHES_A_MINUTE / 60, SEARCHES_A_MINUTE)}
+
+
+def _ask(raw: msgspec.Raw) -> Ask:
+    """One offer; one that cannot be read is an offer of nothing, which is left out and counted."""
+    try:
+        return msgspec.json.decode(raw, type=Ask)
+    except msgspec.DecodeError:
+        return Ask()
+
+
+class _Said(msgspec.Struct):
+    """Whatever words an error has. `success` may be missing, and any of them may be of any type."""
+
+    success: object = None
+    error: object = ""
+    msg: object = ""
+    message: object = ""
+    detail: object = ""
+
+
+def told(reply: Reply) -> tuple[bool, str, str]:
+    """Whether the body is JSON's object and says no; its code; its words. Plain text is words alone; a page of HTML is none.
+
+    Some errors omit `success`: a code says no unless `success` is stated.
+    """
+    if len(reply.body) > LONGEST_ERROR and reply.status < 300:  # noqa: PLR2004 - HTTP's own line
+        return False, "", ""
+    try:
+        said = msgspec.json.decode(reply.body, type=_Said)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        text = reply.body[:200].decode("utf-8", "replace").strip()
+        return False, "", "" if text.startswith("<") else text
+    code = said.error if isinstance(said.error, str) else ""
+    words = next((word for word in (said.msg, said.message, said.detail) if isinstance(word, str) and word), "")
+    return said.success is False or (said.success is None and bool(code.strip())), code.strip(), words.strip()
+
+
+LONGEST_ERROR = 4096
+"""Bytes: a good answer that is longer is not read twice."""
+
+
+def fault(reply: Reply) -> ProviderError | None:
+    """What a reply means; None: it is good."""
+    no, code, words = told(reply)
+    status = reply.status
+    if 200 <= status < 300 and not no:  # noqa: PLR2004 - HTTP's own line
+        return None
+    about = shortened(": ".join(filter(None, (code, words))) or "no reason given", 200)
+    if code == AUTH:
+        return _unknown_key(status, words, about)
+    if status == 429 and code != QUOTA:  # noqa: PLR2004 - HTTP's own
+        return _too_often(reply, about, code, words)
+    if code in _SAID or status in (200, 404, 410):
+        return _no(status, code, words, about)
+    return by_status(PROVIDER, lambda _: (code, words))(reply)
+
+
+def _no(status: int, code: str, words: str, about: str) -> ProviderError:
+    """A no that HTTP's usual reading would get wrong: a 404 or 410 that says nothing of the thing, a 200 that is none."""
+    unsaid = OddAnswerError if not code and not words else RefusedError
+    kind, what = _SAID.get(code, (unsaid, f"answered {status}, and yet no"))
+    return kind(f"{what} ({about})", provider=PROVIDER, status=status, code=code)
+
+
+_SAID: Mapping[str, tuple[type[ProviderError], str]] = {
+    QUOTA: (RefusedError, "has no searches left until midnight in UTC"),
+    **dict.fromkeys(GONE, (MissingError, "has no such thing")),
+}
+
+
+def _unknown_key(status: int, words: str, about: str) -> ProviderError:
+    """A missing key is 403 "requires login", an unknown one 404; another 403 is a key that may not do this."""
+    if status == 403 and "login" not in words.lower():  # noqa: PLR2004 - HTTP's own
+        return ForbiddenError(
+            f"does not allow this key to do that ({about})", provider=PROVIDER, status=status, code="auth_error"
+        )
+    return CredentialsError(f"does not know the key ({about})", provider=PROVIDER, status=status, code="auth_error")
+
+
+def _too_often(reply: Reply, about: str, code: str, words: str) -> ProviderError:
+    """Vast names the gap between two calls in its words, and sends no Retry-After; where one comes, it counts."""
+    usual = by_status(PROVIDER)(reply)
+    after = usual.retry_after_s if isinstance(usual, ThrottledError) else None
+    if after is None and (gap := re.search(r"threshold=(\d{1,3}(?:\.\d{1,3})?)", words)):
+        after = float(gap[1])
+    return ThrottledError(f"was asked too often ({about})", provider=PROVIDER, code=code, retry_after_s=after)
+
+
+def unclear(broken: ProviderError) -> bool:
+    """Whether an act that got this answer may have worked."""
+    said_no_with_200 = isinstance(broken, RefusedError) and 200 <= broken.status < 300  # noqa: PLR2004 - HTTP's own line
+    return said_no_with_200 or isinstance(broken, UnreachableError | OddAnswerError)

@@ -1,0 +1,131 @@
+"""What Vast says it charged, as lines: asked day by day in UTC, for a line is known by its day, its contract and its kind.
+
+Asked for a longer time Vast adds the days of a contract up, and a line asked for twice would have two lengths. Source: the
+project's provider notes (vast.md, section 6, 2026-11-21).
+
+Example: on 2026-11-20 instance-24815377 has items gpu $9.336 and disk $0.32: two lines of that day, compute and storage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from costguard.core import billed as kinds
+from costguard.core.billed import Billed, BillLine
+from costguard.core.instant import EPOCH
+from costguard.core.money import Money
+from costguard.core.period import Period
+from costguard.core.stated_time import time_stated
+from costguard.errors import ProviderError, one_line, shortened
+from costguard.transport import Deadline
+from costguard_vast.listing import rows, sentence
+from costguard_vast.numbers import finite, nano
+from costguard_vast.translate import PROVIDER, labels_of
+from costguard_vast.wire import Charge, Item, Metadata
+
+if TYPE_CHECKING:
+    from costguard_vast.account import VastAccount
+
+DAY = timedelta(days=1)
+SOURCE = "GET /api/v0/charges"
+KINDS = {"gpu": kinds.COMPUTE, "disk": kinds.STORAGE, "bwd": kinds.TRAFFIC, "bwu": kinds.TRAFFIC, "volume": kinds.STORAGE}
+SETTLES = DAY
+"""A day's charges may change until so long after its end: an assumption, 2026-11."""
+DAY_S = 2.0
+"""Seconds that one day may take, beside the time of one question."""
+DIFFERS = Decimal("0.01")
+"""USD by which the items of a contract may differ from its sum, which is rounded to three decimals."""
+
+
+def billed(account: VastAccount, period: Period) -> Billed:
+    """Every line of the days of `period`; a ProviderError where not even the first can be asked."""
+    days = list(_days(period, account.clock.now()))
+    deadline = Deadline(account.timeout_s + DAY_S * len(days))
+    who, lines, whys = account.account(deadline), list[BillLine](), dict[str, None]()
+    for number, day in enumerate(days):
+        first = (day - EPOCH) // timedelta(seconds=1)
+        try:
+            found = rows(lambda token, first=first: account.api.charges(first, first + 86_399, token, deadline))  # type: ignore[misc]
+        except ProviderError as broken:
+            if not number:
+                raise
+            whys.setdefault(f"{day:%Y-%m-%d} and later days were not read: {sentence(broken)}")
+            break
+        if found.why:
+            whys.setdefault(f"{day:%Y-%m-%d}: {found.why}")
+        lines += read(found.items, who, day, account.clock.now(), whys)
+    return Billed(lines=tuple(lines), why="; ".join(whys))
+
+
+def _days(period: Period, now: datetime) -> Iterator[datetime]:
+    """The starts of the days that `period` touches and that have begun."""
+    day = period.start.replace(hour=0, minute=0, second=0, microsecond=0)
+    while day < min(period.end, now):
+        yield day
+        day += DAY
+
+
+def read(raws: Sequence[msgspec.Raw], account: str, day: datetime, now: datetime, whys: dict[str, None]) -> list[BillLine]:
+    """The lines of one day. What cannot be read is counted in `whys`."""
+    lines, unreadable, counted = list[BillLine](), 0, Counter[str]()
+    for raw in raws:
+        try:
+            charge = msgspec.json.decode(raw, type=Charge)
+        except (msgspec.DecodeError, RecursionError):
+            unreadable += 1
+            continue
+        found = list(_lines(charge, account, day, now, counted))
+        unreadable += len(_items(charge)) - len(found)
+        lines += found
+        whole = finite(charge.amount)
+        sum_nano = sum(line.amount.nano for line in found)
+        if whole is not None and abs(sum_nano - nano(whole)) > nano(DIFFERS):
+            whys.setdefault(f"{day:%Y-%m-%d}: the items of {shortened(one_line(charge.source), 40)} are not its sum")
+    if unreadable:
+        whys.setdefault(f"{day:%Y-%m-%d}: {unreadable} charges cannot be read")
+    return lines
+
+
+def _items(charge: Charge) -> Sequence[Item]:
+    """The parts of a charge, or all of it where it has none."""
+    whole = Item(amount=charge.amount, type=charge.type, start=charge.start, end=charge.end, description=charge.description)
+    return charge.items or (whole,)
+
+
+def _lines(charge: Charge, account: str, day: datetime, now: datetime, counted: Counter[str]) -> Iterator[BillLine]:
+    """Those parts that state an amount. `counted`: how many of one name the day has; two with one name are two lines."""
+    source = shortened(one_line(charge.source.strip()), 80)
+    _, tags = labels_of((charge.metadata or Metadata()).label)
+    for item in _items(charge):
+        kind, amount = shortened(one_line((item.type or "other").strip().lower()), 20), finite(item.amount)
+        name = f"{account}/{day:%Y-%m-%d}/{source}/{kind}"
+        counted[name] += 1
+        if amount is None:
+            continue
+        start, end = _within(item, day)
+        yield BillLine(
+            id=f"{name}/{counted[name]}",
+            provider=PROVIDER,
+            account=account,
+            start=start,
+            end=end,
+            amount=Money(nano=nano(amount)),
+            charge=KINDS.get(kind, kinds.OTHER),
+            resource_id=source.removeprefix("instance-"),
+            estimated=now < day + DAY + SETTLES,
+            source=SOURCE,
+            description=shortened(one_line((item.description or "").strip()), 200),
+            tags=tags,
+        )
+
+
+def _within(item: Item, day: datetime) -> tuple[datetime, datetime]:
+    """The time of an item as far as it lies in the day; the day, where it states none that does."""
+    start, end = max(time_stated(item.start) or day, day), min(time_stated(item.end) or day + DAY, day + DAY)
+    return (start, end) if start < end else (day, day + DAY)

@@ -1,0 +1,169 @@
+"""What Vast's hosts rent out: one offer of a host becomes two here, on demand and interruptible.
+
+A search answers with few rows when it is broad, so GPUs are asked for in groups, and a group whose answer looks cut off is
+halved. Ten searches a minute and a daily quota bound what one listing may ask. Source: the project's provider notes (vast.md,
+section 4, 2026-11-21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from costguard.core.metering.observation import price_stated
+from costguard.core.money import Rate
+from costguard.core.offer import SPOT, Offer, OfferListing
+from costguard.errors import ProviderError, RefusedError, one_line, shortened
+from costguard_vast.api import QUOTA, SEARCH_ROWS
+from costguard_vast.listing import sentence
+from costguard_vast.numbers import counted, finite, positive
+from costguard_vast.translate import PROVIDER, Naming
+from costguard_vast.wire import Ask
+
+if TYPE_CHECKING:
+    from costguard_vast.account import VastAccount
+
+NAMES = (
+    "A10", "A30", "A40", "A100 PCIE", "A100 SXM4", "A800 PCIE", "B200", "B300", "GH200 SXM", "GTX 1080 Ti", "H100 NVL",
+    "H100 PCIE", "H100 SXM", "H200", "H200 NVL", "L4", "L40", "L40S", "Q RTX 6000", "Q RTX 8000", "RTX 2080 Ti",
+    "RTX 3060", "RTX 3060 Ti",
+    "RTX 3070", "RTX 3070 Ti", "RTX 3080", "RTX 3080 Ti", "RTX 3090", "RTX 3090 Ti", "RTX 4000Ada", "RTX 4060", "RTX 4060 Ti",
+    "RTX 4070", "RTX 4070S", "RTX 4070 Ti", "RTX 4070S Ti", "RTX 4080", "RTX 4080S", "RTX 4090", "RTX 4090D", "RTX 4500Ada",
+    "RTX 5000Ada", "RTX 5060 Ti", "RTX 5070", "RTX 5070 Ti", "RTX 5080", "RTX 5090", "RTX 5880Ada", "RTX 6000Ada",
+    "RTX A2000", "RTX A4000", "RTX A4500", "RTX A5000", "RTX A6000", "RTX PRO 4000", "RTX PRO 4500", "RTX PRO 5000",
+    "RTX PRO 6000 S", "RTX PRO 6000 WS", "Tesla P40", "Tesla P100", "Tesla T4", "Tesla V100", "Titan RTX",
+)  # fmt: skip
+"""What Vast calls GPUs on the wire: those of vast.md, and the family of each by the same spelling (2026-11-21)."""
+
+BROAD_ROWS = 64
+"""Near so many rows a broad search ends."""
+GROUP = 8
+SOURCE = "POST /api/v0/bundles"
+
+
+def listing(account: VastAccount, gpus: Collection[str] | None) -> OfferListing:
+    """Offers of the canonical `gpus`, None: of every GPU that Vast is known to name. ProviderError if nothing was learned."""
+    wanted = None if gpus is None else frozenset(gpus)
+    names, whys = wire_names(account.naming, wanted), list[str]()
+    asks = list(_asked(account, names, whys)) if names else []
+    today = account.clock.now().date()
+    return read(asks, account.naming, wanted, today, whys)
+
+
+def read(asks: Sequence[Ask], naming: Naming, wanted: frozenset[str] | None, today: date, whys: Sequence[str]) -> OfferListing:
+    """`asks` as offers of the `wanted` GPUs (None: of all)."""
+    found, unnamed, unreadable = list[Offer](), dict[str, None](), 0
+    for ask in asks:
+        gpu = naming.of(ask.gpu_name, ask.gpu_ram) if ask.gpu_name else None
+        count = counted(ask.num_gpus)
+        if not ask.gpu_name or not count:
+            unreadable += 1
+        elif gpu is None:
+            unnamed.setdefault(shortened(one_line(ask.gpu_name), 80))
+        elif (wanted is None or gpu in wanted) and ask.rentable is not False:
+            found += _offers(ask, gpu, count, today)
+    odd = (f"{unreadable} offers cannot be read",) if unreadable else ()
+    return OfferListing(offers=tuple(found), why="; ".join(dict.fromkeys((*whys, *odd))), unnamed=tuple(unnamed))
+
+
+def wire_names(naming: Naming, wanted: frozenset[str] | None) -> tuple[str, ...]:
+    """What Vast may call the `wanted` GPUs: both sizes of an A100 go by one name."""
+    if wanted is None:
+        return NAMES
+    return tuple(name for name in NAMES if wanted.intersection(_canonical(naming, name)))
+
+
+def _canonical(naming: Naming, name: str) -> frozenset[str]:
+    """Every GPU that goes by `name`, in whichever size."""
+    sizes = (None, *(Decimal(gb * 1024) for gb in SIZES_GB))
+    return frozenset(gpu for ram in sizes if (gpu := naming.of(name, ram)) is not None)
+
+
+SIZES_GB = (6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 141, 180, 192, 288)
+
+
+def _asked(account: VastAccount, names: Sequence[str], whys: list[str]) -> Iterator[Ask]:
+    """Every row, group by group. What was not asked, or was cut off, is said in `whys`."""
+    groups = [tuple(names[i : i + GROUP]) for i in range(0, len(names), GROUP)]
+    deadline, learned = account.deadline(), False
+    while groups:
+        group = groups.pop(0)
+        try:
+            _open(account)
+            rows = account.api.search(group, deadline, verified=not account.unverified)
+        except ProviderError as broken:
+            _note_quota(account, broken)
+            if not learned:
+                raise
+            whys.append(f"not asked for {', '.join(name for one in (group, *groups) for name in one)}: {sentence(broken)}")
+            return
+        learned, full = True, len(rows) == BROAD_ROWS or len(rows) >= SEARCH_ROWS
+        if full and len(group) > 1:
+            groups[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
+            continue
+        if full:
+            whys.append(f"only the {len(rows)} cheapest of {group[0]} were listed")
+        yield from rows
+
+
+def _open(account: VastAccount) -> None:
+    """RefusedError while the quota of the day is known to be used up."""
+    until = account.searches_closed_until
+    if until is not None and account.clock.now() < until:
+        raise RefusedError(f"has no searches left until {until:%Y-%m-%d %H:%M} UTC", provider=PROVIDER, code=QUOTA)
+
+
+def _note_quota(account: VastAccount, broken: ProviderError) -> None:
+    if broken.code == QUOTA and broken.status:
+        midnight = account.clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
+        account.searches_closed_until = midnight + timedelta(days=1)
+
+
+def _offers(ask: Ask, gpu: str, count: int, today: date) -> Iterator[Offer]:
+    """Of one host: at its price, and at the least bid that it takes. An offer without a price is kept, at an unknown one."""
+    base = ask.dph_base
+    whole, disk = positive(ask.dph_total), finite(ask.storage_total_cost)
+    if base is None and whole is not None and disk is not None and 0 <= disk < whole:
+        base = whole - disk
+    yield _offer(ask, gpu, today, "on-demand", price_stated(base, gpus=count)[0])
+    least = price_stated(ask.min_bid, gpus=count)[0]
+    if least is not None:
+        yield _offer(ask, gpu, today, SPOT, least)
+
+
+def _offer(ask: Ask, gpu: str, today: date, tier: str, rate: Rate | None) -> Offer:
+    cores, ram = positive(ask.cpu_cores_effective), _ram_gb(ask)
+    disk, count = positive(ask.disk_space), counted(ask.num_gpus) or 0
+    return Offer(
+        provider=PROVIDER,
+        region=shortened(one_line((ask.geolocation or "").strip()), 80) or "unknown",
+        instance_type=f"{gpu} x{count}",
+        gpu=gpu,
+        gpu_count=count,
+        tier=tier,
+        rate=rate,
+        observed_on=today,
+        source=SOURCE,
+        pricing="dynamic",
+        vcpus=None if cores is None else float(cores),
+        ram_gb=ram,
+        disk_gb=None if disk is None else float(disk),
+        note=_note(ask, tier),
+    )
+
+
+def _ram_gb(ask: Ask) -> float | None:
+    """Main memory of the offer: its share of the machine's, by cores. `cpu_cores` may be null."""
+    ram, cores, whole = positive(ask.cpu_ram), positive(ask.cpu_cores_effective), positive(ask.cpu_cores)
+    return float(ram * min(cores / whole, Decimal(1)) / 1000) if ram and cores and whole else None
+
+
+def _note(ask: Ask, tier: str) -> str:
+    """What a person must know: whose machine it is, and what a bid is."""
+    kind = "datacenter" if ask.hosting_type == 1 else ""
+    checked = shortened(one_line((ask.verification or "").strip()), 20)
+    machine = f"machine {shortened(one_line(str(ask.machine_id)), 20)}" if ask.machine_id is not None else ""
+    bid = "the least bid that is taken; outbid, it stops" if tier == SPOT else "disk and traffic extra"
+    return ", ".join(filter(None, (machine, checked, kind, bid)))

@@ -1,0 +1,60 @@
+"""From `[providers.vast]` to accounts: which settings, which key, which address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from costguard.core.checks import require
+from costguard.ports import InstanceSource
+from costguard.transport import Surroundings, checked_url
+from costguard.transport.keyed import Keyed, checked, opened_accounts, timeout_of
+from costguard_vast import BASE_URL, MANIFEST
+from costguard_vast.account import VastAccount
+from costguard_vast.api import VastApi
+from costguard_vast.keys import places
+from costguard_vast.traffic import MB_PER
+
+WHERE = "providers.vast"
+
+
+def opened(table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+    """A source for each account; every key is looked for, and nothing is asked."""
+    stated = checked(table, MANIFEST)
+    base_url = base_of(str(stated.get("base_url", BASE_URL)))
+    unit, timeout_s = _unit(str(stated.get("traffic_unit", "")).strip()), timeout_of(stated, MANIFEST)
+    _only_ids(stated)
+
+    def account(key: Keyed) -> VastAccount:
+        return VastAccount(
+            api=VastApi(around.transport, base_url=base_url, key=key),
+            around=around,
+            key=key,
+            timeout_s=timeout_s,
+            traffic_unit=unit,
+            unverified=stated.get("unverified") is True,
+        )
+
+    return opened_accounts(stated, MANIFEST, places(around.home, around.environ), around, account, nameless="")
+
+
+def base_of(stated: str) -> str:
+    """Where the API is, without its /api and version: both versions are asked."""
+    base = checked_url(stated, f"{WHERE}.base_url")
+    return re.sub(r"/api(?:/v[01])?$", "", base)
+
+
+def _unit(stated: str) -> str:
+    """What traffic is counted in, "" where nobody says."""
+    hint = "leave it out if you are unsure"
+    require(not stated or stated in MB_PER, f"{WHERE}.traffic_unit", f"must be {' or '.join(MB_PER)}", hint)
+    return stated
+
+
+def _only_ids(stated: Mapping[str, object]) -> None:
+    """An account is called by its user id, which Vast says itself."""
+    several = stated.get("accounts")
+    for one in (stated, *(several if isinstance(several, list) else ())):
+        name = str(one.get("account", "0")).strip()
+        hint = "`costguard doctor` shows the user id of a key"
+        require(name.isascii() and name.isdigit(), f"{WHERE}.account", "must be a user id, which is a whole number", hint)

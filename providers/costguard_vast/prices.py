@@ -1,0 +1,122 @@
+"""What a contract costs: its GPU part an hour, and its disk a GB and month.
+
+`dph_base` is the GPU part and `dph_total` adds the disk; neither falls when an instance is stopped. `instance` says what the
+contract accrues now, and is believed where it differs (vast.md, section 3, 2026-11-21).
+
+Example: dph_base 0.76, disk_space 64, storage_cost 0.15: $0.76 an hour while it runs, and 64 GB x $0.15 a month of 720 h.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+from costguard.core.metering.billing import HIGHEST_PER_GB
+from costguard.core.metering.observation import LARGEST_GB, Disk, Price, price_stated
+from costguard.core.stated_time import time_stated
+from costguard.errors import one_line, shortened
+from costguard_vast.numbers import MONTH_H, NANO, finite, positive
+from costguard_vast.traffic import Say
+from costguard_vast.wire import Accrues, Increase, Instance, Volume
+
+AGREE = Decimal("0.01")
+"""Two statements of one price that differ by less are the same, rounded."""
+COMPUTING = ("running", "paused", "failed", "stopping", "unknown")
+"""The states in which the contract may be charged for its GPU now."""
+
+
+def computing(one: Instance, state: str, gpus: float, say: Say) -> tuple[Price, ...]:
+    """What all its GPUs cost an hour, as it is or would be when it runs."""
+    stated, source = _gpu_part(one, state)
+    rate, why = price_stated(stated, gpus=gpus, field=source)
+    if why:
+        say(why)
+    return (Price(rate, source=source),)
+
+
+def reserved(one: Instance) -> bool:
+    """Whether it was prepaid: credit is locked to it, or a discount for that is given."""
+    return positive(one.credit_balance) is not None or positive(one.credit_discount) is not None
+
+
+def _gpu_part(one: Instance, state: str) -> tuple[Decimal | None, str]:
+    now, base = one.instance or Accrues(), positive(one.dph_base)
+    disk = _hourly(one) or positive(now.disk_hour) or Decimal(0)
+    if state in COMPUTING:
+        discounted = positive(now.discounted_total_per_hour)
+        if reserved(one) and discounted is not None and discounted > disk:
+            return discounted - disk, "instance.discountedTotalPerHour less the disk"
+        accrued = positive(now.gpu_cost_per_hour)
+        if accrued is not None and (base is None or abs(accrued - base) > AGREE * base):
+            return accrued, "instance.gpuCostPerHour"
+    whole = positive(one.dph_total)
+    if one.dph_base is None and whole is not None and disk and whole > disk:
+        return whole - disk, "dph_total less the disk"
+    if one.dph_base is None and whole is not None and not disk and positive(one.disk_space) is None:
+        return whole, "dph_total, with a disk that is not stated"
+    return one.dph_base, "dph_base"
+
+
+def disks(one: Instance, state: str, say: Say) -> tuple[Disk, ...]:
+    """The disk of the contract. Its size is whole GB, and its price such that both together cost what Vast states."""
+    size = finite(one.disk_space)
+    if size is None or not 0 <= size <= LARGEST_GB:
+        say("disk_space is missing or absurd: its disk is not counted")
+        return ()
+    if not size:
+        return ()
+    hourly = _dearer(_hourly(one), one, state, say)
+    if hourly is None:
+        say("storage_cost is missing or zero: what its disk costs is unknown, not nothing")
+    return (_disk("disk", size, hourly, say),)
+
+
+def volume_disk(one: Volume, say: Say) -> tuple[Disk, ...]:
+    """The disk that a volume is."""
+    size, hourly = finite(one.disk_space), positive(one.storage_total_cost)
+    if size is None or not 0 < size <= LARGEST_GB:
+        say("disk_space is missing or absurd: the volume is not counted")
+        return ()
+    if hourly is None:
+        say("storage_total_cost is missing or zero: what the volume costs is unknown, not nothing")
+    return (_disk("volume", size, hourly, say),)
+
+
+def _hourly(one: Instance) -> Decimal | None:
+    """USD an hour of its disk, by its size where the rate is stated, for that has the most digits."""
+    size, rate = positive(one.disk_space), positive(one.storage_cost)
+    return size * rate / MONTH_H if size and rate else positive(one.storage_total_cost)
+
+
+def _dearer(usual: Decimal | None, one: Instance, state: str, say: Say) -> Decimal | None:
+    """`usual`, or what a stopped contract accrues where a host takes more for that and shows it."""
+    now = positive(one.instance.disk_hour) if one.instance else None
+    if usual is None or now is None or state != "stopped":
+        return usual or now
+    last_digit = Decimal(1).scaleb(int(now.as_tuple().exponent)) if now.as_tuple().exponent else Decimal(0)
+    if now <= usual * (1 + AGREE) + last_digit:
+        return usual
+    say(f"its disk costs ${now:f} an hour now that it is stopped, and ${usual:.4f} while it runs")
+    return now
+
+
+def _disk(type_: str, size: Decimal, hourly: Decimal | None, say: Say) -> Disk:
+    gb = max(1, round(size))
+    if hourly is None:
+        return Disk(gb, type_)
+    per_gb = round(Fraction(hourly) * MONTH_H * NANO / gb)
+    if not 0 < per_gb <= HIGHEST_PER_GB:
+        say(f"a {type_} of {gb} GB for ${hourly:.6g} an hour is not believed: its price is unknown")
+        return Disk(gb, type_)
+    return Disk(gb, type_, per_gb)
+
+
+def increase_note(one: Increase) -> str:
+    """A sentence about a higher price that a host proposes. Costguard never accepts one."""
+    old, new = positive(one.old_gpu_costpersec), positive(one.new_gpu_costpersec)
+    change = f" from ${old * 3600:.4f} to ${new * 3600:.4f} an hour" if old and new else ""
+    ends = time_stated(one.contract_end_date)
+    until = f" after {ends:%Y-%m-%d}" if ends else ""
+    return (
+        f"vast {shortened(one_line(str(one.contract_id)), 40)}: its host proposes to raise the price of its GPUs{change}{until}"
+    )

@@ -1,0 +1,210 @@
+"""The shapes of Vast's answers: only the fields that are used, and all of them may be missing.
+
+Secrets (jupyter_token, extra_env, onstart, ssh_key) have no field here, so they are never decoded. Lists are kept raw: one
+item that cannot be read must not sink the others.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+T = TypeVar("T")
+
+Time = int | float | str | None
+
+
+class Page(msgspec.Struct):
+    """A page of instances. `next_token` null is the explicit end; missing, only `total_instances` may tell."""
+
+    instances: list[Raw]
+    next_token: str | UnsetType | None = UNSET
+    total_instances: int | None = None
+
+
+def mended(raw: Raw, kind: type[T]) -> tuple[T | None, list[str]]:
+    """The item of `raw` without the fields that cannot be read, and the names of those; None without a readable id."""
+    kept: dict[str, Any] = {}
+    left_out: list[str] = []
+    try:
+        fields, hints = msgspec.json.decode(raw, type=dict[str, Raw]), get_type_hints(kind)
+    except UNREADABLE:
+        return None, []
+    for name in hints:
+        if name in fields:
+            try:
+                kept[name] = msgspec.json.decode(fields[name], type=hints[name])
+            except UNREADABLE:
+                left_out.append(name)
+    return (kind(**kept), left_out) if "id" in kept else (None, [])
+
+
+UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+
+
+class One(msgspec.Struct):
+    """One instance, under a plural key; null where there is none."""
+
+    instances: Raw
+
+
+class Volumes(msgspec.Struct):
+    """Every volume."""
+
+    volumes: list[Raw]
+
+
+class Search(msgspec.Struct):
+    """Offers."""
+
+    offers: list[Raw]
+
+
+class Accrues(msgspec.Struct, rename="camel"):
+    """USD an hour that the contract accrues now; of a stopped one `gpu_cost_per_hour` is 0."""
+
+    gpu_cost_per_hour: Decimal | None = None
+    disk_hour: Decimal | None = None
+    discounted_total_per_hour: Decimal | None = None
+
+
+class Identity(msgspec.Struct):
+    """The least that makes an item something: its id."""
+
+    id: int | str
+
+
+class Instance(msgspec.Struct):
+    """One contract. Prices are USD an hour for all of it, `storage_cost` USD per GB-month, RAM in MB, use in percent."""
+
+    id: int | str
+    actual_status: str | None = None
+    intended_status: str | None = None
+    cur_state: str | None = None
+    next_state: str | None = None
+    label: str | None = None
+    num_gpus: int | float | None = None
+    gpu_name: str | None = None
+    gpu_ram: Decimal | None = None
+    gpu_util: Decimal | None = None
+    gpu_temp: Decimal | None = None
+    cpu_util: Decimal | None = None
+    mem_usage: Decimal | None = None
+    mem_limit: Decimal | None = None
+    disk_space: Decimal | None = None
+    is_bid: bool | int | None = None
+    dph_base: Decimal | None = None
+    dph_total: Decimal | None = None
+    storage_cost: Decimal | None = None
+    storage_total_cost: Decimal | None = None
+    inet_up_cost: Decimal | None = None
+    inet_down_cost: Decimal | None = None
+    inet_up_billed: Decimal | None = None
+    inet_down_billed: Decimal | None = None
+    instance: Accrues | None = None
+    credit_balance: Decimal | None = None
+    credit_discount: Decimal | None = None
+    start_date: Time = None
+    end_date: Time = None
+
+
+class Volume(msgspec.Struct):
+    """One volume. `storage_total_cost`: USD an hour for all of it."""
+
+    id: int | str
+    status: str | None = None
+    disk_space: Decimal | None = None
+    storage_total_cost: Decimal | None = None
+    start_date: Time = None
+    label: str | None = None
+    instances: list[int | str] | None = None
+
+
+class Ask(msgspec.Struct):
+    """One offer of a host. `min_bid`: USD an hour of its interruptible variant, for all its GPUs."""
+
+    gpu_name: str | None = None
+    num_gpus: int | float | None = None
+    gpu_ram: Decimal | None = None
+    dph_base: Decimal | None = None
+    dph_total: Decimal | None = None
+    storage_total_cost: Decimal | None = None
+    min_bid: Decimal | None = None
+    cpu_cores: Decimal | None = None
+    cpu_cores_effective: Decimal | None = None
+    cpu_ram: Decimal | None = None
+    disk_space: Decimal | None = None
+    geolocation: str | None = None
+    verification: str | None = None
+    hosting_type: int | None = None
+    machine_id: int | str | None = None
+    rentable: bool | None = None
+
+
+class User(msgspec.Struct):
+    """The account. `credit`: USD paid in advance, as the console shows it; `balance` can differ."""
+
+    id: int | str
+    credit: Decimal | None = None
+    balance: Decimal | None = None
+
+
+class Done(msgspec.Struct):
+    """The answer to an act."""
+
+    success: bool | None = None
+
+
+class Increase(msgspec.Struct):
+    """A higher price that a host proposes; rates are USD a second."""
+
+    contract_id: int | str
+    old_gpu_costpersec: Decimal | None = None
+    new_gpu_costpersec: Decimal | None = None
+    contract_end_date: Time = None
+
+
+class Increases(msgspec.Struct):
+    """All of them that await an answer."""
+
+    pending_price_increases: list[Increase]
+    truncated: bool | None = None
+
+
+class Item(msgspec.Struct):
+    """A part of a charge: gpu, disk, bwd (traffic down) or bwu (up)."""
+
+    amount: Decimal | None = None
+    type: str | None = None
+    start: Time = None
+    end: Time = None
+    description: str | None = None
+
+
+class Metadata(msgspec.Struct):
+    """What is known of the contract that was charged."""
+
+    label: str | None = None
+
+
+class Charge(msgspec.Struct):
+    """What one contract was charged. `source`: instance-24815377."""
+
+    source: str
+    type: str | None = None
+    amount: Decimal | None = None
+    start: Time = None
+    end: Time = None
+    description: str | None = None
+    metadata: Metadata | None = None
+    items: list[Item] | None = None
+
+
+class Charges(msgspec.Struct):
+    """A page of charges."""
+
+    results: list[Raw]
+    next_token: str | UnsetType | None = UNSET

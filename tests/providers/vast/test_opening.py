@@ -1,0 +1,110 @@
+"""Settings, keys and paces, before anything is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from costguard_vast import MANIFEST, provider
+from costguard_vast.account import VastAccount
+from costguard_vast.api import GAPS_S, buckets
+
+from costguard.core.provider import ABILITIES
+from costguard.errors import CredentialsError, InputError
+from costguard.transport import Deadline, Surroundings, Transport
+from costguard.transport.keyed import Keyed
+from tests.contract.rig import NAMES, NoCache
+from tests.fakes.server import Hands
+
+
+def around(home: Path, environ: Mapping[str, str] | None = None) -> Surroundings:
+    transport: Any = Transport.__new__(Transport)
+    return Surroundings(transport=transport, clock=Hands(), gpus=NAMES, cache=NoCache(), environ=dict(environ or {}), home=home)
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def source_of(home: Path, environ: Mapping[str, str] | None = None) -> Keyed:
+    (one,) = provider.open({"account": "1"}, around(home, environ))
+    assert isinstance(one, VastAccount)
+    return one.key
+
+
+def test_keys_are_looked_for_in_vasts_own_order(tmp_path: Path) -> None:
+    put(tmp_path / ".vast_api_key", "legacy-key\n")
+    assert source_of(tmp_path).key.reveal() == "legacy-key"
+    put(tmp_path / ".config/vastai/vast_api_key", "new-key")
+    assert source_of(tmp_path).key.reveal() == "new-key"
+    put(tmp_path / "xdg/vastai/vast_api_key", "xdg-key")
+    environ = {"XDG_CONFIG_HOME": str(tmp_path / "xdg")}
+    assert source_of(tmp_path, environ).key.reveal() == "xdg-key"
+    both = source_of(tmp_path, {**environ, "VAST_API_KEY": " env-key "})
+    assert (both.key.reveal(), both.source) == ("env-key", "the variable VAST_API_KEY")
+
+
+def test_without_a_key_every_place_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CredentialsError) as caught:
+        provider.open({}, around(tmp_path))
+    assert all(word in str(caught.value) for word in ("VAST_API_KEY", "vastai/vast_api_key", ".vast_api_key"))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"base_url": "http://console.vast.ai"},
+        {"base_url": "https://me:you@console.vast.ai"},
+        {"account": "me"},
+        {"acount": "1"},
+        {"timeout_s": 0},
+        {"timeout_s": 6000},
+        {"timeout_s": True},
+        {"traffic_unit": "TB"},
+        {"unverified": "yes"},
+        {"accounts": []},
+        {"accounts": [{"account": "1"}]},
+        {"accounts": [{"key_env": "A"}], "key_env": "B"},
+        {"accounts": [{"key_env": "A", "base_url": "https://x.example"}]},
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_used_are_named(tmp_path: Path, table: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"providers\.vast"):
+        provider.open(table, around(tmp_path, {"VAST_API_KEY": "k", "A": "k"}))
+
+
+def test_several_accounts_have_a_key_each(tmp_path: Path) -> None:
+    nameless = provider.open({"accounts": [{"key_env": "A"}, {"key_env": "B"}]}, around(tmp_path, {"A": "key-a", "B": "key-b"}))
+    assert len(nameless) == 2
+    table = {"accounts": [{"account": "1", "key_env": "A"}, {"account": "2", "key_env": "B"}], "timeout_s": 7}
+    one, two = provider.open(table, around(tmp_path, {"A": "key-a", "B": "key-b"}))
+    assert [scope.account for source in (one, two) for scope in source.scopes()] == ["1", "2"]
+
+
+def test_the_manifest_says_only_what_is_known() -> None:
+    assert set(MANIFEST.abilities) <= set(ABILITIES)
+    assert provider.manifest is MANIFEST
+
+
+def test_importing_it_loads_no_network_library() -> None:
+    code = "import costguard_vast, sys; print([m for m in ('httpx2', 'msgspec', 'ssl') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.usefixtures("real_paces")
+def test_every_endpoint_is_paced_as_published_and_no_act_waits_for_a_listing() -> None:
+    paced = buckets()
+    assert {name: round(1 / paced[name].per_s, 3) for name in GAPS_S} == GAPS_S
+    at_once = Deadline(0)
+    for name in GAPS_S:
+        assert paced[name].take(at_once, act=name in ("stop", "destroy"))
+        assert not paced[name].take(at_once)
+    assert sum(paced["search"].take(at_once) for _ in range(20)) == 10

@@ -1,0 +1,134 @@
+"""Another fake than ours, which speaks the same protocol: other addresses, odd fields, fewer endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from costguard_vast.acts import is_id
+from costguard_vast.opening import base_of
+
+from costguard.core.metering.inventory import Complete, Failed, Partial
+from costguard.errors import ProviderError
+from costguard.transport import Surroundings, Transport
+from tests.contract.rig import NAMES, NoCache, poll_of
+from tests.fakes.server import Answer, serving
+from tests.providers.vast.rig import VastRig
+
+LIST, USER = r"GET /api/v1/instances/", "users/current"
+
+
+@pytest.fixture
+def rig() -> VastRig:
+    return VastRig()
+
+
+@pytest.fixture
+def source(rig: VastRig, tmp_path: Path) -> Iterator[Any]:
+    with rig.opened(tmp_path) as found:
+        yield found
+
+
+@pytest.mark.parametrize("path", ["", "/", "/api", "/api/v0/", "/api/v1", "/api/v1/"])
+def test_the_address_may_end_in_a_version_or_not(path: str) -> None:
+    assert base_of(f"https://console.vast.ai{path}") == "https://console.vast.ai"
+    assert base_of("http://127.0.0.1:8080/vast/api/v0") == "http://127.0.0.1:8080/vast"
+
+
+def test_a_stated_account_is_enough_where_nobody_can_be_asked_who_it_is(rig: VastRig, source: Any) -> None:  # noqa: ANN401
+    rig.put(1)
+    rig.fake.fault(USER, "status", status=404, body=b"404 page not found")
+    assert isinstance(poll_of(source).inventory, Complete)
+    checks = {check.subject: check for check in source.examine()}
+    assert {check.outcome for check in checks.values()} == {"good", "unsure"}
+    assert checks["identity"].outcome == "unsure"
+
+
+def test_a_wrong_key_of_a_stated_account_is_still_a_wrong_key(rig: VastRig, tmp_path: Path) -> None:
+    rig.put(1)
+    with rig.opened(tmp_path, environ=rig.wrong_environ()) as source:
+        assert isinstance(poll_of(source).inventory, Failed)
+
+
+def test_an_account_that_nobody_states_is_asked_for_by_name(rig: VastRig, tmp_path: Path) -> None:
+    rig.fake.fault(USER, "status", status=404)
+    transport = Transport()
+    try:
+        with serving(rig.fake) as base:
+            table = {name: value for name, value in rig.table(base).items() if name != "account"}
+            around = Surroundings(
+                transport=transport, clock=rig.clock, gpus=NAMES, cache=NoCache(), environ=rig.environ(), home=tmp_path
+            )
+            (one,) = rig.plugin().open(table, around)
+            with pytest.raises(ProviderError) as caught:
+                one.scopes()
+    finally:
+        transport.close()
+    assert "account =" in str(caught.value)
+
+
+def test_a_count_that_is_reached_ends_a_list_without_a_token(rig: VastRig, source: Any) -> None:  # noqa: ANN401
+    rig.fake.fault(LIST, "body", body=b'{"success":true,"instances":[{"id":1}],"total_instances":1}')
+    assert isinstance(poll_of(source).inventory, Complete)
+    rig.fake.faults.clear()
+    rig.fake.fault(LIST, "body", body=b'{"success":true,"instances":[{"id":1}],"total_instances":2}')
+    assert isinstance(poll_of(source).inventory, Partial)
+
+
+@pytest.mark.parametrize(("field", "value"), [("num_gpus", "2"), ("label", 5), ("instance", []), ("start_date", {})])
+def test_a_field_that_cannot_be_read_costs_neither_state_nor_price(
+    rig: VastRig,
+    source: Any,  # noqa: ANN401
+    field: str,
+    value: object,
+) -> None:
+    (id_,) = rig.put(1)
+    rig.fake.extra[id_] = {field: value}
+    poll = poll_of(source)
+    assert isinstance(poll.inventory, Complete)
+    (one,) = poll.inventory.items
+    assert (one.state, one.prices[0].rate.text() if one.prices[0].rate else None) == ("running", "0.7600")
+    assert any(field in note for note in poll.notes)
+
+
+@pytest.mark.parametrize("field", ["actual_status", "intended_status", "cur_state", "next_state"])
+def test_a_state_that_cannot_be_read_is_unknown(rig: VastRig, source: Any, field: str) -> None:  # noqa: ANN401
+    (id_,) = rig.put(1)
+    rig.fake.extra[id_] = {field: 7}
+    assert poll_of(source).inventory.items[0].state == "unknown"  # type: ignore[union-attr]
+
+
+def test_gpus_may_be_counted_with_a_point(rig: VastRig, source: Any) -> None:  # noqa: ANN401
+    (id_,) = rig.put(1)
+    rig.fake.extra[id_] = {"num_gpus": 4.0}
+    (one,) = poll_of(source).inventory.items  # type: ignore[union-attr]
+    assert (one.gpu_count, one.instance_type) == (4, "4x RTX 4090")
+
+
+def test_the_least_that_states_a_price_has_one(rig: VastRig, source: Any) -> None:  # noqa: ANN401
+    body = b'{"instances":[{"id":1,"actual_status":"running","num_gpus":1,"dph_total":2.5}],"next_token":null}'
+    rig.fake.fault(LIST, "edit", edit=lambda _: Answer(headers={"Content-Type": "application/json"}, body=body))
+    (one,) = poll_of(source).inventory.items  # type: ignore[union-attr]
+    assert one.disks == ()
+    assert one.prices[0].rate is not None
+    assert one.prices[0].rate.text() == "2.5000"
+
+
+def test_only_the_number_as_vast_writes_it_is_put_into_an_address() -> None:
+    assert is_id("24815377")
+    assert not any(map(is_id, ("007", "0", "", "7 ", "7/", "-7", "\u0667")))
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, b'{"error":"internal","msg":"try later","instances":[],"next_token":null}'),
+        (202, b'{"success":true,"instances":[],"next_token":null}'),
+        (206, b'{"success":true,"instances":[],"next_token":null}'),
+    ],
+)
+def test_an_empty_list_beside_an_error_is_not_believed(rig: VastRig, source: Any, status: int, body: bytes) -> None:  # noqa: ANN401
+    rig.fake.fault(LIST, "status", status=status, body=body)
+    assert isinstance(poll_of(source).inventory, Failed)
