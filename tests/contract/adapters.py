@@ -1,0 +1,13 @@
+"""Which adapters the suite tries. One line for a new one."""
+
+from __future__ import annotations
+
+RIGS = {
+    "toy": "tests.contract.toy",
+    "aws": "tests.providers.aws.rig",
+    "gcp": "tests.providers.gcp.rig",
+    "runpod": "tests.providers.runpod.rig",
+    "lambda": "tests.providers.lambda_.rig",
+    "vast": "tests.providers.vast.rig",
+}
+"""Adapter -> the module of its rig. The toy is the suite's own."""
