@@ -1,24 +1,114 @@
 """Finding plug-ins: providers, notifiers and reports enter by entry points, one line in a pyproject.toml each.
 
-A group is read once per question; nothing is imported until a plug-in is asked for by name.
+A group is read once per question; nothing is imported until a plug-in is asked for by name. Providers are asked for their
+manifests, which import no SDK and no network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib.metadata import entry_points
-from typing import cast
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from typing import Protocol, cast
 
 from costguard.core.checks import nearest_names
-from costguard.errors import CostguardError, UnknownNameError
+from costguard.core.provider import Manifest, Setting
+from costguard.errors import CostguardError, UnknownNameError, one_line, shortened
 from costguard.ports import Renderer
 
-REPORTS = "costguard.reports"
+REPORTS, PROVIDERS = "costguard.reports", "costguard.providers"
+OURS = "gpu-costguard"
+OUR_PREFIX = "costguard_"
+"""How the packages of providers are called: costguard_aws brings the provider aws."""
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+"""What a provider may call itself: it is a key of the settings, a name in the ledger and a word of the command line."""
+
+
+class Provider(Protocol):
+    """A provider's plug-in as far as it concerns whoever looks for it; `app.clouds` knows how one is opened."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it says of itself before it is asked anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Providers:
+    """`found`: plug-ins by the names of their manifests. `broken`: by the name one would have, why it cannot be used."""
+
+    found: Mapping[str, Provider]
+    broken: Mapping[str, str]
+
+    def get(self, name: str, *, field: str = "provider") -> Provider:
+        """The provider `name`; UnknownNameError with the nearest, CostguardError where it is there and broken."""
+        if name in self.found:
+            return self.found[name]
+        if name in self.broken:
+            raise CostguardError(f"the provider '{name}' cannot be used: {self.broken[name]}", field=field, hint=MEND)
+        known = sorted(self.found)
+        near = nearest_names(name, known)
+        raise UnknownNameError("provider", name, field=field, nearest=near, hint=f"installed: {', '.join(known) or 'none'}")
+
+
+MEND = "reinstall or remove the package that brings it"
 
 
 def renderer(name: str) -> Renderer:
     """The report format `name`; UnknownNameError lists those installed."""
     return cast("Renderer", _load(REPORTS, name, "format"))
+
+
+def providers() -> Providers:
+    """Every installed provider. One that cannot be imported, or says nothing of itself, is named and stops no other."""
+    found, broken = dict[str, Provider](), dict[str, str]()
+    for point in sorted(entry_points(group=PROVIDERS), key=lambda point: (not point.name.startswith(OUR_PREFIX), point.name)):
+        name = point.name.removeprefix(OUR_PREFIX)
+        try:
+            plugin = _provider(point)
+        except (Exception, SystemExit) as wrong:  # noqa: BLE001 - a package that somebody else wrote may raise anything
+            broken[name] = shortened(one_line(f"{type(wrong).__name__}: {wrong}"), 200)
+            continue
+        name = plugin.manifest.name
+        if name in found:
+            broken[point.name] = f"it calls itself {name}, as another package does"
+        else:
+            found[name] = plugin
+    return Providers(found=found, broken=broken)
+
+
+def extra_missing(manifest: Manifest) -> tuple[str, ...]:
+    """The packages of the extra that `manifest` needs which are not installed; nothing is imported for it."""
+    try:
+        needed = (distribution(OURS).requires or []) if manifest.extra else []
+    except PackageNotFoundError:
+        return ()
+    marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(manifest.extra)}['"]""")
+    names = [found[0] for line in needed if marker.search(line) and (found := re.match(r"[A-Za-z0-9._-]+", line))]
+    return tuple(name for name in names if not _installed(name))
+
+
+def _installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _provider(point: EntryPoint) -> Provider:
+    """The object behind `point`, which must hold a manifest."""
+    plugin = point.load()
+    manifest = getattr(plugin, "manifest", None)
+    if not isinstance(manifest, Manifest):
+        raise TypeError(f"{point.value} is no provider: it has no manifest")
+    if not isinstance(manifest.name, str) or not NAME.fullmatch(manifest.name):
+        raise TypeError(f"{point.value} calls itself by no name that a provider can have: small letters, digits, - and _")
+    texts = (manifest.title, manifest.extra, manifest.key_at, *manifest.credentials, *manifest.not_seen)
+    told = (*texts, *manifest.abilities, *manifest.abilities.values())
+    if not all(isinstance(one, str) for one in told) or not all(isinstance(one, Setting) for one in manifest.settings):
+        raise TypeError(f"{point.value} has a manifest that cannot be read")
+    return cast("Provider", plugin)
 
 
 def _load(group: str, name: str, kind: str) -> Callable[..., object]:
@@ -32,6 +122,4 @@ def _load(group: str, name: str, kind: str) -> Callable[..., object]:
     try:
         return cast("Callable[..., object]", found[name].load())
     except (ImportError, AttributeError) as broken:
-        raise CostguardError(
-            f"the plug-in '{name}' of {group} cannot be loaded: {broken}", hint="reinstall or remove the package that brings it"
-        ) from broken
+        raise CostguardError(f"the plug-in '{name}' of {group} cannot be loaded: {broken}", hint=MEND) from broken

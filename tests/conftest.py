@@ -62,6 +62,7 @@ def costguard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(asking, "_today", lambda: shop.TODAY)
 

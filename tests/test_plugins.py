@@ -10,6 +10,7 @@ import pytest
 
 from costguard import plugins
 from costguard.core.document import Document
+from costguard.core.provider import Manifest
 from costguard.errors import CostguardError, UnknownNameError
 
 
@@ -47,11 +48,78 @@ def test_no_format_is_imported_before_it_is_asked_for() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-def installed(folder: Path, line: str, code: str) -> None:
+def test_a_provider_of_another_package_is_found_by_the_name_of_its_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, "anything = shouting:provider", PROVIDER, group="costguard.providers")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = plugins.providers()
+    assert found.get("acme").manifest.title == "Acme"
+    assert {"acme", "sim"} <= set(found.found)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("raise RuntimeError('no GPU here')", "RuntimeError: no GPU here"),
+        ("import nowhere_to_be_found", "ModuleNotFoundError"),
+        ("provider = object()", "it has no manifest"),
+    ],
+)
+def test_a_broken_provider_is_named_and_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, why: str
+) -> None:
+    installed(tmp_path, "costguard_acme = shouting:provider", code, group="costguard.providers")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = plugins.providers()
+    assert why in found.broken["acme"]
+    assert "sim" in found.found
+    with pytest.raises(CostguardError, match="the provider 'acme' cannot be used"):
+        found.get("acme")
+
+
+def test_two_providers_of_one_name_are_said_and_ours_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(tmp_path, "aaa = shouting:provider", PROVIDER.replace('"acme"', '"sim"'), group="costguard.providers")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = plugins.providers()
+    assert found.get("sim").manifest.title == "Five simulated clouds"
+    assert found.broken["aaa"] == "it calls itself sim, as another package does"
+
+
+def test_a_provider_nobody_installed_offers_the_nearest() -> None:
+    with pytest.raises(UnknownNameError) as refused:
+        plugins.providers().get("smi")
+    assert refused.value.nearest[0] == "sim"
+
+
+def test_no_sdk_and_no_network_is_imported_for_the_manifests() -> None:
+    heavy = ("boto3", "botocore", "google.cloud", "google.auth", "httpx2", "msgspec", "stamina", "requests")
+    seen = f"import sys; from costguard.plugins import providers; providers(); print([m for m in {heavy} if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", seen], check=True, capture_output=True, text=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_an_extra_that_is_not_installed_is_seen_without_importing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = Manifest(name="x", title="X", credentials=(), abilities={}, extra="aws")
+    assert plugins.extra_missing(exact) == ()
+    monkeypatch.setattr(plugins, "_installed", lambda name: name != "boto3")
+    assert plugins.extra_missing(exact) == ("boto3",)
+    assert plugins.extra_missing(Manifest(name="x", title="X", credentials=(), abilities={})) == ()
+
+
+PROVIDER = """
+from costguard.core.provider import Manifest
+class Acme:
+    manifest = Manifest(name="acme", title="Acme", credentials=(), abilities={})
+provider = Acme()
+"""
+
+
+def installed(folder: Path, line: str, code: str, group: str = "costguard.reports") -> None:
     """A package with one report, as pip would leave it in `folder`."""
     (folder / "shouting.py").write_text(code)
     sys.modules.pop("shouting", None)
     about = folder / "shouting-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[costguard.reports]\n{line}\n")
+    (about / "entry_points.txt").write_text(f"[{group}]\n{line}\n")

@@ -124,3 +124,22 @@ def test_the_largest_file_is_read_and_one_byte_more_is_not(tmp_path: Path) -> No
 def test_the_home_in_a_path_is_filled_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert path_of("~/a.toml") == tmp_path / "a.toml"
+
+
+def test_the_network_is_set_by_file_and_environment_and_tls_cannot_be_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.toml").write_text('[network]\nca_file = "company.pem"\n')
+    assert read_settings("a.toml").network.ca_file == "company.pem"
+    monkeypatch.setenv("COSTGUARD_NETWORK__PROXY", "http://proxy:3128")
+    assert read_settings("a.toml").network.proxy == "http://proxy:3128"
+    for key in ("verify", "insecure", "tls_verify"):
+        (tmp_path / "b.toml").write_text(f"[network]\n{key} = false\n")
+        with pytest.raises(InputError, match="unknown key"):
+            read_settings("b.toml")
+
+
+@pytest.mark.parametrize(("line", "word"), [('proxy = "ftp://x"', "network.proxy"), ('ca_file = "none.pem"', "none.pem")])
+def test_a_network_that_cannot_be_used_is_a_slip(costguard: Command, tmp_path: Path, line: str, word: str) -> None:
+    (tmp_path / "costguard.toml").write_text(f"[network]\n{line}\n[providers.sim]\n")
+    costguard("status").says(word)

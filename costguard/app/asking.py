@@ -18,7 +18,8 @@ from costguard.core.quote import OVER, Option, Quote, Rental, shown
 from costguard.data import MARKET, Facts
 from costguard.errors import InputError, NoAnswerError, UnknownNameError
 from costguard.ledger.market import Market
-from costguard.settings import data_file, path_of, read_rows, read_settings
+from costguard.ledger.market_refresh import newest_market
+from costguard.settings import cache_file, data_file, path_of, read_rows, read_settings
 from costguard.stated import (
     Stated,
     beside_hardware,
@@ -131,9 +132,12 @@ def offers(
     sort: str = "usd_per_hour",
     top: float = 50,
     market: str | None = None,
+    live: bool = False,
+    strict: bool = False,
+    offline: bool = False,
     config: str | None = None,
 ) -> Answer:
-    """`costguard offers`: the market, filtered."""
+    """`costguard offers`: the market, filtered. `live`: the configured providers are asked, and stand beside it."""
     from costguard.core.documents.offers import offers_document
     from costguard.flows import offers as flow
 
@@ -145,11 +149,18 @@ def offers(
     selection = Selection(
         providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
     )
-    most = checks.whole(top, "--top", least=0)
+    most = checks.whole(top, "--top", least=0) or None
     with Market(_market_file(market, config)) as source:
         _check_names(limits, source)
-        found = flow.offers(selection, market=source, sort=sort, limit=most or None)
         facts_of = source.described()
+        if live:
+            from costguard.app.pricing import live_offers
+
+            asked = read_settings(config) if not offline else None
+            return live_offers(
+                source, selection, asked, notes=stated.notes, sort=sort, limit=most, strict=strict, today=_today()
+            )
+        found = flow.offers(selection, market=source, sort=sort, limit=most)
     document = offers_document(found, facts_of, today=_today(), warnings=stated.notes)
     refusal = None if found else NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists all")
     return Answer(document=document, warnings=stated.notes, refusal=refusal)
@@ -233,7 +244,7 @@ def _calibration_file(stated: str | None, config: str | None) -> Path:
 def _market_file(stated: str | None, config: str | None) -> Path:
     settings = read_settings(config)  # read even where a flag wins, so that a slip in it is said
     chosen = stated or settings.quote.market
-    return path_of(chosen) if chosen else MARKET
+    return path_of(chosen) if chosen else newest_market(MARKET, cache_file("market.sqlite"))
 
 
 def _check_names(limits: Limits, market: Market) -> None:

@@ -16,18 +16,30 @@ from costguard.ledger.reading import Books
 from costguard.settings import Settings, ledger_url, read_settings, zone_named
 
 
-def status(*, zone: str | None = None, config: str | None = None) -> Answer:
-    """`costguard status`: what burns now, what the month comes to, how each scope is seen."""
-    from costguard.core.documents.status import status_document, status_warnings
+def status(*, zone: str | None = None, strict: bool = False, offline: bool = False, config: str | None = None) -> Answer:
+    """`costguard status`: what burns now, what the month comes to, how each scope is seen.
+
+    The configured providers are asked first, but for `offline`. `strict`: what could not be asked is refused.
+    """
+    from costguard.core.documents.status import not_whole, status_document, status_warnings
     from costguard.flows.status import status as flow
 
-    settings, now = read_settings(config), _now()
-    url = ledger_url(settings)
+    settings, refused, told = read_settings(config), tuple[str, ...](), tuple[str, ...]()
+    place = _zone(zone, settings)
+    if settings.providers and not offline:
+        from costguard.app.polling import look
+
+        looked = look(settings)
+        refused, told = looked.refused, looked.told
+    now, url = _now(), ledger_url(settings)
     with Reader(url) as reader, reader.snapshot() as ask:
         holds = open_holds(ask, now)
     with Books(url, rules=Facts().billing_rules()) as books:
-        found = flow(books=books, budgets=settings.budgets, holds=holds, now=now, zone=_zone(zone, settings))
-    return Answer(document=status_document(found), warnings=tuple(status_warnings(found)))
+        found = flow(books=books, budgets=settings.budgets, holds=holds, now=now, zone=place)
+    warnings = (*status_warnings(found), *told)
+    return Answer(
+        document=status_document(found, told), warnings=warnings, refusal=not_whole(found, refused) if strict else None
+    )
 
 
 def report(

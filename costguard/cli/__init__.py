@@ -26,10 +26,14 @@ COMMANDS = {
     "quote": "What will this run cost, how long does it take, where? Ranked.",
     "size": "How much GPU memory does a job need, and which GPUs hold it?",
     "offers": "The market: what can be rented, and how old each price is.",
+    "prices": "Which prices are in use and how old; refresh asks the providers for today's.",
     "breakeven": "Buy or rent? When a bought GPU has paid for itself.",
     "calibrate": "Observed runs (tokens/s, hours, peak memory) shift what quotes expect of such jobs.",
     "status": "What is running, what it costs, and what the month comes to.",
     "report": "Where a month's money went, and what the figures leave out.",
+    "init": "Write a settings file from the credentials that are found here.",
+    "doctor": "Does every provider answer, with the rights it needs? What to mend, and how.",
+    "providers": "What costguard can ask of each provider, and where that ends.",
     "db": "The ledger itself: where it is, a backup, a check, an upgrade.",
     "demo": "A quote on real prices, then a simulated fortnight of five clouds beside its own bill.",
 }
@@ -119,6 +123,8 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to end
     try:
         code = get_command(app)(arguments, prog_name="costguard", standalone_mode=False)
         sys.stdout.flush()
+        if code == INTERRUPTED:  # what typer makes of Ctrl-C
+            return _failed("interrupted", INTERRUPTED, json_log=json_log)
     except CostguardError as error:
         return _failed(str(error), error.exit_code, json_log=json_log, debug=debug)
     except ClickException as error:
@@ -126,7 +132,9 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to end
         return _failed(message, InputError.exit_code, json_log=json_log)
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED, json_log=json_log)
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, OSError):
+            return _failed("something in it ended the program", CostguardError.exit_code, json_log=json_log, debug=debug)
         # The reader (`| head`) has gone, which typer turns into SystemExit: not our failure. Point stdout away so that
         # the flush at exit is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,6 +15,7 @@ EXAMPLES = """Examples:
 \b
   costguard offers --gpu H100 --count 8
   costguard offers --provider vast --provider runpod --sort usd_per_gpu_hour
+  costguard offers --live --gpu H100
 """
 
 
@@ -28,6 +29,8 @@ def command(
     sort: Annotated[Text, typer.Option(metavar="NAME", help="usd_per_hour | usd_per_gpu_hour | age | provider")] = None,
     top: Annotated[Text, typer.Option(metavar="N", help="Rows to show (50; 0 for all).")] = None,
     market: o.Market = None,
+    live: Annotated[bool, typer.Option("--live", help="Ask the configured providers, and show it beside the market.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="With --live: exit 4 where one could not be asked.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -41,6 +44,9 @@ def command(
         sort=sort or "usd_per_hour",
         top=50 if top is None else o.number_from(top, "top"),
         market=market,
+        live=live,
+        strict=strict,
+        offline=ctx.obj.offline,
         config=ctx.obj.config,
     )
     write(answer, ctx)

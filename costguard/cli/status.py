@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from costguard.cli import options as o
@@ -14,13 +16,15 @@ EXAMPLES = """Examples:
   costguard status --zone Europe/Berlin
   costguard status --json | jq .burn_usd_per_hour
 
-It reads the ledger and asks no provider: how old each figure is stands in the answer.
+It asks the providers of the settings first, unless all were asked within the last minute; with `costguard --offline status`
+it reads the ledger alone. How old each figure is stands in the answer.
 """
 
 
 def command(
     ctx: typer.Context,
     zone: o.Zone = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 where something could not be asked.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
@@ -29,4 +33,4 @@ def command(
     """Print what burns now."""
     from costguard.app import spending
 
-    write(spending.status(zone=zone, config=ctx.obj.config), ctx)
+    write(spending.status(zone=zone, strict=strict, offline=ctx.obj.offline, config=ctx.obj.config), ctx)

@@ -6,6 +6,8 @@
     url = "sqlite:///ledger.db"
     [defaults]                                      # DefaultSettings
     timezone = "Europe/Berlin"
+    [network]                                       # NetworkSettings
+    ca_file = "company.pem"
     [[budget]]                                      # `budgets`: any number of them
     name = "vision"
     match = { labels = { team = "vision" } }
@@ -29,19 +31,23 @@ from typing import TYPE_CHECKING
 
 from costguard.core.checks import described, nearest_names
 from costguard.errors import InputError, UnknownNameError
-from costguard.settings.files import FILE_NAME, LARGEST_FILE, data_file, path_of, read_rows, read_table
+from costguard.settings.files import FILE_NAME, LARGEST_FILE, cache_file, data_file, path_of, read_rows, read_table
 from costguard.settings.zones import zone_named
 
 if TYPE_CHECKING:  # a type and no more: without a [[budget]] nobody pays for importing it
     from costguard.core.budget import Budget
 
 __all__ = [
+    "CONFIG",
     "FILE_NAME",
     "LARGEST_FILE",
     "DefaultSettings",
     "LedgerSettings",
+    "NetworkSettings",
     "QuoteSettings",
     "Settings",
+    "cache_file",
+    "check_settings",
     "data_file",
     "ledger_url",
     "path_of",
@@ -112,6 +118,18 @@ class DefaultSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSettings:
+    """`[network]`. `ca_file`: a PEM file of the authorities to trust instead of the system's; None: the system's.
+
+    `proxy`: http(s)://HOST:PORT through which providers are asked; None: directly. That certificates are checked cannot be
+    turned off.
+    """
+
+    ca_file: str | None = field(default=None, metadata=PATH)
+    proxy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The whole file. `budgets`: the `[[budget]]` tables in their order.
 
@@ -121,6 +139,7 @@ class Settings:
     quote: QuoteSettings = field(default_factory=QuoteSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     defaults: DefaultSettings = field(default_factory=DefaultSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
     budgets: tuple[Budget, ...] = ()
     providers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
@@ -135,6 +154,13 @@ def read_settings(stated: str | None) -> Settings:
     table = _beside(read_table(path), path.parent) if path is not None else {}
     where = str(path) if path is not None else "the environment"
     return _settings(_with_environment(table), where)
+
+
+def check_settings(text: str, where: str) -> Settings:
+    """The settings that `text` would state as the file `where`; an error where it would be refused."""
+    import tomllib
+
+    return _settings(tomllib.loads(text), where)
 
 
 def ledger_url(settings: Settings) -> str:

@@ -135,3 +135,10 @@ def data_file(name: str) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_data_dir("costguard", appauthor=False)) / name
+
+
+def cache_file(name: str) -> Path:
+    """Where the platform wants `name`, which costguard could get again."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("costguard", appauthor=False)) / name

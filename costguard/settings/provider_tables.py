@@ -18,6 +18,10 @@ SECRET = re.compile(
 ELSEWHERE = re.compile(r"_(?:file|path|dir|folder|env|variable|command|name|profile|url|ttl|ttl_s)$")
 """Ends of keys that say where a secret is or how long it holds, and do not hold it."""
 EDGE_OF_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+KEY = re.compile(r"(?:sk-|rpa_|secret_|-----BEGIN )\w|[0-9a-f]{64}$")
+"""How the keys begin that RunPod, Lambda and others make, and all of one of Vast's (`providers/*/README.md`, 2026-11)."""
+PASTED = re.compile(r"(?=.*[a-z])(?=.*[0-9])[A-Za-z0-9_+=-]{20,}")
+"""Letters and digits in a row: no name of a variable has small letters and digits at such length, no path lacks `/` and `.`."""
 DEEPEST = 16
 """Tables within tables. No settings need four."""
 
@@ -54,12 +58,23 @@ def _without_secrets(value: object, field: str, provider: str, depth: int = 0) -
                 field=f"{field}.{key}",
                 hint=f"take the line out, and keep it where {provider} looks for it: its environment variable or its own file",
             )
+        if isinstance(inner, str) and _looks_like_one(str(key), inner):
+            raise InputError(
+                "looks like a key itself, and the settings file holds none",
+                field=f"{field}.{key}",
+                hint="write the name of the variable or the path of the file that holds it",
+            )
         _without_secrets(inner, f"{field}.{key}", provider, depth + 1)
 
 
 def _is_secret(key: str) -> bool:
     words = EDGE_OF_WORD.sub("_", key).replace("-", "_").lower()
     return bool(SECRET.search(words)) and not ELSEWHERE.search(words)
+
+
+def _looks_like_one(key: str, value: str) -> bool:
+    """Whether somebody pasted a key where its variable, its file or an account is named."""
+    return bool(KEY.match(value)) or (key.endswith(("_env", "_file")) and bool(PASTED.fullmatch(value)))
 
 
 def _kind(value: object) -> str:

@@ -1,26 +1,46 @@
 """A simulated provider: five clouds with a hidden truth, for the demo, the tests, and whoever wants to try costguard.
 
-`Sim` answers as a provider does: it lists scopes and looks up single resources. Behind it stand a world (`world.py`: what
-really happens), a plan (`plan.py`: when listings fail, and how) and a view (`view.py`: what each cloud says of itself). What
-the clouds would charge is computed apart from all of costguard, in exact rationals, by `bill.py`.
+`[providers.sim]` in the settings opens it: no account, no network, no money. `Sim` answers as a provider does: it lists scopes
+and looks up single resources. Behind it stand a world (`world.py`: what really happens), a plan (`plan.py`: when listings
+fail, and how) and a view (`view.py`: what each cloud says of itself). What the clouds would charge is computed apart from all
+of costguard, in exact rationals, by `bill.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from costguard.core.health import CREDENTIALS, GOOD, REACHABLE, Check
 from costguard.core.metering.inventory import Poll
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.ports import Clock
+from costguard.core.provider import WHOLE, Manifest, Setting, checked_table
+from costguard.ports import Clock, InstanceSource
 from costguard_sim.plan import Entry, Plan
 from costguard_sim.view import key_of, listing, observe
 from costguard_sim.world import SCOPES, World, at_us, make_world
 
+if TYPE_CHECKING:  # importing a plug-in imports no network
+    from costguard.transport import Surroundings
+
 START = datetime(2026, 11, 20, tzinfo=UTC)
 """When a world begins that was not told otherwise: its fortnight crosses the end of a month."""
 DAYS = 14
+QUARTER_DAYS, QUARTER_SIZE = 92, 60
+"""What `[providers.sim]` draws: a world a quarter, so that whoever asks again in a week finds the machines of last week."""
+
+MANIFEST = Manifest(
+    name="sim",
+    title="Five simulated clouds",
+    credentials=(),
+    abilities={
+        "list": "machines with what they cost, of five clouds that do not exist",
+        "volumes": "their disks and addresses",
+    },
+    settings=(Setting(name="seed", told="which world is drawn; the same number gives the same one", kind=WHOLE, example="1"),),
+)
 
 
 class Sim:
@@ -62,5 +82,31 @@ class Sim:
             return None
         return observe(resource, at_us(self.clock.now()), price=resource.id not in self.plan.hidden)
 
+    def examine(self) -> Sequence[Check]:
+        """Nothing can be wrong with what does not exist."""
+        told = f"{len(self.scopes())} scopes of {len(self.providers)} clouds"
+        return (
+            Check(subject=CREDENTIALS, outcome=GOOD, told="it needs none"),
+            Check(subject=REACHABLE, outcome=GOOD, told=told),
+        )
 
-provider = Sim
+
+class SimPlugin:
+    """The provider `sim`."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it says of itself."""
+        return MANIFEST
+
+    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+        """The five clouds of the present quarter, drawn from the seed of `table`."""
+        seed = checked_table(table, MANIFEST.settings, "providers.sim").get("seed", 1)
+        assert isinstance(seed, int)  # noqa: S101 - checked just now; for the type checker
+        today = around.clock.now()
+        quarter = datetime(today.year, (today.month - 1) // 3 * 3 + 1, 1, tzinfo=UTC)
+        drawn = seed * 100_000 + quarter.year * 12 + quarter.month
+        return (Sim(clock=around.clock, world=make_world(drawn, start=quarter, days=QUARTER_DAYS, size=QUARTER_SIZE)),)
+
+
+provider = SimPlugin()

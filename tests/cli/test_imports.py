@@ -13,7 +13,10 @@ from costguard.ledger.writing import Ledger
 from tests import shop
 from tests.core.stories import SCOPE, TEN, machine
 
-HEAVY = ("boto3", "google", "sqlalchemy", "sqlmodel", "pydantic_settings", "pydantic", "numpy", "requests", "httpx")
+HEAVY = (
+    *("boto3", "google", "sqlalchemy", "sqlmodel", "pydantic_settings", "pydantic", "numpy", "requests", "httpx"),
+    *("httpx2", "httpcore2", "msgspec", "stamina", "costguard.transport", "costguard.app.clouds"),
+)
 SEEN = (
     "import sys; from costguard.cli import run; code = run({arguments}); "
     "sys.stderr.write(' '.join(sorted(sys.modules))); sys.exit(code)"
@@ -48,6 +51,11 @@ def test_a_quote_imports_nothing_heavy(market: str) -> None:
 @pytest.mark.parametrize("command", [("size", "--model", "llama-2-7b"), ("quote", "--help"), ("breakeven", "--help")])
 def test_no_other_command_imports_anything_heavy(command: tuple[str, ...]) -> None:
     assert modules(*command) & {*HEAVY, "rich"} == set()
+
+
+@pytest.mark.parametrize("command", [("providers",), ("prices",), ("offers", "--top", "1")])
+def test_a_command_that_asks_nobody_imports_no_sdk_and_no_network(command: tuple[str, ...]) -> None:
+    assert modules(*command) & {*HEAVY, "rich"} <= {"costguard.app.clouds"}
 
 
 @pytest.mark.parametrize("command", [("status",), ("report",), ("db", "check"), ("db", "path")])

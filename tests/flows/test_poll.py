@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import pytest
@@ -13,6 +13,7 @@ from costguard.core.metering.accrued import Accrued, ScopeState
 from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.sample import Sample
 from costguard.errors import CostguardError
 from costguard.flows.poll import poll
 from tests.core.stories import RULE, SCOPE, key, machine, minute
@@ -24,6 +25,7 @@ class Memory:
 
     states: dict[ScopeKey, ScopeState] = field(default_factory=dict)
     polls: list[Poll] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
 
     def record(self, polls: Sequence[Poll]) -> Sequence[Accrued]:
         found = []
@@ -40,6 +42,10 @@ class Memory:
 
     def scopes_of(self, provider: str) -> Sequence[ScopeKey]:
         return [scope for scope in self.states if scope.provider == provider]
+
+    def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
+        self.samples += samples
+        return frozenset()
 
 
 @dataclass
@@ -108,10 +114,11 @@ class Broken(Cloud):
 NAMES = ("i-1", "i-2", "i-3")
 ALL = Complete(tuple(machine(name) for name in NAMES))
 OTHER = ScopeKey("other", "lab", "here")
+THEIRS = Complete(tuple(replace(machine(name), key=ResourceKey("other", "lab", "here", name)) for name in NAMES))
 
 
 def test_a_broken_provider_stops_no_other() -> None:
-    done = poll([Cloud([Failed("503")]), Cloud([ALL], scope=OTHER)], Memory(), Hands())
+    done = poll([Cloud([Failed("503")]), Cloud([THEIRS], scope=OTHER)], Memory(), Hands())
     assert [one.outcome for one in done.accrued] == ["failed", "complete"]
     assert [one.why for one in done.unseen] == ["503"]
 
@@ -125,18 +132,18 @@ def test_a_broken_provider_stops_no_other() -> None:
 )
 def test_a_listing_that_raises_is_recorded_as_failed_and_stops_no_other(error: Exception, why: str) -> None:
     ledger = Memory()
-    done = poll([Broken([], error=error), Cloud([ALL], scope=OTHER)], ledger, Hands())
+    done = poll([Broken([], error=error), Cloud([THEIRS], scope=OTHER)], ledger, Hands())
     assert [(one.state.scope, one.outcome, one.why) for one in done.accrued] == [
         (SCOPE, "failed", why),
         (OTHER, "complete", ""),
     ]
-    assert [one.at for one in ledger.polls] == [minute(9), minute(1)]
+    assert {one.scope: one.at for one in ledger.polls} == {SCOPE: minute(9), OTHER: minute(1)}
 
 
 def test_scopes_that_cannot_be_listed_count_as_not_seen_where_the_ledger_knows_them() -> None:
     ledger = Memory()
     poll([Cloud([ALL])], ledger, Hands())
-    done = poll([Broken([], at="scopes"), Cloud([ALL], scope=OTHER)], ledger, Hands())
+    done = poll([Broken([], at="scopes"), Cloud([THEIRS], scope=OTHER)], ledger, Hands())
     why = "its scopes cannot be listed: cloud: 403; hint: a new key"
     assert [(one.state.scope, one.why) for one in done.accrued] == [(SCOPE, why), (OTHER, "")]
     assert (ledger.states[SCOPE].at, ledger.states[SCOPE].complete_at, done.refused) == (minute(9), minute(1), ())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from costguard import plugins
 from costguard.app import spending
 from costguard.core.metering.inventory import Complete, Failed, Poll
 from costguard.core.metering.observation import Disk, Observation, Price
@@ -18,8 +19,9 @@ from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.core.money import Rate
 from costguard.data import Facts
 from costguard.ledger.writing import Ledger
+from tests.cli.acme import BAD_CHECKS, Account, Acme, installed, no_key
 from tests.conftest import Command
-from tests.shop import STATED
+from tests.shop import STATED, TODAY
 
 HERE = Path(__file__).parent
 SAMPLES = {
@@ -137,12 +139,41 @@ def test_every_form_of_spending_is_printed(ledger: Command, name: str, form: tup
     assert "ada" in ran.out
 
 
+LOOKING = {
+    "doctor": (("doctor",), 3),
+    "providers": (("providers",), 0),
+    "init": (("init", "--yes", "--budget", "3000"), 0),
+    "prices": (("prices", "--market", "MARKET"), 0),
+}
+
+
+@pytest.mark.parametrize("name", LOOKING)
+def test_the_json_of_looking_around_is_the_sample_to_the_letter(
+    costguard: Command, market: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = Path(market).parent
+    acmes = (Acme("one", [Account("one", checks=BAD_CHECKS)], extra="aws"), Acme("two"), Acme("three", no_key("three")))
+    monkeypatch.setattr(plugins, "providers", installed(*acmes, bad="ImportError: no such module"))
+    monkeypatch.setattr("costguard.ledger.sqlite_version.linked_version", lambda: "3.40.1")
+    monkeypatch.setattr("costguard.app.pricing._today", lambda: TODAY)
+    if name != "init":
+        (folder / "costguard.toml").write_text("".join(f"[providers.{one.name}]\n" for one in acmes))
+    command, code = LOOKING[name]
+    ran = costguard(*(market if word == "MARKET" else word for word in command), "--json")
+    assert ran.code == code, ran.err
+    printed = ran.out.replace(market, "MARKET").replace(str(folder), "FOLDER")
+    sample = HERE / f"{name}.json"
+    if request.config.getoption("--write-golden"):
+        sample.write_text(printed)
+    assert printed == sample.read_text()
+
+
 def test_a_month_seen_in_part_is_refused_where_it_must_be_whole(ledger: Command) -> None:
     assert ledger("report", "--month", "2026-10", "--strict", "--json").code == 4
 
 
 def test_there_is_a_sample_of_every_schema() -> None:
     schemas = {json.loads(p.read_text())["schema"] for p in HERE.glob("*.json")}
-    names = ("quote", "size", "offers", "breakeven", "status", "report")
+    names = ("quote", "size", "offers", "breakeven", "status", "report", *LOOKING)
     assert schemas == {f"costguard.{name}/1" for name in names}
-    assert {p.stem for p in HERE.glob("*.json")} == {*SAMPLES, *SPENDING}
+    assert {p.stem for p in HERE.glob("*.json")} == {*SAMPLES, *SPENDING, *LOOKING}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from costguard_sim import Sim, provider
+from costguard_sim import Sim
 from costguard_sim.plan import Entry, Plan
 from costguard_sim.view import listing, observe
 from costguard_sim.world import (
@@ -213,7 +213,7 @@ class Still:
 
 def test_the_provider_lists_its_scopes_at_the_time_of_its_clock() -> None:
     clock = Still(START + timedelta(days=3))
-    sim = provider(clock=clock, seed=3)
+    sim = Sim(clock=clock, seed=3)
     scopes = sim.scopes()
     assert len(scopes) > 3
     polls = [sim.poll(scope) for scope in scopes]

@@ -1,0 +1,32 @@
+"""`costguard doctor`: does it all work, and if not, what to do."""
+
+from __future__ import annotations
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+
+EXAMPLES = """Examples:
+
+\b
+  costguard doctor
+  costguard doctor --provider runpod
+  costguard doctor --json | jq '.providers[].checks[] | select(.outcome == "bad")'
+
+Nothing is changed, started or stopped, and no key is shown but its last four characters. Exit 3 where something is bad.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    provider: o.Provider = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Examine every provider and the ledger, and print what was found."""
+    from costguard.app import looking
+
+    only = tuple(provider) if provider else None
+    write(looking.doctor(only=only, offline=ctx.obj.offline, config=ctx.obj.config), ctx)

@@ -1,0 +1,43 @@
+"""`costguard init`: a settings file from what is found on this machine."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard init
+  costguard init --yes --budget "3000 USD" --zone Europe/Berlin
+  costguard init --path ~/.config/costguard/costguard.toml
+
+It looks for the credentials of every provider in their usual places, asks no provider, and writes no key.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    path: Annotated[Text, typer.Option(metavar="FILE", help="What to write (default: ./costguard.toml).")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    budget: Annotated[Text, typer.Option(metavar="AMOUNT", help="A monthly budget for everything, such as '3000 USD'.")] = None,
+    zone: o.Zone = None,
+    json: o.Json = False,
+) -> None:
+    """Write the file and say what to do next."""
+    from costguard.app import starting
+
+    starting.free(path, force=force)  # before anybody is asked anything
+    if not yes and sys.stdin.isatty():
+        if budget is None:
+            budget = typer.prompt("Monthly budget for everything (empty: none)", default="", show_default=False, err=True)
+        if zone is None:
+            zone = typer.prompt("Time zone of days and months", default="UTC", err=True)
+    write(starting.init(path=path, force=force, budget=budget, zone=zone), ctx)

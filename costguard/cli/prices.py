@@ -1,0 +1,42 @@
+"""`costguard prices`: which prices are in use, and newer ones."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+from costguard.core.checks import one_of
+
+ACTIONS = ("show", "refresh")
+EXAMPLES = """Examples:
+
+\b
+  costguard prices                      # what quotes use, and how old it is
+  costguard prices refresh              # ask the configured providers, and use what they say from now on
+  costguard prices refresh --provider vast
+"""
+
+
+def command(
+    ctx: typer.Context,
+    action: Annotated[Text, typer.Argument(metavar="[ACTION]", help=" | ".join(ACTIONS))] = None,
+    provider: o.Provider = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 where a provider could not be asked.")] = False,
+    market: o.Market = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Show the prices in use, or refresh them first."""
+    from costguard.app import pricing
+
+    config = ctx.obj.config
+    if one_of(action or "show", ACTIONS, "ACTION") == "show":
+        write(pricing.prices(market=market, config=config), ctx)
+        return
+    only = tuple(provider) if provider else None
+    write(pricing.refresh(only=only, strict=strict, offline=ctx.obj.offline, config=config), ctx)

@@ -1,0 +1,22 @@
+"""`costguard providers`: what can be asked of whom."""
+
+from __future__ import annotations
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+
+EXAMPLES = """Examples:
+
+\b
+  costguard providers
+  costguard providers --json | jq '.providers[] | {name, credentials}'
+"""
+
+
+def command(ctx: typer.Context, json: o.Json = False, csv: o.Csv = False, markdown: o.Markdown = False) -> None:
+    """Print the matrix of abilities."""
+    from costguard.app import looking
+
+    write(looking.providers(config=ctx.obj.config), ctx)

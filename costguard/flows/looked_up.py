@@ -1,0 +1,33 @@
+"""Looking up one by one what a listing lacks, before its absence is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from costguard.core.metering.inventory import Failed, Partial, Poll
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import ResourceKey
+from costguard.ports import Inspector
+
+LOOKED_UP = 100
+"""Single look-ups of one poll: with more missing at once, the listing is wrong or the account is, and a rate limit is near."""
+
+
+def looked_up(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -> Poll:
+    """`answer` with what single look-ups say of the missing. One that is there after all makes the listing partial."""
+    gone, there = set[ResourceKey](), list[Observation]()
+    for key in list(missing)[:LOOKED_UP]:
+        try:
+            found = source.look(key)
+        except Exception:  # noqa: BLE001, S112 - a plug-in may raise anything
+            continue  # unknown stays unknown: it is neither gone nor there
+        if found is None:
+            gone.add(key)
+        elif isinstance(found, Observation) and found.key == key:
+            there.append(found)
+    if not there or isinstance(answer.inventory, Failed):
+        return replace(answer, gone=frozenset(gone))
+    why = f"the listing lacks {len(there)} that answer by themselves"
+    items = (*answer.inventory.items, *there)
+    return replace(answer, inventory=Partial(items, why), gone=frozenset(gone))

@@ -1,0 +1,125 @@
+"""The settings file as costguard writes it: every key there is, explained in place, and switched on where a value was chosen.
+
+`config/costguard.toml` is this text with nothing chosen; `costguard init` writes it with what it found. A line that starts with
+`# ` explains; one that starts with `#` and no space is a setting that is switched off.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from costguard.core.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Setting
+
+FIELDS: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("quote", "market"): (
+        "A market file instead of the shipped prices and those of `costguard prices refresh`.",
+        "prices.sqlite",
+    ),
+    ("quote", "calibration"): (
+        "Where observed runs are kept (`costguard calibrate`); usually in the platform's data folder.",
+        "calibration.json",
+    ),
+    ("ledger", "url"): (
+        "Where spending is recorded; usually ledger.db in the platform's data folder. postgresql+psycopg://... is a server.",
+        "sqlite:///ledger.db",
+    ),
+    ("defaults", "timezone"): (
+        "The IANA zone whose days and months budgets and reports go by, where they state no other.",
+        "Europe/Berlin",
+    ),
+    ("network", "ca_file"): (
+        "A PEM file of the authorities to trust instead of the system's. That certificates are checked cannot be turned off.",
+        "company.pem",
+    ),
+    ("network", "proxy"): (
+        "An http(s) proxy through which providers are asked. The environment's proxies are not taken.",
+        "http://proxy.example:3128",
+    ),
+}
+"""(section, key) -> what it means, and an example. `tests/golden/test_example.py` holds it against the settings."""
+
+HEAD = """\
+# Settings of costguard. Every key may be left out. A line that starts with `#` and no space is a setting that is switched off.
+# A variable COSTGUARD_SECTION__KEY wins over this file, a flag over both. This file holds no secret: keys are read from each
+# provider's own place, and a key written in here is refused.
+"""
+
+BUDGET = """
+# Budgets: any number of them. `costguard status` says how each stands.
+# cap: an amount and its currency. period: "day", "week" (from Monday), "month", or "rolling 7d".
+# timezone: whose days and months, where not those of [defaults]. hard = true: machines may be stopped to keep it, where a
+# policy is armed. warn: "pace+15%", "forecast>100%", "spent>80%", "time_to_cap<24h".
+# match: what is counted; left out: everything. Of providers, accounts, regions, owners, gpus, tiers, kinds, and labels.
+{off}[[budget]]
+{off}name = {name}
+{off}cap = {cap}
+{off}period = "month"
+#timezone = "Europe/Berlin"
+#hard = false
+#warn = ["pace+15%", "forecast>100%", "time_to_cap<24h"]
+#match = {{ providers = ["aws", "gcp"], labels = {{ team = ["vision"] }} }}
+"""
+
+
+def settings_text(
+    manifests: Iterable[Manifest], *, chosen: Collection[str] = (), cap: str | None = None, zone: str | None = None
+) -> str:
+    """The file. `chosen`: providers whose section is switched on. `cap`: of one monthly budget; `zone`: of [defaults]."""
+    values = {("defaults", "timezone"): zone} if zone else {}
+    sections = dict.fromkeys(section for section, _ in FIELDS)
+    parts = [HEAD, *(_section(section, values) for section in sections)]
+    parts.append(BUDGET.format(off="" if cap else "#", name='"everything"', cap=json.dumps(cap or "3000 USD")))
+    parts += ["\n".join(_provider(manifest, on=manifest.name in chosen)) + "\n" for manifest in manifests]
+    return "".join(parts)
+
+
+def _section(section: str, values: Mapping[tuple[str, str], str]) -> str:
+    lines = ["", f"[{section}]"]
+    for (where, key), (told, example) in FIELDS.items():
+        if where == section:
+            value = values.get((where, key))
+            lines += [*_prose(told), f"{'' if value else '#'}{key} = {json.dumps(value or example)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _provider(manifest: Manifest, *, on: bool) -> Iterator[str]:
+    """Its section: where its key is looked for, then its settings, tables of tables last."""
+    yield ""
+    yield from _prose(f"{manifest.title}. {_where(manifest)}")
+    if manifest.extra:
+        yield from _prose(f"Needs its SDK: pip install 'gpu-costguard[{manifest.extra}]'")
+    yield f"{'' if on else '#'}[providers.{manifest.name}]"
+    for setting in sorted(manifest.settings, key=lambda setting: setting.kind == TABLES):
+        yield from _prose(f"{setting.told}.")
+        if setting.kind == TABLES:
+            yield f"#[[providers.{manifest.name}.{setting.name}]]"
+            yield from (f"#{inner.name} = {_value(inner)}" for inner in setting.inner)
+        else:
+            yield f"#{setting.name} = {_value(setting)}"
+
+
+def _where(manifest: Manifest) -> str:
+    if not manifest.credentials:
+        return "It needs no key."
+    made = f" Keys are made at {manifest.key_at}." if manifest.key_at else ""
+    return f"Its key is looked for in: {'; '.join(manifest.credentials)}.{made}"
+
+
+def _value(setting: Setting) -> str:
+    """The example as TOML, whether or not its author wrote it so."""
+    example = setting.example.strip()
+    if setting.kind == WHOLE:
+        return example if example.isdigit() else "60"
+    if setting.kind == FLAG:
+        return example if example in ("true", "false") else "true"
+    if setting.kind == TEXTS:
+        return example if example.startswith("[") else json.dumps([example or "..."])
+    return example if example.startswith('"') else json.dumps(example or "...")
+
+
+def _prose(text: str) -> Iterator[str]:
+    """`text` as comment lines of at most 118 characters."""
+    from textwrap import wrap
+
+    return (f"# {line}" for line in wrap(text, 116, break_long_words=False, break_on_hyphens=False))

@@ -1,0 +1,135 @@
+"""Providers that say what a test tells them to, behind the real command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from costguard.core.health import BAD, GOOD, UNSURE, Check
+from costguard.core.metering.inventory import Complete, Inventory, Poll
+from costguard.core.metering.observation import Observation, Price
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.money import Rate
+from costguard.core.offer import Offer, OfferListing
+from costguard.core.provider import WHOLE, Manifest, Setting, checked_table
+from costguard.errors import CredentialsError, ProviderError
+from costguard.plugins import Provider, Providers
+
+GOOD_CHECKS = (
+    Check(subject="credentials", outcome=GOOD, told="ACME_KEY, which ends in ...wxyz"),
+    Check(subject="reachable", outcome=GOOD, told="it answers"),
+    Check(subject="permission: stop", outcome=UNSURE, told="cannot be proven without acting"),
+)
+BAD_CHECKS = (
+    GOOD_CHECKS[0],
+    Check(
+        subject="reachable",
+        outcome=BAD,
+        told="401: it does not know the key",
+        fix="export ACME_KEY=... (keys: https://a.example)",
+    ),
+)
+
+
+def machine(provider: str, name: str = "m-1", usd: str = "2.5") -> Observation:
+    return Observation(
+        key=ResourceKey(provider, "lab", "here", name),
+        state="running",
+        gpu="H100-SXM",
+        gpu_count=1,
+        started_at=datetime(2026, 11, 1, tzinfo=UTC),
+        prices=(Price(Rate.parse(usd)),),
+    )
+
+
+@dataclass
+class Account:
+    """One account. `asked`: how often it was polled."""
+
+    name: str
+    says: Inventory | Exception | None = None
+    offers: Sequence[Offer] | Exception = ()
+    checks: Sequence[Check] | Exception = GOOD_CHECKS
+    who: str = ""
+    account: str = "lab"
+    notes: tuple[str, ...] = ()
+    partly: str = ""
+    asked: int = 0
+
+    @property
+    def providers(self) -> Sequence[str]:
+        return (self.name,)
+
+    def scopes(self) -> Sequence[ScopeKey]:
+        return (ScopeKey(self.name, self.account, "here"),)
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        self.asked += 1
+        if isinstance(self.says, Exception):
+            raise self.says
+        return Poll(scope=scope, at=datetime.now(UTC), inventory=self.says or Complete((machine(self.name),)), notes=self.notes)
+
+    def identity(self) -> str | None:
+        return self.who or None
+
+    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+        if isinstance(self.offers, Exception):
+            raise self.offers
+        return OfferListing(offers=tuple(o for o in self.offers if gpus is None or o.gpu in gpus), why=self.partly)
+
+    def examine(self) -> Sequence[Check]:
+        if isinstance(self.checks, Exception):
+            raise self.checks
+        return self.checks
+
+
+@dataclass
+class Acme:
+    """A plug-in. `accounts`: what `open` gives, or raises."""
+
+    name: str = "acme"
+    accounts: Sequence[Account] | Exception = ()
+    extra: str = ""
+    tables: list[Mapping[str, object]] = field(default_factory=list)
+
+    @property
+    def manifest(self) -> Manifest:
+        return Manifest(
+            name=self.name,
+            title=self.name.title(),
+            credentials=(f"{self.name.upper()}_KEY", f"~/.{self.name}/key"),
+            abilities={"list": "one call a poll", "offers": "what is free now"},
+            settings=(
+                Setting(name="base_url", told="where it is asked", example="https://acme.example"),
+                Setting(name="size", told="a number", kind=WHOLE, example="3"),
+            ),
+            extra=self.extra,
+            key_at=f"https://{self.name}.example/keys",
+            not_seen=("its coffee machine",),
+        )
+
+    def open(self, table: Mapping[str, object], around: Any) -> Sequence[Account]:  # noqa: ANN401, ARG002
+        checked_table(table, self.manifest.settings, f"providers.{self.name}")
+        self.tables.append(table)
+        if isinstance(self.accounts, Exception):
+            raise self.accounts
+        return self.accounts or (Account(self.name),)
+
+
+def no_key(name: str) -> CredentialsError:
+    return CredentialsError("there is no key", provider=name, hint=f"export {name.upper()}_KEY=...")
+
+
+def unreachable(name: str) -> ProviderError:
+    return ProviderError("no connection", provider=name)
+
+
+def installed(*plugins: Acme, **broken: str) -> Callable[[], Providers]:
+    found: dict[str, Provider] = {plugin.name: plugin for plugin in plugins}
+    return lambda: Providers(found=found, broken=broken)
+
+
+def aside(checks: Sequence[Check], told: str) -> tuple[Check, ...]:
+    return tuple(replace(check, told=told) for check in checks)

@@ -1,0 +1,251 @@
+"""`costguard status` with configured providers: it looks before it answers, and says what it could not see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from costguard import plugins
+from costguard.app import clouds, polling
+from costguard.core.metering.inventory import Complete, Partial
+from costguard.errors import CredentialsError
+from tests.cli.acme import Account, Acme, installed, machine, no_key, unreachable
+from tests.conftest import Command
+
+Setup = Callable[..., None]
+
+
+@pytest.fixture
+def setup(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:  # noqa: ARG001 - it empties the folder
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def made(*acmes: Acme, table: str = "", **broken: str) -> None:
+        monkeypatch.setattr(plugins, "providers", installed(*acmes, **broken))
+        sections = "".join(f"[providers.{one.name}]\n{table}\n" for one in acmes)
+        (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "sqlite:///ledger.db"\n{sections}')
+
+    return made
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every status looks again, however short ago the last look was."""
+    monkeypatch.setattr(polling, "asked_just_now", lambda *_: False)
+
+
+def test_the_first_status_makes_the_ledger_and_shows_what_runs(costguard: Command, setup: Setup) -> None:
+    setup(Acme(accounts=[account := Account("acme")]))
+    ran = costguard("status", "--json", "--strict")
+    assert ran.code == 0, ran.err
+    assert [(r["provider"], r["id"], r["usd_per_hour"]) for r in ran.data["resources"]] == [("acme", "m-1", "2.5000")]
+    assert [(s["provider"], s["state"], s["why"]) for s in ran.data["scopes"]] == [("acme", "complete", "")]
+    assert (ran.data["warnings"], account.asked) == ([], 1)
+
+
+def test_what_was_asked_within_a_minute_is_not_asked_again(costguard: Command, setup: Setup) -> None:
+    setup(Acme(accounts=[account := Account("acme")]))
+    for _ in range(3):
+        assert costguard("status", "--json").code == 0
+    assert account.asked == 1
+
+
+def test_a_provider_without_a_look_yet_has_all_asked(costguard: Command, setup: Setup) -> None:
+    one, two = Account("one"), Account("two")
+    setup(Acme("one", [one]))
+    costguard("status")
+    setup(Acme("one", [one]), Acme("two", [two]))
+    costguard("status")
+    assert (one.asked, two.asked) == (2, 1)
+
+
+def test_offline_nobody_is_asked(costguard: Command, setup: Setup) -> None:
+    setup(Acme(accounts=[account := Account("acme")]))
+    costguard("status")
+    again = costguard("--offline", "status", "--json")
+    assert (again.code, account.asked, len(again.data["resources"])) == (0, 1, 1)
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_a_broken_provider_is_named_hides_no_other_and_nothing_is_believed_gone(costguard: Command, setup: Setup) -> None:
+    one, two = Account("one"), Account("two")
+    setup(Acme("one", [one]), Acme("two", [two]))
+    assert costguard("status", "--strict").code == 0
+    two.says = unreachable("two")
+    ran = costguard("status", "--json")
+    assert ran.code == 0
+    assert {(r["provider"], r["state"]) for r in ran.data["resources"]} == {("one", "running"), ("two", "running")}
+    assert {s["provider"]: s["state"] for s in ran.data["scopes"]} == {"one": "complete", "two": "failed"}
+    (said,) = ran.data["warnings"]
+    assert said.startswith("two/lab/here could not be asked: no connection")
+    strict = costguard("status", "--json", "--strict")
+    assert (strict.code, strict.data["burn_usd_per_hour"]) == (4, "5.0000")
+    assert "1 of 2 scopes" in strict.err
+
+
+def test_a_provider_without_its_key_is_said_and_stops_no_other(costguard: Command, setup: Setup) -> None:
+    setup(Acme("one"), Acme("two", no_key("two")))
+    ran = costguard("status", "--json")
+    assert ran.code == 0
+    assert [r["provider"] for r in ran.data["resources"]] == ["one"]
+    assert any("there is no key" in w and "export TWO_KEY" in w for w in ran.data["warnings"])
+    assert costguard("status", "--strict").code == 4
+
+
+def test_a_plug_in_that_breaks_when_opened_shows_no_word_of_its_own(costguard: Command, setup: Setup) -> None:
+    setup(Acme("one"), Acme("two", RuntimeError("sk-secret")))
+    ran = costguard("status", "--json")
+    assert (ran.code, "sk-secret" in ran.out + ran.err) == (0, False)
+    assert any("unexpected RuntimeError" in w for w in ran.data["warnings"])
+
+
+def test_an_sdk_that_is_missing_is_said_with_what_to_install(
+    costguard: Command, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("costguard.app.clouds.extra_missing", lambda manifest: ("boto3",) if manifest.extra else ())
+    setup(Acme("one", extra="aws"), Acme("two"))
+    ran = costguard("status", "--json")
+    assert [r["provider"] for r in ran.data["resources"]] == ["two"]
+    assert any("pip install 'gpu-costguard[aws]'" in w for w in ran.data["warnings"])
+
+
+def test_a_plug_in_that_cannot_be_imported_is_named(costguard: Command, setup: Setup, tmp_path: Path) -> None:
+    setup(Acme("one"), bad="ImportError: no boto3")
+    (tmp_path / "costguard.toml").write_text("[providers.one]\n[providers.bad]\n")
+    ran = costguard("status", "--json")
+    assert [r["provider"] for r in ran.data["resources"]] == ["one"]
+    assert any(w.startswith("bad") and "its plug-in cannot be used: ImportError: no boto3" in w for w in ran.data["warnings"])
+
+
+def test_a_part_of_a_listing_is_said(costguard: Command, setup: Setup) -> None:
+    setup(Acme("one", [Account("one", says=Partial((machine("one"),), "page 2 was lost"))]))
+    ran = costguard("status", "--json", "--strict")
+    assert ran.code == 4
+    assert any("page 2 was lost" in w for w in ran.data["warnings"])
+
+
+def test_what_a_whole_listing_could_not_tell_is_a_warning_and_no_failure(costguard: Command, setup: Setup) -> None:
+    setup(Acme("one", [Account("one", notes=("m-1 states no price",))]))
+    ran = costguard("status", "--json", "--strict")
+    assert (ran.code, ran.data["warnings"]) == (0, ["one/lab/here: m-1 states no price"])
+
+
+def test_one_account_that_is_configured_twice_is_refused(costguard: Command, setup: Setup) -> None:
+    setup(Acme("one", [Account("one", who="u7"), Account("one", who="u7", account="home")]))
+    costguard("status").says("account 1 (one) and account 2 (one)", "u7", "take one of the two out")
+
+
+def test_one_account_that_is_configured_twice_is_refused_the_second_time_too(costguard: Command, setup: Setup) -> None:
+    setup(Acme("one", [Account("one", who="u7"), Account("one", who="u7", account="home")]))
+    assert [costguard("status").code for _ in range(2)] == [2, 2]
+
+
+def test_whoever_mends_a_key_sees_it_at_once(costguard: Command, setup: Setup) -> None:
+    account = Account("one", says=no_key("one"))
+    setup(Acme("one", [account]))
+    assert costguard("status", "--strict").code == 4
+    account.says = None
+    assert costguard("status", "--strict").code == 0
+
+
+def test_a_second_account_that_broke_is_not_forgotten_within_the_minute(costguard: Command, setup: Setup) -> None:
+    setup(Acme("one", [Account("one"), Account("one", account="home", says=unreachable("one"))]))
+    assert [costguard("status", "--strict").code for _ in range(2)] == [4, 4]
+
+
+def test_what_a_listing_could_not_tell_is_said_again_within_the_minute(costguard: Command, setup: Setup) -> None:
+    setup(Acme("one", [account := Account("one", notes=("m-1 states no price", "m-2 either"))]))
+    first, second = (costguard("status", "--json").data["warnings"] for _ in range(2))
+    assert (first, second, account.asked) == (second, ["one/lab/here: m-1 states no price", "one/lab/here: m-2 either"], 1)
+
+
+def test_an_account_that_was_just_added_is_asked_within_the_minute(costguard: Command, setup: Setup) -> None:
+    one = Account("one")
+    setup(Acme("one", [one]))
+    costguard("status")
+    setup(Acme("one", [one, other := Account("one", account="home")]), table="size = 2")
+    costguard("status")
+    assert (one.asked, other.asked) == (2, 1)
+
+
+def test_a_plug_in_that_hangs_when_opened_is_named_and_hides_no_other(
+    costguard: Command, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go = Event()
+
+    class Hung(Acme):
+        def open(self, table: Any, around: Any) -> Any:  # noqa: ANN401
+            let_go.wait(30)
+            return super().open(table, around)
+
+    monkeypatch.setattr(clouds, "OPEN_S", 0.3)
+    setup(Acme("one"), Hung("two"))
+    ran = costguard("status", "--json")
+    let_go.set()
+    assert [r["provider"] for r in ran.data["resources"]] == ["one"]
+    assert any("it cannot be opened: no answer within 0.3 s" in w for w in ran.data["warnings"])
+
+
+def test_an_interrupt_is_said_and_has_its_own_code(costguard: Command, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    setup(Acme("one"))
+    monkeypatch.setattr(polling, "asked_just_now", interrupted)
+    monkeypatch.setattr(polling, "sources_of", interrupted)
+    ran = costguard("status")
+    assert (ran.code, ran.out, ran.err) == (130, "", "error: interrupted\n")
+
+
+@pytest.mark.parametrize("proxy", ["http://", "https:///x", "socks5://a:1", "a:1"])
+def test_what_is_no_address_of_a_proxy_is_a_slip(costguard: Command, setup: Setup, tmp_path: Path, proxy: str) -> None:
+    setup(Acme("one"))
+    with (tmp_path / "costguard.toml").open("a") as file:
+        file.write(f'[network]\nproxy = "{proxy}"\n')
+    costguard("status").says("network.proxy", "no address of a proxy", "http://proxy.example:3128")
+
+
+def test_the_fix_of_a_wrong_key_is_not_cut_off(costguard: Command, setup: Setup) -> None:
+    hint = "make a key at https://console.acme.example/settings/keys, and export ACME_KEY=..."
+    refused = CredentialsError("refused the key of the variable ACME_KEY, ending in ...wxyz", provider="one", hint=hint)
+    setup(Acme("one", [Account("one", says=refused)]))
+    assert any(w.endswith("export ACME_KEY=...") for w in costguard("status", "--json").data["warnings"])
+
+
+def test_a_provider_nobody_installed_offers_the_nearest(costguard: Command, setup: Setup, tmp_path: Path) -> None:
+    setup(Acme("runpod"))
+    (tmp_path / "costguard.toml").write_text("[providers.runpood]\n")
+    costguard("status").says("runpood", "did you mean runpod?")
+
+
+def test_a_key_that_the_provider_does_not_know_is_a_slip(costguard: Command, setup: Setup) -> None:
+    setup(Acme("one"), table='base_ulr = "http://x"')
+    costguard("status").says("providers.one", "base_ulr", "base_url")
+
+
+def test_a_price_that_nobody_states_is_bounded_by_the_market(costguard: Command, setup: Setup) -> None:
+    from dataclasses import replace
+
+    setup(Acme("one", [Account("one", says=Complete((replace(machine("one"), prices=()),)))]))
+    (found,) = costguard("status", "--json").data["resources"]
+    assert found["usd_per_hour"] is None
+    assert 2 < float(found["usd_per_hour_bounds"]["high"]) < 100
+
+
+def test_the_simulated_clouds_are_there_to_try_it_on(costguard: Command, tmp_path: Path) -> None:
+    (tmp_path / "costguard.toml").write_text("[providers.sim]\nseed = 7\n")
+    ran = costguard("status", "--json", "--strict")
+    assert ran.code == 0, ran.err
+    assert {s["provider"] for s in ran.data["scopes"]} == {f"sim-{c}" for c in ("aws", "gcp", "runpod", "lambda", "vast")}
+    assert {s["state"] for s in ran.data["scopes"]} == {"complete"}
+    (tmp_path / "costguard.toml").write_text('[providers.sim]\nseed = "x"\n')
+    costguard("status").says("providers.sim.seed", "a whole number")
+
+
+def test_a_minute_is_counted_from_the_last_look_and_not_from_the_future() -> None:
+    assert polling.JUST_NOW.total_seconds() == 60
+    assert not polling.asked_just_now("sqlite:////nowhere/at/all.db", [Account("one")], datetime.now(UTC))

@@ -1,0 +1,71 @@
+"""`config/costguard.toml` is generated from the settings and every provider's manifest: all of it there, all of it valid."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costguard.core.provider import ABILITIES, checked_table
+from costguard.plugins import providers
+from costguard.settings import SECTIONS, _fields_of, check_settings
+from costguard.settings.budgets import KEYS, MATCH_KEYS
+from costguard.settings.example import FIELDS, settings_text
+
+EXAMPLE = Path(__file__).parents[2] / "config" / "costguard.toml"
+NAMES = ("aws", "gcp", "lambda", "runpod", "sim", "vast")
+
+
+def generated() -> str:
+    installed = providers()
+    assert installed.broken == {}
+    return settings_text([installed.found[name].manifest for name in NAMES])
+
+
+def switched_on(text: str) -> dict[str, Any]:
+    """What the file says with every `#key` switched on."""
+    return tomllib.loads(re.sub(r"^#(?! )", "", text, flags=re.MULTILINE))
+
+
+def test_the_example_is_what_the_settings_are(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--write-golden"):
+        EXAMPLE.parent.mkdir(exist_ok=True)
+        EXAMPLE.write_text(generated())
+    assert EXAMPLE.read_text() == generated(), "make golden writes it anew"
+
+
+def test_as_it_stands_it_loads_and_changes_nothing() -> None:
+    settings = check_settings(EXAMPLE.read_text(), "example")
+    assert (settings.budgets, settings.providers, settings.quote.market) == ((), {}, None)
+
+
+def test_every_setting_stands_in_it() -> None:
+    assert set(FIELDS) == {(section, one.name) for section, make in SECTIONS.items() for one in _fields_of(make)}
+    table = switched_on(generated())
+    assert {section: set(table[section]) for section in SECTIONS} == {
+        section: {key for where, key in FIELDS if where == section} for section in SECTIONS
+    }
+    assert set(table["budget"][0]) == set(KEYS)
+    text = generated()
+    assert all(key in text for key in MATCH_KEYS)
+
+
+def test_with_all_of_it_switched_on_it_is_taken() -> None:
+    table = switched_on(generated())
+    check_settings(re.sub(r"^#(?! )", "", generated(), flags=re.MULTILINE), "example")
+    for name, one in providers().found.items():
+        settings = one.manifest.settings
+        assert set(table["providers"][name]) == {setting.name for setting in settings}
+        checked_table(table["providers"][name], settings, name)
+
+
+def test_every_line_explains_or_sets_something_and_none_is_long() -> None:
+    assert all(len(line) <= 128 for line in generated().splitlines())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_manifest_names_only_abilities_there_are(name: str) -> None:
+    assert set(providers().found[name].manifest.abilities) <= set(ABILITIES)
