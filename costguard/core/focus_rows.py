@@ -18,6 +18,7 @@ from costguard.core.billed import ADDRESS, COMPUTE, CREDIT, OTHER, STORAGE, TAX,
 from costguard.core.metering.resource import storable
 from costguard.core.money import LARGEST_AMOUNT, Money
 from costguard.core.period import Period
+from costguard.core.stated_time import time_stated
 from costguard.errors import InputError, one_line, shortened
 
 EFFECTIVE, BILLED, LIST = "EffectiveCost", "BilledCost", "ListCost"
@@ -82,15 +83,10 @@ def arn_tail(stated: str) -> str:
 
 
 def instant_stated(value: object) -> datetime | None:
-    """An instant as exports write it: RFC 3339, with a space, with `UTC`, or a datetime; without an offset it is in UTC."""
+    """An instant as exports write it: a text, or what a Parquet file holds; without an offset it is in UTC."""
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
-    text = str(value or "").strip().removesuffix("UTC").strip()
-    try:
-        at = datetime.fromisoformat(text)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+    return time_stated(value)
 
 
 class _Names:

@@ -51,6 +51,8 @@ class Rig(ABC):
     """Of the request that ends one."""
     one: ClassVar[str]
     """Of the request that looks up one instance."""
+    cap: ClassVar[int | None] = 10_000
+    """Machines of one scope beyond which the listing is cut; None: its own tests lower it and try it."""
     more_secrets: ClassVar[tuple[str, ...]] = ()
     """Further canaries: a session token, a private key."""
     slow_s: ClassVar[float] = 3.0

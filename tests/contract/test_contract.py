@@ -216,11 +216,13 @@ def test_a_redirect_is_not_followed(case: Case, status: int) -> None:
 
 
 def test_more_machines_than_the_cap_are_partial(case: Case) -> None:
-    case.rig.put(10_050)
+    if case.rig.cap is None:
+        pytest.skip("its own tests lower the cap, and try it")
+    case.rig.put(case.rig.cap + 50)
     case.rig.page(1000)
     poll = case.poll()
     assert not is_complete(poll)
-    assert len(instances(poll)) <= 10_000
+    assert len(instances(poll)) <= case.rig.cap
 
 
 def test_a_page_token_that_leads_in_a_circle_ends_and_is_partial(case: Case) -> None:

@@ -1,0 +1,118 @@
+"""AWS: EC2 instances, EBS volumes and Elastic IPs of every enabled region, of one account or many.
+
+Nothing of botocore is imported before an account is opened. What `README.md` beside this file says of credentials and rights
+stands in `MANIFEST` too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from costguard.core.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Setting, checked_table
+from costguard.errors import InputError
+
+if TYPE_CHECKING:  # a listing of providers does not pay for botocore
+    from costguard.transport import Surroundings
+    from costguard_aws.account import Account
+
+_ROLE = (
+    Setting(name="role_arn", told="the role to assume", example="arn:aws:iam::111122223333:role/costguard-reader"),
+    Setting(name="external_id", told="what the role's trust policy asks for"),
+    Setting(name="session_name", told="how the role's use is called in CloudTrail; costguard"),
+    Setting(name="source_profile", told="the profile that may assume it; the default chain"),
+)
+
+MANIFEST = Manifest(
+    name="aws",
+    title="Amazon Web Services",
+    credentials=(
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        "AWS_PROFILE, and ~/.aws/config (roles, SSO, processes)",
+        "~/.aws/credentials",
+        "the role of this machine (ECS, EKS, EC2)",
+    ),
+    abilities={
+        "list": "EC2 in every enabled region: on-demand, spot, reserved capacity",
+        "volumes": "EBS volumes and Elastic IPs, attached or not",
+        "offers": "list prices of the Price List, and spot prices",
+        "utilization": "GPUs by the CloudWatch agent where it runs, else processors",
+        "bill": "FOCUS export files, or Cost Explorer ($0.01 a request, off by default)",
+        "stop": "instances with an EBS root that nothing replaces; the disks inside the host are wiped",
+        "terminate": "instances, and members of a plain auto-scaling group",
+        "permissions": "dry runs",
+    },
+    settings=(
+        Setting(name="profiles", kind=TEXTS, told='one account each; "default": the chain', example='["default", "lab"]'),
+        Setting(name="roles", kind=TABLES, told="roles to assume, one account each", inner=_ROLE),
+        Setting(name="accounts", kind=TEXTS, told="the account ids that are expected; a key of another is refused"),
+        Setting(name="regions", kind=TEXTS, told="only these, in place of every enabled region", example='["us-east-1"]'),
+        Setting(name="endpoint_url", told="in place of AWS's own addresses (AWS_ENDPOINT_URL)"),
+        Setting(name="timeout_s", kind=WHOLE, told="seconds that one poll of a region may take; 60", example="60"),
+        Setting(
+            name="signals",
+            kind=TEXTS,
+            told="measures asked of CloudWatch",
+            example='["gpu_util", "cpu_util"]',
+        ),
+        Setting(name="agent_namespace", told="CloudWatch namespace of the agent; CWAgent"),
+        Setting(name="cost_explorer", kind=FLAG, told="ask Cost Explorer for the bill: $0.01 a request", example="true"),
+        Setting(name="focus_export", told="FOCUS export files: a path, a pattern or s3://bucket/prefix"),
+    ),
+    extra="aws",
+    key_at="https://console.aws.amazon.com/iam",
+    not_seen=(
+        "SageMaker (notebooks, endpoints, training, HyperPod, Studio) runs GPUs that EC2 does not list.",
+        "Savings plans, reserved instances, private prices and credits lower the bill after the fact.",
+        "Unused capacity reservations, dedicated hosts and the upfront fee of capacity blocks are billed and not listed.",
+        "Data transfer, NAT gateways, snapshots, FSx, and EBS beyond the IOPS and throughput included.",
+    ),
+)
+
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d+")
+TIMEOUTS = range(1, 601)
+
+
+class AwsPlugin:
+    """What `costguard.providers` loads."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it says of itself."""
+        return MANIFEST
+
+    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[Account]:
+        """An account for each profile and role, or for the default chain. CredentialsError where one has no key."""
+        checked: dict[str, Any] = checked_table(table, MANIFEST.settings, "providers.aws")
+        _plausible(checked)
+        account, sources_of = _account()
+        return [account(source, checked, around, exports=i == 0) for i, source in enumerate(sources_of(checked))]
+
+
+def _account() -> Any:  # noqa: ANN401 - two names of modules that are imported here alone
+    """The class and the reader of its sources; InputError where AWS's SDK is not installed."""
+    try:
+        from costguard_aws.account import Account
+        from costguard_aws.credentials import sources_of
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("botocore", "boto3"):
+            raise
+        hint = "pip install 'gpu-costguard[aws]'"
+        raise InputError("needs AWS's SDK, which is not installed", field="providers.aws", hint=hint) from None
+    return Account, sources_of
+
+
+def _plausible(table: Mapping[str, Any]) -> None:
+    """InputError for a region, an account or a time that cannot be one."""
+    for region in table.get("regions", ()):
+        if not _REGION.fullmatch(region):
+            raise InputError(f"'{region}' is no region", field="providers.aws.regions", hint='such as "us-east-1"')
+    for account in table.get("accounts", ()):
+        if not re.fullmatch(r"\d{12}", account):
+            raise InputError(f"'{account}' is no account", field="providers.aws.accounts", hint="twelve digits, as text")
+    if table.get("timeout_s", 60) not in TIMEOUTS:
+        raise InputError("must be from 1 to 600 seconds", field="providers.aws.timeout_s")
+
+
+provider = AwsPlugin()

@@ -1,0 +1,200 @@
+"""One AWS account: every port that it can keep, over one set of credentials.
+
+The account is what STS says it is, asked once: a key does not change its account, and a name that changed between two polls
+would charge everything twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from costguard.core.acting import REFUSED, Reception
+from costguard.core.billed import Billed
+from costguard.core.health import Check
+from costguard.core.metering.inventory import Failed, Poll
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.offer import OfferListing
+from costguard.core.period import Period
+from costguard.core.sample import Measured
+from costguard.errors import CredentialsError, ForbiddenError, InputError, ProviderError, RefusedError, shortened
+from costguard.transport import Surroundings
+from costguard_aws.acting import Actor
+from costguard_aws.api import Ec2
+from costguard_aws.bills import CostExplorer
+from costguard_aws.catalogue import Catalogue
+from costguard_aws.credentials import Source
+from costguard_aws.examining import Examination
+from costguard_aws.exports import FocusExport
+from costguard_aws.fast_xml import text_of
+from costguard_aws.faults import AWS
+from costguard_aws.listing import LONGEST_WHY, Listing
+from costguard_aws.live_offers import LiveOffers
+from costguard_aws.metrics import DEFAULT_SIGNALS, Metrics
+from costguard_aws.prices import OnDemandPrices
+from costguard_aws.session import Session
+from costguard_aws.spot import SpotHistory
+from costguard_aws.translate import Place, address_of, protected, volume_of
+from costguard_aws.types import GpuType
+
+REGIONS_HOLD = timedelta(hours=1)
+"""How long the list of enabled regions is taken to hold: aws.md section 1."""
+
+TIMEOUT_S = 60
+
+
+class Account:
+    """What one `Source` can see and do. Nothing is asked before the first question."""
+
+    providers: Sequence[str] = (AWS,)
+
+    def __init__(self, source: Source, table: Mapping[str, Any], around: Surroundings, *, exports: bool = True) -> None:
+        stated: list[str] = table.get("regions", [])
+        self._regions_stated, self._expected = tuple(stated), frozenset(table.get("accounts", []))
+        self._clock, self._timeout_s = around.clock, table.get("timeout_s", TIMEOUT_S)
+        region = table.get("region", stated[0] if stated else "")
+        self.session = Session(source, around, endpoint=table.get("endpoint_url", ""), region=region)
+        self._ec2 = Ec2(self.session)
+        self._catalogue = Catalogue(self._ec2, around.gpus, around.clock)
+        prices = OnDemandPrices(self.session, around.cache, around.clock)
+        self._listing = Listing(self._ec2, self._catalogue, prices, SpotHistory(self.session), around.clock)
+        self._offers = LiveOffers(self.session, prices, around.clock)
+        signals, namespace = table.get("signals", DEFAULT_SIGNALS), table.get("agent_namespace", "CWAgent")
+        self._metrics = Metrics(self.session, around.clock, signals, namespace)
+        self._bills = _bill_source(table, self.session, around, exports=exports)
+        self._actor = Actor(self._ec2, self._kind)
+        self._lock = threading.Lock()
+        self._regions: tuple[str, ...] = ()
+        self._regions_at: datetime | None = None
+
+    def scopes(self) -> Sequence[ScopeKey]:
+        """The account in each of its enabled regions, or of those that the settings name."""
+        account = self.session.account or self._only() or self.identity()
+        return tuple(ScopeKey(AWS, account, region) for region in self.regions())
+
+    def _only(self) -> str:
+        """The one account that the settings expect: it is its scopes' name whether AWS answers or not, and a poll checks it."""
+        return next(iter(self._expected)) if len(self._expected) == 1 else ""
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        """One region, read to its end."""
+        asked_at = self._clock.now()
+        try:
+            self._own(scope.account)
+        except (ProviderError, InputError) as broken:
+            return Poll(scope=scope, at=asked_at, inventory=Failed(shortened(broken.what, LONGEST_WHY)))
+        return self._listing.poll(scope, self._timeout_s)
+
+    def look(self, key: ResourceKey) -> Observation | None:
+        """One instance with its protections, one volume or one address; None: EC2 says that there is none."""
+        self._own(key.account, key.provider)
+        place = Place(key.account, key.region)
+        if key.id.startswith("vol-"):
+            item = self._ec2.volume(key.region, key.id)
+            return None if item is None else volume_of(item, place, _unsaid)
+        if not key.id.startswith("i-"):
+            item = self._ec2.address(key.region, key.id)
+            return None if item is None else address_of(item, place)
+        item = self._ec2.instance(key.region, key.id)
+        if item is None:
+            return None
+        seen, _ = self._listing.seen(item, place)
+        return seen if seen.state == "ended" else protected(seen, self._protections(key))
+
+    def identity(self) -> str:
+        """The twelve digits of the account. InputError where the settings expect others."""
+        with self._lock:
+            if not self.session.account:
+                self.session.account = self._asked_who()
+            return self.session.account
+
+    def _asked_who(self) -> str:
+        found = self._ec2.account()
+        if self._expected and found not in self._expected:
+            hint = f"accounts = [{', '.join(sorted(self._expected))}] in [providers.aws] does not name it"
+            raise CredentialsError(f"{self.session.source.told} belongs to account {found}", provider=AWS, hint=hint)
+        return found
+
+    def regions(self) -> Sequence[str]:
+        """Those that are polled. The last answer holds where a new one cannot be had."""
+        if self._regions_stated:
+            return self._regions_stated
+        with self._lock:
+            now = self._clock.now()
+            if self._regions_at is None or now - self._regions_at >= REGIONS_HOLD:
+                try:
+                    self._regions, self._regions_at = tuple(self._ec2.regions()), now
+                except ProviderError:
+                    if not self._regions:
+                        raise
+            return self._regions
+
+    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+        """What CloudWatch says of the running ones: their GPUs where an agent reports them, else their processors."""
+        return self._metrics.utilization([one for one in seen if one.key.account == self.session.account], period)
+
+    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+        """List and spot prices of types with GPUs in the regions that are polled."""
+        return self._offers.offers(self.regions(), gpus)
+
+    def bill_lines(self, period: Period) -> Billed:
+        """From an export file, or from Cost Explorer; neither is asked unless the settings say so."""
+        if self._bills is None:
+            return Billed(lines=(), why="set focus_export, or cost_explorer = true ($0.01 a request), in [providers.aws]")
+        self.identity()
+        return self._bills.bill_lines(period)
+
+    def examine(self) -> Sequence[Check]:
+        """Key, reach, account, rights, clock and measures."""
+        return Examination(self.session, self._ec2, self._clock, self._asked_who, self.regions).checks()
+
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+        """Ask EC2 once to stop one instance."""
+        return self._elsewhere(key) or self._actor.stop(key, lose)
+
+    def terminate(self, key: ResourceKey) -> Reception:
+        """Ask EC2, or its auto-scaling group, once to end one instance."""
+        return self._elsewhere(key) or self._actor.terminate(key)
+
+    def _own(self, account: str, provider: str = AWS) -> None:
+        if provider != AWS or self.identity() != account:
+            raise RefusedError(f"{provider} account {account} is not that of {self.session.source.told}", provider=AWS)
+
+    def _elsewhere(self, key: ResourceKey) -> Reception | None:
+        """The refusal of what is no instance of this account."""
+        if not key.id.startswith("i-"):
+            return Reception(said=REFUSED, why="only instances are stopped and ended")
+        try:
+            self._own(key.account, key.provider)
+        except (ProviderError, InputError) as broken:
+            return Reception(said=REFUSED, why=f"nothing was sent: {broken.what}")
+        return None
+
+    def _protections(self, key: ResourceKey) -> tuple[str, ...]:
+        """None where the key may not ask for them: EC2 honours them whoever asks."""
+        try:
+            return self._ec2.protected(key.region, key.id)
+        except ForbiddenError:
+            return ()
+
+    def _kind(self, item: Element, region: str) -> GpuType | None:
+        name = text_of(item, "instanceType")
+        self._catalogue.learn([name], region, _unsaid)
+        return self._catalogue.kind(name)
+
+
+def _unsaid(sentence: str) -> None:
+    """A single look has nowhere to put notes."""
+
+
+def _bill_source(
+    table: Mapping[str, Any], session: Session, around: Surroundings, *, exports: bool
+) -> FocusExport | CostExplorer | None:
+    """Exports hold all accounts, so one account reads them for all."""
+    if "focus_export" in table:
+        return FocusExport(table["focus_export"], around.clock, session) if exports else None
+    return CostExplorer(session, around.cache, around.clock) if table.get("cost_explorer") else None

@@ -1,0 +1,141 @@
+"""Where AWS's keys are found: botocore's own chain, looked for in the environment and home that costguard was handed.
+
+One `Source` is one set of credentials, and so one account: the default chain, a profile, or a role that is assumed from one of
+them. Nothing is written anywhere, and keys that expire are renewed by botocore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from botocore.configprovider import BOTOCORE_DEFAUT_SESSION_VARIABLES, ConfigChainFactory
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    ContainerProvider,
+    CredentialResolver,
+    DeferredRefreshableCredentials,
+    EnvProvider,
+    InstanceMetadataProvider,
+    create_credential_resolver,
+)
+from botocore.exceptions import ProfileNotFound
+from botocore.session import Session as BotocoreSession
+
+from costguard.errors import CredentialsError, InputError
+from costguard_aws.faults import AWS, NO_KEY, in_words
+
+DEFAULT = "default"
+"""The profile that means the whole chain: the environment, then the files, then the machine's own role."""
+
+SESSION_NAME = "costguard"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One set of credentials. `profile`: "default" for the whole chain. `role_arn`: "" where no role is assumed from it."""
+
+    profile: str = DEFAULT
+    role_arn: str = ""
+    external_id: str = ""
+    session_name: str = SESSION_NAME
+
+    @property
+    def told(self) -> str:
+        """How it is called in messages before its account is known."""
+        return self.role_arn or f"profile {self.profile}"
+
+
+def sources_of(table: Mapping[str, Any]) -> Sequence[Source]:
+    """Every set of credentials that the settings name; the default chain where they name none."""
+    found = [Source(profile=name) for name in table.get("profiles", [])]
+    for role in table.get("roles", []):
+        arn = role.get("role_arn", "")
+        if not arn.startswith("arn:") or ":role/" not in arn:
+            hint = 'role_arn = "arn:aws:iam::111122223333:role/costguard-reader"'
+            raise InputError("needs the ARN of a role", field="providers.aws.roles.role_arn", hint=hint)
+        found.append(
+            Source(
+                profile=role.get("source_profile", DEFAULT),
+                role_arn=arn,
+                external_id=role.get("external_id", ""),
+                session_name=role.get("session_name", SESSION_NAME),
+            )
+        )
+    if len(set(found)) != len(found):
+        raise InputError("name one set of credentials twice", field="providers.aws", hint="remove one of profiles or roles")
+    return found or [Source()]
+
+
+def session_of(source: Source, environ: Mapping[str, str], home: Path) -> BotocoreSession:
+    """Botocore's session for `source`, which reads `environ` and `home` and nothing else of this machine."""
+    session = BotocoreSession(profile=None if source.profile == DEFAULT else source.profile)
+    chain, store = ConfigChainFactory(session=session, environ=environ), session.get_component("config_store")
+    for name, (keys, variables, default, convert) in BOTOCORE_DEFAUT_SESSION_VARIABLES.items():
+        provider = chain.create_config_chain(
+            instance_name=name,
+            env_var_names=variables,
+            config_property_names=keys,
+            default=_at_home(default, home),
+            conversion_func=convert,
+        )
+        store.set_config_provider(name, provider)
+    session.register_component("credential_provider", _resolver(session, environ))
+    return session
+
+
+def _at_home(default: Any, home: Path) -> Any:  # noqa: ANN401 - botocore's own defaults
+    """`~/.aws/config` of the home that was handed over."""
+    return str(home / default[2:]) if isinstance(default, str) and default.startswith("~/") else default
+
+
+def _resolver(session: BotocoreSession, environ: Mapping[str, str]) -> CredentialResolver:
+    """The default chain, with the places that look into the environment looking into `environ`."""
+    with _named(session):
+        providers = create_credential_resolver(session).providers
+    off = environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
+    found = []
+    for provider in providers:
+        if isinstance(provider, EnvProvider):
+            found.append(EnvProvider(environ=environ))
+        elif isinstance(provider, ContainerProvider):
+            found.append(ContainerProvider(environ=environ))
+        elif not (off and isinstance(provider, InstanceMetadataProvider)):
+            found.append(provider)
+    return CredentialResolver(providers=found)
+
+
+def credentials_of(source: Source, session: BotocoreSession, create: Callable[..., Any]) -> Any:  # noqa: ANN401 - botocore has no types
+    """Its credentials, renewed by themselves; CredentialsError where there are none.
+
+    A role is not assumed before it is used, then by a client that `create` makes.
+    """
+    with _named(session), in_words(source.told):
+        found = session.get_credentials()
+    if found is None:
+        looked = "the environment, ~/.aws and this machine's own role"
+        where = looked if source.profile == DEFAULT else f"profile {source.profile} of ~/.aws"
+        raise CredentialsError(f"no key in {where}", provider=AWS, hint=NO_KEY)
+    if not source.role_arn:
+        return found
+    more = {"RoleSessionName": source.session_name} | ({"ExternalId": source.external_id} if source.external_id else {})
+    fetcher = AssumeRoleCredentialFetcher(create, found, source.role_arn, extra_args=more)
+    return DeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method="assume-role")
+
+
+class _named:  # noqa: N801 - reads as a function
+    """A profile that does not stand in the files is named, with the setting that asked for it."""
+
+    def __init__(self, session: BotocoreSession) -> None:
+        self._session = session
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, broken: object, trace: object) -> None:
+        if isinstance(broken, ProfileNotFound):
+            name = self._session.profile or DEFAULT
+            hint = "aws configure list-profiles shows those there are"
+            raise InputError(f"there is no profile '{name}' in ~/.aws", field="providers.aws.profiles", hint=hint) from None

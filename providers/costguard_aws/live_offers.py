@@ -1,0 +1,117 @@
+"""What EC2 rents out now: its GPU types in each region, on demand by the price list and as spot by the spot history.
+
+The types are those of `types.csv`, so that the question is bounded: two or three requests a region. Shares of a GPU (g6f, gr6f)
+are left out, as an offer is of whole GPUs. That a price is listed does not say that there is capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+
+from costguard_aws.prices import OnDemandPrices, PriceKey
+from costguard_aws.seam import Aws
+from costguard_aws.spot import LINUX, MOST_TYPES, PAGE, VPC, pages
+from costguard_aws.types import GpuType, known_types
+
+from costguard.core.metering.observation import price_stated
+from costguard.core.money import Rate
+from costguard.core.offer import SPOT, Offer, OfferListing
+from costguard.errors import ProviderError
+from costguard.ports import Clock
+
+
+class LiveOffers:
+    """The offers of one account's regions."""
+
+    def __init__(self, aws: Aws, prices: OnDemandPrices, clock: Clock) -> None:
+        self._aws, self._prices, self._clock = aws, prices, clock
+
+    def offers(self, regions: Sequence[str], gpus: Collection[str] | None) -> OfferListing:
+        """What `regions` rent out of the canonical `gpus` (None: of every GPU). A type without any price there is no offer.
+
+        A ProviderError where no region could be asked for anything.
+        """
+        kinds = [kind for kind in known_types().values() if _whole(kind) and (gpus is None or kind.gpu in gpus)]
+        offers, why, broken = list[Offer](), list[str](), list[ProviderError]()
+        for region in regions if kinds else ():
+            on_demand, doubts = self._on_demand(region, kinds)
+            offers += on_demand
+            why += doubts
+            try:
+                offers += self._spot(region, kinds)
+            except ProviderError as failed:
+                broken.append(failed)
+                why.append(f"spot prices of {region}: {failed.what}")
+        if broken and not offers:
+            raise broken[0]
+        return OfferListing(offers=tuple(offers), why="; ".join(dict.fromkeys(why)))
+
+    def _on_demand(self, region: str, kinds: Sequence[GpuType]) -> tuple[list[Offer], list[str]]:
+        """Those that the price list has, and why some may be missing although they are sold."""
+        keys = {kind.name: PriceKey(kind.name, region) for kind in kinds}
+        self._prices.learn(keys.values())
+        offers, doubts = list[Offer](), list[str]()
+        for kind in kinds:
+            stated = self._prices.known(keys[kind.name])
+            if stated.price.rate is not None:
+                offers.append(self._offer(kind, region, stated.price.rate, note=stated.why))
+            elif stated.doubtful:
+                doubts.append(stated.why)
+        return offers, doubts
+
+    def _spot(self, region: str, kinds: Sequence[GpuType]) -> list[Offer]:
+        """The cheapest zone's price of each type, now."""
+        now, offers = self._clock.now(), list[Offer]()
+        newest: dict[tuple[str, str], tuple[datetime, Rate]] = {}
+        for first in range(0, len(kinds), MOST_TYPES):
+            self._newest(region, kinds[first : first + MOST_TYPES], now, newest)
+        for kind in kinds:
+            zones = sorted((rate.nano_per_hour, zone) for (name, zone), (_, rate) in newest.items() if name == kind.name)
+            if zones:
+                note = f"in {zones[0][1]}, the cheapest of {len(zones)} zones"
+                offers.append(self._offer(kind, region, Rate(nano_per_hour=zones[0][0]), spot=True, note=note))
+        return offers
+
+    def _newest(
+        self, region: str, kinds: Iterable[GpuType], now: datetime, newest: dict[tuple[str, str], tuple[datetime, Rate]]
+    ) -> None:
+        """Fill in the last price of each type and zone: from now on, which includes the last change before it."""
+        known = {kind.name: kind for kind in kinds}
+        asked = {
+            "InstanceTypes": list(known),
+            "ProductDescriptions": [LINUX, LINUX + VPC],
+            "StartTime": now,
+            "EndTime": now,
+            "MaxResults": PAGE,
+        }
+        for entry in pages(self._aws, region, asked):
+            name, zone, at = str(entry.get("InstanceType")), str(entry.get("AvailabilityZone") or ""), entry.get("Timestamp")
+            if name not in known or not zone or not isinstance(at, datetime) or at.tzinfo is None:
+                continue
+            rate, _ = price_stated(entry.get("SpotPrice"), gpus=known[name].gpu_count)
+            before = newest.get((name, zone))
+            if rate is not None and (before is None or at > before[0]):
+                newest[name, zone] = (at, rate)
+
+    def _offer(self, kind: GpuType, region: str, rate: Rate, *, spot: bool = False, note: str = "") -> Offer:
+        return Offer(
+            provider="aws",
+            region=region,
+            instance_type=kind.name,
+            gpu=kind.gpu,
+            gpu_count=int(kind.gpu_count),
+            tier=SPOT if spot else "on-demand",
+            rate=rate,
+            observed_on=self._clock.now().date(),
+            source="AWS spot history" if spot else "AWS price list",
+            pricing="dynamic" if spot else "standard",
+            vcpus=kind.vcpus,
+            ram_gb=kind.ram_gb,
+            disk_gb=float(kind.local_gb) if kind.local_gb else None,
+            note=note,
+        )
+
+
+def _whole(kind: GpuType) -> bool:
+    return kind.gpu_count >= 1 and kind.gpu_count == int(kind.gpu_count)

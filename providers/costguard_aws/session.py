@@ -1,0 +1,258 @@
+"""One set of credentials, and every way of asking AWS with it: botocore signs and serialises, costguard's transport carries.
+
+    client(service, region)   botocore's client, whose HTTP goes through `costguard.transport` and which tries nothing twice
+    query(service, region, action, params)   the XML of a Query API (EC2, STS, auto-scaling), without botocore's models,
+                                             which cost 24 MB and twice the time that everything else here takes
+
+Whatever goes wrong is a ProviderError, with AWS's own code. Clients may be used from several threads at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import datetime
+from io import BytesIO
+from typing import Any
+from urllib.parse import urlencode
+
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from costguard.errors import CredentialsError, InputError
+from costguard.transport import MOST_BYTES, Bucket, Channel, Deadline, Reply, Request, Secret, Surroundings, checked_url
+from costguard_aws.credentials import Source, credentials_of, session_of
+from costguard_aws.faults import AWS, fault_of, in_words
+
+logging.getLogger("botocore").setLevel(logging.WARNING)
+"""Below that it writes whole requests and answers, session tokens among them."""
+
+READ_S, ACT_S = 30.0, 20.0
+"""Seconds for one read with all its tries where no poll sets a deadline, and for one act."""
+
+VERSIONS = {"ec2": "2016-11-15", "sts": "2011-06-15", "autoscaling": "2011-01-01"}
+"""Of the Query APIs: botocore 1.44's models, 2026-11."""
+
+LIMITS = {
+    "ec2": (10.0, 60.0, 5.0),
+    "sts": (5.0, 10.0, 0.0),
+    "autoscaling": (5.0, 10.0, 2.0),
+    "pricing": (5.0, 10.0, 0.0),
+    "cloudwatch": (20.0, 40.0, 0.0),
+    "cost-explorer": (1.0, 5.0, 0.0),
+}
+"""Requests a second, at once, and kept for acts, of each service and region: half of what aws.md section 10 states, so that
+the account's own tools keep the other half. Unnamed services get 5 and 10."""
+
+ACTS = frozenset(("StopInstances", "TerminateInstances", "TerminateInstanceInAutoScalingGroup"))
+
+FIRST_REGION = "us-east-1"
+"""Where the account is asked who it is when no region is configured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bounds:
+    deadline: Deadline
+    most_bytes: int = MOST_BYTES
+
+
+_bounds: ContextVar[_Bounds | None] = ContextVar("costguard_aws_bounds", default=None)
+
+
+@contextmanager
+def within(deadline: Deadline, most_bytes: int = MOST_BYTES) -> Iterator[None]:
+    """Everything that is asked in this block, by this thread or one that was given its context, keeps to these bounds."""
+    token = _bounds.set(_Bounds(deadline=deadline, most_bytes=most_bytes))
+    try:
+        yield
+    finally:
+        _bounds.reset(token)
+
+
+class Session:
+    """What one `Source` may ask. `endpoint`: an address in place of all of AWS's own, "" for AWS's. Nothing is asked yet.
+
+    CredentialsError where the source has no key.
+    """
+
+    def __init__(self, source: Source, around: Surroundings, *, endpoint: str = "", region: str = "") -> None:
+        self.source, self.endpoint, self._around = source, endpoint, around
+        self.account = ""
+        """As AWS says who it is, once it was asked; "" before."""
+        self.botocore = session_of(source, around.environ, around.home)
+        self.botocore.register("before-send", self._sent, unique_id="costguard-transport")
+        self.credentials = credentials_of(source, self.botocore, self._creator)
+        self.botocore._credentials = self.credentials  # noqa: SLF001 - set_credentials takes bare keys, and those of a role expire
+        self.region: str = region or around.environ.get("AWS_REGION") or self._config("region") or FIRST_REGION
+        self._signed_with: tuple[str | None, ...] = ()
+        self._tokens: tuple[str | None, ...] = ()
+        self._stated("ec2")
+        self._lock = threading.RLock()
+        self._clients: dict[tuple[str, str], Any] = {}
+        self._channels: dict[tuple[str, str], Channel] = {}
+
+    def client(self, service: str, region: str) -> Any:  # noqa: ANN401 - botocore makes its classes as it goes
+        """Botocore's client. What it raises is a ProviderError, but for its own troubles: ask within `faults.in_words`."""
+        with self._lock:
+            if (service, region) not in self._clients:
+                with in_words(self.account):
+                    made = self._creator(service, region_name=region)
+                self._clients[service, region] = made
+            return self._clients[service, region]
+
+    def query(
+        self,
+        service: str,
+        region: str,
+        action: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        deadline: Deadline | None = None,
+    ) -> bytes:
+        """The good answer to one request of a Query API. An act is sent once."""
+        fields = {"Action": action, "Version": VERSIONS[service], **(params or {})}
+        request = self._signed(service, region, urlencode(fields).encode())
+        return self._asked(request, service, region, action, deadline).body
+
+    def date(self, service: str, region: str) -> datetime | None:
+        """What the clock of AWS said at its last answer; None where it was not asked."""
+        return self._channel(service, region).date
+
+    def key_hint(self) -> str:
+        """The last four characters of the access key, for `doctor`."""
+        with in_words(self.account):
+            return Secret(self.credentials.get_frozen_credentials().access_key or "").hint()
+
+    @property
+    def method(self) -> str:
+        """Which place of the chain the key came from: env, shared-credentials-file, sso, assume-role, iam-role ..."""
+        return str(self.credentials.method or "")
+
+    def _signed(self, service: str, region: str, body: bytes) -> Request:
+        form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+        request = AWSRequest(method="POST", url=f"{self._address(service, region)}/", data=body, headers=form)
+        with in_words(self.account):
+            frozen = self.credentials.get_frozen_credentials()
+            self._signed_with = (frozen.secret_key, frozen.token)
+            SigV4Auth(frozen, service, region).add_auth(request)
+        return _carried(request.prepare())
+
+    def _address(self, service: str, region: str) -> str:
+        """Where `service` of `region` is asked: what the settings or the environment say, else where AWS has it."""
+        stated = self._stated(service)
+        if stated:
+            return stated
+        found = self.botocore.get_component("endpoint_resolver").construct_endpoint(service, region)
+        if not found or "hostname" not in found:
+            raise InputError(f"has no {service}, as far as botocore knows", field=f"region {region}", hint="check regions")
+        return f"https://{found['hostname']}"
+
+    def _stated(self, service: str) -> str:
+        """The address that somebody chose, as AWS's own tools look for it: for one service, for all, in the profile."""
+        named = self._around.environ.get(f"AWS_ENDPOINT_URL_{_SERVICE_IDS.get(service, service.upper())}")
+        found = self.endpoint or named or self._around.environ.get("AWS_ENDPOINT_URL") or self._profile().get("endpoint_url")
+        return checked_url(found, "AWS_ENDPOINT_URL") if found else ""
+
+    def _profile(self) -> Mapping[str, Any]:
+        with in_words(self.account):
+            found: Mapping[str, Any] = self.botocore.get_scoped_config()
+        return found
+
+    def _config(self, name: str) -> str:
+        try:
+            return str(self.botocore.get_config_variable(name) or "")
+        except BotoCoreError:
+            return ""
+
+    def _creator(self, service: str, **more: Any) -> Any:  # noqa: ANN401 - as botocore's create_client
+        """A client that sends each request once, to no proxy: how and when to send again is the transport's business."""
+        config = Config(retries={"mode": "standard", "total_max_attempts": 1}, connect_timeout=5, read_timeout=20, proxies={})
+        more.setdefault("region_name", self._config("region") or FIRST_REGION)
+        more.update(config=config, endpoint_url=self._stated(service) or None)
+        return self.botocore.create_client(service, **more)
+
+    def _sent(self, request: AWSPreparedRequest, event_name: str = "", **_more: Any) -> AWSResponse:  # noqa: ANN401 - botocore's
+        """Botocore's hook before it sends: our transport does, and hands back what came."""
+        _, service, operation = str(event_name).split(".", maxsplit=2)
+        carried = _carried(request)
+        self._tokens = (carried.headers.get("X-Amz-Security-Token"),)
+        reply = self._asked(carried, service, _region_of(request) or self.region, operation, None)
+        return AWSResponse(request.url, reply.status, _unpacked(reply), _Raw(reply.body))
+
+    def _asked(self, request: Request, service: str, region: str, action: str, deadline: Deadline | None) -> Reply:
+        channel, bounds, act = self._channel(service, region), _bounds.get(), action in ACTS
+        limit = Deadline(ACT_S if act else READ_S)
+        if bounds is not None and not act:
+            limit = bounds.deadline
+        return channel.ask(
+            request,
+            scope=f"{service} {region}",
+            deadline=deadline or limit,
+            act=act,
+            most_bytes=bounds.most_bytes if bounds else MOST_BYTES,
+        )
+
+    def _channel(self, service: str, region: str) -> Channel:
+        with self._lock:
+            found = self._channels.get((service, region))
+            if found is None:
+                per_s, burst, kept = LIMITS.get(service, (5.0, 10.0, 0.0))
+                found = self._channels[service, region] = Channel(
+                    self._around.transport,
+                    provider=AWS,
+                    base_url=self._stated(service),
+                    account=f"{self.account or self.source.told} {region}",
+                    buckets={"": Bucket(per_s, burst, kept=kept)},
+                    fault=fault_of(self._secrets),
+                    advice={CredentialsError: "costguard doctor aws tells which key was used"},
+                )
+            return found
+
+    def _secrets(self) -> tuple[Secret, ...]:
+        """What must never be shown, should AWS or a proxy echo it: what requests were signed with.
+
+        Botocore is not asked for it here: it may be just fetching it, and holds a lock that it would wait for for ever.
+        """
+        return tuple(Secret(one) for one in (*self._signed_with, *self._tokens) if one)
+
+
+_SERVICE_IDS = {"autoscaling": "AUTO_SCALING", "ce": "COST_EXPLORER", "cost-explorer": "COST_EXPLORER"}
+"""How AWS spells a service in AWS_ENDPOINT_URL_..., where that is not its name in capitals."""
+
+
+class _Raw(BytesIO):
+    """A body as botocore reads it."""
+
+    def stream(self, **_: Any) -> Iterator[bytes]:  # noqa: ANN401 - urllib3's signature
+        """All of it, in one piece."""
+        yield self.read()
+
+
+def _carried(request: AWSPreparedRequest) -> Request:
+    """A signed request as the transport takes it."""
+    headers = {k: v.decode("latin-1") if isinstance(v, bytes) else str(v) for k, v in request.headers.items()}
+    headers.pop("Expect", None)
+    body = request.body or b""
+    if not isinstance(body, bytes | bytearray):
+        body = body.encode() if isinstance(body, str) else body.read()
+    return Request(method=request.method, url=request.url, headers=headers, body=bytes(body))
+
+
+def _region_of(request: AWSPreparedRequest) -> str:
+    """The region that the request was signed for: `Credential=KEY/20261121/us-east-1/ec2/aws4_request`."""
+    stated = request.headers.get("Authorization", "")
+    text = stated.decode("latin-1") if isinstance(stated, bytes) else str(stated)
+    parts = text.partition("Credential=")[2].split(",")[0].split("/")
+    return parts[2] if len(parts) == 5 else ""  # noqa: PLR2004 - the scope's form
+
+
+def _unpacked(reply: Reply) -> dict[str, str]:
+    """Its headers, which no longer speak of a packed body."""
+    kept = {k: v for k, v in reply.headers.items() if k not in ("content-encoding", "transfer-encoding")}
+    return {**kept, "content-length": str(len(reply.body))}

@@ -1,0 +1,183 @@
+"""What a spot machine pays: the spot price of its type in its zone, which moves while it runs.
+
+The history is asked for once a poll and region, for all types and zones together and only from where the last answer ended;
+what is known is kept. Its entries come in no promised order, the last one before the start included.
+
+Example: a g5.xlarge runs in us-east-1a since 10:20; the history has 0.40 at 09:00 and 0.45 at 11:00. Its prices are
+(0.40 since 09:00, 0.45 since 11:00), oldest first: the first of them was in force when it started.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from costguard.core.metering.observation import Price, price_stated
+from costguard.core.money import Rate
+from costguard.errors import OddAnswerError, ProviderError
+from costguard_aws.seam import Aws, ask
+
+LINUX = "Linux/UNIX"
+VPC = " (Amazon VPC)"
+"""Some answers carry it behind the product, and mean the same: every machine has stood in a VPC for years."""
+
+LONGEST = timedelta(days=90)
+"""How far back the history reaches: botocore's model."""
+
+OVERLAP = timedelta(hours=1)
+"""Asked for again each time, as an entry may be published late: an assumption, 2026-11."""
+
+IDLE = timedelta(days=1)
+"""How long a market is remembered in which nothing runs."""
+
+SOURCE = "AWS spot history"
+MOST_PAGES, PAGE = 100, 1000
+MOST_TYPES = 100
+"""Types in one request. No limit is documented; a region has 60 types with GPUs."""
+
+
+class Market(NamedTuple):
+    """What has a spot price of its own. `zone`: us-east-1a. `product`: an instance's PlatformDetails, Linux/UNIX."""
+
+    instance_type: str
+    zone: str
+    product: str = LINUX
+
+
+@dataclass(slots=True)
+class _Known:
+    """The history of one market: when each price came, oldest first. It is whole from `since` to `until`."""
+
+    since: datetime
+    until: datetime
+    rates: dict[datetime, Rate] = field(default_factory=dict)
+    prices: tuple[Price, ...] = ()
+    times: tuple[datetime, ...] = ()
+
+
+class SpotHistory:
+    """The spot prices of one account (zone names are an account's own). Asked from several threads, for different regions."""
+
+    def __init__(self, aws: Aws) -> None:
+        self._aws = aws
+        self._lock = threading.Lock()
+        self._known: dict[Market, _Known] = {}
+
+    def refresh(self, region: str, wanted: Mapping[Market, datetime], now: datetime) -> str:
+        """Learn what `wanted` (each market with the earliest start of its running machines) has cost up to `now`.
+
+        "" or why it could not be learned: what is known from before stays, and can be asked for.
+        """
+        with self._lock:
+            self._forget(now)
+            asked = {market: self._from(market, start, now) for market, start in wanted.items()}
+        if not asked:
+            return ""
+        try:
+            entries = self._entries(region, asked, now)
+        except ProviderError as broken:
+            return f"spot prices of {region} could not be asked: {broken.what}"
+        with self._lock:
+            for market, start in asked.items():
+                self._learn(market, start, now, entries.get(market, {}))
+        silent = [market for market in wanted if not self._known[market].prices]
+        return f"no spot price of {_shown(silent)} in {region}" if silent else ""
+
+    def prices(self, market: Market, start: datetime | None) -> tuple[Price, ...]:
+        """What a machine of `market` that started at `start` has paid, oldest first; unknown where nothing is known.
+
+        `start` None: today's price alone. Machines that share a history share its tuple.
+        """
+        known = self._known.get(market)
+        if known is None or not known.prices:
+            return (Price(None, None, SOURCE),)
+        first = bisect_right(known.times, start) - 1 if start is not None else -1
+        return known.prices[max(first, 0) :] if start is not None else known.prices[-1:]
+
+    def _from(self, market: Market, start: datetime, now: datetime) -> datetime:
+        """From when on the market is to be asked: from the start where it is new, from the last answer where it is known."""
+        earliest = max(start.astimezone(UTC), now - LONGEST)
+        known = self._known.get(market)
+        return earliest if known is None or known.since > earliest else max(known.until - OVERLAP, known.since)
+
+    def _forget(self, now: datetime) -> None:
+        """Drop markets that nobody has asked about for a day: whoever comes back asks anew."""
+        for market in [market for market, known in self._known.items() if now - known.until > IDLE]:
+            del self._known[market]
+
+    def _entries(
+        self, region: str, asked: Mapping[Market, datetime], now: datetime
+    ) -> dict[Market, dict[datetime, tuple[bool, Rate]]]:
+        """What the history says of the markets of `asked`; of two entries of one instant the one for VPC counts."""
+        found: dict[Market, dict[datetime, tuple[bool, Rate]]] = {}
+        for entry in self._pages(region, asked, now):
+            product = str(entry.get("ProductDescription") or "")
+            market = Market(str(entry.get("InstanceType")), str(entry.get("AvailabilityZone")), product.removesuffix(VPC))
+            at, (rate, _) = entry.get("Timestamp"), price_stated(entry.get("SpotPrice"), gpus=16)
+            if market not in asked or rate is None or not isinstance(at, datetime) or at.tzinfo is None or at > now:
+                continue
+            times = found.setdefault(market, {})
+            before, at = times.get(at.astimezone(UTC)), at.astimezone(UTC)
+            if before is None or (product.endswith(VPC), rate.nano_per_hour) > (before[0], before[1].nano_per_hour):
+                times[at] = (product.endswith(VPC), rate)
+        return found
+
+    def _pages(self, region: str, asked: Mapping[Market, datetime], now: datetime) -> Iterable[Mapping[str, Any]]:
+        """Every entry since the earliest start; markets that are asked about from far apart are asked about apart."""
+        for group in _groups(asked, now):
+            products = sorted({market.product for market in group})
+            more: dict[str, Any] = {
+                "InstanceTypes": sorted({market.instance_type for market in group}),
+                "ProductDescriptions": [*products, *(product + VPC for product in products)],
+                "Filters": [{"Name": "availability-zone", "Values": sorted({market.zone for market in group})}],
+                "StartTime": min(asked[market] for market in group),
+                "EndTime": now,
+                "MaxResults": PAGE,
+            }
+            yield from pages(self._aws, region, more)
+
+    def _learn(self, market: Market, start: datetime, now: datetime, entries: Mapping[datetime, tuple[bool, Rate]]) -> None:
+        known = self._known.get(market)
+        if known is None or start < known.since:
+            known = self._known[market] = _Known(since=start, until=now, rates=known.rates if known else {})
+        known.until = now
+        fresh = {at: rate for at, (_, rate) in entries.items() if known.rates.get(at) != rate}
+        if fresh:
+            known.rates.update(fresh)
+            changes = sorted(known.rates.items())
+            known.prices = tuple(Price(rate, at, SOURCE) for at, rate in changes)
+            known.times = tuple(at for at, _ in changes)
+
+
+def pages(aws: Aws, region: str, asked: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    """Every entry of every page of one question. An empty token ends it; OddAnswerError where it has no end."""
+    token, seen = "", set[str]()
+    for _ in range(MOST_PAGES):
+        more = {"NextToken": token} if token else {}
+        answer = ask(aws, "ec2", region, "describe_spot_price_history", **asked, **more)
+        if not isinstance(answer.get("SpotPriceHistory"), list):
+            raise OddAnswerError("answered without its SpotPriceHistory", provider="aws", account=aws.account)
+        yield from answer["SpotPriceHistory"]
+        token = str(answer.get("NextToken") or "")
+        if not token:
+            return
+        if token in seen:
+            break
+        seen.add(token)
+    raise OddAnswerError("the spot price history has no end", provider="aws", account=aws.account)
+
+
+def _groups(asked: Mapping[Market, datetime], now: datetime) -> list[list[Market]]:
+    """Those whose last answer is known together, those that are new together; each at most `MOST_TYPES` types."""
+    recent = [market for market, start in asked.items() if now - start <= 3 * OVERLAP]
+    groups = [sorted(recent), sorted(set(asked) - set(recent))]
+    return [group[i : i + MOST_TYPES] for group in groups for i in range(0, len(group), MOST_TYPES)]
+
+
+def _shown(markets: Iterable[Market]) -> str:
+    named = sorted(f"{market.instance_type} in {market.zone}" for market in markets)
+    return ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")  # noqa: PLR2004 - a sentence's length

@@ -1,0 +1,81 @@
+"""Google Cloud: Compute Engine's machines, disks and addresses of many projects, Cloud Monitoring, the Billing Catalog.
+
+Light on purpose: no SDK and no network is imported before an account is asked something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from costguard.core.provider import FLAG, TEXTS, WHOLE, Manifest, Setting, checked_table
+
+if TYPE_CHECKING:
+    from costguard.ports import InstanceSource
+    from costguard.transport import Surroundings
+
+MANIFEST = Manifest(
+    name="gcp",
+    title="Google Cloud",
+    credentials=(
+        "credentials_file in [providers.gcp]",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "~/.config/gcloud/application_default_credentials.json",
+        "the machine's metadata server",
+    ),
+    abilities={
+        "list": "every zone of each project; prices from the Billing Catalog, without discounts",
+        "volumes": "persistent disks, Hyperdisk and static addresses",
+        "offers": "GPU machine types at list and spot prices, whole GPUs only; whether there is capacity it does not say",
+        "utilization": "Cloud Monitoring: CPU always; GPU with the Ops Agent, without it on A3 Mega, A3 Ultra and A4",
+        "bill": "from a FOCUS export: focus_export",
+        "stop": "local SSD is lost, and only with consent",
+        "terminate": "with the disks that are set to go with the machine; never against deletion protection",
+        "permissions": "testIamPermissions",
+    },
+    settings=(
+        Setting(name="projects", kind=TEXTS, told="ids of the projects to watch", example='["my-project"]'),
+        Setting(name="discover", kind=FLAG, told="watch every active project that the credentials can see", example="true"),
+        Setting(name="credentials_file", told="a credentials file, in place of Google's own places"),
+        Setting(
+            name="impersonate", told="the service account to act as", example='"costguard@my-project.iam.gserviceaccount.com"'
+        ),
+        Setting(name="anonymous", kind=FLAG, told="send no credentials (tests)"),
+        Setting(name="focus_export", told="a FOCUS export: a csv or json file (may be .gz), or a folder of them"),
+        Setting(name="timeout_s", kind=WHOLE, told="seconds for one poll of a project", example="60"),
+        Setting(name="api_endpoint", told="base address of Compute Engine; the other services are asked there too"),
+        Setting(name="monitoring_endpoint", told="base address of Cloud Monitoring"),
+        Setting(name="billing_endpoint", told="base address of the Billing Catalog"),
+        Setting(name="resource_manager_endpoint", told="base address of the Resource Manager"),
+    ),
+    extra="gcp",
+    key_at="https://cloud.google.com/docs/authentication/provide-credentials-adc",
+    not_seen=(
+        "Vertex AI endpoints, training and pipelines, and Cloud Run GPUs: they run in Google's own projects",
+        "TPUs, which have an API of their own",
+        "sustained-use and committed-use discounts, credits, operating system and workstation licences",
+        "the external address that a machine gets by itself, snapshots, images, network traffic",
+        "reservations that no machine uses",
+    ),
+)
+
+
+class GcpPlugin:
+    """What the entry point names."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What it says of itself before it is asked anything."""
+        return MANIFEST
+
+    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+        """One source for the one login, with all its projects."""
+        checked = checked_table(table, MANIFEST.settings, "providers.gcp")
+        from costguard_gcp.account import GcpAccount
+        from costguard_gcp.places import stated_of
+        from costguard_gcp.tokens import login_of
+
+        return [GcpAccount(stated_of(checked), login_of(checked, around), around)]
+
+
+provider = GcpPlugin()

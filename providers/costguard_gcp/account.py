@@ -1,0 +1,157 @@
+"""One login at Google and the projects it watches: every port that Compute Engine can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from costguard.core.acting import MISSING, Reception
+from costguard.core.billed import Billed
+from costguard.core.health import Check
+from costguard.core.metering.inventory import Poll
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.offer import OfferListing
+from costguard.core.period import Period
+from costguard.core.sample import Measured
+from costguard.errors import InputError, OddAnswerError, ProviderError, RefusedError, UnreachableError
+from costguard.transport import Deadline, Surroundings
+from costguard_gcp import acts
+from costguard_gcp.absence import Absence
+from costguard_gcp.api import RESOURCES, Google
+from costguard_gcp.catalogue import Catalogue
+from costguard_gcp.inventory import Lister
+from costguard_gcp.listing import Listing
+from costguard_gcp.places import Stated
+from costguard_gcp.sdk import Compute
+from costguard_gcp.shapes import Shapes
+from costguard_gcp.singles import single
+from costguard_gcp.tokens import Login, Tokens
+from costguard_gcp.translate import observed
+from costguard_gcp.wire import Instance, ProjectPage, last
+
+SCOPE = "project"
+MOST_PAGES = 50
+
+
+class GcpAccount:
+    """The projects of one login. What it asks is asked over one transport, a channel a project."""
+
+    def __init__(self, stated: Stated, login: Login, around: Surroundings) -> None:
+        self.stated, self.around = stated, around
+        self.tokens = Tokens(login, around.transport)
+        self.google = Google(around.transport, stated.bases, self.tokens)
+        self.compute = Compute(self.google)
+        self.catalogue = Catalogue(self.google, around.clock, around.cache)
+        self.shapes = Shapes(self.compute)
+        self.lister = Lister(self.compute, self.catalogue, self.shapes, Absence(self.google), around)
+        self._discovered = frozenset[str]()
+        self.actor = acts.Actor(self.compute, self.shapes)
+
+    @property
+    def providers(self) -> Sequence[str]:
+        """Google Cloud alone."""
+        return ("gcp",)
+
+    def scopes(self) -> Sequence[ScopeKey]:
+        """The projects that are stated, or, with `discover`, every active one that the credentials can see."""
+        projects = dict.fromkeys(self.stated.projects)
+        if self.stated.discover:
+            self._discovered = frozenset(self._found(Deadline(self.stated.timeout_s)))
+            projects |= dict.fromkeys(sorted(self._discovered))
+        return [ScopeKey("gcp", project, SCOPE) for project in projects]
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        """Machines, disks and addresses of one project: three lists, and prices once a day."""
+        asked = self._now()
+        inventory, notes = self.lister.listed(scope.account, Deadline(self.stated.timeout_s))
+        return Poll(scope=scope, asked_at=asked, at=self._now(), inventory=inventory, notes=notes)
+
+    def look(self, key: ResourceKey) -> Observation | None:
+        """The machine, disk or address with that number in that place."""
+        self._is_ours(key)
+        deadline = Deadline(acts.LOOK_S)
+        instance = acts.find(self.compute, key, deadline) if key.region.count("-") > 1 else None
+        try:
+            return single(self.compute, key, deadline) if instance is None else self._seen(instance, key, deadline)
+        except InputError as odd:
+            raise OddAnswerError(str(odd.what), provider="gcp", account=key.account) from None
+
+    def identity(self) -> str | None:
+        """The projects: a project's id is one all over Google. Of discovered ones it says nothing before they are asked for."""
+        return ", ".join(sorted(self.stated.projects)) or None
+
+    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+        """From Cloud Monitoring: a few calls a project, however many machines it has."""
+        from costguard_gcp.monitoring import measured
+
+        return measured(self.google, seen, period, self.stated.timeout_s)
+
+    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+        """Every GPU machine type in every region for which the price list has all parts."""
+        from costguard_gcp.offers import offers
+
+        listed = self.catalogue.current(Deadline(self.stated.timeout_s), anew=True)
+        if listed.why:
+            raise UnreachableError(listed.why, provider="gcp")
+        return offers(listed, self.around.gpus, gpus)
+
+    def bill_lines(self, period: Period) -> Billed:
+        """The lines of the FOCUS export that the setting `focus_export` names; without it nothing is known of the bill."""
+        from costguard_gcp.focus import exported
+
+        return exported(self.stated.focus_export, period, self._now())
+
+    def examine(self) -> Sequence[Check]:
+        """Credentials, reach and rights, proven without acting."""
+        from costguard_gcp.examine import examined
+
+        return examined(self)
+
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+        """Stop the machine; its disks stay. Its local SSD is given up only where `lose` holds all that would go."""
+        deadline = Deadline(acts.LOOK_S)
+        try:
+            self._is_ours(key)
+            instance = acts.find(self.compute, key, deadline)
+        except ProviderError as broken:
+            return acts.received(broken, looking=True)
+        if instance is None:
+            return Reception(said=MISSING, why=acts.NOT_THERE)
+        self.shapes.learn(key.account, {(key.region, last(instance.machine_type))}, deadline)
+        return self.actor.stop(key, lose, instance)
+
+    def terminate(self, key: ResourceKey) -> Reception:
+        """Delete the machine, with the disks that are set to go with it."""
+        try:
+            self._is_ours(key)
+            instance = acts.find(self.compute, key, Deadline(acts.LOOK_S))
+        except ProviderError as broken:
+            return acts.received(broken, looking=True)
+        return Reception(said=MISSING, why=acts.NOT_THERE) if instance is None else self.actor.terminate(key, instance)
+
+    def _is_ours(self, key: ResourceKey) -> None:
+        """RefusedError for a key of another provider or of a project that this login does not watch."""
+        if key.provider != "gcp" or (key.account not in self.stated.projects and key.account not in self._discovered):
+            raise RefusedError("is not watched by this login", provider="gcp", account=key.account)
+
+    def _seen(self, instance: Instance, key: ResourceKey, deadline: Deadline) -> Observation:
+        alone = Listing[Instance](items=[(key.region, instance)])
+        reading = self.lister.reading(key.account, alone, deadline, [])
+        return observed(instance, key.region, reading)[0]
+
+    def _found(self, deadline: Deadline) -> list[str]:
+        """Every active project, page by page."""
+        found, token = list[str](), ""
+        for _ in range(MOST_PAGES):
+            params = {"query": "state:ACTIVE", "pageSize": "500", **({"pageToken": token} if token else {})}
+            reply = self.google.read(RESOURCES, "", "/v3/projects:search", params, deadline=deadline)
+            page = self.google.decode(RESOURCES, "", reply, ProjectPage, "the list of projects")
+            found += [one.project_id for one in page.projects or () if one.state in (None, "ACTIVE")]
+            token = page.next_page_token or ""
+            if not token:
+                return found
+        raise OddAnswerError("the pages of projects do not end", provider="gcp")
+
+    def _now(self) -> datetime:
+        return self.around.clock.now()

@@ -1,0 +1,159 @@
+"""Google's services as costguard asks them: Compute Engine through its SDK, the others by plain REST, all over one transport.
+
+Every project has quotas of its own, and so has a channel of its own here.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+import msgspec
+
+from costguard.errors import CredentialsError, ForbiddenError, MissingError, ProviderError, ThrottledError
+from costguard.transport import Bucket, Channel, Deadline, Reply, Request, Transport, by_status
+from costguard.transport.channel import Fault, retry_after
+from costguard.transport.secret import scrubbed
+from costguard_gcp.tokens import FIX, Tokens
+from costguard_gcp.wire import ErrorBody, Refusal
+
+T = TypeVar("T")
+
+COMPUTE, MONITORING, BILLING, RESOURCES = "compute", "monitoring", "billing", "resource_manager"
+PLACES = {
+    COMPUTE: "https://compute.googleapis.com",
+    MONITORING: "https://monitoring.googleapis.com",
+    BILLING: "https://cloudbilling.googleapis.com",
+    RESOURCES: "https://cloudresourcemanager.googleapis.com",
+}
+
+PER_S, BURST, KEPT = 5.0, 30.0, 3.0
+"""Requests a second to one project: a fifth of about 1,500 reads a minute (gcp.md, section 6, numbers unverified), 2026-11."""
+
+THROTTLED = frozenset(
+    ("rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED", "quotaExceeded", "RESOURCE_EXHAUSTED")
+)
+"""Reasons that come with 403 as well as with 429: branch on the reason, not on the number."""
+
+DISABLED = frozenset(("accessNotConfigured", "SERVICE_DISABLED"))
+UNBILLED = frozenset(("billingNotEnabled", "billingDisabled", "accountDisabled", "BILLING_DISABLED"))
+"""A project without the API or without billing has no machines: gcp.md, section 6 and 8. By these exact reasons only."""
+
+
+class Google:
+    """One login's way to every service. `account` of a channel is the project it is about, "" for what is of no project."""
+
+    def __init__(self, transport: Transport, bases: Mapping[str, str], tokens: Tokens) -> None:
+        self._transport, self._bases, self.tokens = transport, dict(bases), tokens
+        self._channels: dict[tuple[str, str], Channel] = {}
+        self._lock = threading.Lock()
+
+    def channel(self, service: str, project: str) -> Channel:
+        """The channel to `service` about `project`."""
+        with self._lock:
+            found = self._channels.get((service, project))
+            if found is None:
+                found = self._channels[service, project] = Channel(
+                    self._transport,
+                    provider="gcp",
+                    account=project,
+                    base_url=self._bases[service],
+                    buckets={"": Bucket(PER_S, BURST, kept=KEPT)},
+                    fault=_fault(self.tokens),
+                    advice={
+                        CredentialsError: FIX,
+                        ForbiddenError: "grant it the role of config/iam/gcp-reader.yaml",
+                        MissingError: "is the project's id right, and may these credentials see it?",
+                    },
+                )
+            return found
+
+    def base(self, service: str) -> str:
+        """The base address of `service`."""
+        return self._bases[service]
+
+    def read(
+        self,
+        service: str,
+        project: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        deadline: Deadline,
+        method: str = "GET",
+        body: object = None,
+    ) -> Reply:
+        """The good reply to a question by plain REST."""
+        request = self.channel(service, project).request(method, path, params, body)
+        return self.ask(service, project, request, deadline=deadline)
+
+    def ask(self, service: str, project: str, request: Request, *, deadline: Deadline, act: bool = False) -> Reply:
+        """The good reply to `request`, with a token."""
+        headers = {**request.headers, **self.tokens.header(deadline)}
+        channel = self.channel(service, project)
+        try:
+            return channel.ask(replace(request, headers=headers), scope=service, deadline=deadline, act=act)
+        except CredentialsError:
+            self.tokens.forget()
+            raise
+
+    def decode(self, service: str, project: str, reply: Reply, kind: type[T], what: str) -> T:
+        """`reply` as JSON of the shape `kind`."""
+        return self.channel(service, project).decode(reply, kind, what)
+
+
+def _fault(tokens: Tokens) -> Fault:
+    """What an answer means: by its reason first, by its status where it gives none."""
+
+    def told(reply: Reply) -> tuple[str, str]:
+        body = refusal_of(reply)
+        return ("", "") if body is None else (reason_of(body), scrubbed(body.message or "", tokens.secrets()))
+
+    usual = by_status("gcp", told)
+
+    def fault(reply: Reply) -> ProviderError | None:
+        found = usual(reply)
+        code = found.code if found else ""
+        if isinstance(found, ForbiddenError) and code in DISABLED | UNBILLED:
+            return ForbiddenError(f"{found.what}{_speaks_of(reply)}", provider="gcp", status=reply.status, code=code)
+        if found is not None and code in THROTTLED and reply.status in (403, 429):
+            what = f"asked too often ({reply.status} {code})"
+            return ThrottledError(what, provider="gcp", status=reply.status, code=code, retry_after_s=retry_after(reply))
+        return found
+
+    return fault
+
+
+SPEAKS_OF = "; it speaks of project "
+_IN_MESSAGE = re.compile(r"\bproject (\d{6,20})\b|\bproject #([a-z0-9-]{6,30})\b|[?&]project=([a-z0-9-]{6,30})")
+
+
+def _speaks_of(reply: Reply) -> str:
+    """Whose API or billing it is that is off, as the error's details and message name it; "" where they name nobody."""
+    body = refusal_of(reply)
+    if body is None:
+        return ""
+    consumers = [(one.metadata or {}).get("consumer", "") for one in body.details or ()]
+    named = [one.removeprefix("projects/") for one in consumers if one.startswith("projects/")]
+    named += [next(filter(None, found)) for found in _IN_MESSAGE.findall(body.message or "")]
+    sound = dict.fromkeys(one for one in named if re.fullmatch(r"[a-z0-9:.-]{1,100}", one))
+    return f"{SPEAKS_OF}{', '.join(sound)}" if sound else ""
+
+
+def refusal_of(reply: Reply) -> ErrorBody | None:
+    """Google's own words in an error; None where the body is something else."""
+    try:
+        return msgspec.json.decode(reply.body, type=Refusal).error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def reason_of(body: ErrorBody) -> str:
+    """The reason: of `errors`, where that is exact, else of `details`, else the status."""
+    stated = [one.reason for one in body.errors or () if one.reason]
+    detailed = [one.reason for one in body.details or () if one.reason]
+    exact = next((one for one in (*stated, *detailed) if one in THROTTLED | DISABLED | UNBILLED), "")
+    return exact or next(iter((*stated, *detailed)), "") or body.status or ""

@@ -1,0 +1,158 @@
+"""Aggregated lists: every zone of a project, page by page, and an honest account of what is missing.
+
+A scope appears once on every page, so pages are merged. Zones that could not be reached stand in `unreachables` or as a
+warning of theirs: what they hold is unknown, and not nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import msgspec
+
+from costguard.errors import OddAnswerError, ProviderError, one_line, shortened
+from costguard.transport import Reply
+from costguard_gcp.wire import Named, Text, Warning_, Wire, last
+
+T = TypeVar("T")
+
+MOST_PAGES, MOST_ITEMS = 1000, 50_000
+"""Of one list of one project: more is refused, and said."""
+EMPTY = "NO_RESULTS_ON_PAGE"
+
+
+class Page(Wire):
+    """One page of an aggregated list. The items of each scope are read later, one scope at a time."""
+
+    kind: Text = None
+    items: dict[str, msgspec.Raw] | None = None
+    next_page_token: Text = None
+    unreachables: list[str] | None = None
+    warning: Warning_ | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Listing(Generic[T]):
+    """Items with the zone or region they stand in.
+
+    `named`: those of which only the id can be read. `why`: what is missing.
+    """
+
+    items: list[tuple[str, T]] = field(default_factory=list)
+    named: list[tuple[str, Named]] = field(default_factory=list)
+    why: list[str] = field(default_factory=list)
+    pages: int = 0
+
+
+Ask = Callable[[str], Reply]
+"""The page that a token names, "" for the first."""
+
+
+def aggregated(ask: Ask, what: str, kind: type[T]) -> Listing[T]:
+    """Every page of the list of `what` ("instances"). A ProviderError where the first one fails; later ones leave a reason."""
+    found: Listing[T] = Listing()
+    token, seen = "", set[str]()
+    while True:
+        try:
+            page = page_of(ask(token), what)
+        except ProviderError as broken:
+            if not found.pages:
+                raise
+            found.why.append(f"page {found.pages + 1} of {what}: {one_line(broken.what)}")
+            return found
+        found.pages += 1
+        _merge(page, what, kind, found)
+        if len(found.items) > MOST_ITEMS:
+            del found.items[MOST_ITEMS:]
+            found.why.append(f"more than {MOST_ITEMS} {what}")
+            return found
+        token = page.next_page_token or ""
+        if not token:
+            return found
+        if token in seen or found.pages >= MOST_PAGES:
+            found.why.append(f"the pages of {what} {'go in a circle' if token in seen else 'do not end'}")
+            return found
+        seen.add(token)
+
+
+def page_of(reply: Reply, what: str) -> Page:
+    """`reply` as a page of the list of `what`; OddAnswerError where it is none."""
+    try:
+        page = msgspec.json.decode(reply.body, type=Page)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as odd:
+        told = "is a web page, not JSON" if reply.body[:64].lstrip()[:1] == b"<" else f"cannot be read ({shortened(str(odd))})"
+        raise OddAnswerError(f"the list of {what} {told}", provider="gcp", status=reply.status) from None
+    if page.items is None and not (page.kind or "").endswith("AggregatedList"):
+        raise OddAnswerError(f"the answer is no list of {what}", provider="gcp", status=reply.status)
+    return page
+
+
+def _merge(page: Page, what: str, kind: type[T], found: Listing[T]) -> None:
+    for scope, raw in (page.items or {}).items():
+        where = last(scope)
+        try:
+            scoped = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        except (msgspec.DecodeError, RecursionError):
+            found.why.append(f"{_told(where)} cannot be read")
+            continue
+        _warned(scoped.get("warning"), _told(where), found.why)
+        if what in scoped:
+            _items(scoped[what], where, kind, found)
+    dead = sorted({_told(last(one)) for one in page.unreachables or ()})
+    if dead:
+        found.why.append(f"not reached: {', '.join(dead)}")
+    if page.warning and page.warning.code not in (None, EMPTY):
+        found.why.append(_told(page.warning.code or ""))
+
+
+def _warned(raw: msgspec.Raw | None, where: str, why: list[str]) -> None:
+    """Any warning but that of an empty scope makes the scope unknown."""
+    try:
+        warning = None if raw is None else msgspec.json.decode(raw, type=Warning_ | None)
+    except (msgspec.DecodeError, RecursionError):
+        warning = Warning_(code="a warning that cannot be read")
+    if warning is not None and warning.code != EMPTY:
+        why.append(f"{where}: {_told(warning.code or 'a warning without a code')}")
+
+
+def _items(raw: msgspec.Raw, where: str, kind: type[T], found: Listing[T]) -> None:
+    """All of them at once where they are as they should be, else one by one."""
+    try:
+        found.items += [(where, one) for one in msgspec.json.decode(raw, type=list[kind] | None) or ()]  # type: ignore[valid-type]
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            each = msgspec.json.decode(raw, type=list[msgspec.Raw])
+        except (msgspec.DecodeError, RecursionError):
+            found.why.append(f"what {_told(where)} holds is no list")
+            return
+        for one in each:
+            _one(one, where, kind, found)
+
+
+def _one(raw: msgspec.Raw, where: str, kind: type[T], found: Listing[T]) -> None:
+    with suppress(msgspec.DecodeError, RecursionError):
+        found.items.append((where, msgspec.json.decode(raw, type=kind)))
+        return
+    for partly in (raw, _only_id(raw)):
+        try:
+            found.named.append((where, msgspec.json.decode(partly, type=Named)))
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        return
+    found.why.append(f"an item in {_told(where)} cannot be read, not even its id")
+
+
+def _only_id(raw: msgspec.Raw) -> bytes:
+    """The item without anything but its id, which may be all of it that is sound."""
+    try:
+        fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        return msgspec.json.encode({"id": fields["id"]} if "id" in fields else {})
+    except (msgspec.DecodeError, RecursionError):
+        return b"{}"
+
+
+def _told(text: str) -> str:
+    return shortened(one_line(text))

@@ -1,0 +1,132 @@
+"""Machine types: how many processors, how much memory, which GPUs and which local SSD each brings with it.
+
+Example: g4-standard-12 has 12 vCPUs, 45 GiB and a quarter of an RTX PRO 6000, though the API says 1 accelerator of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SSD_PART_GIB = 375
+"""One local SSD of Compute Engine (gcp.md, section 1; specs/gcp_machine_gpus.csv), 2026-11."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """`accelerator`: the API's name, "" for none. `gpus`: 0.125 for an eighth. `ssd_gib`: local SSD that comes with it."""
+
+    name: str
+    vcpus: float
+    ram_gib: float
+    accelerator: str = ""
+    gpus: float = 0
+    ssd_gib: int = 0
+    shared: bool = False
+
+    @property
+    def family(self) -> str:
+        """What its core and memory are called in the price list: "a3plus", "n1 custom"."""
+        return family_of(self.name)
+
+
+def machine(name: str) -> Machine | None:
+    """The machine type `name`, where this file or its name tells what it is; None: the provider must be asked."""
+    if name in TABLE:
+        return TABLE[name]
+    if custom := _CUSTOM.fullmatch(name):
+        return _custom(name, custom["family"] or "n1", int(custom["cpus"]), int(custom["mb"]))
+    if shaped := _SHAPED.fullmatch(name):
+        cpus = int(shaped["cpus"])
+        return Machine(name=name, vcpus=cpus, ram_gib=cpus * _RAM_GIB[shaped["family"]][shaped["shape"]])
+    return None
+
+
+def family_of(name: str) -> str:
+    """The word of the price list for the cores and memory of the machine type `name`."""
+    for start, family in (("a3-megagpu", "a3plus"), ("a3-ultragpu", "a3ultra")):
+        if name.startswith(start):
+            return family
+    custom = _CUSTOM.fullmatch(name)
+    first = (custom["family"] or "n1") if custom else name.split("-", 1)[0]
+    return f"{first} custom" if custom and first != "g2" else first
+
+
+def _custom(name: str, family: str, vcpus: int, mb: int) -> Machine | None:
+    """G2 alone has GPUs with a custom size: as many as the standard type of as many processors."""
+    like = TABLE.get(f"g2-standard-{vcpus}") if family == "g2" else None
+    if (family == "g2" and like is None) or not vcpus:
+        return None
+    return Machine(
+        name=name,
+        vcpus=vcpus,
+        ram_gib=mb / 1024,
+        accelerator=like.accelerator if like else "",
+        gpus=like.gpus if like else 0,
+    )
+
+
+_CUSTOM = re.compile(r"(?:(?P<family>n1|n2|n2d|g2)-)?custom-(?P<cpus>\d{1,3})-(?P<mb>\d{3,7})", re.ASCII)
+_SHAPED = re.compile(r"(?P<family>n1|n2|n2d)-(?P<shape>standard|highmem|highcpu)-(?P<cpus>[1-9]\d{0,2})", re.ASCII)
+_RAM_GIB = {
+    "n1": {"standard": 3.75, "highmem": 6.5, "highcpu": 0.9},
+    "n2": {"standard": 4.0, "highmem": 8.0, "highcpu": 1.0},
+    "n2d": {"standard": 4.0, "highmem": 8.0, "highcpu": 1.0},
+}
+"""GiB for each vCPU of predefined types: long-standing documentation of Compute Engine, 2026-11."""
+
+_ROWS = """
+a4x-maxgpu-4g-metal nvidia-gb300 4 144 960 12000
+a4x-highgpu-4g nvidia-gb200 4 140 884 12000
+a4-highgpu-8g nvidia-b200 8 224 3968 12000
+a3-ultragpu-8g nvidia-h200-141gb 8 224 2952 12000
+a3-megagpu-8g nvidia-h100-mega-80gb 8 208 1872 6000
+a3-highgpu-1g nvidia-h100-80gb 1 26 234 750
+a3-highgpu-2g nvidia-h100-80gb 2 52 468 1500
+a3-highgpu-4g nvidia-h100-80gb 4 104 936 3000
+a3-highgpu-8g nvidia-h100-80gb 8 208 1872 6000
+a3-edgegpu-8g nvidia-h100-80gb 8 208 1872 6000
+a2-ultragpu-1g nvidia-a100-80gb 1 12 170 375
+a2-ultragpu-2g nvidia-a100-80gb 2 24 340 750
+a2-ultragpu-4g nvidia-a100-80gb 4 48 680 1500
+a2-ultragpu-8g nvidia-a100-80gb 8 96 1360 3000
+a2-highgpu-1g nvidia-tesla-a100 1 12 85 0
+a2-highgpu-2g nvidia-tesla-a100 2 24 170 0
+a2-highgpu-4g nvidia-tesla-a100 4 48 340 0
+a2-highgpu-8g nvidia-tesla-a100 8 96 680 0
+a2-megagpu-16g nvidia-tesla-a100 16 96 1360 0
+g4-standard-6 nvidia-rtx-pro-6000 0.125 6 22 0
+g4-standard-12 nvidia-rtx-pro-6000 0.25 12 45 0
+g4-standard-24 nvidia-rtx-pro-6000 0.5 24 90 0
+g4-standard-48 nvidia-rtx-pro-6000 1 48 180 0
+g4-standard-96 nvidia-rtx-pro-6000 2 96 360 0
+g4-standard-192 nvidia-rtx-pro-6000 4 192 720 0
+g4-standard-384 nvidia-rtx-pro-6000 8 384 1440 0
+g2-standard-4 nvidia-l4 1 4 16 0
+g2-standard-8 nvidia-l4 1 8 32 0
+g2-standard-12 nvidia-l4 1 12 48 0
+g2-standard-16 nvidia-l4 1 16 64 0
+g2-standard-24 nvidia-l4 2 24 96 0
+g2-standard-32 nvidia-l4 1 32 128 0
+g2-standard-48 nvidia-l4 4 48 192 0
+g2-standard-96 nvidia-l4 8 96 384 0
+"""
+"""Type, accelerator, GPUs, vCPUs, GiB of memory, GiB of local SSD: the project's provider notes, gcp.md and its table of
+machine types, 2026-11. A test holds the two together."""
+
+
+def _table() -> dict[str, Machine]:
+    rows = (line.split() for line in _ROWS.strip().splitlines())
+    return {
+        name: Machine(name=name, accelerator=gpu, gpus=float(n), vcpus=int(cpus), ram_gib=int(ram), ssd_gib=int(ssd))
+        for name, gpu, n, cpus, ram, ssd in rows
+    }
+
+
+TABLE = _table()
+
+NOT_ON_DEMAND = ("a4x-", "a4-", "a3-ultragpu-", "a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g")
+"""Types that are given only as spot, Flex-start or from a reservation (gcp.md, section 1), 2026-11."""
+
+LIVE_SM = ("a3-megagpu-", "a3-ultragpu-", "a4-", "a4x-")
+"""Types whose host measures the GPU without an agent (gcp.md, section 4), 2026-11."""

@@ -1,0 +1,260 @@
+"""Measures of work from Cloud Monitoring: one question a metric and project, never one a machine.
+
+Scales differ: CPU and SM utilisation are fractions, the Ops Agent's GPU utilisation is percent. What has no data is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import urlencode
+
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import INSTANCE, RUNNING, ResourceKey
+from costguard.core.period import Period
+from costguard.core.sample import CPU_UTIL, DISK, GPU_MEMORY_USED, GPU_POWER, GPU_UTIL, NETWORK, Measured, Sample
+from costguard.core.stated_time import time_stated
+from costguard.errors import MissingError, OddAnswerError, ProviderError, one_line
+from costguard.transport import Deadline
+from costguard_gcp.api import MONITORING, Google
+from costguard_gcp.machines import LIVE_SM
+from costguard_gcp.wire import Point, Series, SeriesPage, whole_stated
+
+ALIGN_S = 60
+"""Samples come once a minute, and are to be seen up to 240 s later (gcp.md, section 4)."""
+MOST_PAGES = 50
+LARGEST_FRACTION = 1.05
+"""A CPU fraction may pass 1 slightly."""
+
+PERCENT, FRACTION, PLAIN = "percent", "fraction", "plain"
+MEMORY_STATE, GPU_NUMBER = "metric.label.memory_state", "metric.label.gpu_number"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """`align` and `reduce`: how points of a minute, and of the GPUs of a machine, become one. `gpu`: only GPU machines have it.
+
+    `rank`: where several metrics tell one signal, the lowest that has data counts.
+    """
+
+    type: str
+    signal: str
+    scale: str
+    align: str = "ALIGN_MEAN"
+    reduce: str = "REDUCE_MAX"
+    gpu: bool = False
+    rank: int = 0
+    group: tuple[str, ...] = ()
+
+
+METRICS = (
+    Metric(type="compute.googleapis.com/instance/cpu/utilization", signal=CPU_UTIL, scale=FRACTION),
+    Metric(type="agent.googleapis.com/gpu/utilization", signal=GPU_UTIL, scale=PERCENT, gpu=True),
+    Metric(type="workload.googleapis.com/dcgm.gpu.profiling.sm_utilization", signal=GPU_UTIL, scale=FRACTION, gpu=True, rank=1),
+    Metric(type="compute.googleapis.com/instance/gpu/sm_utilization", signal=GPU_UTIL, scale=FRACTION, gpu=True, rank=2),
+    Metric(
+        type="agent.googleapis.com/gpu/memory/bytes_used",
+        signal=GPU_MEMORY_USED,
+        scale=PLAIN,
+        gpu=True,
+        group=(GPU_NUMBER, MEMORY_STATE),
+    ),
+    Metric(
+        type="compute.googleapis.com/instance/gpu/power_consumption",
+        signal=GPU_POWER,
+        scale=PLAIN,
+        reduce="REDUCE_SUM",
+        gpu=True,
+    ),
+    *(
+        Metric(
+            type=f"compute.googleapis.com/instance/{name}", signal=signal, scale=PLAIN, align="ALIGN_RATE", reduce="REDUCE_SUM"
+        )
+        for name, signal in (
+            ("network/received_bytes_count", NETWORK),
+            ("network/sent_bytes_count", NETWORK),
+            ("disk/read_bytes_count", DISK),
+            ("disk/write_bytes_count", DISK),
+        )
+    ),
+)
+"""gcp.md, section 4, 2026-11. `instance/gpu/utilization` is all over public samples and in no official list: not asked for.
+The scale of the host's SM metric is not documented; as a fraction it can make a machine look busier, and never idler."""
+
+ADDED_UP = frozenset((NETWORK, DISK))
+"""Signals of two metrics that count together: a minute in which one is missing has no sample."""
+
+AGENT = "no GPU measure: install the Ops Agent (2.38 or newer) with the NVIDIA driver"
+NOTHING = "Cloud Monitoring has no data of it"
+
+Points = dict[tuple[str, datetime], float]
+"""(instance id, instant) -> value."""
+
+
+def measured(google: Google, seen: Sequence[Observation], period: Period, timeout_s: float) -> Measured:
+    """Samples of the running machines among `seen`, project by project; a reason for each without."""
+    samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
+    running = [one for one in seen if one.kind == INSTANCE and one.state == RUNNING and one.key.provider == "gcp"]
+    for project in dict.fromkeys(one.key.account for one in running):
+        own = [one for one in running if one.key.account == project]
+        found, why = _project(google, project, own, period, Deadline(timeout_s))
+        samples += found
+        blind += _blind(own, found, why)
+    return Measured(samples=tuple(samples), blind=tuple(blind))
+
+
+def _project(
+    google: Google, project: str, own: Sequence[Observation], period: Period, deadline: Deadline
+) -> tuple[list[Sample], str]:
+    """The samples of one project, and why a metric could not be asked."""
+    asked, why = list[tuple[Metric, list[Series]]](), ""
+    for metric in METRICS:
+        if not _wanted(metric, own):
+            continue
+        try:
+            asked.append((metric, _series(google, project, metric, period, deadline)))
+        except MissingError as missing:
+            why = why if metric.gpu else why or one_line(missing.what)  # a metric that nobody ever wrote is not there
+        except ProviderError as broken:
+            why = why or one_line(broken.what)
+    return samples_of(asked, {one.key.id: one.key for one in own}, period), why
+
+
+def _wanted(metric: Metric, own: Iterable[Observation]) -> bool:
+    """GPU metrics are asked for only where there are GPUs, and the host's only where there is a type that has them."""
+    if metric.gpu and metric.type.startswith("compute."):
+        return any(one.instance_type.startswith(LIVE_SM) for one in own)
+    return not metric.gpu or any(one.gpu_count for one in own)
+
+
+def _series(google: Google, project: str, metric: Metric, period: Period, deadline: Deadline) -> list[Series]:
+    found, token = list[Series](), ""
+    for _ in range(MOST_PAGES):
+        params = [*_params(metric, period), *([("pageToken", token)] if token else [])]
+        reply = google.read(MONITORING, project, f"/v3/projects/{project}/timeSeries?{urlencode(params)}", deadline=deadline)
+        page = google.decode(MONITORING, project, reply, SeriesPage, "the time series")
+        found += page.time_series or ()
+        token = page.next_page_token or ""
+        if not token:
+            return found
+    raise OddAnswerError("the pages of time series do not end", provider="gcp", account=project)
+
+
+def _params(metric: Metric, period: Period) -> list[tuple[str, str]]:
+    """The question; a field that may be there several times comes several times, as Google's REST has it."""
+    groups = ("resource.label.instance_id", *metric.group)
+    plain = {
+        "filter": f'metric.type="{metric.type}" AND resource.type="gce_instance"',
+        "interval.startTime": _text(period.start),
+        "interval.endTime": _text(max(period.end, period.start + timedelta(seconds=1))),
+        "aggregation.alignmentPeriod": f"{ALIGN_S}s",
+        "aggregation.perSeriesAligner": metric.align,
+        "aggregation.crossSeriesReducer": metric.reduce,
+        "pageSize": "100000",
+    }
+    return [*plain.items(), *(("aggregation.groupByFields", group) for group in groups)]
+
+
+def _text(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def samples_of(
+    asked: Sequence[tuple[Metric, Sequence[Series]]], keys: Mapping[str, ResourceKey], period: Period
+) -> list[Sample]:
+    """What the series say of the machines in `keys` (by number) within `period`. Pure."""
+    by_signal: dict[str, list[tuple[int, Points]]] = {}
+    for metric, series in asked:
+        points = _memory(series) if metric.signal == GPU_MEMORY_USED else _values(metric, series)
+        by_signal.setdefault(metric.signal, []).append((metric.rank, points))
+    samples = list[Sample]()
+    for signal, told in by_signal.items():
+        points = _summed([p for _, p in told]) if signal in ADDED_UP else _first(told)
+        for (number, at), value in sorted(points.items()):
+            if number in keys and period.holds(at):
+                samples.append(Sample(key=keys[number], signal=signal, at=at, value=value))
+    return samples
+
+
+def _values(metric: Metric, series: Sequence[Series]) -> Points:
+    points: Points = {}
+    for one in series:
+        number = (one.resource.labels or {}).get("instance_id") if one.resource else None
+        for at, value in _stated(one.points or ()):
+            scaled = _scaled(value, metric.scale)
+            if number and scaled is not None:
+                points[number, at] = max(scaled, points.get((number, at), 0.0))
+    return points
+
+
+def _memory(series: Sequence[Series]) -> Points:
+    """Used over used and free, of the fullest GPU; where one of the two is missing there is no sample."""
+    held: dict[tuple[str, str, datetime], dict[str, float]] = {}
+    for one in series:
+        number = (one.resource.labels or {}).get("instance_id") if one.resource else None
+        labels = (one.metric.labels or {}) if one.metric else {}
+        for at, value in _stated(one.points or ()):
+            if number and value >= 0:
+                held.setdefault((number, labels.get("gpu_number", ""), at), {})[labels.get("memory_state", "")] = value
+    points: Points = {}
+    for (number, _, at), states in held.items():
+        used, free = states.get("used"), states.get("free")
+        if used is not None and free is not None and used + free > 0:
+            points[number, at] = max(100 * (used / (used + free)), points.get((number, at), 0.0))
+    return points
+
+
+def _stated(points: Iterable[Point]) -> Iterable[tuple[datetime, float]]:
+    """(end of the interval, value) of every point that can be read."""
+    for point in points:
+        at = time_stated(point.interval.end_time) if point.interval else None
+        stated = point.value
+        if at is None or stated is None:
+            continue
+        value = stated.double_value if stated.double_value is not None else whole_stated(stated.int64_value)
+        if value is not None and math.isfinite(value):
+            yield at, float(value)
+
+
+def _scaled(value: float, scale: str) -> float | None:
+    """Percent of 0 to 100, or the plain value; None for what cannot be meant."""
+    if value < 0 or value > LARGEST_PLAIN:
+        return None
+    if scale == PLAIN:
+        return value
+    if scale == FRACTION:
+        return min(100.0, 100 * value) if value <= LARGEST_FRACTION else None
+    return value if value <= HUNDRED else None
+
+
+LARGEST_PLAIN, HUNDRED = 1e15, 100.0
+
+
+def _summed(parts: Sequence[Points]) -> Points:
+    if len(parts) < 2:  # noqa: PLR2004 - half of what counts together is not the whole
+        return {}
+    return {key: sum(one[key] for one in parts) for key in parts[0] if all(key in one for one in parts)}
+
+
+def _first(told: Sequence[tuple[int, Points]]) -> Points:
+    """For each machine the points of the first metric that has any."""
+    chosen: Points = {}
+    for _, points in sorted(told, key=lambda one: one[0]):
+        taken = {number for number, _ in chosen}
+        chosen |= {key: value for key, value in points.items() if key[0] not in taken}
+    return chosen
+
+
+def _blind(own: Sequence[Observation], found: Sequence[Sample], why: str) -> list[tuple[ResourceKey, str]]:
+    """A reason for every machine without a sample, and for every GPU machine without one of its GPU."""
+    any_of = {one.key for one in found}
+    gpu_of = {one.key for one in found if one.signal == GPU_UTIL}
+    blind = list[tuple[ResourceKey, str]]()
+    for one in own:
+        if one.key not in any_of:
+            blind.append((one.key, why or NOTHING))
+        elif one.gpu_count and one.key not in gpu_of:
+            blind.append((one.key, why or AGENT))
+    return blind

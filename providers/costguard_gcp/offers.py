@@ -1,0 +1,78 @@
+"""What Compute Engine rents out, by its price list: GPU machine types in every region where all parts have a price. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from costguard.core.gpu_names import GpuNames
+from costguard.core.offer import Offer, OfferListing
+from costguard.errors import UnknownNameError
+from costguard_gcp.catalogue import PriceList
+from costguard_gcp.inventory import SOURCE
+from costguard_gcp.machines import NOT_ON_DEMAND, TABLE, Machine, machine
+from costguard_gcp.skus import ON_DEMAND, SPOT, rate_of
+
+Sold = tuple[str, Machine, tuple[tuple[str, int], ...]]
+"""Its name, its machine type, the GPUs attached to it."""
+
+ATTACHED = (
+    ("nvidia-tesla-t4", ((1, 8), (2, 16), (4, 32))),
+    ("nvidia-tesla-p4", ((1, 8), (2, 16), (4, 32))),
+    ("nvidia-tesla-v100", ((1, 8), (2, 16), (4, 32), (8, 64))),
+    ("nvidia-tesla-p100", ((1, 8), (2, 16), (4, 32))),
+)
+"""GPUs that N1 machines can have, and the size offered with each count: gcp_machine_gpus.csv; the sizes are a choice."""
+
+NOTE = "list price; whether there is capacity is not known"
+
+
+def offers(listed: PriceList, names: GpuNames, gpus: Collection[str] | None) -> OfferListing:
+    """On-demand and spot offers of the canonical `gpus`; None: of every GPU. A type with a slice of a GPU is left out."""
+    regions = sorted({key.rsplit("|", 1)[-1] for key in listed.prices})
+    found, unnamed = list[Offer](), dict[str, None]()
+    for sold in _sold():
+        accelerator = sold[2][0][0] if sold[2] else sold[1].accelerator
+        try:
+            gpu = names.resolve(accelerator).canonical
+        except UnknownNameError:
+            unnamed[accelerator] = None
+            continue
+        if gpus is None or gpu in gpus:
+            found += [one for region in regions for one in _in(region, sold, gpu, listed)]
+    return OfferListing(offers=tuple(found), unnamed=tuple(unnamed))
+
+
+def _sold() -> Iterator[Sold]:
+    for name, one in TABLE.items():
+        if one.gpus >= 1:
+            yield name, one, ()
+    for accelerator, sizes in ATTACHED:
+        for count, vcpus in sizes:
+            host = machine(f"n1-standard-{vcpus}")
+            if host is not None:
+                yield f"{host.name}+{accelerator}x{count}", host, ((accelerator, count),)
+
+
+def _in(region: str, sold: Sold, gpu: str, listed: PriceList) -> Iterator[Offer]:
+    name, shape, attached = sold
+    for tier in (ON_DEMAND, SPOT):
+        if tier == ON_DEMAND and name.startswith(NOT_ON_DEMAND):
+            continue
+        rate, _ = rate_of(shape, attached, tier, region, listed.prices)
+        if rate is not None:
+            yield Offer(
+                provider="gcp",
+                region=region,
+                instance_type=name,
+                gpu=gpu,
+                gpu_count=attached[0][1] if attached else int(shape.gpus),
+                tier=tier,
+                rate=rate,
+                observed_on=listed.at.date(),
+                source=SOURCE,
+                pricing="dynamic" if tier == SPOT else "standard",
+                vcpus=shape.vcpus,
+                ram_gb=shape.ram_gib,
+                disk_gb=shape.ssd_gib or None,
+                note=NOTE,
+            )

@@ -1,0 +1,65 @@
+"""Disks and static addresses, which bill beside and after a machine, in costguard's words. Pure."""
+
+from __future__ import annotations
+
+from costguard.core.metering.observation import Disk, Observation
+from costguard.core.metering.resource import ADDRESS, VOLUME, ResourceKey, storable
+from costguard.core.stated_time import time_stated
+from costguard.errors import InputError, shortened
+from costguard_gcp.translate import PROVIDER, labels_of, owner_of
+from costguard_gcp.wire import Address, PersistentDisk, last, whole_stated
+
+DISK_STATES = {
+    "READY": "running",
+    "CREATING": "running",
+    "RESTORING": "running",
+    "DELETING": "running",
+    "UNAVAILABLE": "running",
+    "FAILED": "failed",
+}
+"""Every disk bills from its creation until it is gone, whether a machine runs on it or not (gcp.md, section 2)."""
+
+ADDRESS_STATES = {"RESERVING": "running", "RESERVED": "running", "IN_USE": "running"}
+
+
+def disk_observed(disk: PersistentDisk, where: str, project: str) -> tuple[Observation, tuple[str, ...]]:
+    """A persistent disk or Hyperdisk, a boot disk too: machines are listed without the price of theirs."""
+    size = whole_stated(disk.size_gb)
+    notes = [] if size is not None else ["size is missing or cannot be read"]
+    try:
+        disks = () if size is None else (Disk(size, last(disk.type)),)
+    except InputError:
+        disks, notes = (), [f"size {size} GB is more than any disk has"]
+    seen = Observation(
+        key=_key(project, last(disk.zone) or last(disk.region) or where, disk.id),
+        kind=VOLUME,
+        state=DISK_STATES.get(disk.status or "", "unknown"),
+        name=storable(shortened(disk.name or "")),
+        instance_type=storable(shortened(last(disk.type))),
+        owner=storable(shortened(owner_of(disk.labels))),
+        labels=labels_of(disk.labels),
+        created_at=time_stated(disk.creation_timestamp),
+        disks=disks,
+        why=storable(shortened(disk.status or "")),
+    )
+    return seen, tuple(f"disk {disk.name or disk.id}: {note}" for note in notes)
+
+
+def address_observed(address: Address, where: str, project: str) -> Observation | None:
+    """A static external IPv4 address; None for those that cost nothing: internal ones, and IPv6."""
+    if (address.address_type or "EXTERNAL") != "EXTERNAL" or address.ip_version == "IPV6":
+        return None
+    return Observation(
+        key=_key(project, last(address.region) or where, address.id),
+        kind=ADDRESS,
+        state=ADDRESS_STATES.get(address.status or "", "unknown"),
+        name=storable(shortened(address.name or "")),
+        owner=storable(shortened(owner_of(address.labels))),
+        labels=labels_of(address.labels),
+        created_at=time_stated(address.creation_timestamp),
+        why=storable(shortened(address.status or "")),
+    )
+
+
+def _key(project: str, where: str, number: str | int) -> ResourceKey:
+    return ResourceKey(PROVIDER, project, where, str(number))

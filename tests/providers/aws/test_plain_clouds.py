@@ -1,0 +1,139 @@
+"""An EC2 that speaks the same protocol and less of it: filters that nobody keeps, parameters and lists that are missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+from costguard_aws import api
+from costguard_aws.account import Account
+from costguard_sim.world import Shape, at_us
+
+from costguard.core.acting import ACCEPTED, MISSING, REFUSED
+from costguard.core.metering.inventory import Complete, Partial
+from costguard.core.metering.resource import ResourceKey
+from costguard.errors import ProviderError
+from tests.contract.rig import poll_of
+from tests.fakes.aws import ACCOUNT
+from tests.fakes.aws_ec2_xml import wire_id
+from tests.fakes.server import Answer
+from tests.providers.aws.rig import HOUR_US, AwsRig, machine
+
+ALL = frozenset(("250 GB of local disk",))
+NAMES = 'xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"'
+
+
+@pytest.fixture
+def rig() -> AwsRig:
+    return AwsRig()
+
+
+@pytest.fixture
+def source(rig: AwsRig, tmp_path: Path) -> Iterator[Account]:
+    with rig.opened(tmp_path) as opened:
+        yield cast("Account", opened)
+
+
+def key(name: str) -> ResourceKey:
+    return ResourceKey("aws", ACCOUNT, "us-east-1", name)
+
+
+def test_an_ec2_that_knows_no_managed_machines_is_looked_at_and_acted_on(rig: AwsRig, source: Account) -> None:
+    one = key(rig.put(1)[0])
+    body = b"<Response><Errors><Error><Code>UnknownParameter</Code><Message>no</Message></Error></Errors></Response>"
+    rig.fake.fault("DescribeInstances.*IncludeManagedResources", "status", status=400, body=body)
+    assert source.stop(one, lose=ALL).said == ACCEPTED
+    assert source.look(one) is not None
+    assert rig.fake.calls("IncludeManagedResources") == 1
+
+
+def test_what_a_filter_finds_may_stand_on_a_later_page(rig: AwsRig, source: Account) -> None:
+    one = key(rig.put(1)[0])
+    empty = f"<DescribeInstancesResponse {NAMES}><reservationSet/><nextToken>MA==</nextToken></DescribeInstancesResponse>"
+    rig.fake.fault(f"{rig.one}(?!.*NextToken)", "edit", edit=lambda right: replace(right, body=empty.encode()))
+    assert source.look(one) is not None
+
+
+def test_an_answer_that_speaks_of_other_things_is_not_about_this_one(rig: AwsRig, source: Account) -> None:
+    rig.put(1)
+    rig.fake.fault(
+        "DescribeAddresses", "edit", edit=_with("<publicIp>1.2.3.4</publicIp><allocationId>eipalloc-1</allocationId>")
+    )
+    assert source.look(key("eipalloc-2")) is None
+    assert source.look(key("eipalloc-1")) is not None
+
+
+def _with(item: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - an edit of an answer
+    body = f"<DescribeAddressesResponse {NAMES}><addressesSet><item>{item}</item></addressesSet></DescribeAddressesResponse>"
+    return lambda right: replace(right, body=body.encode())
+
+
+def test_the_spot_request_of_another_machine_says_nothing(rig: AwsRig, source: Account) -> None:
+    one = key(rig.put(1)[0])
+    rig.fake.ec2.more[one.id] = {"instanceLifecycle": "spot", "spotInstanceRequestId": "sir-1"}
+    rig.fake.ec2.requests["sir-1"] = "persistent"
+    rig.fake.fault("DescribeSpotInstanceRequests", "edit", edit=_another_first)
+    assert "would launch another" in source.terminate(one).why
+    assert rig.fake.calls(rig.terminates) == 0
+
+
+def _another_first(right: Answer) -> Answer:
+    item = b"<item><spotInstanceRequestId>sir-0</spotInstanceRequestId><type>one-time</type><state>active</state></item>"
+    return replace(right, body=right.body.replace(b"<spotInstanceRequestSet>", b"<spotInstanceRequestSet>" + item))
+
+
+def test_a_region_that_is_not_opted_in_is_not_polled(rig: AwsRig, tmp_path: Path) -> None:
+    more = b"<item><regionName>me-south-1</regionName><optInStatus>not-opted-in</optInStatus></item>"
+    where = b"<regionInfo>"
+    rig.fake.fault("DescribeRegions", "edit", edit=lambda right: replace(right, body=right.body.replace(where, where + more)))
+    with rig.opened(tmp_path, regions=[]) as opened:
+        assert "me-south-1" not in [scope.name for scope in opened.scopes()]
+
+
+@pytest.mark.parametrize("kind", ["p9.48xlarge", "p5.99xlarge", "m9d.large"])
+def test_a_type_that_nobody_knows_may_have_disks_that_a_stop_wipes(rig: AwsRig, source: Account, kind: str) -> None:
+    start = at_us(rig.clock.now()) - HOUR_US
+    made = machine(1, start_us=start, shapes=(Shape(at_us=start, type=kind),))
+    rig.fake.resources.append(made)
+    rig.fake.fault("DescribeInstanceTypes", "status", status=403)
+    one = key(wire_id(made.id))
+    assert (source.stop(one).said, rig.fake.calls(rig.stops or "")) == (REFUSED, 0)
+    seen = source.look(one)
+    assert seen is not None
+    assert seen.handling.stop_loses == ("local disk of unknown size",)
+    assert source.stop(one, lose=frozenset(seen.handling.stop_loses)).said == ACCEPTED
+
+
+@pytest.mark.parametrize("odd", [b"{}", b'{"PriceList": null}', b"<html><body>fine</body></html>", b""])
+def test_offers_of_an_aws_without_lists_are_an_error_and_not_none(rig: AwsRig, source: Account, odd: bytes) -> None:
+    empty = f"<DescribeSpotPriceHistoryResponse {NAMES}/>".encode()
+    rig.fake.fault("DescribeSpotPriceHistory", "status", status=200, body=empty if odd[:1] == b"{" else odd)
+    rig.fake.fault("GetProducts", "status", status=200, headers={"Content-Type": "application/json"}, body=odd)
+    with pytest.raises(ProviderError):
+        source.live_offers(None)
+
+
+def test_a_price_list_without_its_list_is_doubted_and_said(rig: AwsRig, source: Account) -> None:
+    rig.fake.fault("GetProducts", "status", status=200, headers={"Content-Type": "application/json"}, body=b"{}")
+    assert "PriceList" in source.live_offers(None).why
+
+
+def test_more_machines_than_the_cap_are_partial(rig: AwsRig, source: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert api.MOST_ITEMS == 50_000
+    monkeypatch.setattr(api, "MOST_ITEMS", 4)
+    monkeypatch.setattr(api.Ec2._pages, "__kwdefaults__", {"most": 4})
+    rig.put(7)
+    rig.page(2)
+    poll = poll_of(source)
+    assert isinstance(poll.inventory, Partial)
+    assert re.search("more than 4 items", poll.inventory.why)
+
+
+def test_a_machine_that_no_filter_finds_is_missing(rig: AwsRig, source: Account) -> None:
+    rig.put(1)
+    assert isinstance(poll_of(source).inventory, Complete)
+    assert source.stop(key("i-0000000000000dead"), lose=ALL).said == MISSING
