@@ -18,13 +18,13 @@ from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
-from costguard_aws.seam import Aws, ask
 
 from costguard.core.billed import Billed
 from costguard.core.focus_rows import EFFECTIVE, Export, Row, bill_lines
 from costguard.core.period import Period
 from costguard.errors import InputError, OddAnswerError, ProviderError
 from costguard.ports import Clock
+from costguard_aws.seam import Aws, ask
 
 MOST_FILES, MOST_PAGES = 1000, 100
 MOST_BYTES = 2 * 2**30
