@@ -16,8 +16,8 @@ EXAMPLES = """Examples:
   costguard status --zone Europe/Berlin
   costguard status --json | jq .burn_usd_per_hour
 
-It asks the providers of the settings first, unless all were asked within the last minute; with `costguard --offline status`
-it reads the ledger alone. How old each figure is stands in the answer.
+It asks the providers of the settings first; with `costguard --offline status` it reads the ledger alone. How old each figure is
+stands in the answer.
 """
 
 
