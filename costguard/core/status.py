@@ -13,9 +13,10 @@ from __future__ import annotations
 from calendar import monthrange
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
+from costguard.core.guard.work import Work
 from costguard.core.instant import DAY_US, HOUR_US, MICROSECOND
 from costguard.core.metering.inventory import AHEAD, COMPLETE
 from costguard.core.metering.meter import FIXED_UNITS, GB, Meter
@@ -61,22 +62,12 @@ class Hourly:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """Whether a resource does anything. `confidence` from 0 to 1; `since` None: not known since when."""
-
-    state: str = "unknown"
-    confidence: float = 0
-    reasons: tuple[str, ...] = ("no signals yet: nothing measures work",)
-    since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Burning:
     """A resource and what it burns, an `Hourly` a currency; none where nothing bills now."""
 
     live: Live
     burns: tuple[Hourly, ...]
-    work: Work = Work()
+    work: Work = field(default_factory=Work)
 
     @property
     def absent(self) -> bool:

@@ -1,0 +1,93 @@
+"""Conditions: what a policy asks of the facts about one resource. True, false, or unknown because a fact is missing.
+
+A missing fact is no fact: `state == "idle" && confidence >= 0.9` without a confidence is unknown, and false where the state
+is another one. Unknown is never a reason to act under an idle rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+TEXT, NUMBER, TRUTH, DURATION, MONEY, RATE, LABELS = "text", "number", "truth", "duration", "money", "rate", "labels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A name that conditions may use. `kind` and the Python type of its value: text str, number float, truth bool, duration
+    timedelta, money Money, rate Rate or None-is-missing, labels Mapping[str, str]. `told`: what it is, with its unit.
+    """
+
+    name: str
+    kind: str
+    told: str
+
+
+def _facts(*rows: tuple[str, str, str]) -> Mapping[str, Fact]:
+    return {name: Fact(name=name, kind=kind, told=told) for name, kind, told in rows}
+
+
+FACTS: Mapping[str, Fact] = _facts(
+    ("state", TEXT, "state of work: warming, active, idle, hung or unknown"),
+    ("confidence", NUMBER, "how surely the state of work is known, 0 to 1"),
+    ("time_in_state", DURATION, "how long it has been in that state of work"),
+    ("wasted_share", NUMBER, "share of its GPUs that do nothing while it is active, 0 to 1"),
+    ("power", TEXT, "the provider's state in our words: running, stopped, starting, ..."),
+    ("stopped_for", DURATION, "how long it has been stopped; missing unless it is"),
+    ("age", DURATION, "since it was created"),
+    ("uptime", DURATION, "since its present run started; missing unless it runs"),
+    ("lease_left", DURATION, "how long its lease goes on; missing without one"),
+    ("leased", TRUTH, "whether somebody keeps it"),
+    ("rate", RATE, "what it burns an hour, with its disks; missing where the price is unknown"),
+    ("spent_run", MONEY, "what its present run surely cost so far"),
+    ("spent_day", MONEY, "what it surely cost today, in the zone of the defaults"),
+    ("spent_month", MONEY, "what it surely cost this month, in the zone of the defaults"),
+    ("waste", MONEY, "what it surely cost since it began to idle"),
+    ("budget_fraction", NUMBER, "spent share of the tightest budget it counts in, 1 is all of it; missing without a budget"),
+    ("projected_end", NUMBER, "forecast share of that budget at its period's end"),
+    ("time_to_cap", DURATION, "until that budget is spent at the present burn; missing where it will not be"),
+    ("scheduled_on", TRUTH, "whether the policy's schedule wants it on now; missing without a schedule"),
+    ("provider", TEXT, "aws, gcp, runpod, lambda, vast, ..."),
+    ("account", TEXT, "the provider's account"),
+    ("region", TEXT, "the provider's region"),
+    ("id", TEXT, "the provider's id"),
+    ("name", TEXT, "what its owner calls it"),
+    ("kind", TEXT, "instance, volume or address"),
+    ("instance_type", TEXT, "the provider's type"),
+    ("gpu", TEXT, "canonical name of its GPU, empty without one"),
+    ("gpu_count", NUMBER, "how many GPUs; may be a fraction"),
+    ("tier", TEXT, "on-demand, spot, reserved, community or secure"),
+    ("owner", TEXT, "whose it is; empty where nobody is known"),
+    ("labels", LABELS, 'its labels: labels["team"] == "vision", or "team" in labels'),
+    ("controller", TEXT, "who would bring it back; empty for nobody"),
+    ("protected", TRUTH, "whether it must never be touched"),
+    ("disk_gb", NUMBER, "GB of its disks"),
+    ("loses", TEXT, "what a stop would lose for good, in words; empty for nothing"),
+    ("price_age", DURATION, "how old its price is"),
+    ("runway", DURATION, "until its account's prepaid balance is gone; missing where that is not known"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """`value` None: unknown, because the facts `missing` are missing, or because of `why`."""
+
+    value: bool | None
+    missing: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Condition(Protocol):
+    """A condition that was checked and compiled when it was read."""
+
+    @property
+    def text(self) -> str:
+        """As it was written."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The facts it uses."""
+
+    def holds(self, facts: Mapping[str, object]) -> Truth:
+        """Whether it holds of `facts`, by name; a fact that is missing is left out. It raises nothing."""
