@@ -53,7 +53,7 @@ clean:
 
 .venv/.user: .venv/bin/python pyproject.toml constraints.txt
 	@echo "installing costguard (once) ..." >&2
-	@$(PIP) install --constraint constraints.txt --editable '.[aws,gcp]'
+	@$(PIP) install --constraint constraints.txt --editable '.[aws,gcp,notify]'
 	@touch $@
 
 .venv/.dev: .venv/.user

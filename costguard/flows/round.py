@@ -28,17 +28,27 @@ SCOPES, POLL, LOOK = "scopes", "poll", "look"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What `source` listed in one scope."""
+
+    source: InstanceSource
+    poll: Poll
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Polled:
     """What one round of polls came to, in the order of the sources.
 
     `refused`: what was not recorded at all, a sentence each; `twins`: those of them that are accounts which another source
-    speaks for already. `notes`: what whole listings could not tell.
+    speaks for already. `notes`: what whole listings could not tell. `seen`: what was listed, in all that the ledger does not
+    keep: `handling`, and who may be asked about it.
     """
 
     accrued: tuple[Accrued, ...]
     refused: tuple[str, ...] = ()
     twins: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    seen: tuple[Seen, ...] = ()
 
     @property
     def unseen(self) -> tuple[Accrued, ...]:
@@ -134,6 +144,7 @@ class Round:
             refused=tuple(sentence for seat in self._seats for sentence in (*seat.refused, *seat.twins)),
             twins=tuple(sentence for seat in self._seats for sentence in seat.twins),
             notes=tuple(dict.fromkeys(note for seat in self._seats for note in _notes(seat))),
+            seen=tuple(Seen(source=seat.source, poll=poll) for seat in self._seats for poll in seat.polls.values()),
         )
 
     def _take(self, question: Question, said: Said | BaseException) -> None:

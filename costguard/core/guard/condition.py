@@ -15,8 +15,10 @@ TEXT, NUMBER, TRUTH, DURATION, MONEY, RATE, LABELS = "text", "number", "truth", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A name that conditions may use. `kind` and the Python type of its value: text str, number float, truth bool, duration
-    timedelta, money Money, rate Rate or None-is-missing, labels Mapping[str, str]. `told`: what it is, with its unit.
+    """A name that conditions may use. `told`: what it is, with its unit.
+
+    `kind` says what its value is: text str, number float, truth bool, duration timedelta, money Money, rate Rate, labels
+    Mapping[str, str].
     """
 
     name: str

@@ -55,7 +55,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Notices of one owner and topic, to be sent through one channel once. `id`: the same for every try. `why_now`: of WHY_NOW."""
+    """Notices of one owner and topic, to be sent through one channel once. `id`: the same for every try."""
 
     id: str
     channel: str

@@ -47,7 +47,7 @@ def reaches(level: str, wanted: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """`do` it `after` the first step. `to`: whom a notice goes to ("owner", "admin"). `severity`: info, warning or page.
+    """`do` it `after` the first step. `to`: whom a notice goes to (owner, admin). `severity`: info, warning or page.
 
     `run`: the name of the hook (see Hook) that a `hook` step runs. `act`: what an `ask` asks for, stop or terminate.
     """
@@ -71,7 +71,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Whom a policy concerns: all that is stated must fit. `gpu` None: either; `ids`, `names`: None: any. Empty selects nothing.
+    """Whom a policy concerns: all that is stated must fit. `gpu`, `ids`, `names` None: any. An empty tuple selects nothing.
 
     `names` are shell patterns (`train-*`).
     """

@@ -12,7 +12,7 @@ from datetime import date, datetime, time, tzinfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Off:
-    """Off from `start` to `end` of the zone's clock, on the `days` (0 is Monday) on which it starts; `end` <= `start`: next day."""
+    """Off from `start` to `end` of the zone's clock, on the `days` (0: Monday) it starts on; `end` <= `start`: next day."""
 
     start: time
     end: time

@@ -51,7 +51,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What `policy` finds of one life of a resource at `at`. `since`: from when on the condition has held, None: it does not."""
+    """What `policy` finds of one life of a resource at `at`. `since`: since when the condition holds, None: it does not."""
 
     policy: Policy
     life: Incarnation
