@@ -10,14 +10,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from costguard.core.checks import nearest_names
 from costguard.core.provider import Manifest, Setting
 from costguard.errors import CostguardError, UnknownNameError, one_line, shortened
 from costguard.ports import Renderer
 
-REPORTS, PROVIDERS = "costguard.reports", "costguard.providers"
+if TYPE_CHECKING:  # a type and no more: it brings what only a message needs
+    from costguard.notifiers import ChannelPlugin
+
+REPORTS, PROVIDERS, NOTIFIERS = "costguard.reports", "costguard.providers", "costguard.notifiers"
 OURS = "gpu-costguard"
 OUR_PREFIX = "costguard_"
 """How the packages of providers are called: costguard_aws brings the provider aws."""
@@ -57,6 +60,11 @@ MEND = "reinstall or remove the package that brings it"
 def renderer(name: str) -> Renderer:
     """The report format `name`; UnknownNameError lists those installed."""
     return cast("Renderer", _load(REPORTS, name, "format"))
+
+
+def notifier(name: str) -> ChannelPlugin:
+    """The channel `name`; UnknownNameError lists those installed."""
+    return cast("ChannelPlugin", _load(NOTIFIERS, name, "channel"))
 
 
 def providers() -> Providers:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, tzinfo
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.app import Answer
+from costguard.app.ruling import rules_of
 from costguard.core import calendar
+from costguard.core.guard.beside import beside
+from costguard.core.guard.sight import Sight
 from costguard.core.metering.accrual import GAP
 from costguard.core.statement import keys_stated, month_stated
 from costguard.core.status import month_label
 from costguard.data import Facts
+from costguard.ledger.asking import Ask
+from costguard.ledger.climbs import protections
 from costguard.ledger.holds import open_holds
+from costguard.ledger.intents import open_intents
+from costguard.ledger.lately import samples_since
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
+from costguard.ledger.wishes import open_wishes
 from costguard.settings import Settings, ledger_url, read_settings, zone_named
+
+LOOKS_BACK = timedelta(hours=48)
+"""As far as samples are kept one by one."""
 
 
 def status(*, zone: str | None = None, strict: bool = False, offline: bool = False, config: str | None = None) -> Answer:
@@ -33,9 +45,18 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
         refused, told = looked.refused, looked.told
     now, url = _now(), ledger_url(settings)
     with Reader(url) as reader, reader.snapshot() as ask:
-        holds = open_holds(ask, now)
+        holds, intents, known = open_holds(ask, now), open_intents(ask), _known(ask, now)
+    rules = rules_of(settings)
     with Books(url, rules=Facts().billing_rules()) as books:
-        found = flow(books=books, budgets=settings.budgets, holds=holds, now=now, zone=place)
+        found = flow(
+            books=books,
+            budgets=settings.budgets,
+            holds=holds,
+            now=now,
+            zone=place,
+            intents=intents,
+            beside=lambda live: beside(rules, replace(known, live=tuple(live))),
+        )
     warnings = (*status_warnings(found), *told)
     return Answer(
         document=status_document(found, told), warnings=warnings, refusal=not_whole(found, refused) if strict else None
@@ -64,6 +85,17 @@ def report(
         )
     refusal = incompleteness(found) if strict else None
     return Answer(document=report_document(found), warnings=report_warnings(found), refusal=refusal)
+
+
+def _known(ask: Ask, now: datetime) -> Sight:
+    """What the ledger knows beside what lives: samples, wishes, protections that were seen."""
+    return Sight(
+        now=now,
+        live=(),
+        samples=samples_since(ask, now - LOOKS_BACK),
+        wishes=tuple(open_wishes(ask, now)),
+        protections=protections(ask),
+    )
 
 
 def _zone(stated: str | None, settings: Settings) -> tzinfo:

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from calendar import monthrange
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
+from costguard.core.guard.intent import Intent
+from costguard.core.guard.wishes import Wish
 from costguard.core.guard.work import Work
 from costguard.core.instant import DAY_US, HOUR_US, MICROSECOND
 from costguard.core.metering.inventory import AHEAD, COMPLETE
 from costguard.core.metering.meter import FIXED_UNITS, GB, Meter
+from costguard.core.metering.resource import ResourceKey
 from costguard.core.metering.span import Span
 from costguard.core.money import Money, MoneyInterval, divide_half_even
 from costguard.core.period import Period
@@ -62,12 +65,35 @@ class Hourly:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What the guard knows of a resource. `lease`: the one that holds now."""
+
+    work: Work = field(default_factory=Work)
+    owner: str = ""
+    lease: Wish | None = None
+    protected: bool = False
+
+
+NOTHING_BESIDE = Beside()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Burning:
     """A resource and what it burns, an `Hourly` a currency; none where nothing bills now."""
 
     live: Live
     burns: tuple[Hourly, ...]
-    work: Work = field(default_factory=Work)
+    beside: Beside = field(default_factory=lambda: NOTHING_BESIDE)
+
+    @property
+    def work(self) -> Work:
+        """Whether it does anything."""
+        return self.beside.work
+
+    @property
+    def owner(self) -> str:
+        """Whose it is, "" where nobody is known."""
+        return self.beside.owner or self.live.observation.owner
 
     @property
     def absent(self) -> bool:
@@ -142,6 +168,7 @@ class Status:
     scopes: tuple[ScopeView, ...]
     resources: tuple[Burning, ...]
     budgets: tuple[Standing, ...] = ()
+    intents: tuple[Intent, ...] = ()
 
 
 def status_of(
@@ -153,10 +180,15 @@ def status_of(
     live: Iterable[Live],
     scopes: Iterable[ScopeNow],
     budgets: Sequence[Standing] = (),
+    beside: Mapping[ResourceKey, Beside] | None = None,
+    intents: Sequence[Intent] = (),
     stale_after: timedelta = STALE_AFTER,
 ) -> Status:
-    """`spending`: of `month` as known at `at`. `budgets`: as they stand at `at`."""
-    resources = tuple(Burning(live=one, burns=hourly_of(one, at)) for one in live)
+    """`spending`: of `month` as known at `at`. `budgets`: as they stand at `at`. `intents`: the open ones."""
+    known = beside or {}
+    resources = tuple(
+        Burning(live=one, burns=hourly_of(one, at), beside=known.get(one.observation.key, NOTHING_BESIDE)) for one in live
+    )
     spent: dict[str, list[Spending]] = defaultdict(list)
     for part in spending:
         spent[part.money.low.currency].append(part)
@@ -176,6 +208,7 @@ def status_of(
         scopes=tuple(scope_view(scope, at, stale_after) for scope in sorted(scopes, key=lambda s: s.scope)),
         resources=tuple(sorted(resources, key=_dearest)),
         budgets=tuple(budgets),
+        intents=tuple(intents),
     )
 
 

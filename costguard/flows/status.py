@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 
 from costguard.core.budget import Budget, period_at
 from costguard.core.calendar import month_of
+from costguard.core.guard.intent import Intent
 from costguard.core.hold import Hold, held
+from costguard.core.metering.resource import ResourceKey
 from costguard.core.spending import Live
 from costguard.core.standing import Standing, standing
-from costguard.core.status import STALE_AFTER, Status, burns_of, status_of
+from costguard.core.status import STALE_AFTER, Beside, Status, burns_of, status_of
 from costguard.ports import Books
 
 
@@ -21,9 +23,14 @@ def status(
     holds: Sequence[Hold] = (),
     now: datetime,
     zone: tzinfo,
+    intents: Sequence[Intent] = (),
+    beside: Callable[[Sequence[Live]], Mapping[ResourceKey, Beside]] | None = None,
     stale_after: timedelta = STALE_AFTER,
 ) -> Status:
-    """The status at `now`, for the month of `zone`. `holds`: those that may still be open."""
+    """The status at `now`, for the month of `zone`. `holds`: those that may still be open; `intents`: those that are.
+
+    `beside`: what the guard knows of what lives.
+    """
     month, live = month_of(now, zone), books.live(now)
     return status_of(
         at=now,
@@ -33,6 +40,8 @@ def status(
         live=live,
         scopes=books.scopes(),
         budgets=standings(books=books, budgets=budgets, holds=holds, live=live, now=now),
+        beside=beside(live) if beside else None,
+        intents=intents,
         stale_after=stale_after,
     )
 

@@ -1,4 +1,6 @@
-"""Triggers that hold what the ledger promises, whoever writes: nothing is edited but the one closing of an open span.
+"""Triggers that hold what the ledger promises, whoever writes: nothing is edited but what is named here.
+
+An open span is closed once, a wish is lifted once, an intent moves forward, and each of its sends counts.
 
 A span's neighbour is found through the index `span_by_line`: of the spans of one line, which never overlap, the last one that
 starts before the new one's end is the only one that can reach into it. Closed spans without a length are no neighbours.
@@ -10,7 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-KEPT_FOR_EVER = ("attribution", "coverage", "correction", "ledger_state", "observation", "resource", "scope", "span")
+from costguard.core.guard.intent import EXECUTING, GRACE, MOVES, PLANNED, READY
+
+KEPT_FOR_EVER = (
+    "attribution",
+    "coverage",
+    "correction",
+    "intent",
+    "intent_event",
+    "ledger_state",
+    "observation",
+    "resource",
+    "scope",
+    "span",
+    "turn",
+    "wish",
+)
 """Tables whose rows are never removed."""
 
 _NEVER_EDITED = "{table} is written once: a change is a new row"
@@ -21,6 +38,9 @@ _OVERLAP = "a span overlaps another one of its resource, charge and part"
 EDITS = {
     "attribution": "",
     "correction": "",
+    "guard_run": "",
+    "intent": "id, provider, account, region, external_id, life, act, policy, rule, created_us",
+    "intent_event": "",
     "coverage": "id, scope_id, outcome, why, start_us",
     "observation": "",
     "resource": "id, provider, account, region, external_id",
@@ -29,8 +49,43 @@ EDITS = {
         "id, resource_id, attribution_id, charge, part, unit, quantity, quantum_s, minimum_s, price_low, price_expected, "
         "price_high, currency, price_known, price_source, presence, anchor_us, start_us, why"
     ),
+    "wish": "id, what, who, why, at_us, until_us, provider, account, region, external_id, life, subject, value",
 }
 """Table -> the columns that are never edited; '' for all of them."""
+
+_FORWARD = ", ".join(f"'{old}>{new}'" for old, news in MOVES.items() for new in (old, *news))
+_SETTLED = ", ".join(f"'{state}'" for state, news in MOVES.items() if not news)
+
+CHANGES = {
+    "span_closes_once": (
+        "UPDATE OF end_us, ended_by, low, expected, high ON span",
+        "OLD.end_us IS NOT NULL OR NEW.end_us IS NULL",
+        _CLOSED,
+    ),
+    "wish_is_lifted_once": (
+        "UPDATE OF lifted_us, lifted_by ON wish",
+        "OLD.lifted_us IS NOT NULL OR NEW.lifted_us IS NULL",
+        "a wish is lifted once",
+    ),
+    "intent_begins_unsent": (
+        "INSERT ON intent",
+        f"NEW.state NOT IN ('{PLANNED}', '{GRACE}', '{READY}') OR NEW.sends <> 0",
+        "an intent is written before anything is sent",
+    ),
+    "intent_moves_forward": (
+        "UPDATE OF state ON intent",
+        f"(OLD.state || '>' || NEW.state) NOT IN ({_FORWARD})",
+        "an intent moves forward only",
+    ),
+    "intent_counts_sends": (
+        "UPDATE OF state, sends ON intent",
+        f"NEW.sends <> OLD.sends + CASE WHEN NEW.state = '{EXECUTING}' AND OLD.state <> '{EXECUTING}' THEN 1 ELSE 0 END",
+        "each send of an intent counts, once",
+    ),
+    "intent_stays_settled": ("UPDATE ON intent", f"OLD.state IN ({_SETTLED})", "a settled intent does not change"),
+    "turn_epoch_rises": ("UPDATE OF epoch ON turn", "NEW.epoch < OLD.epoch", "the epoch of a turn never falls"),
+}
+"""Guard -> (when, the condition under which it refuses, what it says)."""
 
 FURTHEST_US = 2**63 - 1
 """Where an open span reaches, as far as its neighbours are concerned."""
@@ -79,11 +134,8 @@ def _sqlite() -> Iterator[str]:
     for table, columns in EDITS.items():
         of = f" OF {columns}" if columns else ""
         yield _sqlite_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table}", _NEVER_EDITED.format(table=table))
-    yield _sqlite_trigger(
-        "span_closes_once",
-        "UPDATE OF end_us, ended_by, low, expected, high ON span WHEN OLD.end_us IS NOT NULL OR NEW.end_us IS NULL",
-        _CLOSED,
-    )
+    for name, (when, wrong, told) in CHANGES.items():
+        yield _sqlite_trigger(name, f"{when} WHEN {wrong}", told)
     yield _sqlite_trigger("span_overlaps_none", f"INSERT ON span WHEN {_REACHES_IN}", _OVERLAP)
 
 
@@ -116,8 +168,8 @@ END $$
         of = f" OF {columns}" if columns else ""
         told = _NEVER_EDITED.format(table=table)
         yield _refusing(f"{table}_is_written_once", f"UPDATE{of} ON {table} FOR EACH ROW", told)
-    changes = "UPDATE OF end_us, ended_by, low, expected, high ON span FOR EACH ROW"
-    yield _refusing("span_closes_once", f"{changes} WHEN (OLD.end_us IS NOT NULL OR NEW.end_us IS NULL)", _CLOSED)
+    for name, (when, wrong, told) in CHANGES.items():
+        yield _refusing(name, f"{when} FOR EACH ROW WHEN ({wrong})", told)
     yield (
         f"CREATE TRIGGER {PREFIX}span_overlaps_none BEFORE INSERT ON span FOR EACH ROW"
         " EXECUTE FUNCTION costguard_span_overlaps_none()"

@@ -15,6 +15,7 @@ from costguard.core.instant import HOUR_US, micros
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.sample import Sample
 from costguard.ledger.asking import Ask, in_lots, marks
+from costguard.ledger.lately import LINES
 from costguard.ledger.opening import writing
 from costguard.ledger.voices import voices
 
@@ -48,7 +49,7 @@ def roll_up(engine: Engine, now: datetime) -> int:
     until_us = micros(now - KEPT) // HOUR_US * HOUR_US
     with writing(engine) as connection:
         ask, tell = voices(connection)
-        lines = [(resource_id, signal, until_us) for resource_id, signal in ask(_LINES, ())]
+        lines = [(resource_id, signal, until_us) for resource_id, signal in ask(LINES, ())]
         if not lines:
             return 0
         tell(_ROLL_UP, lines)
@@ -76,22 +77,6 @@ SELECT CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS DOUBLE P
 WHERE NOT EXISTS (SELECT 1 FROM sample_hour WHERE resource_id = ? AND signal = ? AND hour = ?)
 ON CONFLICT DO NOTHING
 """
-
-_NEXT = "(SELECT min(s.signal) FROM sample AS s WHERE s.resource_id = line.resource_id AND s.signal > line.signal)"
-
-_LINES = f"""
-WITH RECURSIVE line (resource_id, signal) AS (
-    SELECT min(resource_id), '' FROM sample
-    UNION ALL
-    SELECT
-        CASE WHEN {_NEXT} IS NULL THEN (SELECT min(s.resource_id) FROM sample AS s WHERE s.resource_id > line.resource_id)
-            ELSE line.resource_id END,
-        coalesce({_NEXT}, '')
-    FROM line WHERE line.resource_id IS NOT NULL
-)
-SELECT resource_id, signal FROM line WHERE signal <> ''
-"""  # noqa: S608 - our own column names
-"""Each signal of each resource, found by leaping through the primary key: there are thousands of samples to each."""
 
 _ROLL_UP = f"""
 INSERT INTO sample_hour (resource_id, signal, hour, count, sum, lowest, highest)

@@ -2,61 +2,35 @@
 
 Money is integers of nano-units, time is integers of microseconds since 1970 in UTC, true is 1: no column of either is a float.
 SQLite's tables are STRICT, so that a text in a column of money is refused. What may be changed is small, and `guards` holds it:
-a span gets its end, a row of coverage grows, a hold ends, roll-ups move on.
+a span gets its end, a row of coverage grows, a hold ends, roll-ups move on. The guard's own tables are in `tables_guard`.
 
 The migrations make the schema; `tests/ledger/test_migrations.py` holds the two together.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-
-from sqlalchemy import BigInteger, CheckConstraint, Double, Index, Integer, MetaData, Table, Text, UniqueConstraint, text
-from sqlalchemy.types import REAL
-from sqlmodel import Field, SQLModel
+from sqlalchemy import CheckConstraint, Index, Table, Text, UniqueConstraint, text
+from sqlmodel import Field
 
 from costguard.core.instant import DAY_US
+from costguard.ledger import tables_guard  # noqa: F401 - its tables are part of METADATA
+from costguard.ledger.columns import (
+    BIG,
+    PACKED,
+    REAL_NUMBER,
+    STRICT,
+    Row,
+    key,
+    number,
+    number_or_none,
+    row_of,
+    text_column,
+)
 
-BIG: Any = BigInteger().with_variant(Integer(), "sqlite")
-"""64 bits. In SQLite every INTEGER has them, and only INTEGER makes a primary key the row's own number."""
-REAL_NUMBER: Any = Double().with_variant(REAL(), "sqlite")
-"""Of samples only."""
-
-STRICT = {"sqlite_strict": True}
-PACKED = {"sqlite_strict": True, "sqlite_with_rowid": False}  # rows lie in the order of their primary key, with no copy of it
 ATTRIBUTES = ("provider", "account", "region", "kind", "gpu", "gpu_count_milli", "tier", "owner", "instance_type", "labels")
 LINE = ("resource_id", "charge", "part")
 NOT_ENDED = text("end_us IS NULL")
 LONG = text(f"end_us - start_us > {8 * DAY_US}")  # longer ones are few: see `sums._ACROSS`
-
-
-class Row(SQLModel):
-    """What every table has: this ledger's own metadata, apart from any other program's."""
-
-    metadata: ClassVar[MetaData] = MetaData()
-
-
-def _number() -> Any:  # noqa: ANN401 - what SQLModel's Field is typed as
-    """A number of 64 bits."""
-    return Field(sa_type=BIG)
-
-
-def _number_or_none() -> Any:  # noqa: ANN401 - see above
-    return Field(default=None, sa_type=BIG, nullable=True)
-
-
-def _key() -> Any:  # noqa: ANN401 - see above
-    """A primary key that the database counts up where none is given."""
-    return Field(default=None, primary_key=True, sa_type=BIG)
-
-
-def _of(table: str, *, primary_key: bool = False) -> Any:  # noqa: ANN401 - see above
-    """The id of a row of `table`."""
-    return Field(foreign_key=f"{table}.id", sa_type=BIG, primary_key=primary_key)
-
-
-def _text() -> Any:  # noqa: ANN401 - see above
-    return Field(sa_type=Text)
 
 
 class LedgerStateRow(Row, table=True):
@@ -65,9 +39,9 @@ class LedgerStateRow(Row, table=True):
     __tablename__ = "ledger_state"
     __table_args__ = (CheckConstraint("id = 1", name="ledger_state_one_row"), STRICT)
     id: int = Field(primary_key=True, sa_type=BIG, sa_column_kwargs={"autoincrement": False})
-    ledger_id: str = _text()
-    created_us: int = _number()
-    revision: int = _number()
+    ledger_id: str = text_column()
+    created_us: int = number()
+    revision: int = number()
 
 
 class ScopeRow(Row, table=True):
@@ -75,10 +49,10 @@ class ScopeRow(Row, table=True):
 
     __tablename__ = "scope"
     __table_args__ = (UniqueConstraint("provider", "account", "name", name="scope_named_once"), STRICT)
-    id: int | None = _key()
-    provider: str = _text()
-    account: str = _text()
-    name: str = _text()
+    id: int | None = key()
+    provider: str = text_column()
+    account: str = text_column()
+    name: str = text_column()
 
 
 class CoverageRow(Row, table=True):
@@ -91,13 +65,13 @@ class CoverageRow(Row, table=True):
         Index("coverage_by_scope", "scope_id", "start_us"),
         STRICT,
     )
-    id: int | None = _key()
-    scope_id: int = _of("scope")
-    outcome: str = _text()
-    why: str = _text()
-    start_us: int = _number()
-    end_us: int = _number()
-    polls: int = _number()
+    id: int | None = key()
+    scope_id: int = row_of("scope")
+    outcome: str = text_column()
+    why: str = text_column()
+    start_us: int = number()
+    end_us: int = number()
+    polls: int = number()
 
 
 class ResourceRow(Row, table=True):
@@ -105,14 +79,14 @@ class ResourceRow(Row, table=True):
 
     __tablename__ = "resource"
     __table_args__ = (UniqueConstraint("provider", "account", "region", "external_id", name="resource_named_once"), STRICT)
-    id: int | None = _key()
-    scope_id: int = _of("scope")
-    provider: str = _text()
-    account: str = _text()
-    region: str = _text()
-    external_id: str = _text()
-    kind: str = _text()
-    first_seen_us: int = _number()
+    id: int | None = key()
+    scope_id: int = row_of("scope")
+    provider: str = text_column()
+    account: str = text_column()
+    region: str = text_column()
+    external_id: str = text_column()
+    kind: str = text_column()
+    first_seen_us: int = number()
 
 
 class AttributionRow(Row, table=True):
@@ -120,17 +94,17 @@ class AttributionRow(Row, table=True):
 
     __tablename__ = "attribution"
     __table_args__ = (UniqueConstraint(*ATTRIBUTES, name="attribution_once"), STRICT)
-    id: int | None = _key()
-    provider: str = _text()
-    account: str = _text()
-    region: str = _text()
-    kind: str = _text()
-    gpu: str = _text()
-    gpu_count_milli: int = _number()
-    tier: str = _text()
-    owner: str = _text()
-    instance_type: str = _text()
-    labels: str = _text()
+    id: int | None = key()
+    provider: str = text_column()
+    account: str = text_column()
+    region: str = text_column()
+    kind: str = text_column()
+    gpu: str = text_column()
+    gpu_count_milli: int = number()
+    tier: str = text_column()
+    owner: str = text_column()
+    instance_type: str = text_column()
+    labels: str = text_column()
 
 
 class ObservationRow(Row, table=True):
@@ -142,17 +116,17 @@ class ObservationRow(Row, table=True):
         Index("observation_by_resource", "resource_id", "id"),
         STRICT,
     )
-    id: int | None = _key()
-    resource_id: int = _of("resource")
-    at_us: int = _number()
-    seen_us: int | None = _number_or_none()
-    state: str = _text()
-    name: str = _text()
-    instance_type: str = _text()
-    owner: str = _text()
-    started_us: int | None = _number_or_none()
-    stopped_us: int | None = _number_or_none()
-    detail: str = _text()
+    id: int | None = key()
+    resource_id: int = row_of("resource")
+    at_us: int = number()
+    seen_us: int | None = number_or_none()
+    state: str = text_column()
+    name: str = text_column()
+    instance_type: str = text_column()
+    owner: str = text_column()
+    started_us: int | None = number_or_none()
+    stopped_us: int | None = number_or_none()
+    detail: str = text_column()
 
 
 class SpanRow(Row, table=True):
@@ -180,30 +154,30 @@ class SpanRow(Row, table=True):
         Index("span_by_line", *LINE, "start_us"),
         STRICT,
     )
-    id: int | None = _key()
-    resource_id: int = _of("resource")
-    attribution_id: int = _of("attribution")
-    charge: str = _text()
-    part: str = _text()
-    unit: str = _text()
-    quantity: int = _number()
-    quantum_s: int = _number()
-    minimum_s: int = _number()
-    price_low: int = _number()
-    price_expected: int = _number()
-    price_high: int = _number()
-    currency: str = _text()
-    price_known: int = _number()
-    price_source: str = _text()
-    presence: str = _text()
-    anchor_us: int = _number()
-    start_us: int = _number()
-    why: str = _text()
-    end_us: int | None = _number_or_none()
+    id: int | None = key()
+    resource_id: int = row_of("resource")
+    attribution_id: int = row_of("attribution")
+    charge: str = text_column()
+    part: str = text_column()
+    unit: str = text_column()
+    quantity: int = number()
+    quantum_s: int = number()
+    minimum_s: int = number()
+    price_low: int = number()
+    price_expected: int = number()
+    price_high: int = number()
+    currency: str = text_column()
+    price_known: int = number()
+    price_source: str = text_column()
+    presence: str = text_column()
+    anchor_us: int = number()
+    start_us: int = number()
+    why: str = text_column()
+    end_us: int | None = number_or_none()
     ended_by: str | None = Field(default=None, sa_type=Text, nullable=True)
-    low: int | None = _number_or_none()
-    expected: int | None = _number_or_none()
-    high: int | None = _number_or_none()
+    low: int | None = number_or_none()
+    expected: int | None = number_or_none()
+    high: int | None = number_or_none()
 
 
 class DailyRow(Row, table=True):
@@ -216,14 +190,14 @@ class DailyRow(Row, table=True):
         PACKED,
     )
     day: int = Field(primary_key=True, sa_type=BIG, sa_column_kwargs={"autoincrement": False})
-    attribution_id: int = _of("attribution", primary_key=True)
+    attribution_id: int = row_of("attribution", primary_key=True)
     charge: str = Field(primary_key=True, sa_type=Text)
     currency: str = Field(primary_key=True, sa_type=Text)
     known: int = Field(primary_key=True, sa_type=BIG)
-    low: int = _number()
-    expected: int = _number()
-    high: int = _number()
-    us: int = _number()
+    low: int = number()
+    expected: int = number()
+    high: int = number()
+    us: int = number()
 
 
 class CorrectionRow(Row, table=True):
@@ -236,14 +210,14 @@ class CorrectionRow(Row, table=True):
         Index("correction_by_span", "span_id", "id"),
         STRICT,
     )
-    id: int | None = _key()
-    span_id: int = _of("span")
-    at_us: int = _number()
-    presence: str = _text()
-    reason: str = _text()
-    low: int = _number()
-    expected: int = _number()
-    high: int = _number()
+    id: int | None = key()
+    span_id: int = row_of("span")
+    at_us: int = number()
+    presence: str = text_column()
+    reason: str = text_column()
+    low: int = number()
+    expected: int = number()
+    high: int = number()
 
 
 class HoldRow(Row, table=True):
@@ -257,20 +231,20 @@ class HoldRow(Row, table=True):
         STRICT,
     )
     id: str = Field(primary_key=True, sa_type=Text)
-    nano: int = _number()
-    currency: str = _text()
-    who: str = _text()
-    why: str = _text()
-    provider: str = _text()
-    account: str = _text()
-    owner: str = _text()
-    gpu: str = _text()
-    labels: str = _text()
-    taken_us: int = _number()
-    expires_us: int = _number()
-    ended_us: int | None = _number_or_none()
+    nano: int = number()
+    currency: str = text_column()
+    who: str = text_column()
+    why: str = text_column()
+    provider: str = text_column()
+    account: str = text_column()
+    owner: str = text_column()
+    gpu: str = text_column()
+    labels: str = text_column()
+    taken_us: int = number()
+    expires_us: int = number()
+    ended_us: int | None = number_or_none()
     ended_by: str | None = Field(default=None, sa_type=Text, nullable=True)
-    spent_nano: int | None = _number_or_none()
+    spent_nano: int | None = number_or_none()
 
 
 class HoldBudgetRow(Row, table=True):
@@ -287,7 +261,7 @@ class SampleRow(Row, table=True):
 
     __tablename__ = "sample"
     __table_args__ = (PACKED,)
-    resource_id: int = _of("resource", primary_key=True)
+    resource_id: int = row_of("resource", primary_key=True)
     signal: str = Field(primary_key=True, sa_type=Text)
     at_us: int = Field(primary_key=True, sa_type=BIG)
     value: float = Field(sa_type=REAL_NUMBER)
@@ -298,10 +272,10 @@ class SampleHourRow(Row, table=True):
 
     __tablename__ = "sample_hour"
     __table_args__ = (CheckConstraint("count >= 1 AND lowest <= highest", name="sample_hour_in_order"), PACKED)
-    resource_id: int = _of("resource", primary_key=True)
+    resource_id: int = row_of("resource", primary_key=True)
     signal: str = Field(primary_key=True, sa_type=Text)
     hour: int = Field(primary_key=True, sa_type=BIG)
-    count: int = _number()
+    count: int = number()
     sum: float = Field(sa_type=REAL_NUMBER)
     lowest: float = Field(sa_type=REAL_NUMBER)
     highest: float = Field(sa_type=REAL_NUMBER)

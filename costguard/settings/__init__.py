@@ -12,6 +12,15 @@
     name = "vision"
     match = { labels = { team = "vision" } }
     cap = "3000 USD"
+    [[policy]]                                      # `policies`: any number of them; [[hook]] what they may run
+    name = "idle-gpu"
+    when = 'state == "idle"'
+    then = [{ do = "notify" }]
+    [rails]                                         # `rails`: what holds whatever a policy says
+    [[notify.route]]                                # `notify`: who is told
+    to = "console"
+    [watch]                                         # WatchSettings
+    interval = "60s"
     [providers.runpod]                              # the provider's own keys
     base_url = "http://127.0.0.1:8080"
 
@@ -23,29 +32,39 @@ folder. Read without pydantic-settings: `quote` needs this, and importing that l
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from costguard.core.checks import described, nearest_names
 from costguard.errors import InputError, UnknownNameError
+from costguard.settings.environment import CONFIG, origin, with_environment
 from costguard.settings.files import FILE_NAME, LARGEST_FILE, cache_file, data_file, path_of, read_rows, read_table
+from costguard.settings.sections import (
+    SECTIONS,
+    SQLITE,
+    DefaultSettings,
+    LedgerSettings,
+    NetworkSettings,
+    QuoteSettings,
+    Settings,
+    WatchSettings,
+    fields_of,
+)
 from costguard.settings.zones import zone_named
-
-if TYPE_CHECKING:  # a type and no more: without a [[budget]] nobody pays for importing it
-    from costguard.core.budget import Budget
 
 __all__ = [
     "CONFIG",
     "FILE_NAME",
     "LARGEST_FILE",
+    "SECTIONS",
     "DefaultSettings",
     "LedgerSettings",
     "NetworkSettings",
     "QuoteSettings",
     "Settings",
+    "WatchSettings",
     "cache_file",
     "check_settings",
     "data_file",
@@ -57,95 +76,8 @@ __all__ = [
     "zone_named",
 ]
 
-PREFIX = "COSTGUARD_"
-CONFIG = f"{PREFIX}CONFIG"
-NOT_OURS = (f"{PREFIX}API_KEY", f"{PREFIX}API_URL", CONFIG)
-"""Another product's two variables, and the one that names the file itself."""
-
-ALIKE = 0.8
-"""How much of two names must agree (`difflib`, 0 to 1) for one to be the other mistyped: COSTGUARD__URL just is."""
-
-SQLITE = "sqlite:///"
-BUDGET, PROVIDERS = "budget", "providers"
-"""The two keys of the file that are no section of plain fields."""
-
-
-def _placed_path(text: str, folder: Path) -> str:
-    return str(folder / path_of(text))
-
-
-def _placed_url(text: str, folder: Path) -> str:
-    """A file's URL made to start at `folder`; a server's as it is, and one that names nothing."""
-    name = text.removeprefix(SQLITE)
-    return text if name in (text, "", ":memory:") else SQLITE + _placed_path(name, folder)
-
-
-Place = Callable[[str, Path], str]
-PATH: dict[str, Place] = {"place": _placed_path}
-"""Marks a field that names a file: in the settings file it starts at that file's folder, elsewhere at the working folder."""
-URL: dict[str, Place] = {"place": _placed_url}
-"""Marks a field that holds a URL which may name a file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuoteSettings:
-    """`[quote]`. `market`: a market file to use instead of the shipped snapshot (see `scripts/build_market.py`).
-
-    `calibration`: what observed runs say (`costguard calibrate`), instead of `calibration.json` in the platform's data folder.
-    """
-
-    market: str | None = field(default=None, metadata=PATH)
-    calibration: str | None = field(default=None, metadata=PATH)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerSettings:
-    """`[ledger]`. `url`: `sqlite:///PATH`, or `postgresql+psycopg://...` of a server; None: see `ledger_url`."""
-
-    url: str | None = field(default=None, metadata=URL)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultSettings:
-    """`[defaults]`. `timezone`: the IANA zone whose days and months budgets and reports go by, where they state no other."""
-
-    timezone: str = "UTC"
-
-    @property
-    def zone(self) -> tzinfo:
-        """The zone that `timezone` names."""
-        return zone_named(self.timezone, "defaults.timezone")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkSettings:
-    """`[network]`. `ca_file`: a PEM file of the authorities to trust instead of the system's; None: the system's.
-
-    `proxy`: http(s)://HOST:PORT through which providers are asked; None: directly. That certificates are checked cannot be
-    turned off.
-    """
-
-    ca_file: str | None = field(default=None, metadata=PATH)
-    proxy: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The whole file. `budgets`: the `[[budget]]` tables in their order.
-
-    `providers`: the table `[providers.NAME]` of each name, whose keys are the provider's business.
-    """
-
-    quote: QuoteSettings = field(default_factory=QuoteSettings)
-    ledger: LedgerSettings = field(default_factory=LedgerSettings)
-    defaults: DefaultSettings = field(default_factory=DefaultSettings)
-    network: NetworkSettings = field(default_factory=NetworkSettings)
-    budgets: tuple[Budget, ...] = ()
-    providers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-
-
-SECTIONS = {f.name: f.default_factory for f in fields(Settings) if is_dataclass(f.default_factory)}
-"""The sections of plain fields, each with the dataclass it makes."""
+BUDGET, PROVIDERS, POLICY, HOOK, RAILS, NOTIFY = "budget", "providers", "policy", "hook", "rails", "notify"
+"""The keys of the file that are no section of plain fields."""
 
 
 def read_settings(stated: str | None) -> Settings:
@@ -153,7 +85,7 @@ def read_settings(stated: str | None) -> Settings:
     path = _settings_file(stated)
     table = _beside(read_table(path), path.parent) if path is not None else {}
     where = str(path) if path is not None else "the environment"
-    return _settings(_with_environment(table), where)
+    return _settings(with_environment(table), where)
 
 
 def check_settings(text: str, where: str) -> Settings:
@@ -174,7 +106,7 @@ def _beside(table: dict[str, object], folder: Path) -> dict[str, object]:
     for section, make in SECTIONS.items():
         inner = table.get(section)
         if isinstance(inner, Mapping):
-            places: dict[str, Place] = {f.name: f.metadata["place"] for f in _fields_of(make) if f.metadata}
+            places = {f.name: f.metadata["place"] for f in fields_of(make) if "place" in f.metadata}
             placed[section] = {k: places[k](v, folder) if k in places and isinstance(v, str) else v for k, v in inner.items()}
     return placed
 
@@ -196,74 +128,48 @@ def _config_folder() -> Path:
     return Path(platformdirs.user_config_dir("costguard", appauthor=False))
 
 
-def _with_environment(table: dict[str, object]) -> dict[str, object]:
-    """`table` with COSTGUARD_SECTION__FIELD laid over it."""
-    merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in table.items()}
-    for name, value in sorted(os.environ.items()):
-        section, separator, key = name.removeprefix(PREFIX).lower().partition("__")
-        if not name.startswith(PREFIX) or name in NOT_OURS:
-            continue
-        if not separator:
-            _no_slip(name)
-        else:
-            _known_variable(name, section, key)
-            inner = merged.setdefault(section, {})
-            if isinstance(inner, dict):
-                inner[key] = value
-    return merged
-
-
-def _known_variable(name: str, section: str, key: str) -> None:
-    """UnknownNameError that names the variable, unless it stands for a field."""
-    if (section, key) not in _places():
-        known = _variables()
-        near = nearest_names(name, known)
-        raise UnknownNameError("variable", name, field="the environment", nearest=near, hint=f"known: {', '.join(known)}")
-
-
-def _no_slip(name: str) -> None:
-    """UnknownNameError for a variable that names no section, but nearly is one of ours: COSTGUARD_LEDGER_URL, with one `_`.
-
-    Whatever resembles none of ours belongs to another program.
-    """
-    from difflib import SequenceMatcher
-
-    near = {known: SequenceMatcher(None, name.upper(), known).ratio() for known in (*_variables(), CONFIG)}
-    best = max(near, key=near.__getitem__)
-    if near[best] >= ALIKE:
-        raise UnknownNameError("variable", name, field="the environment", nearest=(best,))
-
-
-def _places() -> list[tuple[str, str]]:
-    return [(section, inner.name) for section, make in SECTIONS.items() for inner in _fields_of(make)]
-
-
-def _variables() -> list[str]:
-    """The variable of every field."""
-    return [f"{PREFIX}{section}__{key}".upper() for section, key in _places()]
-
-
-def _fields_of(make: object) -> tuple[Field[object], ...]:
-    assert is_dataclass(make)  # noqa: S101 - true of every value of SECTIONS, seen by the type checker
-    return fields(make)
-
-
 def _settings(table: Mapping[str, object], where: str) -> Settings:
-    _known(table, (*SECTIONS, BUDGET, PROVIDERS), where)
+    _known(table, (*SECTIONS, BUDGET, POLICY, HOOK, RAILS, NOTIFY, PROVIDERS), where)
     made = {name: _section(name, make, table[name], where) for name, make in SECTIONS.items() if name in table}
     settings = Settings(**made)  # type: ignore[arg-type]  # each made by its own field's factory
-    zone = zone_named(settings.defaults.timezone, _origin("defaults", "timezone", where))
-    budgets: tuple[Budget, ...] = ()
+    zone = zone_named(settings.defaults.timezone, origin("defaults", "timezone", where))
+    if {"watch", "defaults"} & set(made):
+        from costguard.settings.checking import check_sections
+
+        check_sections(settings, where)
     if BUDGET in table:
         from costguard.settings.budgets import read_budgets
 
-        budgets = read_budgets(table[BUDGET], where, zone)
-    providers: Mapping[str, Mapping[str, object]] = {}
+        settings = replace(settings, budgets=read_budgets(table[BUDGET], where, zone))
     if PROVIDERS in table:
         from costguard.settings.provider_tables import read_provider_tables
 
-        providers = read_provider_tables(table[PROVIDERS], where)
-    return replace(settings, budgets=budgets, providers=providers)
+        settings = replace(settings, providers=read_provider_tables(table[PROVIDERS], where))
+    return _guarded(settings, table, where, zone)
+
+
+def _guarded(settings: Settings, table: Mapping[str, object], where: str, zone: tzinfo) -> Settings:
+    """`settings` with what the guard goes by. Nothing is imported for what is not stated."""
+    if HOOK in table:
+        from costguard.settings.hooks import read_hooks
+
+        settings = replace(settings, hooks=read_hooks(table[HOOK], where))
+    if POLICY in table:
+        from costguard.settings.policies import read_policies
+
+        hooks = tuple(hook.name for hook in settings.hooks)
+        policies = read_policies(table[POLICY], where, zone=zone, poll=settings.watch.every, hooks=hooks)
+        settings = replace(settings, policies=policies)
+    if RAILS in table:
+        from costguard.settings.rails import read_rails
+
+        settings = replace(settings, rails=read_rails(table[RAILS], where))
+    if NOTIFY in table:
+        from costguard.settings.notify import read_notify
+
+        routes, signed_with = read_notify(table[NOTIFY], where, policies=tuple(one.name for one in settings.policies))
+        settings = replace(settings, routes=routes, signed_with=signed_with)
+    return settings
 
 
 def _section(name: str, make: object, stated: object, where: str) -> object:
@@ -271,19 +177,15 @@ def _section(name: str, make: object, stated: object, where: str) -> object:
         raise InputError(
             f"must be a table, not {described(stated)}", field=f"{where}: {name}", hint=f"write a [{name}] section"
         )
-    _known(stated, tuple(f.name for f in _fields_of(make)), f"{where}: [{name}]")
-    for key, value in stated.items():
-        if not isinstance(value, str):
-            raise InputError(
-                f"must be text, not {described(value)}", field=f"{where}: {name}.{key}", hint='write it in "quotes"'
-            )
-    return make(**stated)  # type: ignore[operator]  # a dataclass type, and its keys have been checked
+    lists = {one.name: "list" in one.metadata for one in fields_of(make)}
+    _known(stated, tuple(lists), f"{where}: [{name}]")
+    return make(**{key: _field(value, f"{where}: {name}.{key}", lists[key]) for key, value in stated.items()})  # type: ignore[operator]  # a dataclass type, and its keys have been checked
 
 
-def _origin(section: str, key: str, where: str) -> str:
-    """What to call a field in a message: the variable that states it, else its place in the file."""
-    variable = f"{PREFIX}{section}__{key}".upper()
-    return variable if variable in os.environ else f"{where}: {section}.{key}"
+def _field(value: object, field: str, listed: bool) -> object:  # noqa: FBT001 - what the field is marked with
+    from costguard.settings.reading import read_text, read_texts
+
+    return read_texts(value, field) if listed else read_text(value, field)
 
 
 def _known(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:

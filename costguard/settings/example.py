@@ -10,8 +10,9 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from costguard.core.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Setting
+from costguard.settings.example_guard import GUARD
 
-FIELDS: Mapping[tuple[str, str], tuple[str, str]] = {
+FIELDS: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
     ("quote", "market"): (
         "A market file instead of the shipped prices and those of `costguard prices refresh`.",
         "prices.sqlite",
@@ -28,6 +29,17 @@ FIELDS: Mapping[tuple[str, str], tuple[str, str]] = {
         "The IANA zone whose days and months budgets and reports go by, where they state no other.",
         "Europe/Berlin",
     ),
+    ("defaults", "owner_from"): (
+        "Whose a machine is: the first of these labels that it carries. A tag is a label.",
+        ["label:owner", "tag:Owner"],
+    ),
+    ("defaults", "protect"): (
+        (
+            "What must never be touched: label:KEY=VALUE or label:KEY; one machine: costguard protect ID. A protection "
+            "that vanishes holds for another 24 h."
+        ),
+        ["label:costguard=never"],
+    ),
     ("network", "ca_file"): (
         "A PEM file of the authorities to trust instead of the system's. That certificates are checked cannot be turned off.",
         "company.pem",
@@ -35,6 +47,28 @@ FIELDS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("network", "proxy"): (
         "An http(s) proxy through which providers are asked. The environment's proxies are not taken.",
         "http://proxy.example:3128",
+    ),
+    ("watch", "interval"): (
+        "How long `costguard watch` waits between two polls of an account.",
+        "60s",
+    ),
+    ("watch", "jitter"): (
+        "By how much a poll may be late on purpose, so that not all come at once; at most half the interval.",
+        "5s",
+    ),
+    ("watch", "heartbeat_url"): (
+        (
+            "Asked after each run of the guard, so that somebody outside notices when none comes. env:NAME and file:PATH "
+            "say where it is kept."
+        ),
+        "env:HEARTBEAT_URL",
+    ),
+    ("watch", "claims"): (
+        (
+            "Whose machines without an owner may be acted on: providers, accounts or scopes. Left out, those of every account "
+            "of this file; [] none: then nothing is done to what nobody owns."
+        ),
+        ["runpod", "aws/111122223333"],
     ),
 }
 """(section, key) -> what it means, and an example. `tests/golden/test_example.py` holds it against the settings."""
@@ -70,6 +104,7 @@ def settings_text(
     sections = dict.fromkeys(section for section, _ in FIELDS)
     parts = [HEAD, *(_section(section, values) for section in sections)]
     parts.append(BUDGET.format(off="" if cap else "#", name='"everything"', cap=json.dumps(cap or "3000 USD")))
+    parts.append(GUARD)
     parts += ["\n".join(_provider(manifest, on=manifest.name in chosen)) + "\n" for manifest in manifests]
     return "".join(parts)
 

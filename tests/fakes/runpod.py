@@ -71,6 +71,7 @@ class Manners:
     cluster: dict[str, str] = field(default_factory=dict)
     locked: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
+    idle: set[str] = field(default_factory=set)
     """Pods that run and measure no GPU."""
     volume: dict[str, str] = field(default_factory=dict)
     """The network volume that a pod has instead of a disk on its host."""
@@ -233,8 +234,9 @@ class FakeRunpod(FakeCloud):
         if id_ in self.manners.silent:
             return runtime
         count = self._hardware(resource, now).get("gpu", {}).get("count", 0)
-        work = [{"util": 94 if i == 0 else 0, "memoryUtil": 78} for i in range(count)]
-        return {**runtime, "gpus": work, "cpu": {"util": 45}, "memory": {"util": 61}}
+        busy = id_ not in self.manners.idle
+        work = [{"util": 94 if i == 0 and busy else 0, "memoryUtil": 78} for i in range(count)]
+        return {**runtime, "gpus": work, "cpu": {"util": 45 if busy else 0}, "memory": {"util": 61}}
 
     def network_volume(self, resource: Resource) -> dict[str, Any]:
         """One network volume as it goes over the wire."""

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from costguard.core.guard.policy import Rails
 from costguard.core.provider import ABILITIES, checked_table
 from costguard.plugins import providers
-from costguard.settings import SECTIONS, _fields_of, check_settings
-from costguard.settings.budgets import KEYS, MATCH_KEYS
+from costguard.settings import SECTIONS, check_settings, hooks, notify, policies, rails, steps
+from costguard.settings.budgets import KEYS
 from costguard.settings.example import FIELDS, settings_text
+from costguard.settings.matching import MATCH_KEYS
+from costguard.settings.sections import fields_of
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "costguard.toml"
 NAMES = ("aws", "gcp", "lambda", "runpod", "sim", "vast")
@@ -43,7 +46,7 @@ def test_as_it_stands_it_loads_and_changes_nothing() -> None:
 
 
 def test_every_setting_stands_in_it() -> None:
-    assert set(FIELDS) == {(section, one.name) for section, make in SECTIONS.items() for one in _fields_of(make)}
+    assert set(FIELDS) == {(section, one.name) for section, make in SECTIONS.items() for one in fields_of(make)}
     table = switched_on(generated())
     assert {section: set(table[section]) for section in SECTIONS} == {
         section: {key for where, key in FIELDS if where == section} for section in SECTIONS
@@ -51,6 +54,32 @@ def test_every_setting_stands_in_it() -> None:
     assert set(table["budget"][0]) == set(KEYS)
     text = generated()
     assert all(key in text for key in MATCH_KEYS)
+
+
+def test_every_setting_of_the_guard_stands_in_it() -> None:
+    table = switched_on(generated())
+    (policy,), (route,) = table["policy"], table["notify"]["route"]
+    assert set(policy) == set(policies.KEYS)
+    assert {key for step in policy["then"] for key in step} == set(steps.KEYS)
+    assert {key for hook in table["hook"] for key in hook} == set(hooks.KEYS)
+    assert {key: set(inner) for key, inner in table["rails"].items() if key != "first_seen"} == {
+        key: set(inner) for key, inner in rails.TABLES.items()
+    }
+    assert set(route) == set(notify.KEYS)
+    assert set(route["match"]) == set(notify.MATCH_KEYS)
+
+
+def test_what_it_says_the_rails_are_they_are() -> None:
+    text = re.sub(r"^#(?! )", "", generated(), flags=re.MULTILINE)
+    assert check_settings(text, "example").rails == Rails()
+
+
+@pytest.mark.parametrize("name", ["solo", "lab", "company"])
+def test_an_example_that_users_copy_is_taken_as_it_stands(name: str) -> None:
+    file = EXAMPLE.with_name(f"{name}.toml")
+    settings = check_settings(file.read_text(), file.name)
+    assert settings.policies
+    assert settings.routes
 
 
 def test_with_all_of_it_switched_on_it_is_taken() -> None:

@@ -14,6 +14,7 @@ from costguard.core.instant import DAY_US, HOUR_US, micros
 from costguard.ledger import guards, sums
 from costguard.ledger.opening import open_engine, writing
 from costguard.ledger.tables import CORRECTION, LONG, METADATA, SPAN
+from tests.ledger.acts import write_all
 from tests.ledger.entries import T0, T0_US, add, add_resource, begin, open_span, row_of, scalar, span
 
 CLOSED = {"end_us": T0_US + DAY_US, "ended_by": "gone", "low": 1, "expected": 2, "high": 3}
@@ -41,7 +42,8 @@ def refused(connection: Connection, statement: str | Executable, words: str) -> 
 
 
 def correct(connection: Connection) -> None:
-    """A span and its correction."""
+    """A span and its correction, and what the guard wrote."""
+    write_all(connection)
     add(connection, 1, span())
     said = {"id": 1, "span_id": 1, "at_us": 0, "presence": "edge", "reason": "seen again", "low": 0, "expected": 1, "high": 2}
     connection.execute(insert(CORRECTION), [said])

@@ -24,6 +24,8 @@ from costguard.core.documents.amounts import (
     why_text,
 )
 from costguard.core.documents.standing import standing_data, standings_table
+from costguard.core.guard.intent import Intent
+from costguard.core.guard.wishes import Wish
 from costguard.core.metering.inventory import COMPLETE, FAILED, PARTIAL
 from costguard.core.metering.observation import Observation
 from costguard.core.status import Burning, Hourly, Outlook, ScopeView, Status
@@ -69,7 +71,7 @@ def status_document(status: Status, told: Sequence[str] = ()) -> Document:
         "scopes": [_scope(scope) for scope in status.scopes],
         "resources": resources,
         "budgets": [standing_data(standing) for standing in status.budgets],
-        "intents": [],
+        "intents": [_intent(one) for one in status.intents],
         "warnings": list(warnings),
     }
     tables = [_table(status)] if status.resources else []
@@ -173,18 +175,41 @@ def _resource(one: Burning) -> dict[str, object]:
         "other_currency": None
         if dollars and not others
         else {"per_hour": others, "spent": None if dollars else {live.spent.low.currency: interval_exact(live.spent)}},
-        "owner": seen.owner or None,
+        "owner": one.owner or None,
         "work": {
             "state": one.work.state,
             "confidence": one.work.confidence,
             "reasons": list(one.work.reasons),
             "since": instant_text(one.work.since) if one.work.since else None,
         },
-        "lease": None,
-        "protected": False,
+        "lease": _lease(one.beside.lease),
+        "protected": one.beside.protected,
         "first_seen_at": instant_text(live.first_seen_at),
         "seen_at": instant_text(live.seen_at),
         "absent_since": instant_text(live.absent_at) if live.absent_at else None,
+    }
+
+
+def _lease(lease: Wish | None) -> Mapping[str, object] | None:
+    until = instant_text(lease.until) if lease and lease.until else None
+    return {"who": lease.who, "why": lease.why, "until": until} if lease else None
+
+
+def _intent(intent: Intent) -> Mapping[str, object]:
+    """An act that was planned or may have been sent, and is not settled."""
+    key = intent.life.key
+    return {
+        "id": intent.id,
+        "provider": key.provider,
+        "account": key.account,
+        "region": key.region,
+        "resource": key.id,
+        "act": intent.act,
+        "state": intent.state,
+        "policy": intent.policy,
+        "why": intent.why,
+        "since": instant_text(intent.moved_at),
+        "sends": intent.sends,
     }
 
 
@@ -242,7 +267,7 @@ def _row(one: Burning, status: Status) -> tuple[str, ...]:
         length_text(status.at - seen.started_at) if seen.started_at else f"over {length_text(status.at - live.first_seen_at)}",
         _rate(one),
         money,
-        _cut(seen.owner or "-"),
+        _cut(one.owner or "-"),
         one.work.state,
     )
 

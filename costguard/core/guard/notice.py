@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.core.checks import one_of
+from costguard.core.checks import one_of, require
 
 INFO, WARNING, PAGE = "info", "warning", "page"
 SEVERITIES = (INFO, WARNING, PAGE)
@@ -73,3 +73,61 @@ class Delivery:
     sent: bool
     why: str = ""
     again: bool = True
+
+
+GROUPED_BY = ("owner", "policy", "topic", "subject")
+"""What notices are put together by; `policy` and `topic` are the same thing, as a policy's name is its notices' topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where notices go. `name`: the same in every run. `channels`: names of channels, never their addresses, which are secret.
+
+    `group_by`: of GROUPED_BY; () puts all of a run together. `repeat`: after the first message, the last one again and again;
+    () never repeats. `owners`, `topics`: None for any, () for none; a topic may end in a star (`policy:idle-*`).
+    """
+
+    name: str
+    channels: tuple[str, ...]
+    group_by: tuple[str, ...] = ("owner", "policy")
+    repeat: tuple[timedelta, ...] = REPEATS
+    min_severity: str = INFO
+    owners: tuple[str, ...] | None = None
+    topics: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self.min_severity, SEVERITIES, "notify.route.min_severity")
+        for one in self.group_by:
+            one_of(one, GROUPED_BY, "notify.route.group_by")
+        require(all(one > timedelta() for one in self.repeat), "notify.route.repeat", "must be more than zero", 'write "4h"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What one route was told of one notice; (`route`, `topic`, `subject`, `owner`) is its key.
+
+    `first_at`: when it was first found. `last_told_at` None and `times` 0: not told yet (snoozed, or too many came at once).
+    `stage`, `severity`, `what`: as they were told last. `resolved_at`: since when it holds no more; None while it holds.
+    `over`: nothing more is to be said of it, and it is kept for a while, so that what comes and goes is counted.
+    `snoozed`: it was found, and nobody was told because of a snooze. `recent`: when it was told in the last hour.
+    """
+
+    topic: str
+    subject: str
+    owner: str
+    first_at: datetime
+    last_told_at: datetime | None = None
+    times: int = 0
+    stage: int = 0
+    resolved_at: datetime | None = None
+    route: str = ""
+    severity: str = WARNING
+    what: str = ""
+    over: bool = False
+    snoozed: bool = False
+    recent: tuple[datetime, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What tells it from every other."""
+        return (self.route, self.topic, self.subject, self.owner)

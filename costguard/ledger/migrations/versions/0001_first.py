@@ -11,6 +11,8 @@ import uuid
 from alembic import op
 from sqlalchemy import text
 
+from costguard.ledger.migrations.first_guard import GUARD_STATEMENTS
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -235,6 +237,7 @@ CREATE TABLE sample_hour (
     CONSTRAINT sample_hour_in_order CHECK (count >= 1 AND lowest <= highest)
 ) {PACKED}
 """,
+    *GUARD_STATEMENTS,
 )
 
 

@@ -1,6 +1,7 @@
 """The shapes of the outside: what the flows ask for, and whoever can keep the promise may answer.
 
-A port is small on purpose: a provider implements those it can keep and leaves out the rest.
+A port is small on purpose: a provider implements those it can keep and leaves out the rest. Those of the guard stand in
+`ports.guarding`, which a quote does not import.
 """
 
 from __future__ import annotations
@@ -24,9 +25,6 @@ if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not 
     from costguard.core.balance import Balance
     from costguard.core.billed import Billed
     from costguard.core.exact import Exact
-    from costguard.core.guard.intent import Intent
-    from costguard.core.guard.notice import Delivery, Message
-    from costguard.core.guard.wishes import Wish
     from costguard.core.health import Check
     from costguard.core.metering.accrued import Accrued
     from costguard.core.metering.billing import BillingRule
@@ -230,44 +228,3 @@ class Books(Protocol):
 
     def stretches(self, period: Period) -> list[Stretch]:
         """The polls of `period`, in a row with one outcome, of each scope; those that reach over its edges whole."""
-
-
-class Wishes(Protocol):
-    """What people told the guard, as recorded."""
-
-    def open_wishes(self, now: datetime) -> list[Wish]:
-        """Those that count at `now`, the oldest first."""
-
-    def add_wish(self, wish: Wish) -> None:
-        """Record a wish; one with this id that is there already stays as it is."""
-
-    def lift_wish(self, wish_id: str, *, who: str, now: datetime) -> Wish:
-        """Take a wish back, and say what it is now; InputError where there is none. One that was lifted stays as it is."""
-
-
-class Intents(Protocol):
-    """Intents as recorded: each state committed before what it allows is done."""
-
-    def plan_intent(self, intent: Intent) -> bool:
-        """Record a new one; False where an open one for the same life and act is there already, or `epoch` acts no more."""
-
-    def move_intent(self, intent: Intent, state: str, now: datetime, **changes: object) -> Intent | None:
-        """Move `intent` from the state it carries to `state`, with `changes` of its other fields, and commit.
-
-        None where it is not in that state any more (another process moved it), or where EXECUTING is asked for and `epoch`
-        acts no more or the rails, read in the same transaction, have no room: nothing is changed then. InputError for a move
-        that MOVES does not know; LedgerError where it cannot be written, and then nothing may be sent.
-        """
-
-    def open_intents(self) -> list[Intent]:
-        """All that are open, the oldest first."""
-
-    def sends_since(self, at: datetime) -> list[Intent]:
-        """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
-
-
-class Notifier(Protocol):
-    """One channel. Retrying, grouping and repeats are the outbox's business."""
-
-    def __call__(self, message: Message) -> Delivery:
-        """Send `message` once. It raises nothing: what came of it is in the Delivery."""

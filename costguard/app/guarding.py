@@ -1,0 +1,162 @@
+"""plan and watch: what the guard finds, and the process that goes on finding it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+from costguard.app import Answer
+from costguard.app.ruling import rules_of
+from costguard.app.showing_watch import plan_view, watch_view
+from costguard.app.watchroom import Room, room
+from costguard.app.wishing import new_wish
+from costguard.core.checks import require
+from costguard.core.documents.plan import plan_document
+from costguard.core.documents.watch import WatchView
+from costguard.core.guard.wishes import ACCEPT
+from costguard.errors import LedgerError
+from costguard.flows.guard import Guarded
+from costguard.flows.round import Polled
+from costguard.logs import configure, log
+from costguard.ports import InstanceSource
+from costguard.settings import Settings, read_settings
+from costguard.settings.lasting import lasting
+from costguard.watchdog import Duties, Duty, Watchdog
+
+Show = Callable[[WatchView], None]
+SECOND = timedelta(seconds=1)
+HASH_LEAST = 8
+"""Characters of a plan's hash that are enough to accept it by."""
+OUTBOX_EVERY = timedelta(seconds=5)
+
+
+def plan(*, config: str | None, accept: str | None, offline: bool = False) -> Answer:
+    """`costguard plan`: the fleet as it is now, and what would be done. `accept`: yes to the plan of this hash."""
+    settings = read_settings(config)
+    with room(settings, dry_run=True, offline=offline) as made:
+        polled = made.poll() if made.sources else None
+        found = made.judge()
+        if found.broken or found.survey is None:
+            raise LedgerError(found.broken or "it cannot be read", field="the ledger")
+        notes = (*polled.refused, *polled.notes) if polled else ()
+        view = plan_view(found, made.guard.rules, notes)
+        if accept is not None:
+            known = found.plan_hash.startswith(accept) and len(accept) >= HASH_LEAST
+            hint = f"read the plan, then: costguard plan --accept {found.plan_hash[:12]}"
+            require(known, "--accept", "is not the hash of the plan as it is now", hint)
+            made.guard.book.add_wish(new_wish(ACCEPT, "the plan was read", found.at, subject=accept))
+            view = plan_view(found, made.guard.rules, (*notes, f"accepted: {found.plan_hash[:12]}"))
+    return Answer(document=plan_document(view), warnings=tuple(notes))
+
+
+def watch(
+    *,
+    once: bool,
+    interval: str | None,
+    dry_run: bool,
+    show: Show,
+    config: str | None,
+    json_log: bool,
+    offline: bool,
+) -> int:
+    """`costguard watch`: poll, judge, tell and act, once or until a signal ends it; the exit code."""
+    settings = read_settings(config)
+    every = lasting(interval, "--interval", least=SECOND) if interval is not None else settings.watch.every
+    configure(as_json=json_log)
+    with room(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
+        _say(made.poll())
+        if once:
+            return _once(made, show)
+        return Watchdog(
+            _duties(made, show, every),
+            log=log(),
+            reload=partial(_reloaded, made, show, interval, config),
+        ).run()
+
+
+def _once(made: Room, show: Show) -> int:
+    guarded = made.judge()
+    _deliver(made)
+    if guarded.broken:
+        raise LedgerError(guarded.broken, field="the ledger", hint="nothing was done; mend the ledger and run it again")
+    show(watch_view(guarded, made))
+    return 0
+
+
+def _duties(made: Room, show: Show, every: timedelta) -> Duties:
+    spread = min(made.settings.watch.spread, every / 2)
+    polls = tuple(
+        Duty(name=name, run=partial(_poll, made, source), every=every, jitter=spread) for name, source in _named(made.sources)
+    )
+    return Duties(
+        polls=polls,
+        guard=Duty(name="guard", run=partial(_guard, made, show), every=every),
+        outbox=Duty(name="outbox", run=partial(_deliver, made), every=OUTBOX_EVERY),
+    )
+
+
+def _named(sources: tuple[InstanceSource, ...]) -> list[tuple[str, InstanceSource]]:
+    """Each account by a name of its own: its providers, and a number where there are several."""
+    names = ["+".join(source.providers) for source in sources]
+    return [
+        (name if names.count(name) == 1 else f"{name} {names[:number].count(name) + 1}", source)
+        for number, (name, source) in enumerate(zip(names, sources, strict=True))
+    ]
+
+
+def _poll(made: Room, source: InstanceSource) -> None:
+    _say(made.poll([source]))
+
+
+def _say(polled: Polled) -> None:
+    for one in polled.unseen:
+        log().warning("not_seen", scope="/".join(one.state.scope), outcome=one.outcome, why=one.why)
+    for sentence in polled.refused:
+        log().warning("not_recorded", why=sentence)
+
+
+def _guard(made: Room, show: Show) -> bool:
+    guarded = made.judge()
+    if guarded.broken:
+        log().error("observing_only", why=guarded.broken)
+        return False
+    _report(guarded)
+    show(watch_view(guarded, made))
+    return guarded.committed
+
+
+def _report(guarded: Guarded) -> None:
+    """What was done, as facts."""
+    for note in guarded.notes:
+        log().info("held", why=note)
+    for intent in guarded.intents:
+        if intent.moved_at >= guarded.at:
+            key = intent.life.key
+            log().info(
+                "intent",
+                instance_id=key.id,
+                provider=key.provider,
+                act=intent.act,
+                state=intent.state,
+                policy=intent.policy,
+                why=intent.outcome or intent.why,
+            )
+
+
+def _deliver(made: Room) -> None:
+    if made.guard.dry_run:
+        return
+    came = made.postman.deliver()
+    for message, why in came.later:
+        log().warning("message_not_sent", channel=message.channel, why=why)
+
+
+def _reloaded(made: Room, show: Show, interval: str | None, config: str | None) -> Duties:
+    """Duties by the settings as they are now. Policies, budgets and rails change; accounts and the ledger need a restart."""
+    settings: Settings = read_settings(config)
+    same = settings.providers == made.settings.providers and settings.ledger == made.settings.ledger
+    require(same, "SIGHUP", "the accounts or the ledger changed", "restart it: what is under way would belong to neither")
+    every = lasting(interval, "--interval", least=SECOND) if interval is not None else settings.watch.every
+    made.adopt(settings, rules_of(settings, every))
+    return _duties(made, show, every)

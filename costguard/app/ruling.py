@@ -1,0 +1,23 @@
+"""What the settings say to the guard."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from costguard.core.guard.policy import Rails
+from costguard.core.guard.sight import Rules
+from costguard.settings import Settings
+
+
+def rules_of(settings: Settings, interval: timedelta | None = None) -> Rules:
+    """What the settings say to the guard."""
+    return Rules(
+        policies=settings.policies,
+        budgets=settings.budgets,
+        rails=settings.rails or Rails(),
+        owner_from=settings.defaults.owner_from,
+        protect=settings.defaults.protect,
+        zone=settings.defaults.zone,
+        interval=interval or settings.watch.every,
+        claims=settings.watch.claims,
+    )

@@ -1,0 +1,142 @@
+"""What a guard run found, as plan and watch show it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from costguard.core.documents.plan import Planned, PlanView
+from costguard.core.documents.watch import ActView, BudgetView, MachineView, WatchView
+from costguard.core.guard.facts import rate_of, waste_of
+from costguard.core.guard.owning import frozen, owner_of
+from costguard.core.guard.planning import Case
+from costguard.core.guard.policy import DESTRUCTIVE
+from costguard.core.guard.sight import Rules
+from costguard.core.guard.verdict import CANNOT_SAY, Proposal
+from costguard.core.metering.resource import INSTANCE, ResourceKey
+from costguard.core.money import Money, Rate
+from costguard.core.spending import Live
+from costguard.data import Facts
+from costguard.flows.guard import Guarded
+from costguard.flows.status import status
+from costguard.ledger.reading import Books
+from costguard.settings import ledger_url
+
+if TYPE_CHECKING:
+    from costguard.app.watchroom import Room
+
+LATELY = timedelta(hours=24)
+
+
+def plan_view(guarded: Guarded, rules: Rules, notes: Sequence[str]) -> PlanView:
+    """The plan of this run, a row a verdict."""
+    survey = guarded.survey
+    proposals: dict[tuple[str, ResourceKey], list[Proposal]] = defaultdict(list)
+    for one in survey.proposals if survey else ():
+        proposals[one.verdict.policy.name, one.verdict.life.key].append(one)
+    rows = [_planned(case, proposals, guarded) for case in (survey.cases if survey else ())]
+    told = (
+        ()
+        if rules.policies or rules.budgets
+        else ("the settings have no [[policy]] and no hard [[budget]]: nothing is judged",)
+    )
+    return PlanView(
+        at=guarded.at,
+        rows=tuple(rows),
+        hash=guarded.plan_hash[:12],
+        unaccepted=guarded.unaccepted,
+        notes=(*told, *notes),
+    )
+
+
+def watch_view(guarded: Guarded, made: Room) -> WatchView:
+    """Everything at the instant of this run."""
+    sight, survey, at = guarded.sight, guarded.survey, guarded.at
+    with Books(ledger_url(made.settings), rules=Facts().billing_rules()) as books:
+        now = status(books=books, budgets=(), now=at, zone=made.guard.rules.zone)
+    acts: dict[ResourceKey, list[Proposal]] = defaultdict(list)
+    for one in survey.proposals if survey else ():
+        if one.step.do in DESTRUCTIVE and one.verdict.finding != CANNOT_SAY:  # what cannot be judged has nothing coming
+            acts[one.verdict.life.key].append(one)
+    hold = frozen(sight.wishes, None, at) if sight else None
+    machine = partial(_machine, guarded=guarded, made=made, acts=acts)
+    live = [one for one in (sight.live if sight else ()) if one.observation.kind == INSTANCE and one.absent_at is None]
+    return WatchView(
+        at=at,
+        mode="dry run" if made.guard.dry_run else "acting" if guarded.acting and not (sight and sight.held) else "observing",
+        burn=now.usd.burn.bounds.expected,
+        month=now.usd.to_date,
+        scopes=now.scopes,
+        machines=tuple(sorted(map(machine, live), key=lambda one: (-(one.rate.nano if one.rate else 0), one.key))),
+        budgets=_budgets(guarded),
+        acts=tuple(
+            ActView(
+                at=intent.moved_at,
+                subject=intent.life.key.id,
+                act=intent.act,
+                state=intent.state,
+                why=intent.outcome or intent.why,
+            )
+            for intent in guarded.intents
+            if at - intent.moved_at <= LATELY
+        ),
+        notices=tuple(dict.fromkeys(notice.what for notice in guarded.notices)),
+        frozen=f"{hold.who}: {hold.why}" if hold else "",
+        committed=guarded.committed,
+    )
+
+
+def _planned(case: Case, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: Guarded) -> Planned:
+    seen, verdict = case.live.observation, case.verdict
+    return Planned(
+        verdict=verdict,
+        proposals=tuple(proposals[verdict.policy.name, seen.key]),
+        level=case.level,
+        name=seen.name,
+        owner=case.owner,
+        rate=_hourly(rate_of(case.live, guarded.at)),
+        waste=waste_of(case.live, verdict.work, guarded.at),
+    )
+
+
+def _machine(live: Live, guarded: Guarded, made: Room, acts: dict[ResourceKey, list[Proposal]]) -> MachineView:
+    seen, survey = live.observation, guarded.survey
+    assert survey is not None  # noqa: S101 - where there are machines there is a survey
+    coming = min(acts.get(seen.key, ()), key=lambda one: (bool(one.held_by), one.due_at), default=None)
+    gpus = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.instance_type or seen.kind
+    return MachineView(
+        key=seen.key,
+        name=seen.name,
+        owner=owner_of(seen, made.guard.rules.owner_from),
+        told=gpus,
+        power=seen.state,
+        rate=_hourly(rate_of(live, guarded.at)),
+        work=survey.works[seen.key],
+        next_act=coming.step.do if coming else "",
+        next_at=coming.due_at if coming else None,
+        held_by=tuple(reason for reason, _ in coming.held_by if reason != "grace") if coming else (),
+    )
+
+
+def _budgets(guarded: Guarded) -> tuple[BudgetView, ...]:
+    foreseen = {one.standing.budget.name: one for one in (guarded.survey.foresights if guarded.survey else ())}
+    found = []
+    for one in guarded.sight.standings if guarded.sight else ():
+        ahead, hours = foreseen.get(one.budget.name), one.time_to_cap_hours
+        found.append(
+            BudgetView(
+                name=one.budget.name,
+                cap=one.budget.cap,
+                spent=one.spent,
+                time_to_cap=None if hours is None else timedelta(hours=float(hours)),
+                overshoot=ahead.overshoot if ahead else None,
+            )
+        )
+    return tuple(found)
+
+
+def _hourly(rate: Rate | None) -> Money | None:
+    return None if rate is None else Money(nano=rate.nano_per_hour, currency=rate.currency)

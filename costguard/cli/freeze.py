@@ -1,0 +1,34 @@
+"""`costguard freeze`: no acts at all until it is lifted. Polls, the ledger and messages go on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard freeze --why "the provider's metrics are wrong today"
+  costguard freeze --lift
+
+It holds for every watchdog on this ledger, from its next run on, and hard caps do not act either.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="What for; others read it.")] = None,
+    lift: Annotated[bool, typer.Option("--lift", help="Let acts go on.")] = False,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Record a freeze, or lift it."""
+    from costguard.app import wishing
+
+    write(wishing.freeze(why=why, lift=lift, config=ctx.obj.config), ctx)

@@ -1,0 +1,36 @@
+"""`costguard keep`: a lease. The machine is not stopped until then, and the lease says what that costs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard keep i-0a1b2c3d --for 4h --why "evaluation runs until tonight"
+  costguard keep train-1 --for 90m --why "in a meeting"
+
+ID is the provider's id, a name, the beginning of either, or provider/account/region/id. How long a lease may be, and how often
+it is renewed, the policies say. A hard cap does not wait for a lease.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="ID", help="Which machine: an id, a name, or its beginning.")],  # noqa: A002 - as it is shown
+    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long: 45m, 4h, 2h30m, 1d.")] = None,
+    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="What for; others read it.")] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Record a lease."""
+    from costguard.app import wishing
+
+    write(wishing.keep(id, length=length, why=why, config=ctx.obj.config), ctx)

@@ -1,0 +1,35 @@
+"""`costguard phase`: what a machine does now is work, although nothing that is measured shows it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard phase download --id train-1 --for 3h
+  costguard phase compile --id i-0a1b2c3d --for 40m
+
+It ends by itself, with its time or with this run of the machine.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it does: download, compile, evaluate ...")],
+    id: Annotated[Text, typer.Option("--id", metavar="ID", help="Which machine: an id, a name, or its beginning.")] = None,  # noqa: A002 - the option's name
+    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long: 45m, 4h.")] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Record a phase of work."""
+    from costguard.app import wishing
+
+    write(wishing.phase(name, stated=id, length=length, config=ctx.obj.config), ctx)

@@ -1,0 +1,36 @@
+"""`costguard plan`: what each policy finds of the fleet as it is now, what would be done and when, and what holds it back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard plan
+  costguard plan --json | jq '.rows[] | select(.finding == "holds")'
+  costguard plan --accept 3f9ac1d2
+
+It does nothing and sends nothing. Settings whose first run would act on more than the rails allow wait until their plan
+is accepted by its hash.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    accept: Annotated[Text, typer.Option("--accept", metavar="HASH", help="Yes to the plan with this hash.")] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+    format: o.Format = None,  # noqa: A002 - the option's name
+) -> None:
+    """Print the plan."""
+    from costguard.app import guarding
+
+    write(guarding.plan(config=ctx.obj.config, accept=accept), ctx)

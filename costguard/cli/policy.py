@@ -1,0 +1,63 @@
+"""`costguard policy`: are the policies sound, what do they say in words, what would one find, and how far may one go?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Names, Text
+from costguard.core.checks import one_of
+from costguard.errors import InputError
+
+ACTIONS = {"lint": (0, 0), "explain": (0, 1), "test": (1, 1), "arm": (2, 2)}
+"""Action -> how many words may follow it."""
+USAGE = {
+    "lint": "costguard policy lint",
+    "explain": "costguard policy explain [NAME]",
+    "test": "costguard policy test NAME --fact state=idle",
+    "arm": 'costguard policy arm NAME LEVEL --why "..."',
+}
+EXAMPLES = """Examples:
+
+\b
+  costguard policy lint
+  costguard policy explain idle-gpu
+  costguard policy test idle-gpu --fact state=idle --fact confidence=0.95 --fact "rate=2.99 USD"
+  costguard policy arm idle-gpu stop --why "watched it for two weeks"
+
+Levels: observe, notify, stop, terminate. Raising one shows the plan, counts for 90 days, and goes no further than the settings
+say; lowering one counts at once.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
+    words: Annotated[Names, typer.Argument(metavar="[NAME] [LEVEL]", help="Which policy; how far it may go.")] = None,
+    fact: Annotated[Names, typer.Option("--fact", metavar="NAME=VALUE", help="A fact for test (repeat for more).")] = None,
+    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="Why arm it further; others read it.")] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Do one of the four and print what came of it."""
+    one_of(action, ACTIONS, "ACTION")
+    given, (least, most) = list(words or ()), ACTIONS[action]
+    if not least <= len(given) <= most:
+        raise InputError(f"{action} takes other words", field="policy", hint=USAGE[action])
+    if fact and action != "test":
+        raise InputError("belongs to test", field="--fact", hint=USAGE["test"])
+    from costguard.app import arming
+
+    config = ctx.obj.config
+    if action == "lint":
+        write(arming.lint(config=config), ctx)
+    elif action == "explain":
+        write(arming.explain(given[0] if given else None, config=config), ctx)
+    elif action == "test":
+        write(arming.tried(given[0], tuple(fact or ()), config=config), ctx)
+    else:
+        write(arming.arm(given[0], given[1], why=why, config=config), ctx)

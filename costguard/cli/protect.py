@@ -1,0 +1,36 @@
+"""`costguard protect`: a machine that nothing touches until the protection is lifted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard protect prod-api --why "serves customers"
+  costguard protect prod-api --lift
+
+What is protected is not stopped by a hard cap either: somebody is paged instead. A label costguard=never, and the provider's
+own protection, do the same, and no command here lifts those.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    id: Annotated[str, typer.Argument(metavar="ID", help="Which machine: an id, a name, or its beginning.")],  # noqa: A002 - as it is shown
+    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="What for; others read it.")] = None,
+    lift: Annotated[bool, typer.Option("--lift", help="Take the protection back.")] = False,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Record a protection, or lift it."""
+    from costguard.app import wishing
+
+    write(wishing.protect(id, why=why, lift=lift, config=ctx.obj.config), ctx)

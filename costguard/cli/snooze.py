@@ -1,0 +1,35 @@
+"""`costguard snooze`: no messages about a machine or a policy for a while. Nothing else changes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard snooze train-1 --for 2h
+  costguard snooze idle-gpu --for 7d --why "moving to the new cluster"
+
+What a policy does, it still does: costguard keep and costguard freeze hold it back.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A policy's name; or a machine's id or name.")],
+    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long: 45m, 4h, 7d.")] = None,
+    why: Annotated[Text, typer.Option("--why", metavar="TEXT", help="What for; others read it.")] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Record a snooze."""
+    from costguard.app import wishing
+
+    write(wishing.snooze(target, length=length, why=why, config=ctx.obj.config), ctx)

@@ -1,0 +1,74 @@
+"""`costguard watch`: poll, judge, tell and act, until it is told to end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costguard.cli.options import Text
+
+if TYPE_CHECKING:  # a type and no more: --help imports nothing
+    from costguard.core.documents.watch import WatchView
+
+EXAMPLES = """Examples:
+
+\b
+  costguard watch                  # in a terminal: a live picture; in a pipe: a line for each fact that changed
+  costguard watch --dry-run        # judges and tells, and acts on nothing
+  costguard watch --once           # one run, for a timer
+  costguard --json-log watch       # as a service: config/systemd/costguard.service
+
+SIGTERM and Ctrl-C let it finish what is under way. SIGHUP reads the settings again, where they can be used.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    once: Annotated[bool, typer.Option("--once", help="One run, then end.")] = False,
+    interval: Annotated[Text, typer.Option("--interval", metavar="TIME", help="Between two runs (60s).")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Act on nothing, whatever is armed.")] = False,
+) -> None:
+    """Watch."""
+    from costguard.app import guarding
+
+    asked = ctx.obj
+    with _shown() as show:
+        code = guarding.watch(
+            once=once,
+            interval=interval,
+            dry_run=dry_run,
+            show=show,
+            config=asked.config,
+            json_log=asked.json_log,
+            offline=asked.offline,
+        )
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _shown() -> Iterator[Callable[[WatchView], None]]:
+    """How a run is shown: drawn anew on a terminal, or what changed as lines."""
+    if sys.stdout.isatty():
+        from costguard.cli.watching_view import drawn
+
+        with drawn() as draw:
+            yield draw
+    else:
+        yield _lines()
+
+
+def _lines() -> Callable[[WatchView], None]:
+    from costguard.core.documents.watch import changes
+
+    before: list[WatchView] = []
+
+    def show(view: WatchView) -> None:
+        sys.stdout.writelines(f"{line}\n" for line in changes(before[-1] if before else None, view))
+        sys.stdout.flush()
+        before[:] = [view]
+
+    return show

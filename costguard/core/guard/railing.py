@@ -1,0 +1,213 @@
+"""Rails: what holds whatever every policy says, as functions of recent acts, the fleet and the clocks.
+
+Example: 40 machines run. At most 1 act in a guard run, 3 in 10 min (10 % would be 4), 8 in a day (20 %), 1 irreversible
+an hour. With 2 machines running each share allows one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from costguard.core.guard.intent import Intent
+from costguard.core.guard.policy import DESTRUCTIVE, Rails
+from costguard.core.guard.verdict import Proposal
+from costguard.core.metering.resource import RUNNING, ResourceKey, ScopeKey
+from costguard.core.spending import Live
+
+TEN_MINUTES, HOUR, DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
+DROP_LEAST = 2
+"""So many may be gone from a scope at once without a doubt of its listing."""
+CHURNS = 3
+"""Members of one controller that were replaced within an hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How many acts the rails allow in this run, how many irreversible ones among them, and `why` no more."""
+
+    acts: int
+    irreversible: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """Too many machines turned idle or unknown at once, and idle acts are held since `opened_at`.
+
+    `keys`: those that turned. `shared`: what they have in common, in words. `recovering_since`: from when on few enough of
+    them are idle or unknown, None: still too many.
+    """
+
+    opened_at: datetime
+    keys: tuple[ResourceKey, ...]
+    shared: str
+    recovering_since: datetime | None = None
+
+
+def fleet_of(live: Iterable[Live], sent: Iterable[Intent] = ()) -> int:
+    """Of how many machines the rails take shares: those that run in all scopes, and those that were `sent` within a day.
+
+    A fleet does not shrink by what is stopped of it, or the last machines of a hard cap would find no room.
+    """
+    running = {one.observation.key for one in live if one.observation.state == RUNNING and one.absent_at is None}
+    return len(running | {intent.life.key for intent in sent if intent.sends})
+
+
+def most_in_10m(fleet: int, rails: Rails) -> int:
+    """How many acts the rails allow in ten minutes."""
+    return min(rails.acts_per_10m, _share(fleet, rails.fleet_share_10m))
+
+
+def most_in_day(fleet: int, rails: Rails) -> int:
+    """How many acts the rails allow in a day."""
+    return _share(fleet, rails.fleet_share_day)
+
+
+def room(sent: Iterable[Intent], fleet: int, rails: Rails, now: datetime) -> Room:
+    """What is left at `now` after the intents that were `sent` in the last day. One that lies in the future counts as well."""
+    times = [(i.sent_at, i.irreversible) for i in sent if i.sent_at is not None]
+    lately = sum(at > now - TEN_MINUTES for at, _ in times)
+    today = sum(at > now - DAY for at, _ in times)
+    hardly = sum(irreversible and at > now - HOUR for at, irreversible in times)
+    in_10m, in_day = most_in_10m(fleet, rails), most_in_day(fleet, rails)
+    limits = (
+        (rails.acts_per_run, f"at most {rails.acts_per_run} in a run"),
+        (in_10m - lately, f"{lately} of {in_10m} in 10 min are done"),
+        (in_day - today, f"{today} of {in_day} in a day are done"),
+    )
+    left, why = min(limits, key=lambda limit: limit[0])
+    return Room(acts=max(left, 0), irreversible=max(rails.irreversible_per_h - hardly, 0), why=why)
+
+
+def breaker(
+    before: Breaker | None,
+    turned: Mapping[ResourceKey, datetime],
+    live: Sequence[Live],
+    rails: Rails,
+    now: datetime,
+    *,
+    reset_at: datetime | None = None,
+) -> Breaker | None:
+    """The breaker after this run; None: closed. `turned`: since when each machine that is idle or unknown now is that.
+
+    `reset_at`: when somebody last closed it by hand: what turned before that counts no more.
+    """
+    fleet = fleet_of(live)
+    if before is not None and reset_at is not None and before.opened_at <= reset_at:
+        before = None
+    fresh = {k: at for k, at in turned.items() if reset_at is None or at > reset_at}
+    mass = _together(fresh, fleet, rails, now)
+    if before is None or (mass and not set(mass) <= set(before.keys)):
+        keys = tuple(sorted({*mass, *(before.keys if before else ())}))
+        opened = before.opened_at if before else now
+        return Breaker(opened_at=opened, keys=keys, shared=shared(keys, live)) if mass else before
+    if _many(sum(key in turned for key in before.keys), fleet, rails):
+        return replace(before, recovering_since=None)
+    since = before.recovering_since or now
+    return None if now - since >= rails.breaker_recovery else replace(before, recovering_since=since)
+
+
+def shared(keys: Sequence[ResourceKey], live: Iterable[Live]) -> str:
+    """What all of `keys` have in common, in words, "" for nothing."""
+    seen = [one.observation for one in live if one.observation.key in set(keys)]
+    words = {
+        "provider": {s.key.provider for s in seen},
+        "account": {s.key.account for s in seen},
+        "region": {s.key.region for s in seen},
+        "type": {s.instance_type for s in seen},
+        "GPU": {s.gpu for s in seen},
+        "owner": {s.owner for s in seen},
+    }
+    return ", ".join(f"{word} {next(iter(of))}" for word, of in words.items() if len(of) == 1 and next(iter(of)))
+
+
+def quarantined(live: Iterable[Live]) -> dict[ScopeKey, str]:
+    """Scopes of which more than half, and more than two, are gone from the listing and not confirmed yet; with a sentence."""
+    count, gone = Counter[ScopeKey](), Counter[ScopeKey]()
+    for one in live:
+        count[one.scope] += 1
+        gone[one.scope] += one.absent_at is not None
+    doubted = (scope for scope, n in gone.items() if n > DROP_LEAST and 2 * n > count[scope])
+    return {scope: f"{gone[scope]} of {count[scope]} in {'/'.join(scope)} are gone at once" for scope in doubted}
+
+
+def clock_doubt(wall: timedelta, boot: timedelta, rails: Rails) -> str:
+    """Why the clocks cannot be believed, "" where they can: how far each went between the same two moments."""
+    apart = abs(wall - boot)
+    return f"wall and boot clock disagree by {apart.total_seconds():g} s" if apart > rails.clock_limit else ""
+
+
+def gap_doubt(last_run_at: datetime | None, interval: timedelta, rails: Rails, now: datetime) -> str:
+    """Why this run only observes, "" where it may act: the first one, or the first after a gap, or time went back."""
+    if last_run_at is None:
+        return "this is the first run"
+    gap = now - last_run_at
+    if gap < timedelta():
+        return f"the last run lies {-gap} in the future"
+    return f"nothing ran for {gap}" if gap > rails.gap_polls * interval else ""
+
+
+def config_would_exceed(proposals: Iterable[Proposal], fleet: int, rails: Rails, now: datetime) -> str:
+    """Why the first run of a config needs a yes, "" where it needs none: it means more acts than ten minutes allow.
+
+    What waits for its grace, for the rails or for this very yes counts: it would be done as soon as that is over.
+    """
+    meant = {
+        (p.verdict.life.key, p.step.do) for p in proposals if p.step.do in DESTRUCTIVE and p.verdict.since and _would(p, now)
+    }
+    most = most_in_10m(fleet, rails)
+    return (
+        f"it would act on {len(meant)} of {fleet} machines, and the rails allow {most} in 10 min" if len(meant) > most else ""
+    )
+
+
+def fingerprint(proposals: Iterable[Proposal], digest: Callable[[bytes], str]) -> str:
+    """The hash of what a plan would do to which life, whenever: `digest` (sha256 in hex) of one line an act, sorted."""
+    lines = {
+        "\x1f".join((p.verdict.policy.name, p.step.do, *p.verdict.life.key, f"{p.verdict.life.started_at}"))
+        for p in proposals
+        if p.step.do in DESTRUCTIVE
+    }
+    return digest("\n".join(sorted(lines)).encode())
+
+
+def churning(born: Iterable[tuple[str, datetime]], ended: Iterable[tuple[str, datetime]], now: datetime) -> dict[str, int]:
+    """Controllers that replaced at least three members within an hour: (controller, when) of each that came, and that went."""
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for which, events in enumerate((born, ended)):
+        for controller, at in events:
+            counts[controller][which] += bool(controller) and now - HOUR < at <= now
+    return {controller: min(two) for controller, two in counts.items() if min(two) >= CHURNS}
+
+
+_TEMPORARY = frozenset(("first_seen", "grace", "rate", "dry_run", "not_acting", "not_accepted", "gap", "clock"))
+
+
+def _would(proposal: Proposal, now: datetime) -> bool:
+    soon = proposal.due_at <= now + DAY
+    return soon and all(reason in _TEMPORARY for reason, _ in proposal.held_by)
+
+
+def _share(fleet: int, share: Fraction) -> int:
+    return max(1, int(fleet * share))
+
+
+def _many(count: int, fleet: int, rails: Rails) -> bool:
+    return count >= rails.breaker_least and count >= rails.breaker_share * fleet
+
+
+def _together(turned: Mapping[ResourceKey, datetime], fleet: int, rails: Rails, now: datetime) -> tuple[ResourceKey, ...]:
+    """The most that turned within one window and are enough to open the breaker; else none. None turned in the future."""
+    rows = sorted((at, key) for key, at in turned.items() if at <= now)
+    best: tuple[ResourceKey, ...] = ()
+    first = 0
+    for last, (at, _) in enumerate(rows):
+        while at - rows[first][0] > rails.breaker_window:
+            first += 1
+        if last - first + 1 > len(best):
+            best = tuple(key for _, key in rows[first : last + 1])
+    return best if _many(len(best), fleet, rails) else ()

@@ -1,0 +1,139 @@
+"""One resource in a guard run, with what bears on it whatever the policy, and its state of work as each policy asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from costguard.core.guard.incarnation import Incarnation, incarnation_of
+from costguard.core.guard.judging import Lines, counting, judge
+from costguard.core.guard.owning import Protection, lease_ended_at, lease_of, marked, owner_of, phase_of, protection_of
+from costguard.core.guard.policy import Policy
+from costguard.core.guard.run import Protection as Sighted
+from costguard.core.guard.sight import Rules, Sight
+from costguard.core.guard.verdicts import concerned
+from costguard.core.guard.wishes import Wish
+from costguard.core.guard.work import Work
+from costguard.core.metering.resource import INSTANCE, RUNNING, ResourceKey
+from costguard.core.sample import Sample
+from costguard.core.spending import Live
+
+WINDOW = timedelta(minutes=45)
+"""Of samples, where no policy with a longer wait concerns a machine."""
+WINDOW_LEAST = timedelta(minutes=10)
+LAG = timedelta(minutes=5)
+"""How late the newest sample may be where a provider is asked for measures apart from its listing: CloudWatch and Cloud
+Monitoring publish two to four minutes late (providers' notes, 2026-11)."""
+
+RECENT = 500
+"""Samples that say how often one comes."""
+SLOWER = 1.25
+"""How much slower than asked our own polls may be before samples count as missing: 80 % of them are there then (GUARD 2)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Seat:
+    """One resource with what bears on it, whatever the policy. `policies`: those that concern it.
+
+    `works`: already judged, by window and needs; `evidence`: what all of them are judged by, once it was asked for.
+    """
+
+    live: Live
+    life: Incarnation
+    owner: str
+    protection: Protection
+    lease: Wish | None
+    lease_ended_at: datetime | None
+    phase: Wish | None
+    policies: tuple[Policy, ...] = ()
+    evidence: tuple[datetime, timedelta, Lines] | None = None
+    works: dict[tuple[timedelta, tuple[str, ...], timedelta], Work] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, live: Live, rules: Rules, sight: Sight) -> Seat:
+        """The seat of `live` in this run."""
+        seen, now = live.observation, sight.now
+        life, before, owner = incarnation_of(seen), sight.protections.get(seen.key), owner_of(seen, rules.owner_from)
+        return cls(
+            live=live,
+            life=life,
+            owner=owner,
+            protection=protection_of(seen, sight.wishes, rules.protect, before.at if before else None, now),
+            lease=lease_of(life, sight.wishes, now),
+            lease_ended_at=lease_ended_at(life, sight.wishes, now),
+            phase=phase_of(life, sight.wishes, now),
+            policies=concerned(rules.policies, seen, owner),
+        )
+
+    @property
+    def key(self) -> ResourceKey:
+        """Of the resource."""
+        return self.live.observation.key
+
+    def is_marked(self, rules: Rules) -> bool:
+        """Whether its labels protect it now: what is remembered for a day after they vanish."""
+        return marked(self.live.observation, rules.protect).protected
+
+    def sighted(self, rules: Rules, now: datetime) -> Sighted:
+        """That its labels protect it, to be remembered."""
+        return Sighted(key=self.key, at=now, how=marked(self.live.observation, rules.protect).why)
+
+    def longest(self) -> Policy | None:
+        """Of the policies that concern it, the one that waits longest."""
+        return max(self.policies, key=lambda p: p.hold, default=None)
+
+    def work(self, policy: Policy | None, rules: Rules, sight: Sight) -> Work:
+        """Its state of work as `policy` asks for it, judged once for policies that ask alike."""
+        seen = self.live.observation
+        if seen.kind != INSTANCE or seen.state != RUNNING:
+            return Work(reasons=(f"it is {seen.state}",))
+        window = max(policy.hold if policy and policy.hold else WINDOW, WINDOW_LEAST)
+        needs = policy.needs if policy else ()
+        warmup = policy.warmup_max if policy else WINDOW
+        made = self.works.get((window, needs, warmup))
+        if made is None:
+            made = self._judged(window, needs, warmup, rules, sight)
+            self.works[window, needs, warmup] = made
+        return made
+
+    def _judged(self, window: timedelta, needs: tuple[str, ...], warmup: timedelta, rules: Rules, sight: Sight) -> Work:
+        seen, samples = self.live.observation, sight.samples.get(self.key, ())
+        since, rhythm, counted = self.evidence = self.evidence or self._evidence(samples, rules, sight)
+        return judge(
+            seen,
+            samples,
+            now=sight.now,
+            since=since,
+            poll=rhythm,
+            window=window,
+            warmup_max=warmup,
+            needs=needs,
+            phase_until=self.phase.until if self.phase else None,
+            lag=LAG if seen.key.provider in sight.apart else timedelta(),
+            counted=counted,
+        )
+
+    def _evidence(self, samples: Sequence[Sample], rules: Rules, sight: Sight) -> tuple[datetime, timedelta, Lines]:
+        """From when on its samples count, how often one is due, and those that count: whatever the policy."""
+        began = [self.live.observation.started_at or self.live.observation.created_at, sight.gap_ended_at, self.lease_ended_at]
+        since = max((at for at in began if at is not None), default=self.live.first_seen_at)
+        return since, spacing(samples, rules.interval), counting(samples, since, sight.now)
+
+
+def spacing(samples: Sequence[Sample], interval: timedelta) -> timedelta:
+    """How often a sample is due: every `interval`, or as rarely as a provider publishes its measures.
+
+    The smallest distance of any two neighbours says how rarely that is, so that samples which are missing do not look like a
+    slower rhythm. Where we are late ourselves, the usual distance counts, up to SLOWER: at 1.2 s for 1 s nothing is missing.
+    """
+    last: dict[str, datetime] = {}
+    apart: list[timedelta] = []
+    for sample in samples[-RECENT:]:
+        before = last.get(sample.signal)
+        if before is not None and sample.at > before:
+            apart.append(sample.at - before)
+        last[sample.signal] = sample.at
+    if not apart:
+        return interval
+    return max(min(apart), min(sorted(apart)[len(apart) // 2], SLOWER * interval), interval)

@@ -1,0 +1,238 @@
+"""The survey: everything that one guard run finds, from facts to a plan. Derived anew each time, so a missed run costs nothing.
+
+    facts of the ledger -> states of work -> verdicts -> climbs -> plan, with everything that holds each step back
+
+What was remembered on purpose comes in and goes out: climbs, the breaker, protections that were seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from costguard.core.budget import Budget
+from costguard.core.guard.facts import OF_BUDGET, Known, facts_of, tightest
+from costguard.core.guard.foresight import Candidate, Foresight, cap_policy, cap_verdicts, foresee_all, reaction_of
+from costguard.core.guard.incarnation import Incarnation
+from costguard.core.guard.intent import CANCELLED, FAILED, IN_DOUBT, OPEN, Intent
+from costguard.core.guard.ladders import climbed, stepped
+from costguard.core.guard.owning import BY_HAND, approved, armed, frozen, same_life
+from costguard.core.guard.planning import RESTING, Around, Case, plan
+from costguard.core.guard.policy import SCHEDULE_RULE, Policy
+from costguard.core.guard.railing import Breaker, breaker, fleet_of, quarantined, room
+from costguard.core.guard.run import Protection as Sighted
+from costguard.core.guard.schedule import wants_off
+from costguard.core.guard.seat import Seat, spacing
+from costguard.core.guard.sight import Rules, Sight
+from costguard.core.guard.verdict import Climb, Proposal, Verdict
+from costguard.core.guard.verdicts import verdict
+from costguard.core.guard.wishes import LEASE, Wish
+from costguard.core.guard.work import IDLE, UNKNOWN, Work
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import INSTANCE, RUNNING, ResourceKey, ScopeKey
+from costguard.core.spending import Live
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What was found. `works`: of each resource, as the policy with the longest wait sees it. `cases`: one a verdict."""
+
+    at: datetime
+    works: Mapping[ResourceKey, Work]
+    cases: tuple[Case, ...]
+    proposals: tuple[Proposal, ...]
+    climbs: tuple[Climb, ...]
+    sighted: tuple[Sighted, ...]
+    foresights: tuple[Foresight, ...]
+    breaker: Breaker | None
+    quarantine: Mapping[ScopeKey, str]
+    fleet: int
+
+
+def survey(rules: Rules, sight: Sight) -> Survey:
+    """Everything about `sight` under `rules`. It does nothing."""
+    seats = [Seat.of(live, rules, sight) for live in sight.live]
+    climbs = {
+        (c.policy, c.life.key): c
+        for c in _with_intents(sight.climbs, (*rules.policies, *cap_policies(rules.budgets)), sight.intents)
+    }
+    cases = [case for seat in seats for policy in seat.policies if (case := _case(seat, policy, rules, sight, climbs))]
+    works = {seat.key: seat.work(seat.longest(), rules, sight) for seat in seats}
+    fleet = fleet_of(sight.live, sight.sent)
+    foresights = _foresights(rules, sight, seats, works, fleet)
+    cases += _cap_cases(foresights, {seat.key: seat for seat in seats}, rules, sight, climbs)
+    turned = {seat.key: at for seat in seats if (at := _turned_at(seat, works[seat.key], rules, sight)) is not None}
+    mass = breaker(sight.breaker, turned, sight.live, rules.rails, sight.now)
+    around = Around(
+        now=sight.now,
+        interval=rules.interval,
+        room=room(sight.sent, fleet, rules.rails, sight.now),
+        rails=rules.rails,
+        held=sight.held,
+        breaker=f"{len(mass.keys)} turned idle or unknown at once ({mass.shared or 'nothing in common'})" if mass else "",
+        quarantine=quarantined(sight.live),
+    )
+    return Survey(
+        at=sight.now,
+        works=works,
+        cases=tuple(cases),
+        proposals=plan(cases, around),
+        climbs=tuple(case.climb for case in cases if case.climb is not None),
+        sighted=tuple(seat.sighted(rules, sight.now) for seat in seats if seat.is_marked(rules)),
+        foresights=foresights,
+        breaker=mass,
+        quarantine=around.quarantine,
+        fleet=fleet,
+    )
+
+
+def claimed(claims: Sequence[str] | None, live: Live) -> bool:
+    """Whether its scope is ours: it is named, or its account or provider is. Without `claims` all that is configured is."""
+    if claims is None:
+        return True
+    scope = live.scope
+    return any(claim in (scope.provider, "/".join(scope[:2]), "/".join(scope)) for claim in claims)
+
+
+def _turned_at(seat: Seat, work: Work, rules: Rules, sight: Sight) -> datetime | None:
+    """Since when it is idle or unknown, where it was neither before: what never worked, or was never measured, never turned.
+
+    What stopped being measured turned two samples after the last one. What a gap of ours hid says nothing.
+    """
+    samples, began = sight.samples.get(seat.key, ()), seat.live.observation.started_at or seat.live.first_seen_at
+    if seat.live.observation.state != RUNNING or not samples:
+        return None
+    if work.state == IDLE and work.since is not None:
+        return work.since if work.since > max(began, min(sample.at for sample in samples)) else None
+    last, due = max(sample.at for sample in samples), spacing(samples, rules.interval)
+    hidden = sight.gap_ended_at is not None and last <= sight.gap_ended_at
+    silent = work.state == UNKNOWN and not hidden and sight.now - last > 2 * due
+    return last + 2 * due if silent else None
+
+
+def _case(
+    seat: Seat, policy: Policy, rules: Rules, sight: Sight, climbs: Mapping[tuple[str, ResourceKey], Climb]
+) -> Case | None:
+    """What `policy` finds of a resource that it concerns; None where complete listings lack it."""
+    live, now = seat.live, sight.now
+    seen = live.observation
+    if live.absent_at is not None:
+        return None
+    work, lease, off, asked = seat.work(policy, rules, sight), seat.lease, None, policy.when.names
+    if policy.schedule is not None:
+        wanted = wants_off(policy.schedule, now)
+        off = wanted.since if wanted.off else None
+        by_hand = _by_hand(seen, off, now)
+        lease, off = lease or by_hand, None if _after_hours(seen, off) else off
+    known = Known(
+        owner=seat.owner,
+        protection=seat.protection,
+        lease=lease,
+        budget=tightest(sight.standings, replace(seen.attribution, owner=seat.owner)) if asked & OF_BUDGET else None,
+        scheduled_on=None if policy.schedule is None else off is None,
+    )
+    facts = facts_of(live, work, known, now, asked)
+    climb = climbs.get((policy.name, seen.key))
+    ended = [at for at in (seat.lease_ended_at, sight.gap_ended_at) if at is not None and policy.rule != SCHEDULE_RULE]
+    found = verdict(policy, seat.life, facts, work, now, climb=climb, not_before=max(ended, default=None), off_since=off)
+    going = climbed(climb, found, stopped=seen.state in RESTING, fresh_since=seat.lease_ended_at)
+    return _case_of(seat, found, going, lease=lease, rules=rules, sight=sight)
+
+
+def _case_of(seat: Seat, found: Verdict, climb: Climb | None, *, lease: Wish | None, rules: Rules, sight: Sight) -> Case:
+    now, doubt = sight.now, [i for i in sight.intents if i.state in IN_DOUBT and i.life.key == seat.key]
+    known = sight.known.get(seat.key)
+    return Case(
+        verdict=found,
+        live=seat.live,
+        climb=climb,
+        level=armed(found.policy, sight.wishes, now),
+        owner=seat.owner,
+        claimed=claimed(rules.claims, seat.live),
+        protection=seat.protection,
+        lease=lease,
+        phase=seat.phase,
+        frozen=frozen(sight.wishes, seat.key, now),
+        approved=approved(seat.life, sight.wishes, now),
+        polls=known.polls if known else 0,
+        in_doubt=f"its {doubt[0].act} is {doubt[0].state}" if doubt else "",
+    )
+
+
+def _by_hand(seen: Observation, off_since: datetime | None, now: datetime) -> Wish | None:
+    """The lease of a machine that somebody started while its schedule wants it off."""
+    if not _after_hours(seen, off_since) or seen.started_at is None or now >= seen.started_at + BY_HAND:
+        return None
+    began = seen.started_at
+    why = "started by hand"
+    return Wish(id="", what=LEASE, who="whoever started it", why=why, at=began, until=began + BY_HAND, key=seen.key)
+
+
+def _after_hours(seen: Observation, off_since: datetime | None) -> bool:
+    """Whether its run began within the time in which its schedule wants it off: that was on purpose."""
+    return off_since is not None and seen.started_at is not None and seen.started_at > off_since
+
+
+def _foresights(
+    rules: Rules, sight: Sight, seats: Sequence[Seat], works: Mapping[ResourceKey, Work], fleet: int
+) -> tuple[Foresight, ...]:
+    candidates = [
+        Candidate(
+            live=seat.live,
+            work=works[seat.key],
+            leased=seat.lease is not None,
+            protected=seat.protection.protected,
+            priority=max((policy.priority for policy in seat.policies), default=0),
+        )
+        for seat in seats
+        if seat.live.observation.kind == INSTANCE and seat.live.absent_at is None
+    ]
+    took = [one.took for one in sight.reactions if one.act == "stop"]
+    reaction = reaction_of(rules.interval, {"stop": took} if took else {})
+    return foresee_all(
+        sight.standings, candidates, reaction.total, sight.now, fleet=fleet, poll=rules.interval, rails=rules.rails
+    )
+
+
+def _cap_cases(
+    foresights: Sequence[Foresight],
+    seats: Mapping[ResourceKey, Seat],
+    rules: Rules,
+    sight: Sight,
+    climbs: Mapping[tuple[str, ResourceKey], Climb],
+) -> list[Case]:
+    cases = []
+    for victim, found in cap_verdicts(foresights, sight.now, climbs):
+        seat, old = seats[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
+        climb = climbed(old, found, stopped=victim.live.observation.state in RESTING)
+        cases.append(_case_of(seat, found, climb, lease=None, rules=rules, sight=sight))
+    return cases
+
+
+def _with_intents(climbs: Iterable[Climb], policies: Sequence[Policy], intents: Iterable[Intent]) -> list[Climb]:
+    """`climbs` with the steps done that an intent did: a crash between the act and the record of its step loses nothing."""
+    by_name = {policy.name: policy for policy in policies}
+    found = []
+    for climb in climbs:
+        policy, done = by_name.get(climb.policy), climb
+        if policy is None:
+            continue
+        for intent in intents:
+            mine = intent.policy == climb.policy and same_life(intent.life, climb.life) and intent.sends
+            if policy and mine and intent.state not in (CANCELLED, FAILED) and intent.created_at >= climb.started_at:
+                for number, step in enumerate(policy.then):
+                    if step.do == intent.act:
+                        done = stepped(done, policy, number, intent.sent_at or intent.moved_at)
+        found.append(done)
+    return found
+
+
+def cap_policies(budgets: Iterable[Budget]) -> tuple[Policy, ...]:
+    """The policies that hard budgets are."""
+    return tuple(cap_policy(budget) for budget in budgets if budget.hard)
+
+
+def open_for(intents: Iterable[Intent], life: Incarnation, act: str) -> Intent | None:
+    """The open intent for this life and act."""
+    return next((i for i in intents if i.state in OPEN and i.act == act and same_life(i.life, life)), None)

@@ -1,0 +1,128 @@
+"""What a policy finds of one life of a resource: whether it concerns it, whether its condition holds, and for long enough.
+
+Example: `state == "idle"` for 45 min of a machine that has idled since 18:05 holds from 18:50 on, whoever looks when. A
+condition that asks nothing of the work holds since a run first saw it hold, which its pending climb remembers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from costguard.core.budget import Match, matches
+from costguard.core.guard.condition import Truth
+from costguard.core.guard.facts import OF_WORK, without_work
+from costguard.core.guard.incarnation import Incarnation
+from costguard.core.guard.owning import same_life
+from costguard.core.guard.policy import DESTRUCTIVE, GRACE_FLOOR, SCHEDULE_RULE, Policy, Target
+from costguard.core.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, Climb, Verdict
+from costguard.core.guard.work import UNKNOWN, Work
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import Attribution
+
+
+def concerns(target: Target, seen: Observation, owner: str) -> bool:
+    """Whether a policy with this `target` concerns a resource of `owner`: all that is stated must fit."""
+    return _meant(target, seen, replace(seen.attribution, owner=owner))
+
+
+def concerned(policies: Iterable[Policy], seen: Observation, owner: str) -> tuple[Policy, ...]:
+    """Those of `policies` that concern a resource of `owner`, as `concerns` says."""
+    attribution = replace(seen.attribution, owner=owner)
+    return tuple(policy for policy in policies if _meant(policy.target, seen, attribution))
+
+
+def _meant(target: Target, seen: Observation, attribution: Attribution) -> bool:
+    if target.gpu is not None and target.gpu != bool(seen.gpu or seen.gpu_count):
+        return False
+    if target.ids is not None and seen.key.id not in target.ids:
+        return False
+    if target.names is not None and not any(fits(pattern, seen.name) for pattern in target.names):
+        return False
+    if target.match.labels is None:
+        return matches(target.match, attribution)
+    return _labels_fit(target.match, seen.labels) and matches(replace(target.match, labels=None), attribution)
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Whether the whole of `name` fits `pattern`: `*` stands for any text, `?` for one letter, the rest for itself."""
+    parts = ("[\\s\\S]*" if c == "*" else "[\\s\\S]" if c == "?" else re.escape(c) for c in re.sub(r"\*+", "*", pattern))
+    return re.fullmatch("".join(parts), name) is not None
+
+
+def verdict(
+    policy: Policy,
+    life: Incarnation,
+    facts: Mapping[str, object],
+    work: Work,
+    now: datetime,
+    *,
+    climb: Climb | None = None,
+    not_before: datetime | None = None,
+    off_since: datetime | None = None,
+) -> Verdict:
+    """What `policy` finds at `now`. `climb`: the recorded one of this policy and resource, of whichever life.
+
+    `not_before`: the end of the last lease, gap or start: nothing holds since before it. `off_since`: of a policy with a
+    schedule, since when it should be off, or from when on, soon: people are told before that, and nothing is done before it.
+    """
+    known = dict(facts)
+    if policy.rule == SCHEDULE_RULE and off_since is not None and off_since <= now + notice_ahead(policy):
+        known["scheduled_on"] = False
+    truth = _truth(policy, known, work)
+    found = Verdict(
+        policy=policy, life=life, at=now, finding=DOES_NOT, truth=truth, work=work, reasons=_reasons(policy, work, truth)
+    )
+    if truth.value is None:
+        return replace(found, finding=CANNOT_SAY)
+    if not truth.value:
+        return found
+    since = off_since if policy.rule == SCHEDULE_RULE and off_since is not None else _held_since(found, climb)
+    if not_before is not None and since < not_before <= now:
+        since = not_before
+    finding = HOLDS if now - since >= policy.hold or since > now else NOT_YET
+    return replace(found, finding=finding, since=since)
+
+
+def notice_ahead(policy: Policy) -> timedelta:
+    """How long before its schedule turns off people are told: the grace of its first act, so that the act is in time."""
+    acts = [max(step.after, GRACE_FLOOR) for step in policy.then if step.do in DESTRUCTIVE]
+    return min(acts, default=timedelta())
+
+
+def _truth(policy: Policy, facts: Mapping[str, object], work: Work) -> Truth:
+    """What its condition says. Where work is unknown, what is false for that reason alone is unknown as well."""
+    truth = policy.when.holds(facts)
+    asks = bool(policy.when.names & OF_WORK)
+    lacking = tuple(sorted(set(policy.needs) - set(work.families)))
+    if truth.value and asks and lacking and work.state != UNKNOWN:
+        return Truth(value=None, missing=("state",), why=f"not measured well enough: {', '.join(lacking)}")
+    if truth.value is False and asks and work.state == UNKNOWN and policy.when.holds(without_work(facts)).value is None:
+        return Truth(value=None, missing=("state",), why=work.reasons[0] if work.reasons else "")
+    return truth
+
+
+def _held_since(found: Verdict, climb: Climb | None) -> datetime:
+    """Since when the condition has held: its work's time where it asks of work, else what a climb of this life remembers."""
+    if found.policy.when.names & OF_WORK and found.work.since is not None:
+        return min(found.work.since, found.at)
+    if climb is not None and climb.policy == found.policy.name and same_life(climb.life, found.life):
+        return min(climb.since, found.at)
+    return found.at
+
+
+def _reasons(policy: Policy, work: Work, truth: Truth) -> tuple[str, ...]:
+    missing = (f"not known: {', '.join(truth.missing)}",) if truth.missing else ()
+    said = (truth.why,) if truth.why else ()
+    of_work = work.reasons if policy.when.names & OF_WORK else ()
+    return tuple(dict.fromkeys((*missing, *said, *of_work)))
+
+
+def _labels_fit(match: Match, labels: Sequence[tuple[str, str]]) -> bool:
+    """Whether each stated key has one of its values. Keys differ in no case, as budgets compare them."""
+    if match.labels is None:
+        return True
+    known = {key.casefold(): value for key, value in labels}
+    return bool(match.labels) and all(known.get(key.casefold()) in values for key, values in match.labels)

@@ -1,0 +1,54 @@
+"""What a guard run carries over in words, beside what has tables of its own: the breaker, and what idling had cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from costguard.core.guard.intent import Intent
+from costguard.core.guard.railing import Breaker
+from costguard.core.metering.resource import ResourceKey
+from costguard.core.money import Money
+
+
+def instant_of(text: str | None) -> datetime | None:
+    """The instant that `isoformat` wrote; None for nothing."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def breaker_text(found: Breaker | None) -> str:
+    """As a text; "" where it is closed."""
+    if found is None:
+        return ""
+    since = found.recovering_since.isoformat() if found.recovering_since else ""
+    return json.dumps([found.opened_at.isoformat(), found.keys, found.shared, since])
+
+
+def breaker_of(text: str | None) -> Breaker | None:
+    """What `breaker_text` wrote."""
+    if not text:
+        return None
+    opened, keys, shared, since = json.loads(text)
+    return Breaker(
+        opened_at=datetime.fromisoformat(opened),
+        keys=tuple(ResourceKey(*key) for key in keys),
+        shared=shared,
+        recovering_since=instant_of(since),
+    )
+
+
+def evidence_text(facts: Mapping[str, object], waste: Money | None) -> str:
+    """What an act rests on, as JSON: its facts, and what idling had cost."""
+    cost = {"nano": waste.nano, "currency": waste.currency} if waste else None
+    return json.dumps({"waste": cost, **{name: str(value) for name, value in facts.items()}})
+
+
+def costs_of(intents: Iterable[Intent]) -> dict[str, Money]:
+    """What idling had cost, by the id of the intent whose evidence says so."""
+    found = {}
+    for intent in intents:
+        waste = json.loads(intent.evidence or "{}").get("waste")
+        if waste:
+            found[intent.id] = Money(nano=waste["nano"], currency=waste["currency"])
+    return found

@@ -1,0 +1,89 @@
+"""The outbox: messages written together with what they tell of, and sent afterwards, at least once, in at most MOST_TRIES."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from costguard.core.guard.notice import Delivery, Message, Notice, Told
+from costguard.core.instant import micros
+from costguard.core.metering.resource import storable
+from costguard.ledger.asking import Ask, Tell
+from costguard.ledger.lives import Shape, make_whole, text_fields, value_text
+
+if TYPE_CHECKING:
+    from costguard.ledger.rows import Row
+
+AGAIN = tuple(timedelta(minutes=minutes) for minutes in (1, 2, 5, 15, 60, 180, 360))
+"""After each try that failed: how long until the next one."""
+MOST_TRIES = len(AGAIN) + 1
+MOST_DUE = 200
+KEPT = timedelta(days=30)
+"""How long a settled message is kept."""
+
+_KEY = ("route", "topic", "subject", "owner")
+_TOLD = Shape("notice_state", _KEY, ("told",))
+
+
+def put_out(tell: Tell, messages: Iterable[Message]) -> None:
+    """Write `messages`; one with its id and channel that is there already stays as it is."""
+    rows: list[Row] = [
+        (storable(one.id), storable(one.channel), value_text(one), micros(one.at), 0, micros(one.at), "") for one in messages
+    ]
+    sql = "INSERT INTO outbox (message_id, channel, payload, at_us, tries, next_us, why) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    if rows:
+        tell(f"{sql} ON CONFLICT DO NOTHING", rows)
+
+
+def due_messages(ask: Ask, now: datetime) -> list[Message]:
+    """Those to be tried at `now`, the oldest first, MOST_DUE at once."""
+    sql = f"""
+SELECT payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND next_us <= ? ORDER BY id LIMIT {MOST_DUE}
+"""  # noqa: S608 - our own number
+    return [_message_of(payload) for (payload,) in ask(sql, (micros(now),))]
+
+
+def settle(ask: Ask, tell: Tell, message_id: str, delivery: Delivery, now: datetime) -> None:
+    """What came of one try. After MOST_TRIES, or where no other try helps, it is given up; settled ones stay as they are."""
+    rows = ask("SELECT tries FROM outbox WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL", (message_id,))
+    for (tries,) in rows[:1]:
+        over = not delivery.again or tries + 1 >= MOST_TRIES
+        next_us = micros(now + (timedelta() if over else AGAIN[tries]))
+        sent_us, gave_up_us = (micros(now), None) if delivery.sent else (None, micros(now) if over else None)
+        sql = (
+            "UPDATE outbox SET tries = tries + 1, next_us = ?, sent_us = ?, gave_up_us = ?, why = ? "
+            "WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL"
+        )
+        tell(sql, [(next_us, sent_us, gave_up_us, storable(delivery.why), message_id)])
+
+
+def undelivered(ask: Ask, since: datetime) -> list[tuple[Message, str]]:
+    """Those that were given up at or after `since`, with why."""
+    sql = "SELECT payload, why FROM outbox WHERE gave_up_us >= ? ORDER BY id"
+    return [(_message_of(payload), why) for payload, why in ask(sql, (micros(since),))]
+
+
+def forget_settled(tell: Tell, now: datetime) -> None:
+    """Drop what was settled KEPT ago."""
+    until_us = micros(now - KEPT)
+    tell("DELETE FROM outbox WHERE sent_us < ? OR gave_up_us < ?", [(until_us, until_us)])
+
+
+def told(ask: Ask) -> list[Told]:
+    """What was told of all that is kept, as it was handed to `write_told`, by its key."""
+    rows = ask(f"SELECT {', '.join(_KEY)}, told FROM notice_state ORDER BY {', '.join(_KEY)}", ())  # noqa: S608 - our own column names
+    return [Told(**dict(zip(_KEY, key, strict=True)), **text_fields(rest)) for *key, rest in rows]
+
+
+def write_told(ask: Ask, tell: Tell, states: Iterable[Told]) -> None:
+    """Keep `states` and nothing else."""
+    rows: dict[Row, Row] = {
+        tuple(storable(getattr(one, name)) for name in _KEY): (value_text(one, without=_KEY),) for one in states
+    }
+    make_whole(ask, tell, _TOLD, rows)
+
+
+def _message_of(payload: str) -> Message:
+    found = text_fields(payload)
+    return Message(**found | {"notices": tuple(Notice(**notice) for notice in found["notices"])})

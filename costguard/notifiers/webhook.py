@@ -1,0 +1,253 @@
+"""A signed webhook: JSON to one https address (or to this machine), which the receiver can prove to be ours.
+
+    Costguard-Id: 6c62...                    the same for every try: drop what you have seen
+    Costguard-Timestamp: 1795219200          seconds since 1970 at which this try was sent: refuse what is older than 5 min
+    Costguard-Signature: v1=hex(HMAC-SHA256(secret, id + "." + timestamp + "." + body))
+
+The name is resolved once, each of its addresses is looked at, and the connection goes to one of those and to no other: a name
+that says something else the second time it is asked (DNS rebinding) gains nothing. Redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import re
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from time import monotonic
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import httpx2
+
+from costguard.core.documents.amounts import instant_text
+from costguard.core.guard.encoding import plain
+from costguard.core.guard.letters import body_of, title_of
+from costguard.core.guard.notice import Delivery, Message
+from costguard.notifiers import Channel
+
+MOST_NOTICES = 100
+MOST_ANSWER = 64 * 1024
+"""Bytes of an answer that are read before it is let go: nothing in it is used."""
+PLAIN = re.compile(r"[!-~]{1,2000}")
+NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*")
+NUMBER = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)")
+"""The last label of a host that some readers take for an address (2130706433, 0x7f.1)."""
+NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+METADATA = frozenset((ip_address("fd00:ec2::254"), ip_address("100.100.100.200"), ip_address("168.63.129.16")))
+"""Addresses at which clouds hand out keys, beside the link-local ones."""
+SOON_AGAIN = frozenset((408, 409, 425, 429))
+OK, REDIRECT, CLIENT_ERROR, SERVER_ERROR = 200, 300, 400, 500
+
+Address = IPv4Address | IPv6Address
+
+
+class _Place(NamedTuple):
+    """An address that was read strictly. `path` with its query, which may hold a secret."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+
+class _RefusedError(Exception):
+    """It is not sent there. The text says why, and shows nothing of the address."""
+
+
+def notify(message: Message, channel: Channel) -> Delivery:
+    """POST `message` once within `channel.within_s`."""
+    try:
+        place = _place_of(channel.address)
+        addresses = _addresses_of(place, allow_private=channel.allow_private)
+        return _sent(message, channel, place, addresses[0])
+    except _RefusedError as no:
+        return Delivery(sent=False, why=str(no), again=False)
+    except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ValueError, RuntimeError) as broken:
+        return Delivery(sent=False, why=f"no answer ({type(broken).__name__})")
+
+
+def body_json(message: Message) -> bytes:
+    """The body: the message in fields, and its text as people read it."""
+    notices = [
+        {
+            "topic": plain(one.topic),
+            "subject": plain(one.subject),
+            "owner": plain(one.owner) or None,
+            "severity": one.severity,
+            "what": plain(one.what),
+            "at": instant_text(one.at),
+            "facts": [{"label": plain(label), "text": plain(text)} for label, text in one.facts],
+            "keep": plain(one.keep) or None,
+        }
+        for one in message.notices[:MOST_NOTICES]
+    ]
+    value = {
+        "schema": "costguard.message/1",
+        "id": message.id,
+        "why_now": message.why_now,
+        "severity": message.severity,
+        "at": instant_text(message.at),
+        "title": title_of(message),
+        "text": body_of(message),
+        "notices": notices,
+        "notices_left_out": max(0, len(message.notices) - MOST_NOTICES),
+    }
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
+    """What the header Costguard-Signature says."""
+    signed = f"{message_id}.{timestamp}.".encode() + body
+    return "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+
+
+def is_allowed(address: Address, *, allow_private: bool) -> bool:
+    """Whether a webhook may go to `address`: never to a link-local one or a cloud's metadata, even where private ones may."""
+    if isinstance(address, IPv6Address):
+        inner = _inner(address)
+        if inner is not None:
+            return is_allowed(inner, allow_private=allow_private)
+    never = address.is_link_local or address.is_multicast or address.is_unspecified or address in METADATA
+    return not never and (address.is_global or (allow_private and (address.is_private or address.is_loopback)))
+
+
+def _inner(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address that an IPv6 one stands for."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address.teredo is not None:
+        return address.teredo[1]
+    return IPv4Address(int(address) & 0xFFFFFFFF) if any(address in net for net in NAT64) else None
+
+
+def _place_of(text: str) -> _Place:
+    """`text` read so that no two readers of it can disagree on which host it names."""
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise _RefusedError("its address cannot be read") from None
+    odd = not PLAIN.fullmatch(text) or "\\" in text or "@" in parts.netloc or "#" in text or "%" in parts.netloc or port == 0
+    if odd or not _is_host(host):
+        raise _RefusedError("its address cannot be read: write https://host[:port]/path")
+    if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(host)):
+        raise _RefusedError("its address is not https")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return _Place(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), path)
+
+
+def _is_host(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return bool(NAME.fullmatch(host)) and not NUMBER.fullmatch(host.rpartition(".")[2])
+    return "%" not in host
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether the settings name this machine in so many words; a name that only resolves to it does not count."""
+    try:
+        return host.lower() == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _addresses_of(place: _Place, *, allow_private: bool) -> list[Address]:
+    """Every address of the host, all of them allowed. OSError where the name is not known now."""
+    answers = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+    found = [ip_address(str(answer[4][0]).partition("%")[0]) for answer in answers]
+    ours = _is_loopback(place.host)
+    if not found or not all(one.is_loopback if ours else is_allowed(one, allow_private=allow_private) for one in found):
+        raise _RefusedError("its address is inside a private network or a cloud's own: set allow_private if that is meant")
+    return sorted(found, key=lambda one: one.version)
+
+
+def _sent(message: Message, channel: Channel, place: _Place, address: Address) -> Delivery:
+    """One try. The connection goes to `address`; the certificate is of the host's name."""
+    _quiet()
+    body = body_json(message)
+    until = monotonic() + channel.within_s
+    to = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - the version of the protocol
+    client = httpx2.Client(verify=_trusting(channel), trust_env=False, follow_redirects=False, timeout=channel.within_s)
+    alarm = threading.Timer(channel.within_s, _closed, (client,))
+    alarm.daemon = True
+    alarm.start()
+    try:
+        asked = client.build_request(
+            "POST",
+            f"{place.scheme}://{to}:{place.port}{place.path}",
+            headers=_headers(message, channel, place, body),
+            content=body,
+            extensions={"sni_hostname": place.host},
+        )
+        answer = client.send(asked, stream=True)
+        _drain(answer, until)
+        return _delivery(answer.status_code)
+    finally:
+        alarm.cancel()
+        _closed(client)
+
+
+def _headers(message: Message, channel: Channel, place: _Place, body: bytes) -> dict[str, str]:
+    host = f"[{place.host}]" if ":" in place.host else place.host
+    usual = (place.scheme, place.port) in {("https", 443), ("http", 80)}
+    stamp = str(int(channel.clock.now().timestamp()))
+    headers = {
+        "Host": host if usual else f"{host}:{place.port}",
+        "Content-Type": "application/json",
+        "User-Agent": "costguard",
+        "Accept-Encoding": "identity",
+        "Costguard-Id": message.id,
+        "Costguard-Timestamp": stamp,
+    }
+    if channel.secret:
+        headers["Costguard-Signature"] = signature(channel.secret, message.id, stamp, body)
+    return headers
+
+
+def _drain(answer: httpx2.Response, until: float) -> None:
+    """Read a little of the answer, so that its sender is not cut off; what it says does not matter."""
+    size = 0
+    with suppress(httpx2.HTTPError, httpx2.StreamError):
+        for piece in answer.iter_raw():
+            size += len(piece)
+            if size > MOST_ANSWER or monotonic() > until:
+                break
+
+
+def _delivery(status: int) -> Delivery:
+    if OK <= status < REDIRECT:
+        return Delivery(sent=True)
+    if REDIRECT <= status < CLIENT_ERROR:
+        return Delivery(sent=False, why=f"it answered {status}, and redirects are not followed", again=False)
+    return Delivery(sent=False, why=f"it answered {status}", again=status >= SERVER_ERROR or status in SOON_AGAIN)
+
+
+def _closed(client: httpx2.Client) -> None:
+    """Cut the connection, wherever it hangs: a timeout for each read is no bound on a server that drips."""
+    with suppress(httpx2.HTTPError, OSError, RuntimeError):
+        client.close()
+
+
+def _trusting(channel: Channel) -> ssl.SSLContext:
+    """Verification is on, and nothing turns it off."""
+    if channel.ca_file is None:
+        return httpx2.create_ssl_context(trust_env=False)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cafile=channel.ca_file)
+    return context
+
+
+def _quiet() -> None:
+    """What httpx2 and httpcore2 log is addresses, with the secrets in them (H40)."""
+    for name in ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))):
+        logging.getLogger(name).disabled = True

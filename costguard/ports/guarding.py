@@ -1,0 +1,112 @@
+"""What the guard asks of its book, and what sends messages: the ports of the room that acts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from costguard.core.guard.intent import Intent
+from costguard.core.guard.notice import Delivery, Message, Told
+from costguard.core.guard.run import FirstSeen, GuardRun, Protection, Reaction
+from costguard.core.guard.verdict import Climb
+from costguard.core.guard.wishes import Wish
+from costguard.core.metering.resource import ResourceKey
+from costguard.core.sample import Sample
+
+
+class Wishes(Protocol):
+    """What people told the guard, as recorded."""
+
+    def open_wishes(self, now: datetime) -> list[Wish]:
+        """Those that count at `now`, the oldest first."""
+
+    def add_wish(self, wish: Wish) -> None:
+        """Record a wish; one with this id that is there already stays as it is."""
+
+    def lift_wish(self, wish_id: str, *, who: str, now: datetime) -> Wish:
+        """Take a wish back, and say what it is now; InputError where there is none. One that was lifted stays as it is."""
+
+
+class Intents(Protocol):
+    """Intents as recorded: each state committed before what it allows is done."""
+
+    def plan_intent(self, intent: Intent) -> bool:
+        """Record a new one; False where an open one for the same life and act is there already, or `epoch` acts no more."""
+
+    def move_intent(
+        self,
+        intent: Intent,
+        state: str,
+        now: datetime,
+        *,
+        run: str = "",
+        fleet: int | None = None,
+        **changes: Any,  # noqa: ANN401 - fields of an Intent
+    ) -> Intent | None:
+        """Move `intent` from the state it carries to `state`, with `changes` of its other fields, and commit.
+
+        None where it is not in that state any more (another process moved it), or where EXECUTING is asked for and `epoch`
+        acts no more or the rails, read in the same transaction, have no room: nothing is changed then. InputError for a move
+        that MOVES does not know; LedgerError where it cannot be written, and then nothing may be sent.
+        """
+
+    def open_intents(self) -> list[Intent]:
+        """All that are open, the oldest first."""
+
+    def sends_since(self, at: datetime) -> list[Intent]:
+        """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
+
+
+class GuardBook(Wishes, Intents, Protocol):
+    """All that the guard reads and writes beside what polls wrote."""
+
+    def wishes_since(self, at: datetime) -> list[Wish]:
+        """Every wish made at or after `at`, whatever became of it."""
+
+    def intents_since(self, at: datetime) -> list[Intent]:
+        """All that were made or moved at or after `at`."""
+
+    def take_turn(self, holder: str, now: datetime, lasts: timedelta) -> int | None:
+        """The epoch of the turn that `holder` has until `now + lasts`; None while another one has it."""
+
+    def record_run(
+        self,
+        run: GuardRun,
+        *,
+        climbs: Iterable[Climb] | None = None,
+        told: Iterable[Told] | None = None,
+        messages: Iterable[Message] = (),
+        protections: Iterable[Protection] = (),
+    ) -> bool:
+        """Write a run with all that it leaves, in one transaction; False, and nothing written, where it lost its turn."""
+
+    def last_run(self) -> GuardRun | None:
+        """The newest run; None before the first one."""
+
+    def climbs(self) -> list[Climb]:
+        """Every climb."""
+
+    def told(self) -> list[Told]:
+        """What was told, as the last run handed it over."""
+
+    def protections(self) -> Mapping[ResourceKey, Protection]:
+        """When each resource was last seen protected."""
+
+    def reactions(self, since: datetime) -> list[Reaction]:
+        """The acts that were confirmed at or after `since`."""
+
+    def samples_since(
+        self, at: datetime, keys: Collection[ResourceKey] | None = None
+    ) -> Mapping[ResourceKey, Sequence[Sample]]:
+        """The samples at or after `at` of `keys` (None: of all), by signal and time."""
+
+    def first_polls(self, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, FirstSeen]:
+        """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
+
+
+class Notifier(Protocol):
+    """One channel. Retrying, grouping and repeats are the outbox's business."""
+
+    def __call__(self, message: Message) -> Delivery:
+        """Send `message` once. It raises nothing: what came of it is in the Delivery."""

@@ -1,0 +1,123 @@
+"""Conditions as they are evaluated: checked by `condition_text`, compiled once by the CEL library.
+
+Three-valued. A missing fact makes unknown whatever hangs on it, and nothing more: `state == "idle" && confidence >= 0.9` of a
+machine without a confidence is unknown while it is idle, and false while it is active. A label that a machine does not carry is
+a missing fact too: `labels["team"] == "vision"` is unknown of it, `"team" in labels && labels["team"] == "vision"` is false.
+
+Money counts in USD. An amount in another currency is a missing fact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from fractions import Fraction
+from functools import cache
+
+from cel_expr_python import cel
+
+from costguard.core.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, Truth
+from costguard.core.money import Money, Rate
+from costguard.errors import InputError, one_line, shortened
+from costguard.settings.condition_text import check_condition
+from costguard.settings.condition_words import quoted, within
+
+CURRENCY = "USD"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CelCondition:
+    """A Condition. `names`: the facts it uses; `keys`: the labels it reads."""
+
+    text: str
+    names: frozenset[str]
+    keys: frozenset[str]
+    program: cel.Expression = field(repr=False, compare=False)
+
+    def holds(self, facts: Mapping[str, object]) -> Truth:
+        """See Condition. `missing` names labels as `labels["team"]`."""
+        known, odd = dict[str, object](), list[str]()
+        for name in sorted(self.names):
+            if facts.get(name) is not None:
+                value, why = _plain(name, facts[name])
+                known.update({} if value is None else {name: value})
+                odd += [why] if why else []
+        try:
+            answer = self.program.eval(data=known)
+            value = answer.plain_value() if answer.type() == cel.Type.BOOL else None
+            why = "" if isinstance(value, bool) else one_line(str(answer.plain_value()))
+        except (RuntimeError, TypeError, ValueError) as broken:
+            value, why = None, one_line(str(broken))
+        if isinstance(value, bool):
+            return Truth(value=value)
+        missing = self._missing(known)
+        return Truth(value=None, missing=missing, why="; ".join(odd) or ("" if missing else shortened(why, 200)))
+
+    def _missing(self, known: Mapping[str, object]) -> tuple[str, ...]:
+        labels = known.get("labels")
+        lacking = [f"labels[{quoted(key)}]" for key in sorted(self.keys) if isinstance(labels, dict) and key not in labels]
+        return (*sorted(self.names - set(known)), *lacking)
+
+
+def read_condition(text: str, where: str) -> CelCondition:
+    """The condition `text`, checked and compiled; InputError names `where`, the character, and what to write instead."""
+    checked = check_condition(text, where)
+    for pattern, place in checked.patterns:
+        tried = _environment().compile(f'"".matches({quoted(pattern)})').eval(data={})
+        if tried.type() != cel.Type.BOOL:
+            told = shortened(one_line(str(tried.plain_value())), 100)
+            raise InputError(f"is no pattern: {told}", field=place, hint="write a regular expression (RE2)")
+    try:
+        program = _environment().compile(checked.cel)
+    except RuntimeError as broken:  # what was checked compiles; a limit of the library's own may still say no
+        told = shortened(one_line(str(broken)), 150)
+        raise InputError(f"is refused by CEL: {told}", field=where, hint="write it shorter") from None
+    return CelCondition(text=text.strip(), names=checked.names, keys=checked.keys, program=program)
+
+
+@cache
+def _environment() -> cel.Env:
+    """One for all conditions. Amounts and times are whole numbers in it: `condition_text` has kept their kinds apart."""
+    types = {
+        TEXT: cel.Type.STRING,
+        NUMBER: cel.Type.DOUBLE,
+        TRUTH: cel.Type.BOOL,
+        DURATION: cel.Type.INT,
+        MONEY: cel.Type.INT,
+        RATE: cel.Type.INT,
+        LABELS: cel.Type.Map(cel.Type.STRING, cel.Type.STRING),
+    }
+    return cel.NewEnv(variables={name: types[fact.kind] for name, fact in FACTS.items()})
+
+
+def _plain(name: str, value: object) -> tuple[object, str]:
+    """`value` of the fact `name` as CEL takes it, or None and why not."""
+    kind = FACTS[name].kind
+    if isinstance(value, Money | Rate) and value.currency != CURRENCY:
+        return None, f"{name} is in {value.currency}, and conditions count in {CURRENCY}"
+    plain = PLAIN[kind](value)
+    return plain, "" if plain is not None else f"{name} is no {kind}"
+
+
+def _number(value: object) -> float | None:
+    known = isinstance(value, int | float | Fraction) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None  # type: ignore[arg-type]  # seen in the line above
+
+
+def _labels(value: object) -> dict[object, object] | None:
+    known = isinstance(value, Mapping) and all(isinstance(one, str) for pair in value.items() for one in pair)
+    return dict(value) if known else None  # type: ignore[call-overload]  # seen in the line above
+
+
+PLAIN: Mapping[str, Callable[[object], object]] = {
+    TEXT: lambda value: value if isinstance(value, str) else None,
+    TRUTH: lambda value: value if isinstance(value, bool) else None,
+    NUMBER: _number,
+    DURATION: lambda value: within(value // timedelta(microseconds=1)) if isinstance(value, timedelta) else None,
+    MONEY: lambda value: within(value.nano) if isinstance(value, Money) else None,
+    RATE: lambda value: within(value.nano_per_hour) if isinstance(value, Rate) else None,
+    LABELS: _labels,
+}
+"""Kind of fact -> its value as CEL takes it; None where it is none of that kind."""

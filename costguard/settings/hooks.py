@@ -1,0 +1,39 @@
+"""The `[[hook]]` tables: what a policy's ladder may run before it goes on.
+
+[[hook]]
+name = "checkpoint"
+command = ["/usr/local/bin/save", "--all"]      # run without a shell; or
+url = "https://example.com/save"                # asked by POST; "env:NAME" and "file:PATH" say where the address is kept
+"""
+
+from __future__ import annotations
+
+from costguard.core.checks import known_keys, require
+from costguard.core.guard.hook import Hook
+from costguard.errors import InputError
+from costguard.settings.addresses import check_address
+from costguard.settings.reading import Table, each_once, read_name, read_tables, read_text, read_texts
+
+KEYS = ("name", "command", "url")
+COMMAND = 'write a list, as no shell reads it: command = ["/usr/local/bin/save", "--all"]'
+
+
+def read_hooks(stated: object, where: str) -> tuple[Hook, ...]:
+    """The hooks of `where` (a file) in their order."""
+    hooks = tuple(_hook(table, f"{where}: hook {n}") for n, table in enumerate(read_tables(stated, where, "hook"), 1))
+    each_once([hook.name for hook in hooks], where, "hook")
+    return hooks
+
+
+def _hook(table: Table, place: str) -> Hook:
+    name = read_name(table.get("name"), f"{place}.name", "checkpoint")
+    place = f"{place} ({name})"
+    known_keys(table, KEYS, place)
+    require(("command" in table) != ("url" in table), place, "needs a command or a url, and not both", COMMAND)
+    if "url" in table:
+        return Hook(name=name, url=check_address(read_text(table["url"], f"{place}.url"), f"{place}.url", "HOOK_URL"))
+    if isinstance(table["command"], str):
+        raise InputError("must be a list of texts, not one text", field=f"{place}.command", hint=COMMAND)
+    command = read_texts(table["command"], f"{place}.command")
+    require(bool(command) and bool(command[0].strip()), f"{place}.command", "names no program", COMMAND)
+    return Hook(name=name, command=command)

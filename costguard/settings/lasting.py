@@ -1,0 +1,42 @@
+"""How long, as people write it: "45m", "7d", "90s", "2h30m"."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from costguard.core.checks import described
+from costguard.errors import InputError
+
+UNITS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
+WRITTEN = re.compile("".join(rf"(?:(\d{{1,9}}){unit})?" for unit in UNITS))
+LONGEST = timedelta(days=3660)
+HINT = 'write a number and its unit, such as "45m", "7d", "90s" or "2h30m"'
+
+
+def lasting(stated: object, field: str, *, least: timedelta = timedelta(), most: timedelta = LONGEST) -> timedelta:
+    """The time that `stated` says, from `least` to `most`; InputError for `field` where it says none."""
+    found = WRITTEN.fullmatch(stated.strip()) if isinstance(stated, str) and stated.strip() else None
+    if found is None:
+        unit = (
+            "must say its unit, and not" if re.fullmatch(r"[\d.]+", str(stated)) else "must be a time that something takes, not"
+        )
+        raise InputError(f"{unit} {described(stated)}", field=field, hint=HINT)
+    seconds = sum(int(count or 0) * size for count, size in zip(found.groups(), UNITS.values(), strict=True))
+    if seconds < least.total_seconds():
+        what = f"must be at least {lasting_text(least)}, not {described(stated)}"
+        raise InputError(what, field=field, hint=f'write "{lasting_text(least)}" or more')
+    if seconds > most.total_seconds():
+        what = f"must be at most {lasting_text(most)}, not {described(stated)}"
+        raise InputError(what, field=field, hint=f'write "{lasting_text(most)}" or less')
+    return timedelta(seconds=seconds)
+
+
+def lasting_text(time: timedelta) -> str:
+    """`time` as it would be written: 2h30m; whole seconds, weeks as days."""
+    left, parts = int(time.total_seconds()), []
+    for unit, size in UNITS.items():
+        if unit != "w" and left >= size:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    return "".join(parts) or "0s"

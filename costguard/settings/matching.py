@@ -1,0 +1,56 @@
+"""`match` tables: which spending a budget counts, which machines a policy concerns.
+
+    match = { providers = ["aws", "gcp"], labels = { team = ["vision", "robotics"] } }
+
+All that is stated must fit. An empty list fits nothing; an empty table is refused, as it could mean all or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from costguard.core.budget import Match
+from costguard.core.checks import described, one_of, require
+from costguard.core.metering.resource import GROUPED_LABELS, KINDS
+from costguard.core.offer import TIERS
+from costguard.errors import InputError
+from costguard.settings.reading import Table, read_texts
+
+MATCH_KEYS = ("providers", "accounts", "regions", "owners", "gpus", "tiers", "kinds", "labels")
+CHOICES = {"tiers": TIERS, "kinds": KINDS}
+
+
+def read_match(stated: Table, field: str) -> Match:
+    """The Match that the keys MATCH_KEYS of `stated` make."""
+    lists = {key: _names(key, stated[key], f"{field}.{key}") for key in MATCH_KEYS[:-1] if key in stated}
+    labels = _labels(stated["labels"], f"{field}.labels") if "labels" in stated else None
+    return Match(**lists, labels=labels)
+
+
+def _names(key: str, stated: object, field: str) -> tuple[str, ...]:
+    names = read_texts(stated, field)
+    for name in names:
+        if key in CHOICES:
+            one_of(name, CHOICES[key], field)
+    return _gpus(names, field) if key == "gpus" else names
+
+
+def _gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
+    """Canonical names. A name that is short for several GPUs would leave the others out unseen, and is refused."""
+    from costguard.core.gpu_names import GpuNames
+    from costguard.data import Facts
+
+    known = GpuNames(Facts().gpus())
+    found = {name: known.resolve(name, field=field) for name in names}
+    for name, gpu in found.items():
+        hint = f'write "{gpu.canonical}", and the others that are meant'
+        require(not gpu.taken_as_short, field, f"'{name}' is short for several GPUs", hint)
+    return tuple(gpu.canonical for gpu in found.values())
+
+
+def _labels(stated: object, field: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not isinstance(stated, Mapping):
+        raise InputError(f"must be a table, not {described(stated)}", field=field, hint='write { team = "vision" }')
+    for key in stated:
+        one_of(str(key).lower(), GROUPED_LABELS, f"{field}.{key}")
+    return tuple((str(key).lower(), read_texts(values, f"{field}.{key}")) for key, values in sorted(stated.items()))

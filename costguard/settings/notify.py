@@ -1,0 +1,97 @@
+"""The `[notify]` section and its `[[notify.route]]` tables: who is told, of what, and how often again.
+
+    [notify]
+    signed_with = "env:COSTGUARD_WEBHOOK_SECRET"    # what webhooks are signed with; "file:PATH" likewise
+    [[notify.route]]
+    to = ["env:SLACK_URL", "console"]               # see addresses
+    name = "team"                                   # usually what `to` says
+    group_by = ["owner", "policy"]                  # also topic, subject; [] puts all of a run together
+    repeat = ["4h", "24h", "7d"]                    # after the first message, the last one again and again; [] never
+    min_severity = "warning"                        # info, warning, page
+    match = { owners = ["alice"], policies = ["idle-gpu"], topics = ["budget:*"] }
+
+A Route carries the names of its channels, which are what `to` says: an address that is secret is read where it is kept, by
+`addresses.revealed`, when something is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from itertools import pairwise
+
+from costguard.core.checks import described, known_keys, one_of, require
+from costguard.core.guard.notice import GROUPED_BY, INFO, REPEATS, SEVERITIES, Route
+from costguard.errors import InputError
+from costguard.settings.addresses import CONSOLE, FILE, VARIABLE, check_address
+from costguard.settings.lasting import lasting
+from costguard.settings.reading import Table, each_once, read_inner, read_name, read_tables, read_text, read_texts
+
+KEYS = ("to", "name", "group_by", "repeat", "min_severity", "match")
+MATCH_KEYS = ("owners", "policies", "topics")
+TO = 'write to = ["console"], "env:SLACK_URL" or "https://example.com/hook"'
+OFTENEST = timedelta(minutes=15)
+"""A repeat more often than this is a storm."""
+
+
+def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> tuple[tuple[Route, ...], str]:
+    """The routes of `where` (a file), and where the secret of webhooks is kept ("": nowhere). `policies`: their names."""
+    if not isinstance(stated, Mapping):
+        told = f"must be a table, not {described(stated)}"
+        raise InputError(told, field=f"{where}: notify", hint="write [[notify.route]], and its keys below it")
+    known_keys(stated, ("route", "signed_with"), f"{where}: notify")
+    tables = read_tables(stated.get("route", []), where, "notify.route")
+    routes = tuple(_route(table, f"{where}: notify.route {number}", policies) for number, table in enumerate(tables, 1))
+    each_once([route.name for route in routes], where, "notify.route")
+    return routes, _signed_with(stated["signed_with"], f"{where}: notify.signed_with") if "signed_with" in stated else ""
+
+
+def _signed_with(stated: object, field: str) -> str:
+    text = read_text(stated, field)
+    kept = VARIABLE.fullmatch(text) or FILE.fullmatch(text)
+    hint = 'write "env:COSTGUARD_WEBHOOK_SECRET", or "file:PATH" of a file that holds it'
+    require(kept is not None, field, "holds a secret, and the settings file holds none", hint)
+    return text
+
+
+def _route(table: Table, place: str, policies: tuple[str, ...]) -> Route:
+    known_keys(table, KEYS, place)
+    if "to" not in table:
+        raise InputError("is missing", field=f"{place}.to", hint=TO)
+    channels = tuple(dict.fromkeys(_channel(text, f"{place}.to") for text in read_texts(table["to"], f"{place}.to")))
+    require(bool(channels), f"{place}.to", "is empty", TO)
+    name = read_name(table["name"], f"{place}.name", "team") if "name" in table else ", ".join(channels)
+    owners, topics = _match(table["match"], f"{place}.match", policies) if "match" in table else (None, None)
+    grouped = read_texts(table.get("group_by", ["owner", "policy"]), f"{place}.group_by")
+    return Route(
+        name=name,
+        channels=channels,
+        group_by=tuple(one_of(key, GROUPED_BY, f"{place}.group_by") for key in grouped),
+        repeat=_repeat(table["repeat"], f"{place}.repeat") if "repeat" in table else REPEATS,
+        min_severity=one_of(table.get("min_severity", INFO), SEVERITIES, f"{place}.min_severity"),
+        owners=owners,
+        topics=topics,
+    )
+
+
+def _channel(text: str, field: str) -> str:
+    return CONSOLE if text in (CONSOLE, f"{CONSOLE}:", f"{CONSOLE}://") else check_address(text, field, "SLACK_URL")
+
+
+def _repeat(stated: object, field: str) -> tuple[timedelta, ...]:
+    times = tuple(lasting(text, field, least=OFTENEST) for text in read_texts(stated, field))
+    rising = all(earlier < later for earlier, later in pairwise(times))
+    require(rising, field, "must rise from one to the next", 'write ["4h", "24h", "7d"]')
+    return times
+
+
+def _match(stated: object, field: str, policies: tuple[str, ...]) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """The owners and the topics that are meant; None for any."""
+    table = read_inner(stated, field, 'match = { owners = ["alice"] }')
+    known_keys(table, MATCH_KEYS, field)
+    owners = read_texts(table["owners"], f"{field}.owners") if "owners" in table else None
+    if "policies" not in table and "topics" not in table:
+        return owners, None
+    named = read_texts(table.get("policies", []), f"{field}.policies")
+    topics = [f"policy:{one_of(name, policies, f'{field}.policies')}" for name in named]
+    return owners, (*topics, *read_texts(table.get("topics", []), f"{field}.topics"))

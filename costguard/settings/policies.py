@@ -1,0 +1,130 @@
+"""The `[[policy]]` tables, as policies.
+
+    [[policy]]
+    name = "idle-gpu"                               # required; no two alike
+    arm = "stop"                                    # observe (unless stated), notify, stop, terminate: how far it may go
+    match = { gpu = true }                          # left out: everything; also ids, names, and all that a budget matches by
+    when = 'state == "idle" && confidence >= 0.9'   # required, but for a schedule; see condition_text
+    for = "45m"                                     # how long `when` must hold first
+    needs = ["duty", "cpu"]                         # families of signals; left out: all that its provider can deliver
+    then = [{ do = "notify", to = "owner" }, { after = "15m", do = "stop" }]
+    lease = { max = "24h", renewals = 3 }
+    warmup = "45m"
+
+`after` counts from the first step. Errors name the file, the number of the table, its name and the field.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta, tzinfo
+
+from costguard.core.budget import EVERYTHING
+from costguard.core.checks import known_keys, one_of, require, whole
+from costguard.core.guard.policy import CAP_RULE, IDLE_RULE, LEVELS, OBSERVE, SCHEDULE_RULE, Policy, Target
+from costguard.core.guard.schedule import Schedule
+from costguard.core.guard.work import FAMILIES
+from costguard.errors import InputError
+from costguard.settings.conditions import CelCondition, read_condition
+from costguard.settings.lasting import lasting, lasting_text
+from costguard.settings.matching import MATCH_KEYS, read_match
+from costguard.settings.reading import Table, each_once, read_flag, read_inner, read_name, read_tables, read_text, read_texts
+from costguard.settings.schedules import read_schedule
+from costguard.settings.steps import read_steps, stops
+
+KEYS = (
+    *("name", "arm", "match", "when", "for", "then", "needs", "allow_irreversible", "priority", "schedule", "rule", "lease"),
+    "warmup",
+)
+TARGET_KEYS = ("gpu", "ids", "names", *MATCH_KEYS)
+LEASE_KEYS = ("max", "renewals")
+SCHEDULED = 'scheduled_on == false && power == "running"'
+"""The condition of a schedule that states none."""
+OF_WORK = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste"))
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+LONGEST_HOLD, LONGEST_LEASE, MOST_RENEWALS, MOST_PRIORITY = 90 * DAY, 30 * DAY, 100, 1000
+
+
+def read_policies(stated: object, where: str, *, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> tuple[Policy, ...]:
+    """The policies of `where` (a file) in their order.
+
+    `zone`: of schedules that state none; `poll`: how often anything is seen; `hooks`: the names there are.
+    """
+    tables = read_tables(stated, where, "policy")
+    places = (f"{where}: policy {number}" for number in range(1, len(tables) + 1))
+    policies = tuple(_policy(table, place, zone, poll, hooks) for table, place in zip(tables, places, strict=True))
+    each_once([policy.name for policy in policies], where, "policy")
+    return policies
+
+
+def _policy(table: Table, place: str, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> Policy:
+    name = read_name(table.get("name"), f"{place}.name", "idle-gpu")
+    place = f"{place} ({name})"
+    known_keys(table, KEYS, place)
+    schedule = read_schedule(table["schedule"], f"{place}.schedule", zone) if "schedule" in table else None
+    rule = _rule(table, schedule, f"{place}.rule")
+    when = _when(table, schedule, f"{place}.when")
+    allow = read_flag(table.get("allow_irreversible", False), f"{place}.allow_irreversible")
+    then = read_steps(table.get("then"), f"{place}.then", hooks=hooks, allow_irreversible=allow)
+    if rule == IDLE_RULE and "for" not in table and stops(then) and when.names & OF_WORK:
+        what = f"is missing, and a {stops(then)} by {', '.join(sorted(when.names & OF_WORK))} needs it"
+        raise InputError(what, field=f"{place}.for", hint='write for = "45m"')
+    lease_max, renewals = _lease(table["lease"], f"{place}.lease") if "lease" in table else (DAY, 3)
+    return Policy(
+        name=name,
+        when=when,
+        then=then,
+        arm=one_of(table.get("arm", OBSERVE), LEVELS, f"{place}.arm"),
+        target=_target(table["match"], f"{place}.match") if "match" in table else Target(),
+        hold=_hold(table["for"], f"{place}.for", poll) if "for" in table else timedelta(),
+        needs=tuple(one_of(one, FAMILIES, f"{place}.needs") for one in read_texts(table.get("needs", []), f"{place}.needs")),
+        allow_irreversible=allow,
+        rule=rule,
+        priority=whole(table.get("priority", 0), f"{place}.priority", least=-MOST_PRIORITY, most=MOST_PRIORITY),
+        schedule=schedule,
+        lease_max=lease_max,
+        renewals_max=renewals,
+        warmup_max=lasting(table.get("warmup", "45m"), f"{place}.warmup", least=MINUTE, most=DAY),
+    )
+
+
+def _rule(table: Table, schedule: Schedule | None, field: str) -> str:
+    usual = IDLE_RULE if schedule is None else SCHEDULE_RULE
+    if table.get("rule") == CAP_RULE:
+        raise InputError("cap rules come from budgets", field=field, hint="write hard = true in a [[budget]]")
+    rule = one_of(table.get("rule", usual), (IDLE_RULE, SCHEDULE_RULE), field)
+    require(rule == IDLE_RULE or schedule is not None, field, "needs a schedule", 'write schedule = { off = ["20:00-08:00"] }')
+    return rule
+
+
+def _when(table: Table, schedule: Schedule | None, field: str) -> CelCondition:
+    if "when" not in table and schedule is None:
+        raise InputError("is missing", field=field, hint="""write when = 'state == "idle" && confidence >= 0.9'""")
+    when = read_condition(read_text(table.get("when", SCHEDULED), field), field)
+    unscheduled = schedule is None and "scheduled_on" in when.names
+    require(not unscheduled, field, "asks for scheduled_on, and there is no schedule", "write a [policy.schedule]")
+    return when
+
+
+def _hold(stated: object, field: str, poll: timedelta) -> timedelta:
+    hold = lasting(stated, field, most=LONGEST_HOLD)
+    what = f"is shorter than the interval between two polls, {lasting_text(poll)}"
+    require(hold >= poll, field, what, f'write for = "{lasting_text(max(2 * poll, 5 * MINUTE))}", or leave it out')
+    return hold
+
+
+def _lease(stated: object, field: str) -> tuple[timedelta, int]:
+    table = read_inner(stated, field, '{ max = "24h", renewals = 3 }')
+    known_keys(table, LEASE_KEYS, field)
+    longest = lasting(table.get("max", "24h"), f"{field}.max", least=MINUTE, most=LONGEST_LEASE)
+    return longest, whole(table.get("renewals", 3), f"{field}.renewals", least=0, most=MOST_RENEWALS)
+
+
+def _target(stated: object, field: str) -> Target:
+    table = read_inner(stated, field, "{ gpu = true }")
+    known_keys(table, TARGET_KEYS, field)
+    return Target(
+        match=read_match(table, field) if any(key in table for key in MATCH_KEYS) else EVERYTHING,
+        gpu=read_flag(table["gpu"], f"{field}.gpu") if "gpu" in table else None,
+        ids=read_texts(table["ids"], f"{field}.ids") if "ids" in table else None,
+        names=read_texts(table["names"], f"{field}.names") if "names" in table else None,
+    )

@@ -1,0 +1,151 @@
+"""The values that the settings file becomes. A section of plain fields holds texts and lists of texts, as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from datetime import timedelta, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costguard.settings.files import path_of
+from costguard.settings.zones import zone_named
+
+if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nobody pays for importing them
+    from costguard.core.budget import Budget
+    from costguard.core.guard.hook import Hook
+    from costguard.core.guard.notice import Route
+    from costguard.core.guard.policy import Policy, Rails
+
+SQLITE = "sqlite:///"
+
+
+def _placed_path(text: str, folder: Path) -> str:
+    return str(folder / path_of(text))
+
+
+def _placed_url(text: str, folder: Path) -> str:
+    """A file's URL made to start at `folder`; a server's as it is, and one that names nothing."""
+    name = text.removeprefix(SQLITE)
+    return text if name in (text, "", ":memory:") else SQLITE + _placed_path(name, folder)
+
+
+Place = Callable[[str, Path], str]
+LIST = {"list": True}
+"""Marks a field that holds a list of texts; in the environment they stand with commas between them."""
+PATH: dict[str, Place] = {"place": _placed_path}
+"""Marks a field that names a file: in the settings file it starts at that file's folder, elsewhere at the working folder."""
+URL: dict[str, Place] = {"place": _placed_url}
+"""Marks a field that holds a URL which may name a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuoteSettings:
+    """`[quote]`. `market`: a market file to use instead of the shipped snapshot (see `scripts/build_market.py`).
+
+    `calibration`: what observed runs say (`costguard calibrate`), instead of `calibration.json` in the platform's data folder.
+    """
+
+    market: str | None = field(default=None, metadata=PATH)
+    calibration: str | None = field(default=None, metadata=PATH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSettings:
+    """`[ledger]`. `url`: `sqlite:///PATH`, or `postgresql+psycopg://...` of a server; None: see `ledger_url`."""
+
+    url: str | None = field(default=None, metadata=URL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultSettings:
+    """`[defaults]`. `timezone`: the IANA zone whose days and months budgets and reports go by, where they state no other.
+
+    `owner_from`: whose a machine is: the first of these labels that it carries ("label:owner"; a tag is a label). `protect`:
+    what must never be touched: "label:KEY=VALUE" or "label:KEY".
+    """
+
+    timezone: str = "UTC"
+    owner_from: tuple[str, ...] = field(default=("label:owner",), metadata=LIST)
+    protect: tuple[str, ...] = field(default=("label:costguard=never",), metadata=LIST)
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone that `timezone` names."""
+        return zone_named(self.timezone, "defaults.timezone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSettings:
+    """`[network]`. `ca_file`: a PEM file of the authorities to trust instead of the system's; None: the system's.
+
+    `proxy`: http(s)://HOST:PORT through which providers are asked; None: directly. That certificates are checked cannot be
+    turned off.
+    """
+
+    ca_file: str | None = field(default=None, metadata=PATH)
+    proxy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchSettings:
+    """`[watch]`. `interval`: between two polls of an account ("60s"). `jitter`: by how much a poll may be late on purpose.
+
+    `heartbeat_url`: asked after each run of the guard, so that somebody outside notices when none comes; None: nobody is.
+    `env:NAME` and `file:PATH` say where it is kept. `claims`: whose machines without an owner may be acted on ("runpod",
+    "aws/111122223333", "aws/111122223333/us-east-1"); None: those of every account of this file.
+    """
+
+    interval: str = "60s"
+    jitter: str = "5s"
+    heartbeat_url: str | None = None
+    claims: tuple[str, ...] | None = field(default=None, metadata=LIST)
+
+    @property
+    def every(self) -> timedelta:
+        """What `interval` says."""
+        return _lasting(self.interval, "watch.interval")
+
+    @property
+    def spread(self) -> timedelta:
+        """What `jitter` says, and at most half of `every`."""
+        return min(_lasting(self.jitter, "watch.jitter"), self.every / 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The whole file. `budgets`: the `[[budget]]` tables in their order; `policies`, `hooks`, `routes` likewise.
+
+    `rails` None: as they stand in GUARD section 6. `signed_with`: where the secret is kept that webhooks are signed with
+    (`env:NAME`, `file:PATH`), "" for nowhere.
+    `providers`: the table `[providers.NAME]` of each name, whose keys are the provider's business.
+    """
+
+    quote: QuoteSettings = field(default_factory=QuoteSettings)
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    defaults: DefaultSettings = field(default_factory=DefaultSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    watch: WatchSettings = field(default_factory=WatchSettings)
+    budgets: tuple[Budget, ...] = ()
+    policies: tuple[Policy, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    routes: tuple[Route, ...] = ()
+    rails: Rails | None = None
+    signed_with: str = ""
+    providers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+
+SECTIONS = {f.name: f.default_factory for f in fields(Settings) if is_dataclass(f.default_factory)}
+"""The sections of plain fields, each with the dataclass it makes."""
+
+
+def fields_of(make: object) -> tuple[Field[object], ...]:
+    """The fields of a section."""
+    assert is_dataclass(make)  # noqa: S101 - true of every value of SECTIONS, seen by the type checker
+    return fields(make)
+
+
+def _lasting(text: str, field: str) -> timedelta:
+    from costguard.settings.lasting import lasting
+
+    return lasting(text, field)

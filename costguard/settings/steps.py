@@ -1,0 +1,93 @@
+"""The ladder of a policy: `then`, step by step, and what no ladder may do, whatever it says.
+
+A stop comes at least five minutes after a notice that tells of it, and a terminate only where data may be lost.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from costguard.core.checks import described, known_keys, one_of, require
+from costguard.core.guard.notice import SEVERITIES, WARNING
+from costguard.core.guard.policy import ASK, DEEDS, DESTRUCTIVE, GRACE_FLOOR, HOOK, NOTIFY, STOP, TERMINATE, Step
+from costguard.errors import InputError
+from costguard.settings.lasting import lasting, lasting_text
+from costguard.settings.reading import Table, read_text
+
+KEYS = ("do", "after", "to", "severity", "run", "timeout", "act")
+OF = {"to": (NOTIFY, ASK), "severity": (NOTIFY, ASK), "run": (HOOK,), "timeout": (HOOK,), "act": (ASK,)}
+"""Which steps a key belongs to, where not to all."""
+PEOPLE = ("owner", "admin")
+LONGEST_AFTER, LONGEST_TIMEOUT, MOST_STEPS = timedelta(days=365), timedelta(hours=1), 32
+THEN = 'write then = [{ do = "notify" }, { after = "15m", do = "stop" }]'
+
+
+def read_steps(stated: object, field: str, *, hooks: tuple[str, ...], allow_irreversible: bool) -> tuple[Step, ...]:
+    """The steps in their order. `hooks`: the names there are."""
+    if stated is None:
+        raise InputError("is missing", field=field, hint=THEN)
+    if not isinstance(stated, list) or not all(isinstance(one, dict) for one in stated):
+        raise InputError(f"must be a list of steps, not {described(stated)}", field=field, hint=THEN)
+    require(0 < len(stated) <= MOST_STEPS, field, f"has {len(stated) or 'no'} steps", THEN)
+    steps = tuple(_step(table, f"{field} {number}", hooks) for number, table in enumerate(stated, 1))
+    _ladder(steps, field, allow_irreversible=allow_irreversible)
+    return steps
+
+
+def stops(steps: tuple[Step, ...]) -> str:
+    """What the first step that stops anything does; "" where none does."""
+    return next((step.do for step in steps if step.do in DESTRUCTIVE), "")
+
+
+def _step(table: Table, field: str, hooks: tuple[str, ...]) -> Step:
+    known_keys(table, KEYS, field)
+    if "do" not in table:
+        raise InputError("is missing", field=f"{field}.do", hint=f"write one of: {', '.join(DEEDS)}")
+    do = one_of(table["do"], DEEDS, f"{field}.do")
+    for key, deeds in OF.items():
+        require(key not in table or do in deeds, f"{field}.{key}", f"belongs to {' and '.join(deeds)}", "take it out")
+    if do == HOOK:
+        _known_hook(table.get("run"), f"{field}.run", hooks)
+    require(do != ASK or "act" in table, f"{field}.act", "is missing", 'write act = "terminate" or act = "stop"')
+    least = timedelta(seconds=1)
+    return Step(
+        do=do,
+        after=lasting(table.get("after", "0s"), f"{field}.after", most=LONGEST_AFTER),
+        to=one_of(table.get("to", "owner"), PEOPLE, f"{field}.to"),
+        severity=one_of(table.get("severity", WARNING), SEVERITIES, f"{field}.severity"),
+        run=read_text(table.get("run", ""), f"{field}.run"),
+        timeout=lasting(table.get("timeout", "5m"), f"{field}.timeout", least=least, most=LONGEST_TIMEOUT),
+        act=one_of(table["act"], (STOP, TERMINATE), f"{field}.act") if do == ASK else "",
+    )
+
+
+def _known_hook(stated: object, field: str, hooks: tuple[str, ...]) -> None:
+    if not isinstance(stated, str) or not stated:
+        raise InputError("is missing", field=field, hint='write run = "checkpoint", and a [[hook]] of that name')
+    cure = f'write a [[hook]] with name = "{stated}" and its command'
+    require(bool(hooks), field, f"there is no hook named {described(stated)}", cure)
+    one_of(stated, hooks, field)
+
+
+def _ladder(steps: tuple[Step, ...], field: str, *, allow_irreversible: bool) -> None:
+    """InputError for steps out of order, a stop without notice or before its grace, a terminate that nobody allowed."""
+    told: timedelta | None = None
+    for number, step in enumerate(steps, 1):
+        place, before = f"{field} {number}", steps[max(number - 2, 0)].after
+        if number == 1:
+            what = "the first step has nothing to wait for"
+            require(not step.after, f"{place}.after", what, "say in `for` how long the condition must hold")
+        earlier = f"comes before the step above it, at {lasting_text(before)}"
+        require(step.after >= before, f"{place}.after", earlier, "`after` counts from the first step, in rising order")
+        if step.do in DESTRUCTIVE:
+            what, hint = f"{step.do} comes without a notice before it", 'write { do = "notify" } as the first step'
+            if told is None:
+                raise InputError(what, field=place, hint=hint)
+            least = lasting_text(told + GRACE_FLOOR)
+            early = f"is before the grace of {lasting_text(GRACE_FLOOR)} after the notice has run out"
+            require(step.after - told >= GRACE_FLOOR, f"{place}.after", early, f'write after = "{least}" or more')
+        if step.do == TERMINATE:
+            hint = 'write allow_irreversible = true in this policy, or { do = "ask", act = "terminate" }'
+            require(allow_irreversible, f"{place}.do", "terminate loses data for good, and nobody allowed that", hint)
+        if step.do in (NOTIFY, ASK) and told is None:
+            told = step.after

@@ -1,0 +1,33 @@
+"""What a fact can be at all. `state == "idel"` would never hold, and nobody would see it: it is refused when it is read."""
+
+from __future__ import annotations
+
+from costguard.core.checks import one_of
+from costguard.core.guard.work import STATES_OF_WORK
+from costguard.core.metering.resource import KINDS, STATES
+from costguard.core.offer import TIERS
+from costguard.errors import InputError
+
+CHOICES = {"state": tuple(STATES_OF_WORK), "power": STATES, "tier": TIERS, "kind": KINDS}
+SHARES = ("confidence", "wasted_share")
+
+
+def check_word(fact: str, literal: str, field: str) -> None:
+    """InputError where `fact` can never be `literal`."""
+    if fact in CHOICES:
+        one_of(literal, CHOICES[fact], field)
+    if fact == "gpu" and literal:
+        canonical_gpu(literal, field)
+    if fact in SHARES and not 0 <= float(literal) <= 1:
+        raise InputError(f"{fact} is from 0 to 1, and {literal} is not", field=field, hint="write 0.9 for 90 %")
+
+
+def canonical_gpu(name: str, field: str) -> str:
+    """The GPU's name as facts carry it, where `name` is that name; else an error that says what to write."""
+    from costguard.core.gpu_names import GpuNames
+    from costguard.data import Facts
+
+    gpu = GpuNames(Facts().gpus()).resolve(name, field=field)
+    if gpu.canonical != name:
+        raise InputError(f"'{name}' is no GPU's whole name", field=field, hint=f'write "{gpu.canonical}"')
+    return name

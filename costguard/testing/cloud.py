@@ -1,0 +1,272 @@
+"""A cloud with a clock of its own: machines, what they measure, acts that take their time or fail, listings that lie.
+
+    clock = FakeClock(datetime(2026, 11, 6, 16, tzinfo=UTC))
+    cloud = SimulatedCloud("aws", clock)
+    box = cloud.add("box", rate="32.77", gpu="A100-80GB-SXM", gpus=8, stores=(Store(gb=500, running=80_000_000),))
+    cloud.measures("box", busy(gpus=8)); cloud.measures("box", quiet(gpus=8), at=clock.now() + timedelta(hours=2))
+    box.answers.append((clock.now(), DEAF, 1))          # the first stop is answered with 200, and nothing is done
+    clock.advance(timedelta(hours=3))
+    cloud.stop(box.key)                                 # Reception(said="accepted")
+    cloud.acts                                          # what an independent judge reads: append-only
+    cloud.spent(start, clock.now())                     # the truth, a Fraction of nano-dollars
+
+`EndingCloud` has no stop (as Lambda), `PrepaidCloud` is paid in advance (as RunPod and Vast).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import NamedTuple
+
+from costguard.core.acting import ACCEPTED, ALREADY, MISSING, REFUSED, Reception
+from costguard.core.acting import UNCLEAR as NO_ANSWER
+from costguard.core.balance import Balance
+from costguard.core.guard.policy import STOP, TERMINATE
+from costguard.core.metering.billing import BillingRule, TimeRule
+from costguard.core.metering.inventory import Poll
+from costguard.core.metering.observation import Handling, Observation
+from costguard.core.metering.resource import ENDED, INSTANCE, RUNNING, STOPPED, ResourceKey, ScopeKey
+from costguard.core.money import Money, Rate
+from costguard.core.period import Period
+from costguard.core.sample import Measured, Sample
+from costguard.errors import InputError, UnreachableError
+from costguard.ports import Clock
+from costguard.testing.faults import DOWN, Fault, spoilt
+from costguard.testing.machine import (
+    COMPUTE,
+    DEAF,
+    DISKS,
+    LOST,
+    OBEYS,
+    REFUSES,
+    UNCLEAR,
+    Machine,
+    Store,
+)
+from costguard.testing.samples import SILENT, Rule, measured
+
+KEEPS_ENDED = timedelta(hours=1)
+"""For so long a listing shows what is gone, as EC2's does."""
+MINUTE = timedelta(minutes=1)
+REGION = "east"
+
+
+class Act(NamedTuple):
+    """One request as the cloud received it. `started_at`: of the run that it hit; `done`: whether it was really done."""
+
+    at: datetime
+    name: str
+    key: ResourceKey
+    act: str
+    started_at: datetime | None
+    said: str
+    done: bool
+
+
+class EndingCloud:
+    """One account of a simulated provider that can only end machines. `delay`: how long acts take, where a cloud says so.
+
+    Keeps InstanceSource, Inspector, Terminator and UtilizationSource.
+    """
+
+    def __init__(
+        self, provider: str, clock: Clock, *, account: str = "acme", delay: Callable[[], timedelta] | None = None
+    ) -> None:
+        self._provider, self._clock, self._delay = provider, clock, delay
+        self.scope = ScopeKey(provider, account, "all")
+        self.machines: dict[str, Machine] = {}
+        self.faults: list[Fault] = []
+        self._acts: list[Act] = []
+        self._past: list[tuple[Observation, ...]] = []
+        self._told: dict[ResourceKey, datetime] = {}
+
+    def add(
+        self,
+        name: str,
+        *,
+        rate: str | None = None,
+        gpu: str = "",
+        gpus: float = 1,
+        stores: tuple[Store, ...] = (),
+        at: datetime | None = None,
+        handling: Handling | None = None,
+        labels: Mapping[str, str] | None = None,
+        **seen_as: object,
+    ) -> Machine:
+        """A machine that runs since `at` (now). `rate`: dollars an hour, None: unknown. `seen_as`: of its Observation."""
+        if name in self.machines:
+            raise InputError(f"there is a machine '{name}' already", field="cloud.add", hint="give it another name")
+        start = at or self._clock.now()
+        key = ResourceKey(self._provider, self.scope.account, str(seen_as.pop("region", REGION)), f"i-{name}")
+        fields: dict[str, object] = {"key": key, "state": RUNNING, "name": name, "gpu": gpu, "gpu_count": gpus if gpu else 0}
+        machine = Machine(
+            key=key,
+            name=name,
+            created_at=start,
+            rate=Rate.parse(rate) if rate else None,
+            stores=stores,
+            seen_as=Observation(**{**fields, **seen_as}),  # type: ignore[arg-type] # whatever fields a story states
+            handling=handling or Handling(stops=self.can_stop, terminates=True),
+            gpus=gpus if gpu else 0,
+        )
+        machine.labels.append((start, dict(labels or {})))
+        machine.run(start)
+        self.machines[name] = machine
+        return machine
+
+    def measures(self, name: str, rule: Rule, *, at: datetime | None = None) -> None:
+        """From `at` (now) on the machine measures by `rule`."""
+        self.machines[name].rules.append((at or self._clock.now(), rule))
+        self.machines[name].rules.sort(key=lambda one: one[0])
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether it has a stop that keeps the disks."""
+        return hasattr(self, "stop")
+
+    @property
+    def acts(self) -> tuple[Act, ...]:
+        """Every request to act that ever arrived, in order."""
+        return tuple(self._acts)
+
+    @property
+    def providers(self) -> Sequence[str]:
+        """Its one provider."""
+        return (self._provider,)
+
+    def scopes(self) -> Sequence[ScopeKey]:
+        """Its one scope."""
+        return (self.scope,)
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        """A listing, spoilt by the faults at work, with the samples of this instant."""
+        at = self._clock.now()
+        items = tuple(seen for one in self.machines.values() if (seen := one.observation(at)) and not _gone(seen, at))
+        inventory = spoilt(items, self._at_work(at), self._past)
+        self._past.append(items)
+        down = any(one.what == DOWN for one in self._at_work(at))
+        return Poll(scope=scope, at=at, inventory=inventory, samples=() if down else tuple(self._samples(items, at)))
+
+    def look(self, key: ResourceKey) -> Observation | None:
+        """The machine as it is; None where it is gone. UnreachableError while the provider is down."""
+        at = self._clock.now()
+        if any(one.what == DOWN for one in self._at_work(at)):
+            raise UnreachableError("the provider answered 503", provider=self._provider)
+        machine = self._machine(key)
+        seen = machine.observation(at) if machine else None
+        return None if seen is None or _gone(seen, at) else seen
+
+    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+        """A sample of each signal for each whole minute of `period`, of those that run and measure something.
+
+        What was told once is not told again. UnreachableError while the provider is down.
+        """
+        if any(one.what == DOWN for one in self._at_work(self._clock.now())):
+            raise UnreachableError("the provider answered 503", provider=self._provider)
+        samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
+        for one in seen:
+            at = max(period.start, self._told.get(one.key, period.start)).replace(second=0, microsecond=0)
+            while at < period.end:
+                samples += self._samples((one,), at) if at >= period.start else ()
+                at += MINUTE
+            self._told[one.key] = at
+            machine = self._machine(one.key)
+            if machine is None or not machine.rule(period.end).values:
+                blind.append((one.key, "nothing measures it"))
+        return Measured(samples=tuple(samples), blind=tuple(blind))
+
+    def terminate(self, key: ResourceKey) -> Reception:
+        """End the machine for good, as it answers."""
+        return self._do(key, TERMINATE, ("stopping", ENDED))
+
+    def spent(
+        self, start: datetime, end: datetime, what: tuple[str, ...] = (COMPUTE, DISKS), names: Sequence[str] | None = None
+    ) -> Fraction:
+        """What all machines (or those named) truly cost from `start` to `end`, in nano-units."""
+        chosen = self.machines if names is None else names
+        return sum((self.machines[name].spent(start, end, what) for name in chosen), Fraction(0))
+
+    def rule(self) -> BillingRule:
+        """How it bills: computing by the second until it is down; disks as stated with them."""
+        return BillingRule(
+            provider=self._provider,
+            source="the simulated cloud",
+            observed_on="2026-11",
+            lag_s=0,
+            restarts="stated",
+            compute=TimeRule(bills=("running", "stopping"), free=("stopped", "pending", "starting", "suspended")),
+        )
+
+    def _do(self, key: ResourceKey, act: str, path: tuple[str, str], lose: frozenset[str] = frozenset()) -> Reception:
+        at, machine = self._clock.now(), self._machine(key)
+        here = machine.now(at) if machine else None
+        if machine is None or here is None or here.state == ENDED:
+            self._acts.append(Act(at, key.id, key, act, None, MISSING, done=False))
+            return Reception(said=MISSING, why="there is no such instance")
+        reception, done = _answered(machine, act, here.state, at, lose)
+        if done:
+            through, state = path
+            machine.leave(at, through, state, machine.stops_in if self._delay is None else self._delay())
+        self._acts.append(Act(at, machine.name, key, act, here.started_at, reception.said, done))
+        return reception
+
+    def _machine(self, key: ResourceKey) -> Machine | None:
+        return next((one for one in self.machines.values() if one.key == key), None)
+
+    def _at_work(self, at: datetime) -> list[Fault]:
+        return [one for one in self.faults if one.start <= at < one.end]
+
+    def _samples(self, items: Sequence[Observation], at: datetime) -> list[Sample]:
+        found = list[Sample]()
+        for seen in items:
+            machine = self._machine(seen.key)
+            rule = machine.rule(at) if machine else SILENT
+            found += measured(rule, seen.key, at, machine.families) if machine else ()
+        return found
+
+
+class SimulatedCloud(EndingCloud):
+    """One account of a simulated provider that can stop a machine and keep its disks, too: keeps Stopper."""
+
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+        """Stop the machine, as it answers."""
+        return self._do(key, STOP, ("stopping", STOPPED), lose)
+
+
+class PrepaidCloud(SimulatedCloud):
+    """One that is paid in advance, `paid` at `since`: keeps BalanceSource. `unknown` says why it cannot be asked."""
+
+    paid: Money = Money(nano=0)
+    since: datetime
+    unknown: str = ""
+
+    def balance(self) -> Balance:
+        """What is left of what was paid, less what all machines truly cost since."""
+        at = self._clock.now()
+        left = self.paid.nano - round(self.spent(self.since, at))
+        amount = None if self.unknown else replace(self.paid, nano=left)
+        return Balance(provider=self._provider, account=self.scope.account, at=at, amount=amount, why=self.unknown)
+
+
+def _answered(machine: Machine, act: str, state: str, at: datetime, lose: frozenset[str]) -> tuple[Reception, bool]:
+    """What the machine's provider says to `act`, and whether it is done."""
+    if act in machine.handling.protected:
+        return Reception(said=REFUSED, why=f"it is protected from {act}"), False
+    lost = set(machine.handling.stop_loses) - lose
+    if act == STOP and lost:
+        return Reception(said=REFUSED, why=f"it would lose {', '.join(sorted(lost))}"), False
+    if act == STOP and state in ("stopping", STOPPED):
+        return Reception(said=ALREADY), False
+    how = machine.answer(at)
+    said = {OBEYS: ACCEPTED, DEAF: ACCEPTED, LOST: NO_ANSWER, UNCLEAR: NO_ANSWER, REFUSES: REFUSED}[how]
+    return Reception(said=said, why="" if said == ACCEPTED else "as it was told to answer"), how in (OBEYS, LOST)
+
+
+def _gone(seen: Observation, at: datetime) -> bool:
+    return seen.state == ENDED and seen.stopped_at is not None and at - seen.stopped_at >= KEEPS_ENDED
+
+
+__all__ = ["INSTANCE", "Act", "EndingCloud", "PrepaidCloud", "SimulatedCloud"]

@@ -1,0 +1,88 @@
+"""`costguard watch` and `costguard plan`: what they hand on, and how they end. What a run does is told elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from costguard import app
+from costguard.app import Answer
+from costguard.core.documents.plan import PlanView, plan_document
+from costguard.core.documents.watch import WatchView
+from costguard.core.money import Money
+from tests.books import money
+from tests.conftest import Command
+
+NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
+    """What the commands asked for, of a guard that answers nothing much."""
+    calls: list[dict[str, object]] = []
+
+    def plan(**said: object) -> Answer:
+        calls.append(said)
+        return Answer(document=plan_document(PlanView(at=NOON, rows=(), hash="3f9a")))
+
+    def watch(*, show: Callable[[WatchView], None], **said: object) -> int:
+        calls.append(said)
+        show(WatchView(at=NOON, mode="dry run", burn=Money.parse("2.99"), month=money("10")))
+        return 0
+
+    guarding = SimpleNamespace(plan=plan, watch=watch)
+    monkeypatch.setitem(sys.modules, "costguard.app.guarding", guarding)
+    monkeypatch.setattr(app, "guarding", guarding, raising=False)
+    return calls
+
+
+def test_a_plan_is_asked_for_and_printed(costguard: Command, asked: list[dict[str, object]]) -> None:
+    assert costguard("plan", "--json").data["hash"] == "3f9a"
+    assert costguard("plan", "--accept", "3f9a").code == 0
+    assert asked == [{"config": None, "accept": None}, {"config": None, "accept": "3f9a"}]
+
+
+def test_a_watch_is_asked_for_and_shown_as_lines_in_a_pipe(costguard: Command, asked: list[dict[str, object]]) -> None:
+    ran = costguard("--json-log", "watch", "--once", "--interval", "30s", "--dry-run")
+    assert ran.code == 0, ran.err
+    assert ran.out == "2026-11-02 12:00 UTC  burns $2.9900 an hour, dry run; the month so far $10.00\n"
+    (said,) = asked
+    assert said == {
+        "once": True,
+        "interval": "30s",
+        "dry_run": True,
+        "config": None,
+        "json_log": True,
+        "offline": False,
+    }
+
+
+def test_raising_a_policy_shows_the_plan_first(costguard: Command, asked: list[dict[str, object]], tmp_path: Path) -> None:
+    policy = """
+[[policy]]
+name = "idle-gpu"
+arm = "stop"
+match = { gpu = true }
+when = 'state == "idle"'
+for = "45m"
+then = [{ do = "notify" }, { after = "15m", do = "stop" }]
+"""
+    (tmp_path / "costguard.toml").write_text(policy)
+    assert costguard("policy", "arm", "idle-gpu", "observe").code == 0
+    assert asked == []
+    costguard("policy", "arm", "idle-gpu", "stop").says("--why")
+    data = costguard("policy", "arm", "idle-gpu", "stop", "--why", "watched it", "--json").data
+    assert (data["before"], data["level"], data["plan"]["hash"]) == ("observe", "stop", "3f9a")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("command", ["watch", "plan", "policy", "keep", "protect", "phase", "snooze", "freeze", "approve"])
+def test_every_command_has_examples(costguard: Command, command: str) -> None:
+    ran = costguard(command, "--help")
+    assert ran.code == 0
+    assert f"costguard {command}" in ran.out

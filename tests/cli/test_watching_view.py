@@ -1,0 +1,154 @@
+"""The live view of the watch: drawn for a terminal, as lines for a pipe."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from costguard.cli.watch import _lines
+from costguard.cli.watching_view import picture
+from costguard.core.documents.watch import ActView, BudgetView, MachineView, WatchView, changes
+from costguard.core.guard.work import HUNG, IDLE, Work
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.money import Money
+from costguard.core.spending import ScopeNow
+from costguard.core.status import scope_view
+from tests.books import money
+
+NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def seen(name: str, outcome: str = "complete") -> ScopeNow:
+    whole = NOON if outcome == "complete" else NOON - HOUR
+    return ScopeNow(
+        scope=ScopeKey("aws", "123", name), outcome=outcome, at=NOON, since=NOON, last_complete_at=whole, why="timeout"
+    )
+
+
+TRAIN = MachineView(
+    key=ResourceKey("aws", "123", "us-east-1", "i-1"),
+    name="train-1",
+    owner="ada",
+    told="A100-80GB-SXM x8",
+    power="running",
+    rate=Money.parse("32.77"),
+    work=Work(state=IDLE, confidence=0.9, reasons=("GPU duty 0 %",), since=NOON - HOUR),
+    next_act="stop",
+    next_at=NOON + timedelta(minutes=10),
+)
+EVIL = replace(
+    TRAIN,
+    key=ResourceKey("vast", "me", "", "24"),
+    name="\x1b[31m<b>[red]x\n" + "long" * 40,
+    work=Work(state=HUNG, confidence=0.7),
+    rate=None,
+    held_by=("somebody keeps it",),
+)
+VIEW = WatchView(
+    at=NOON,
+    mode="acting",
+    burn=Money.parse("32.77"),
+    month=money("100"),
+    scopes=(scope_view(seen("us-east-1"), NOON, HOUR / 4), scope_view(seen("eu-west-1", "failed"), NOON, HOUR / 4)),
+    machines=(TRAIN, EVIL),
+    budgets=(
+        BudgetView(
+            name="lab", cap=Money.parse("500"), spent=money("482.1"), time_to_cap=HOUR / 2, overshoot=Money.parse("16.39")
+        ),
+    ),
+    acts=(ActView(at=NOON, subject="aws/123/us-east-1/i-9", act="stop", state="unconfirmed", why="still running"),),
+    notices=("train-1 is idle since 11:00",),
+)
+
+
+def drawn(view: WatchView, width: int, *, colours: bool = False) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=colours, color_system="standard" if colours else None, markup=False)
+    console.print(picture(view, width))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_everything_that_matters_fits_the_terminal(width: int) -> None:
+    out = drawn(VIEW, width)
+    assert max(len(line) for line in out.splitlines()) <= width
+    for words in ("$32.7700/h", "month $100.00", "acting", "1 of 2 scopes seen", "not seen: aws/123/eu-west-1 (failed)"):
+        assert words in out, out
+    for words in ("train-1", "idle 0.90", "1 h", "stop in 10 min", "hung 0.70", "somebody", "unknown"):
+        assert words in out, out
+    for words in ("lab", "$482.10", "$500.00", "96%", "30 min", "$16.39", "unconfirmed", "train-1 is idle since"):
+        assert words in out, out
+
+
+def test_a_wide_terminal_shows_whose_it_is_what_it_is_and_why() -> None:
+    wide, narrow = drawn(VIEW, 140), drawn(VIEW, 80)
+    for words in ("ada", "A100-80GB-SXM x8", "GPU duty 0 %"):
+        assert words in wide
+        assert words not in narrow
+
+
+def test_a_name_draws_nothing_of_its_own() -> None:
+    out = drawn(VIEW, 140)
+    assert "\x1b" not in out
+    assert "<b>[red]" in out
+
+
+def test_colours_are_drawn_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[" in drawn(VIEW, 80, colours=True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in drawn(VIEW, 80, colours=True)
+
+
+def test_a_freeze_and_a_run_that_was_not_recorded_are_shouted_about() -> None:
+    out = drawn(replace(VIEW, frozen="ada: metrics are wrong", committed=False), 80)
+    assert "FROZEN: ada: metrics are wrong" in out
+    assert "could not be recorded" in out
+
+
+def test_many_machines_are_cut_and_the_rest_counted() -> None:
+    many = tuple(replace(TRAIN, key=TRAIN.key._replace(id=f"i-{n}")) for n in range(50))
+    assert "and 10 more" in drawn(replace(VIEW, machines=many), 80)
+
+
+def test_a_pipe_gets_all_there_is_at_first_and_then_only_what_changed() -> None:
+    first = changes(None, VIEW)
+    assert len(first) == 6
+    assert all(line.startswith("2026-11-02 12:00 UTC  ") and "\n" not in line and "\x1b" not in line for line in first)
+    assert changes(VIEW, replace(VIEW, at=NOON + HOUR)) == ()
+    hair = replace(TRAIN, work=replace(TRAIN.work, confidence=0.91))
+    assert changes(VIEW, replace(VIEW, machines=(hair, EVIL))) == ()
+    kept = replace(TRAIN, held_by=("ada keeps it",))
+    (line,) = changes(VIEW, replace(VIEW, machines=(kept, EVIL)))
+    assert line.endswith("train-1 i-1: running, idle (0.90), $32.7700/h, stop at 2026-11-02 12:10 UTC, held: ada keeps it")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"machines": (TRAIN,)}, "gone: "),
+        ({"frozen": "ada: no"}, "all acts are frozen: ada: no"),
+        ({"committed": False}, "could not be recorded"),
+        ({"mode": "dry run"}, "burns $32.7700 an hour, dry run"),
+        ({"notices": ("a new one",)}, "a new one"),
+        ({"scopes": (VIEW.scopes[0], scope_view(seen("eu-west-1"), NOON, HOUR))}, "aws/123/eu-west-1 is seen again"),
+        ({"acts": (replace(VIEW.acts[0], state="done", why=""),)}, "stop of aws/123/us-east-1/i-9: done"),
+    ],
+    ids=["gone", "frozen", "committed", "mode", "notice", "scope", "act"],
+)
+def test_each_kind_of_change_is_one_line(change: dict[str, object], says: str) -> None:
+    (line,) = changes(VIEW, replace(VIEW, **change))  # type: ignore[arg-type]  # a test's own fields
+    assert says in line
+
+
+def test_the_lines_of_a_pipe_come_as_they_happen(capsys: pytest.CaptureFixture[str]) -> None:
+    show = _lines()
+    show(VIEW)
+    assert len(capsys.readouterr().out.splitlines()) == 6
+    show(VIEW)
+    assert capsys.readouterr().out == ""

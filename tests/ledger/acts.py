@@ -1,0 +1,76 @@
+"""What the guard writes, made by hand: lives, wishes and intents, and a row of each table that keeps its rows for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, insert
+
+from costguard.core.guard.incarnation import Incarnation
+from costguard.core.guard.intent import PLANNED, READY, Intent
+from costguard.core.guard.policy import Rails
+from costguard.core.guard.wishes import LEASE, Wish
+from costguard.core.metering.resource import ResourceKey
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.tables_guard import GUARD_RUN, INTENT, INTENT_EVENT, TURN, WISH
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+WIDE = Rails(acts_per_run=10**6, acts_per_10m=10**6, irreversible_per_h=10**6)
+FLEET = 10**9
+"""So large that its shares hold nothing back."""
+
+
+def key(name: str = "i-1") -> ResourceKey:
+    return ResourceKey("aws", "123", "us-east-1", name)
+
+
+def life(name: str = "i-1", started_at: datetime | None = NOON - DAY) -> Incarnation:
+    return Incarnation(key(name), started_at, NOON - 2 * DAY)
+
+
+def wish(wish_id: str = "w1", **change: Any) -> Wish:  # noqa: ANN401 - any field
+    plain = Wish(id=wish_id, what=LEASE, who="ada", why="a run", at=NOON, until=NOON + HOUR, key=key(), life=life())
+    return replace(plain, **change)
+
+
+def intent(name: str = "i-1", **change: Any) -> Intent:  # noqa: ANN401 - any field
+    """An intent to stop `name` that is due."""
+    plain = Intent(
+        id=f"stop {name}",
+        life=life(name),
+        act="stop",
+        policy="idle-gpu",
+        rule="idle",
+        why="idle since 11:00",
+        evidence='{"state":"idle"}',
+        state=READY,
+        created_at=NOON,
+        moved_at=NOON,
+        epoch=1,
+    )
+    return replace(plain, **change)
+
+
+def planned(book: GuardBook, name: str = "i-1", **change: Any) -> Intent:  # noqa: ANN401 - any field
+    """One that the book holds."""
+    made = intent(name, **change)
+    assert book.plan_intent(made)
+    return made
+
+
+def write_all(connection: Connection) -> None:
+    """A row of each table of the guard that keeps them."""
+    of = {"provider": "aws", "account": "123", "region": "us-east-1", "external_id": "i-1", "life": "-/-"}
+    said = {"id": "w", "what": "lease", "who": "ada", "why": "", "at_us": 1, "subject": "", "value": ""}
+    connection.execute(insert(WISH), [of | said])
+    words = {"id": "i", "act": "stop", "policy": "p", "rule": "idle", "why": "", "evidence": "", "state": PLANNED}
+    numbers = {"created_us": 1, "moved_us": 1, "epoch": 1, "lose": "[]", "irreversible": 0, "sends": 0, "outcome": ""}
+    connection.execute(insert(INTENT), [of | words | numbers])
+    moved = {"id": 1, "intent_id": "i", "at_us": 1, "moved_from": "", "moved_to": PLANNED, "why": "", "epoch": 1, "run": ""}
+    connection.execute(insert(INTENT_EVENT), [moved])
+    connection.execute(insert(TURN), [{"id": 1, "epoch": 2, "rounds": 1, "holder": "a", "until_us": 1}])
+    run = {"id": 1, "run_id": "r", "at_us": 1, "epoch": 1, "interval_us": 1, "skew_us": 0}
+    connection.execute(insert(GUARD_RUN), [run | {"outcome": "", "notes": "[]", "facts": "[]"}])

@@ -1,0 +1,149 @@
+"""Many at once on one book, on both databases: one mover wins, the rails hold, and a death in the middle leaves whole deeds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from costguard.core.guard.intent import EXECUTING, READY, Intent
+from costguard.core.guard.policy import Rails
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.opening import open_engine
+from tests.ledger.acts import FLEET, HOUR, MINUTE, NOON, WIDE, intent, planned
+
+MOVERS = 50
+ROUNDS = 15
+SPAWNED = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def book(url: str) -> Iterator[GuardBook]:
+    with GuardBook(url, rails=WIDE) as opened:
+        assert opened.take_turn("a", NOON, HOUR) == 1
+        yield opened
+
+
+def at_once(url: str, intents: list[Intent], rails: Rails, fleet: int) -> list[str]:
+    """The ids of those that were let go, of `intents` that are all moved at once over ten books."""
+    books = [GuardBook(url, rails=rails) for _ in range(10)]
+    start = Barrier(len(intents))
+
+    def move(number: int) -> str:
+        start.wait(timeout=60)
+        one = intents[number]
+        run = f"run {number}"
+        return one.id if books[number % 10].move_intent(one, EXECUTING, NOON, fleet=fleet, run=run) else ""
+
+    with ThreadPoolExecutor(len(intents)) as pool:
+        found = list(pool.map(move, range(len(intents))))
+    for one in books:
+        one.close()
+    return [name for name in found if name]
+
+
+def test_of_fifty_who_move_one_intent_one_wins(url: str, book: GuardBook) -> None:
+    one = planned(book)
+    assert at_once(url, [one] * MOVERS, WIDE, FLEET) == [one.id]
+    assert [move.new for move in book.history(one.id)] == [READY, EXECUTING]
+    assert [found.sends for found in book.open_intents()] == [1]
+
+
+@pytest.mark.parametrize(("fleet", "most"), [(FLEET, 3), (25, 2), (3, 1)], ids=["in ten minutes", "a tenth", "at least one"])
+def test_rails_hold_under_fifty_who_send_at_once(url: str, book: GuardBook, fleet: int, most: int) -> None:
+    intents = [planned(book, f"i-{number}") for number in range(MOVERS)]
+    assert len(at_once(url, intents, Rails(), fleet)) == most
+    assert sum(found.state == EXECUTING for found in book.open_intents()) == most
+
+
+def test_of_fifty_acts_on_one_machine_one_is_in_flight(url: str, book: GuardBook) -> None:
+    intents = [planned(book, id=f"act {number}", act=f"act {number}") for number in range(MOVERS)]
+    assert len(at_once(url, intents, WIDE, FLEET)) == 1
+
+
+def test_of_fifty_who_plan_the_same_one_is_written(book: GuardBook) -> None:
+    start = Barrier(MOVERS)
+
+    def plan(number: int) -> bool:
+        start.wait(timeout=60)
+        return book.plan_intent(intent(id=f"plan {number}"))
+
+    with ThreadPoolExecutor(MOVERS) as pool:
+        assert sum(pool.map(plan, range(MOVERS))) == 1
+
+
+def test_of_fifty_who_take_the_turn_one_has_it(book: GuardBook) -> None:
+    start = Barrier(MOVERS)
+
+    def take(number: int) -> int | None:
+        start.wait(timeout=60)
+        return book.take_turn(f"process {number}", NOON + HOUR, MINUTE)
+
+    with ThreadPoolExecutor(MOVERS) as pool:
+        assert [epoch for epoch in pool.map(take, range(MOVERS)) if epoch] == [2]
+
+
+def move_all(url: str, start: Any, answers: Any) -> None:  # noqa: ANN401 - a Barrier and a Queue of spawned processes
+    """Move each open intent at the same moment as the other process does."""
+    with GuardBook(url, rails=WIDE) as book:
+        for one in sorted(book.open_intents(), key=lambda found: found.id):
+            start.wait(timeout=60)
+            answers.put((one.id, book.move_intent(one, EXECUTING, NOON, fleet=FLEET, run=one.id) is not None))
+
+
+def test_of_two_processes_that_move_an_intent_exactly_one_wins(url: str, book: GuardBook) -> None:
+    for number in range(ROUNDS):
+        planned(book, f"i-{number}")
+    start, answers = SPAWNED.Barrier(2), SPAWNED.Queue()
+    processes = [SPAWNED.Process(target=move_all, args=(url, start, answers)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    found = [answers.get(timeout=60) for _ in range(2 * ROUNDS)]
+    for process in processes:
+        process.join(timeout=60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert sorted(found) == sorted((f"stop i-{n}", won) for n in range(ROUNDS) for won in (False, True))
+
+
+def die_in_a_move(url: str, after: int) -> None:
+    """Plan and send one intent, and die by SIGKILL right after the statement number `after`."""
+    with GuardBook(url, rails=WIDE) as book:
+        seen: list[int] = []
+
+        def die(*_: object) -> None:
+            seen.append(1)
+            if len(seen) > after:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        event.listen(book._engine, "after_cursor_execute", die)
+        one = intent(f"i-{after}")
+        book.plan_intent(one)
+        book.move_intent(one, EXECUTING, NOON, fleet=FLEET, run=str(after))
+
+
+def test_a_process_that_dies_between_two_statements_leaves_whole_deeds(url: str, book: GuardBook) -> None:
+    left = []
+    for after in range(1, 40, 4):
+        process = SPAWNED.Process(target=die_in_a_move, args=(url, after))
+        process.start()
+        process.join(timeout=60)
+        one = {found.id: found for found in book.open_intents()}.get(f"stop i-{after}")
+        history = [move.new for move in book.history(f"stop i-{after}")]
+        assert history == {None: [], READY: [READY], EXECUTING: [READY, EXECUTING]}[one.state if one else None]
+        assert (one.sends if one else 0) == history.count(EXECUTING)
+        left.append(len(history))
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+    assert left == sorted(left)
+    assert set(left) == {0, 1, 2}
+    engine = open_engine(url)
+    engine.dispose()
+    assert planned(book, "afterwards")

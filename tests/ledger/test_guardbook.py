@@ -1,0 +1,229 @@
+"""What a guard run leaves to the next, on both databases: all of it or nothing; and what it asks of the whole fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import event
+
+from costguard.core.guard.notice import Delivery, Message, Notice, Told
+from costguard.core.guard.run import FirstSeen, GuardRun, Protection
+from costguard.core.guard.verdict import Climb
+from costguard.core.sample import Sample
+from costguard.errors import LedgerError
+from costguard.ledger import climbs, lately, outbox
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.opening import open_engine
+from costguard.ledger.samples import record_samples
+from costguard.ledger.writing import Ledger
+from tests.ledger import fleet
+from tests.ledger.acts import DAY, HOUR, MINUTE, NOON, SECOND, WIDE, key, life
+from tests.ledger.fleet import CEILINGS, RULES, START, machine, poll
+
+RUN = GuardRun(
+    id="r1",
+    at=NOON,
+    epoch=1,
+    interval=MINUTE,
+    clock_skew=timedelta(milliseconds=-1),
+    outcome="acted",
+    notes=("one \u00e9", "two"),
+    facts=(("breaker", "open"),),
+)
+NOTICE = Notice(
+    topic="policy:idle-gpu",
+    subject="aws/i-1",
+    owner="ada",
+    severity="warning",
+    what="idle",
+    at=NOON,
+    facts=(("since", "11:00"),),
+    stage=1,
+)
+MESSAGE = Message(
+    id="m1", channel="slack", why_now="first", severity="warning", title="idle", notices=(NOTICE, NOTICE), at=NOON
+)
+TOLD = Told(
+    route="all",
+    topic="policy:idle-gpu",
+    subject="aws/i-1",
+    owner="",
+    first_at=NOON,
+    last_told_at=NOON + SECOND,
+    times=2,
+    recent=(NOON, NOON + SECOND),
+)
+CLIMB = Climb(policy="idle-gpu", life=life(), since=NOON - HOUR, started_at=NOON, done=(0, 2), left_polls=1)
+
+
+@pytest.fixture
+def book(url: str) -> Iterator[GuardBook]:
+    with GuardBook(url, rails=WIDE) as opened:
+        assert opened.take_turn("a", NOON, HOUR) == 1
+        yield opened
+
+
+def test_a_run_comes_back_with_all_that_it_left(book: GuardBook) -> None:
+    assert book.last_run() is None
+    other = replace(CLIMB, policy="other", life=life("i-2", None), done=())
+    seen = Protection(key=key(), at=NOON, how="label costguard=never")
+    assert book.record_run(RUN, climbs=[other, CLIMB], told=[TOLD], messages=[MESSAGE], protections=[seen])
+    assert book.last_run() == RUN
+    assert book.climbs() == [CLIMB, other]
+    assert book.told() == [TOLD]
+    assert book.due_messages(NOON) == [MESSAGE]
+    assert book.protections() == {key(): seen}
+
+
+def test_what_a_run_does_not_hand_over_stays_and_what_it_leaves_out_is_gone(book: GuardBook) -> None:
+    other = replace(CLIMB, policy="other")
+    book.record_run(RUN, climbs=[CLIMB, other], told=[TOLD])
+    book.record_run(replace(RUN, id="r2"))
+    assert (book.climbs(), book.told()) == ([CLIMB, other], [TOLD])
+    changed = replace(CLIMB, left_polls=0)
+    book.record_run(replace(RUN, id="r3"), climbs=[changed], told=[])
+    assert (book.climbs(), book.told()) == ([changed], [])
+    assert [run.id for run in book.last_runs(2)] == ["r3", "r2"]
+
+
+def test_a_run_whose_turn_was_stolen_leaves_nothing(book: GuardBook) -> None:
+    assert book.take_turn("b", NOON + HOUR, MINUTE) == 2
+    assert not book.record_run(RUN, climbs=[CLIMB], messages=[MESSAGE])
+    assert (book.last_run(), book.climbs(), book.due_messages(NOON + DAY)) == (None, [], [])
+    assert book.record_run(replace(RUN, epoch=2), climbs=[CLIMB])
+
+
+def test_only_the_last_runs_are_kept(book: GuardBook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(climbs, "RUNS_KEPT", 3)
+    for number in range(5):
+        book.record_run(replace(RUN, id=f"r{number}"))
+    assert [run.id for run in book.last_runs(9)] == ["r4", "r3", "r2"]
+
+
+class _Stop(Exception):  # noqa: N818 - no error: where the run is cut off
+    pass
+
+
+def test_a_run_that_stops_anywhere_leaves_all_as_it_was(book: GuardBook) -> None:
+    engine = book._engine
+    before: tuple[object, ...] = (None, [], [], [], {})
+    total = 0
+    for after in range(100):
+        seen: list[str] = []
+
+        def stop(*told: object, seen: list[str] = seen, after: int = after) -> None:
+            seen.append(str(told[2]))
+            if len(seen) > after:
+                raise _Stop
+
+        event.listen(engine, "after_cursor_execute", stop)
+        try:
+            seen_now = [Protection(key=key(), at=NOON, how="")]
+            book.record_run(RUN, climbs=[CLIMB], told=[TOLD], messages=[MESSAGE], protections=seen_now)
+            total = len(seen)
+        except _Stop:
+            total = 0
+        event.remove(engine, "after_cursor_execute", stop)
+        left = (book.last_run(), book.climbs(), book.told(), book.due_messages(NOON), book.protections())
+        if total:
+            assert left[0] == RUN
+            break
+        assert left == before, seen[-1]
+    assert total > 10
+
+
+def test_an_older_sight_of_a_protection_changes_nothing(book: GuardBook) -> None:
+    newer = Protection(key=key(), at=NOON, how="label")
+    book.record_protections([newer])
+    book.record_protections([replace(newer, at=NOON - HOUR, how="older")])
+    assert book.protections() == {key(): newer}
+    newest = replace(newer, at=NOON + HOUR, how="termination protection")
+    book.record_protections([newest])
+    assert book.protections() == {key(): newest}
+
+
+def test_a_message_is_put_out_once_and_sent_once(book: GuardBook) -> None:
+    book.record_run(RUN, messages=[MESSAGE])
+    book.record_run(replace(RUN, id="r2"), messages=[replace(MESSAGE, title="again")])
+    assert book.due_messages(NOON) == [MESSAGE]
+    assert book.due_messages(NOON - SECOND) == []
+    book.settle_message("m1", Delivery(sent=True), NOON)
+    book.settle_message("m1", Delivery(sent=False, why="late"), NOON)
+    assert book.due_messages(NOON + DAY) == []
+    assert book.undelivered(NOON - DAY) == []
+    book.record_run(replace(RUN, id="r3"), messages=[MESSAGE])
+    assert book.due_messages(NOON + DAY) == []
+
+
+def test_a_message_that_fails_is_tried_again_later_and_later_and_then_given_up(book: GuardBook) -> None:
+    book.record_run(RUN, messages=[MESSAGE])
+    at = NOON
+    for after in outbox.AGAIN:
+        assert book.due_messages(at) == [MESSAGE]
+        book.settle_message("m1", Delivery(sent=False, why="503"), at)
+        assert book.due_messages(at + after - SECOND) == []
+        at += after
+    book.settle_message("m1", Delivery(sent=False, why="503 still"), at)
+    assert book.due_messages(at + DAY) == []
+    assert book.undelivered(NOON) == [(MESSAGE, "503 still")]
+
+
+def test_a_message_that_no_other_try_helps_is_given_up_at_once(book: GuardBook) -> None:
+    book.record_run(RUN, messages=[MESSAGE])
+    book.settle_message("m1", Delivery(sent=False, why="no such channel", again=False), NOON)
+    assert book.due_messages(NOON + DAY) == []
+    assert book.undelivered(NOON) == [(MESSAGE, "no such channel")]
+    book.record_run(replace(RUN, id="late", at=NOON + outbox.KEPT + SECOND))
+    assert book.undelivered(NOON) == []
+
+
+def sample(minutes: float, value: float, name: str = "i-1", signal: str = "gpu_util") -> Sample:
+    return Sample(key=fleet.key(name), signal=signal, at=START + minutes * MINUTE, value=value)
+
+
+@pytest.mark.parametrize("few", [0, 50], ids=["all at once", "one by one"])
+def test_the_latest_samples_of_the_fleet_come_by_resource(
+    url: str, book: GuardBook, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(lately, "FEW", few)
+    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        ledger.record([poll(0, machine("i-1"), machine("i-2"), machine("i-3"))])
+    engine = open_engine(url)
+    said = [sample(2, 1), sample(1, 5), sample(0, 9), sample(2, 0.5, signal="cpu_util"), sample(1, 3, "i-2")]
+    record_samples(engine, said)
+    engine.dispose()
+    first = [sample(2, 0.5, signal="cpu_util"), sample(1, 5), sample(2, 1)]
+    assert book.samples_since(START + MINUTE) == {fleet.key("i-1"): first, fleet.key("i-2"): [sample(1, 3, "i-2")]}
+    assert book.samples_since(START + MINUTE, [fleet.key("i-1"), fleet.key("i-3"), key("unknown")]) == {fleet.key("i-1"): first}
+    assert book.samples_since(START + HOUR) == book.samples_since(START, []) == {}
+
+
+def test_polls_are_counted_since_a_resource_came(url: str, book: GuardBook) -> None:
+    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        for minute in range(10):
+            new = [machine("i-2")] if minute >= 7 else []
+            ledger.record([poll(minute, machine("i-1"), *new)])
+        ledger.record([poll(10, failed="503")])
+        ledger.record([poll(11, machine("i-1"), machine("i-2"), machine("i-3"))])
+    found = book.first_polls()
+    assert {one.id: (seen.at, seen.polls) for one, seen in found.items()} == {
+        "i-1": (START, 11),
+        "i-2": (START + 7 * MINUTE, 4),
+        "i-3": (START + 11 * MINUTE, 1),
+    }
+    assert book.first_polls([fleet.key("i-3")]) == {fleet.key("i-3"): FirstSeen(at=START + 11 * MINUTE, polls=1)}
+
+
+def test_a_ledger_that_cannot_be_written_says_so(sqlite_url: str) -> None:
+    with GuardBook(sqlite_url, rails=WIDE) as book:
+        assert book.take_turn("a", NOON, HOUR) == 1
+        engine = book._engine
+        with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA query_only = 1")  # the pool hands out this connection again
+        with pytest.raises(LedgerError, match="cannot be written"):
+            book.take_turn("a", NOON, HOUR)
+        with pytest.raises(LedgerError, match="cannot be written"):
+            book.record_run(RUN)

@@ -1,0 +1,225 @@
+"""What holds a send back in the ledger, whoever asks: the turn, what people said, acts in doubt, and the rails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from costguard.core.guard.intent import CANCELLED, DONE, EXECUTING, READY, UNCONFIRMED, VERIFYING, Intent
+from costguard.core.guard.policy import Rails
+from costguard.core.guard.wishes import FREEZE, LEASE, PROTECT
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.writing import Ledger
+from tests.ledger.acts import DAY, FLEET, HOUR, MINUTE, NOON, SECOND, WIDE, intent, life, planned, wish
+from tests.ledger.fleet import CEILINGS, RULES, machine, poll
+
+DEFAULTS = Rails()
+LOOSE = replace(DEFAULTS, acts_per_run=10**6)
+
+
+def book_of(url: str, rails: Rails) -> GuardBook:
+    book = GuardBook(url, rails=rails)
+    assert book.take_turn("a", NOON - SECOND, 6 * HOUR) == 1
+    return book
+
+
+@pytest.fixture
+def book(url: str) -> Iterator[GuardBook]:
+    """One whose rails are wide."""
+    with book_of(url, WIDE) as opened:
+        yield opened
+
+
+@pytest.fixture
+def loose(url: str) -> Iterator[GuardBook]:
+    """One with the default rails, but for those of a single run."""
+    with book_of(url, LOOSE) as opened:
+        yield opened
+
+
+def send(book: GuardBook, one: Intent, at: datetime = NOON, fleet: int = FLEET, **more: Any) -> Intent | None:  # noqa: ANN401 - any field
+    """Whether it is let go; the reason is the one that is told beforehand."""
+    reason = book.why_not(one, at, fleet=fleet, run=more.get("run", ""))
+    moved = book.move_intent(one, EXECUTING, at, fleet=fleet, **more)
+    assert (moved is None) == (reason is not None), reason
+    if moved is None:
+        assert one in book.open_intents()
+    return moved
+
+
+def refused(book: GuardBook, one: Intent, reason: str, at: datetime = NOON, fleet: int = FLEET) -> str:
+    """What is told of why `one` is not let go."""
+    assert send(book, one, at, fleet) is None
+    found = book.why_not(one, at, fleet=fleet)
+    assert found
+    assert found.reason == reason
+    return found.told
+
+
+def test_an_epoch_that_lost_its_turn_sends_nothing(book: GuardBook) -> None:
+    one = planned(book)
+    later = NOON + 6 * HOUR
+    assert "epoch 1 until" in refused(book, one, "not_acting", later)
+    assert book.take_turn("b", later, MINUTE) == 2
+    assert refused(book, one, "not_acting", later).endswith("is b's, epoch 2 until 18:01:00, and not epoch 1's")
+    sent = book.move_intent(one, EXECUTING, later, fleet=FLEET, epoch=2)
+    assert sent
+    assert sent.epoch == 2
+
+
+def test_nobody_sends_where_the_turn_was_given_back_or_never_taken(url: str) -> None:
+    with GuardBook(url, rails=WIDE) as book:
+        assert not book.plan_intent(intent())
+        reason = book.why_not(intent(), NOON)
+        assert reason
+        assert "nobody has taken the turn" in reason.told
+        assert book.take_turn("a", NOON, MINUTE) == 1
+        one = planned(book)
+        book.give_turn(1)
+        assert "the turn is nobody's" in refused(book, one, "not_acting")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"what": FREEZE, "key": None, "life": None, "until": None}, "frozen"),
+        ({"what": PROTECT, "life": None, "until": None}, "protected"),
+        ({"what": LEASE}, "leased"),
+    ],
+    ids=["freeze", "protect", "lease"],
+)
+def test_what_people_said_meanwhile_holds_it_back(book: GuardBook, said: dict[str, Any], reason: str) -> None:
+    one = planned(book)
+    book.add_wish(wish(**said))
+    assert refused(book, one, reason).endswith("ada, a run")
+    book.lift_wish("w1", who="ada", now=NOON)
+    assert send(book, one)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"key": None, "life": life("i-2")},
+        {"life": life(started_at=NOON - HOUR)},
+        {"until": NOON},
+        {"what": "snooze"},
+    ],
+    ids=["of another", "of another life", "run out", "a snooze"],
+)
+def test_what_people_said_of_something_else_does_not(book: GuardBook, said: dict[str, Any]) -> None:
+    book.add_wish(wish(at=NOON - MINUTE, **said))
+    assert send(book, planned(book))
+
+
+def test_a_lease_does_not_beat_a_hard_cap(book: GuardBook) -> None:
+    book.add_wish(wish())
+    assert send(book, planned(book, rule="cap"))
+
+
+@pytest.mark.parametrize("doubt", [EXECUTING, VERIFYING])
+def test_an_act_in_doubt_holds_back_another_on_the_same_machine(book: GuardBook, doubt: str) -> None:
+    first = send(book, planned(book))
+    other = planned(book, id="end it", act="terminate")
+    assert first
+    if doubt == VERIFYING:
+        first = book.move_intent(first, VERIFYING, NOON)
+        assert first
+    assert refused(book, other, "in_doubt").endswith(f"stop stop i-1 is {doubt}")
+    assert book.move_intent(first, UNCONFIRMED, NOON)
+    assert send(book, other)
+
+
+def test_one_act_a_guard_run_resends_too(url: str) -> None:
+    with book_of(url, DEFAULTS) as book:
+        first, second = planned(book), planned(book, "i-2")
+        sent = send(book, first)
+        assert sent
+        assert refused(book, second, "rate").endswith("1 sent in this run, of 1")
+        assert send(book, second, run="another")
+        back = book.move_intent(sent, READY, NOON)
+        assert back
+        assert refused(book, back, "rate").endswith("1 sent in this run, of 1")
+        assert book.take_turn("a", NOON + MINUTE, HOUR) == 1
+        assert send(book, back, NOON + MINUTE)
+
+
+def test_three_acts_in_ten_minutes(loose: GuardBook) -> None:
+    for number in range(3):
+        assert send(loose, planned(loose, f"i-{number}"), NOON + number * MINUTE)
+    fourth = planned(loose, "i-3")
+    late = NOON + 10 * MINUTE - SECOND
+    assert refused(loose, fourth, "rate", late).endswith("3 acts in 10 minutes, of 3")
+    assert send(loose, fourth, NOON + 10 * MINUTE)
+
+
+def test_a_tenth_of_the_fleet_in_ten_minutes_and_a_fifth_a_day_at_least_one(loose: GuardBook) -> None:
+    assert send(loose, planned(loose, "i-0"), fleet=0)
+    second = planned(loose, "i-1")
+    assert refused(loose, second, "rate", NOON + MINUTE, fleet=19).endswith("1 of 19 machines in 10 minutes, of 1")
+    assert send(loose, second, NOON + MINUTE, fleet=20)
+    third = planned(loose, "i-2")
+    assert refused(loose, third, "rate", NOON + HOUR, fleet=14).endswith("2 of 14 machines in a day, of 2")
+    assert send(loose, third, NOON + HOUR, fleet=15)
+
+
+def test_the_fleet_is_what_runs_by_the_ledger_where_nobody_says(url: str, loose: GuardBook) -> None:
+    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        ledger.record([poll(0, *(machine(f"i-{n}") for n in range(19)), machine("i-off", "stopped"))])
+    assert loose.move_intent(planned(loose, "i-0"), EXECUTING, NOON)
+    second = planned(loose, "i-1")
+    reason = loose.why_not(second, NOON)
+    assert reason
+    assert reason.told.endswith("1 of 19 machines in 10 minutes, of 1")
+    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        ledger.record([poll(1, *(machine(f"i-{n}") for n in range(20)))])
+    assert loose.move_intent(second, EXECUTING, NOON)
+
+
+def test_one_act_an_hour_loses_data(loose: GuardBook) -> None:
+    assert send(loose, planned(loose, "i-0", act="terminate"))
+    lossy = planned(loose, "i-1", irreversible=True)
+    assert refused(loose, lossy, "rate", NOON + HOUR - SECOND).endswith("1 acts in an hour that lose data, of 1")
+    assert send(loose, planned(loose, "i-2"), NOON + HOUR - SECOND)
+    assert send(loose, lossy, NOON + HOUR)
+
+
+def test_sending_the_same_once_more_takes_no_further_room(loose: GuardBook) -> None:
+    one = planned(loose, "i-0", act="terminate", irreversible=True)
+    for minutes in (0, 1, 3, 7):
+        sent = send(loose, one, NOON + minutes * MINUTE, fleet=1)
+        assert sent
+        taken = loose.move_intent(sent, VERIFYING, NOON + minutes * MINUTE)
+        assert taken
+        one = taken
+    assert one.sends == 4
+    assert refused(loose, planned(loose, "i-1"), "rate", NOON + 8 * MINUTE, fleet=1)
+
+
+def test_what_was_let_go_counts_whatever_came_of_it(loose: GuardBook) -> None:
+    sent = send(loose, planned(loose, "i-0"), fleet=1)
+    assert sent
+    assert loose.move_intent(sent, CANCELLED, NOON, outcome="it works again")
+    assert refused(loose, planned(loose, "i-1"), "rate", fleet=1)
+
+
+def test_a_clock_that_went_back_makes_no_room(loose: GuardBook) -> None:
+    assert send(loose, planned(loose, "i-0"), NOON + HOUR, fleet=1)
+    assert refused(loose, planned(loose, "i-1"), "rate", NOON, fleet=1)
+
+
+def test_the_rails_outlive_the_process_and_the_turn(url: str) -> None:
+    with book_of(url, LOOSE) as book:
+        sent = send(book, planned(book, "i-0"), fleet=1)
+        assert sent
+        assert book.move_intent(sent, DONE, NOON)
+    with GuardBook(url, rails=LOOSE) as book:
+        later = NOON + 6 * HOUR
+        assert book.take_turn("b", later, HOUR) == 2
+        assert refused(book, planned(book, "i-1", epoch=2, moved_at=later), "rate", later, fleet=1)
+        assert send(book, planned(book, "i-2", epoch=2, moved_at=later), NOON + DAY, fleet=1) is None
+        assert book.take_turn("b", NOON + DAY, HOUR) == 2
+        assert send(book, planned(book, "i-3", epoch=2, moved_at=NOON + DAY), NOON + DAY, fleet=1)

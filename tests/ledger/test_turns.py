@@ -1,0 +1,70 @@
+"""Whose turn it is: one at a time, by an epoch that only rises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DatabaseError
+
+from costguard.errors import InputError
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.opening import open_engine, writing
+from tests.ledger.acts import DAY, HOUR, MINUTE, NOON, SECOND, WIDE
+
+
+@pytest.fixture
+def book(url: str) -> Iterator[GuardBook]:
+    with GuardBook(url, rails=WIDE) as opened:
+        yield opened
+
+
+def test_one_has_the_turn_until_it_runs_out(book: GuardBook) -> None:
+    assert book.turn() is None
+    assert book.take_turn("a", NOON, MINUTE) == 1
+    assert book.take_turn("b", NOON + MINUTE - SECOND, MINUTE) is None
+    assert book.take_turn("b", NOON + MINUTE, MINUTE) == 2
+    assert book.take_turn("a", NOON + MINUTE, MINUTE) is None
+
+
+def test_renewing_keeps_the_epoch_and_counts_the_rounds(book: GuardBook) -> None:
+    for minute in range(3):
+        assert book.take_turn("a", NOON + minute * MINUTE, 3 * MINUTE) == 1
+    assert book.take_turn("a", NOON + HOUR, MINUTE) == 1  # it had run out, and nobody took it
+    turn = book.turn()
+    assert turn
+    assert (turn.epoch, turn.rounds, turn.holder, turn.until) == (1, 4, "a", NOON + HOUR + MINUTE)
+
+
+def test_a_turn_that_is_given_back_is_taken_at_once_with_a_new_epoch(book: GuardBook) -> None:
+    assert book.take_turn("a", NOON, HOUR) == 1
+    book.give_turn(1)
+    assert book.take_turn("b", NOON, HOUR) == 2
+    book.give_turn(1)
+    assert book.take_turn("a", NOON, HOUR) is None
+    book.give_turn(2)
+    assert book.take_turn("b", NOON, HOUR) == 3
+
+
+def test_a_turn_from_a_clock_that_was_wrong_keeps_nobody_out(book: GuardBook) -> None:
+    assert book.take_turn("a", NOON + 1000 * DAY, MINUTE) == 1
+    assert book.take_turn("b", NOON, MINUTE) == 2
+
+
+def test_a_turn_needs_a_name_and_an_end(book: GuardBook) -> None:
+    with pytest.raises(InputError, match="holder"):
+        book.take_turn("", NOON, MINUTE)
+    for lasts in (0 * MINUTE, DAY):
+        with pytest.raises(InputError, match="cannot last"):
+            book.take_turn("a", NOON, lasts)
+
+
+def test_the_database_itself_lets_no_epoch_fall(url: str, book: GuardBook) -> None:
+    book.take_turn("a", NOON, MINUTE)
+    book.take_turn("b", NOON + HOUR, MINUTE)
+    engine = open_engine(url)
+    for statement, told in (("UPDATE turn SET epoch = 1", "never falls"), ("DELETE FROM turn", "keeps every row")):
+        with pytest.raises(DatabaseError, match=told), writing(engine) as connection:
+            connection.execute(text(statement))
+    engine.dispose()

@@ -1,0 +1,114 @@
+"""Wishes in the ledger, on both databases: what is written stays, is lifted once, and no listing touches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DatabaseError
+
+from costguard.core.guard.wishes import ACCEPT, ARM, FREEZE, Wish
+from costguard.errors import InputError
+from costguard.ledger import guards
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.opening import open_engine, writing
+from costguard.ledger.reader import Reader
+from costguard.ledger.tables_guard import WISH
+from costguard.ledger.wishes import open_wishes
+from costguard.ledger.writing import Ledger
+from tests.ledger.acts import HOUR, NOON, WIDE, key, life, wish
+from tests.ledger.fleet import CEILINGS, RULES, machine, poll
+
+
+@pytest.fixture
+def book(url: str) -> Iterator[GuardBook]:
+    with GuardBook(url, rails=WIDE) as opened:
+        yield opened
+
+
+def seen_by_a_reader(url: str) -> list[Wish]:
+    with Reader(url) as reader, reader.snapshot() as ask:
+        return open_wishes(ask, NOON)
+
+
+def test_a_wish_comes_back_as_it_was(url: str, book: GuardBook) -> None:
+    said = [
+        wish("w1", who="Zoë", why="a 'quoted' run; DROP TABLE wish"),
+        wish("w2", life=None, until=None),
+        wish("w3", what=ARM, key=None, life=None, subject="idle-gpu", value="stop"),
+        wish("w4", what=ACCEPT, key=None, life=None, subject="a1b2"),
+        wish("w5", life=life("i-2", None), key=key("i-2")),
+    ]
+    for one in said:
+        book.add_wish(one)
+    assert book.open_wishes(NOON) == seen_by_a_reader(url) == said
+
+
+def test_a_life_brings_its_key(book: GuardBook) -> None:
+    book.add_wish(wish(key=None))
+    assert [one.key for one in book.open_wishes(NOON)] == [key()]
+    with pytest.raises(InputError, match="two resources"):
+        book.add_wish(wish("w2", key=key("i-2")))
+
+
+def test_a_wish_counts_from_when_it_was_made_until_it_runs_out(book: GuardBook) -> None:
+    book.add_wish(wish())
+    moment = timedelta(microseconds=1)
+    assert [len(book.open_wishes(at)) for at in (NOON - moment, NOON, NOON + HOUR - moment, NOON + HOUR)] == [0, 1, 1, 0]
+    assert [one.id for one in book.wishes_since(NOON)] == ["w1"]
+    assert book.wishes_since(NOON + moment) == []
+
+
+def test_a_wish_made_twice_is_one_and_the_first_stays(book: GuardBook) -> None:
+    book.add_wish(wish(why="first"))
+    book.add_wish(wish(why="second"))
+    assert [one.why for one in book.open_wishes(NOON)] == ["first"]
+
+
+def test_a_wish_is_lifted_once(book: GuardBook) -> None:
+    book.add_wish(wish(what=FREEZE, until=None))
+    lifted = book.lift_wish("w1", who="bob", now=NOON + HOUR)
+    assert (lifted.lifted_at, lifted.lifted_by) == (NOON + HOUR, "bob")
+    assert book.lift_wish("w1", who="eve", now=NOON + 2 * HOUR) == lifted
+    assert book.open_wishes(NOON + HOUR) == []
+    assert book.open_wishes(NOON) == [lifted]
+    with pytest.raises(InputError, match="no wish of this ledger"):
+        book.lift_wish("w9", who="bob", now=NOON)
+    with pytest.raises(InputError, match="lifted before"):
+        book.add_wish(replace(lifted, id="w2"))
+
+
+def test_nothing_that_polls_write_touches_a_lease_or_an_arming(url: str, book: GuardBook) -> None:
+    mine = machine("i-1").key
+    said = [
+        wish("w1", key=mine, life=None),
+        wish("w2", what=ARM, key=None, life=None, subject="idle-gpu", value="stop"),
+    ]
+    for one in said:
+        book.add_wish(one)
+    with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
+        ledger.record([poll(0, machine("i-1"))])
+        ledger.record([poll(1, machine("i-1", "stopped"))])
+        ledger.record([poll(2)])
+        ledger.record([poll(90, machine("i-1", owner="eve", labels=(("costguard", "never"),)))])
+        ledger.record([poll(91, failed="401")])
+    assert book.open_wishes(NOON) == said
+
+
+def test_the_database_itself_lets_a_wish_be_lifted_once_and_nothing_else(url: str, book: GuardBook) -> None:
+    book.add_wish(wish())
+    book.lift_wish("w1", who="bob", now=NOON)
+    engine = open_engine(url)
+    columns = guards.EDITS["wish"].split(", ")
+    assert {*columns, "lifted_us", "lifted_by"} == {column.name for column in WISH.columns}
+    with writing(engine) as connection:
+        for column in columns:
+            with pytest.raises(DatabaseError, match="wish is written once"), connection.begin_nested():
+                connection.execute(text(f"UPDATE wish SET {column} = {column}"))  # noqa: S608 - our own names
+        for change in ("lifted_by = 'eve'", "lifted_us = NULL, lifted_by = NULL"):
+            with pytest.raises(DatabaseError, match="a wish is lifted once"), connection.begin_nested():
+                connection.execute(text(f"UPDATE wish SET {change}"))  # noqa: S608 - our own names
+    engine.dispose()

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from costguard.notifiers import Channel
+from costguard.notifiers.console import notify
+from tests.fakes.server import Hands
+from tests.notifiers.hostile import message_of
+
+CONSOLE = Channel(name="console", clock=Hands())
+
+
+class Full(io.StringIO):
+    def write(self, text: str) -> int:  # noqa: ARG002 - the signature is a file's
+        raise OSError(28, "No space left on device")
+
+
+def test_it_writes_the_title_and_the_text_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert notify(message_of("m1"), CONSOLE).sent
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("costguard: m1 is idle\n    Told now because it is new, at 2026-11-20 18:50 UTC.\n\n    m1 is idle\n")
+
+
+def test_a_full_disk_behind_stderr_is_said_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Full())
+    delivery = notify(message_of("m1"), CONSOLE)
+    assert (delivery.sent, delivery.why) == (False, "stderr cannot be written (OSError)")
+
+
+def test_a_closed_stderr_is_said_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    assert not notify(message_of("m1"), CONSOLE).sent
+
+
+def test_no_stderr_at_all_needs_no_other_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert not notify(message_of("m1"), CONSOLE).again

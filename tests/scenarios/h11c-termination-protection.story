@@ -1,0 +1,13 @@
+title: The provider's own protection
+hazard: H11; GUARD 4
+start: 2026-11-02 08:00
+end: 11:00
+machines
+  box  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada, protected stop terminate
+policies
+  idle-gpu  arm stop, gpu, when idle, for 45m, notify, +15m stop
+events
+  08:00  box busy
+  08:30  box quiet
+expect
+  never act

@@ -1,0 +1,14 @@
+title: A provider that is down
+hazard: H28; GUARD 1 one broken provider
+start: 2026-11-02 08:00
+end: 11:00
+machines
+  box  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada
+policies
+  idle-gpu  arm stop, gpu, when idle, for 45m, notify, +15m stop
+events
+  08:00  box busy
+  08:30  box quiet
+  08:40-10:30  aws down
+expect
+  08:40-10:30  never act

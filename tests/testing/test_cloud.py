@@ -1,0 +1,225 @@
+"""The simulated cloud: what it does, what it says, and what it truly costs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import pytest
+
+from costguard.core import sample as signals
+from costguard.core.guard.notice import INFO, Message
+from costguard.core.metering.inventory import Complete, Failed, Partial
+from costguard.core.metering.observation import Handling
+from costguard.core.money import Money
+from costguard.core.period import Period
+from costguard.errors import InputError, UnreachableError
+from costguard.ports import BalanceSource, Inspector, InstanceSource, Stopper, Terminator, UtilizationSource
+from costguard.testing import EndingCloud, FakeClock, PrepaidCloud, RecordingNotifier, SimulatedCloud
+from costguard.testing.faults import Fault
+from costguard.testing.machine import Store
+from costguard.testing.samples import SILENT, busy, quiet
+
+NOON = datetime(2026, 11, 6, 12, tzinfo=UTC)
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(NOON)
+
+
+@pytest.fixture
+def cloud(clock: FakeClock) -> SimulatedCloud:
+    cloud = SimulatedCloud("aws", clock)
+    store = Store(gb=730, running=10**9, stopped=2 * 10**9)
+    cloud.add("box", rate="3.60", gpu="A100-80GB-SXM", gpus=8, stores=(store,))
+    return cloud
+
+
+def test_it_keeps_the_ports_it_says() -> None:
+    ports = (InstanceSource, Inspector, Terminator, UtilizationSource)
+    assert all(all(hasattr(EndingCloud, name) for name in vars(port) if not name.startswith("_")) for port in ports)
+    assert hasattr(SimulatedCloud, "stop")
+    assert not hasattr(EndingCloud, "stop")
+    assert not hasattr(SimulatedCloud, "balance")
+
+
+def test_the_ports_are_told_apart_at_run_time(clock: FakeClock) -> None:
+    assert not isinstance(EndingCloud("lambda", clock), Stopper)
+    assert isinstance(SimulatedCloud("aws", clock), Stopper)
+    assert isinstance(PrepaidCloud("runpod", clock), BalanceSource)
+
+
+def test_a_stop_takes_its_time_and_is_billed_until_it_is_down(cloud: SimulatedCloud, clock: FakeClock) -> None:
+    box = cloud.machines["box"]
+    box.stops_in = 2 * MINUTE
+    clock.advance(HOUR)
+    assert cloud.stop(box.key).said == "accepted"
+    seen = cloud.look(box.key)
+    assert seen is not None
+    assert seen.state == "stopping"
+    clock.advance(HOUR)
+    assert box.spent(NOON, clock.now(), ("compute",)) == Fraction(62 * 60 * 10**6)
+    seen = cloud.look(box.key)
+    assert seen is not None
+    assert (seen.state, seen.stopped_at) == ("stopped", NOON + 62 * MINUTE)
+
+
+def test_a_stopped_disk_costs_what_it_says(cloud: SimulatedCloud, clock: FakeClock) -> None:
+    box = cloud.machines["box"]
+    box.stops_in = timedelta()
+    clock.advance(HOUR)
+    cloud.stop(box.key)
+    assert box.spent(NOON, NOON + 2 * HOUR, ("disk",)) == 10**9 + 2 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("how", "said", "done"),
+    [
+        ("obeys", "accepted", True),
+        ("deaf", "accepted", False),
+        ("lost", "unclear", True),
+        ("unclear", "unclear", False),
+        ("refuses", "refused", False),
+    ],
+)
+def test_an_act_is_answered_as_it_was_told(cloud: SimulatedCloud, clock: FakeClock, how: str, said: str, *, done: bool) -> None:
+    box = cloud.machines["box"]
+    box.answers.append((NOON, how, 1))
+    assert cloud.stop(box.key).said == said
+    assert [(act.said, act.done) for act in cloud.acts] == [(said, done)]
+    clock.advance(HOUR)
+    seen = cloud.look(box.key)
+    assert seen is not None
+    assert (seen.state == "stopped") is done
+
+
+def test_deafness_that_is_counted_ends(cloud: SimulatedCloud) -> None:
+    box = cloud.machines["box"]
+    box.answers.append((NOON, "deaf", 2))
+    assert [cloud.stop(box.key).said for _ in range(3)] == ["accepted"] * 3
+    assert [act.done for act in cloud.acts] == [False, False, True]
+
+
+def test_a_restart_is_a_new_run_of_the_same_id_and_outlives_the_old_stop(cloud: SimulatedCloud, clock: FakeClock) -> None:
+    box = cloud.machines["box"]
+    box.stops_in = 5 * MINUTE
+    cloud.stop(box.key)
+    clock.advance(2 * MINUTE)
+    box.run(clock.now())
+    clock.advance(HOUR)
+    seen = cloud.look(box.key)
+    assert seen is not None
+    assert (seen.state, seen.started_at, seen.created_at) == ("running", NOON + 2 * MINUTE, NOON)
+
+
+def test_protection_and_data_at_stake_are_refused(cloud: SimulatedCloud) -> None:
+    box = cloud.machines["box"]
+    box.handling = Handling(stops=True, protected=("terminate",), stop_loses=("1900 GB of local disk",))
+    assert cloud.terminate(box.key).said == "refused"
+    assert cloud.stop(box.key).said == "refused"
+    assert cloud.stop(box.key, lose=frozenset(["1900 GB of local disk"])).said == "accepted"
+
+
+def test_what_is_not_there_is_missing(cloud: SimulatedCloud) -> None:
+    stranger = cloud.machines["box"].key._replace(id="i-other")
+    assert cloud.stop(stranger).said == "missing"
+    assert cloud.look(stranger) is None
+
+
+def test_listings_lie_as_they_are_told(cloud: SimulatedCloud, clock: FakeClock) -> None:
+    cloud.add("other", rate="1")
+    for number, what in enumerate(("down", "partial", "empty", "hides", "stale")):
+        start = NOON + number * MINUTE
+        cloud.faults.append(Fault(start, start + MINUTE, what, polls=1, name="box"))
+    found = []
+    for _ in range(6):
+        found.append(cloud.poll(cloud.scope).inventory)
+        clock.advance(MINUTE)
+    assert isinstance(found[0], Failed)
+    assert isinstance(found[1], Partial)
+    assert found[2] == Complete(())
+    assert isinstance(found[3], Complete)
+    assert [one.name for one in found[3].items] == ["other"]
+    assert isinstance(found[5], Complete)
+    assert len(found[5].items) == 2
+
+
+def test_a_stale_listing_shows_what_was_true_some_polls_ago(cloud: SimulatedCloud, clock: FakeClock) -> None:
+    box = cloud.machines["box"]
+    box.stops_in = timedelta()
+    for _ in range(2):
+        cloud.poll(cloud.scope)
+        clock.advance(MINUTE)
+    cloud.stop(box.key)
+    cloud.faults.append(Fault(clock.now(), clock.now() + MINUTE, "stale", polls=2))
+    stale = cloud.poll(cloud.scope).inventory
+    assert isinstance(stale, Complete)
+    assert stale.items[0].state == "running"
+
+
+def test_a_provider_that_is_down_answers_nothing(cloud: SimulatedCloud, clock: FakeClock) -> None:
+    cloud.faults.append(Fault(NOON, NOON + HOUR, "down"))
+    with pytest.raises(UnreachableError):
+        cloud.look(cloud.machines["box"].key)
+    with pytest.raises(UnreachableError):
+        cloud.utilization((), Period(start=NOON, end=clock.advance(MINUTE)))
+
+
+def test_samples_follow_their_rule_and_the_machine(cloud: SimulatedCloud, clock: FakeClock) -> None:
+    cloud.measures("box", busy(gpus=8))
+    cloud.measures("box", quiet(gpus=8), at=NOON + 10 * MINUTE)
+    cloud.measures("box", SILENT, at=NOON + 20 * MINUTE)
+    seen = cloud.look(cloud.machines["box"].key)
+    assert seen is not None
+    found = cloud.utilization((seen,), Period(start=NOON, end=clock.advance(30 * MINUTE)))
+    duty = [one.value for one in found.samples if one.signal == signals.GPU_UTIL]
+    assert duty == [92.0] * 10 + [0.0] * 10
+    steps = [one.value for one in found.samples if one.signal == signals.STEP]
+    assert steps == [60.0 * number for number in range(11)] + [600.0] * 9
+    assert cloud.utilization((seen,), Period(start=NOON, end=clock.now())).samples == ()
+
+
+def test_a_machine_measures_only_its_families(cloud: SimulatedCloud) -> None:
+    cloud.machines["box"].families = frozenset(("duty",))
+    cloud.measures("box", busy())
+    assert {one.signal for one in cloud.poll(cloud.scope).samples} == {
+        signals.GPU_UTIL,
+        signals.GPU_BUSY_COUNT,
+        signals.GPU_MEMORY_USED,
+    }
+
+
+def test_a_balance_falls_by_what_is_truly_spent(clock: FakeClock) -> None:
+    cloud = PrepaidCloud("runpod", clock)
+    cloud.paid, cloud.since = Money.parse("41.20"), NOON
+    for number in range(4):
+        cloud.add(f"pod{number}", rate="2.99")
+    clock.advance(HOUR)
+    assert cloud.balance().amount == Money.parse("29.24")
+    cloud.unknown = "503"
+    assert cloud.balance().amount is None
+
+
+def test_two_machines_of_one_name_are_refused(cloud: SimulatedCloud) -> None:
+    with pytest.raises(InputError, match="already"):
+        cloud.add("box")
+
+
+def test_a_clock_that_jumps_leaves_boot_time_alone(clock: FakeClock) -> None:
+    clock.advance(MINUTE)
+    clock.jump(-HOUR)
+    assert (clock.now(), clock.boottime()) == (NOON + MINUTE - HOUR, MINUTE)
+    with pytest.raises(InputError, match="back"):
+        clock.advance(-MINUTE)
+
+
+def test_a_channel_fails_as_often_as_it_is_told() -> None:
+    channel = RecordingNotifier()
+    message = Message(id="1", channel="test", why_now="first", severity=INFO, title="a", notices=(), at=NOON)
+    channel.fail(1, again=False)
+    first = channel(message)
+    assert (first.sent, first.again) == (False, False)
+    assert channel(message).sent
+    assert (len(channel.tries), channel.messages) == (2, [message])

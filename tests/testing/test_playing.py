@@ -1,0 +1,153 @@
+"""Stories played: the ledger against the truth, and expectations against what happened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from costguard.core.guard.incarnation import incarnation_of
+from costguard.core.guard.intent import DONE, VERIFYING, Intent
+from costguard.core.guard.notice import FIRST, WARNING, Message, Notice
+from costguard.core.guard.work import IDLE, Work
+from costguard.core.metering.resource import STOPPED
+from costguard.ledger.reading import Books
+from costguard.testing import PollPlay, Reply, Sight, SimulatedCloud, Stage, play, read, read_file
+from costguard.testing.story import Event
+
+STORIES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.story"))
+WEEKEND = next(path for path in STORIES if path.name.startswith("01-"))
+
+
+class Scripted(PollPlay):
+    """A guard that does what the story of the weekend says, by the clock."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.intent: Intent | None = None
+        cloud = stage.clouds["aws"]
+        assert isinstance(cloud, SimulatedCloud)
+        self.cloud, self.box = cloud, cloud.machines["box"]
+
+    def guard(self) -> None:
+        now = self.stage.clock.now()
+        subject = "/".join(self.box.key)
+        if now == datetime(2026, 11, 6, 18, 50, tzinfo=UTC):
+            notice = Notice(
+                topic="policy:idle-gpu",
+                subject=subject,
+                owner="ada",
+                severity=WARNING,
+                what="it idles at $32.77 an hour",
+                at=now,
+            )
+            self.stage.notifier(
+                Message(id="1", channel="test", why_now=FIRST, severity=WARNING, title="idle", notices=(notice,), at=now)
+            )
+        if now == datetime(2026, 11, 6, 19, 5, tzinfo=UTC):
+            seen = self.cloud.look(self.box.key)
+            assert seen is not None
+            self.cloud.stop(self.box.key)
+            self.intent = Intent(
+                id="1",
+                life=incarnation_of(seen),
+                act="stop",
+                policy="idle-gpu",
+                rule="idle",
+                why="",
+                evidence="{}",
+                state=VERIFYING,
+                created_at=now,
+                moved_at=now,
+            )
+        here = self.box.now(now)
+        if self.intent and here and here.state == STOPPED:
+            self.intent = replace(self.intent, state=DONE)
+
+    def seen(self) -> Sight:
+        quiet = self.stage.clock.now() >= datetime(2026, 11, 6, 18, 5, tzinfo=UTC)
+        works = {self.box.key: Work(state=IDLE if quiet else "active")}
+        return Sight(works=works, intents=(self.intent,) if self.intent else ())
+
+    def wish(self, event: Event) -> Reply:
+        return Reply(done=True, text=event.text)
+
+
+def test_the_forgotten_weekend_comes_out_to_the_cent_where_the_guard_does_as_told(tmp_path: Path) -> None:
+    outcome = play(read_file(WEEKEND), Scripted, tmp_path)
+    assert not outcome.faults, outcome.report()
+
+
+def test_the_same_weekend_without_a_guard_names_every_line_that_failed(tmp_path: Path) -> None:
+    outcome = play(read_file(WEEKEND), PollPlay, tmp_path)
+    assert any("notice idle-gpu box saying" in fault and "never" in fault for fault in outcome.faults)
+    assert any("box spent $33.86 idle" in fault and "it was $2,061.78" in fault for fault in outcome.faults)
+    assert not any("ledger" in fault for fault in outcome.faults)
+    assert "what happened" in outcome.report()
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_every_story_is_readable_and_names_its_hazard(path: Path) -> None:
+    story = read_file(path)
+    assert story.hazard.startswith(("H", "GUARD"))
+    assert story.expectations
+
+
+LEDGERS = [path for path in STORIES if not path.name.startswith(("01-", "17-"))]
+
+
+@pytest.mark.parametrize("path", LEDGERS, ids=lambda path: path.stem)
+def test_the_ledger_holds_the_truth_of_every_story_that_nobody_guards(path: Path, tmp_path: Path) -> None:
+    story = replace(read_file(path), expectations=(), poll=timedelta(minutes=10))
+    outcome = play(story, PollPlay, tmp_path)
+    assert not outcome.faults, outcome.report()
+
+
+def test_the_ledger_is_exact_to_the_nano_dollar_where_nothing_is_hidden(tmp_path: Path) -> None:
+    text = """
+title: Two boxes
+hazard: H15
+start: 2026-11-06 16:00
+end: 20:00
+machines
+  a  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada
+  b  aws H100-80GB-SXM $2.99, disk 200 GB $0.10/$0.20 volume, owner bob, age 30m
+events
+  17:00:07  a stops
+  18:00:13  a starts
+  19:00:29  b ends
+expect
+  never act
+"""
+    outcome = play(read(text), PollPlay, tmp_path)
+    assert not outcome.faults, outcome.report()
+    stage = outcome.stage
+    with Books(stage.ledger_url, rules=stage.rules) as books:
+        spent = {one.key.id: one.money for one in books.spent(stage.clock.now())}
+    for name in ("a", "b"):
+        machine = stage.clouds["aws"].machines[name]
+        truth = machine.spent(machine.created_at, stage.story.end)
+        money = spent[machine.key.id]
+        assert money.low == money.high
+        assert abs(money.expected.nano - truth) <= 2, name
+
+
+def test_a_liar_of_a_guard_is_found_out(tmp_path: Path) -> None:
+    story = read("title: a\nhazard: b\nstart: 2026-11-06 18:55\nend: 19:10\nmachines\n  box aws $1\nexpect\n  never act\n")
+    outcome = play(story, Scripted, tmp_path)
+    assert [fault.split(":")[0] for fault in outcome.faults] == ["line 8"]
+
+
+def test_acts_take_random_times_within_what_was_stated_and_the_same_by_seed(tmp_path: Path) -> None:
+    text = "title: a\nhazard: b\nstart: 2026-11-06 18:55\nend: 19:10\nmachines\n  box aws $1\nclouds\n  aws acts take 30s/2m\n"
+    took = list[timedelta]()
+    for seed in (1, 1, 2, 3, 4, 5):
+        folder = tmp_path / str(len(took))
+        folder.mkdir()
+        box = play(read(text), Scripted, folder, seed=seed).stage.clouds["aws"].machines["box"]
+        took.append(box.turns[-1].at - box.turns[-2].at)
+    assert took[0] == took[1]
+    assert len(set(took)) > 2
+    assert max(took) <= timedelta(minutes=2)
