@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from costguard.core.guard.evidence import REACH, Lines, counting, counts_from
 from costguard.core.guard.signals import (
     AGE,
     AHEAD,
@@ -55,8 +56,6 @@ from costguard.core.sample import (
     Sample,
 )
 
-REACH = timedelta(hours=48)
-"""How far back the last work is looked for."""
 WARMUP = timedelta(minutes=45)
 HANG_LEAST = timedelta(minutes=10)
 """How long a machine must look busy and do nothing to be called hung, or the window if that is shorter."""
@@ -68,9 +67,6 @@ CAP_WITHOUT_DUTY = 0.8
 LARGE_GPUS = 4
 INSTANT = timedelta(microseconds=1)
 REASONS = 3
-
-Lines = tuple[dict[str, Line], bool]
-"""Samples by signal, and whether any lies in the future."""
 
 
 def judge(
@@ -93,10 +89,10 @@ def judge(
     `poll`: how often a sample of each signal is due, by our interval or the provider's, whichever is longer. `lag`: how late
     the provider's newest sample is. `window`: what the shares are of; hand in samples from a poll before it on, and further
     back to know since when. `needs`: families that idleness must be proven by; () for every signal that delivered anything.
-    `phase_until`: the end of a declared phase. `power_limit_w`: of one GPU, where no signal says it. `counted`: `counting` of
-    same samples, since and now, for who asks several times.
+    `phase_until`: the end of a declared phase. `power_limit_w`: of one GPU, where no signal says it. `counted`: `counting`
+    of the same samples, since and now, for who asks several times.
     """
-    start = _start(since, now)
+    start = counts_from(since, now)
     lines, jumped = counted or counting(samples, since, now)
     span = min(window, now - start)
     opens = now - span if span < now - start else start - INSTANT  # a window is half-open, and a run's first sample is in it
@@ -120,15 +116,6 @@ def judge(
     if doubts:
         return _told(Work(state=UNKNOWN, reasons=tuple(doubts[:REASONS])), tracks, attended)
     return _told(_idle(tracks, view, max(start, phase_until or start), span), tracks, attended)
-
-
-def counting(samples: Sequence[Sample], since: datetime, now: datetime) -> Lines:
-    """Those of `samples` that `judge` looks at, by signal and time, and whether a clock jumped."""
-    return lines_of(samples, _start(since, now), now)
-
-
-def _start(since: datetime, now: datetime) -> datetime:
-    return min(now, max(since, now - REACH))
 
 
 def probe(samples: Sequence[Sample], now: datetime, poll: timedelta, seen: Observation | None = None) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from costguard.core.guard.evidence import Lines, counting
 from costguard.core.guard.incarnation import Incarnation, incarnation_of
-from costguard.core.guard.judging import Lines, counting, judge
+from costguard.core.guard.judging import judge
 from costguard.core.guard.owning import Protection, lease_ended_at, lease_of, marked, owner_of, phase_of, protection_of
 from costguard.core.guard.policy import Policy
 from costguard.core.guard.run import Protection as Sighted
