@@ -8,10 +8,10 @@ MAKEFLAGS += --no-print-directory
 .PHONY: demo test check bench golden market clean help
 
 help:
-	@echo "make demo    a quote on real prices, and a simulated fortnight beside its bill, in seconds"
+	@echo "make demo    a quote on real prices, a simulated weekend that is guarded, a fortnight beside its bill, in seconds"
 	@echo "make test    the tests"
 	@echo "make check   what a contributor runs before a commit: ruff, mypy, import-linter, the house test"
-	@echo "make bench   speed of start-up, quote, ledger and polls as ratios; accuracy against published runs"
+	@echo "make bench   speed of start-up, quote, ledger, polls and guard as ratios; accuracy against published runs"
 	@echo "make golden  write tests/golden anew (then read the diff)"
 	@echo "make market  build the shipped price snapshot anew from ../shared/providers/prices"
 
@@ -34,6 +34,7 @@ bench: .venv/.dev
 	@$(BIN)/python bench/accuracy.py
 	@$(BIN)/python -m bench.ledger
 	@$(BIN)/python -m bench.poll
+	@$(BIN)/python -m bench.guard
 
 golden: .venv/.dev
 	@$(BIN)/python -m pytest -q tests/golden --write-golden

@@ -1,4 +1,4 @@
-"""`costguard demo`: a quote on real prices, and a simulated fortnight beside its bill; no account and no network."""
+"""`costguard demo`: a quote, a simulated weekend that is guarded, a fortnight beside its bill; no account and no network."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ AS_TYPED = (
 
 def command(
     ctx: typer.Context,
-    ledger: Annotated[Text, typer.Option(metavar="FILE", help="Keep the simulated ledger here, to look around in it.")] = None,
+    ledger: Annotated[Text, typer.Option(metavar="FILE", help="Keep the fortnight's ledger here, to look around.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Print the quote of a QLoRA fine-tune over the whole shipped market, then a fortnight beside its bill."""
+    """Print a quote of a QLoRA fine-tune over the shipped market, a weekend that is guarded, a fortnight beside its bill."""
     from dataclasses import replace
 
     from costguard.app import asking, showing
+    from costguard.app.weekend import weekend
 
     if ledger is not None:
         showing.prepare(ledger)
@@ -52,9 +53,15 @@ def command(
     quote = asking.quote(flags=FLAGS, every=every, config=ctx.obj.config)
     if not every:
         write(quote, ctx)
+    sys.stderr.write("\nplaying a simulated weekend: watched, guarded, reported ...\n")
+    guarded = weekend(config=ctx.obj.config)
+    if not every:
+        write(guarded, ctx)
     sys.stderr.write("\nplaying a simulated fortnight of five clouds ...\n")
     played = showing.fortnight(ledger=ledger)
     if json:
-        data = {**quote.document.data, "schema": "costguard.demo/1", "fortnight": played.document.data}
-        played = replace(played, document=replace(played.document, data=data))
+        data = {**quote.document.data, "schema": "costguard.demo/2", "weekend": guarded.document.data}
+        data["fortnight"] = played.document.data
+        refusal = guarded.refusal or played.refusal
+        played = replace(played, document=replace(played.document, data=data), refusal=refusal)
     write(played, ctx)

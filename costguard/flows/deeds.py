@@ -41,7 +41,10 @@ PROBED = timedelta(minutes=15)
 
 @dataclass(slots=True, kw_only=True)
 class Deeds:
-    """The deeds of one run. `sources`: who can be asked about a resource. `broken`: why nothing may be done any more."""
+    """The deeds of one run. `sources`: who can be asked about a resource. `broken`: why nothing may be done any more.
+
+    `observes`: something holds every act of this run (its start, a gap, a clock), so that nothing is sent again either.
+    """
 
     book: GuardBook
     rules: Rules
@@ -49,6 +52,7 @@ class Deeds:
     clock: Clock
     seconds: Callable[[], float]
     epoch: int
+    observes: bool = False
     notes: list[str] = field(default_factory=list)
     broken: str = ""
 
@@ -71,7 +75,7 @@ class Deeds:
         if intent.sent_at is not None and live.seen_at <= intent.sent_at:
             return settle(intent, hands, self.book, self.clock, still)
         acted = confirm(intent, live.observation, self.book, still, absences=0, asked_at=live.seen_at, now=now)
-        if acted.again and not acted.broken:
+        if acted.again and not acted.broken and not self.observes:
             return act(acted.intent, hands, self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds)
         return acted
 

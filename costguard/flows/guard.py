@@ -29,7 +29,7 @@ from costguard.core.guard.surveying import Survey, survey
 from costguard.core.guard.telling import tell
 from costguard.core.guard.wishes import ACCEPT, ARM, ARMED_FOR, SNOOZE, Wish, is_open
 from costguard.core.hold import Hold
-from costguard.core.metering.observation import Handling
+from costguard.core.metering.observation import Handling, Observation
 from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.core.spending import Live, ScopeNow
 from costguard.errors import LedgerError
@@ -53,12 +53,13 @@ SETTINGS = "settings file"
 class Latest:
     """What the last listings told that the ledger does not keep, and who can be asked about each scope.
 
-    `balances`: of accounts that are paid in advance, as last asked.
+    `balances`: of accounts that are paid in advance, as last asked. `members`: what controllers bring up, ended ones as well.
     """
 
     handling: Mapping[ResourceKey, Handling] = field(default_factory=dict)
     sources: Mapping[ScopeKey, InstanceSource] = field(default_factory=dict)
     balances: tuple[Balance, ...] = ()
+    members: tuple[Observation, ...] = ()
 
     def source_of(self, key: ResourceKey, scope: ScopeKey | None) -> InstanceSource | None:
         """Who can be asked about `key`, which was listed in `scope`; None: any scope of its account."""
@@ -137,6 +138,7 @@ class Guard:
             clock=self.clock,
             seconds=self.seconds,
             epoch=epoch or 0,
+            observes=bool(sight.held),
         )
         if epoch is not None and deeds.confirm_all(sight.intents, sight.live):
             sight = replace(sight, intents=_intents(self.book, now))
@@ -195,6 +197,7 @@ class Guard:
             reactions=tuple(self.book.reactions(now - 30 * DAY)),
             apart=latest.apart,
             balances=latest.balances,
+            members=latest.members,
             gap_ended_at=gap_ended,
             breaker=breaker_of(facts.get("breaker")),
             held=tuple(self._held(now, epoch, gap)),

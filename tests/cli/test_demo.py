@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from costguard.app import showing
+from costguard.app import Answer, showing, weekend
 from costguard.cli.demo import AS_TYPED
 from costguard.core.metering.inventory import Poll
 from costguard.ledger.writing import Ledger
 from tests.conftest import Command
+
+PLAY = weekend.weekend
+NOW = datetime(2026, 11, 11, 12, tzinfo=UTC)
+"""A Wednesday: the weekend before it began on the sixth."""
+
+
+@cache
+def played() -> Answer:
+    """One weekend for all tests of this process: to play it takes seconds."""
+    return PLAY(now=NOW)
+
+
+@pytest.fixture(autouse=True)
+def _one_weekend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weekend, "weekend", lambda **_: played())
+
+
+def moments(machine: str, kind: str) -> list[Mapping[str, Any]]:
+    """What is printed of a machine, of one kind."""
+    found = played().document.data["moments"]
+    assert isinstance(found, list)
+    return [one for one in found if one["machine"] == machine and one["kind"] == kind]
 
 
 def test_the_demo_ends_with_a_ranked_quote_of_the_main_job(costguard: Command) -> None:
@@ -36,7 +63,7 @@ def test_nothing_is_left_to_assume_in_the_demo(costguard: Command) -> None:
 def test_the_fortnight_stands_beside_its_bill_and_is_right(costguard: Command) -> None:
     ran = costguard("demo", "--json")
     fortnight = ran.data["fortnight"]
-    assert ran.data["schema"] == "costguard.demo/1"
+    assert ran.data["schema"] == "costguard.demo/2"
     assert [cloud["provider"] for cloud in fortnight["clouds"]] == [
         "sim-aws",
         "sim-gcp",
@@ -91,3 +118,97 @@ def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pyt
 def test_other_fortnights_are_right_too(tmp_path: Path, seed: int) -> None:
     played = showing.play(f"sqlite:///{tmp_path}/ledger.db", seed=seed, end=showing._midnight(), days=5, size=20)
     assert played.wrong == ()
+
+
+def test_the_weekend_is_printed_between_the_quote_and_the_fortnight(costguard: Command) -> None:
+    ran = costguard("demo")
+    places = [ran.out.index(text) for text in ("llama-3.1-8b", "A simulated weekend", "Saved until Monday", "the bill $")]
+    assert places == sorted(places)
+    assert "UTC" not in "".join(line for line in ran.out.splitlines() if line.startswith("Fri 06 Nov"))
+
+
+def test_the_weekend_is_part_of_the_demo_as_data(costguard: Command) -> None:
+    data = costguard("demo", "--json").data["weekend"]
+    assert (data["start"], data["end"]) == ("2026-11-06T16:00:00Z", "2026-11-09T09:00:00Z")
+    assert data["wrong"] == []
+    assert data["report"]["schema"] == "costguard.report/1"
+
+
+def test_an_idle_box_is_warned_of_and_stopped_within_the_weekend() -> None:
+    warned, *_ = moments("train", "told")
+    sent, proven = moments("train", "done")
+    assert warned["what"].startswith("Stop of train")
+    assert warned["at"] < sent["at"] < proven["at"] < "2026-11-06T20:00:00Z"
+    assert (sent["what"], proven["what"]) == ("stop sent: accepted", "proven stopped")
+
+
+def test_a_download_is_left_alone_and_nobody_is_told_of_it() -> None:
+    assert [one["what"] for one in moments("fetch", "done")] == ["active: left alone"]
+    assert "network" in moments("fetch", "done")[0]["why"]
+    assert moments("fetch", "told") == []
+
+
+def test_a_hang_is_paged_and_not_acted_on() -> None:
+    page, over = moments("finetune", "told")
+    assert page["what"].startswith("PAGE: finetune")
+    assert page["cost"].startswith("$")
+    assert over["what"].startswith("over: ")
+    assert moments("finetune", "done") == []
+
+
+def test_a_hard_cap_is_kept() -> None:
+    assert any(one["what"].startswith("PAGE: hard cap") for one in moments("sweeps", "told"))
+    assert [one["what"] for one in moments("sweep", "done")] == ["stop sent: accepted", "proven stopped"]
+
+
+def test_a_cloud_without_a_stop_is_asked_about_and_ended_by_a_yes_alone() -> None:
+    asked = next(one for one in moments("notebook", "told") if one["what"].startswith("Terminate"))
+    said, *acts = [*moments("notebook", "world")[-1:], *moments("notebook", "done")]
+    assert asked["at"] < said["at"] <= acts[0]["at"]
+    assert said["why"] == "eve says yes"
+    assert [one["what"] for one in acts] == ["terminate sent: accepted", "proven terminated"]
+
+
+def test_what_was_saved_is_net_of_disks_and_adds_up() -> None:
+    data = played().document.data
+    savings = data["savings"]
+    assert isinstance(savings, list)
+    train = next(one for one in savings if one["machine"] == "train")
+    hours = Fraction(
+        (datetime(2026, 11, 9, 9, tzinfo=UTC) - datetime.fromisoformat(train["proven_at"])) // timedelta(seconds=1), 3600
+    )
+    assert abs(Fraction(train["avoided_usd"]) - hours * Fraction("32.77")) < Fraction(1, 10**8)
+    assert abs(Fraction(train["disks_usd"]) - hours * 500 * Fraction("0.08") / 730) < Fraction(1, 10**8)
+    assert sum(Fraction(one["saved_usd"]) for one in savings) == Fraction(str(data["saved_usd"]))
+
+
+def test_the_report_of_the_weekend_holds_what_every_machine_truly_cost() -> None:
+    machines = played().document.data["machines"]
+    assert isinstance(machines, list)
+    assert [one["right"] for one in machines] == [True] * 5
+
+
+def test_the_timeline_is_in_the_order_of_time_and_dates_are_local() -> None:
+    times = [str(one["at"]) for one in played().document.records]
+    assert all(first <= later for first, later in pairwise(times))
+    assert played().document.tables[0].rows[0][0] == "Fri 06 Nov 16:00"
+
+
+def test_the_weekend_that_is_over_is_played_where_the_clocks_go_back(tmp_path: Path) -> None:
+    settings = tmp_path / "costguard.toml"
+    settings.write_text('[defaults]\ntimezone = "Europe/Berlin"\n')
+    answer = PLAY(config=str(settings), now=datetime(2026, 10, 27, 12, tzinfo=UTC))
+    assert answer.refusal is None
+    assert answer.document.data["start"] == "2026-10-23T14:00:00Z"
+    assert answer.document.data["end"] == "2026-10-26T08:00:00Z"
+
+
+def test_a_weekend_that_nobody_guards_is_found_out(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weekend.Listed, "guard", lambda _: None)
+    unguarded = PLAY(now=NOW)
+    monkeypatch.setattr(weekend, "weekend", lambda **_: unguarded)
+    ran = costguard("demo")
+    assert ran.code == 1
+    assert "WRONG: " in ran.out
+    assert "this is a bug in costguard" in ran.err
+    assert ran.out.count("sim-aws") == 0

@@ -11,7 +11,7 @@ events
   18:05  box quiet                 # training ends, nobody is connected
 expect
   Fri 18:04  box is active
-  18:50      notice idle-gpu box saying "32.77"
+  18:50      notice idle-gpu box saying "$24.58"      # 45 min of it
   19:05      stop box
   19:07      verified box
   19:07      box is stopped

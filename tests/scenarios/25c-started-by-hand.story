@@ -5,9 +5,12 @@ end: Wed 02:00
 zone: Europe/Berlin
 machines
   box  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada, stops-in 60s
+  other  aws $1.00, owner ada      # so that 20 % a day of one machine is not all
 policies
   idle-gpu  arm stop, gpu, when idle, for 45m, notify, +15m stop
 config
+  [rails]
+  acts = { fleet_percent_day = 100 }
   [[policy]]
   name = "nights"
   rule = "schedule"

@@ -6,6 +6,9 @@ machines
   box  aws 8xA100-80GB-SXM $32.77
 policies
   idle-gpu  arm stop, gpu, when idle, for 45m, notify, +15m stop
+config
+  [watch]
+  claims = ["runpod"]
 events
   08:00  box busy
   08:30  box quiet

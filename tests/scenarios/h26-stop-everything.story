@@ -26,6 +26,16 @@ events
   08:00  b8 busy
   08:00  b9 busy
   08:00  b10 busy
+  08:02  b1 quiet
+  08:05  b2 quiet
+  08:08  b3 quiet
+  08:11  b4 quiet
+  08:14  b5 quiet
+  08:17  b6 quiet
+  08:20  b7 quiet
+  08:23  b8 quiet
+  08:26  b9 quiet
+  08:29  b10 quiet
 expect
   2 times act                      # 10 % of ten in 10 min, 20 % a day
   08:00-08:14  never act           # first seen

@@ -13,18 +13,21 @@ from costguard.core.guard.facts import computing_of, rate_of, waste_of
 from costguard.core.guard.intent import DONE, UNCONFIRMED
 from costguard.core.guard.notice import Notice
 from costguard.core.guard.owning import owner_of
-from costguard.core.guard.planning import Case, effective
+from costguard.core.guard.planning import RESTING, Case, effective
 from costguard.core.guard.policy import ASK, DESTRUCTIVE, IDLE_RULE, NOTIFY, STOP, TERMINATE, reaches
+from costguard.core.guard.railing import HOUR, churning
 from costguard.core.guard.runway import runway_of
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.surveying import Survey
 from costguard.core.guard.verdict import CANNOT_SAY, Proposal
 from costguard.core.guard.work import ACTIVE, HUNG, IDLE, WARMING
-from costguard.core.metering.resource import RUNNING
+from costguard.core.metering.resource import ENDED, RUNNING
 from costguard.core.money import Money, Rate
 from costguard.core.spending import Live, ScopeNow
 from costguard.core.standing import concerns
 
+PASSING = frozenset(("grace", "rate"))
+"""What holds an act back and passes by itself."""
 TOLD_DONE = timedelta(hours=1)
 """How long it is told that an act was proven."""
 BLIND_AFTER = timedelta(minutes=45)
@@ -39,13 +42,8 @@ def notices_of(
 ) -> list[Notice]:
     """Everything to tell at `survey.at`. `costs`: what idling had cost, by the id of the intent that ended it."""
     found = [*_of_cases(survey, sight), *_of_works(survey, sight, rules), *_of_intents(sight, rules, costs)]
-    return [
-        *found,
-        *_of_budgets(survey, sight),
-        *_of_rails(survey, rules, sight),
-        *_of_scopes(scopes, sight),
-        *_of_balances(sight),
-    ]
+    found += [*_of_budgets(survey, sight), *_of_rails(survey, rules, sight)]
+    return [*found, *_of_scopes(scopes, sight), *_of_balances(sight), *_of_members(sight)]
 
 
 def _of_cases(survey: Survey, sight: Sight) -> Iterator[Notice]:
@@ -58,7 +56,7 @@ def _of_cases(survey: Survey, sight: Sight) -> Iterator[Notice]:
         policy, climb = case.verdict.policy, case.climb
         if not reaches(case.level, NOTIFY):
             continue
-        told = [n for n in (climb.done if climb else ()) if n < len(policy.then) and policy.then[n].do in (NOTIFY, ASK, STOP)]
+        told = _tells(case, climb.done if climb else ())
         if told:
             acts = ahead[policy.name, case.verdict.life]
             yield _of_climb(case, told[-1], min(acts, key=lambda p: p.due_at) if acts else None, sight.now)
@@ -66,6 +64,20 @@ def _of_cases(survey: Survey, sight: Sight) -> Iterator[Notice]:
             blind.add(case.verdict.life.key)
             matter = replace(matter_of(case.live, case.owner, sight.now), topic="blind")
             yield wording.blind(matter, at=sight.now, since=None, why=case.verdict.reasons, so_far=None)
+
+
+def _tells(case: Case, done: Iterable[int]) -> list[int]:
+    """The steps of `done` that there is still something to tell of: once it is stopped, those after its stop."""
+    steps, then = case.verdict.policy.then, [n for n in done if n < len(case.verdict.policy.then)]
+    stops = [n for n in then if steps[n].do == STOP and effective(steps[n], case).do == STOP]
+    if stops and case.live.observation.state in RESTING:
+        then = [n for n in then if n > stops[-1]]
+    return [n for n in then if effective(steps[n], case).do in (NOTIFY, ASK) or steps[n].do == ASK]
+
+
+def _held_back(proposal: Proposal | None) -> str:
+    """What holds an act back that does not pass by itself, in words; "" where it comes when it is due."""
+    return next((says for reason, says in (proposal.held_by if proposal else ()) if reason not in PASSING), "")
 
 
 def _is_blind(case: Case, now: datetime) -> bool:
@@ -83,12 +95,14 @@ def _of_climb(case: Case, number: int, act: Proposal | None, now: datetime) -> N
     so_far = waste_of(case.live, work, now) if work.state in {IDLE, HUNG} else cost_since(case.live, since, now)
     if step.do == ASK:
         loses = handling.terminate_loses if step.act == TERMINATE else handling.stop_loses
-        because = "its provider has no stop for it" if policy.then[number].do == STOP else f"{policy.name} asks"
+        because = f"{policy.name} asks"
+        if policy.then[number].do == STOP:
+            because = "nobody allowed what it would lose" if step.act == STOP else "its provider has no stop for it"
         yes = f"costguard approve {shell_word(case.live.observation.key.id)} {step.act}"
         notice = wording.asked(
             matter, work, act=step.act, at=now, since=since, so_far=so_far, loses=loses, because=because, yes=yes, stage=number
         )
-    elif act is not None:
+    elif act is not None and not _held_back(act):
         loses = handling.terminate_loses if act.step.do == TERMINATE else handling.stop_loses
         notice = wording.planned(
             matter, work, act=act.step.do, due=act.due_at, at=now, since=since, so_far=so_far, stage=number, loses=loses
@@ -99,6 +113,9 @@ def _of_climb(case: Case, number: int, act: Proposal | None, now: datetime) -> N
         notice = wording.idle(matter, work, at=now, since=since, so_far=so_far)
     else:
         notice = _of_rule(case, matter, since, so_far, now)
+    if act is not None and (held := _held_back(act)) and step.do != ASK:
+        said = ("next", f"no {act.step.do} while this holds it back: {held}")
+        notice = replace(notice, facts=tuple(said if fact[0] == "next" else fact for fact in notice.facts))
     severity = step.severity if step.do == NOTIFY else notice.severity
     return replace(notice, severity=severity, stage=max(notice.stage, number))
 
@@ -241,6 +258,26 @@ def _of_balances(sight: Sight) -> Iterator[Notice]:
                 losing=[f"{name or key.id} ({'; '.join(lost)})" for key, name, lost in found.loses],
                 at=sight.now,
             )
+
+
+def _of_members(sight: Sight) -> Iterator[Notice]:
+    """A notice a controller that brings back what ends, again and again."""
+    born = [(one.handling.controller, one.created_at) for one in sight.members]
+    ended = [(one.handling.controller, one.stopped_at) for one in sight.members if one.state == ENDED]
+    found = churning(
+        ((name, at) for name, at in born if at is not None), ((name, at) for name, at in ended if at is not None), sight.now
+    )
+    for controller, times in found.items():
+        last = max((live for live in sight.live if live.observation.handling.controller == controller), key=_born, default=None)
+        if last is not None:
+            owner = last.observation.owner
+            matter = replace(matter_of(last, owner, sight.now), topic="churn")
+            told = wording.churn(matter, controller=controller, times=times, within=HOUR, at=sight.now)
+            yield replace(told, subject=controller)
+
+
+def _born(live: Live) -> datetime:
+    return live.observation.created_at or live.first_seen_at
 
 
 def matter_of(live: Live, owner: str, now: datetime) -> wording.Matter:

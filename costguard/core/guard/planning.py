@@ -94,9 +94,13 @@ def plan(cases: Iterable[Case], around: Around) -> tuple[Proposal, ...]:
 
 
 def effective(step: Step, case: Case) -> Step:
-    """What `step` comes to for this resource: a stop where there is none asks for an end; a question that was answered acts."""
-    if step.do == STOP and case.live.observation.handling.stops is False and case.live.observation.state not in RESTING:
-        step = replace(step, do=ASK, act=TERMINATE)
+    """What `step` comes to for this resource: a stop that there is not, or that would lose what nobody allowed, is asked about.
+
+    A question that was answered acts.
+    """
+    asks = _asks_instead(step, case)
+    if asks:
+        step = replace(step, do=ASK, act=asks)
     if step.do == ASK and step.act in case.approved:
         return replace(step, do=step.act, act="")
     return step
@@ -127,9 +131,19 @@ def _unknown(case: Case) -> bool:
     return case.verdict.finding == CANNOT_SAY and not goes_on_stopped(case.climb, case.verdict.policy, stopped=resting)
 
 
+def _asks_instead(step: Step, case: Case) -> str:
+    """What is asked for in place of a stop: an end where its provider has no stop, the stop where it would lose something."""
+    seen, policy = case.live.observation, case.verdict.policy
+    if step.do != STOP or seen.state in RESTING:
+        return ""
+    if seen.handling.stops is False:
+        return TERMINATE
+    return STOP if seen.handling.stop_loses and not policy.allow_irreversible and policy.rule != CAP_RULE else ""
+
+
 def _is_question(step: Step, case: Case) -> bool:
     """Whether `step` asked, or was turned into a question, and its act is still ahead."""
-    converted = step.do == STOP and case.live.observation.handling.stops is False
+    converted = bool(_asks_instead(step, case))
     ended = case.live.observation.state == ENDED
     return not ended and (step.do == ASK or converted)
 

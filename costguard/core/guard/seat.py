@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from costguard.core.guard.evidence import Lines, counting
 from costguard.core.guard.incarnation import Incarnation, incarnation_of
 from costguard.core.guard.judging import judge
-from costguard.core.guard.owning import Protection, lease_ended_at, lease_of, marked, owner_of, phase_of, protection_of
+from costguard.core.guard.owning import (
+    BY_HAND,
+    Protection,
+    lease_ended_at,
+    lease_of,
+    marked,
+    owner_of,
+    phase_of,
+    protection_of,
+)
 from costguard.core.guard.policy import Policy
 from costguard.core.guard.run import Protection as Sighted
+from costguard.core.guard.schedule import Wanted, wants_off
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.verdicts import concerned
-from costguard.core.guard.wishes import Wish
+from costguard.core.guard.wishes import LEASE, Wish
 from costguard.core.guard.work import Work
+from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.core.sample import Sample
 from costguard.core.spending import Live
@@ -56,15 +67,17 @@ class Seat:
         """The seat of `live` in this run."""
         seen, now = live.observation, sight.now
         life, before, owner = incarnation_of(seen), sight.protections.get(seen.key), owner_of(seen, rules.owner_from)
+        policies = concerned(rules.policies, seen, owner)
+        wishes = (*sight.wishes, *_by_hand(seen, life, policies))
         return cls(
             live=live,
             life=life,
             owner=owner,
             protection=protection_of(seen, sight.wishes, rules.protect, before.at if before else None, now),
-            lease=lease_of(life, sight.wishes, now),
-            lease_ended_at=lease_ended_at(life, sight.wishes, now),
+            lease=lease_of(life, wishes, now),
+            lease_ended_at=lease_ended_at(life, wishes, now),
             phase=phase_of(life, sight.wishes, now),
-            policies=concerned(rules.policies, seen, owner),
+            policies=policies,
         )
 
     @property
@@ -138,3 +151,19 @@ def spacing(samples: Sequence[Sample], interval: timedelta) -> timedelta:
     if not apart:
         return interval
     return max(min(apart), min(sorted(apart)[len(apart) // 2], SLOWER * interval), interval)
+
+
+def _by_hand(seen: Observation, life: Incarnation, policies: Iterable[Policy]) -> tuple[Wish, ...]:
+    """The lease of a machine that somebody started while a schedule wanted it off: for that long no policy acts on it."""
+    began = seen.started_at
+    if began is None or not any(
+        policy.schedule and after_hours(seen, wants_off(policy.schedule, began)) for policy in policies
+    ):
+        return ()
+    who, why = "whoever started it", "started by hand"
+    return (Wish(id="", what=LEASE, who=who, why=why, at=began, until=began + BY_HAND, key=seen.key, life=life),)
+
+
+def after_hours(seen: Observation, wanted: Wanted) -> bool:
+    """Whether its run began within the time in which its schedule wants it off: that was on purpose."""
+    return wanted.off and wanted.since is not None and seen.started_at is not None and seen.started_at > wanted.since

@@ -15,6 +15,7 @@ from costguard.core.guard.run import FirstSeen, Reaction
 from costguard.core.guard.run import Protection as Sighted
 from costguard.core.guard.verdict import Climb
 from costguard.core.guard.wishes import Wish
+from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.sample import Sample
 from costguard.core.spending import Live
@@ -42,6 +43,7 @@ class Sight:
     `sent`: intents that were sent in the last day; `intents`: open and lately ended ones. `apart`: providers that are asked for
     measures apart from their listing. `balances`: of prepaid accounts. `gap_ended_at`: evidence from before it counts no
     more. `held`: what holds every act.
+    `members`: what controllers bring up, as last listed, with what has ended.
     """
 
     now: datetime
@@ -57,6 +59,7 @@ class Sight:
     reactions: tuple[Reaction, ...] = ()
     apart: frozenset[str] = frozenset()
     balances: tuple[Balance, ...] = ()
+    members: tuple[Observation, ...] = ()
     gap_ended_at: datetime | None = None
     breaker: Breaker | None = None
     held: tuple[tuple[str, str], ...] = ()

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import ceil, floor
 from operator import lt, sub
@@ -48,6 +49,7 @@ AHEAD = timedelta(seconds=5)
 FLOOR_SHARE, RISE_SHARE, LOW_SHARE = 0.25, 0.15, 0.35
 """Of a GPU's power limit: the most an idle floor can be (idle H100: 0.1, T4: 0.15); what work draws on top; a hang's most."""
 
+_least = lru_cache(maxsize=1000)(lambda span, poll: max(1, ceil(WORK_SHARE * round(span / poll) - 1e-9)))
 LEVEL, VOLUMES, COUNTER, AGE, ALIVE, PRESENCE, LIMIT = "level", "volumes", "counter", "age", "alive", "presence", "limit"
 
 
@@ -113,7 +115,7 @@ class Window:
 
     def least(self, span: timedelta) -> int:
         """How many busy samples in `span` are work."""
-        return max(1, ceil(WORK_SHARE * round(min(self.length, span) / self.poll) - 1e-9))
+        return int(_least(min(self.length, span), self.poll))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,12 +266,7 @@ def _busy(kind: Kind, line: Line, window: Window, above: float) -> list[datetime
 
 def _steady(often: Sequence[datetime], window: Window) -> list[datetime]:
     """Those of `often` that are no noise: enough of them in the window that ends there."""
-    whole, least = window.start + window.length, window.least(window.length) - 1
-    return [
-        at
-        for k, at in enumerate(often)
-        if (k >= least and often[k - least] > at - window.length if at >= whole else _crowded(often, k, window))
-    ]
+    return [at for k, at in enumerate(often) if _crowded(often, k, window)]
 
 
 def _heavy(line: Line, window: Window) -> list[datetime]:

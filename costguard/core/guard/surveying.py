@@ -17,19 +17,18 @@ from costguard.core.guard.foresight import Candidate, Foresight, cap_policy, cap
 from costguard.core.guard.incarnation import Incarnation
 from costguard.core.guard.intent import CANCELLED, FAILED, IN_DOUBT, OPEN, Intent
 from costguard.core.guard.ladders import climbed, stepped
-from costguard.core.guard.owning import BY_HAND, approved, armed, frozen, same_life
+from costguard.core.guard.owning import approved, armed, frozen, same_life
 from costguard.core.guard.planning import RESTING, Around, Case, plan
 from costguard.core.guard.policy import SCHEDULE_RULE, Policy
 from costguard.core.guard.railing import Breaker, breaker, fleet_of, quarantined, room
 from costguard.core.guard.run import Protection as Sighted
 from costguard.core.guard.schedule import wants_off
-from costguard.core.guard.seat import Seat, spacing
+from costguard.core.guard.seat import Seat, after_hours, spacing
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.verdict import Climb, Proposal, Verdict
 from costguard.core.guard.verdicts import verdict
-from costguard.core.guard.wishes import LEASE, Wish
+from costguard.core.guard.wishes import Wish
 from costguard.core.guard.work import IDLE, UNKNOWN, Work
-from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import INSTANCE, RUNNING, ResourceKey, ScopeKey
 from costguard.core.spending import Live
 
@@ -123,8 +122,7 @@ def _case(
     if policy.schedule is not None:
         wanted = wants_off(policy.schedule, now)
         off = wanted.since if wanted.off else None
-        by_hand = _by_hand(seen, off, now)
-        lease, off = lease or by_hand, None if _after_hours(seen, off) else off
+        off = None if after_hours(seen, wanted) else off
     known = Known(
         owner=seat.owner,
         protection=seat.protection,
@@ -158,20 +156,6 @@ def _case_of(seat: Seat, found: Verdict, climb: Climb | None, *, lease: Wish | N
         polls=known.polls if known else 0,
         in_doubt=f"its {doubt[0].act} is {doubt[0].state}" if doubt else "",
     )
-
-
-def _by_hand(seen: Observation, off_since: datetime | None, now: datetime) -> Wish | None:
-    """The lease of a machine that somebody started while its schedule wants it off."""
-    if not _after_hours(seen, off_since) or seen.started_at is None or now >= seen.started_at + BY_HAND:
-        return None
-    began = seen.started_at
-    why = "started by hand"
-    return Wish(id="", what=LEASE, who="whoever started it", why=why, at=began, until=began + BY_HAND, key=seen.key)
-
-
-def _after_hours(seen: Observation, off_since: datetime | None) -> bool:
-    """Whether its run began within the time in which its schedule wants it off: that was on purpose."""
-    return off_since is not None and seen.started_at is not None and seen.started_at > off_since
 
 
 def _foresights(

@@ -105,7 +105,6 @@ def test_each_rail_holds_a_stop_by_itself(more: dict[str, Any], reason: str) -> 
     ("handling", "reason"),
     [
         (replace(LOSES, stop_loses=(), controller="auto-scaling group train"), "controller"),
-        (LOSES, "irreversible"),
         (Handling(), "no_act"),
         (replace(LOSES, stop_loses=(), protected=("terminate",)), "provider_protection"),
     ],
@@ -113,6 +112,11 @@ def test_each_rail_holds_a_stop_by_itself(more: dict[str, Any], reason: str) -> 
 )
 def test_h27_what_acting_would_do_holds_a_stop(handling: Handling, reason: str) -> None:
     assert reasons(last(due(machine(handling=handling)))) == [reason]
+
+
+def test_h27_a_stop_that_loses_what_nobody_allowed_is_asked_about_and_never_done_by_itself() -> None:
+    found = last(due(machine(handling=LOSES)))
+    assert (found.step.do, found.step.act) == (ASK, STOP)
 
 
 def test_story_20_a_member_of_a_group_is_not_stopped_and_the_group_is_named() -> None:

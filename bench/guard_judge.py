@@ -1,0 +1,181 @@
+"""Judging a large fleet in one process: `survey` alone, and with reading what it judges from the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench import fleet
+from bench.measured import Measured, cpu, median
+from costguard.app.ruling import rules_of
+from costguard.core.guard.policy import Rails
+from costguard.core.guard.sight import Rules, Sight
+from costguard.core.guard.surveying import Survey, survey
+from costguard.core.guard.work import ACTIVE, IDLE
+from costguard.core.metering.resource import ResourceKey
+from costguard.core.sample import CPU_UTIL, GPU_UTIL, NETWORK, Sample
+from costguard.core.spending import Live
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.reading import Books
+from costguard.ledger.writing import Ledger
+from costguard.settings import read_settings
+
+MINUTES = 60
+"""Of samples, one a minute of each signal: more than the longest wait of the policies."""
+BUSY = {GPU_UTIL: 93.0, CPU_UTIL: 40.0, NETWORK: 5e6}
+QUIET = {GPU_UTIL: 0.0, CPU_UTIL: 0.1, NETWORK: 900.0}
+IDLE_OF_TEN = 3
+"""So many of ten machines have done nothing for the whole time."""
+SECONDS = 2.0
+
+TEAMS = tuple(
+    f"""
+[[policy]]
+name = "idle-p{team}"
+match = {{ gpu = true, labels = {{ project = "p{team}" }} }}
+when = 'state == "idle" && confidence >= 0.6 && rate >= usd_per_hour(0.30)'
+for = "45m"
+then = [{{ do = "notify" }}, {{ after = "15m", do = "stop" }}]
+"""
+    for team in range(7)
+)
+PROVIDERS = tuple(
+    f"""
+[[policy]]
+name = "hung-{provider}"
+match = {{ providers = ["{provider}"] }}
+when = 'state == "hung" || (state == "idle" && waste >= usd(200.00))'
+for = "20m"
+then = [{{ do = "notify", severity = "page" }}]
+"""
+    for provider in fleet.PROVIDERS
+)
+OTHERS = (
+    """
+[[policy]]
+name = "old"
+when = 'age >= duration("720h") && tier != "reserved"'
+then = [{ do = "notify" }]
+""",
+    """
+[[policy]]
+name = "nobody"
+when = 'owner == ""'
+then = [{ do = "notify" }]
+""",
+    """
+[[policy]]
+name = "stopped-for-long"
+when = 'power == "stopped" && stopped_for >= duration("168h")'
+then = [{ do = "notify" }]
+""",
+    """
+[[policy]]
+name = "dear"
+match = { gpu = true }
+when = 'rate >= usd_per_hour(50.00)'
+for = "1h"
+then = [{ do = "notify" }]
+""",
+    """
+[[policy]]
+name = "half-empty"
+match = { gpu = true }
+when = 'state == "active" && wasted_share >= 0.5'
+for = "30m"
+then = [{ do = "notify" }]
+""",
+    """
+[[policy]]
+name = "nights"
+match = { names = ["run-1*"] }
+schedule = { timezone = "Europe/Berlin", off = ["20:00-08:00", "sat-sun"] }
+then = [{ do = "notify" }, { after = "10m", do = "stop" }]
+""",
+    """
+[[policy]]
+name = "person-7"
+match = { owners = ["person-7"] }
+when = 'time_in_state >= duration("30m") && state == "idle"'
+for = "30m"
+then = [{ do = "notify" }]
+""",
+    """
+[[policy]]
+name = "unlabelled"
+when = '!("project" in labels)'
+then = [{ do = "notify" }]
+""",
+)
+POLICIES = (*TEAMS, *PROVIDERS, *OTHERS)
+
+
+def judge(*, instances: int = 10_000, rounds: int = 5) -> Iterator[Measured]:
+    """`survey` over the fleet under all policies; the same with the reads of a guard run before it."""
+    with TemporaryDirectory() as folder:
+        url, rules, now = f"sqlite:///{folder}/ledger.db", ruled(Path(folder)), fleet.START + MINUTES * fleet.MINUTE
+        filled(url, instances)
+        alone, reading, writes = list[float](), list[float](), 0
+        for _ in range(rounds):
+            read_s, sight = cpu(lambda: seen(url, now))
+            judged_s, found = cpu(lambda sight=sight: survey(rules, sight))  # type: ignore[misc]  # a lambda with a default
+            reading.append(read_s)
+            alone.append(judged_s)
+            writes = sum(map(len, sight.samples.values()))
+        checked(found, instances)
+    each, middle = f"{instances:,} instances x {len(rules.policies)} policies", median(alone)
+    kept = f"{len(found.cases):,} verdicts on {writes:,} samples, spread {min(alone):.2f}-{max(alone):.2f}"
+    met = middle < SECONDS
+    yield Measured(what=f"{each}: judged, CPU s ({kept})", target=f"< {SECONDS:g}", reached=f"{middle:.2f}", met=met)
+    whole = median(a + r for a, r in zip(alone, reading, strict=True))
+    yield Measured(what="the same with reading live resources and samples from the ledger, CPU s", reached=f"{whole:.2f}")
+
+
+def ruled(folder: Path) -> Rules:
+    """The rules, through the settings as a user writes them."""
+    written = folder / "costguard.toml"
+    written.write_text("".join(POLICIES), encoding="utf-8")
+    return rules_of(read_settings(str(written)), fleet.MINUTE)
+
+
+def filled(url: str, instances: int, minutes: int = MINUTES) -> None:
+    """A ledger of a fleet with `minutes` of samples."""
+    scopes = fleet.scopes(10)
+    with Ledger(url, rules=fleet.rules(), ceilings=fleet.CEILINGS) as ledger:
+        for scope in scopes:
+            machines = fleet.machines(scope, instances // len(scopes))
+            for minute in (0, minutes):
+                ledger.record([fleet.polled(scope, minute, (one.seen() for one in machines))])
+            ledger.record_samples(
+                [
+                    Sample(key=one.key, signal=signal, at=fleet.START + n * fleet.MINUTE, value=value)
+                    for one in machines
+                    for signal, value in told(one.number).items()
+                    for n in range(1, minutes + 1)
+                ]
+            )
+
+
+def told(number: int) -> Mapping[str, float]:
+    """What the machine of this number reports all the time."""
+    return QUIET if number % 10 < IDLE_OF_TEN else BUSY
+
+
+def seen(url: str, now: datetime) -> Sight:
+    """What a guard run reads about a fleet of which nobody wished anything."""
+    with Books(url, rules=fleet.rules()) as books, GuardBook(url, rails=Rails(), rules=fleet.rules()) as book:
+        samples: Mapping[ResourceKey, Sequence[Sample]] = book.samples_since(now - timedelta(hours=48))
+        live: tuple[Live, ...] = tuple(books.live(now))
+        return replace(Sight(now=now, live=live), samples=samples, known=book.first_polls())
+
+
+def checked(found: Survey, instances: int) -> None:
+    """Nothing is believed of a run that judged otherwise than the fleet was made."""
+    states = Counter(work.state for key, work in found.works.items() if key.id.startswith("i-"))
+    idle = instances // 10 * IDLE_OF_TEN
+    if (states[IDLE], states[ACTIVE]) != (idle, instances - idle):
+        raise SystemExit(f"of {instances} machines {idle} idle, and the survey says {dict(states)}")

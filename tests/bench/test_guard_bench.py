@@ -1,0 +1,39 @@
+"""The guard's benchmark measures what it says: the fleet as it was made, answers that clients can read. Never how fast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from bench import guard_custodian, guard_judge, guard_replay
+from costguard.core.guard.surveying import survey
+
+
+def test_judging_judges_the_fleet_as_it_was_made() -> None:
+    judged, whole = guard_judge.judge(instances=100, rounds=1)
+    assert "100 instances x 20 policies" in judged.what
+    assert judged.met in {True, False}
+    assert float(whole.reached) >= 0
+
+
+def test_a_survey_that_found_other_states_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = survey
+    monkeypatch.setattr(guard_judge, "survey", lambda rules, sight: replace(real(rules, sight), works={}))
+    with pytest.raises(SystemExit, match="30 idle"):
+        list(guard_judge.judge(instances=100, rounds=1))
+
+
+def test_what_is_written_in_cbor_is_read_back() -> None:
+    at = datetime(2026, 11, 1, tzinfo=UTC)
+    said = {"Id": "q1", "Names": ["x" * length for length in (0, 23, 24, 255, 256, 70_000)]}
+    assert guard_replay.decoded(guard_replay.cbor(said)) == said
+    assert guard_replay.cbor(at)[:2] == b"\xc1\xfb"
+
+
+def test_without_custodian_the_comparison_is_left_out_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard_custodian, "installed", lambda: (None, "there is no network"))
+    (line,) = guard_custodian.custodian()
+    assert line.reached == "skipped: there is no network"
+    assert line.met is None

@@ -1,0 +1,114 @@
+"""Guards with one rule taken out of them, to see that the judge would notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from costguard.core.guard import judging, planning, seat, surveying
+from costguard.core.guard.incarnation import incarnation_of
+from costguard.core.guard.intent import Intent
+from costguard.core.guard.owning import UNPROTECTED
+from costguard.core.guard.policy import STOP
+from costguard.core.guard.proof import refusal
+from costguard.core.guard.railing import Room
+from costguard.core.metering.observation import Observation
+from costguard.flows import acting, deeds
+from costguard.ledger import sends
+from costguard.ledger.guardbook import GuardBook
+
+Patch = pytest.MonkeyPatch
+
+
+def _says(answer: Any) -> Callable[..., Any]:  # noqa: ANN401 - whatever the rule would say
+    return lambda *_args, **_named: answer
+
+
+def no_second_look(patch: Patch) -> None:
+    """What the plan found is believed: nothing that happened since is asked for."""
+    patch.setattr(acting, "refusal", _says(""))
+    patch.setattr(acting, "difference", _says(""))
+    patch.setattr(deeds.Deeds, "_still", _says(_says("")))
+    patch.setattr(sends, "_wished", _says(None))
+
+
+def missing_is_idle(patch: Patch) -> None:
+    """A sample that is missing hides no work."""
+    doubts = judging._doubts
+
+    def sure(tracks: Any, *around: Any, **named: Any) -> list[str]:  # noqa: ANN401 - as it is there
+        return doubts(tracks, *around, **named) if all(one.fresh for one in tracks) else []
+
+    patch.setattr(judging, "_doubts", sure)
+    patch.setattr(judging, "_cap", _says((0.99, "")))
+    patch.setattr(planning, "COVERED", 0)
+    patch.setattr(deeds.Deeds, "_works", _says(""))
+
+
+def leases_ignored(patch: Patch) -> None:
+    """Nobody keeps anything."""
+    patch.setattr(seat, "lease_of", _says(None))
+    patch.setattr(deeds, "lease_of", _says(None))
+    patch.setattr(sends, "_wished", _says(None))
+
+
+def rails_off(patch: Patch) -> None:
+    """There is always room, in the plan and in the gate."""
+    patch.setattr(surveying, "room", _says(Room(acts=100, irreversible=100, why="")))
+    patch.setattr(sends, "_railed", _says(None))
+
+
+def any_life_will_do(patch: Patch) -> None:
+    """An act for one life is done to the next."""
+
+    def blind(intent: Intent, seen: Observation) -> str:
+        return refusal(replace(intent, life=incarnation_of(seen)), seen)
+
+    patch.setattr(acting, "refusal", blind)
+
+
+def arming_ignored(patch: Patch) -> None:
+    """Every policy may stop."""
+    patch.setattr(surveying, "armed", _says(STOP))
+    patch.setattr(deeds, "armed", _says(STOP))
+
+
+def labels_ignored(patch: Patch) -> None:
+    """No label protects."""
+    patch.setattr(seat, "protection_of", _says(UNPROTECTED))
+    patch.setattr(deeds, "protection_of", _says(UNPROTECTED))
+
+
+def protection_forgotten(patch: Patch) -> None:
+    """A label that vanished protects no more."""
+    patch.setattr(GuardBook, "protections", _says({}))
+
+
+def recorded_too_late(patch: Patch) -> None:
+    """The request goes out before anything of it is committed."""
+    whole = acting._execute
+
+    def hasty(deed: Any, before: Observation) -> Any:  # noqa: ANN401 - as it is there
+        deed.send()
+        return whole(deed, before)
+
+    patch.setattr(acting, "_execute", hasty)
+
+
+MUTANTS: dict[str, Callable[[Patch], None]] = {
+    one.__name__: one
+    for one in (
+        no_second_look,
+        missing_is_idle,
+        leases_ignored,
+        rails_off,
+        any_life_will_do,
+        arming_ignored,
+        labels_ignored,
+        protection_forgotten,
+        recorded_too_late,
+    )
+}
