@@ -37,7 +37,7 @@ bench: .venv/.dev
 	@$(BIN)/python -m bench.guard
 
 golden: .venv/.dev
-	@$(BIN)/python -m pytest -q tests/golden --write-golden
+	@$(BIN)/python -m pytest -q tests/golden tests/inputs/test_bad_inputs.py tests/inputs/test_bad_replies.py --write-golden
 
 market: .venv/.dev
 	@$(BIN)/python scripts/build_market.py

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from bench import fleet
 from bench.measured import Measured, cpu, median
 from costguard.app.ruling import rules_of
+from costguard.core.guard.evidence import Columns
 from costguard.core.guard.policy import Rails
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.surveying import Survey, survey
@@ -125,7 +126,7 @@ def judge(*, instances: int = 10_000, rounds: int = 5) -> Iterator[Measured]:
             judged_s, found = cpu(lambda sight=sight: survey(rules, sight))  # type: ignore[misc]  # a lambda with a default
             reading.append(read_s)
             alone.append(judged_s)
-            writes = sum(map(len, sight.samples.values()))
+            writes = sum(len(ats) for columns in sight.samples.values() for ats, _ in columns.values())
         checked(found, instances)
     each, middle = f"{instances:,} instances x {len(rules.policies)} policies", median(alone)
     kept = f"{len(found.cases):,} verdicts on {writes:,} samples, spread {min(alone):.2f}-{max(alone):.2f}"
@@ -168,7 +169,7 @@ def told(number: int) -> Mapping[str, float]:
 def seen(url: str, now: datetime) -> Sight:
     """What a guard run reads about a fleet of which nobody wished anything."""
     with Books(url, rules=fleet.rules()) as books, GuardBook(url, rails=Rails(), rules=fleet.rules()) as book:
-        samples: Mapping[ResourceKey, Sequence[Sample]] = book.samples_since(now - timedelta(hours=48))
+        samples: Mapping[ResourceKey, Columns] = book.columns_since(now - timedelta(hours=48))
         live: tuple[Live, ...] = tuple(books.live(now))
         return replace(Sight(now=now, live=live), samples=samples, known=book.first_polls())
 

@@ -6,6 +6,7 @@ manifests, which import no SDK and no network.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ OUR_PREFIX = "costguard_"
 """How the packages of providers are called: costguard_aws brings the provider aws."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 """What a provider may call itself: it is a key of the settings, a name in the ledger and a word of the command line."""
+
+SECRET_VARIABLE = re.compile(r"KEY|SECRET|TOKEN|PASS|CREDENTIAL|_UR[IL]$", re.IGNORECASE)
+LEAST_SECRET = 8
+"""Characters of a variable's value that is looked for in a package's words: shorter ones are words of their own."""
 
 
 class Provider(Protocol):
@@ -59,12 +64,12 @@ MEND = "reinstall or remove the package that brings it"
 
 def renderer(name: str) -> Renderer:
     """The report format `name`; UnknownNameError lists those installed."""
-    return cast("Renderer", _load(REPORTS, name, "format"))
+    return cast("Renderer", _load(REPORTS, name, "format", "--format"))
 
 
 def notifier(name: str) -> ChannelPlugin:
     """The channel `name`; UnknownNameError lists those installed."""
-    return cast("ChannelPlugin", _load(NOTIFIERS, name, "channel"))
+    return cast("ChannelPlugin", _load(NOTIFIERS, name, "channel", "channel"))
 
 
 def providers() -> Providers:
@@ -75,7 +80,7 @@ def providers() -> Providers:
         try:
             plugin = _provider(point)
         except (Exception, SystemExit) as wrong:  # noqa: BLE001 - a package that somebody else wrote may raise anything
-            broken[name] = shortened(one_line(f"{type(wrong).__name__}: {wrong}"), 200)
+            broken[name] = _why(wrong)
             continue
         name = plugin.manifest.name
         if name in found:
@@ -83,6 +88,15 @@ def providers() -> Providers:
         else:
             found[name] = plugin
     return Providers(found=found, broken=broken)
+
+
+def _why(wrong: BaseException) -> str:
+    """What broke a package, in its own words, without any secret that the environment holds: its author may have quoted one."""
+    text = f"{type(wrong).__name__}: {wrong}"
+    for name, value in os.environ.items():
+        if SECRET_VARIABLE.search(name) and len(value) >= LEAST_SECRET:
+            text = text.replace(value, "[secret]")
+    return shortened(one_line(text), 200)
 
 
 def extra_missing(manifest: Manifest) -> tuple[str, ...]:
@@ -119,13 +133,13 @@ def _provider(point: EntryPoint) -> Provider:
     return cast("Provider", plugin)
 
 
-def _load(group: str, name: str, kind: str) -> Callable[..., object]:
+def _load(group: str, name: str, kind: str, field: str) -> Callable[..., object]:
     """The object behind entry point `name` of `group`."""
     found = entry_points(group=group)
     if name not in found.names:
         known = tuple(sorted(found.names))
         raise UnknownNameError(
-            kind, name, field=kind, nearest=nearest_names(name, known), hint=f"installed: {', '.join(known) or 'none'}"
+            kind, name, field=field, nearest=nearest_names(name, known), hint=f"installed: {', '.join(known) or 'none'}"
         )
     try:
         return cast("Callable[..., object]", found[name].load())

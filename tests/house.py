@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PLUGIN_ROOMS = {
@@ -56,7 +57,7 @@ def plugin_faults(root: Path) -> Iterator[str]:
 def purity_faults(root: Path) -> Iterator[str]:
     """What core imports or calls that a deciding room must not."""
     for path in sorted((root / "costguard" / "core").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in _nodes(path.read_text()):
             for module in _imported(node):
                 top = module.split(".")[0]
                 inside = module == "costguard.errors" or module.startswith("costguard.core")
@@ -75,7 +76,7 @@ def word_faults(root: Path) -> Iterator[str]:
     for path in _sources(root):
         if NOT_OUR_WORDS.search(path.stem):
             yield f"{path.relative_to(root)} is named with a word we do not use: name it after the thing it is"
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in _nodes(path.read_text()):
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and NOT_OUR_WORDS.search(node.name):
                 yield f"{_line(root, path, node)} {node.name} uses a word we do not use: name it after the thing it is"
 
@@ -111,6 +112,13 @@ def leftovers(root: Path) -> Iterator[str]:
                 yield f"{path.relative_to(root)}:{number} is unfinished: {line.strip()[:80]}"
             if ADDRESSES.search(line):
                 yield f"{path.relative_to(root)}:{number} names a registry or a path of one machine: {line.strip()[:80]}"
+
+
+@cache
+def _nodes(source: str) -> tuple[ast.AST, ...]:
+    """Those nodes of a module that a rule looks at, found once however often the house is looked over."""
+    kinds = ast.Import | ast.ImportFrom | ast.Call | ast.FunctionDef | ast.ClassDef
+    return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds))
 
 
 def _plugins(folder: Path) -> list[str]:

@@ -17,7 +17,7 @@ from costguard.core.calendar import month
 from costguard.core.money import Money
 from costguard.errors import InputError, UnknownNameError
 from costguard.ledger.address import address
-from costguard.settings import Settings, ledger_url, read_settings
+from costguard.settings import Settings, check_settings, ledger_url, read_settings
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FULL = """
@@ -327,3 +327,13 @@ def test_settings_with_budgets_import_nothing_heavy() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert ran.stdout.strip() == "set()"
+
+
+def test_a_hard_budget_may_allow_stops_that_lose_data_and_a_soft_one_has_nothing_to_allow() -> None:
+    plain = '[[budget]]\nname = "all"\ncap = "10 USD"\n'
+    (found,) = check_settings(plain + "hard = true\nallow_irreversible = true\n", "it").budgets
+    assert found.allow_irreversible
+    (usual,) = check_settings(plain + "hard = true\n", "it").budgets
+    assert not usual.allow_irreversible
+    with pytest.raises(InputError, match="stops nothing without hard"):
+        check_settings(plain + "allow_irreversible = true\n", "it")

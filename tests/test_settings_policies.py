@@ -130,7 +130,7 @@ def test_what_a_policy_does_not_state_is_observing_everything_at_once() -> None:
 
 def test_hooks_rails_routes_and_the_watch_are_read() -> None:
     found = settings(
-        HOOK + '[[hook]]\nname = "drain"\nurl = "https://example.com/drain"\n'
+        HOOK + 'env = ["AWS_PROFILE"]\n[[hook]]\nname = "drain"\nurl = "https://example.com/drain"\n'
         '[rails]\nacts = { per_10m = 2, fleet_percent = 12.5 }\nbreaker = { least = 3, window = "5m" }\nfirst_seen = "30m"\n'
         '[watch]\ninterval = "2m"\njitter = "10s"\nheartbeat_url = "env:BEAT"\n'
         '[notify]\nsigned_with = "env:SECRET"\n[[notify.route]]\nto = ["env:SLACK_URL", "console:"]\nrepeat = ["1h", "1d"]\n'
@@ -138,7 +138,7 @@ def test_hooks_rails_routes_and_the_watch_are_read() -> None:
         '[[notify.route]]\nto = "https://example.com/costs"\n'
     )
     assert found.hooks == (
-        Hook(name="checkpoint", command=("/bin/save", "--all")),
+        Hook(name="checkpoint", command=("/bin/save", "--all"), env=("AWS_PROFILE",)),
         Hook(name="drain", url="https://example.com/drain"),
     )
     assert found.rails == Rails(
@@ -319,6 +319,8 @@ def test_a_condition_holds_for_as_long_as_can_be_seen(lines: str, field: str, sa
         ('[[hook]]\nname = "a"\ncommand = []', "names no program"),
         ('[[hook]]\nname = "a"\nurl = "http://example.com/x"', "hook 1 (a).url: is http:// to another machine"),
         ('[[hook]]\nname = "a"\nurl = "https://example.com/x"\ncommand = ["x"]', "and not both"),
+        (HOOK + 'env = ["A B"]', "hook 1 (checkpoint).env: 'A B' is no name of a variable"),
+        ('[[hook]]\nname = "a"\nurl = "https://example.com/x"\nenv = ["A"]', "hook 1 (a).env: belongs to a command"),
         (HOOK + HOOK, "hook 2 (checkpoint).name: is that of hook 1 too"),
         ("rails = 5", "rails: must be a table"),
         ("[rails]\nacts = {}", "rails.acts: is empty"),

@@ -14,7 +14,7 @@ from costguard.core.documents.policy import SCHEMA, explain_document, lint_docum
 from costguard.core.documents.wishes import wish_data
 from costguard.core.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TRUTH
 from costguard.core.guard.owning import armed
-from costguard.core.guard.policy import LEVELS, Policy
+from costguard.core.guard.policy import LEVELS, Policy, Rails
 from costguard.core.guard.wishes import ARM, ARMED_FOR, Wish, is_open
 from costguard.core.instant import EARLIEST
 from costguard.core.money import Money, Rate
@@ -30,7 +30,10 @@ TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 def lint(*, config: str | None = None) -> Answer:
     """`costguard policy lint`: an error where the settings are refused; else what may not be what somebody meant."""
     settings = read_settings(config)
-    return Answer(document=lint_document(config or "the settings", settings.policies))
+    hard = tuple(budget.name for budget in settings.budgets if budget.hard)
+    return Answer(
+        document=lint_document(config or "the settings", settings.policies, hard=hard, rails=settings.rails or Rails())
+    )
 
 
 def explain(name: str | None = None, *, config: str | None = None) -> Answer:
@@ -58,8 +61,8 @@ def arm(name: str, level: str, *, why: str | None = None, config: str | None = N
     before, _ = _level(policy, _wishes(settings), at)
     raised = LEVELS.index(level) > LEVELS.index(before)
     reason = wishing.reason_stated(why, f"costguard policy arm {name} {level}") if raised else (why or "").strip()
-    shown = _plan(config) if raised else None
     wish = wishing.new_wish(ARM, reason, at, until=at.replace(microsecond=0) + ARMED_FOR, subject=name, value=level)
+    shown = _plan(config, wish) if raised else None
     with wishing.guard_book(settings) as book:
         book.add_wish(wish)
     goes = min(policy.arm, level, key=LEVELS.index)
@@ -79,11 +82,11 @@ def _told(data: dict[str, object], lead: Sequence[str]) -> Document:
     return Document(data=data, records=({"policy": data["policy"], "level": data["level"]},), lead=tuple(lead))
 
 
-def _plan(config: str | None) -> Answer:
-    """What would be done as things are armed now."""
+def _plan(config: str | None, wish: Wish) -> Answer:
+    """What would be done if `wish` were recorded already."""
     from costguard.app import guarding
 
-    return guarding.plan(config=config, accept=None)
+    return guarding.plan(config=config, accept=None, supposed=(wish,))
 
 
 def _policy(settings: Settings, name: str) -> Policy:

@@ -6,7 +6,6 @@ reason, so that what the ledger knows of it counts as not seen. A slip in the se
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,7 +29,6 @@ if TYPE_CHECKING:  # the network is imported when a provider is opened
     from costguard.transport import ProviderPlugin, Surroundings, Transport
 
 
-PROXY = re.compile(r"https?://[^/?#]")
 OPEN_S = 20.0
 """How long all may take to be opened: they read files and import SDKs, and ask nobody. An assumption, 2026-11."""
 
@@ -123,7 +121,7 @@ def surroundings(settings: Settings) -> Iterator[Surroundings]:
     from costguard.data import Facts
     from costguard.transport import Surroundings
 
-    transport = _transport(settings)
+    transport = transport_of(settings)
     try:
         yield Surroundings(
             transport=transport,
@@ -137,12 +135,11 @@ def surroundings(settings: Settings) -> Iterator[Surroundings]:
         transport.close()
 
 
-def _transport(settings: Settings) -> Transport:
+def transport_of(settings: Settings) -> Transport:
+    """A client of its own, as `[network]` wants it. Close it."""
     from costguard.transport import Transport
 
     ca_file, proxy = settings.network.ca_file, settings.network.proxy
-    if proxy is not None and not PROXY.match(proxy):
-        raise InputError("is no address of a proxy", field="network.proxy", hint='write "http://proxy.example:3128"')
     try:
         return Transport(ca_file=None if ca_file is None else path_of(ca_file), proxy=proxy)
     except ValueError:

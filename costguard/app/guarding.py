@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from costguard.app import Answer
+from costguard.app.beating import WITHIN_S, beat
 from costguard.app.ruling import rules_of
 from costguard.app.showing_watch import plan_view, watch_view
 from costguard.app.watchroom import Room, room
@@ -14,27 +15,33 @@ from costguard.app.wishing import new_wish
 from costguard.core.checks import require
 from costguard.core.documents.plan import plan_document
 from costguard.core.documents.watch import WatchView
-from costguard.core.guard.wishes import ACCEPT
+from costguard.core.guard.encoding import plain
+from costguard.core.guard.wishes import ACCEPT, Wish
 from costguard.errors import LedgerError
 from costguard.flows.guard import Guarded
 from costguard.flows.round import Polled
 from costguard.logs import configure, log
 from costguard.ports import InstanceSource
 from costguard.settings import Settings, read_settings
+from costguard.settings.checking import LONGEST, SHORTEST
 from costguard.settings.lasting import lasting
-from costguard.watchdog import Duties, Duty, Watchdog
+from costguard.watchdog import UNFINISHED, Duties, Duty, Watchdog
+from costguard.watchdog.heartbeat import Heartbeat
 
 Show = Callable[[WatchView], None]
-SECOND = timedelta(seconds=1)
 HASH_LEAST = 8
 """Characters of a plan's hash that are enough to accept it by."""
 OUTBOX_EVERY = timedelta(seconds=5)
 
 
-def plan(*, config: str | None, accept: str | None, offline: bool = False) -> Answer:
-    """`costguard plan`: the fleet as it is now, and what would be done. `accept`: yes to the plan of this hash."""
+def plan(*, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Wish, ...] = ()) -> Answer:
+    """`costguard plan`: the fleet as it is now, and what would be done. `accept`: yes to the plan of this hash.
+
+    `supposed`: wishes that are taken for made.
+    """
     settings = read_settings(config)
     with room(settings, dry_run=True, offline=offline) as made:
+        made.guard.supposed = supposed
         polled = made.poll() if made.sources else None
         found = made.judge()
         if found.broken or found.survey is None:
@@ -62,22 +69,37 @@ def watch(
 ) -> int:
     """`costguard watch`: poll, judge, tell and act, once or until a signal ends it; the exit code."""
     settings = read_settings(config)
-    every = lasting(interval, "--interval", least=SECOND) if interval is not None else settings.watch.every
+    every = lasting(interval, "--interval", least=SHORTEST, most=LONGEST) if interval is not None else settings.watch.every
     configure(as_json=json_log)
     with room(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
         _say(made.poll())
+        heartbeat = Heartbeat(partial(beat, lambda: made.settings), log=log())
         if once:
-            return _once(made, show)
-        return Watchdog(
+            return _once(made, show, heartbeat)
+        code = Watchdog(
             _duties(made, show, every),
             log=log(),
             reload=partial(_reloaded, made, show, interval, config),
+            heartbeat=partial(_beat, made, heartbeat),
         ).run()
+        if code != UNFINISHED:
+            made.rest()
+        return code
 
 
-def _once(made: Room, show: Show) -> int:
+def _beat(made: Room, heartbeat: Heartbeat) -> None:
+    """Say outside that a run is in the ledger: not after a dry run, nor for another watchdog that has the turn."""
+    if made.recorded:
+        heartbeat.beat()
+
+
+def _once(made: Room, show: Show, heartbeat: Heartbeat) -> int:
     guarded = made.judge()
+    _beat(made, heartbeat)
     _deliver(made)
+    heartbeat.wait(WITHIN_S)
+    made.end_hooks()
+    made.rest()
     if guarded.broken:
         raise LedgerError(guarded.broken, field="the ledger", hint="nothing was done; mend the ledger and run it again")
     show(watch_view(guarded, made))
@@ -130,6 +152,17 @@ def _report(guarded: Guarded) -> None:
     """What was done, as facts."""
     for note in guarded.notes:
         log().info("held", why=note)
+    for run in guarded.sight.hooks if guarded.sight else ():
+        if run.ended_at is not None and run.ended_at >= guarded.at:
+            log().info(
+                "hook",
+                hook=run.hook,
+                instance_id=run.life.key.id,
+                state=run.state,
+                status=run.status,
+                why=run.why,
+                said=plain(run.output),
+            )
     for intent in guarded.intents:
         if intent.moved_at >= guarded.at:
             key = intent.life.key
@@ -157,6 +190,6 @@ def _reloaded(made: Room, show: Show, interval: str | None, config: str | None) 
     settings: Settings = read_settings(config)
     same = settings.providers == made.settings.providers and settings.ledger == made.settings.ledger
     require(same, "SIGHUP", "the accounts or the ledger changed", "restart it: what is under way would belong to neither")
-    every = lasting(interval, "--interval", least=SECOND) if interval is not None else settings.watch.every
+    every = lasting(interval, "--interval", least=SHORTEST, most=LONGEST) if interval is not None else settings.watch.every
     made.adopt(settings, rules_of(settings, every))
     return _duties(made, show, every)

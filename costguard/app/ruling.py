@@ -20,4 +20,5 @@ def rules_of(settings: Settings, interval: timedelta | None = None) -> Rules:
         zone=settings.defaults.zone,
         interval=interval or settings.watch.every,
         claims=settings.watch.claims,
+        hooks=settings.hooks,
     )

@@ -48,8 +48,14 @@ def plan_view(guarded: Guarded, rules: Rules, notes: Sequence[str]) -> PlanView:
         rows=tuple(rows),
         hash=guarded.plan_hash[:12],
         unaccepted=guarded.unaccepted,
-        notes=(*told, *notes),
+        notes=(*told, *_short(guarded), *notes),
     )
+
+
+def _short(guarded: Guarded) -> tuple[str, ...]:
+    """Hard caps that the rails do not let be kept."""
+    foreseen = guarded.survey.foresights if guarded.survey else ()
+    return tuple(f"budget {one.standing.budget.name}: {one.rails}" for one in foreseen if one.rails)
 
 
 def watch_view(guarded: Guarded, made: Room) -> WatchView:
@@ -83,7 +89,7 @@ def watch_view(guarded: Guarded, made: Room) -> WatchView:
             for intent in guarded.intents
             if at - intent.moved_at <= LATELY
         ),
-        notices=tuple(dict.fromkeys(notice.what for notice in guarded.notices)),
+        notices=tuple(dict.fromkeys((*(notice.what for notice in guarded.notices), *_short(guarded)))),
         frozen=f"{hold.who}: {hold.why}" if hold else "",
         committed=guarded.committed,
     )

@@ -15,10 +15,11 @@ from costguard.core.statement import keys_stated, month_stated
 from costguard.core.status import month_label
 from costguard.data import Facts
 from costguard.ledger.asking import Ask
+from costguard.ledger.chain import head_text
 from costguard.ledger.climbs import protections
 from costguard.ledger.holds import open_holds
 from costguard.ledger.intents import open_intents
-from costguard.ledger.lately import samples_since
+from costguard.ledger.lately import columns_since
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
 from costguard.ledger.wishes import open_wishes
@@ -46,6 +47,7 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
     now, url = _now(), ledger_url(settings)
     with Reader(url) as reader, reader.snapshot() as ask:
         holds, intents, known = open_holds(ask, now), open_intents(ask), _known(ask, now)
+        head = head_text(ask)
     rules = rules_of(settings)
     with Books(url, rules=Facts().billing_rules()) as books:
         found = flow(
@@ -59,7 +61,7 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
         )
     warnings = (*status_warnings(found), *told)
     return Answer(
-        document=status_document(found, told), warnings=warnings, refusal=not_whole(found, refused) if strict else None
+        document=status_document(found, told, head), warnings=warnings, refusal=not_whole(found, refused) if strict else None
     )
 
 
@@ -92,7 +94,7 @@ def _known(ask: Ask, now: datetime) -> Sight:
     return Sight(
         now=now,
         live=(),
-        samples=samples_since(ask, now - LOOKS_BACK),
+        samples=columns_since(ask, now - LOOKS_BACK),
         wishes=tuple(open_wishes(ask, now)),
         protections=protections(ask),
     )

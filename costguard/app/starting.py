@@ -12,13 +12,15 @@ from costguard.app.kept import written
 from costguard.core.documents.init import init_document
 from costguard.core.provider import checked_table
 from costguard.errors import InputError
-from costguard.settings import CONFIG, FILE_NAME, Settings, check_settings, path_of
+from costguard.settings import CONFIG, FILE_NAME, Settings, check_settings, path_of, zone_named
 from costguard.settings.example import settings_text
 
 
 def init(*, path: str | None = None, force: bool = False, budget: str | None = None, zone: str | None = None) -> Answer:
     """`costguard init`: write the file with the providers whose credentials are found switched on. It asks no provider."""
     target = free(path, force=force)
+    if zone is not None:
+        zone_named(zone, "--zone")
     installed = plugins.providers()
     with opened(Settings(), found_too=True) as clouds:
         found = tuple(cloud.name for cloud in clouds if cloud.error is None)

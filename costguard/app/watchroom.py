@@ -5,28 +5,32 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
 from costguard.app.clouds import Now, opened, sources_of
+from costguard.app.hooking import hooks_of
 from costguard.app.polling import ceilings
 from costguard.app.ruling import rules_of
 from costguard.app.telling import console, postman, routes_of
+from costguard.core.balance import Balance
 from costguard.core.guard.alarms import ledger_unwritable
 from costguard.core.guard.notice import FIRST, Message
 from costguard.core.guard.sight import Rules
 from costguard.core.hold import Hold
 from costguard.core.metering.accrued import Accrued
 from costguard.core.metering.inventory import Failed, Poll
-from costguard.core.metering.observation import Handling
+from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.core.sample import Sample
 from costguard.data import Facts
-from costguard.errors import InputError
+from costguard.errors import InputError, LedgerError
+from costguard.flows.crew import together
 from costguard.flows.guard import Guard, Guarded, Latest
+from costguard.flows.hooking import record_ends
 from costguard.flows.measured import measure
 from costguard.flows.poll import ROUND_S, poll
 from costguard.flows.round import Polled, Seen
@@ -36,11 +40,13 @@ from costguard.ledger.holds import open_holds
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger
-from costguard.ports import InstanceSource
+from costguard.ports import BalanceSource, InstanceSource
 from costguard.settings import Settings, ledger_url
 
 REPEATED = timedelta(hours=1)
 """How often it is said again that the ledger cannot be written."""
+BALANCE_EVERY, BALANCE_S = timedelta(minutes=5), 20.0
+"""A balance lasts for hours; asking costs a request that a listing may need."""
 
 
 class OneAtATime:
@@ -72,7 +78,7 @@ class OneAtATime:
 
 @dataclass(slots=True, kw_only=True)
 class Room:
-    """What was opened. `unwritable_since`: since when the guard could not write the ledger, None: it can."""
+    """What was opened. `lags`: how late each provider's measures come. `recorded`: whether the last run is in the ledger."""
 
     settings: Settings
     sources: tuple[InstanceSource, ...]
@@ -81,7 +87,10 @@ class Room:
     book: GuardBook
     postman: Postman
     clock: Now
-    _handling: dict[ScopeKey, dict[ResourceKey, Handling]] = field(default_factory=dict)
+    lags: Mapping[str, timedelta] = field(default_factory=dict)
+    recorded: bool = False
+    _listed: dict[ScopeKey, tuple[Observation, ...]] = field(default_factory=dict)
+    _balances: dict[int, Balance] = field(default_factory=dict)
     _sources: dict[ScopeKey, InstanceSource] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _broken_since: datetime | None = None
@@ -97,6 +106,7 @@ class Room:
         with self._lock:
             for one in polled.seen:
                 self._remember(one)
+        self._ask_balances(self.sources if sources is None else sources)
         measure(polled.seen, self.ledger, self.clock.now(), limit_s=limit)
         return polled
 
@@ -105,16 +115,20 @@ class Room:
         self.settings, self.guard.rules, self.guard.routes = settings, rules, routes_of(settings)
         self.book.adopt(rules.rails)
         self.postman = postman(settings, self.book, self.clock)
+        self.guard.hooks.post = hooks_of(settings, self.clock).post
 
     def latest(self) -> Latest:
         """What the last listings told."""
         with self._lock:
-            handling = {key: value for scope in self._handling.values() for key, value in scope.items()}
-            return Latest(handling=handling, sources=dict(self._sources))
+            handling = {item.key: item.handling for items in self._listed.values() for item in items}
+            members = tuple(item for items in self._listed.values() for item in items if item.handling.controller)
+            balances = tuple(self._balances.values())
+            return Latest(handling=handling, sources=dict(self._sources), balances=balances, members=members, lags=self.lags)
 
     def judge(self) -> Guarded:
         """One guard run. That the ledger cannot be written is said on the console, at once and then every hour."""
         guarded = self.guard.run()
+        self.recorded = guarded.acting
         if not guarded.broken:
             self._broken_since = self._said_at = None
             return guarded
@@ -135,10 +149,34 @@ class Room:
             )
         return guarded
 
+    def end_hooks(self, *, cut_short: bool = False) -> None:
+        """Return once no hook runs any more, with the end of each recorded where the ledger can be written."""
+        self.guard.hooks.wait(cut_short=cut_short)
+        if not self.guard.dry_run:
+            with suppress(LedgerError):  # then their time runs out, and they are lost
+                record_ends(self.book, self.guard.hooks, self.clock.now(), lost=False)
+
+    def rest(self) -> None:
+        """Give the turn back, once nothing is under way: whoever comes next need not wait until it has run out."""
+        with suppress(LedgerError):  # then it runs out
+            turn = self.book.turn()
+            if turn is not None and turn.holder == self.guard.holder:
+                self.book.give_turn(turn.epoch)
+
     def _remember(self, seen: Seen) -> None:
         self._sources[seen.poll.scope] = seen.source
         if not isinstance(seen.poll.inventory, Failed):
-            self._handling[seen.poll.scope] = {item.key: item.handling for item in seen.poll.inventory.items}
+            self._listed[seen.poll.scope] = seen.poll.inventory.items
+
+    def _ask_balances(self, sources: Sequence[InstanceSource]) -> None:
+        """Ask what is left of accounts that are paid in advance, every BALANCE_EVERY. Whom nobody can ask keeps its last."""
+        now = self.clock.now()
+        prepaid = {id(one): one for one in sources if isinstance(one, BalanceSource)}
+        last = {number: self._balances.get(number) for number in prepaid}
+        due = [n for n, known in last.items() if known is None or now - known.at >= BALANCE_EVERY]
+        answers = together({number: prepaid[number].balance for number in due}, limit_s=BALANCE_S)
+        with self._lock:
+            self._balances |= {number: said for number, said in answers.items() if isinstance(said, Balance)}
 
 
 @contextmanager
@@ -173,13 +211,18 @@ def room(
                 routes=routes_of(settings),
                 dry_run=dry_run,
                 resident=resident,
+                hooks=hooks_of(settings, clock),
             ),
             book=book,
             postman=postman(settings, book, clock),
             clock=clock,
+            lags={cloud.name: cloud.manifest.measures_late for cloud in clouds if cloud.manifest},
         )
         made.guard.latest = made.latest
-        yield made
+        try:
+            yield made
+        finally:
+            made.end_hooks(cut_short=True)
 
 
 def _holds(url: str, now: datetime) -> list[Hold]:

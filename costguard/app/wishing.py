@@ -36,6 +36,8 @@ LONGEST_LEASE, LONGEST_SNOOZE, LONGEST_PHASE = timedelta(days=30), timedelta(day
 APPROVED_FOR = timedelta(hours=24)
 """A yes from last week was said of another situation."""
 ACTS = (STOP, TERMINATE)
+NOT_KNOWN = "What would be lost is not known here, as the ledger keeps no word of its provider on it: costguard plan asks."
+"""Of an act whose cost nobody has stated: that is not the same as nothing."""
 
 
 def keep(stated: str, *, length: str | None, why: str | None, config: str | None = None) -> Answer:
@@ -76,7 +78,11 @@ def protect(stated: str, *, why: str | None, lift: bool = False, config: str | N
         if lift:
             done = [book.lift_wish(w.id, who=who(), now=now) for w in there]
             still = protection_of(live.observation, (), settings.defaults.protect, None, now)
-            notes = (f"It stays protected: {still.why}.",) if still.protected else ()
+            notes = (
+                (f"It stays protected: {still.why}.",)
+                if still.protected
+                else (f"Policies and caps may act on it. {NOT_KNOWN}",)
+            )
             lead = f"{called} is protected by no wish any more." if done else f"No wish protects {called}: nothing to lift."
             return Answer(document=wish_document("lifted" if done else "none", done, lead=(lead,), notes=notes))
         wish = _wish(PROTECT, reason, now, live=live, whole_life=False)
@@ -153,7 +159,7 @@ def approve(stated: str, act: str, *, why: str | None = None, config: str | None
         book.add_wish(wish)
     until = moment_text(_end(now, APPROVED_FOR))
     lead = f"Approved: {act} of {resource_text(seen)}, in this run of it and until {until}, where a policy asks for it."
-    told = f"Would be lost for good: {', '.join(loses)}." if loses else "What would be lost, costguard plan says with its step."
+    told = f"Would be lost for good: {', '.join(loses)}." if loses else NOT_KNOWN
     return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=(told,)))
 
 

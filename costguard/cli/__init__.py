@@ -33,6 +33,7 @@ COMMANDS = {
     "report": "Where a month's money went, and what the figures leave out.",
     "watch": "Poll, judge, tell and act, until it is told to end.",
     "plan": "What the policies find now, what would be done and when, and what holds it back.",
+    "simulate": "Policies over recorded history: who would have been stopped, what it saves, where it was wrong.",
     "policy": "Policies: are they sound, what do they say in words, how far may one go?",
     "keep": "A lease: keep a machine running for a while, and see what that costs.",
     "protect": "Never touch a machine, until that is lifted.",
@@ -43,6 +44,7 @@ COMMANDS = {
     "init": "Write a settings file from the credentials that are found here.",
     "doctor": "Does every provider answer, with the rights it needs? What to mend, and how.",
     "providers": "What costguard can ask of each provider, and where that ends.",
+    "audit": "What was wished and done, as it was recorded: does it still hold, what does it tell?",
     "db": "The ledger itself: where it is, a backup, a check, an upgrade.",
     "demo": "A quote on real prices, then a simulated fortnight of five clouds beside its own bill.",
 }

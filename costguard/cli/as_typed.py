@@ -13,12 +13,21 @@ from typing import Any
 from typer._click import Context, Parameter
 from typer.core import TyperCommand, TyperGroup
 
+from costguard.errors import InputError
+
 
 class HandOn:
     """Stands where typer would put an adapter, and hands the value on."""
 
     def coerce(self, value: Any, param: Any, ctx: Context) -> Any:  # noqa: ANN401, ARG002 - typer's own signature
-        """`value`; a repeated option that was not given is an empty tuple, as typer has it."""
+        """`value`; a repeated option that was not given is an empty tuple, as typer has it.
+
+        What was given and is empty (`--market "$UNSET"`) is refused: it must not count as not given.
+        """
+        if value == "" or (isinstance(value, list | tuple) and "" in value):
+            name = max(param.opts, key=len) if param.param_type_name == "option" else param.metavar.strip("[]")
+            hint = f"write {name} {param.metavar}" if name != param.metavar else "write one"
+            raise InputError("is empty", field=name, hint=f"{hint}, or leave it out" if not param.required else hint)
         return () if value is None and param.multiple else value
 
 
@@ -31,6 +40,13 @@ class AsTypedCommand(TyperCommand):
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Every option, --help among them."""
         return _as_typed(super().get_params(ctx))
+
+    def invoke(self, ctx: Context) -> Any:  # noqa: ANN401 - what the command returns
+        """Run it; a format that there is not is refused before anything is asked or written."""
+        from costguard.cli.options import known_format
+
+        known_format(ctx.params)
+        return super().invoke(ctx)
 
 
 class AsTypedGroup(TyperGroup):

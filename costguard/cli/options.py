@@ -148,6 +148,15 @@ def format_from(params: Mapping[str, object]) -> str:
     return next(iter(chosen.values()), "table")
 
 
+def known_format(params: Mapping[str, object]) -> None:
+    """InputError unless one format was asked for, and there is such."""
+    name = format_from(params)
+    if params.get("format") is not None:
+        from costguard.plugins import renderer
+
+        renderer(name)
+
+
 def _value(flag: str, value: object) -> object:
     if isinstance(value, str) and flag in NUMBERS:
         return number_from(value, flag)

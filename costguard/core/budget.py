@@ -71,7 +71,8 @@ class Budget:
     """At most `cap` in each `period` of `zone` on what `match` selects. Several may hold at once; the tightest wins.
 
     `days`: the length of a rolling window in days of 24 hours, 0 for the others. `hard`: machines may be stopped to keep it,
-    where a policy is armed; a soft one warns, and refuses new holds as a hard one does.
+    where a policy is armed; a soft one warns, and refuses new holds as a hard one does. `allow_irreversible`: also those whose
+    stop loses data; else people are asked about them.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Budget:
     zone: tzinfo = UTC
     match: Match = EVERYTHING
     hard: bool = False
+    allow_irreversible: bool = False
     warn: tuple[Threshold, ...] = USUAL_WARNINGS
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from datetime import date, time
 from decimal import Decimal
 
 from costguard.errors import InputError, UnknownNameError, shortened
@@ -19,6 +20,9 @@ LARGEST_COUNT = 10**18
 """Larger counts (of tokens, parameters ...) are typing mistakes: a million times the largest run known."""
 
 
+UNQUOTED = "write the number without quotes"
+
+
 def require(truth: bool, field: str, what: str, hint: str | None = None) -> None:  # noqa: FBT001 - reads as a sentence
     """Raise InputError for `field` unless `truth`."""
     if not truth:
@@ -28,7 +32,8 @@ def require(truth: bool, field: str, what: str, hint: str | None = None) -> None
 def whole(value: object, field: str, *, least: int = 1, most: int = LARGEST_COUNT) -> int:
     """`value` as an int between `least` and `most`; 5e7 and 50_000_000.0 are whole numbers too."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -math.inf < value < math.inf:
-        raise InputError(f"must be a whole number, not {described(value)}", field=field, hint=f"write {least} or more")
+        hint = UNQUOTED if _is_digits(value) else f"write {least} or more"
+        raise InputError(f"must be a whole number, not {described(value)}", field=field, hint=hint)
     if int(value) != value:
         raise InputError(f"must be a whole number, not {described(value)}", field=field, hint=f"write {round(value)}")
     if value < least:
@@ -41,10 +46,15 @@ def whole(value: object, field: str, *, least: int = 1, most: int = LARGEST_COUN
 def number(value: object, field: str, *, least: float = 0.0, most: float = 1e18) -> float:
     """`value` as a finite float between `least` and `most`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -HUGE < value < HUGE:
-        raise InputError(f"must be a number, not {described(value)}", field=field, hint=f"write a number from {least:g}")
+        hint = UNQUOTED if _is_digits(value) else f"write a number from {least:g}"
+        raise InputError(f"must be a number, not {described(value)}", field=field, hint=hint)
     if not least <= value <= most:
         raise InputError(f"must be between {least:g} and {most:g}, not {described(value)}", field=field, hint="check the unit")
     return float(value)
+
+
+def _is_digits(value: object) -> bool:
+    return isinstance(value, str) and value.strip().replace(".", "", 1).isdigit()
 
 
 def one_of(value: object, choices: Iterable[str], field: str) -> str:
@@ -53,7 +63,11 @@ def one_of(value: object, choices: Iterable[str], field: str) -> str:
     if isinstance(value, str) and value in known:
         return value
     raise UnknownNameError(
-        "value", str(value), field=field, nearest=nearest_names(str(value), known), hint=f"write one of: {', '.join(known)}"
+        "value",
+        str(value),
+        field=field,
+        nearest=nearest_names(str(value), known),
+        hint=f"write one of: {', '.join(known)}" if known else "leave it out: there is none",
     )
 
 
@@ -86,6 +100,8 @@ def folded(name: str) -> str:
 
 def described(value: object) -> str:
     """How an error shows a value somebody wrote."""
+    if isinstance(value, date | time):
+        return value.isoformat()
     if isinstance(value, int) and not -LARGEST_SHOWN < value < LARGEST_SHOWN:
         return "a number of more than 40 digits"
     return shortened(f"'{value}'" if isinstance(value, str) else f"{value}" if isinstance(value, Decimal) else repr(value), 40)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from costguard.core.checks import described, nearest_names
 from costguard.errors import InputError, UnknownNameError
@@ -52,6 +53,7 @@ class Manifest:
     `name` is what the ledger, the settings and the market call it. `credentials`: where its key is looked for, in that
     order. `abilities`: of ABILITIES, each with how it is done and where it ends; one that is left out it cannot.
     `extra`: what to install for it, as `pip install 'gpu-costguard[EXTRA]'`; "" for nothing. `key_at`: where a key is made.
+    `measures_late`: how old the newest measure of work may be where it is asked for measures apart from its listing.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Manifest:
     settings: tuple[Setting, ...] = ()
     extra: str = ""
     key_at: str = ""
+    measures_late: timedelta = timedelta()
     not_seen: tuple[str, ...] = field(default=())
     """What of its bill no listing shows, a sentence each (SageMaker, serverless workers)."""
 

@@ -74,7 +74,7 @@ class Acted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
+class Look:
     """`seen`, or `why` there is nothing to see; asked for at `at_s`."""
 
     at_s: float
@@ -137,8 +137,8 @@ class _Deed:
     seconds: Seconds
     epoch: int
 
-    def look(self) -> _Look:
-        return _looked(self.inspector, self.intent.life.key, self.clock, self.seconds)
+    def look(self) -> Look:
+        return looked(self.inspector, self.intent.life.key, self.clock, self.seconds)
 
 
 def _execute(deed: _Deed, before: Observation) -> Acted:
@@ -201,7 +201,7 @@ def settle(
     if intent.state not in IN_DOUBT or hands.inspector is None:
         return Acted(intent=intent, held="it cannot be looked at by itself, or there is nothing to settle")
     asked_at = clock.now()
-    look = _looked(hands.inspector, intent.life.key, clock, lambda: 0.0)
+    look = looked(hands.inspector, intent.life.key, clock, lambda: 0.0)
     if look.seen is None:
         return Acted(intent=intent, held=look.why)
     return confirm(intent, look.seen, intents, still, absences=0, asked_at=asked_at, now=clock.now(), settling=settling)
@@ -215,19 +215,20 @@ def _send_of(intent: Intent, hands: Hands) -> Callable[[], Reception] | None:
     return None if terminator is None else lambda: terminator.terminate(key)
 
 
-def _looked(inspector: Inspector, key: ResourceKey, clock: Clock, seconds: Seconds) -> _Look:
+def looked(inspector: Inspector, key: ResourceKey, clock: Clock, seconds: Seconds) -> Look:
+    """One look at one instance. It raises nothing."""
     at_s = seconds()
     try:
         seen = inspector.look(key)
     except CostguardError as error:
-        return _Look(at_s=at_s, seen=None, why=f"it cannot be looked at: {error.what}")
+        return Look(at_s=at_s, seen=None, why=f"it cannot be looked at: {error.what}")
     except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
-        return _Look(at_s=at_s, seen=None, why=f"it cannot be looked at: {one_line(repr(error))}")
+        return Look(at_s=at_s, seen=None, why=f"it cannot be looked at: {one_line(repr(error))}")
     if seen is None:
-        return _Look(at_s=at_s, seen=None, why="its provider says that there is no such thing, which proves nothing")
+        return Look(at_s=at_s, seen=None, why="its provider says that there is no such thing, which proves nothing")
     if seen.key != key:
-        return _Look(at_s=at_s, seen=None, why="its provider answered with another machine")
-    return _Look(at_s=at_s, seen=believable(seen, clock.now())[0])
+        return Look(at_s=at_s, seen=None, why="its provider answered with another machine")
+    return Look(at_s=at_s, seen=believable(seen, clock.now())[0])
 
 
 def _received(send: Callable[[], Reception]) -> Reception:

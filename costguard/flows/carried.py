@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from costguard.core.guard.intent import Intent
+from costguard.core.guard.noticing import Cost
 from costguard.core.guard.railing import Breaker
 from costguard.core.metering.resource import ResourceKey
-from costguard.core.money import Money
+from costguard.core.money import Money, Rate
 
 
 def instant_of(text: str | None) -> datetime | None:
@@ -38,17 +39,23 @@ def breaker_of(text: str | None) -> Breaker | None:
     )
 
 
-def evidence_text(facts: Mapping[str, object], waste: Money | None) -> str:
-    """What an act rests on, as JSON: its facts, and what idling had cost."""
+def evidence_text(facts: Mapping[str, object], waste: Money | None, saves: Rate | None = None) -> str:
+    """What an act rests on, as JSON: its facts, what idling had cost, and what it saves an hour."""
     cost = {"nano": waste.nano, "currency": waste.currency} if waste else None
-    return json.dumps({"waste": cost, **{name: str(value) for name, value in facts.items()}})
+    rate = {"nano": saves.nano_per_hour, "currency": saves.currency} if saves else None
+    return json.dumps({"waste": cost, "saves": rate, **{name: str(value) for name, value in facts.items()}})
 
 
-def costs_of(intents: Iterable[Intent]) -> dict[str, Money]:
-    """What idling had cost, by the id of the intent whose evidence says so."""
+def costs_of(intents: Iterable[Intent]) -> dict[str, Cost]:
+    """What each act was for, by the id of the intent whose evidence says so."""
     found = {}
     for intent in intents:
-        waste = json.loads(intent.evidence or "{}").get("waste")
-        if waste:
-            found[intent.id] = Money(nano=waste["nano"], currency=waste["currency"])
+        said = json.loads(intent.evidence or "{}")
+        waste, saves = said.get("waste"), said.get("saves")
+        found[intent.id] = Cost(
+            idled=Money(nano=waste["nano"], currency=waste["currency"]) if waste else None,
+            saves=Rate(nano_per_hour=saves["nano"], currency=saves["currency"]) if saves else None,
+            name=said.get("name", ""),
+            owner=said.get("owner", ""),
+        )
     return found

@@ -6,42 +6,49 @@ taken then: somebody may have pressed keep, or started a job, since the plan was
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 
-from costguard.core.guard.facts import waste_of
-from costguard.core.guard.incarnation import incarnation_of
+from costguard.core.guard.facts import computing_of, waste_of
+from costguard.core.guard.hook import ENDING, Hook, HookRun
+from costguard.core.guard.incarnation import Incarnation, incarnation_of
 from costguard.core.guard.intent import CANCELLED, GRACE, IN_DOUBT, OPEN, PLANNED, READY, Intent
 from costguard.core.guard.judging import probe
-from costguard.core.guard.owning import approved, armed, frozen, lease_of, owner_of, phase_of, protection_of
-from costguard.core.guard.planning import Case, is_irreversible
-from costguard.core.guard.policy import CAP_RULE, IDLE_RULE, STOP, TERMINATE, Policy, reaches
+from costguard.core.guard.owning import owner_of
+from costguard.core.guard.planning import RESTING, Case, is_irreversible, standing
+from costguard.core.guard.policy import CAP_RULE, DESTRUCTIVE, HOOK, IDLE_RULE, STOP, TERMINATE, Policy, Step
 from costguard.core.guard.seat import spacing
 from costguard.core.guard.sight import Rules, Sight
-from costguard.core.guard.surveying import Survey, cap_policies, open_for
+from costguard.core.guard.surveying import Survey, around_of, cap_policies, case_now, open_for
 from costguard.core.guard.verdict import Proposal
 from costguard.core.guard.verdicts import concerns
-from costguard.core.guard.wishes import Wish
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.period import Period
 from costguard.core.sample import Sample
 from costguard.core.spending import Live
-from costguard.flows.acting import Acted, Hands, Still, act, confirm, hands_of, settle
+from costguard.flows.acting import Acted, Hands, Still, act, confirm, hands_of, looked, settle
 from costguard.flows.carried import evidence_text
+from costguard.flows.hooking import Call, Hooks
 from costguard.ports import Clock, InstanceSource, UtilizationSource
 from costguard.ports.guarding import GuardBook
 
-WAITS = frozenset(("grace", "rate"))
+WAITS = frozenset(("grace", "rate", "hook"))
 """What an intent may wait for; anything else cancels it."""
+ROOM = frozenset(("rate",))
+"""What may be over once another one was refused."""
+MOST_TRIES = 5
 PROBED = timedelta(minutes=15)
 
 
 @dataclass(slots=True, kw_only=True)
 class Deeds:
     """The deeds of one run. `sources`: who can be asked about a resource. `broken`: why nothing may be done any more.
+
+    `sight`: what the run has before it; `hooks`: those of this process.
 
     `observes`: something holds every act of this run (its start, a gap, a clock), so that nothing is sent again either.
     """
@@ -52,9 +59,15 @@ class Deeds:
     clock: Clock
     seconds: Callable[[], float]
     epoch: int
+    sight: Sight
     observes: bool = False
     notes: list[str] = field(default_factory=list)
     broken: str = ""
+    hooks: Hooks = field(default_factory=Hooks)
+
+    @property
+    def _listed(self) -> dict[ResourceKey, Live]:
+        return {one.observation.key: one for one in self.sight.live}
 
     def confirm_all(self, intents: Iterable[Intent], live: Sequence[Live]) -> bool:
         """Move what may have been sent by what is seen of it now, and send again what a listing contradicts."""
@@ -70,8 +83,8 @@ class Deeds:
         now, hands = self.clock.now(), self._hands(intent.life.key)
         still = self._still(intent)
         if live is None or live.absent_at is not None:
-            absences = 1 + (now - live.absent_at) // self.rules.interval if live and live.absent_at else 3
-            return confirm(intent, None, self.book, still, absences=absences, asked_at=now, now=now)
+            over = self.book.departed(intent.life.key, intent.sent_at or intent.moved_at)
+            return confirm(intent, over.listed, self.book, still, absences=over.absences, asked_at=now, now=now)
         if intent.sent_at is not None and live.seen_at <= intent.sent_at:
             return settle(intent, hands, self.book, self.clock, still)
         acted = confirm(intent, live.observation, self.book, still, absences=0, asked_at=live.seen_at, now=now)
@@ -80,10 +93,17 @@ class Deeds:
         return acted
 
     def go(self, found: Survey, sight: Sight) -> None:
-        """Make intents for acts that are coming, cancel those whose reason is gone, and do what goes."""
+        """Make intents for acts that are coming, cancel those whose reason is gone, and do what goes.
+
+        One that is refused at its last look has taken no room of the rails, so the next one has it; and it comes after the
+        others for as long as it is remembered, so that none waits for ever behind it. Of each kind (of hard caps, and others)
+        MOST_TRIES are looked at in a run.
+        """
+        self.sight = replace(sight, breaker=found.breaker)
         cases = {(case.verdict.policy.name, case.verdict.life): case for case in found.cases}
         wanted = [p for p in found.proposals if p.step.do in (STOP, TERMINATE)]
         self._cancel(sight.intents, wanted)
+        due = list[tuple[Proposal, Intent]]()
         for proposal in wanted:
             case = cases[proposal.verdict.policy.name, proposal.verdict.life]
             held = {reason for reason, _ in proposal.held_by}
@@ -92,19 +112,91 @@ class Deeds:
                 continue
             intent = open_for(self.book.open_intents(), proposal.verdict.life, proposal.step.do)
             intent = intent or self._planned(proposal, case)
-            if intent is not None and proposal.goes(self.clock.now()):
-                self._do(intent)
+            if intent is not None and proposal.due_at <= self.clock.now() and held <= ROOM:
+                due.append((proposal, intent))
+        room = sum(proposal.goes(found.at) for proposal, _ in due)
+        self._do_all(due, room, {(i.life, i.act): i.moved_at for i in sight.intents if i.state == CANCELLED})
+        self._begin_hooks(found, cases)
 
-    def _do(self, intent: Intent) -> None:
+    def _do_all(
+        self, due: Sequence[tuple[Proposal, Intent]], room: int, refused: Mapping[tuple[Incarnation, str], datetime]
+    ) -> None:
+        tries = Counter[bool]()
+        by_turn = sorted(due, key=lambda one: _turn(one[0], refused.get((one[1].life, one[1].act))))
+        for _, intent in by_turn:
+            cap = intent.rule == CAP_RULE
+            if room <= 0 or self.broken or tries[cap] >= MOST_TRIES:
+                continue
+            tries[cap] += 1
+            room -= self._do(intent)
+
+    def _do(self, intent: Intent) -> bool:
+        """Do it; whether it took room of the rails."""
         now = self.clock.now()
         ready: Intent | None = intent
         if intent.state in (PLANNED, GRACE):
             ready = self.book.move_intent(intent, READY, now)
         if ready is None or ready.state != READY:
+            return False
+        hands, still = self._hands(ready.life.key), self._still(ready)
+        acted = act(ready, hands, self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds)
+        self._took(acted)
+        return acted.sent or acted.intent.sends > ready.sends
+
+    def _begin_hooks(self, found: Survey, cases: Mapping[tuple[str, Incarnation], Case]) -> None:
+        for proposal in found.proposals:
+            if proposal.step.do == HOOK and proposal.goes(self.clock.now()) and not self.broken and self.hooks.has_room:
+                acts = [
+                    other.due_at
+                    for other in found.proposals
+                    if other.verdict is proposal.verdict and other.step.do in DESTRUCTIVE and other.number > proposal.number
+                ]
+                self._begin_hook(proposal, cases[proposal.verdict.policy.name, proposal.verdict.life], min(acts, default=None))
+
+    def _begin_hook(self, proposal: Proposal, case: Case, deadline: datetime | None) -> None:
+        """Look at it, record that its hook is about to begin, and let it begin. Nothing is begun that could not be recorded."""
+        now, policy, step, life = self.clock.now(), proposal.verdict.policy, proposal.step, proposal.verdict.life
+        hook = next((one for one in self.rules.hooks if one.name == step.run), Hook(name=step.run, command=(step.run,)))
+        run = HookRun(
+            id=token_hex(8),
+            life=life,
+            policy=policy.name,
+            rule=policy.rule,
+            number=proposal.number,
+            hook=hook.name,
+            began_at=now,
+            until=now + step.timeout + ENDING,
+            epoch=self.epoch,
+        )
+        seen = case.live.observation
+        hands = self._hands(life.key)
+        if hands.inspector is not None:
+            look = looked(hands.inspector, life.key, self.clock, self.seconds)
+            if look.seen is None:
+                self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {look.why}")
+                return
+            seen = look.seen
+        against = "it was restarted, or is another machine" if incarnation_of(seen) != life else ""
+        against = against or self._against(run, step, seen, now) or self._works(run, seen, now)
+        if against or not self.book.begin_hook(run, now):
+            self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {against or 'the ledger does not let it'}")
             return
-        still = self._still(ready)
-        self._took(
-            act(ready, self._hands(ready.life.key), self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds)
+        self.hooks.begin(
+            Call(
+                id=run.id,
+                hook=hook,
+                within_s=step.timeout.total_seconds(),
+                at=now,
+                provider=life.key.provider,
+                account=life.key.account,
+                region=life.key.region,
+                resource=life.key.id,
+                name=seen.name,
+                owner=case.owner,
+                policy=policy.name,
+                reason="; ".join(proposal.verdict.reasons[:3]) or policy.when.text,
+                deadline=deadline,
+            )
         )
 
     def _planned(self, proposal: Proposal, case: Case) -> Intent | None:
@@ -113,6 +205,7 @@ class Deeds:
         loses = handling.stop_loses if proposal.step.do == STOP else handling.terminate_loses
         work = proposal.verdict.work
         facts = {"state": work.state, "confidence": work.confidence, "since": proposal.verdict.since, "seen": case.live.seen_at}
+        facts |= {"name": case.live.observation.name, "owner": case.owner}
         intent = Intent(
             id=token_hex(8),
             life=proposal.verdict.life,
@@ -120,7 +213,7 @@ class Deeds:
             policy=policy.name,
             rule=policy.rule,
             why="; ".join(proposal.verdict.reasons[:3]) or policy.when.text,
-            evidence=evidence_text(facts, waste_of(case.live, work, now)),
+            evidence=evidence_text(facts, waste_of(case.live, work, now), computing_of(case.live, now)),
             state=GRACE if proposal.due_at > now else READY,
             created_at=now,
             moved_at=now,
@@ -153,39 +246,47 @@ class Deeds:
     def _still(self, intent: Intent) -> Still:
         def still(seen: Observation) -> str:
             now = self.clock.now()
-            wishes = self.book.open_wishes(now)
-            return self._against(intent, seen, wishes, now) or self._works(intent, seen, now)
+            return self._against(intent, Step(do=intent.act), seen, now) or self._works(intent, seen, now)
 
         return still
 
-    def _against(self, intent: Intent, seen: Observation, wishes: Sequence[Wish], now: datetime) -> str:
-        """What people and labels say against it at this moment; "" for nothing."""
+    def _against(self, deed: Intent | HookRun, step: Step, seen: Observation, now: datetime) -> str:
+        """What speaks against it at this moment, of `seen` just now; "" for nothing.
+
+        All that the plan knows is derived anew by the plan's own rules, from the fresh look and from what the ledger says now:
+        freezes, leases (also that of a machine started by hand), phases, protection by people, labels and its provider,
+        arming and approvals, whose it is and claims, its controller, whether its provider has the act, what would be lost, how
+        long it is known, other acts that are not settled. The breaker and quarantine are those of this run: they follow from
+        all machines together, and nothing was listed since. Not asked again: the grace, which only grows older; what holds a
+        whole run (`observes`); the rails, which the ledger asks as it lets an act go; its work, which `_works` measures now.
+        """
         policies = {p.name: p for p in (*self.rules.policies, *cap_policies(self.rules.budgets))}
-        policy, life = policies.get(intent.policy), incarnation_of(seen)
+        policy, listed = policies.get(deed.policy), self._listed.get(seen.key)
         if policy is None:
             return "its policy is no more"
-        freeze, lease, phase = frozen(wishes, seen.key, now), lease_of(life, wishes, now), phase_of(life, wishes, now)
-        sighted = self.book.protections().get(seen.key)
-        protection = protection_of(seen, wishes, self.rules.protect, sighted.at if sighted else None, now)
-        wanted = policy.rule != CAP_RULE
-        unarmed = not reaches(armed(policy, wishes, now), intent.act) and intent.act not in approved(life, wishes, now)
-        against = (
-            f"{freeze.who} froze all acts" if freeze else "",
-            protection.why if protection.protected else "",
-            f"{lease.who} keeps it" if lease and wanted else "",
-            f"{phase.who} declared {phase.subject or 'work'}" if phase and wanted else "",
-            f"{policy.name} is not armed for it any more" if unarmed else "",
-            self._not_meant(policy, seen),
+        if listed is None:
+            return "it is not listed any more"
+        live = replace(listed, observation=seen, seen_at=now)
+        sight = replace(
+            self.sight,
+            now=now,
+            wishes=tuple(self.book.open_wishes(now)),
+            protections=self.book.protections(),
+            intents=tuple(intent for intent in self.book.open_intents() if intent.id != deed.id),
         )
-        return next((why for why in against if why), "")
+        held = standing(step, case_now(live, policy, self.rules, sight), around_of(self.rules, sight))
+        return next((says for _, says in held), "") or self._not_meant(policy, seen)
 
     def _not_meant(self, policy: Policy, seen: Observation) -> str:
         meant = policy.rule == CAP_RULE or concerns(policy.target, seen, owner_of(seen, self.rules.owner_from))
         return "" if meant else f"{policy.name} does not concern it any more"
 
-    def _works(self, intent: Intent, seen: Observation, now: datetime) -> str:
-        """Why there is work on it right now, by samples taken now where its provider can be asked; "" where there is none."""
-        if intent.rule != IDLE_RULE:
+    def _works(self, deed: Intent | HookRun, seen: Observation, now: datetime) -> str:
+        """Why there is work on it right now, by samples taken now where its provider can be asked; "" where there is none.
+
+        One that is stopped does nothing, and nothing measures it: what comes after its stop needs no measure.
+        """
+        if deed.rule != IDLE_RULE or seen.state in RESTING:
             return ""
         samples = list(self.book.samples_since(now - PROBED, [seen.key]).get(seen.key, ()))
         source, fresh = self.source_of(seen.key), tuple[Sample, ...]()
@@ -196,3 +297,10 @@ class Deeds:
             return "nothing measures it at this moment"
         working = probe(samples, now, spacing(samples, self.rules.interval), seen)
         return f"it works: {working}" if working else ""
+
+
+def _turn(proposal: Proposal, refused_at: datetime | None) -> tuple[bool, bool, float, tuple[bool, int, float, str]]:
+    """Hard caps first; those that were not refused lately before those that were, the one refused longest ago first."""
+    policy = proposal.verdict.policy
+    urgent = (not proposal.goes(proposal.verdict.at), -policy.priority, proposal.due_at.timestamp(), policy.name)
+    return policy.rule != CAP_RULE, refused_at is not None, refused_at.timestamp() if refused_at else 0.0, urgent

@@ -21,30 +21,31 @@ from costguard.core.guard.intent import Intent
 from costguard.core.guard.ladders import stepped
 from costguard.core.guard.notice import Notice, Route
 from costguard.core.guard.noticing import notices_of
-from costguard.core.guard.policy import ASK, DENY, NOTIFY, OBSERVE, RECORD, Policy
-from costguard.core.guard.railing import clock_doubt, config_would_exceed, fingerprint, gap_doubt
+from costguard.core.guard.policy import ASK, DENY, NOTIFY, OBSERVE, RECORD
+from costguard.core.guard.railing import clock_doubt, fingerprint, gap_doubt
 from costguard.core.guard.run import GuardRun
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.surveying import Survey, survey
 from costguard.core.guard.telling import tell
-from costguard.core.guard.wishes import ACCEPT, ARM, ARMED_FOR, SNOOZE, Wish, is_open
+from costguard.core.guard.wishes import ARM, ARMED_FOR, SNOOZE, Wish, is_open
 from costguard.core.hold import Hold
 from costguard.core.metering.observation import Handling, Observation
 from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.core.spending import Live, ScopeNow
 from costguard.errors import LedgerError
+from costguard.flows.accepting import unaccepted as why_unaccepted
 from costguard.flows.acting import boottime_s
+from costguard.flows.asked import asked_of, intents_lately, wishes_lately
 from costguard.flows.carried import breaker_of, breaker_text, costs_of, instant_of
 from costguard.flows.deeds import Deeds
+from costguard.flows.hooking import Hooks, record_ends
+from costguard.flows.lookback import Lookback
 from costguard.flows.status import standings
-from costguard.ports import Books, Clock, InstanceSource, UtilizationSource
-from costguard.ports.guarding import GuardBook
+from costguard.ports import Clock, InstanceSource
+from costguard.ports.guarding import GuardBook, GuardBooks
 
-LOOKS_BACK = timedelta(hours=48)
-WISHES_BACK = timedelta(days=100)
-"""Longer than an arming lasts."""
 DAY = timedelta(days=1)
-TURN_LEAST = timedelta(seconds=60)
+TURN_LEAST, LONGEST_DEED = timedelta(seconds=60), timedelta(seconds=60)
 SETTINGS = "settings file"
 """Who armed what the file arms."""
 
@@ -54,23 +55,20 @@ class Latest:
     """What the last listings told that the ledger does not keep, and who can be asked about each scope.
 
     `balances`: of accounts that are paid in advance, as last asked. `members`: what controllers bring up, ended ones as well.
+    `lags`: how late the measures of a provider may come that is asked for them apart; one that is missing is not late.
     """
 
     handling: Mapping[ResourceKey, Handling] = field(default_factory=dict)
     sources: Mapping[ScopeKey, InstanceSource] = field(default_factory=dict)
     balances: tuple[Balance, ...] = ()
     members: tuple[Observation, ...] = ()
+    lags: Mapping[str, timedelta] = field(default_factory=dict)
 
     def source_of(self, key: ResourceKey, scope: ScopeKey | None) -> InstanceSource | None:
         """Who can be asked about `key`, which was listed in `scope`; None: any scope of its account."""
         if scope is not None:
             return self.sources.get(scope)
         return next((source for one, source in self.sources.items() if one[:2] == key[:2]), None)
-
-    @property
-    def apart(self) -> frozenset[str]:
-        """Providers that are asked for measures apart from their listing."""
-        return frozenset(scope.provider for scope, source in self.sources.items() if isinstance(source, UtilizationSource))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +96,12 @@ class Guarded:
 class Guard:
     """The guard of one ledger. `holder`: this process, by a name of its own. `latest`: asked anew in each run.
 
-    `dry_run`: nothing is done, recorded or sent. `resident`: it runs again and again, so that its own first run only observes;
-    else only a gap in the ledger's runs counts.
+    `dry_run`: nothing is done, recorded or sent. `supposed`: wishes that a plan takes for made. `resident`: it runs again and
+    again, so that its own first run only observes; else only a gap in the ledger's runs counts.
     """
 
     book: GuardBook
-    books: Callable[[], AbstractContextManager[Books]]
+    books: Callable[[], AbstractContextManager[GuardBooks]]
     rules: Rules
     latest: Callable[[], Latest]
     clock: Clock
@@ -111,9 +109,13 @@ class Guard:
     holds: Callable[[datetime], Sequence[Hold]] = field(default=lambda _: ())
     routes: tuple[Route, ...] = ()
     dry_run: bool = False
+    supposed: tuple[Wish, ...] = ()
     resident: bool = False
+    hooks: Hooks = field(default_factory=Hooks)
     seconds: Callable[[], float] = boottime_s
     _clocks: tuple[datetime, float] | None = None
+    _lookback: Lookback = field(default_factory=Lookback)
+    _ended: datetime | None = None
 
     def run(self) -> Guarded:
         """One run. It raises nothing that the ledger raises: that is `broken`, and nothing is done then."""
@@ -126,9 +128,10 @@ class Guard:
     def _run(self, now: datetime) -> Guarded:
         epoch = None if self.dry_run else self.book.take_turn(self.holder, now, max(3 * self.rules.interval, TURN_LEAST))
         latest = self.latest()
-        wishes = _wishes(self.book, now)
+        wishes = (*wishes_lately(self.book, now), *self.supposed)
         if epoch is not None:
             wishes = (*wishes, *self._armed(wishes, now))
+            record_ends(self.book, self.hooks, now)
         sight, scopes, facts = self._sight(now, wishes, epoch, latest)
         scope_of = {one.observation.key: one.scope for one in sight.live}
         deeds = Deeds(
@@ -138,13 +141,15 @@ class Guard:
             clock=self.clock,
             seconds=self.seconds,
             epoch=epoch or 0,
+            sight=sight,
+            hooks=self.hooks,
             observes=bool(sight.held),
         )
         if epoch is not None and deeds.confirm_all(sight.intents, sight.live):
-            sight = replace(sight, intents=_intents(self.book, now))
+            sight = replace(sight, intents=intents_lately(self.book, now))
         found = survey(self.rules, sight)
         told_hash = fingerprint(found.proposals, _sha256)
-        unaccepted = self._unaccepted(found, wishes, facts, told_hash, now)
+        unaccepted = why_unaccepted(found, self.rules, wishes, facts, digest=_sha256, plan_hash=told_hash)
         if unaccepted:
             sight = replace(sight, held=(*sight.held, ("not_accepted", unaccepted)))
             found = survey(self.rules, sight)
@@ -155,13 +160,14 @@ class Guard:
             committed = self._record(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
             if committed:
                 deeds.go(found, sight)
+            self._ended = self.clock.now()
         return Guarded(
             at=now,
             committed=committed or (epoch is None and not self.dry_run),
             acting=epoch is not None and committed,
             survey=found,
             sight=sight,
-            intents=_intents(self.book, now),
+            intents=intents_lately(self.book, now),
             notices=tuple(notices),
             scopes=scopes,
             plan_hash=told_hash,
@@ -175,27 +181,30 @@ class Guard:
     ) -> tuple[Sight, tuple[ScopeNow, ...], dict[str, str]]:
         last = self.book.last_run()
         facts = dict(last.facts) if last else {}
-        gap = gap_doubt(last.at if last else None, self.rules.interval, self.rules.rails, now)
+        gap = gap_doubt(self._guarded_until(last), self.rules.interval, self.rules.rails, now)
         gap_ended = now if gap and last else instant_of(facts.get("gap_ended_at"))
         if gap_ended:
             facts["gap_ended_at"] = gap_ended.isoformat()
         with self.books() as books:
             live = tuple(_handled(one, latest.handling) for one in books.live(now))
             found = standings(books=books, budgets=self.rules.budgets, holds=self.holds(now), live=live, now=now)
+            asked = asked_of(self.rules, books, live, latest.balances, now)
             scopes = tuple(books.scopes())
         sight = Sight(
             now=now,
             live=live,
             standings=found,
-            samples=self.book.samples_since(now - LOOKS_BACK),
+            samples=self._lookback.read(self.book, now),
             known=self.book.first_polls(),
             protections=self.book.protections(),
             wishes=wishes,
             climbs=tuple(self.book.climbs()),
-            intents=_intents(self.book, now),
+            intents=intents_lately(self.book, now),
             sent=tuple(self.book.sends_since(now - DAY)),
+            hooks=tuple(self.book.hook_runs(now - 2 * DAY)),
             reactions=tuple(self.book.reactions(now - 30 * DAY)),
-            apart=latest.apart,
+            lags=latest.lags,
+            asked=asked,
             balances=latest.balances,
             members=latest.members,
             gap_ended_at=gap_ended,
@@ -203,6 +212,12 @@ class Guard:
             held=tuple(self._held(now, epoch, gap)),
         )
         return sight, scopes, facts
+
+    def _guarded_until(self, last: GuardRun | None) -> datetime | None:
+        """Until when somebody guarded, None: never. Our own deeds are no gap, though runs may be due meanwhile."""
+        if last is None or self._ended is None:
+            return last.at if last else None
+        return max(last.at, min(self._ended, last.at + LONGEST_DEED))
 
     def _held(self, now: datetime, epoch: int | None, gap: str) -> Iterable[tuple[str, str]]:
         """What holds every act of this run."""
@@ -234,17 +249,6 @@ class Guard:
                 made.append(wish)
         return made
 
-    def _unaccepted(self, found: Survey, wishes: Iterable[Wish], facts: dict[str, str], plan_hash: str, now: datetime) -> str:
-        """Why the first run of these settings waits for a yes; "" where they ran before, or their plan was accepted."""
-        mark = _sha256("\n".join(map(_written, self.rules.policies)).encode())[:16]
-        if facts.get("settings") == mark:
-            return ""
-        accepted = any(w.what == ACCEPT and plan_hash.startswith(w.subject) and is_open(w, now) for w in wishes if w.subject)
-        why = "" if accepted else config_would_exceed(found.proposals, found.fleet, self.rules.rails, now)
-        if not why:
-            facts["settings"] = mark
-        return why
-
     def _record(
         self,
         epoch: int,
@@ -260,7 +264,9 @@ class Guard:
         facts = facts | {"breaker": breaker_text(found.breaker)}
         snoozes = [w for w in sight.wishes if w.what == SNOOZE and is_open(w, now)]
         after_gap = any(reason == "gap" for reason, _ in sight.held)
-        messages, told = tell(notices, self.book.told(), now=now, routes=self.routes, snoozes=snoozes, after_gap=after_gap)
+        messages, told = tell(
+            notices, self.book.told(), now=now, routes=self.routes, snoozes=snoozes, after_gap=after_gap, zone=self.rules.zone
+        )
         run = GuardRun(
             id=token_hex(8),
             at=now,
@@ -287,31 +293,15 @@ def _told(found: Survey, now: datetime) -> Survey:
         climb = case.climb
         for number in due.get((case.verdict.policy.name, case.verdict.life), ()):
             climb = stepped(climb, case.verdict.policy, number, now) if climb is not None else None
-        cases.append(replace(case, climb=climb))
+        cases.append(case if climb is case.climb else replace(case, climb=climb))
     return replace(found, cases=tuple(cases), climbs=tuple(case.climb for case in cases if case.climb is not None))
-
-
-def _wishes(book: GuardBook, now: datetime) -> tuple[Wish, ...]:
-    """All that count, and those that have ended lately: a lease that ended starts windows anew."""
-    found = {wish.id: wish for wish in (*book.open_wishes(now), *book.wishes_since(now - WISHES_BACK))}
-    return tuple(sorted(found.values(), key=lambda wish: (wish.at, wish.id)))
-
-
-def _intents(book: GuardBook, now: datetime) -> tuple[Intent, ...]:
-    """The open ones, and those that ended within a day."""
-    found = {one.id: one for one in (*book.open_intents(), *book.intents_since(now - DAY))}
-    return tuple(sorted(found.values(), key=lambda one: (one.created_at, one.id)))
 
 
 def _handled(live: Live, handling: Mapping[ResourceKey, Handling]) -> Live:
     known = handling.get(live.observation.key)
-    return live if known is None else replace(live, observation=replace(live.observation, handling=known))
-
-
-def _written(policy: Policy) -> str:
-    """Everything in `policy` that bears on acts, as a text."""
-    parts = (policy.name, policy.arm, policy.when.text, policy.target, policy.hold, policy.then, policy.needs, policy.rule)
-    return "\x1f".join(map(repr, (*parts, policy.allow_irreversible, policy.schedule)))
+    if known is None or known == live.observation.handling:
+        return live
+    return replace(live, observation=replace(live.observation, handling=known))
 
 
 def _sha256(data: bytes) -> str:

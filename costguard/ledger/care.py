@@ -18,6 +18,7 @@ from costguard.errors import CostguardError, InputError
 from costguard.ledger import guards
 from costguard.ledger.address import FIELD, address
 from costguard.ledger.asking import Ask
+from costguard.ledger.audit_check import checked
 from costguard.ledger.reader import Reader
 from costguard.ledger.rollup import counts_time
 from costguard.ledger.rows import SPAN, Row, span_of
@@ -72,7 +73,8 @@ def check(url: str) -> list[str]:
         damage = [] if server else list(_file(ask))
         if damage:
             return _shortened(damage)
-        kinds = (_guards(ask, "postgresql" if server else "sqlite"), _overlaps(ask), _coverage(ask), _amounts(ask))
+        guarded = _guards(ask, "postgresql" if server else "sqlite")
+        kinds = (guarded, _overlaps(ask), _coverage(ask), _amounts(ask), (found.what for found in checked(ask)[1]))
         return [said for kind in kinds for said in _shortened(list(kind))]
 
 

@@ -9,6 +9,7 @@ from costguard.core.guard.run import GuardRun, Protection
 from costguard.core.guard.verdict import Climb
 from costguard.core.instant import MICROSECOND, instant, micros
 from costguard.core.metering.resource import ResourceKey, storable
+from costguard.ledger import audit
 from costguard.ledger.asking import Ask, Tell
 from costguard.ledger.lives import KEY, Shape, life_columns, life_of, list_text, make_whole, put, text_list
 from costguard.ledger.rows import Row
@@ -104,6 +105,7 @@ def write_run(ask: Ask, tell: Tell, run: GuardRun) -> None:
         list_text([storable(note) for note in run.notes]),
         list_text([(storable(name), storable(value)) for name, value in run.facts]),
     )
+    audit.tell_settings(ask, tell, dict(run.facts).get("settings", ""), micros(run.at))
     tell(f"INSERT INTO guard_run ({_RUN}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING", [row])  # noqa: S608 - our own column names
     ((newest,),) = ask("SELECT max(id) FROM guard_run", ())
     tell("DELETE FROM guard_run WHERE id <= ?", [(newest - RUNS_KEPT,)])

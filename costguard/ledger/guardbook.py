@@ -17,17 +17,19 @@ from types import TracebackType
 from typing import Any, Self
 
 from costguard.core.checks import require
+from costguard.core.guard.evidence import Columns
+from costguard.core.guard.hook import HookEnd, HookRun
 from costguard.core.guard.intent import EXECUTING, EXPIRES, Intent, may_move
 from costguard.core.guard.notice import Delivery, Message, Told
 from costguard.core.guard.policy import Rails
-from costguard.core.guard.run import FirstSeen, GuardRun, Protection, Reaction
+from costguard.core.guard.run import Departed, FirstSeen, GuardRun, Protection, Reaction
 from costguard.core.guard.verdict import Climb
 from costguard.core.guard.wishes import Wish
 from costguard.core.metering.billing import BillingRule
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.sample import Sample
 from costguard.ledger import climbs as kept
-from costguard.ledger import intents, lately, outbox, sends, turns, wishes
+from costguard.ledger import hooks, intents, lately, outbox, sends, turns, wishes
 from costguard.ledger.asking import Ask
 from costguard.ledger.faults import ledger_errors
 from costguard.ledger.opening import open_engine, writing
@@ -80,8 +82,8 @@ class GuardBook:
 
     def add_wish(self, wish: Wish) -> None:
         """Record a wish; one with this id that is there already stays as it is."""
-        with self._writing() as (_, tell):
-            wishes.add_wish(tell, wish)
+        with self._writing() as (ask, tell):
+            wishes.add_wish(ask, tell, wish)
 
     def lift_wish(self, wish_id: str, *, who: str, now: datetime) -> Wish:
         """Take a wish back, and say what it is now; InputError where there is none. One that was lifted stays as it is."""
@@ -93,7 +95,7 @@ class GuardBook:
     def plan_intent(self, intent: Intent) -> bool:
         """Record a new one; False where an open one for its life and act is there already, or its epoch acts no more."""
         with self._writing() as (ask, tell):
-            return turns.acts(turns.turn_now(ask), intent.epoch, intent.moved_at) and intents.write_new(tell, intent)
+            return turns.acts(turns.turn_now(ask), intent.epoch, intent.moved_at) and intents.write_new(ask, tell, intent)
 
     def move_intent(
         self,
@@ -117,7 +119,7 @@ class GuardBook:
             run = sends.run_of(ask, run)
             if state == EXECUTING and sends.refusal(ask, self._rails, moved, now, run=run, fleet=fleet):
                 return None
-            return moved if intents.write_move(tell, intent, moved, run) else None
+            return moved if intents.write_move(ask, tell, intent, moved, run) else None
 
     def why_not(
         self, intent: Intent, now: datetime, *, run: str = "", fleet: int | None = None, epoch: int | None = None
@@ -151,6 +153,26 @@ class GuardBook:
         """The acts that were confirmed at or after `since`, in order."""
         with self._reading() as ask:
             return intents.reactions(ask, since)
+
+    # Hooks
+
+    def begin_hook(self, run: HookRun, now: datetime) -> bool:
+        """Record that `run` is about to begin; False, and it must not, where it may not.
+
+        Its epoch acts no more, somebody wishes otherwise, or a run of its life and step has not ended.
+        """
+        with self._writing() as (ask, tell):
+            return sends.begins(ask, run, now) and hooks.write_begun(ask, tell, run)
+
+    def end_hook(self, run_id: str, end: HookEnd, now: datetime) -> bool:
+        """Record how a run ended; False where its end is known already."""
+        with self._writing() as (ask, tell):
+            return hooks.write_end(ask, tell, run_id, end, now)
+
+    def hook_runs(self, since: datetime) -> list[HookRun]:
+        """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
+        with self._reading() as ask:
+            return hooks.hook_runs(ask, since)
 
     # Turns and runs
 
@@ -191,9 +213,9 @@ class GuardBook:
                 kept.write_climbs(ask, tell, climbs)
             if told is not None:
                 outbox.write_told(ask, tell, told)
-            outbox.put_out(tell, messages)
             kept.write_protections(ask, tell, protections)
             kept.write_run(ask, tell, run)
+            outbox.put_out(ask, tell, messages)
             outbox.forget_settled(tell, run.at)
         return True
 
@@ -250,6 +272,16 @@ class GuardBook:
         """The samples at or after `at` of `keys` (None: of all), by signal and time; who has none is left out."""
         with self._through_the_driver() as ask:
             return lately.samples_since(ask, at, keys)
+
+    def columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, Columns]:
+        """The same in columns, which is how the guard takes those of a fleet."""
+        with self._through_the_driver() as ask:
+            return lately.columns_since(ask, at, keys)
+
+    def departed(self, key: ResourceKey, since: datetime) -> Departed:
+        """What is known of the end of `key`: as it was listed, or how many complete listings, from `since` on, lack it."""
+        with self._reading() as ask:
+            return lately.departed(ask, key, since)
 
     def first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSeen]:
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from costguard.core.audit import FIRST
+from costguard.core.guard.hook import BEGUN
 from costguard.core.guard.intent import EXECUTING, GRACE, MOVES, PLANNED, READY
 
 KEPT_FOR_EVER = (
     "attribution",
+    "audit",
     "coverage",
     "correction",
+    "hook_run",
     "intent",
     "intent_event",
     "ledger_state",
@@ -37,8 +41,10 @@ _OVERLAP = "a span overlaps another one of its resource, charge and part"
 
 EDITS = {
     "attribution": "",
+    "audit": "",
     "correction": "",
     "guard_run": "",
+    "hook_run": "id, provider, account, region, external_id, life, policy, rule, number, hook, began_us, until_us, epoch",
     "intent": "id, provider, account, region, external_id, life, act, policy, rule, created_us",
     "intent_event": "",
     "coverage": "id, scope_id, outcome, why, start_us",
@@ -83,6 +89,8 @@ CHANGES = {
         "each send of an intent counts, once",
     ),
     "intent_stays_settled": ("UPDATE ON intent", f"OLD.state IN ({_SETTLED})", "a settled intent does not change"),
+    "hook_run_is_written_before_it_begins": ("INSERT ON hook_run", f"NEW.state <> '{BEGUN}'", "a run of a hook begins unended"),
+    "hook_run_ends_once": ("UPDATE ON hook_run", f"OLD.state <> '{BEGUN}'", "a run of a hook ends once"),
     "turn_epoch_rises": ("UPDATE OF epoch ON turn", "NEW.epoch < OLD.epoch", "the epoch of a turn never falls"),
 }
 """Guard -> (when, the condition under which it refuses, what it says)."""
@@ -101,6 +109,14 @@ ORDER BY start_us DESC LIMIT 1
 """  # noqa: S608 - ours
 _REACHES_IN = f"""(NEW.end_us IS NULL OR NEW.end_us > NEW.start_us)
     AND (SELECT end_us IS NULL OR end_us > NEW.start_us FROM ({NEIGHBOUR}) AS neighbour)"""  # noqa: S608 - ours
+_BRANCHES = f"""NEW.seq <> coalesce((SELECT max(seq) FROM audit), 0) + 1
+    OR NEW.previous <> coalesce((SELECT hash FROM audit ORDER BY seq DESC LIMIT 1), '{FIRST}')"""  # noqa: S608 - ours
+
+INSERTS = {
+    "span_overlaps_none": ("span", _REACHES_IN, _OVERLAP),
+    "audit_goes_on": ("audit", _BRANCHES, "a row of the audit follows the last one"),
+}
+"""Guard of what is added -> (table, the condition under which it refuses, which asks other rows, what it says)."""
 
 
 THERE = {
@@ -136,7 +152,8 @@ def _sqlite() -> Iterator[str]:
         yield _sqlite_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table}", _NEVER_EDITED.format(table=table))
     for name, (when, wrong, told) in CHANGES.items():
         yield _sqlite_trigger(name, f"{when} WHEN {wrong}", told)
-    yield _sqlite_trigger("span_overlaps_none", f"INSERT ON span WHEN {_REACHES_IN}", _OVERLAP)
+    for name, (table, wrong, told) in INSERTS.items():
+        yield _sqlite_trigger(name, f"INSERT ON {table} WHEN {wrong}", told)
 
 
 def _sqlite_trigger(name: str, when: str, message: str) -> str:
@@ -150,12 +167,13 @@ BEGIN
     RAISE EXCEPTION USING MESSAGE = TG_ARGV[0], ERRCODE = 'integrity_constraint_violation';
 END $$
 """
-    # A plan made while the table was small would go on scanning it while a large import fills it.
-    yield f"""
-CREATE OR REPLACE FUNCTION costguard_span_overlaps_none() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
+    for name, (_, wrong, told) in INSERTS.items():
+        # A plan made while the table was small would go on scanning it while a large import fills it.
+        yield f"""
+CREATE OR REPLACE FUNCTION {PREFIX}{name}() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
-    IF {_REACHES_IN} THEN
-        RAISE EXCEPTION USING MESSAGE = '{_OVERLAP}', ERRCODE = 'integrity_constraint_violation';
+    IF {wrong} THEN
+        RAISE EXCEPTION USING MESSAGE = '{told}', ERRCODE = 'integrity_constraint_violation';
     END IF;
     RETURN NEW;
 END $$
@@ -170,10 +188,8 @@ END $$
         yield _refusing(f"{table}_is_written_once", f"UPDATE{of} ON {table} FOR EACH ROW", told)
     for name, (when, wrong, told) in CHANGES.items():
         yield _refusing(name, f"{when} FOR EACH ROW WHEN ({wrong})", told)
-    yield (
-        f"CREATE TRIGGER {PREFIX}span_overlaps_none BEFORE INSERT ON span FOR EACH ROW"
-        " EXECUTE FUNCTION costguard_span_overlaps_none()"
-    )
+    for name, (table, _, _) in INSERTS.items():
+        yield f"CREATE TRIGGER {PREFIX}{name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {PREFIX}{name}()"
 
 
 def _refusing(name: str, when: str, message: str) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from costguard.core.audit import MOVED
 from costguard.core.guard.intent import EXECUTING, OPEN, Intent
 from costguard.core.guard.run import Reaction
 from costguard.core.instant import instant, micros
 from costguard.core.metering.resource import storable
+from costguard.ledger import audit
 from costguard.ledger.asking import Ask, Tell, marks
 from costguard.ledger.lives import KEY, life_columns, life_of, list_text, micros_or_none, text_list
 from costguard.ledger.rows import Row, moment
@@ -76,23 +78,23 @@ GROUP BY i.id, i.provider, i.act ORDER BY 5, 1
     ]
 
 
-def write_new(tell: Tell, intent: Intent) -> bool:
+def write_new(ask: Ask, tell: Tell, intent: Intent) -> bool:
     """Write `intent` and how it began; False where its id is used, or an open one for its life and act is there."""
     row = (*_fixed(intent), *_moving(intent))
     sql = f"INSERT INTO intent ({COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
     if tell(sql, [row]) != 1:
         return False
-    _log(tell, intent, old="", run="")
+    _log(ask, tell, intent, old="", run="")
     return True
 
 
-def write_move(tell: Tell, old: Intent, new: Intent, run: str) -> bool:
+def write_move(ask: Ask, tell: Tell, old: Intent, new: Intent, run: str) -> bool:
     """Write that `old` became `new`; False where the ledger's is no longer `old`."""
     names = ", ".join(f"{name} = ?" for name in MOVING.split(", "))
     sql = f"UPDATE intent SET {names} WHERE id = ? AND state = ? AND moved_us = ? AND sends = ?"  # noqa: S608 - our own column names
     if tell(sql, [(*_moving(new), old.id, old.state, micros(old.moved_at), old.sends)]) != 1:
         return False
-    _log(tell, new, old=old.state, run=run if new.state == EXECUTING else "")
+    _log(ask, tell, new, old=old.state, run=run if new.state == EXECUTING else "")
     return True
 
 
@@ -102,10 +104,11 @@ def is_current(ask: Ask, intent: Intent) -> bool:
     return [tuple(row) for row in found] == [(intent.state, micros(intent.moved_at), intent.sends)]
 
 
-def _log(tell: Tell, intent: Intent, *, old: str, run: str) -> None:
+def _log(ask: Ask, tell: Tell, intent: Intent, *, old: str, run: str) -> None:
     sql = "INSERT INTO intent_event (intent_id, at_us, moved_from, moved_to, why, epoch, run) VALUES (?, ?, ?, ?, ?, ?, ?)"
     why = storable(intent.outcome or intent.why)
     tell(sql, [(intent.id, micros(intent.moved_at), old, intent.state, why, intent.epoch, run)])
+    audit.tell_row(ask, tell, ("intent", intent.id), MOVED, micros(intent.moved_at))
 
 
 def _fixed(intent: Intent) -> Row:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from costguard.core.guard.notice import Delivery, Message, Notice, Told
 from costguard.core.instant import micros
 from costguard.core.metering.resource import storable
+from costguard.ledger import chain
 from costguard.ledger.asking import Ask, Tell
 from costguard.ledger.lives import Shape, make_whole, text_fields, value_text
 
@@ -26,10 +28,12 @@ _KEY = ("route", "topic", "subject", "owner")
 _TOLD = Shape("notice_state", _KEY, ("told",))
 
 
-def put_out(tell: Tell, messages: Iterable[Message]) -> None:
-    """Write `messages`; one with its id and channel that is there already stays as it is."""
+def put_out(ask: Ask, tell: Tell, messages: Iterable[Message]) -> None:
+    """Write `messages`, with the audit's head; one with its id and channel that is there already stays as it is."""
+    head = chain.head_text(ask)
     rows: list[Row] = [
-        (storable(one.id), storable(one.channel), value_text(one), micros(one.at), 0, micros(one.at), "") for one in messages
+        (storable(one.id), storable(one.channel), value_text(replace(one, audit=head)), micros(one.at), 0, micros(one.at), "")
+        for one in messages
     ]
     sql = "INSERT INTO outbox (message_id, channel, payload, at_us, tries, next_us, why) VALUES (?, ?, ?, ?, ?, ?, ?)"
     if rows:

@@ -19,9 +19,11 @@ from costguard.core.metering.billing import BillingRule, rule_for
 from costguard.core.metering.reach import reach_of
 from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.core.metering.span import Reach
+from costguard.core.money import Money
 from costguard.core.period import Period
 from costguard.core.sample import Sample, SampleHour
 from costguard.core.spending import Live, ScopeNow, Spending, Spent, Stretch
+from costguard.ledger import paid
 from costguard.ledger.asking import Ask, in_lots, marks
 from costguard.ledger.reader import Reader
 from costguard.ledger.rows import Amounts
@@ -87,6 +89,17 @@ class Books:
             for number, key in keys.items()
             for currency, money in sums[number].items()
         ]
+
+    def paid_since(self, since: Mapping[str, datetime | None], as_of: datetime) -> dict[ResourceKey, dict[str, Money]]:
+        """See `paid.paid`: what each that lives surely cost from each instant of `since` on (None: from its run's start on)."""
+        with self._reader.snapshot() as ask:
+            books = load_books(ask)
+            return paid.paid(ask, since, lambda scope_id, *seen: self._reach(books[scope_id], *seen, as_of=as_of), as_of)
+
+    def stopped_since(self) -> dict[ResourceKey, datetime]:
+        """Since when each that is stopped has been seen so."""
+        with self._reader.snapshot() as ask:
+            return paid.stopped_since(ask)
 
     def scopes(self) -> list[ScopeNow]:
         """How well each scope is seen, in order."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from costguard.core.guard.hook import HookRun
 from costguard.core.guard.intent import EXECUTING, VERIFYING, Intent
 from costguard.core.guard.policy import CAP_RULE, TERMINATE, Rails
 from costguard.core.guard.verdict import REASONS
@@ -44,6 +45,11 @@ def refusal(ask: Ask, rails: Rails, intent: Intent, now: datetime, *, run: str, 
     )
 
 
+def begins(ask: Ask, run: HookRun, now: datetime) -> bool:
+    """Whether a hook may begin at `now`: its epoch acts, and nobody froze all acts, protects it or keeps it."""
+    return acts(turn_now(ask), run.epoch, now) and _wished(run, open_wishes(ask, now)) is None
+
+
 def run_of(ask: Ask, run: str) -> str:
     """The name under which sends of the present guard run are counted: `run`, or the round of the turn."""
     turn = turn_now(ask)
@@ -73,7 +79,7 @@ def _whose(turn: Turn | None, epoch: int) -> str:
     return f"the turn is {turn.holder or 'nobody'}'s, epoch {turn.epoch} until {turn.until:%H:%M:%S}, and not epoch {epoch}'s"
 
 
-def _wished(intent: Intent, wishes: list[Wish]) -> Refused | None:
+def _wished(intent: Intent | HookRun, wishes: list[Wish]) -> Refused | None:
     """What people said since it was planned."""
     mine = [wish for wish in wishes if wish.key == intent.life.key and wish.life in (None, intent.life)]
     for reason, found in (

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Table, Text, UniqueConstraint, text
 
+from costguard.core.guard.hook import BEGUN
 from costguard.core.guard.intent import EXECUTING, OPEN
 from costguard.ledger.columns import BIG, PACKED, STRICT, Row
 
@@ -18,6 +19,7 @@ _OPEN = ", ".join(f"'{state}'" for state in OPEN)
 STILL_OPEN = text(f"state IN ({_OPEN})")
 IN_FLIGHT = text(f"state = '{EXECUTING}'")
 UNSETTLED = text("sent_us IS NULL AND gave_up_us IS NULL")
+IS_BEGUN = text(f"state = '{BEGUN}'")
 IS_SEND = text(f"moved_to = '{EXECUTING}'")
 
 
@@ -92,6 +94,30 @@ INTENT_EVENT = Table(
 )
 """Each move of an intent; `moved_from` is '' for the first. Those to EXECUTING are what the rails count."""
 
+HOOK_RUN = Table(
+    "hook_run",
+    Row.metadata,
+    *_keys("id"),
+    *_texts(*KEY, "life", "policy", "rule"),
+    *_numbers("number"),
+    *_texts("hook"),
+    *_numbers("began_us", "until_us", "epoch"),
+    *_texts("state"),
+    *_instants("ended_us", "status"),
+    *_texts("why", "output"),
+    CheckConstraint(f"(state = '{BEGUN}') = (ended_us IS NULL)", name="hook_run_ended_whole"),
+    Index(
+        "hook_run_open_once",
+        *(*KEY, "life", "policy", "number"),
+        unique=True,
+        sqlite_where=IS_BEGUN,
+        postgresql_where=IS_BEGUN,
+    ),
+    Index("hook_run_by_beginning", "began_us"),
+    **STRICT,
+)
+"""A run of a hook, written before it begins, and once more when it has ended. `status`: how its program ended."""
+
 CLIMB = Table(
     "climb",
     Row.metadata,
@@ -135,6 +161,18 @@ TURN = Table(
     **STRICT,
 )
 """One row: who acts. `rounds`: how often it was taken or renewed."""
+
+AUDIT = Table(
+    "audit",
+    Row.metadata,
+    Column("seq", BIG, primary_key=True, autoincrement=False),
+    *_numbers("at_us"),
+    *_texts("kind", "body", "previous", "hash"),
+    CheckConstraint("seq >= 1", name="audit_counts_from_one"),
+    Index("audit_by_kind", "kind", "seq"),
+    **STRICT,
+)
+"""What people wished and what was done, chained: see `chain`. `previous`: the hash of the row before."""
 
 GUARD_RUN = Table(
     "guard_run",

@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from costguard.core.audit import LIFTED, WISHED
 from costguard.core.checks import require
 from costguard.core.guard.wishes import Wish
 from costguard.core.instant import instant, micros
 from costguard.core.metering.resource import ResourceKey, storable
 from costguard.errors import InputError
+from costguard.ledger import audit
 from costguard.ledger.asking import Ask, Tell
 from costguard.ledger.lives import KEY, life_of, life_text, micros_or_none
 from costguard.ledger.rows import Row, moment
@@ -36,7 +38,7 @@ def wishes_since(ask: Ask, at: datetime) -> list[Wish]:
     return [_wish_of(row) for row in ask(sql, (micros(at),))]
 
 
-def add_wish(tell: Tell, wish: Wish) -> None:
+def add_wish(ask: Ask, tell: Tell, wish: Wish) -> None:
     """Write `wish`; one with its id that is there already stays as it is."""
     key = wish.life.key if wish.life else wish.key
     require(wish.key in (None, key), f"wish {wish.id}", "names two resources", "leave key or life out")
@@ -54,7 +56,9 @@ def add_wish(tell: Tell, wish: Wish) -> None:
         storable(wish.value),
     )
     names = COLUMNS.removesuffix(", lifted_us, lifted_by")
-    tell(f"INSERT INTO wish ({names}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING", [row])  # noqa: S608 - our own column names
+    sql = f"INSERT INTO wish ({names}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
+    if tell(sql, [row]) == 1:
+        audit.tell_row(ask, tell, ("wish", row[0]), WISHED, micros(wish.at))
 
 
 def lift_wish(ask: Ask, tell: Tell, wish_id: str, *, who: str, now: datetime) -> Wish:
@@ -66,6 +70,7 @@ def lift_wish(ask: Ask, tell: Tell, wish_id: str, *, who: str, now: datetime) ->
     if wish.lifted_at is not None:
         return wish
     tell("UPDATE wish SET lifted_us = ?, lifted_by = ? WHERE id = ?", [(micros(now), storable(who), wish_id)])
+    audit.tell_row(ask, tell, ("wish", wish_id), LIFTED, micros(now))
     return replace(wish, lifted_at=now, lifted_by=storable(who))
 
 

@@ -33,8 +33,8 @@ from costguard.core.guard.notice import Delivery, Message
 from costguard.notifiers import Channel
 
 MOST_NOTICES = 100
-MOST_ANSWER = 64 * 1024
-"""Bytes of an answer that are read before it is let go: nothing in it is used."""
+MOST_ANSWER, MOST_SAID = 64 * 1024, 4096
+"""Bytes of an answer that are read before it is let go, and of those that are kept, to be shown."""
 PLAIN = re.compile(r"[!-~]{1,2000}")
 NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*")
 NUMBER = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)")
@@ -61,16 +61,34 @@ class _RefusedError(Exception):
     """It is not sent there. The text says why, and shows nothing of the address."""
 
 
+class Answer(NamedTuple):
+    """What came of one request. `status` None: none came, and `why` not. `said`: the beginning of what it says.
+
+    `again`: whether another try may help.
+    """
+
+    status: int | None
+    why: str = ""
+    said: bytes = b""
+    again: bool = True
+
+
 def notify(message: Message, channel: Channel) -> Delivery:
     """POST `message` once within `channel.within_s`."""
+    answer = post(message.id, body_json(message), channel)
+    return _delivery(answer.status) if answer.status is not None else Delivery(sent=False, why=answer.why, again=answer.again)
+
+
+def post(request_id: str, body: bytes, channel: Channel) -> Answer:
+    """POST `body` once within `channel.within_s`, signed. It raises nothing, and what it says shows no address."""
     try:
         place = _place_of(channel.address)
         addresses = _addresses_of(place, allow_private=channel.allow_private)
-        return _sent(message, channel, place, addresses[0])
+        return _sent(request_id, body, channel, place, addresses[0])
     except _RefusedError as no:
-        return Delivery(sent=False, why=str(no), again=False)
+        return Answer(None, str(no), again=False)
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ValueError, RuntimeError) as broken:
-        return Delivery(sent=False, why=f"no answer ({type(broken).__name__})")
+        return Answer(None, f"no answer ({type(broken).__name__})")
 
 
 def body_json(message: Message) -> bytes:
@@ -97,6 +115,7 @@ def body_json(message: Message) -> bytes:
         "title": title_of(message),
         "text": body_of(message),
         "notices": notices,
+        "audit": plain(message.audit) or None,
         "notices_left_out": max(0, len(message.notices) - MOST_NOTICES),
     }
     return json.dumps(value, separators=(",", ":")).encode()
@@ -171,10 +190,9 @@ def _addresses_of(place: _Place, *, allow_private: bool) -> list[Address]:
     return sorted(found, key=lambda one: one.version)
 
 
-def _sent(message: Message, channel: Channel, place: _Place, address: Address) -> Delivery:
+def _sent(request_id: str, body: bytes, channel: Channel, place: _Place, address: Address) -> Answer:
     """One try. The connection goes to `address`; the certificate is of the host's name."""
     _quiet()
-    body = body_json(message)
     until = monotonic() + channel.within_s
     to = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - the version of the protocol
     client = httpx2.Client(verify=_trusting(channel), trust_env=False, follow_redirects=False, timeout=channel.within_s)
@@ -185,19 +203,18 @@ def _sent(message: Message, channel: Channel, place: _Place, address: Address) -
         asked = client.build_request(
             "POST",
             f"{place.scheme}://{to}:{place.port}{place.path}",
-            headers=_headers(message, channel, place, body),
+            headers=_headers(request_id, channel, place, body),
             content=body,
             extensions={"sni_hostname": place.host},
         )
         answer = client.send(asked, stream=True)
-        _drain(answer, until)
-        return _delivery(answer.status_code)
+        return Answer(answer.status_code, said=_drained(answer, until))
     finally:
         alarm.cancel()
         _closed(client)
 
 
-def _headers(message: Message, channel: Channel, place: _Place, body: bytes) -> dict[str, str]:
+def _headers(request_id: str, channel: Channel, place: _Place, body: bytes) -> dict[str, str]:
     host = f"[{place.host}]" if ":" in place.host else place.host
     usual = (place.scheme, place.port) in {("https", 443), ("http", 80)}
     stamp = str(int(channel.clock.now().timestamp()))
@@ -206,22 +223,24 @@ def _headers(message: Message, channel: Channel, place: _Place, body: bytes) -> 
         "Content-Type": "application/json",
         "User-Agent": "costguard",
         "Accept-Encoding": "identity",
-        "Costguard-Id": message.id,
+        "Costguard-Id": request_id,
         "Costguard-Timestamp": stamp,
     }
     if channel.secret:
-        headers["Costguard-Signature"] = signature(channel.secret, message.id, stamp, body)
+        headers["Costguard-Signature"] = signature(channel.secret, request_id, stamp, body)
     return headers
 
 
-def _drain(answer: httpx2.Response, until: float) -> None:
-    """Read a little of the answer, so that its sender is not cut off; what it says does not matter."""
-    size = 0
+def _drained(answer: httpx2.Response, until: float) -> bytes:
+    """Read a little of the answer, so that its sender is not cut off, and keep less of it."""
+    size, said = 0, b""
     with suppress(httpx2.HTTPError, httpx2.StreamError):
         for piece in answer.iter_raw():
             size += len(piece)
+            said += piece[: MOST_SAID - len(said)]
             if size > MOST_ANSWER or monotonic() > until:
                 break
+    return said
 
 
 def _delivery(status: int) -> Delivery:

@@ -6,13 +6,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from costguard.core.budget import Budget
+from costguard.core.guard.evidence import Columns
+from costguard.core.guard.hook import HookEnd, HookRun
 from costguard.core.guard.intent import Intent
 from costguard.core.guard.notice import Delivery, Message, Told
-from costguard.core.guard.run import FirstSeen, GuardRun, Protection, Reaction
+from costguard.core.guard.run import Departed, FirstSeen, GuardRun, Protection, Reaction
 from costguard.core.guard.verdict import Climb
 from costguard.core.guard.wishes import Wish
+from costguard.core.hold import Hold
 from costguard.core.metering.resource import ResourceKey
+from costguard.core.money import Money
 from costguard.core.sample import Sample
+from costguard.core.standing import Admission
+from costguard.ports import Books
 
 
 class Wishes(Protocol):
@@ -58,7 +65,47 @@ class Intents(Protocol):
         """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
 
 
-class GuardBook(Wishes, Intents, Protocol):
+class Holds(Protocol):
+    """Where money is set aside."""
+
+    def take(self, hold: Hold, budgets: Iterable[Budget], now: datetime) -> Admission:
+        """Set `hold` aside if each of `budgets` that it counts in has that much left; a refused one writes nothing."""
+
+
+class Payments(Protocol):
+    """What conditions ask of the ledger about each resource, for the whole fleet at once."""
+
+    def paid_since(self, since: Mapping[str, datetime | None], as_of: datetime) -> Mapping[ResourceKey, Mapping[str, Money]]:
+        """What each that lives surely cost from each instant of `since` on (None: its run's start), by the names of `since`.
+
+        Missing where nothing of it billed at a stated price, where it billed in several currencies, or nobody knows its start.
+        """
+
+    def stopped_since(self) -> Mapping[ResourceKey, datetime]:
+        """Since when each that is stopped has been seen so."""
+
+
+class GuardBooks(Books, Payments, Protocol):
+    """What the ledger answers a guard run."""
+
+
+class HookRuns(Protocol):
+    """Runs of hooks as recorded: each committed before it begins."""
+
+    def begin_hook(self, run: HookRun, now: datetime) -> bool:
+        """Record that `run` is about to begin; False, and it must not, where it may not.
+
+        Its epoch acts no more, somebody wishes otherwise, or a run of its life and step has not ended.
+        """
+
+    def end_hook(self, run_id: str, end: HookEnd, now: datetime) -> bool:
+        """Record how a run ended; False where its end is known already."""
+
+    def hook_runs(self, since: datetime) -> list[HookRun]:
+        """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
+
+
+class GuardBook(Wishes, Intents, HookRuns, Protocol):
     """All that the guard reads and writes beside what polls wrote."""
 
     def wishes_since(self, at: datetime) -> list[Wish]:
@@ -100,6 +147,12 @@ class GuardBook(Wishes, Intents, Protocol):
         self, at: datetime, keys: Collection[ResourceKey] | None = None
     ) -> Mapping[ResourceKey, Sequence[Sample]]:
         """The samples at or after `at` of `keys` (None: of all), by signal and time."""
+
+    def columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, Columns]:
+        """The same in columns, which is how the guard takes those of a fleet."""
+
+    def departed(self, key: ResourceKey, since: datetime) -> Departed:
+        """What is known of the end of `key`: as it was listed, or how many complete listings, from `since` on, lack it."""
 
     def first_polls(self, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, FirstSeen]:
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""

@@ -37,7 +37,7 @@ from dataclasses import replace
 from datetime import tzinfo
 from pathlib import Path
 
-from costguard.core.checks import described, nearest_names
+from costguard.core.checks import nearest_names
 from costguard.errors import InputError, UnknownNameError
 from costguard.settings.environment import CONFIG, origin, with_environment
 from costguard.settings.files import FILE_NAME, LARGEST_FILE, cache_file, data_file, path_of, read_rows, read_table
@@ -97,7 +97,7 @@ def check_settings(text: str, where: str) -> Settings:
 
 def ledger_url(settings: Settings) -> str:
     """Where the ledger is: as stated, else `ledger.db` in the platform's data folder."""
-    return settings.ledger.url or f"{SQLITE}{data_file('ledger.db')}"
+    return f"{SQLITE}{data_file('ledger.db')}" if settings.ledger.url is None else settings.ledger.url
 
 
 def _beside(table: dict[str, object], folder: Path) -> dict[str, object]:
@@ -133,7 +133,7 @@ def _settings(table: Mapping[str, object], where: str) -> Settings:
     made = {name: _section(name, make, table[name], where) for name, make in SECTIONS.items() if name in table}
     settings = Settings(**made)  # type: ignore[arg-type]  # each made by its own field's factory
     zone = zone_named(settings.defaults.timezone, origin("defaults", "timezone", where))
-    if {"watch", "defaults"} & set(made):
+    if {"watch", "defaults", "network"} & set(made):
         from costguard.settings.checking import check_sections
 
         check_sections(settings, where)
@@ -174,9 +174,10 @@ def _guarded(settings: Settings, table: Mapping[str, object], where: str, zone: 
 
 def _section(name: str, make: object, stated: object, where: str) -> object:
     if not isinstance(stated, Mapping):
-        raise InputError(
-            f"must be a table, not {described(stated)}", field=f"{where}: {name}", hint=f"write a [{name}] section"
-        )
+        from costguard.settings.reading import unlike
+
+        told = f"must be a table, not {unlike(stated)}"
+        raise InputError(told, field=f"{where}: {name}", hint=f"write a [{name}] section")
     lists = {one.name: "list" in one.metadata for one in fields_of(make)}
     _known(stated, tuple(lists), f"{where}: [{name}]")
     return make(**{key: _field(value, f"{where}: {name}.{key}", lists[key]) for key, value in stated.items()})  # type: ignore[operator]  # a dataclass type, and its keys have been checked

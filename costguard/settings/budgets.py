@@ -6,6 +6,7 @@
     period = "month"                          # "day", "week" (from Monday), "month", or "rolling 7d": the last 7 x 24 hours
     timezone = "Europe/Berlin"                # whose days and months; usually [defaults] timezone
     hard = false                              # true: machines may be stopped to keep it, where a policy is armed
+    allow_irreversible = false                # true: also machines whose stop loses data; else people are asked about those
     warn = ["pace+15%", "forecast>100%", "time_to_cap<24h"]     # and "spent>80%"; these three where nothing is stated
     [budget.match]                            # left out: everything. All that is stated must fit; an empty list fits nothing
     providers = ["aws", "gcp"]                # also accounts, regions, owners, gpus, tiers, kinds
@@ -40,7 +41,7 @@ from costguard.settings.matching import MATCH_KEYS, read_match
 from costguard.settings.reading import Table, each_once, read_flag, read_inner, read_name, read_tables, read_text, read_texts
 from costguard.settings.zones import zone_named
 
-KEYS = ("name", "cap", "period", "timezone", "match", "hard", "warn")
+KEYS = ("name", "cap", "period", "timezone", "match", "hard", "allow_irreversible", "warn")
 
 CAP = 'write an amount and its currency, such as "3000 USD"'
 PERIOD = 'write "day", "week", "month" or "rolling 7d"'
@@ -64,6 +65,9 @@ def _budget(table: Table, place: str, zone: tzinfo) -> Budget:
     name = read_name(table.get("name"), f"{place}.name", "vision")
     place = f"{place} ({name})"
     known_keys(table, KEYS, place)
+    hard = read_flag(table.get("hard", False), f"{place}.hard")
+    allow = read_flag(table.get("allow_irreversible", False), f"{place}.allow_irreversible")
+    require(hard or not allow, f"{place}.allow_irreversible", "stops nothing without hard", "write hard = true as well")
     period, days = _period(table.get("period", MONTH), f"{place}.period")
     return Budget(
         name=name,
@@ -74,7 +78,8 @@ def _budget(table: Table, place: str, zone: tzinfo) -> Budget:
         if "timezone" in table
         else zone,
         match=_match(table["match"], f"{place}.match") if "match" in table else EVERYTHING,
-        hard=read_flag(table.get("hard", False), f"{place}.hard"),
+        hard=hard,
+        allow_irreversible=allow,
         warn=_warnings(table["warn"], f"{place}.warn") if "warn" in table else USUAL_WARNINGS,
     )
 

@@ -6,7 +6,8 @@ import re
 from datetime import timedelta
 
 from costguard.core.checks import require
-from costguard.settings.environment import origin
+from costguard.errors import shortened
+from costguard.settings.environment import origin, variable_of
 from costguard.settings.lasting import lasting
 from costguard.settings.sections import Settings
 
@@ -16,9 +17,11 @@ OWNER = re.compile(r"(?:label|tag):[^\s=][^=]*")
 PROTECTED = re.compile(r"(?:label|tag):[^\s=][^=]*(?:=.*)?")
 """Labels only: one machine is protected by `costguard protect ID`."""
 
+PROXY = re.compile(r"https?://(?:(?P<who>[^\s/@]*)@)?[^\s/@]+/?", re.IGNORECASE)
+
 
 def check_sections(settings: Settings, where: str) -> None:
-    """InputError for what [watch] or [defaults] cannot mean."""
+    """InputError for what [watch], [defaults] or [network] cannot mean."""
     lasting(settings.watch.interval, origin("watch", "interval", where), least=SHORTEST, most=LONGEST)
     lasting(settings.watch.jitter, origin("watch", "jitter", where))
     if settings.watch.heartbeat_url is not None:
@@ -28,4 +31,17 @@ def check_sections(settings: Settings, where: str) -> None:
     for key, pattern, example in (("owner_from", OWNER, "label:owner"), ("protect", PROTECTED, "label:costguard=never")):
         for text in getattr(settings.defaults, key):
             hint = f'write ["{example}"]' + ("; one machine: costguard protect ID" if key == "protect" else "")
-            require(bool(pattern.fullmatch(text)), origin("defaults", key, where), f"'{text}' says not where to look", hint)
+            told = f"'{shortened(text)}' says not where to look"
+            require(bool(pattern.fullmatch(text)), origin("defaults", key, where), told, hint)
+    if settings.network.proxy is not None:
+        _check_proxy(settings.network.proxy, origin("network", "proxy", where))
+
+
+def _check_proxy(proxy: str, field: str) -> None:
+    """An http(s) address; one with a password stands in the variable only, as this file holds no secret."""
+    found = PROXY.fullmatch(proxy)
+    require(found is not None, field, "is no address of a proxy", 'write "http://proxy.example:3128"')
+    variable = variable_of("network", "proxy")
+    hidden = field == variable or not (found and found["who"])
+    hint = f"export {variable} with the whole address, and take the line out"
+    require(hidden, field, "holds a password, and the settings file holds none", hint)

@@ -97,7 +97,7 @@ class _Reader:
     def _want(self, sign: str) -> None:
         if not self._is(sign):
             got = f"'{shortened(self._now.text, 20)}'" if self._now.kind != "end" else "its end"
-            self._fail(self._now.at, f"needs {sign} here, not {got}")
+            self._fail(self._now.at, f"needs {sign} here, not {got}", f"write {sign}")
         self._take()
 
     def _fail(self, at: int, what: str, hint: str | None = None) -> NoReturn:

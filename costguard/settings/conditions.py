@@ -10,7 +10,7 @@ Money counts in USD. An amount in another currency is a missing fact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
@@ -25,6 +25,8 @@ from costguard.settings.condition_text import check_condition
 from costguard.settings.condition_words import quoted, within
 
 CURRENCY = "USD"
+REMEMBERED = 5000
+"""Answers of one condition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +37,33 @@ class CelCondition:
     names: frozenset[str]
     keys: frozenset[str]
     program: cel.Expression = field(repr=False, compare=False)
+    answers: dict[tuple[object, ...], Truth] = field(default_factory=dict, repr=False, compare=False)
+    """What was answered to which facts: of a fleet many have the same."""
 
     def holds(self, facts: Mapping[str, object]) -> Truth:
         """See Condition. `missing` names labels as `labels["team"]`."""
         known, odd = dict[str, object](), list[str]()
-        for name in sorted(self.names):
+        for name in self.names:
             if facts.get(name) is not None:
                 value, why = _plain(name, facts[name])
-                known.update({} if value is None else {name: value})
-                odd += [why] if why else []
+                if value is not None:
+                    known[name] = value
+                if why:
+                    odd.append(why)
+        if odd:
+            return self._answer(known, sorted(odd))
+        key = tuple([(name, tuple(v.items()) if isinstance(v, dict) else v) for name, v in known.items()])
+        answer = self.answers.get(key)
+        if answer is None:
+            if len(self.answers) >= REMEMBERED:
+                self.answers.clear()
+            answer = self.answers[key] = self._answer(known, ())
+        return answer
+
+    def _answer(self, known: Mapping[str, object], odd: Sequence[str]) -> Truth:
+        """Of `known` facts, as CEL takes them; `odd`: why others are missing."""
         try:
-            answer = self.program.eval(data=known)
+            answer = self.program.eval(data=dict(known))
             value = answer.plain_value() if answer.type() == cel.Type.BOOL else None
             why = "" if isinstance(value, bool) else one_line(str(answer.plain_value()))
         except (RuntimeError, TypeError, ValueError) as broken:

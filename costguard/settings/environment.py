@@ -64,10 +64,15 @@ def _places() -> dict[tuple[str, str], Mapping[str, object]]:
 
 def _variables() -> list[str]:
     """The variable of every field."""
-    return [f"{PREFIX}{section}__{key}".upper() for section, key in _places()]
+    return [variable_of(section, key) for section, key in _places()]
 
 
 def origin(section: str, key: str, where: str) -> str:
     """What to call a field in a message: the variable that states it, else its place in the file."""
-    variable = f"{PREFIX}{section}__{key}".upper()
+    variable = variable_of(section, key)
     return variable if variable in os.environ else f"{where}: {section}.{key}"
+
+
+def variable_of(section: str, key: str) -> str:
+    """The variable that states a field."""
+    return f"{PREFIX}{section}__{key}".upper()

@@ -91,6 +91,7 @@ BUDGET = """
 {off}period = "month"
 #timezone = "Europe/Berlin"
 #hard = false
+#allow_irreversible = false
 #warn = ["pace+15%", "forecast>100%", "time_to_cap<24h"]
 #match = {{ providers = ["aws", "gcp"], labels = {{ team = ["vision"] }} }}
 """

@@ -36,10 +36,13 @@ GUARD = """
 #{ after = "7d", do = "ask", act = "terminate" },
 #]
 
-# Hooks: what a step may run. command: a program and its arguments, without a shell; or url: asked by POST.
+# Hooks: what a step may run. command: a program and its arguments, without a shell; or url: asked by POST. It is told what,
+# whose, why and when (JSON; COSTGUARD_* variables) and runs for at most `timeout`; the stop after it waits for its end, and for
+# 5 minutes more where it fails, which people are told. env: variables of ours that a command gets; no key and no secret else.
 #[[hook]]
 #name = "checkpoint"
 #command = ["/usr/local/bin/save-checkpoint"]
+#env = ["AWS_PROFILE"]
 #[[hook]]
 #name = "drain"
 #url = "https://example.com/drain"
@@ -59,12 +62,13 @@ GUARD = """
 # Routes: any number of them; without one the terminal is told. to: "console", the https:// address of a webhook, or where an
 # address is kept that is secret: "env:NAME" or "file:PATH" of slack://..., mailto://..., ntfy://..., all that Apprise knows.
 # group_by: owner, policy, topic, subject. repeat: after the first message, the last one again and again; [] never.
-# min_severity: info, warning, page. match: owners, policies by their names, topics such as "budget:*"; left out: all.
+# min_severity: info, warning, page. match: owners, policies by their names, topics such as "budget:*", audience
+# (owner, admin: the `to` of a step); left out: all. What is for nobody in particular goes everywhere.
 #[[notify.route]]
 #to = ["env:SLACK_URL", "console"]
 #name = "team"
 #group_by = ["owner", "policy"]
 #repeat = ["4h", "24h", "7d"]
 #min_severity = "info"
-#match = { owners = ["alice"], policies = ["idle-gpu"], topics = ["budget:*"] }
+#match = { owners = ["alice"], policies = ["idle-gpu"], topics = ["budget:*"], audience = ["owner"] }
 """

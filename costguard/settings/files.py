@@ -28,8 +28,13 @@ def read_table(path: Path) -> dict[str, object]:
 
 def read_rows(path: Path) -> list[tuple[str, dict[str, object]]]:
     """(file and line, table) of every run in a CSV file, or in `[[runs]]` of a TOML or JSON file."""
-    if path.suffix.lower() not in (".toml", ".json"):
-        return _csv_rows(path)
+    rows = _csv_rows(path) if path.suffix.lower() not in (".toml", ".json") else _runs(path)
+    if not rows:
+        raise InputError("holds no run", field=str(path), hint="write a line of columns and a line for each run, or [[runs]]")
+    return rows
+
+
+def _runs(path: Path) -> list[tuple[str, dict[str, object]]]:
     runs = read_table(path).get("runs")
     if not isinstance(runs, list) or not all(isinstance(r, dict) for r in runs):
         raise InputError("holds no list of runs", field=str(path), hint='write [[runs]] tables, or {"runs": [{...}]}')
@@ -83,7 +88,8 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError:
         raise InputError("is not text in UTF-8", field=str(path), hint="save it as UTF-8") from None
     except (OSError, ValueError) as broken:
-        raise InputError(f"cannot be read: {shortened(str(broken))}", field=str(path)) from None
+        why = (broken.strerror if isinstance(broken, OSError) else None) or str(broken)
+        raise InputError(f"cannot be read: {shortened(why)}", field=str(path), hint="give a file that you may read") from None
 
 
 def _inside(folder: Path) -> str:
@@ -98,18 +104,18 @@ def _toml(text: str, path: Path) -> object:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as broken:  # ValueError: bad syntax, or an integer of thousands of digits
-        raise InputError(
-            f"is not valid TOML: {shortened(str(broken))}", field=str(path), hint='write key = "value" lines'
-        ) from None
+        from costguard.settings.slips import said_of, toml_hint
+
+        raise InputError(f"is not valid TOML: {said_of(broken)}", field=str(path), hint=toml_hint(text, str(broken))) from None
 
 
 def _json(text: str, path: Path) -> object:
     try:
         return json.loads(text, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as broken:
-        raise InputError(
-            f"is not valid JSON: {shortened(str(broken))}", field=str(path), hint="check commas and quotes"
-        ) from None
+        from costguard.settings.slips import json_hint, said_of
+
+        raise InputError(f"is not valid JSON: {said_of(broken)}", field=str(path), hint=json_hint(str(broken))) from None
 
 
 def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -3,10 +3,13 @@
 [[hook]]
 name = "checkpoint"
 command = ["/usr/local/bin/save", "--all"]      # run without a shell; or
+env = ["AWS_PROFILE"]                           # variables that it gets of ours; it gets no key and no secret unless named
 url = "https://example.com/save"                # asked by POST; "env:NAME" and "file:PATH" say where the address is kept
 """
 
 from __future__ import annotations
+
+import re
 
 from costguard.core.checks import known_keys, require
 from costguard.core.guard.hook import Hook
@@ -14,7 +17,9 @@ from costguard.errors import InputError
 from costguard.settings.addresses import check_address
 from costguard.settings.reading import Table, each_once, read_name, read_tables, read_text, read_texts
 
-KEYS = ("name", "command", "url")
+KEYS = ("name", "command", "url", "env")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+MOST_VARIABLES = 32
 COMMAND = 'write a list, as no shell reads it: command = ["/usr/local/bin/save", "--all"]'
 
 
@@ -31,9 +36,16 @@ def _hook(table: Table, place: str) -> Hook:
     known_keys(table, KEYS, place)
     require(("command" in table) != ("url" in table), place, "needs a command or a url, and not both", COMMAND)
     if "url" in table:
+        require("env" not in table, f"{place}.env", "belongs to a command", "take it out: a web server gets no variables")
         return Hook(name=name, url=check_address(read_text(table["url"], f"{place}.url"), f"{place}.url", "HOOK_URL"))
     if isinstance(table["command"], str):
         raise InputError("must be a list of texts, not one text", field=f"{place}.command", hint=COMMAND)
     command = read_texts(table["command"], f"{place}.command")
     require(bool(command) and bool(command[0].strip()), f"{place}.command", "names no program", COMMAND)
-    return Hook(name=name, command=command)
+    env = read_texts(table.get("env", []), f"{place}.env")
+    require(len(env) <= MOST_VARIABLES, f"{place}.env", f"names {len(env)} variables", f"name {MOST_VARIABLES} at most")
+    for variable in env:
+        require(
+            bool(VARIABLE.fullmatch(variable)), f"{place}.env", f"'{variable}' is no name of a variable", 'write "AWS_PROFILE"'
+        )
+    return Hook(name=name, command=command, env=env)

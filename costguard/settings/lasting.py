@@ -16,6 +16,8 @@ HINT = 'write a number and its unit, such as "45m", "7d", "90s" or "2h30m"'
 
 def lasting(stated: object, field: str, *, least: timedelta = timedelta(), most: timedelta = LONGEST) -> timedelta:
     """The time that `stated` says, from `least` to `most`; InputError for `field` where it says none."""
+    if stated is None:
+        raise InputError("is missing", field=field, hint=HINT)
     found = WRITTEN.fullmatch(stated.strip()) if isinstance(stated, str) and stated.strip() else None
     if found is None:
         unit = (

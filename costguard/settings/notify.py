@@ -8,7 +8,8 @@
     group_by = ["owner", "policy"]                  # also topic, subject; [] puts all of a run together
     repeat = ["4h", "24h", "7d"]                    # after the first message, the last one again and again; [] never
     min_severity = "warning"                        # info, warning, page
-    match = { owners = ["alice"], policies = ["idle-gpu"], topics = ["budget:*"] }
+    match = { owners = ["alice"], policies = ["idle-gpu"], topics = ["budget:*"],
+              audience = ["owner"] }                    # of a step's `to`: owner, admin
 
 A Route carries the names of its channels, which are what `to` says: an address that is secret is read where it is kept, by
 `addresses.revealed`, when something is sent.
@@ -20,15 +21,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from itertools import pairwise
 
-from costguard.core.checks import described, known_keys, one_of, require
-from costguard.core.guard.notice import GROUPED_BY, INFO, REPEATS, SEVERITIES, Route
+from costguard.core.checks import known_keys, one_of, require
+from costguard.core.guard.notice import AUDIENCES, GROUPED_BY, INFO, REPEATS, SEVERITIES, Route
 from costguard.errors import InputError
 from costguard.settings.addresses import CONSOLE, FILE, VARIABLE, check_address
 from costguard.settings.lasting import lasting
-from costguard.settings.reading import Table, each_once, read_inner, read_name, read_tables, read_text, read_texts
+from costguard.settings.reading import Table, each_once, read_inner, read_name, read_tables, read_text, read_texts, unlike
 
 KEYS = ("to", "name", "group_by", "repeat", "min_severity", "match")
-MATCH_KEYS = ("owners", "policies", "topics")
+MATCH_KEYS = ("owners", "policies", "topics", "audience")
 TO = 'write to = ["console"], "env:SLACK_URL" or "https://example.com/hook"'
 OFTENEST = timedelta(minutes=15)
 """A repeat more often than this is a storm."""
@@ -37,7 +38,7 @@ OFTENEST = timedelta(minutes=15)
 def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> tuple[tuple[Route, ...], str]:
     """The routes of `where` (a file), and where the secret of webhooks is kept ("": nowhere). `policies`: their names."""
     if not isinstance(stated, Mapping):
-        told = f"must be a table, not {described(stated)}"
+        told = f"must be a table, not {unlike(stated)}"
         raise InputError(told, field=f"{where}: notify", hint="write [[notify.route]], and its keys below it")
     known_keys(stated, ("route", "signed_with"), f"{where}: notify")
     tables = read_tables(stated.get("route", []), where, "notify.route")
@@ -61,7 +62,8 @@ def _route(table: Table, place: str, policies: tuple[str, ...]) -> Route:
     channels = tuple(dict.fromkeys(_channel(text, f"{place}.to") for text in read_texts(table["to"], f"{place}.to")))
     require(bool(channels), f"{place}.to", "is empty", TO)
     name = read_name(table["name"], f"{place}.name", "team") if "name" in table else ", ".join(channels)
-    owners, topics = _match(table["match"], f"{place}.match", policies) if "match" in table else (None, None)
+    match = read_inner(table["match"], f"{place}.match", 'match = { owners = ["alice"] }') if "match" in table else {}
+    known_keys(match, MATCH_KEYS, f"{place}.match")
     grouped = read_texts(table.get("group_by", ["owner", "policy"]), f"{place}.group_by")
     return Route(
         name=name,
@@ -69,8 +71,9 @@ def _route(table: Table, place: str, policies: tuple[str, ...]) -> Route:
         group_by=tuple(one_of(key, GROUPED_BY, f"{place}.group_by") for key in grouped),
         repeat=_repeat(table["repeat"], f"{place}.repeat") if "repeat" in table else REPEATS,
         min_severity=one_of(table.get("min_severity", INFO), SEVERITIES, f"{place}.min_severity"),
-        owners=owners,
-        topics=topics,
+        owners=read_texts(match["owners"], f"{place}.match.owners") if "owners" in match else None,
+        topics=_topics(match, f"{place}.match", policies),
+        audience=_audience(match["audience"], f"{place}.match.audience") if "audience" in match else None,
     )
 
 
@@ -85,13 +88,15 @@ def _repeat(stated: object, field: str) -> tuple[timedelta, ...]:
     return times
 
 
-def _match(stated: object, field: str, policies: tuple[str, ...]) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """The owners and the topics that are meant; None for any."""
-    table = read_inner(stated, field, 'match = { owners = ["alice"] }')
-    known_keys(table, MATCH_KEYS, field)
-    owners = read_texts(table["owners"], f"{field}.owners") if "owners" in table else None
-    if "policies" not in table and "topics" not in table:
-        return owners, None
-    named = read_texts(table.get("policies", []), f"{field}.policies")
+def _audience(stated: object, field: str) -> tuple[str, ...]:
+    """For whom it is, of AUDIENCES."""
+    return tuple(one_of(one, AUDIENCES, field) for one in read_texts(stated, field))
+
+
+def _topics(match: Table, field: str, policies: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The topics that are meant; None for any."""
+    if "policies" not in match and "topics" not in match:
+        return None
+    named = read_texts(match.get("policies", []), f"{field}.policies")
     topics = [f"policy:{one_of(name, policies, f'{field}.policies')}" for name in named]
-    return owners, (*topics, *read_texts(table.get("topics", []), f"{field}.topics"))
+    return (*topics, *read_texts(match.get("topics", []), f"{field}.topics"))

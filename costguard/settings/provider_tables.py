@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from costguard.core.checks import described
 from costguard.errors import InputError
+from costguard.settings.reading import unlike
 
 SECRET = re.compile(
     r"(?:^|_)(?:api_?key|access_?key|private_?key|secret|token|password|passwd|passphrase|authorization|bearer)(?:$|_)"
@@ -30,13 +30,13 @@ def read_provider_tables(stated: object, where: str) -> Mapping[str, Mapping[str
     """Each provider's table by its name; InputError where one is no table or holds a secret. `where`: the file."""
     if not isinstance(stated, Mapping):
         raise InputError(
-            f"must be tables, not {described(stated)}", field=f"{where}: providers", hint="write a [providers.NAME] section"
+            f"must be tables, not {unlike(stated)}", field=f"{where}: providers", hint="write a [providers.NAME] section"
         )
     for name, table in stated.items():
         field = f"{where}: providers.{name}"
         if not isinstance(table, Mapping):
             raise InputError(
-                f"must be a table, not {_kind(table)}", field=field, hint="write [providers.NAME], and its keys below it"
+                f"must be a table, not {unlike(table)}", field=field, hint="write [providers.NAME], and its keys below it"
             )
         _without_secrets(table, field, str(name))
     return {str(name): dict(table) for name, table in stated.items()}
@@ -75,8 +75,3 @@ def _is_secret(key: str) -> bool:
 def _looks_like_one(key: str, value: str) -> bool:
     """Whether somebody pasted a key where its variable, its file or an account is named."""
     return bool(KEY.match(value)) or (key.endswith(("_env", "_file")) and bool(PASTED.fullmatch(value)))
-
-
-def _kind(value: object) -> str:
-    """What `value` is, without showing it: it may be a key that was pasted here."""
-    return "a text" if isinstance(value, str) else f"a {type(value).__name__}"

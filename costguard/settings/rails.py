@@ -16,7 +16,7 @@ from costguard.core.checks import described, known_keys, number, whole
 from costguard.core.guard.policy import Rails
 from costguard.errors import InputError
 from costguard.settings.lasting import lasting
-from costguard.settings.reading import read_inner
+from costguard.settings.reading import read_inner, unlike
 
 MOST_ACTS = 1000
 DAY = timedelta(days=1)
@@ -68,7 +68,7 @@ def read_rails(stated: object, where: str) -> Rails:
     """The rails of `where` (a file); what it does not state is as in Rails."""
     place = f"{where}: rails"
     if not isinstance(stated, Mapping):
-        raise InputError(f"must be a table, not {described(stated)}", field=place, hint="write a [rails] section")
+        raise InputError(f"must be a table, not {unlike(stated)}", field=place, hint="write a [rails] section")
     known_keys(stated, (*TABLES, "first_seen"), place)
     values = dict[str, object]()
     for key, inner in TABLES.items():

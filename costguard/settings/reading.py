@@ -37,7 +37,8 @@ def read_name(stated: object, field: str, example: str) -> str:
         raise InputError("is missing", field=field, hint=f'write a name such as "{example}"')
     name = read_text(stated, field).strip()
     plain = 0 < len(name) <= LONGEST_NAME and name.isprintable()
-    require(plain, field, f"must be a name of at most {LONGEST_NAME} plain characters, not {described(name)}")
+    what = f"must be a name of at most {LONGEST_NAME} plain characters, not {described(name)}"
+    require(plain, field, what, f'write a name such as "{example}"')
     return name
 
 
@@ -45,14 +46,14 @@ def read_texts(stated: object, field: str) -> tuple[str, ...]:
     """A list of texts; one text stands for a list of one."""
     texts = [stated] if isinstance(stated, str) else stated
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise InputError(f"must be a list of texts, not {described(stated)}", field=field, hint='write ["a", "b"]')
+        raise InputError(f"must be a list of texts, not {unlike(stated)}", field=field, hint='write ["a", "b"]')
     return tuple(texts)
 
 
 def read_text(stated: object, field: str) -> str:
     """A text."""
     if not isinstance(stated, str):
-        raise InputError(f"must be text, not {described(stated)}", field=field, hint='write it in "quotes"')
+        raise InputError(f"must be text, not {unlike(stated)}", field=field, hint='write it in "quotes"')
     return stated
 
 
@@ -66,6 +67,18 @@ def read_flag(stated: object, field: str) -> bool:
 def read_inner(stated: object, field: str, example: str) -> Table:
     """A table that holds something."""
     if not isinstance(stated, Mapping) or not stated:
-        what = "is empty" if stated == {} else f"must be a table, not {described(stated)}"
+        what = "is empty" if stated == {} else f"must be a table, not {unlike(stated)}"
         raise InputError(what, field=field, hint=f"write {example}, or leave it out")
     return stated
+
+
+def unlike(stated: object) -> str:
+    """What `stated` is, where something else belongs. Texts are not shown, nor what a list or table holds: it may be secret."""
+    if isinstance(stated, str):
+        return "a text"
+    if isinstance(stated, Mapping):
+        return "a table"
+    if isinstance(stated, list):
+        other = next((one for one in stated if not isinstance(one, str)), "")
+        return "a list of texts" if isinstance(other, str) else f"a list that holds {unlike(other)}"
+    return described(stated)

@@ -209,6 +209,7 @@ class EndingCloud:
         reception, done = _answered(machine, act, here.state, at, lose)
         if done:
             through, state = path
+            through = STOPPED if here.state == STOPPED else through  # what is down already does not run again to end
             machine.leave(at, through, state, machine.stops_in if self._delay is None else self._delay())
         self._acts.append(Act(at, machine.name, key, act, here.started_at, reception.said, done))
         return reception

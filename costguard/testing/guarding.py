@@ -27,7 +27,7 @@ from costguard.core.guard.owning import may_lease, owner_of
 from costguard.core.guard.policy import Rails
 from costguard.core.guard.sight import Rules
 from costguard.core.guard.verdicts import concerns
-from costguard.core.guard.wishes import APPROVE, ARM, ARMED_FOR, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Wish
+from costguard.core.guard.wishes import ACCEPT, APPROVE, ARM, ARMED_FOR, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Wish
 from costguard.core.hold import Hold
 from costguard.core.metering.accrued import Accrued
 from costguard.core.metering.inventory import Failed, Poll
@@ -37,6 +37,7 @@ from costguard.core.sample import Sample
 from costguard.core.spending import Live
 from costguard.errors import InputError, LedgerError
 from costguard.flows.guard import Guard, Guarded, Latest
+from costguard.flows.holding import hold
 from costguard.flows.tell import Postman
 from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.holds import Holds
@@ -119,6 +120,7 @@ class GuardPlay(PollPlay):
     def guard(self) -> None:
         """See `Play`; messages go out after it."""
         self.guarded = self._guard.run()
+        self._guard.hooks.wait()  # the time of a story stands still while they run
         try:
             self._postman.deliver()
         except LedgerError:
@@ -182,6 +184,7 @@ class GuardPlay(PollPlay):
                 zone=settings.defaults.zone,
                 interval=stage.story.poll,
                 claims=settings.watch.claims,
+                hooks=settings.hooks,
             ),
             latest=self._latest,
             clock=clock,
@@ -232,11 +235,11 @@ class GuardPlay(PollPlay):
         now = self.stage.clock.now()
         if event.money is None:
             return Reply(done=False, text="how much?")
-        hold = Hold(
+        wanted = Hold(
             id=f"hold-{token_hex(6)}", money=event.money, who=event.who, why=event.name, taken_at=now, expires_at=now + HELD_FOR
         )
         with Holds(self.stage.ledger_url, rules=self.stage.rules) as holds:
-            admission = holds.take(hold, self.settings.budgets, now)
+            admission = hold(wanted, holds, self._book, self.settings.budgets, now)
         return Reply(done=admission.admitted, text=admission.says)
 
     def _run(self, event: Event) -> Reply:
@@ -259,6 +262,8 @@ class GuardPlay(PollPlay):
                 self._add(event, SNOOZE, until=now + lasts, live=self._live(event.name))
             case "freeze":
                 self._add(event, FREEZE)
+            case "accept":
+                self._add(event, ACCEPT, subject=self.guarded.plan_hash if self.guarded else "")
             case "phase":
                 live = self._live(event.name)
                 self._add(event, PHASE, until=now + lasts, live=live, whole_life=True, subject=event.text)

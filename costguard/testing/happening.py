@@ -136,7 +136,7 @@ def _of_person(event: Event, words: list[str], machines: Collection[str]) -> Eve
             return replace(event, name=name, text=act)
         case ["snooze", topic, "for", time]:
             return replace(event, name=topic, length=length(time, event.line))
-        case ["freeze" | "thaw"]:
+        case ["freeze" | "thaw" | "accept"]:
             return event
         case ["phase", phase, name, "for", time] if name in machines:
             return replace(event, name=name, text=phase, length=length(time, event.line))

@@ -178,8 +178,8 @@ class Outcome:
         return "\n".join(lines)
 
 
-def play(story: Story, opened: Callable[[Stage], Play], folder: Path, *, seed: int = 0) -> Outcome:
-    """Play `story` to its end, with its ledger in `folder`. `seed`: of what takes a random time."""
+def play(story: Story, opened: Callable[[Stage], Play], folder: Path, *, seed: int = 0, ledger_url: str = "") -> Outcome:
+    """Play `story` to its end, with its ledger at `ledger_url`, or in `folder`. `seed`: of what takes a random time."""
     from costguard.testing.checking import faults
 
     truth, clock = FakeClock(story.start), FakeClock(story.start)
@@ -189,7 +189,7 @@ def play(story: Story, opened: Callable[[Stage], Play], folder: Path, *, seed: i
         clock=clock,
         clouds=clouds_of(story, truth, seed),
         notifier=notifier,
-        ledger_url=f"sqlite:///{folder}/story.db",
+        ledger_url=ledger_url or f"sqlite:///{folder}/story.db",
     )
     outcome, run, left = Outcome(stage=stage), opened(stage), list(story.events)
     try:

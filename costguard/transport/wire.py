@@ -27,6 +27,7 @@ MOST_BYTES = 16 * 2**20
 CONNECT_S, READ_S = 5.0, 15.0
 CONNECTIONS, KEPT_S = 128, 60.0
 PIECE = 64 * 1024
+AUTHORITIES = "name a PEM file of the authorities to trust: ca_file in [network]"
 LONGEST_PATH = 200
 """Characters of a path in a message."""
 
@@ -164,8 +165,10 @@ def _trusting(ca_file: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cafile=ca_file)
+    except FileNotFoundError:
+        raise InputError("no such file", field=str(ca_file), hint=AUTHORITIES) from None
     except (OSError, ValueError):
-        raise InputError("holds no certificates", field=str(ca_file), hint="a PEM file of the authorities to trust") from None
+        raise InputError("holds no certificates", field=str(ca_file), hint=AUTHORITIES) from None
     return context
 
 

@@ -30,11 +30,11 @@ from costguard.errors import CostguardError
 from costguard.watchdog.duty import Duties, Duty, Health, Log
 from costguard.watchdog.systemd import ALIVE, READY, STOPPING, notify, reloading
 
-__all__ = ["Duties", "Duty", "Log", "Watchdog"]
+__all__ = ["UNFINISHED", "Duties", "Duty", "Log", "Watchdog"]
 
 PATIENCE = timedelta(seconds=60)
 """How long runs under way may take to finish: longer than a send may wait; the unit's TimeoutStopSec is longer still."""
-INTERRUPTED = 130
+UNFINISHED, INTERRUPTED = 1, 130
 JUMP_S, LOOK_S = 2.0, 5.0
 """How far the wall clock may leave the boot clock, and how often they are compared, in seconds."""
 FINISHED = 0
@@ -257,7 +257,7 @@ class Watchdog:
         if unfinished:
             self._log.error("unfinished", jobs=list(unfinished), waited_s=self._patience.total_seconds())
         self._log.info("stopped")
-        return 1 if unfinished else INTERRUPTED if asked == signal.SIGINT else 0
+        return UNFINISHED if unfinished else INTERRUPTED if asked == signal.SIGINT else 0
 
     def _under_way(self) -> tuple[str, ...]:
         with self._lock:

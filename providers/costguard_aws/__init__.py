@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from costguard.core.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Setting, checked_table
@@ -62,6 +63,8 @@ MANIFEST = Manifest(
     ),
     extra="aws",
     key_at="https://console.aws.amazon.com/iam",
+    # CloudWatch publishes late: "ask for a window ending ~5 min ago" (shared/providers/aws.md, section 4, 2026-11).
+    measures_late=timedelta(minutes=5),
     not_seen=(
         "SageMaker (notebooks, endpoints, training, HyperPod, Studio) runs GPUs that EC2 does not list.",
         "Savings plans, reserved instances, private prices and credits lower the bill after the fact.",

@@ -6,6 +6,7 @@ Light on purpose: no SDK and no network is imported before an account is asked s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from costguard.core.provider import FLAG, TEXTS, WHOLE, Manifest, Setting, checked_table
@@ -50,6 +51,8 @@ MANIFEST = Manifest(
     ),
     extra="gcp",
     key_at="https://cloud.google.com/docs/authentication/provide-credentials-adc",
+    # Cloud Monitoring shows a sample after up to 240 s (shared/providers/gcp.md, section 4, 2026-11)
+    measures_late=timedelta(minutes=4),
     not_seen=(
         "Vertex AI endpoints, training and pipelines, and Cloud Run GPUs: they run in Google's own projects",
         "TPUs, which have an API of their own",

@@ -30,7 +30,7 @@ DIGITS = "9" * 5000
     ("flags", "words"),
     [
         (("--model", "lama-3.1-8b"), ("model", "unknown model 'lama-3.1-8b'", "did you mean llama-3.1-8b")),
-        (("--model", ""), ("model", "must be a name or a path")),
+        (("--model", ""), ("--model", "is empty")),
         ((), ("model", "no model was given", "--model llama-3.1-8b")),
         ((*QLORA, "--tokens=-5"), ("tokens", "at least 1", "-5")),
         ((*QLORA, "--tokens", "1e30"), ("tokens", "at most")),

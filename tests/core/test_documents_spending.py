@@ -316,7 +316,7 @@ def test_nothing_has_been_saved_yet_and_the_report_says_so() -> None:
     assert saved == {
         "usd": {"low": "0.00", "expected": "0.00", "high": "0.00"},
         "acts": 0,
-        "note": "nothing acts yet: costguard only watches, so it has saved nothing",
+        "note": "what the acts of the guard saved is not worked out yet",
     }
 
 

@@ -14,7 +14,7 @@ from costguard.core.guard.policy import Rails
 from costguard.core.guard.wishes import LEASE, Wish
 from costguard.core.metering.resource import ResourceKey
 from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.tables_guard import GUARD_RUN, INTENT, INTENT_EVENT, TURN, WISH
+from costguard.ledger.tables_guard import GUARD_RUN, HOOK_RUN, INTENT, INTENT_EVENT, TURN, WISH
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -71,6 +71,8 @@ def write_all(connection: Connection) -> None:
     connection.execute(insert(INTENT), [of | words | numbers])
     moved = {"id": 1, "intent_id": "i", "at_us": 1, "moved_from": "", "moved_to": PLANNED, "why": "", "epoch": 1, "run": ""}
     connection.execute(insert(INTENT_EVENT), [moved])
+    hook = {"id": "h", "policy": "p", "rule": "idle", "number": 1, "hook": "save", "began_us": 1, "until_us": 2, "epoch": 1}
+    connection.execute(insert(HOOK_RUN), [of | hook | {"state": "begun", "why": "", "output": ""}])
     connection.execute(insert(TURN), [{"id": 1, "epoch": 2, "rounds": 1, "holder": "a", "until_us": 1}])
     run = {"id": 1, "run_id": "r", "at_us": 1, "epoch": 1, "interval_us": 1, "skew_us": 0}
     connection.execute(insert(GUARD_RUN), [run | {"outcome": "", "notes": "[]", "facts": "[]"}])

@@ -17,4 +17,7 @@ expect
   08:11  answer ""
   08:12  refused "budget"
   08:13  refused "budget"
+  08:12  warning denied:agent saying "bot"
+  once notice denied:agent
+  never resolved denied:agent
   never act

@@ -36,6 +36,7 @@ events
   08:23  b8 quiet
   08:26  b9 quiet
   08:29  b10 quiet
+  08:40  accept                    # until then it does nothing: it means ten acts
 expect
   2 times act                      # 10 % of ten in 10 min, 20 % a day
-  08:00-08:14  never act           # first seen
+  08:00-08:40  never act           # refused until somebody has read the plan

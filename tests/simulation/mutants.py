@@ -51,7 +51,6 @@ def missing_is_idle(patch: Patch) -> None:
 def leases_ignored(patch: Patch) -> None:
     """Nobody keeps anything."""
     patch.setattr(seat, "lease_of", _says(None))
-    patch.setattr(deeds, "lease_of", _says(None))
     patch.setattr(sends, "_wished", _says(None))
 
 
@@ -73,13 +72,11 @@ def any_life_will_do(patch: Patch) -> None:
 def arming_ignored(patch: Patch) -> None:
     """Every policy may stop."""
     patch.setattr(surveying, "armed", _says(STOP))
-    patch.setattr(deeds, "armed", _says(STOP))
 
 
 def labels_ignored(patch: Patch) -> None:
     """No label protects."""
     patch.setattr(seat, "protection_of", _says(UNPROTECTED))
-    patch.setattr(deeds, "protection_of", _says(UNPROTECTED))
 
 
 def protection_forgotten(patch: Patch) -> None:

@@ -15,7 +15,7 @@ from costguard.core.budget import DAY, Budget, Match
 from costguard.core.guard.incarnation import Incarnation
 from costguard.core.guard.policy import NOTIFY, STOP, Policy, Rails, Step, Target
 from costguard.core.guard.sight import Rules
-from costguard.core.guard.wishes import ARM, FREEZE, LEASE, PROTECT, SNOOZE, Wish
+from costguard.core.guard.wishes import ACCEPT, ARM, FREEZE, LEASE, PROTECT, SNOOZE, Wish
 from costguard.core.metering.observation import Handling
 from costguard.core.metering.resource import STOPPED
 from costguard.core.money import Money
@@ -197,7 +197,7 @@ class World:
             started = here.started_at
             life = Incarnation(machine.key, started, machine.created_at)
         wish = Wish(
-            id=f"{what}-{len(self.wished)}",
+            id=f"{what}-{len(self.wished)}-{now:%H%M}",
             what=what,
             who="ada",
             why="",
@@ -210,7 +210,7 @@ class World:
         )
         self.rooms["a"].book.add_wish(wish)
         self.wished.append(Wished(what, now, until, key.id if key else "", started))
-        if what in {SNOOZE, ARM}:
+        if what in {SNOOZE, ARM, ACCEPT}:
             self.wished.pop()
 
     def _label(self, machine: Machine, **changed: str) -> None:
@@ -340,9 +340,13 @@ class World:
             self.odd_runs.setdefault(self.log.run, "it was just started")
             self._fresh.discard(who)
         try:
-            self._note(self.rooms[who].judge())
+            guarded = self.rooms[who].judge()
         except EndedAbruptly:
             self._restart(who)
+            return
+        self._note(guarded)
+        if guarded.unaccepted:
+            self._wish(ACCEPT, None, guarded.at + HOLD, subject=guarded.plan_hash)
 
     def _note(self, guarded: Guarded) -> None:
         if guarded.broken:

@@ -40,7 +40,7 @@ class Scripted(PollPlay):
                 subject=subject,
                 owner="ada",
                 severity=WARNING,
-                what="it idles at $32.77 an hour",
+                what="it idles at $32.77 an hour: $24.58 so far",
                 at=now,
             )
             self.stage.notifier(

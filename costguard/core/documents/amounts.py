@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.core.metering.resource import ScopeKey
 from costguard.core.money import Money, MoneyInterval
@@ -56,9 +56,11 @@ def instant_text(at: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
 
 
-def moment_text(at: datetime) -> str:
-    """An instant for people: `2026-10-03 12:00 UTC`."""
-    return f"{at:%Y-%m-%d %H:%M} UTC"
+def moment_text(at: datetime, zone: tzinfo = UTC) -> str:
+    """An instant for people: `2026-10-03 14:00 CEST`; a zone whose hours have no name of their own is named whole."""
+    local = at.astimezone(zone)
+    name = local.tzname() or ""
+    return f"{local:%Y-%m-%d %H:%M} {name if name.isalpha() else zone}"
 
 
 def length_text(length: timedelta) -> str:

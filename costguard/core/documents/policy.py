@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from fractions import Fraction
 
 from costguard.core.budget import Match
 from costguard.core.document import Document
@@ -22,6 +23,7 @@ from costguard.core.guard.policy import (
     OBSERVE,
     SCHEDULE_RULE,
     Policy,
+    Rails,
     Step,
     Target,
     reaches,
@@ -29,6 +31,8 @@ from costguard.core.guard.policy import (
 from costguard.core.guard.wishes import ARMED_FOR
 
 SCHEMA = "costguard.policy/1"
+HALF = Fraction(1, 2)
+"""Rails that stop more of the fleet in a day than this need no remark."""
 RULES = {
     IDLE_RULE: "doubt lets it run",
     CAP_RULE: "doubt counts the money, and stops at the limit",
@@ -37,13 +41,23 @@ RULES = {
 ANSWERS = {True: "yes", False: "no", None: "unknown"}
 
 
-def lint_document(where: str, policies: Sequence[Policy]) -> Document:
-    """The settings were read; what in them may not be what somebody meant."""
+def lint_document(where: str, policies: Sequence[Policy], *, hard: Sequence[str] = (), rails: Rails | None = None) -> Document:
+    """The settings were read; what in them may not be what somebody meant. `hard`: the names of hard budgets."""
     remarks = [remark for policy in policies for remark in _remarks(policy)]
+    remarks += [_rails_remark(name, rails or Rails()) for name in hard if (rails or Rails()).fleet_share_day <= HALF]
     lead = f"{where}: {len(policies)} {'policy' if len(policies) == 1 else 'policies'}, and nothing wrong with them."
     rows = tuple({"policy": policy.name, "arm": policy.arm, "rule": policy.rule} for policy in policies)
     data = {"schema": SCHEMA, "action": "lint", "policies": list(rows), "remarks": remarks}
     return Document(data=data, records=rows, lead=(lead,), notes=tuple(remarks))
+
+
+def _rails_remark(name: str, rails: Rails) -> str:
+    """What the rails mean for a hard cap on a small fleet: at 20 % a day, fewer than ten machines stop one a day."""
+    fewer, percent = -(-2 // rails.fleet_share_day), float(100 * rails.fleet_share_day)
+    return (
+        f"budget {name}: the rails stop {percent:g} % of the fleet in a day, which is one of fewer than {fewer} machines; "
+        "costguard plan says where that is too few to keep the cap, and what to write under [rails]"
+    )
 
 
 def explain_document(policies: Sequence[Policy], armed: Mapping[str, tuple[str, datetime | None]]) -> Document:

@@ -28,7 +28,7 @@ from costguard.core.statement import Group, Statement, Sums, nothing
 from costguard.errors import IncompleteError
 
 SCHEMA = "costguard.report/1"
-NOTHING_ACTS = "nothing acts yet: costguard only watches, so it has saved nothing"
+NOTHING_ACTS = "what the acts of the guard saved is not worked out yet"
 SAVED = f"Saved: {NOTHING_ACTS}"
 MOST_HINTS = 3
 MISSING = "what both began and ended while its scope was not seen"

@@ -51,8 +51,11 @@ KEPT = (
 """The keys that a record has as the contract has them; what is nested there is flat in a record."""
 
 
-def status_document(status: Status, told: Sequence[str] = ()) -> Document:
-    """The whole status. Scopes and prices that cannot be trusted are said before anything else, then what else was `told`."""
+def status_document(status: Status, told: Sequence[str] = (), audit: str = "") -> Document:
+    """The whole status. Scopes and prices that cannot be trusted are said before anything else, then what else was `told`.
+
+    `audit`: the head of the ledger's audit, "" for none.
+    """
     warnings = (*status_warnings(status), *told)
     resources = [_resource(one) for one in status.resources]
     data = {
@@ -73,6 +76,7 @@ def status_document(status: Status, told: Sequence[str] = ()) -> Document:
         "budgets": [standing_data(standing) for standing in status.budgets],
         "intents": [_intent(one) for one in status.intents],
         "warnings": list(warnings),
+        "audit": audit or None,
     }
     tables = [_table(status)] if status.resources else []
     tables += [standings_table(status.budgets)] if status.budgets else []

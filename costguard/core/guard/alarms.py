@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.core.documents.amounts import length_text, moment_text, scope_text
 from costguard.core.guard.notice import PAGE, WARNING, Notice
@@ -33,12 +33,27 @@ def budget_warning(
 
 
 def hard_cap(
-    name: str, *, owner: str, spent: Money, cap: Money, rate: Rate, reaction: timedelta, stops: Sequence[str], at: datetime
+    name: str,
+    *,
+    owner: str,
+    spent: Money,
+    cap: Money,
+    rate: Rate,
+    reaction: timedelta,
+    stops: Sequence[str],
+    at: datetime,
+    asked: Sequence[str] = (),
+    short: str = "",
 ) -> Notice:
     """A hard cap is about to be reached, and `stops` are stopped for it. A page.
 
+    `asked`: about these people are asked, as a stop would lose data or there is none. `short`: why the rails are too narrow.
+
     Example: $482.10 of $500.00 at $98.32 an hour; stopping takes 600 s, which costs $16.39: it must start at $483.61.
     """
+    nothing = "nothing can be stopped: all of it is protected or not armed"
+    goes = f"stopped for it: {named(stops)}" if stops else "" if asked else nothing
+    then = "; ".join(one for one in (goes, f"asked about: {named(asked)}" if asked else "", short) if one)
     needed = rate.over(int(reaction.total_seconds()))
     facts = (
         ("so far", f"{sum_text(spent)} of {sum_text(cap)}"),
@@ -47,7 +62,7 @@ def hard_cap(
             "why",
             f"to stop takes {length_text(reaction)}, which costs {sum_text(needed)}: it starts at {sum_text(cap - needed)}",
         ),
-        ("next", f"stopped for it: {named(stops)}" if stops else "nothing can be stopped: all of it is protected or not armed"),
+        ("next", then),
     )
     what = f"hard cap of budget {name}: {sum_text(spent)} of {sum_text(cap)} spent"
     return Notice(
@@ -55,19 +70,29 @@ def hard_cap(
     )
 
 
-def refused(name: str, *, owner: str, wanted: Money, left: Money, at: datetime) -> Notice:
-    """A run was not admitted (`budget_cap`): 8.97 was wanted and 6.00 is left."""
+def refused(name: str, *, owner: str, wanted: Money, left: Money, at: datetime, who: str = "") -> Notice:
+    """A run was not admitted (`budget_cap`): 8.97 was wanted and 6.00 is left. `who` asked for it. Told once."""
     facts = (
+        *((("who asked", who),) if who else ()),
         ("why", f"{sum_text(wanted)} was asked for and {sum_text(left)} is left (budget_cap)"),
         ("next", "more is refused until the budget's next period, or a higher cap"),
     )
     what = f"budget {name} refuses a run: {sum_text(wanted)} is more than the {sum_text(left)} left"
     return Notice(
-        topic=f"denied:{name}", subject=f"budget {name}", owner=owner, severity=WARNING, what=what, at=at, facts=facts
+        topic=f"denied:{name}",
+        subject=f"budget {name}",
+        owner=owner,
+        severity=WARNING,
+        what=what,
+        at=at,
+        facts=facts,
+        once=True,
     )
 
 
-def runway(account: str, *, owner: str, balance: Money, rate: Rate, losing: Sequence[str], at: datetime) -> Notice:
+def runway(
+    account: str, *, owner: str, balance: Money, rate: Rate, losing: Sequence[str], at: datetime, zone: tzinfo = UTC
+) -> Notice:
     """A prepaid balance ends soon. $41.20 at $11.96 an hour: 3.44 h. `losing`: machines that lose data at zero."""
     hundredths = divide_half_even(max(balance.nano, 0) * 100, rate.nano_per_hour)
     left = f"{hundredths // 100}.{hundredths % 100:02d} h"
@@ -75,22 +100,24 @@ def runway(account: str, *, owner: str, balance: Money, rate: Rate, losing: Sequ
     facts = (
         ("so far", f"{sum_text(balance)} is left"),
         ("per hour", rate_text(rate)),
-        ("next", f"at zero, about {moment_text(ends)}, its machines are taken down"),
+        ("next", f"at zero, about {moment_text(ends, zone)}, its machines are taken down"),
         ("would be lost", f"data on {named(losing)}" if losing else "nothing that is known"),
     )
     what = f"the balance of {account} lasts {left}"
     return Notice(topic="runway", subject=account, owner=owner, severity=WARNING, what=what, at=at, facts=facts)
 
 
-def breaker(*, turned: int, fleet: int, within: timedelta, share: str, until: datetime, at: datetime) -> Notice:
+def breaker(
+    *, turned: int, fleet: int, within: timedelta, share: str, until: datetime, at: datetime, zone: tzinfo = UTC
+) -> Notice:
     """Too many turned idle or unknown at once: idle acts freeze. `share`: what they have in common. One page."""
     facts = (
-        ("since", moment_text(at)),
+        ("since", moment_text(at, zone)),
         (
             "why",
             f"{turned} of {fleet} turned idle or unknown within {length_text(within)}; in common: {share or 'nothing found'}",
         ),
-        ("next", f"no idle act before {moment_text(until)}, or until somebody closes it"),
+        ("next", f"no idle act before {moment_text(until, zone)}, or until somebody closes it"),
     )
     return Notice(
         topic="rail:breaker",
@@ -103,10 +130,10 @@ def breaker(*, turned: int, fleet: int, within: timedelta, share: str, until: da
     )
 
 
-def inventory_drop(scope: ScopeKey, *, gone: int, of: int, at: datetime) -> Notice:
+def inventory_drop(scope: ScopeKey, *, gone: int, of: int, at: datetime, zone: tzinfo = UTC) -> Notice:
     """More than half of a scope vanished from one listing: believed only one by one."""
     facts = (
-        ("since", moment_text(at)),
+        ("since", moment_text(at, zone)),
         ("why", "one listing lacks them; a wrong key or a broken page looks the same"),
         ("next", "each is looked up by itself before it counts as gone; it counts as running until then"),
     )
@@ -115,10 +142,10 @@ def inventory_drop(scope: ScopeKey, *, gone: int, of: int, at: datetime) -> Noti
     return Notice(topic="rail:inventory", subject=subject, owner="", severity=PAGE, what=what, at=at, facts=facts)
 
 
-def ledger_unwritable(*, why: str, at: datetime, since: datetime) -> Notice:
+def ledger_unwritable(*, why: str, at: datetime, since: datetime, zone: tzinfo = UTC) -> Notice:
     """Nothing can be written, so nothing is done. A page, for a channel that needs no disk."""
     facts = (
-        ("since", moment_text(since)),
+        ("since", moment_text(since, zone)),
         ("why", why),
         ("next", "it only observes until the ledger can be written again: no stop, no hard cap"),
     )
@@ -134,11 +161,11 @@ def ledger_unwritable(*, why: str, at: datetime, since: datetime) -> Notice:
 
 
 def provider_down(
-    provider: str, *, scopes: Sequence[ScopeKey], why: str, since: datetime, rate: Rate | None, at: datetime
+    provider: str, *, scopes: Sequence[ScopeKey], why: str, since: datetime, rate: Rate | None, at: datetime, zone: tzinfo = UTC
 ) -> Notice:
     """A provider cannot be asked: one notice for all of its scopes."""
     facts = (
-        ("since", f"{moment_text(since)} ({length_text(at - since)})"),
+        ("since", f"{moment_text(since, zone)} ({length_text(at - since)})"),
         ("why", why),
         ("scopes", named([scope_text(scope) for scope in scopes])),
         ("per hour", f"{rate_text(rate)} as last seen, and counted on" if rate else rate_text(rate)),

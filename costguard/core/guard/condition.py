@@ -42,7 +42,7 @@ FACTS: Mapping[str, Fact] = _facts(
     ("lease_left", DURATION, "how long its lease goes on; missing without one"),
     ("leased", TRUTH, "whether somebody keeps it"),
     ("rate", RATE, "what it burns an hour, with its disks; missing where the price is unknown"),
-    ("spent_run", MONEY, "what its present run surely cost so far"),
+    ("spent_run", MONEY, "what its present run surely cost so far, its disks too; missing where its price is unknown"),
     ("spent_day", MONEY, "what it surely cost today, in the zone of the defaults"),
     ("spent_month", MONEY, "what it surely cost this month, in the zone of the defaults"),
     ("waste", MONEY, "what it surely cost since it began to idle"),
@@ -66,7 +66,7 @@ FACTS: Mapping[str, Fact] = _facts(
     ("protected", TRUTH, "whether it must never be touched"),
     ("disk_gb", NUMBER, "GB of its disks"),
     ("loses", TEXT, "what a stop would lose for good, in words; empty for nothing"),
-    ("price_age", DURATION, "how old its price is"),
+    ("price_age", DURATION, "how old its price is: since it was dated, or last listed; missing where nobody dated it"),
     ("runway", DURATION, "until its account's prepaid balance is gone; missing where that is not known"),
 )
 

@@ -20,7 +20,7 @@ from costguard.core.metering.resource import RUNNING, STOPPED, Attribution
 from costguard.core.money import Money, Rate, divide_half_even
 from costguard.core.spending import Live
 from costguard.core.standing import Standing
-from costguard.core.status import hourly_of, per_hour
+from costguard.core.status import per_hour
 
 SHARES = 100_000
 """A share of GPUs is a fraction with a smaller denominator than this."""
@@ -47,11 +47,27 @@ class Known:
     runway: timedelta | None = None
 
 
-def facts_of(live: Live, work: Work, known: Known, now: datetime, names: Iterable[str] | None = None) -> dict[str, object]:
-    """Facts by the names of `condition.FACTS`: those of `names`, None: all."""
-    asked = MADE if names is None else [name for name in names if name in MADE]
-    facts = {name: MADE[name](live, work, known, now) for name in asked}
-    return {name: value for name, value in facts.items() if value is not None}
+def facts_of(
+    live: Live,
+    work: Work,
+    known: Known,
+    now: datetime,
+    names: Iterable[str] | None = None,
+    *,
+    kept: dict[str, object | None] | None = None,
+) -> dict[str, object]:
+    """Facts by the names of `condition.FACTS`: those of `names`, None: all. `kept`: of the same resource at the same `now`."""
+    facts = dict[str, object]()
+    for name in MADE if names is None else names:
+        if kept is not None and name in DEAR:
+            if name not in kept:
+                kept[name] = MADE[name](live, work, known, now)
+            value = kept[name]
+        else:
+            value = MADE[name](live, work, known, now) if name in MADE else None
+        if value is not None:
+            facts[name] = value
+    return facts
 
 
 def _stopped_for(live: Live, known: Known, now: datetime) -> timedelta | None:
@@ -120,10 +136,13 @@ MADE: Mapping[str, _Made] = {
 
 def rate_of(live: Live, now: datetime) -> Rate | None:
     """What it burns an hour, with its disks. None: nothing, at a price that nobody stated, or in several currencies."""
-    burns = hourly_of(live, now)
-    if len(burns) != 1 or burns[0].unknown or burns[0].stated.nano <= 0:
+    prices = [span.meter.price for span in live.open]
+    if live.absent_at is not None or not prices or len({price.currency for price in prices}) > 1:
         return None
-    return Rate(nano_per_hour=burns[0].stated.nano, currency=burns[0].currency)
+    if any(not s.meter.price.known and per_hour(s.meter, s.meter.price.high, now) > 0 for s in live.open):
+        return None
+    nano = sum(per_hour(s.meter, s.meter.price.expected, now) for s in live.open if s.meter.price.known)
+    return Rate(nano_per_hour=nano, currency=prices[0].currency) if nano > 0 else None
 
 
 def computing_of(live: Live, now: datetime) -> Rate | None:
@@ -137,11 +156,13 @@ def computing_of(live: Live, now: datetime) -> Rate | None:
 
 def waste_of(live: Live, work: Work, now: datetime) -> Money | None:
     """What its computing cost for nothing since its state of work began: all of it where it idles or hangs, else a share."""
-    rate = computing_of(live, now)
-    if rate is None or work.since is None or work.since > now:
+    if work.since is None or work.since > now or work.state not in {IDLE, HUNG, ACTIVE}:
+        return None
+    if work.state == ACTIVE and not work.wasted_share:
         return None
     share = Fraction(1) if work.state in {IDLE, HUNG} else Fraction(work.wasted_share).limit_denominator(SHARES)
-    if work.state not in {IDLE, HUNG, ACTIVE} or not share:
+    rate = computing_of(live, now) if share else None
+    if rate is None:
         return None
     us = (now - work.since) // MICROSECOND
     nano = divide_half_even(rate.nano_per_hour * us * share.numerator, HOUR_US * share.denominator)
@@ -165,6 +186,8 @@ def without_work(facts: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in facts.items() if name not in OF_WORK}
 
 
+DEAR = frozenset(("rate", "labels"))
+"""Facts that rest on the listing alone and cost something: made once for all policies."""
 OF_WORK = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste"))
 """Facts that rest on the state of work."""
 OF_BUDGET = frozenset(("budget_fraction", "projected_end", "time_to_cap"))

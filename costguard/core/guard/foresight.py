@@ -18,7 +18,7 @@ from costguard.core.guard.condition import Truth
 from costguard.core.guard.facts import computing_of
 from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.policy import CAP_GRACE_FLOOR, CAP_RULE, NOTIFY, STOP, Policy, Rails, Step
-from costguard.core.guard.railing import DAY, TEN_MINUTES, most_in_10m, most_in_day
+from costguard.core.guard.railing import DAY, TEN_MINUTES, most_in_10m, most_in_day, short_of_room
 from costguard.core.guard.verdict import HOLDS, Climb, Verdict
 from costguard.core.guard.work import IDLE, Work
 from costguard.core.instant import HOUR_US, MICROSECOND
@@ -53,12 +53,17 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A machine that a cap may stop. `priority`: the higher, the later. `protected`: never, people are told instead."""
+    """A machine that a cap may stop. `priority`: the higher, the later. `protected`: never, people are told instead.
+
+    `cannot`: why a stop of it cannot come, so that people are asked, "" where it can; `loses`: what its stop would lose.
+    """
 
     live: Live
     work: Work
     leased: bool = False
     protected: bool = False
+    cannot: str = ""
+    loses: tuple[str, ...] = ()
     priority: int = 0
 
 
@@ -66,8 +71,10 @@ class Candidate:
 class Foresight:
     """How a hard budget must act now. `acts_at`: the money, surely spent, from which on it acts, and `acts` whether it does.
 
-    `victims`: whom, in this order. `untouched`: protected ones that burn on. `overshoot`: the most by which the cap could be
-    exceeded if it acts now, with what the rails let wait. `enough`: whether stopping them keeps the cap.
+    `victims`: whom, in this order. `asked`: about whom people are asked where that is not enough, as no stop of them can come
+    or it would lose data. `untouched`: protected ones that burn on. `overshoot`: the most by which the cap could be exceeded if
+    it acts now: with what the rails let wait, and with all that cannot be stopped running on to the period's end. `enough`:
+    whether stopping them keeps the cap. `rails`: why the rails do not let it be kept, and what to set, "" where they do.
     """
 
     standing: Standing
@@ -78,6 +85,8 @@ class Foresight:
     untouched: tuple[Candidate, ...]
     overshoot: Money
     enough: bool
+    asked: tuple[Candidate, ...] = ()
+    rails: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +146,9 @@ def foresee(
     goal = budget.cap - safety if safety is not None else budget.cap
     mine = [c for c in candidates if matches(budget.match, c.live.observation.attribution) and _burns(c, now, budget)]
     untouched = tuple(c for c in mine if c.protected)
-    ordered = sorted((c for c in mine if not c.protected), key=lambda c: (c.live.observation.key not in going, _rank(c, now)))
+    stuck = sorted((c for c in mine if not c.protected and _is_stuck(c, budget)), key=lambda c: _rank(c, now))
+    free = (c for c in mine if not c.protected and not _is_stuck(c, budget))
+    ordered = sorted(free, key=lambda c: (c.live.observation.key not in going, _rank(c, now)))
     burn, nothing = standing.burn.expected.nano, Money(nano=0, currency=budget.cap.currency)
     chosen: list[Candidate] = []
     left = _left(standing, now)
@@ -157,6 +168,8 @@ def foresee(
     high = standing.spent.high.nano + _over(standing.burn.high.nano, min(reaction, left))
     slow = (_waits(i, fleet, poll, rails, by_day=True) for i in range(len(chosen)))
     high += sum(_over(_nano(c, now), min(wait, left)) for c, wait in zip(chosen, slow, strict=True))
+    high += _over(sum(_nano(c, now) for c in (*untouched, *stuck)), max(left - reaction, timedelta()))
+    overshoot = replace(nothing, nano=max(0, high - budget.cap.nano))
     return Foresight(
         standing=standing,
         reaction=reaction,
@@ -164,8 +177,10 @@ def foresee(
         acts=bool(budget.hard and burn and not standing.spent.low < acts_at),
         victims=tuple(chosen),
         untouched=untouched,
-        overshoot=replace(nothing, nano=max(0, high - budget.cap.nano)),
+        overshoot=overshoot,
         enough=enough,
+        asked=() if enough else tuple(stuck),
+        rails=short_of_room(len(ordered), fleet, rails, overshoot) if chosen else "",
     )
 
 
@@ -204,6 +219,7 @@ def cap_policy(budget: Budget, arm: str = STOP) -> Policy:
         when=_Spent(f"spent reaches {budget.cap.text()} {budget.cap.currency}"),
         then=(Step(do=NOTIFY, severity="page"), Step(do=STOP, after=CAP_GRACE_FLOOR)),
         arm=arm,
+        allow_irreversible=budget.allow_irreversible,
         rule=CAP_RULE,
     )
 
@@ -211,7 +227,7 @@ def cap_policy(budget: Budget, arm: str = STOP) -> Policy:
 def cap_verdicts(
     foresights: Iterable[Foresight], now: datetime, climbs: Mapping[tuple[str, ResourceKey], Climb] | None = None
 ) -> tuple[tuple[Candidate, Verdict], ...]:
-    """A verdict for each machine that a hard cap must stop, the tightest budget's first; each machine once.
+    """A verdict for each machine that a hard cap must stop, or ask about, the tightest budget's first; each machine once.
 
     `climbs`: by policy and resource. A machine that one budget stops keeps its money from the others as well.
     """
@@ -224,7 +240,7 @@ def cap_verdicts(
             f"{spent.text()} of {cap.text()} {cap.currency} is spent, and the cap acts from {foresight.acts_at.text()} on",
             f"until its stop is proven {foresight.reaction.total_seconds():.0f} s pass",
         )
-        for victim in foresight.victims:
+        for victim in (*foresight.victims, *foresight.asked):
             life = incarnation_of(victim.live.observation)
             climb = (climbs or {}).get((policy.name, life.key))
             since = climb.since if climb is not None and climb.life == life else now
@@ -253,6 +269,11 @@ def _rank(candidate: Candidate, now: datetime) -> tuple[bool, bool, bool, int, i
     spot = seen.tier == "spot"
     idle = candidate.work.state == IDLE
     return not idle, candidate.leased, not spot, candidate.priority, -_nano(candidate, now), seen.key
+
+
+def _is_stuck(candidate: Candidate, budget: Budget) -> bool:
+    """Whether no stop of it can come by itself: there is none, or it would lose what nobody allowed."""
+    return bool(candidate.cannot) or (bool(candidate.loses) and not budget.allow_irreversible)
 
 
 def _burns(candidate: Candidate, now: datetime, budget: Budget) -> bool:

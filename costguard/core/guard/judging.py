@@ -9,32 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 
-from costguard.core.guard.evidence import REACH, Lines, counting, counts_from
+from costguard.core.guard.evidence import AHEAD_US, REACH, Line, Lines, columns_of, counting, counts_from, lines_of
+from costguard.core.guard.hanging import hung
 from costguard.core.guard.signals import (
     AGE,
-    AHEAD,
     CPU_UTIL_LARGE,
     INPUT_COUNTS,
-    KINDS,
     LIMIT,
-    LOW_SHARE,
     PRESENCE,
     WORK_SHARE,
-    Line,
-    Track,
-    Window,
-    lines_of,
-    power_above,
-    track,
+    Kind,
 )
+from costguard.core.guard.tracks import Found, Track, Window, clock, power_above, track
 from costguard.core.guard.work import (
     ACTIVE,
     AGENT,
     CPU,
     DUTY,
     FAMILIES,
-    HUNG,
     IDLE,
     IO,
     POWER,
@@ -43,29 +37,25 @@ from costguard.core.guard.work import (
     WARMING,
     Work,
 )
+from costguard.core.instant import MICROSECOND, SECOND_US, instant, micros
 from costguard.core.metering.observation import Observation
 from costguard.core.sample import (
     CONNECTIONS,
     CPU_UTIL,
     GPU_BUSY_COUNT,
-    GPU_POWER,
-    GPU_POWER_BUSIEST,
     GPU_POWER_LIMIT,
-    GPU_UTIL,
     INPUT_AGE,
     Sample,
 )
 
 WARMUP = timedelta(minutes=45)
-HANG_LEAST = timedelta(minutes=10)
-"""How long a machine must look busy and do nothing to be called hung, or the window if that is shorter."""
-HANG_DUTY = 95
 CAPS = ((DUTY, 0.6), (CPU, 0.8), (IO, 0.9), (AGENT, 0.97), (PROGRESS, 0.99))
 """How surely idleness can be known where all families up to this one are measured: each sees work that those before miss."""
+WEIGHTS = {family: weight for weight, family in enumerate((DUTY, CPU, IO, PROGRESS, POWER))}
+"""Which family is told of first."""
 CAP_WITHOUT_DUTY = 0.8
 """An agent that reports no GPU duty may have lost sight of the GPUs."""
 LARGE_GPUS = 4
-INSTANT = timedelta(microseconds=1)
 REASONS = 3
 
 
@@ -93,39 +83,76 @@ def judge(
     of the same samples, since and now, for who asks several times.
     """
     start = counts_from(since, now)
-    lines, jumped = counted or counting(samples, since, now)
-    span = min(window, now - start)
-    opens = now - span if span < now - start else start - INSTANT  # a window is half-open, and a run's first sample is in it
-    view = Window(start, opens, now, window, poll, max(1, round(span / poll)), now - lag)
+    lines, jumped = counted or counting(columns_of(samples), since, now)
+    view = _view(start, now, window, poll, lag)
     tracks = _tracks(seen, lines, view, power_limit_w)
-    attended = _attended(lines, now - lag - 2 * poll)
+    attended = _attended(lines, view.newest - 2 * view.poll)
     if phase_until is not None and phase_until > now:
-        why = (f"a phase was declared until {_clock(phase_until)}",)
+        why = (f"a phase was declared until {clock(micros(phase_until))}",)
         return Work(state=ACTIVE, confidence=0.9, reasons=why, families=_families(tracks), attended=attended)
-    hung = None if jumped else _hung(seen, lines, tracks, view, power_limit_w)
+    found = None if jumped else hung(seen, lines, tracks, view, power_limit_w)
     busy = [one for one in tracks if one.busy]
-    if hung:
-        return _told(hung, tracks, attended)
-    if busy:
-        return _told(_active(seen, busy, lines, view), tracks, attended)
-    began = seen.started_at or since
-    if now - began < warmup_max and began <= now + AHEAD and not any(one.worked for one in tracks):
-        why = (f"no work was seen since it started at {_clock(began)}",)
-        return _told(Work(state=WARMING, confidence=0.5, reasons=why, since=began), tracks, attended)
-    doubts = _doubts(tracks, view, needs, jumped=jumped or began > now + AHEAD)
+    if found is None and busy:
+        found = _active(seen, busy, lines, view)
+    if found is None:
+        found = _at_rest(
+            seen.started_at or since,
+            tracks,
+            view,
+            warmup_max=warmup_max,
+            needs=needs,
+            phase_until=phase_until,
+            jumped=jumped,
+        )
+    return Work(
+        state=found.state,
+        confidence=found.confidence,
+        reasons=found.reasons,
+        since=None if found.since is None else instant(found.since),
+        families=_families(tracks),
+        coverage=min((one.coverage for one in tracks), default=None),
+        attended=attended,
+        wasted_share=found.wasted_share,
+    )
+
+
+def _view(start: datetime, now: datetime, window: timedelta, poll: timedelta, lag: timedelta) -> Window:
+    start_us, now_us, length, rhythm = micros(start), micros(now), window // MICROSECOND, poll // MICROSECOND
+    span = min(length, now_us - start_us)
+    opens = now_us - span if span < now_us - start_us else start_us - 1  # half-open, and a run's first sample is in it
+    return Window(start_us, opens, now_us, length, rhythm, max(1, round(span / rhythm)), now_us - lag // MICROSECOND)
+
+
+def _at_rest(
+    started: datetime,
+    tracks: Sequence[Track],
+    view: Window,
+    *,
+    warmup_max: timedelta,
+    needs: Sequence[str],
+    phase_until: datetime | None,
+    jumped: bool,
+) -> Found:
+    """Warming, unknown or idle, where nothing is busy."""
+    began = micros(started)
+    ahead = began > view.now + AHEAD_US
+    if view.now - began < warmup_max // MICROSECOND and not ahead and not any(one.worked for one in tracks):
+        return Found(WARMING, 0.5, (f"no work was seen since it started at {clock(began)}",), began)
+    doubts = _doubts(tracks, view, needs, jumped=jumped or ahead)
     if doubts:
-        return _told(Work(state=UNKNOWN, reasons=tuple(doubts[:REASONS])), tracks, attended)
-    return _told(_idle(tracks, view, max(start, phase_until or start), span), tracks, attended)
+        return Found(UNKNOWN, 0, tuple(doubts[:REASONS]), None)
+    return _idle(tracks, view, view.start if phase_until is None else max(view.start, micros(phase_until)))
 
 
 def probe(samples: Sequence[Sample], now: datetime, poll: timedelta, seen: Observation | None = None) -> str:
     """Why there is work right now, or "": any one busy sample of the last two intervals, and no window forgives it."""
-    recent = now - 2 * poll
-    lines, _ = lines_of(samples, now - REACH, now)
+    now_us, poll_us = micros(now), poll // MICROSECOND
+    recent = now_us - 2 * poll_us
+    lines, _ = lines_of(columns_of(samples), micros(now - REACH), now_us)
     limit = lines[GPU_POWER_LIMIT].values[-1] if GPU_POWER_LIMIT in lines else 0
-    view = Window(recent, recent, now, 2 * poll, poll, 2, now)
-    for signal, line in lines.items():
-        kind = KINDS[signal]
+    view = Window(recent, recent, now_us, 2 * poll_us, poll_us, 2, now_us)
+    for line in lines.values():
+        kind = line.kind
         if line.ats[-1] < recent or kind.reading in (LIMIT, PRESENCE) or kind.family == AGENT:
             continue
         above = _above(seen, line, view, limit or None)
@@ -134,7 +161,7 @@ def probe(samples: Sequence[Sample], now: datetime, poll: timedelta, seen: Obser
             return f"somebody typed {max(0.0, min(latest)) / 60:.0f} min ago"
         changed = kind.family == PROGRESS and len(set(line.values[-len(latest) - 1 :])) > 1
         if changed or (kind.family != PROGRESS and kind.reading != AGE and above is not None and max(latest) > above):
-            return f"{kind.told} moved on" if changed else f"{kind.told} {_value(line, max(latest))} just now"
+            return f"{kind.told} moved on" if changed else f"{kind.told} {_value(kind, max(latest))} just now"
     return ""
 
 
@@ -142,9 +169,8 @@ def _tracks(seen: Observation, lines: Mapping[str, Line], view: Window, limit: f
     if GPU_POWER_LIMIT in lines:
         limit = lines[GPU_POWER_LIMIT].values[-1]
     found = []
-    for signal, line in lines.items():
-        kind = KINDS[signal]
-        if kind.reading in (LIMIT, PRESENCE):
+    for line in lines.values():
+        if line.kind.reading in (LIMIT, PRESENCE):
             continue
         above = _above(seen, line, view, limit)
         found.append(track(line, view, 1e18 if above is None else above))
@@ -154,56 +180,19 @@ def _tracks(seen: Observation, lines: Mapping[str, Line], view: Window, limit: f
 def _above(seen: Observation | None, line: Line, view: Window, limit: float | None) -> float | None:
     """The value above which `line` is busy; None: that is not known."""
     gpus = seen.gpu_count if seen else 0
-    if KINDS[line.signal].family == POWER:
+    if line.kind.family == POWER:
         return power_above(line, view, limit, gpus) if limit and limit > 0 else None
     if line.signal == CPU_UTIL and gpus >= LARGE_GPUS:
         return CPU_UTIL_LARGE
-    return KINDS[line.signal].above
+    return line.kind.above
 
 
-def _attended(lines: Mapping[str, Line], recent: datetime) -> bool:
+def _attended(lines: Mapping[str, Line], recent: int) -> bool:
     line = lines.get(CONNECTIONS)
     return line is not None and line.ats[-1] >= recent and line.values[-1] > 0
 
 
-def _hung(
-    seen: Observation, lines: Mapping[str, Line], tracks: Sequence[Track], view: Window, limit: float | None
-) -> Work | None:
-    """Busy by duty, asleep by power and progress. Both must be measured: inference draws little, evaluation takes no step."""
-    duty, power = lines.get(GPU_UTIL), lines.get(GPU_POWER_BUSIEST) or lines.get(GPU_POWER)
-    progress = [one for one in tracks if one.kind.family == PROGRESS]
-    limit = lines[GPU_POWER_LIMIT].values[-1] if GPU_POWER_LIMIT in lines else limit
-    if duty is None or power is None or not progress or not limit or duty.values[-1] < HANG_DUTY:
-        return None
-    whole = LOW_SHARE * limit * (max(1.0, seen.gpu_count) if power.signal == GPU_POWER else 1)
-    others = [one for one in tracks if one.kind.family in (PROGRESS, IO)]
-    stale = any(view.newest - line.ats[-1] > 2 * view.poll for line in (duty, power, *(one.line for one in others)))
-    if stale or any(one.busy for one in others if one.kind.family == IO):
-        return None
-    turns = [_since(duty, HANG_DUTY, below=True, poll=view.poll), _since(power, whole, below=False, poll=view.poll)]
-    turns += [one.until for one in others if one.until is not None]
-    turns += [one.line.ats[0] for one in progress if one.until is None]
-    turn = max(turns)
-    if view.now - turn < min(HANG_LEAST, view.length):
-        return None
-    why = (
-        f"GPU duty at least {HANG_DUTY} %, and power at most {LOW_SHARE:.0%} of its limit since {_clock(turn)}",
-        f"{progress[0].kind.told}: no progress since {_clock(turn)}",
-    )
-    return Work(state=HUNG, confidence=0.97 if len(others) > len(progress) else 0.9, reasons=why, since=turn)
-
-
-def _since(line: Line, bar: float, *, below: bool, poll: timedelta) -> datetime:
-    """Since when `line` has been on its side of `bar` without a break and without a hole of more than two intervals."""
-    at = line.ats[-1]
-    for k in range(len(line.ats) - 1, -1, -1):
-        if (line.values[k] < bar if below else line.values[k] >= bar) or at - line.ats[k] > 2 * poll:
-            return at
-        at = line.ats[k]
-    return at
-
-
-def _active(seen: Observation, busy: Sequence[Track], lines: Mapping[str, Line], view: Window) -> Work:
+def _active(seen: Observation, busy: Sequence[Track], lines: Mapping[str, Line], view: Window) -> Found:
     why = tuple(_why_busy(one, view) for one in busy[:REASONS])
     began = min(one.began for one in busy if one.began is not None)
     share = 0.0
@@ -213,15 +202,15 @@ def _active(seen: Observation, busy: Sequence[Track], lines: Mapping[str, Line],
         most = within[int(WORK_SHARE * len(within))] if within else seen.gpu_count
         share = min(1.0, max(0.0, 1 - most / seen.gpu_count))
     surely = 0.97 if len({one.kind.family for one in busy}) > 1 else 0.9
-    return Work(state=ACTIVE, confidence=surely, reasons=why, since=began, wasted_share=share)
+    return Found(ACTIVE, surely, why, began, share)
 
 
 def _why_busy(one: Track, view: Window) -> str:
     if one.line.signal == INPUT_AGE and one.began is not None:
-        return f"somebody typed at {_clock(one.began)}"
+        return f"somebody typed at {clock(one.began)}"
     if one.kind.family == PROGRESS:
         return f"{one.kind.told} moved on in the last {_span(view.now - view.opens)}"
-    return f"{one.kind.told} up to {_value(one.line, one.peak)} in the last {_span(view.now - view.opens)}"
+    return f"{one.kind.told} up to {_value(one.kind, one.peak)} in the last {_span(view.now - view.opens)}"
 
 
 def _doubts(tracks: Sequence[Track], view: Window, needs: Sequence[str], *, jumped: bool) -> list[str]:
@@ -235,7 +224,7 @@ def _doubts(tracks: Sequence[Track], view: Window, needs: Sequence[str], *, jump
         if one.proven or (needs and one.kind.family not in (*needs, *_least(needs, measured))):
             continue
         if not one.fresh:
-            doubts.append(f"{one.kind.told} was last heard of at {_clock(one.line.ats[-1])}")
+            doubts.append(f"{one.kind.told} was last heard of at {clock(one.line.ats[-1])}")
         else:
             doubts.append(f"{one.kind.told}: {one.coverage:.0%} of {view.due} samples, and the rest could hide work")
     return doubts
@@ -246,27 +235,29 @@ def _least(needs: Sequence[str], measured: set[str]) -> tuple[str, ...]:
     return () if {DUTY, AGENT} & set(needs) else ((DUTY,) if DUTY in measured else (AGENT,))
 
 
-def _idle(tracks: Sequence[Track], view: Window, earliest: datetime, span: timedelta) -> Work:
+def _idle(tracks: Sequence[Track], view: Window, earliest: int) -> Found:
+    span = min(view.length, view.now - view.start)
     since = max([earliest, *(one.until for one in tracks if one.until is not None)])
-    proven = {one.kind.family for one in tracks if one.proven}
+    proven = frozenset(one.kind.family for one in tracks if one.proven)
     cap, missing = _cap(proven)
     note = [f"confidence at most {cap:g}: {FAMILIES[missing]} is not measured"] if missing else []
     if span < view.length:
         note = [f"watched for {_span(span)} of {_span(view.length)} only"]
     surely = cap * min(1.0, span / view.length)
     told = [one for one in sorted(tracks, key=_weight) if one.proven and one.kind.family != AGENT]
-    reasons = (*(_why_quiet(one, since) for one in told[: REASONS - len(note)]), *note) or (
+    when = clock(since)
+    reasons = (*(_why_quiet(one, when) for one in told[: REASONS - len(note)]), *note) or (
         "the agent is alive, and sees nothing",
     )
-    return Work(state=IDLE, confidence=round(surely, 4), reasons=reasons, since=since)
+    return Found(IDLE, round(surely, 4), reasons, since)
 
 
 def _weight(one: Track) -> int:
-    order = (DUTY, CPU, IO, PROGRESS, POWER)
-    return order.index(one.kind.family) if one.kind.family in order else len(order)
+    return WEIGHTS.get(one.kind.family, len(WEIGHTS))
 
 
-def _cap(proven: set[str]) -> tuple[float, str]:
+@lru_cache(maxsize=500)
+def _cap(proven: frozenset[str]) -> tuple[float, str]:
     """How surely idleness can be known, and the family that would make it surer."""
     cap = 0.6
     for family, reached in CAPS:
@@ -276,41 +267,26 @@ def _cap(proven: set[str]) -> tuple[float, str]:
     return (cap, "") if DUTY in proven else (CAP_WITHOUT_DUTY, DUTY)
 
 
-def _why_quiet(one: Track, since: datetime) -> str:
+def _why_quiet(one: Track, since: str) -> str:
     if one.line.signal == INPUT_AGE:
         return "nobody typed for 30 min"
     if one.kind.family == PROGRESS:
-        return f"{one.kind.told}: no progress since {_clock(since)}"
-    return f"{one.kind.told} at most {_value(one.line, one.peak)} since {_clock(since)}"
-
-
-def _told(work: Work, tracks: Sequence[Track], attended: bool) -> Work:  # noqa: FBT001 - the field's own name
-    least = min((one.coverage for one in tracks), default=None)
-    return Work(
-        state=work.state,
-        confidence=work.confidence,
-        reasons=work.reasons,
-        since=work.since,
-        families=_families(tracks),
-        coverage=least,
-        attended=attended,
-        wasted_share=work.wasted_share,
-    )
+        return f"{one.kind.told}: no progress since {since}"
+    return f"{one.kind.told} at most {_value(one.kind, one.peak)} since {since}"
 
 
 def _families(tracks: Sequence[Track]) -> tuple[str, ...]:
-    well = {one.kind.family for one in tracks if one.fresh and one.coverage > 0}
-    return tuple(family for family in FAMILIES if family in well)
+    return _in_order(frozenset([one.kind.family for one in tracks if one.fresh and one.coverage > 0]))
 
 
-def _value(line: Line, value: float) -> str:
-    kind = KINDS[line.signal]
+@lru_cache(maxsize=500)
+def _in_order(families: frozenset[str]) -> tuple[str, ...]:
+    return tuple(family for family in FAMILIES if family in families)
+
+
+def _value(kind: Kind, value: float) -> str:
     return f"{value * kind.scale:.3g}{kind.unit}"
 
 
-def _clock(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M} UTC"
-
-
-def _span(span: timedelta) -> str:
-    return f"{span.total_seconds() / 60:.0f} min"
+def _span(span: int) -> str:
+    return f"{span / SECOND_US / 60:.0f} min"

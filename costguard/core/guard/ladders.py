@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from costguard.core.guard.facts import OF_WORK
+from costguard.core.guard.hook import NO_HOOKS, Hooked
 from costguard.core.guard.owning import same_life
 from costguard.core.guard.policy import (
     ASK,
@@ -38,12 +39,16 @@ TELLING = (NOTIFY, ASK)
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Step `number` (from 0) is due `at`; `untold`: a step that tells people must be done before it, and is not."""
+    """Step `number` (from 0) is due `at`; `untold`: a step that tells people must be done before it, and is not.
+
+    `hook`: what of a hook it waits for, in words, "" for nothing.
+    """
 
     number: int
     step: Step
     at: datetime
     untold: bool = False
+    hook: str = ""
 
 
 def climbed(climb: Climb | None, found: Verdict, *, stopped: bool, fresh_since: datetime | None = None) -> Climb | None:
@@ -78,10 +83,10 @@ def stepped(climb: Climb, policy: Policy, number: int, now: datetime) -> Climb:
     return replace(climb, started_at=started, done=tuple(sorted((*climb.done, number))))
 
 
-def steps_ahead(found: Verdict, climb: Climb | None, *, stopped: bool) -> tuple[Due, ...]:
+def steps_ahead(found: Verdict, climb: Climb | None, *, stopped: bool, hooks: Hooked = NO_HOOKS) -> tuple[Due, ...]:
     """The steps that are not done, with when each is due, were all before it done when they are due.
 
-    None where the condition does not hold. `climb` is that of this run (see `climbed`).
+    None where the condition does not hold. `climb` is that of this run (see `climbed`), `hooks` what its hooks came to.
     """
     policy = found.policy
     after_stop = goes_on_stopped(climb, policy, stopped=stopped)
@@ -89,7 +94,7 @@ def steps_ahead(found: Verdict, climb: Climb | None, *, stopped: bool) -> tuple[
         return ()
     done = climb.done if climb is not None else ()
     base = climb.started_at if climb is not None and climb.done else max(_begins(found), found.at)
-    return tuple(_due(found, policy, n, base, done) for n in range(len(policy.then)) if n not in done)
+    return tuple(_due(found, n, base, done, hooks) for n in range(len(policy.then)) if n not in done)
 
 
 def goes_on_stopped(climb: Climb | None, policy: Policy, *, stopped: bool) -> bool:
@@ -106,18 +111,28 @@ def grace_of(policy: Policy, step: Step, *, attended: bool) -> timedelta:
     return (2 if attended else 1) * max(step.after - told_after, GRACE_FLOOR)
 
 
-def _due(found: Verdict, policy: Policy, number: int, base: datetime, done: tuple[int, ...]) -> Due:
+def _due(found: Verdict, number: int, base: datetime, done: tuple[int, ...], hooks: Hooked) -> Due:
+    policy = found.policy
     step = policy.then[number]
     if step.do in DESTRUCTIVE:
         at = base + _told_after(policy) + grace_of(policy, step, attended=found.work.attended)
         at = max(at, found.since or at)  # a schedule that is announced turns off in the future
-        earlier = [n for n, s in enumerate(policy.then) if n < number and s.do in (*TELLING, HOOK)]
-        told = any(n in done for n in earlier if policy.then[n].do in TELLING)
-        waits = not told or any(n not in done for n in earlier)
-        return Due(number, step, at, untold=waits)
+        ahead = [n for n, s in enumerate(policy.then[:number]) if s.do in (*TELLING, HOOK) and n not in done]
+        told = any(n in done for n, s in enumerate(policy.then[:number]) if s.do in TELLING)
+        waits = not told or any(policy.then[n].do in TELLING for n in ahead)
+        return Due(number, step, max(at, hooks.not_before or at), untold=waits, hook=_waits_for(policy, ahead, found.at, hooks))
+    at = base + step.after
     if step.do == HOOK and found.work.attended and policy.rule != CAP_RULE:
-        return Due(number, step, base + 2 * step.after)  # it stands before an act that waits as long
-    return Due(number, step, base + step.after)
+        at += step.after  # it stands before an act that waits as long
+    return Due(number, step, at, hook=f"its hook {step.run} runs" if number in hooks.running else "")
+
+
+def _waits_for(policy: Policy, ahead: list[int], now: datetime, hooks: Hooked) -> str:
+    """What of its hooks an act waits for: one that has not ended, or the grace after one went wrong."""
+    open_ = next((policy.then[n].run for n in ahead if policy.then[n].do == HOOK), "")
+    if open_:
+        return f"its hook {open_} has not ended"
+    return hooks.trouble if hooks.not_before is not None and hooks.not_before > now else ""
 
 
 def _begins(found: Verdict) -> datetime:

@@ -36,7 +36,8 @@ class Notice:
     `topic`: what it is about, the same for as long as it holds ("policy:idle-gpu", "budget:vision", "rail:breaker"). `subject`:
     of what ("aws/1111/us-east-1/i-0abc", "budget vision"). `owner`: whose, "" where nobody is known. `what`: one sentence.
     `facts`: (label, text) lines: since when, why, so far, per hour, next. `keep`: the command that keeps it, "" for none.
-    `stage`: rises when it gets worse (the number of the ladder's step).
+    `stage`: rises when it gets worse (the number of the ladder's step). `to`: whom it is for, of AUDIENCES; () for everybody.
+    `once`: it tells of an event: told once, and that it is over is no news.
     """
 
     topic: str
@@ -48,6 +49,8 @@ class Notice:
     facts: tuple[tuple[str, str], ...] = ()
     keep: str = ""
     stage: int = 0
+    to: tuple[str, ...] = ()
+    once: bool = False
 
     def __post_init__(self) -> None:
         one_of(self.severity, SEVERITIES, "notice.severity")
@@ -55,7 +58,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Notices of one owner and topic, to be sent through one channel once. `id`: the same for every try."""
+    """Notices of one owner and topic, to be sent through one channel once. `id`: the same for every try.
+
+    `told_at`: `at` as people are told it, in their zone; "" in UTC. `audit`: the head of the audit when it was written
+    ("1234:9f86d081884c7d65"), "" where it was not written.
+    """
 
     id: str
     channel: str
@@ -64,6 +71,8 @@ class Message:
     title: str
     notices: tuple[Notice, ...]
     at: datetime
+    told_at: str = ""
+    audit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +84,8 @@ class Delivery:
     again: bool = True
 
 
+AUDIENCES = ("owner", "admin")
+"""Whom a step of a ladder tells, by its `to`."""
 GROUPED_BY = ("owner", "policy", "topic", "subject")
 """What notices are put together by; `policy` and `topic` are the same thing, as a policy's name is its notices' topic."""
 
@@ -84,7 +95,8 @@ class Route:
     """Where notices go. `name`: the same in every run. `channels`: names of channels, never their addresses, which are secret.
 
     `group_by`: of GROUPED_BY; () puts all of a run together. `repeat`: after the first message, the last one again and again;
-    () never repeats. `owners`, `topics`: None for any, () for none; a topic may end in a star (`policy:idle-*`).
+    () never repeats. `owners`, `topics`: None for any, () for none; a topic may end in a star (`policy:idle-*`). `audience`:
+    of AUDIENCES, None for all; what is for everybody, or for somebody whom no route serves, goes to every route.
     """
 
     name: str
@@ -94,9 +106,12 @@ class Route:
     min_severity: str = INFO
     owners: tuple[str, ...] | None = None
     topics: tuple[str, ...] | None = None
+    audience: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         one_of(self.min_severity, SEVERITIES, "notify.route.min_severity")
+        for one in self.audience or ():
+            one_of(one, AUDIENCES, "notify.route.match.audience")
         for one in self.group_by:
             one_of(one, GROUPED_BY, "notify.route.group_by")
         require(all(one > timedelta() for one in self.repeat), "notify.route.repeat", "must be more than zero", 'write "4h"')
@@ -109,7 +124,8 @@ class Told:
     `first_at`: when it was first found. `last_told_at` None and `times` 0: not told yet (snoozed, or too many came at once).
     `stage`, `severity`, `what`: as they were told last. `resolved_at`: since when it holds no more; None while it holds.
     `over`: nothing more is to be said of it, and it is kept for a while, so that what comes and goes is counted.
-    `snoozed`: it was found, and nobody was told because of a snooze. `recent`: when it was told in the last hour.
+    `snoozed`: it was found, and nobody was told because of a snooze. `recent`: when it was told in the last hour. `once`: of
+    the notice.
     """
 
     topic: str
@@ -126,6 +142,7 @@ class Told:
     over: bool = False
     snoozed: bool = False
     recent: tuple[datetime, ...] = ()
+    once: bool = False
 
     @property
     def key(self) -> tuple[str, str, str, str]:

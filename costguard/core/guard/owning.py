@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from costguard.core.guard.incarnation import Incarnation
@@ -222,6 +223,7 @@ def _slip_for(key: str, value: str, wanted: Sequence[str]) -> str:
     return ""
 
 
+@lru_cache(maxsize=10_000)
 def _near(text: str, meant: str) -> bool:
     most = min(NEAR, len(meant) // LETTERS_PER_SLIP)
     return abs(len(text) - len(meant)) <= most and distance(text, meant) <= most

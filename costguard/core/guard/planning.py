@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from costguard.core.guard.facts import price_of_waiting
+from costguard.core.guard.hook import NO_HOOKS, Hooked
 from costguard.core.guard.ladders import Due, goes_on_stopped, steps_ahead
 from costguard.core.guard.owning import UNPROTECTED, Protection
 from costguard.core.guard.policy import (
@@ -32,6 +33,8 @@ from costguard.core.guard.policy import (
 from costguard.core.guard.railing import Room
 from costguard.core.guard.verdict import CANNOT_SAY, Climb, Proposal, Verdict
 from costguard.core.guard.wishes import Wish
+from costguard.core.guard.work import ACTIVE
+from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ENDED, STOPPED, ScopeKey
 from costguard.core.spending import Live
 
@@ -49,7 +52,7 @@ class Case:
     """A verdict and what bears on it. `climb`: of this run (`ladders.climbed`). `level`: how far its policy is armed now.
 
     `approved`: acts that somebody said yes to. `claimed`: somebody claims its scope. `polls`: complete listings that had it.
-    `in_doubt`: an earlier act on it is not settled, in words.
+    `in_doubt`: an earlier act on it is not settled, in words. `hooks`: what runs of its ladder's hooks came to.
     """
 
     verdict: Verdict
@@ -65,6 +68,7 @@ class Case:
     approved: frozenset[str] = frozenset()
     polls: int = 0
     in_doubt: str = ""
+    hooks: Hooked = NO_HOOKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +110,28 @@ def effective(step: Step, case: Case) -> Step:
     return step
 
 
+def standing(step: Step, case: Case, around: Around) -> tuple[Held, ...]:
+    """What holds `step` back whenever it is due: all that `plan` knows but the grace, the room of the rails and hooks.
+
+    Asked anew right before a request, of a case made from a fresh look.
+    """
+    due = Due(0, step, around.now)
+    return tuple(_holds(due, case, around, asked=False))
+
+
+def cannot_stop(seen: Observation) -> str:
+    """Why no stop of it can come whatever anybody allows, so that people are asked at most; "" where one can."""
+    if seen.handling.controller:
+        return f"{seen.handling.controller} would bring it back"
+    return "" if seen.handling.stops else "its provider has no stop for it, or does not say so"
+
+
 def _proposals(case: Case, around: Around) -> Iterator[Proposal]:
     found, seen = case.verdict, case.live.observation
     if case.live.absent_at is not None:
         return
     done = case.climb.done if case.climb else ()
-    ahead: Sequence[Due] = steps_ahead(found, case.climb, stopped=seen.state in RESTING)
+    ahead: Sequence[Due] = steps_ahead(found, case.climb, stopped=seen.state in RESTING, hooks=case.hooks)
     if _unknown(case):
         acts = [(n, s) for n, s in enumerate(found.policy.then) if s.do in DESTRUCTIVE and n not in done]
         ahead = [Due(n, s, around.now) for n, s in acts]
@@ -121,7 +141,7 @@ def _proposals(case: Case, around: Around) -> Iterator[Proposal]:
         step = effective(due.step, case)
         if STOP in {step.do, step.act} and seen.state in RESTING:
             continue
-        held = tuple(_holds(Due(due.number, step, due.at, untold=due.untold), case, around, asked=due in waiting))
+        held = tuple(_holds(replace(due, step=step), case, around, asked=due in waiting))
         yield Proposal(verdict=found, number=due.number, step=step, due_at=due.at, held_by=held)
 
 
@@ -138,7 +158,7 @@ def _asks_instead(step: Step, case: Case) -> str:
         return ""
     if seen.handling.stops is False:
         return TERMINATE
-    return STOP if seen.handling.stop_loses and not policy.allow_irreversible and policy.rule != CAP_RULE else ""
+    return STOP if seen.handling.stop_loses and not policy.allow_irreversible else ""
 
 
 def _is_question(step: Step, case: Case) -> bool:
@@ -165,12 +185,13 @@ def _holds(due: Due, case: Case, around: Around, *, asked: bool) -> Iterator[Hel
     if case.lease is not None and rule != CAP_RULE:
         until = f" until {case.lease.until:%Y-%m-%d %H:%M} UTC" if case.lease.until else ""
         yield "leased", f"{case.lease.who} keeps it{until}"
-    if step.do in (*DESTRUCTIVE, HOOK, ASK) and case.protection.protected and not case.live.observation.handling.protected:
+    refused = bool(case.live.observation.handling.protected) and step.do != HOOK  # then `provider_protection` says so
+    if step.do in (*DESTRUCTIVE, HOOK, ASK) and case.protection.protected and not refused:
         yield "protected", case.protection.why
     if step.do in (*DESTRUCTIVE, HOOK):
         yield from _holds_acts(due, case, around)
     if step.do in DESTRUCTIVE:
-        yield from _holds_destruction(due, case, around)
+        yield from _holds_destruction(due, case)
 
 
 def _holds_acts(due: Due, case: Case, around: Around) -> Iterator[Held]:
@@ -178,8 +199,7 @@ def _holds_acts(due: Due, case: Case, around: Around) -> Iterator[Held]:
     rule = case.verdict.policy.rule
     if case.frozen is not None:
         yield "frozen", f"{case.frozen.who} froze all acts" + (f": {case.frozen.why}" if case.frozen.why else "")
-    if due.at > around.now or due.untold:
-        yield "grace", "nobody was told yet" if due.untold else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
+    yield from _holds_for_now(due, case, around)
     if not case.owner and not case.claimed:
         yield "not_ours", "nobody owns it and nobody claims its scope"
     if around.breaker and rule == IDLE_RULE:
@@ -193,11 +213,26 @@ def _holds_acts(due: Due, case: Case, around: Around) -> Iterator[Held]:
     yield from around.held
 
 
-def _holds_destruction(due: Due, case: Case, around: Around) -> Iterator[Held]:
-    step, found, seen, now = due.step, case.verdict, case.live.observation, around.now
-    handling, rails = seen.handling, around.rails
+def _holds_for_now(due: Due, case: Case, around: Around) -> Iterator[Held]:
+    """What time alone takes away."""
+    now, rails = around.now, around.rails
+    if due.hook:
+        yield "hook", due.hook
+    if due.at > around.now or due.untold:
+        yield "grace", "nobody was told yet" if due.untold else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
+    if now - case.live.first_seen_at < rails.first_seen or case.polls < rails.first_polls:
+        yield "first_seen", f"it was seen for {now - case.live.first_seen_at} in {case.polls} listings"
+    if now - case.live.seen_at > rails.gap_polls * around.interval or case.live.seen_at > now + around.interval:
+        yield "stale", f"it was last seen at {case.live.seen_at:%Y-%m-%d %H:%M} UTC"
+
+
+def _holds_destruction(due: Due, case: Case) -> Iterator[Held]:
+    step, found, seen = due.step, case.verdict, case.live.observation
+    handling = seen.handling
     if handling.protected:
         yield "provider_protection", f"its provider refuses to {' and to '.join(handling.protected)} it"
+    if found.policy.rule == IDLE_RULE and found.work.state == ACTIVE:
+        yield "working", f"it works: {'; '.join(found.work.reasons[:1]) or 'by what was measured'}"
     if found.policy.rule == IDLE_RULE and found.work.coverage is not None and found.work.coverage < COVERED:
         yield "not_confident", f"{found.work.coverage:.0%} of the expected samples are there"
     if handling.controller and step.do != SCALE:
@@ -206,10 +241,6 @@ def _holds_destruction(due: Due, case: Case, around: Around) -> Iterator[Held]:
     loses = handling.terminate_loses if step.do == TERMINATE else handling.stop_loses
     if (step.do == TERMINATE or loses) and not (found.policy.allow_irreversible or step.do in case.approved):
         yield "irreversible", f"for good it would lose {', '.join(loses) or 'itself'}"
-    if now - case.live.first_seen_at < rails.first_seen or case.polls < rails.first_polls:
-        yield "first_seen", f"it was seen for {now - case.live.first_seen_at} in {case.polls} listings"
-    if now - case.live.seen_at > rails.gap_polls * around.interval or case.live.seen_at > now + around.interval:
-        yield "stale", f"it was last seen at {case.live.seen_at:%Y-%m-%d %H:%M} UTC"
 
 
 def _act_missing(step: Step, case: Case) -> Iterator[Held]:

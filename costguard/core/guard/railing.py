@@ -16,6 +16,7 @@ from costguard.core.guard.intent import Intent
 from costguard.core.guard.policy import DESTRUCTIVE, Rails
 from costguard.core.guard.verdict import Proposal
 from costguard.core.metering.resource import RUNNING, ResourceKey, ScopeKey
+from costguard.core.money import Money
 from costguard.core.spending import Live
 
 TEN_MINUTES, HOUR, DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
@@ -32,6 +33,9 @@ class Room:
     acts: int
     irreversible: int
     why: str
+
+
+NO_ROOM = Room(acts=0, irreversible=0, why="nobody asked how many acts the rails allow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,19 @@ def most_in_10m(fleet: int, rails: Rails) -> int:
 def most_in_day(fleet: int, rails: Rails) -> int:
     """How many acts the rails allow in a day."""
     return _share(fleet, rails.fleet_share_day)
+
+
+def short_of_room(count: int, fleet: int, rails: Rails, overshoot: Money) -> str:
+    """Why a cap on `count` machines cannot be kept by acts within the rails, and what to set. 3 machines at 20 % a day: one."""
+    day = most_in_day(fleet, rails)
+    if count <= day:
+        return ""
+    percent = min(100, -(-100 * count // max(fleet, 1)))
+    over = f" by up to {overshoot.text()} {overshoot.currency}" if overshoot.nano else ""
+    return (
+        f"the rails allow {day} of its {count} stops in a day, so it may be exceeded{over}: to allow them all, write "
+        f"[rails] acts = {{ fleet_percent = {percent}, fleet_percent_day = {percent} }}"
+    )
 
 
 def room(sent: Iterable[Intent], fleet: int, rails: Rails, now: datetime) -> Room:
@@ -154,15 +171,23 @@ def gap_doubt(last_run_at: datetime | None, interval: timedelta, rails: Rails, n
 def config_would_exceed(proposals: Iterable[Proposal], fleet: int, rails: Rails, now: datetime) -> str:
     """Why the first run of a config needs a yes, "" where it needs none: it means more acts than ten minutes allow.
 
-    What waits for its grace, for the rails or for this very yes counts: it would be done as soon as that is over.
+    What counts is every act whose condition holds and that nothing would stand against but time and evidence: its grace, the
+    rails, that it works at this moment, that its samples are not whole, that it was not seen for long, and this very yes.
+    Not what people or a provider hold back, and not a machine of which the condition is false: an idle rule over 50 busy ones
+    needs no yes. Of what cannot be judged yet `is_undecided` speaks.
+
+    Example: `age > duration("30d")` over 40 machines that all work means 40 acts, though each waits for its machine to rest.
     """
-    meant = {
-        (p.verdict.life.key, p.step.do) for p in proposals if p.step.do in DESTRUCTIVE and p.verdict.since and _would(p, now)
-    }
-    most = most_in_10m(fleet, rails)
-    return (
-        f"it would act on {len(meant)} of {fleet} machines, and the rails allow {most} in 10 min" if len(meant) > most else ""
-    )
+    meant, most = len(_meant(proposals, now, _PASSING)), most_in_10m(fleet, rails)
+    return f"it would act on {meant} of {fleet} machines, and the rails allow {most} in 10 min" if meant > most else ""
+
+
+def is_undecided(proposals: Sequence[Proposal], fleet: int, rails: Rails, now: datetime) -> bool:
+    """Whether the first run of a config is not over: with what cannot be judged yet it might mean more than the rails allow.
+
+    Then it is neither refused nor taken as accepted: the next run asks again.
+    """
+    return len(_meant(proposals, now, _PASSING | {"unknown"})) > most_in_10m(fleet, rails)
 
 
 def fingerprint(proposals: Iterable[Proposal], digest: Callable[[bytes], str]) -> str:
@@ -184,12 +209,25 @@ def churning(born: Iterable[tuple[str, datetime]], ended: Iterable[tuple[str, da
     return {controller: min(two) for controller, two in counts.items() if min(two) >= CHURNS}
 
 
-_TEMPORARY = frozenset(("first_seen", "grace", "rate", "dry_run", "not_acting", "not_accepted", "gap", "clock"))
+_PASSING = frozenset(
+    (
+        *("grace", "hook", "rate", "working", "not_confident", "first_seen", "stale", "in_doubt", "breaker", "quarantine"),
+        *("dry_run", "not_acting", "not_accepted", "gap", "clock", "ledger"),
+    )
+)
+"""What stands between a condition that holds and its act, and passes by itself."""
 
 
-def _would(proposal: Proposal, now: datetime) -> bool:
-    soon = proposal.due_at <= now + DAY
-    return soon and all(reason in _TEMPORARY for reason, _ in proposal.held_by)
+def _meant(proposals: Iterable[Proposal], now: datetime, passing: frozenset[str]) -> set[tuple[ResourceKey, str]]:
+    """The acts that are due within a day, and that only what is `passing` holds back."""
+    return {
+        (one.verdict.life.key, one.step.do)
+        for one in proposals
+        if one.step.do in DESTRUCTIVE
+        and (one.verdict.since or "unknown" in passing)
+        and one.due_at <= now + DAY
+        and all(reason in passing for reason, _ in one.held_by)
+    }
 
 
 def _share(fleet: int, share: Fraction) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey
 
 
@@ -42,6 +43,17 @@ class FirstSeen:
 
     at: datetime
     polls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Departed:
+    """What listings say of a resource that may be over. `listed`: as the last complete one that had it showed its end.
+
+    `absences`: how many complete listings in a row lack it, where none showed its end.
+    """
+
+    listed: Observation | None = None
+    absences: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
 from typing import NamedTuple
 
 from costguard.core.checks import require
@@ -58,6 +59,7 @@ class Wanted(NamedTuple):
     until: datetime | None
 
 
+@lru_cache(maxsize=1000)
 def wants_off(schedule: Schedule, now: datetime) -> Wanted:
     """Whether `schedule` wants it off at `now` (UTC), since when without a break, and until when."""
     today = now.astimezone(schedule.zone).date()

@@ -6,12 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from costguard.core.guard.evidence import Lines, counting
+from costguard.core.guard.evidence import Columns, Lines, columns_of, counting
+from costguard.core.guard.evidence import spacing as spacing_of
+from costguard.core.guard.facts import Known
 from costguard.core.guard.incarnation import Incarnation, incarnation_of
+from costguard.core.guard.intent import IN_DOUBT
 from costguard.core.guard.judging import judge
 from costguard.core.guard.owning import (
     BY_HAND,
     Protection,
+    approved,
+    frozen,
     lease_ended_at,
     lease_of,
     marked,
@@ -34,20 +39,13 @@ from costguard.core.spending import Live
 WINDOW = timedelta(minutes=45)
 """Of samples, where no policy with a longer wait concerns a machine."""
 WINDOW_LEAST = timedelta(minutes=10)
-LAG = timedelta(minutes=5)
-"""How late the newest sample may be where a provider is asked for measures apart from its listing: CloudWatch and Cloud
-Monitoring publish two to four minutes late (providers' notes, 2026-11)."""
-
-RECENT = 500
-"""Samples that say how often one comes."""
-SLOWER = 1.25
-"""How much slower than asked our own polls may be before samples count as missing: 80 % of them are there then (GUARD 2)."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Seat:
     """One resource with what bears on it, whatever the policy. `policies`: those that concern it.
 
+    `known`: what is known of it beside its listing, whatever the policy. `facts`: those made already that rest on its listing.
     `works`: already judged, by window and needs; `evidence`: what all of them are judged by, once it was asked for.
     """
 
@@ -58,7 +56,12 @@ class Seat:
     lease: Wish | None
     lease_ended_at: datetime | None
     phase: Wish | None
+    known: Known
+    frozen: Wish | None
+    approved: frozenset[str]
+    in_doubt: str
     policies: tuple[Policy, ...] = ()
+    facts: dict[str, object | None] = field(default_factory=dict)
     evidence: tuple[datetime, timedelta, Lines] | None = None
     works: dict[tuple[timedelta, tuple[str, ...], timedelta], Work] = field(default_factory=dict)
 
@@ -69,14 +72,21 @@ class Seat:
         life, before, owner = incarnation_of(seen), sight.protections.get(seen.key), owner_of(seen, rules.owner_from)
         policies = concerned(rules.policies, seen, owner)
         wishes = (*sight.wishes, *_by_hand(seen, life, policies))
+        protection = protection_of(seen, sight.wishes, rules.protect, before.at if before else None, now)
+        lease = lease_of(life, wishes, now)
+        doubt = next((i for i in sight.intents if i.state in IN_DOUBT and i.life.key == seen.key), None)
         return cls(
             live=live,
             life=life,
             owner=owner,
-            protection=protection_of(seen, sight.wishes, rules.protect, before.at if before else None, now),
-            lease=lease_of(life, wishes, now),
+            protection=protection,
+            lease=lease,
             lease_ended_at=lease_ended_at(life, wishes, now),
             phase=phase_of(life, sight.wishes, now),
+            known=Known(owner=owner, protection=protection, lease=lease),
+            frozen=frozen(sight.wishes, seen.key, now),
+            approved=approved(life, sight.wishes, now),
+            in_doubt=f"its {doubt.act} is {doubt.state}" if doubt else "",
             policies=policies,
         )
 
@@ -92,6 +102,10 @@ class Seat:
     def sighted(self, rules: Rules, now: datetime) -> Sighted:
         """That its labels protect it, to be remembered."""
         return Sighted(key=self.key, at=now, how=marked(self.live.observation, rules.protect).why)
+
+    def lag(self, sight: Sight) -> timedelta:
+        """How late its newest sample may be."""
+        return sight.lags.get(self.key.provider, timedelta())
 
     def longest(self) -> Policy | None:
         """Of the policies that concern it, the one that waits longest."""
@@ -112,11 +126,11 @@ class Seat:
         return made
 
     def _judged(self, window: timedelta, needs: tuple[str, ...], warmup: timedelta, rules: Rules, sight: Sight) -> Work:
-        seen, samples = self.live.observation, sight.samples.get(self.key, ())
-        since, rhythm, counted = self.evidence = self.evidence or self._evidence(samples, rules, sight)
+        seen = self.live.observation
+        since, rhythm, counted = self.evidence = self.evidence or self._evidence(rules, sight)
         return judge(
             seen,
-            samples,
+            (),
             now=sight.now,
             since=since,
             poll=rhythm,
@@ -124,33 +138,21 @@ class Seat:
             warmup_max=warmup,
             needs=needs,
             phase_until=self.phase.until if self.phase else None,
-            lag=LAG if seen.key.provider in sight.apart else timedelta(),
+            lag=self.lag(sight),
             counted=counted,
         )
 
-    def _evidence(self, samples: Sequence[Sample], rules: Rules, sight: Sight) -> tuple[datetime, timedelta, Lines]:
+    def _evidence(self, rules: Rules, sight: Sight) -> tuple[datetime, timedelta, Lines]:
         """From when on its samples count, how often one is due, and those that count: whatever the policy."""
+        columns: Columns = sight.samples.get(self.key, {})
         began = [self.live.observation.started_at or self.live.observation.created_at, sight.gap_ended_at, self.lease_ended_at]
         since = max((at for at in began if at is not None), default=self.live.first_seen_at)
-        return since, spacing(samples, rules.interval), counting(samples, since, sight.now)
+        return since, spacing_of(columns, rules.interval), counting(columns, since, sight.now)
 
 
 def spacing(samples: Sequence[Sample], interval: timedelta) -> timedelta:
-    """How often a sample is due: every `interval`, or as rarely as a provider publishes its measures.
-
-    The smallest distance of any two neighbours says how rarely that is, so that samples which are missing do not look like a
-    slower rhythm. Where we are late ourselves, the usual distance counts, up to SLOWER: at 1.2 s for 1 s nothing is missing.
-    """
-    last: dict[str, datetime] = {}
-    apart: list[timedelta] = []
-    for sample in samples[-RECENT:]:
-        before = last.get(sample.signal)
-        if before is not None and sample.at > before:
-            apart.append(sample.at - before)
-        last[sample.signal] = sample.at
-    if not apart:
-        return interval
-    return max(min(apart), min(sorted(apart)[len(apart) // 2], SLOWER * interval), interval)
+    """How often a sample is due, as `evidence.spacing` says."""
+    return spacing_of(columns_of(samples), interval)
 
 
 def _by_hand(seen: Observation, life: Incarnation, policies: Iterable[Policy]) -> tuple[Wish, ...]:

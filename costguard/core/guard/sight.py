@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.core.balance import Balance
 from costguard.core.budget import Budget
+from costguard.core.guard.asked import NOTHING_ASKED, Asked
+from costguard.core.guard.evidence import Columns
+from costguard.core.guard.hook import Hook, HookRun
 from costguard.core.guard.intent import Intent
 from costguard.core.guard.policy import Policy, Rails
 from costguard.core.guard.railing import Breaker
@@ -17,7 +20,6 @@ from costguard.core.guard.verdict import Climb
 from costguard.core.guard.wishes import Wish
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey
-from costguard.core.sample import Sample
 from costguard.core.spending import Live
 from costguard.core.standing import Standing
 
@@ -34,32 +36,36 @@ class Rules:
     zone: tzinfo = UTC
     interval: timedelta = timedelta(seconds=60)
     claims: tuple[str, ...] | None = None
+    hooks: tuple[Hook, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
     """What is known at `now`. `live` carries the handling of the last listing. `wishes`: also those that have ended lately.
 
-    `sent`: intents that were sent in the last day; `intents`: open and lately ended ones. `apart`: providers that are asked for
-    measures apart from their listing. `balances`: of prepaid accounts. `gap_ended_at`: evidence from before it counts no
+    `sent`: intents that were sent in the last day; `intents`: open and lately ended ones. `lags`: how late each
+    provider's measures come, where they do. `balances`: of prepaid accounts. `gap_ended_at`: evidence from before it counts no
     more. `held`: what holds every act.
-    `members`: what controllers bring up, as last listed, with what has ended.
+    `hooks`: runs of hooks, those that have not ended and late ones.
+    `members`: what controllers bring up, as last listed, with what has ended. `asked`: what some condition asks for.
     """
 
     now: datetime
     live: tuple[Live, ...]
     standings: tuple[Standing, ...] = ()
-    samples: Mapping[ResourceKey, Sequence[Sample]] = field(default_factory=dict)
+    samples: Mapping[ResourceKey, Columns] = field(default_factory=dict)
     known: Mapping[ResourceKey, FirstSeen] = field(default_factory=dict)
     protections: Mapping[ResourceKey, Sighted] = field(default_factory=dict)
     wishes: tuple[Wish, ...] = ()
     climbs: tuple[Climb, ...] = ()
     intents: tuple[Intent, ...] = ()
     sent: tuple[Intent, ...] = ()
+    hooks: tuple[HookRun, ...] = ()
     reactions: tuple[Reaction, ...] = ()
-    apart: frozenset[str] = frozenset()
+    lags: Mapping[str, timedelta] = field(default_factory=dict)
     balances: tuple[Balance, ...] = ()
     members: tuple[Observation, ...] = ()
+    asked: Asked = NOTHING_ASKED
     gap_ended_at: datetime | None = None
     breaker: Breaker | None = None
     held: tuple[tuple[str, str], ...] = ()

@@ -12,20 +12,24 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from costguard.core.budget import Budget
-from costguard.core.guard.facts import OF_BUDGET, Known, facts_of, tightest
+from costguard.core.guard.asked import ASKED, learned
+from costguard.core.guard.condition import Truth
+from costguard.core.guard.evidence import heard_of, spacing
+from costguard.core.guard.facts import OF_BUDGET, facts_of, tightest
 from costguard.core.guard.foresight import Candidate, Foresight, cap_policy, cap_verdicts, foresee_all, reaction_of
+from costguard.core.guard.hook import ended_steps, hooked
 from costguard.core.guard.incarnation import Incarnation
-from costguard.core.guard.intent import CANCELLED, FAILED, IN_DOUBT, OPEN, Intent
+from costguard.core.guard.intent import CANCELLED, FAILED, OPEN, Intent
 from costguard.core.guard.ladders import climbed, stepped
-from costguard.core.guard.owning import approved, armed, frozen, same_life
-from costguard.core.guard.planning import RESTING, Around, Case, plan
-from costguard.core.guard.policy import SCHEDULE_RULE, Policy
-from costguard.core.guard.railing import Breaker, breaker, fleet_of, quarantined, room
+from costguard.core.guard.owning import armed, same_life
+from costguard.core.guard.planning import RESTING, Around, Case, cannot_stop, plan
+from costguard.core.guard.policy import SCHEDULE_RULE, STOP, Policy
+from costguard.core.guard.railing import NO_ROOM, Breaker, breaker, fleet_of, quarantined, room
 from costguard.core.guard.run import Protection as Sighted
 from costguard.core.guard.schedule import wants_off
-from costguard.core.guard.seat import Seat, after_hours, spacing
+from costguard.core.guard.seat import Seat, after_hours
 from costguard.core.guard.sight import Rules, Sight
-from costguard.core.guard.verdict import Climb, Proposal, Verdict
+from costguard.core.guard.verdict import HOLDS, Climb, Proposal, Verdict
 from costguard.core.guard.verdicts import verdict
 from costguard.core.guard.wishes import Wish
 from costguard.core.guard.work import IDLE, UNKNOWN, Work
@@ -53,8 +57,7 @@ def survey(rules: Rules, sight: Sight) -> Survey:
     """Everything about `sight` under `rules`. It does nothing."""
     seats = [Seat.of(live, rules, sight) for live in sight.live]
     climbs = {
-        (c.policy, c.life.key): c
-        for c in _with_intents(sight.climbs, (*rules.policies, *cap_policies(rules.budgets)), sight.intents)
+        (c.policy, c.life.key): c for c in _with_deeds(sight.climbs, (*rules.policies, *cap_policies(rules.budgets)), sight)
     }
     cases = [case for seat in seats for policy in seat.policies if (case := _case(seat, policy, rules, sight, climbs))]
     works = {seat.key: seat.work(seat.longest(), rules, sight) for seat in seats}
@@ -63,14 +66,8 @@ def survey(rules: Rules, sight: Sight) -> Survey:
     cases += _cap_cases(foresights, {seat.key: seat for seat in seats}, rules, sight, climbs)
     turned = {seat.key: at for seat in seats if (at := _turned_at(seat, works[seat.key], rules, sight)) is not None}
     mass = breaker(sight.breaker, turned, sight.live, rules.rails, sight.now)
-    around = Around(
-        now=sight.now,
-        interval=rules.interval,
-        room=room(sight.sent, fleet, rules.rails, sight.now),
-        rails=rules.rails,
-        held=sight.held,
-        breaker=f"{len(mass.keys)} turned idle or unknown at once ({mass.shared or 'nothing in common'})" if mass else "",
-        quarantine=quarantined(sight.live),
+    around = replace(
+        around_of(rules, replace(sight, breaker=mass)), room=room(sight.sent, fleet, rules.rails, sight.now), held=sight.held
     )
     return Survey(
         at=sight.now,
@@ -86,6 +83,26 @@ def survey(rules: Rules, sight: Sight) -> Survey:
     )
 
 
+def around_of(rules: Rules, sight: Sight) -> Around:
+    """What bears on all machines, by the breaker of `sight`; without room for acts, and without what holds a whole run."""
+    mass = sight.breaker
+    return Around(
+        now=sight.now,
+        interval=rules.interval,
+        room=NO_ROOM,
+        rails=rules.rails,
+        breaker=f"{len(mass.keys)} turned idle or unknown at once ({mass.shared or 'nothing in common'})" if mass else "",
+        quarantine=quarantined(sight.live),
+    )
+
+
+def case_now(live: Live, policy: Policy, rules: Rules, sight: Sight) -> Case:
+    """The case of `live`, seen just now, were the condition of `policy` to hold: what bears on it beside its condition."""
+    seat = Seat.of(live, rules, sight)
+    found = Verdict(policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=Truth(value=True), work=Work(reasons=()))
+    return _case_of(seat, found, None, lease=seat.lease, rules=rules, sight=sight)
+
+
 def claimed(claims: Sequence[str] | None, live: Live) -> bool:
     """Whether its scope is ours: it is named, or its account or provider is. Without `claims` all that is configured is."""
     if claims is None:
@@ -97,17 +114,20 @@ def claimed(claims: Sequence[str] | None, live: Live) -> bool:
 def _turned_at(seat: Seat, work: Work, rules: Rules, sight: Sight) -> datetime | None:
     """Since when it is idle or unknown, where it was neither before: what never worked, or was never measured, never turned.
 
-    What stopped being measured turned two samples after the last one. What a gap of ours hid says nothing.
+    What stopped being measured turned two samples after the last one could be there: its provider may publish late, and one
+    sample has no rhythm that could break off. What a gap of ours hid says nothing.
     """
-    samples, began = sight.samples.get(seat.key, ()), seat.live.observation.started_at or seat.live.first_seen_at
-    if seat.live.observation.state != RUNNING or not samples:
+    columns, began = sight.samples.get(seat.key, {}), seat.live.observation.started_at or seat.live.first_seen_at
+    heard = heard_of(columns)
+    if seat.live.observation.state != RUNNING or heard is None:
         return None
+    first, last = heard
     if work.state == IDLE and work.since is not None:
-        return work.since if work.since > max(began, min(sample.at for sample in samples)) else None
-    last, due = max(sample.at for sample in samples), spacing(samples, rules.interval)
+        return work.since if work.since > max(began, first) else None
+    due = last + 2 * spacing(columns, rules.interval) + seat.lag(sight)
     hidden = sight.gap_ended_at is not None and last <= sight.gap_ended_at
-    silent = work.state == UNKNOWN and not hidden and sight.now - last > 2 * due
-    return last + 2 * due if silent else None
+    silent = work.state == UNKNOWN and not hidden and first < last and sight.now > due
+    return due if silent else None
 
 
 def _case(
@@ -123,14 +143,12 @@ def _case(
         wanted = wants_off(policy.schedule, now)
         off = wanted.since if wanted.off else None
         off = None if after_hours(seen, wanted) else off
-    known = Known(
-        owner=seat.owner,
-        protection=seat.protection,
-        lease=lease,
-        budget=tightest(sight.standings, replace(seen.attribution, owner=seat.owner)) if asked & OF_BUDGET else None,
-        scheduled_on=None if policy.schedule is None else off is None,
-    )
-    facts = facts_of(live, work, known, now, asked)
+    known = seat.known
+    if asked & OF_BUDGET or policy.schedule is not None:
+        budget = tightest(sight.standings, replace(seen.attribution, owner=seat.owner)) if asked & OF_BUDGET else None
+        known = replace(known, budget=budget, scheduled_on=None if policy.schedule is None else off is None)
+    known = learned(known, live, sight.asked, now) if asked & ASKED else known
+    facts = facts_of(live, work, known, now, asked, kept=seat.facts)
     climb = climbs.get((policy.name, seen.key))
     ended = [at for at in (seat.lease_ended_at, sight.gap_ended_at) if at is not None and policy.rule != SCHEDULE_RULE]
     found = verdict(policy, seat.life, facts, work, now, climb=climb, not_before=max(ended, default=None), off_since=off)
@@ -139,22 +157,22 @@ def _case(
 
 
 def _case_of(seat: Seat, found: Verdict, climb: Climb | None, *, lease: Wish | None, rules: Rules, sight: Sight) -> Case:
-    now, doubt = sight.now, [i for i in sight.intents if i.state in IN_DOUBT and i.life.key == seat.key]
     known = sight.known.get(seat.key)
     return Case(
         verdict=found,
         live=seat.live,
         climb=climb,
-        level=armed(found.policy, sight.wishes, now),
+        level=armed(found.policy, sight.wishes, sight.now),
         owner=seat.owner,
         claimed=claimed(rules.claims, seat.live),
         protection=seat.protection,
         lease=lease,
         phase=seat.phase,
-        frozen=frozen(sight.wishes, seat.key, now),
-        approved=approved(seat.life, sight.wishes, now),
+        frozen=seat.frozen,
+        approved=seat.approved,
         polls=known.polls if known else 0,
-        in_doubt=f"its {doubt[0].act} is {doubt[0].state}" if doubt else "",
+        in_doubt=seat.in_doubt,
+        hooks=hooked(climb, sight.hooks),
     )
 
 
@@ -167,6 +185,8 @@ def _foresights(
             work=works[seat.key],
             leased=seat.lease is not None,
             protected=seat.protection.protected,
+            cannot=cannot_stop(seat.live.observation),
+            loses=_loses(seat),
             priority=max((policy.priority for policy in seat.policies), default=0),
         )
         for seat in seats
@@ -177,6 +197,11 @@ def _foresights(
     return foresee_all(
         sight.standings, candidates, reaction.total, sight.now, fleet=fleet, poll=rules.interval, rails=rules.rails
     )
+
+
+def _loses(seat: Seat) -> tuple[str, ...]:
+    """What its stop would lose that nobody has said yes to."""
+    return () if STOP in seat.approved else seat.live.observation.handling.stop_loses
 
 
 def _cap_cases(
@@ -194,20 +219,25 @@ def _cap_cases(
     return cases
 
 
-def _with_intents(climbs: Iterable[Climb], policies: Sequence[Policy], intents: Iterable[Intent]) -> list[Climb]:
-    """`climbs` with the steps done that an intent did: a crash between the act and the record of its step loses nothing."""
+def _with_deeds(climbs: Iterable[Climb], policies: Sequence[Policy], sight: Sight) -> list[Climb]:
+    """`climbs` with the steps done that an intent or a hook did.
+
+    A crash between the deed and the record of its step loses nothing.
+    """
     by_name = {policy.name: policy for policy in policies}
     found = []
     for climb in climbs:
         policy, done = by_name.get(climb.policy), climb
         if policy is None:
             continue
-        for intent in intents:
+        for intent in sight.intents:
             mine = intent.policy == climb.policy and same_life(intent.life, climb.life) and intent.sends
-            if policy and mine and intent.state not in (CANCELLED, FAILED) and intent.created_at >= climb.started_at:
+            if mine and intent.state not in (CANCELLED, FAILED) and intent.created_at >= climb.started_at:
                 for number, step in enumerate(policy.then):
                     if step.do == intent.act:
                         done = stepped(done, policy, number, intent.sent_at or intent.moved_at)
+        for number, began_at in ended_steps(climb, policy, sight.hooks).items():
+            done = stepped(done, policy, number, began_at)
         found.append(done)
     return found
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
+from costguard.core.documents.amounts import moment_text
 from costguard.core.guard.notice import (
     ESCALATED,
     FIRST,
@@ -68,13 +69,14 @@ def tell(
     snoozes: Sequence[Wish] = (),
     after_gap: bool = False,
     most_per_hour: int = MOST_PER_HOUR,
+    zone: tzinfo = UTC,
 ) -> tuple[tuple[Message, ...], tuple[Told, ...]]:
     """The messages of this run and all that is known afterwards, to be committed together.
 
     `states`: what the last run handed out. `snoozes`: wishes that are open now. `after_gap`: this is the first run after a gap,
-    so warnings and pages are sent again. A route that is not there any more is forgotten.
+    so warnings and pages are sent again. A route that is not there any more is forgotten. `zone`: whose clocks people go by.
     """
-    present = list(notices)
+    present = [_addressed(notice, routes) for notice in notices]
     known = {told.key: told for told in states}
     messages, after = list[Message](), list[Told]()
     for route in routes:
@@ -89,6 +91,7 @@ def tell(
                 messages += _messages(route, group, due, members, now)
             told_now = {id(one) for one in due}
             after += [_after(one, now, told=id(one) in told_now) for one in members]
+    messages = [replace(one, told_at=moment_text(now, zone)) for one in messages]
     return tuple(messages), tuple(told for told in after if _is_kept(told, now))
 
 
@@ -126,7 +129,15 @@ def _concerns(route: Route, notice: Notice, was_told: bool) -> bool:  # noqa: FB
     severe = SEVERITIES.index(notice.severity) >= SEVERITIES.index(route.min_severity)
     owned = route.owners is None or notice.owner in route.owners
     meant = route.topics is None or any(_fits(notice.topic, pattern) for pattern in route.topics)
-    return owned and meant and (severe or was_told)
+    served = route.audience is None or not notice.to or bool(set(notice.to) & set(route.audience))
+    return owned and meant and served and (severe or was_told)
+
+
+def _addressed(notice: Notice, routes: Sequence[Route]) -> Notice:
+    """`notice` for those alone whom a route serves; for everybody where none does, so that none is lost."""
+    open_to_all = any(route.audience is None for route in routes)
+    to = tuple(one for one in notice.to if open_to_all or any(one in (route.audience or ()) for route in routes))
+    return notice if to == notice.to else replace(notice, to=to)
 
 
 def _fits(topic: str, pattern: str) -> bool:
@@ -136,7 +147,14 @@ def _fits(topic: str, pattern: str) -> bool:
 def _new(key: Key, notice: Notice, now: datetime) -> Told:
     route, topic, subject, owner = key
     return Told(
-        route=route, topic=topic, subject=subject, owner=owner, first_at=now, stage=notice.stage, severity=notice.severity
+        route=route,
+        topic=topic,
+        subject=subject,
+        owner=owner,
+        first_at=now,
+        stage=notice.stage,
+        severity=notice.severity,
+        once=notice.once,
     )
 
 
@@ -155,8 +173,8 @@ def _why(notice: Notice, told: Told, route: Route, now: datetime, *, after_gap: 
         return SNOOZE_ENDED
     if told.last_told_at is None:
         return FIRST
-    if notice.severity == INFO:
-        return RESOLVED if told.severity != INFO else ""
+    if notice.once or notice.severity == INFO:
+        return RESOLVED if notice.severity == INFO != told.severity else ""
     if SEVERITIES.index(notice.severity) > SEVERITIES.index(told.severity) or notice.stage > told.stage:
         return ESCALATED
     if after_gap or now >= _next_repeat(told, told.last_told_at, route):
@@ -186,7 +204,7 @@ def _gone(told: Told, now: datetime, snoozes: Sequence[Wish]) -> _Found:
     )
     if told.over or now - since < SETTLED:
         return _Found(notice=notice, told=told, why="")
-    mild = told.severity == INFO and told.times > 0
+    mild = (told.severity == INFO or told.once) and told.times > 0
     if mild or told.snoozed or _is_snoozed(notice, snoozes):
         return _Found(notice=notice, told=replace(told, over=True, snoozed=False), why="")
     return _Found(notice=notice, told=told, why=RESOLVED)
@@ -227,7 +245,7 @@ def _due(members: Sequence[_Found], now: datetime, most: int) -> list[_Found]:
 
 
 def _still_holds(one: _Found) -> bool:
-    return one.told.resolved_at is None and not one.told.snoozed and one.notice.severity != INFO
+    return one.told.resolved_at is None and not one.told.snoozed and one.notice.severity != INFO and not one.told.once
 
 
 def _messages(

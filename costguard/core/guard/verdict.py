@@ -24,6 +24,8 @@ REASONS = {
     "frozen": "all acts are frozen",
     "not_armed": "its policy is not armed for that",
     "grace": "its grace has not run out",
+    "hook": "a hook has not ended, or went wrong",
+    "working": "it works, whatever its condition says",
     "not_confident": "the evidence is not fresh and whole",
     "unknown": "its state of work is not known",
     "controller": "a controller would bring it back",

@@ -30,7 +30,7 @@ def concerns(target: Target, seen: Observation, owner: str) -> bool:
 
 def concerned(policies: Iterable[Policy], seen: Observation, owner: str) -> tuple[Policy, ...]:
     """Those of `policies` that concern a resource of `owner`, as `concerns` says."""
-    attribution = replace(seen.attribution, owner=owner)
+    attribution = seen.attribution if owner == seen.owner else replace(seen.attribution, owner=owner)
     return tuple(policy for policy in policies if _meant(policy.target, seen, attribution))
 
 
@@ -68,22 +68,26 @@ def verdict(
     `not_before`: the end of the last lease, gap or start: nothing holds since before it. `off_since`: of a policy with a
     schedule, since when it should be off, or from when on, soon: people are told before that, and nothing is done before it.
     """
-    known = dict(facts)
     if policy.rule == SCHEDULE_RULE and off_since is not None and off_since <= now + notice_ahead(policy):
-        known["scheduled_on"] = False
-    truth = _truth(policy, known, work)
-    found = Verdict(
-        policy=policy, life=life, at=now, finding=DOES_NOT, truth=truth, work=work, reasons=_reasons(policy, work, truth)
+        facts = {**facts, "scheduled_on": False}
+    truth = _truth(policy, facts, work)
+    finding, since = DOES_NOT if truth.value is False else CANNOT_SAY, None
+    if truth.value:
+        scheduled = policy.rule == SCHEDULE_RULE and off_since is not None
+        since = off_since if scheduled else _held_since(policy, life, work, now, climb)
+        if since is not None and not_before is not None and since < not_before <= now:
+            since = not_before
+        finding = HOLDS if since is not None and (now - since >= policy.hold or since > now) else NOT_YET
+    return Verdict(
+        policy=policy,
+        life=life,
+        at=now,
+        finding=finding,
+        truth=truth,
+        work=work,
+        since=since,
+        reasons=_reasons(policy, work, truth),
     )
-    if truth.value is None:
-        return replace(found, finding=CANNOT_SAY)
-    if not truth.value:
-        return found
-    since = off_since if policy.rule == SCHEDULE_RULE and off_since is not None else _held_since(found, climb)
-    if not_before is not None and since < not_before <= now:
-        since = not_before
-    finding = HOLDS if now - since >= policy.hold or since > now else NOT_YET
-    return replace(found, finding=finding, since=since)
 
 
 def notice_ahead(policy: Policy) -> timedelta:
@@ -96,7 +100,7 @@ def _truth(policy: Policy, facts: Mapping[str, object], work: Work) -> Truth:
     """What its condition says. Where work is unknown, what is false for that reason alone is unknown as well."""
     truth = policy.when.holds(facts)
     asks = bool(policy.when.names & OF_WORK)
-    lacking = tuple(sorted(set(policy.needs) - set(work.families)))
+    lacking = tuple(sorted(set(policy.needs) - set(work.families))) if policy.needs else ()
     if truth.value and asks and lacking and work.state != UNKNOWN:
         return Truth(value=None, missing=("state",), why=f"not measured well enough: {', '.join(lacking)}")
     if truth.value is False and asks and work.state == UNKNOWN and policy.when.holds(without_work(facts)).value is None:
@@ -104,19 +108,21 @@ def _truth(policy: Policy, facts: Mapping[str, object], work: Work) -> Truth:
     return truth
 
 
-def _held_since(found: Verdict, climb: Climb | None) -> datetime:
+def _held_since(policy: Policy, life: Incarnation, work: Work, now: datetime, climb: Climb | None) -> datetime:
     """Since when the condition has held: its work's time where it asks of work, else what a climb of this life remembers."""
-    if found.policy.when.names & OF_WORK and found.work.since is not None:
-        return min(found.work.since, found.at)
-    if climb is not None and climb.policy == found.policy.name and same_life(climb.life, found.life):
-        return min(climb.since, found.at)
-    return found.at
+    if work.since is not None and policy.when.names & OF_WORK:
+        return min(work.since, now)
+    if climb is not None and climb.policy == policy.name and same_life(climb.life, life):
+        return min(climb.since, now)
+    return now
 
 
 def _reasons(policy: Policy, work: Work, truth: Truth) -> tuple[str, ...]:
     missing = (f"not known: {', '.join(truth.missing)}",) if truth.missing else ()
     said = (truth.why,) if truth.why else ()
     of_work = work.reasons if policy.when.names & OF_WORK else ()
+    if not missing and not said:
+        return of_work
     return tuple(dict.fromkeys((*missing, *said, *of_work)))
 
 

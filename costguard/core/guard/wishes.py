@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from costguard.core.guard.incarnation import Incarnation
 from costguard.core.metering.resource import ResourceKey
 
-LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE = (
+LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED = (
     "lease",
     "snooze",
     "protect",
@@ -20,6 +20,7 @@ LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE = (
     "approve",
     "accept",
     "phase",
+    "denied",
 )
 WISHES = {
     LEASE: "keep it running until then",
@@ -30,6 +31,7 @@ WISHES = {
     APPROVE: "yes to one act that was asked about",
     ACCEPT: "yes to a plan, by its hash",
     PHASE: "a declared phase of work until then (download, compile, evaluate)",
+    DENIED: "a run that no budget had room for",
 }
 
 ARMED_FOR = timedelta(days=90)
@@ -42,9 +44,9 @@ STICKY = timedelta(hours=24)
 class Wish:
     """One wish as recorded. `key`, `life`: of which resource and which life of it; None: of none in particular.
 
-    `subject`: the policy of an arming or a snooze, the plan's hash of an acceptance, the act of an
-    approval, the name of a phase.
-    `value`: the level of an arming. `until` None: until it is lifted. `lifted_at`: when somebody took it back.
+    `subject`: the policy of an arming or a snooze, the plan's hash of an acceptance, the act of an approval, the name of a
+    phase, the budget of a denial. `value`: the level of an arming, the money of a denial. `until` None: until it is
+    lifted. `lifted_at`: when somebody took it back.
     """
 
     id: str

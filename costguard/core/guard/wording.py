@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from fractions import Fraction
 
 from costguard.core.documents.amounts import RATE, length_text, moment_text, sign
@@ -29,7 +29,8 @@ NOT_KNOWN = "unknown: its price is not known"
 class Matter:
     """What a notice about one resource speaks of. `told`: what it is ("8xA100-80GB p4d.24xlarge"). `rate` None: unknown.
 
-    `topic`: of the notice, "policy:idle-gpu". `name`: what its owner calls it, may be anything at all.
+    `topic`: of the notice, "policy:idle-gpu". `name`: what its owner calls it, may be anything at all. `because`: why, where
+    that is not its state of work. `zone`: whose clocks people are told by. `to`: whom the notice is for, see Notice.
     """
 
     topic: str
@@ -38,11 +39,18 @@ class Matter:
     name: str = ""
     told: str = ""
     rate: Rate | None = None
+    because: tuple[str, ...] = ()
+    zone: tzinfo = UTC
+    to: tuple[str, ...] = ()
 
     @property
     def subject(self) -> str:
         """Of what: its whole key."""
         return "/".join(self.key)
+
+    def moment(self, at: datetime) -> str:
+        """An instant as people are told it."""
+        return moment_text(at, self.zone)
 
     @property
     def called(self) -> str:
@@ -84,8 +92,8 @@ def idle(
     then_at: datetime | None = None,
 ) -> Notice:
     """It does nothing. `then`: what the ladder does next ("stop"), at `then_at`; "" for nothing but this notice."""
-    facts = (*_known(matter, work, at, since, so_far), ("next", next_text(then, then_at)))
-    return _notice(matter, WARNING, f"{matter.called} is idle since {moment_text(since)}", at, facts)
+    facts = (*_known(matter, work, at, since, so_far), ("next", next_text(then, then_at, matter.zone)))
+    return _notice(matter, WARNING, f"{matter.called} is idle since {matter.moment(since)}", at, facts)
 
 
 def planned(
@@ -101,8 +109,12 @@ def planned(
     loses: Sequence[str] = (),
 ) -> Notice:
     """An act is coming, and its grace runs until `due`."""
-    facts = (*_known(matter, work, at, since, so_far), ("next", next_text(act, due)), ("would be lost", _lost(loses)))
-    return _notice(matter, WARNING, f"{_ACTS[act]} of {matter.called} is due at {moment_text(due)}", at, facts, stage=stage)
+    facts = (
+        *_known(matter, work, at, since, so_far),
+        ("next", next_text(act, due, matter.zone)),
+        ("would be lost", _lost(loses)),
+    )
+    return _notice(matter, WARNING, f"{_ACTS[act]} of {matter.called} is due at {matter.moment(due)}", at, facts, stage=stage)
 
 
 def done(
@@ -112,15 +124,19 @@ def done(
     at: datetime,
     asked_at: datetime,
     idle_cost: Money | None,
+    saves: Rate | None,
     afterwards: Rate | None,
     stage: int = 2,
 ) -> Notice:
-    """The provider's own listing shows it as done. `idle_cost`: what idling cost; `afterwards`: what still bills an hour."""
+    """The provider's own listing shows it as done. `idle_cost`: what idling cost.
+
+    `saves`: what its computing cost an hour; `afterwards`: what still bills.
+    """
     facts = (
-        ("asked for", moment_text(asked_at)),
-        ("confirmed", f"{moment_text(at)}, by its provider's listing"),
+        ("asked for", matter.moment(asked_at)),
+        ("confirmed", f"{matter.moment(at)}, by its provider's listing"),
         ("cost while idle", sum_text(idle_cost)),
-        ("saved per hour", rate_text(matter.rate)),
+        ("saved per hour", rate_text(saves)),
         ("still per hour", "nothing that is known" if afterwards is None else rate_text(afterwards)),
     )
     return _notice(matter, INFO, f"{matter.called} is {_DONE[act]}", at, facts, keep=False, stage=stage)
@@ -130,7 +146,7 @@ def not_confirmed(matter: Matter, *, act: str, at: datetime, asked_at: datetime,
     """Asked for, and ten minutes later not proven: it may run and bill. A page."""
     still = "at an unknown price" if matter.rate is None else f"still {rate_text(matter.rate)}/h"
     facts = (
-        ("since", moment_text(asked_at)),
+        ("since", matter.moment(asked_at)),
         ("why", f"asked {sends} {'time' if sends == 1 else 'times'}, and its provider does not show it as {_DONE[act]}"),
         ("so far", f"{sum_text(so_far)} since it was asked"),
         ("per hour", rate_text(matter.rate)),
@@ -169,7 +185,7 @@ def asked(
 def hung(matter: Matter, work: Work, *, at: datetime, since: datetime, so_far: Money | None) -> Notice:
     """It looks busy and makes no progress. A page; nothing is done by itself."""
     facts = (*_known(matter, work, at, since, so_far), ("next", "nothing by itself: look at the job"))
-    return _notice(matter, PAGE, f"{matter.called} hangs: busy without progress since {moment_text(since)}", at, facts)
+    return _notice(matter, PAGE, f"{matter.called} hangs: busy without progress since {matter.moment(since)}", at, facts)
 
 
 def waste(matter: Matter, work: Work, *, idle_gpus: int, gpus: int, at: datetime, since: datetime) -> Notice:
@@ -187,7 +203,7 @@ def waste(matter: Matter, work: Work, *, idle_gpus: int, gpus: int, at: datetime
 def blind(matter: Matter, *, at: datetime, since: datetime | None, why: Sequence[str], so_far: Money | None) -> Notice:
     """Whether it works cannot be said, so nothing is done about it."""
     facts = (
-        ("since", "it was first seen" if since is None else moment_text(since)),
+        ("since", "it was first seen" if since is None else matter.moment(since)),
         ("why", "; ".join(why) or "nothing measures its work"),
         ("so far", sum_text(so_far)),
         ("per hour", rate_text(matter.rate)),
@@ -199,7 +215,7 @@ def blind(matter: Matter, *, at: datetime, since: datetime | None, why: Sequence
 def churn(matter: Matter, *, controller: str, times: int, within: timedelta, at: datetime) -> Notice:
     """A controller replaces what ends, again and again. `matter`: of the member seen last."""
     facts = (
-        ("since", moment_text(at - within)),
+        ("since", matter.moment(at - within)),
         ("why", f"replaced {times} times within {length_text(within)} by {controller}"),
         ("per hour", rate_text(matter.rate)),
         ("next", f"nothing: its members are never stopped; change {controller} itself"),
@@ -213,18 +229,18 @@ def keep_command(resource_id: str) -> str:
     return f"costguard keep --for {KEEP_FOR} -- {word}" if word.startswith("-") else f"costguard keep {word} --for {KEEP_FOR}"
 
 
-def next_text(then: str, then_at: datetime | None) -> str:
+def next_text(then: str, then_at: datetime | None, zone: tzinfo = UTC) -> str:
     """`stop at 2026-11-20 19:05 UTC`."""
     if not then:
         return "nothing but this notice"
-    return then if then_at is None else f"{then} at {moment_text(then_at)}"
+    return then if then_at is None else f"{then} at {moment_text(then_at, zone)}"
 
 
 def _known(matter: Matter, work: Work, at: datetime, since: datetime, so_far: Money | None) -> tuple[tuple[str, str], ...]:
     why = "; ".join(work.reasons[:3]) or "no reason is known"
     return (
-        ("since", f"{moment_text(since)} ({length_text(at - since)})"),
-        ("why", f"{why} (confidence {work.confidence:.2f})"),
+        ("since", f"{matter.moment(since)} ({length_text(at - since)})"),
+        ("why", "; ".join(matter.because) or f"{why} (confidence {work.confidence:.2f})"),
         ("so far", sum_text(so_far)),
         ("per hour", rate_text(matter.rate)),
     )
@@ -250,6 +266,7 @@ def _notice(
         facts=facts,
         keep=keep_command(matter.key.id) if keep else "",
         stage=stage,
+        to=matter.to,
     )
 
 

@@ -96,7 +96,7 @@ class Config:
         for key in keys:
             value = self.values.get(key)
             if value is not None:
-                require(isinstance(value, str), self.field(key), f"must be text, not {described(value)}", f'write "{default}"')
+                require(isinstance(value, str), self.field(key), f"must be text, not {described(value)}", "write text")
                 return str(value)
         return default
 

@@ -38,6 +38,8 @@ from costguard.core.metering.span import SEEN
 
 SETTLES = timedelta(seconds=60)
 """Between the two complete listings that prove an absence: a page from a cache is rarely older (RELIABILITY H01)."""
+GONE = "gone from the listing"
+"""Why what no listing has any more is taken to have ended, where no listing showed its end."""
 
 MANY = 2
 """More than so many, and more than half of a scope, gone at once: quarantined (RELIABILITY H01)."""
@@ -237,7 +239,7 @@ def _note_absence(terms: Terms, known: Known, changes: Changes) -> None:
 
 def _settle(terms: Terms, known: Known, changes: Changes) -> None:
     """It has ended, between the last sight of it and the first listing without it."""
-    ended = replace(known.observation, state=ENDED, why="gone from the listing")
+    ended = replace(known.observation, state=ENDED, why=GONE)
     window = terms.window(last_seen(known, terms.state))
     hidden = window.wide and terms.rule.restarts != "never"
     end = when.gone_moment(known.observation, window.begin, known.absent_at or terms.poll.at, hidden=hidden)

@@ -1,10 +1,10 @@
-"""The second half of revision 0001: the tables of the guard, written out like the others."""
+"""The tables of the guard, of revision 0002, written out like the others."""
 
 from __future__ import annotations
 
 GUARD_STATEMENTS = (
     """
-CREATE TABLE wish (
+CREATE TABLE IF NOT EXISTS wish (
     id TEXT NOT NULL,
     what TEXT NOT NULL,
     who TEXT NOT NULL,
@@ -25,7 +25,7 @@ CREATE TABLE wish (
 ) {STRICT}
 """,
     """
-CREATE TABLE intent (
+CREATE TABLE IF NOT EXISTS intent (
     id TEXT NOT NULL,
     provider TEXT NOT NULL,
     account TEXT NOT NULL,
@@ -52,13 +52,16 @@ CREATE TABLE intent (
 ) {STRICT}
 """,
     """
-CREATE UNIQUE INDEX intent_open_once ON intent (provider, account, region, external_id, life, act)
+CREATE UNIQUE INDEX IF NOT EXISTS intent_open_once ON intent (provider, account, region, external_id, life, act)
     WHERE state IN ('planned', 'grace', 'ready', 'executing', 'verifying', 'unconfirmed')
 """,
-    "CREATE UNIQUE INDEX intent_in_flight_once ON intent (provider, account, region, external_id) WHERE state = 'executing'",
-    "CREATE INDEX intent_by_sent ON intent (sent_us)",
     """
-CREATE TABLE intent_event (
+CREATE UNIQUE INDEX IF NOT EXISTS intent_in_flight_once ON intent (provider, account, region, external_id)
+    WHERE state = 'executing'
+""",
+    "CREATE INDEX IF NOT EXISTS intent_by_sent ON intent (sent_us)",
+    """
+CREATE TABLE IF NOT EXISTS intent_event (
     id {KEY} NOT NULL,
     intent_id TEXT NOT NULL REFERENCES intent (id),
     at_us {BIG} NOT NULL,
@@ -70,11 +73,40 @@ CREATE TABLE intent_event (
     PRIMARY KEY (id)
 ) {STRICT}
 """,
-    "CREATE INDEX intent_event_by_intent ON intent_event (intent_id, id)",
-    "CREATE INDEX intent_event_sends ON intent_event (at_us) WHERE moved_to = 'executing'",
-    "CREATE INDEX intent_event_run ON intent_event (run) WHERE moved_to = 'executing'",
+    "CREATE INDEX IF NOT EXISTS intent_event_by_intent ON intent_event (intent_id, id)",
+    "CREATE INDEX IF NOT EXISTS intent_event_sends ON intent_event (at_us) WHERE moved_to = 'executing'",
+    "CREATE INDEX IF NOT EXISTS intent_event_run ON intent_event (run) WHERE moved_to = 'executing'",
     """
-CREATE TABLE climb (
+CREATE TABLE IF NOT EXISTS hook_run (
+    id TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    account TEXT NOT NULL,
+    region TEXT NOT NULL,
+    external_id TEXT NOT NULL,
+    life TEXT NOT NULL,
+    policy TEXT NOT NULL,
+    rule TEXT NOT NULL,
+    number {BIG} NOT NULL,
+    hook TEXT NOT NULL,
+    began_us {BIG} NOT NULL,
+    until_us {BIG} NOT NULL,
+    epoch {BIG} NOT NULL,
+    state TEXT NOT NULL,
+    ended_us {BIG},
+    status {BIG},
+    why TEXT NOT NULL,
+    output TEXT NOT NULL,
+    PRIMARY KEY (id),
+    CONSTRAINT hook_run_ended_whole CHECK ((state = 'begun') = (ended_us IS NULL))
+) {STRICT}
+""",
+    """
+CREATE UNIQUE INDEX IF NOT EXISTS hook_run_open_once ON hook_run (provider, account, region, external_id, life, policy, number)
+    WHERE state = 'begun'
+""",
+    "CREATE INDEX IF NOT EXISTS hook_run_by_beginning ON hook_run (began_us)",
+    """
+CREATE TABLE IF NOT EXISTS climb (
     policy TEXT NOT NULL,
     provider TEXT NOT NULL,
     account TEXT NOT NULL,
@@ -89,7 +121,7 @@ CREATE TABLE climb (
 ) {PACKED}
 """,
     """
-CREATE TABLE protection_seen (
+CREATE TABLE IF NOT EXISTS protection_seen (
     provider TEXT NOT NULL,
     account TEXT NOT NULL,
     region TEXT NOT NULL,
@@ -100,7 +132,7 @@ CREATE TABLE protection_seen (
 ) {PACKED}
 """,
     """
-CREATE TABLE notice_state (
+CREATE TABLE IF NOT EXISTS notice_state (
     route TEXT NOT NULL,
     topic TEXT NOT NULL,
     subject TEXT NOT NULL,
@@ -110,7 +142,7 @@ CREATE TABLE notice_state (
 ) {PACKED}
 """,
     """
-CREATE TABLE outbox (
+CREATE TABLE IF NOT EXISTS outbox (
     id {KEY} NOT NULL,
     message_id TEXT NOT NULL,
     channel TEXT NOT NULL,
@@ -126,9 +158,9 @@ CREATE TABLE outbox (
     CONSTRAINT outbox_settled_once CHECK (sent_us IS NULL OR gave_up_us IS NULL)
 ) {STRICT}
 """,
-    "CREATE INDEX outbox_due ON outbox (next_us) WHERE sent_us IS NULL AND gave_up_us IS NULL",
+    "CREATE INDEX IF NOT EXISTS outbox_due ON outbox (next_us) WHERE sent_us IS NULL AND gave_up_us IS NULL",
     """
-CREATE TABLE turn (
+CREATE TABLE IF NOT EXISTS turn (
     id {BIG} NOT NULL,
     epoch {BIG} NOT NULL,
     rounds {BIG} NOT NULL,
@@ -139,7 +171,7 @@ CREATE TABLE turn (
 ) {STRICT}
 """,
     """
-CREATE TABLE guard_run (
+CREATE TABLE IF NOT EXISTS guard_run (
     id {KEY} NOT NULL,
     run_id TEXT NOT NULL,
     at_us {BIG} NOT NULL,

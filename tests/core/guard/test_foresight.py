@@ -11,7 +11,17 @@ import pytest
 
 from costguard.core.balance import Balance
 from costguard.core.budget import Budget, Match
-from costguard.core.guard.foresight import Candidate, Foresight, cap_verdicts, foresee, foresee_all, over_burn, p95, reaction_of
+from costguard.core.guard.foresight import (
+    Candidate,
+    Foresight,
+    cap_policy,
+    cap_verdicts,
+    foresee,
+    foresee_all,
+    over_burn,
+    p95,
+    reaction_of,
+)
 from costguard.core.guard.ladders import climbed, stepped, steps_ahead
 from costguard.core.guard.policy import Rails
 from costguard.core.guard.runway import runway_of
@@ -40,7 +50,7 @@ def seen(spending: str, *machines: Candidate, fleet: int = 100, high: str | None
 
 
 def one(id_: str = "i-1", nano: int = H100, work: Work = BUSY, **stated: object) -> Candidate:
-    about = {k: stated.pop(k) for k in ("leased", "protected", "priority") if k in stated}
+    about = {k: stated.pop(k) for k in ("leased", "protected", "priority", "cannot", "loses") if k in stated}
     return Candidate(live=machine(id_, nano, **stated), work=work, **about)  # type: ignore[arg-type]  # any field
 
 
@@ -181,3 +191,42 @@ def test_story_12_a_third_pod_at_2_99_is_over_6_an_hour() -> None:
     limit, pod = Rate.parse(6), Rate.parse("2.99")
     assert over_burn(limit, Money.parse("5.98"), pod) == "8.97 an hour would be over the limit of 6.00 USD"
     assert over_burn(limit, Money.parse("3.01"), pod) == ""
+
+
+def test_a_machine_whose_stop_loses_data_is_asked_about_and_counts_as_one_that_runs_on() -> None:
+    lossy = one("lossy", 10**9, loses=("its local disk",))  # 9.5 days of November are left: 228 h at $1.00
+    found = seen("400", lossy)
+    assert found.victims == ()
+    assert [c.live.observation.key.id for c in found.asked] == ["lossy"]
+    assert found.overshoot.text() == "128.00"
+    assert not found.enough
+    spent_up = seen("499.90", lossy)
+    ((_, verdict),) = cap_verdicts([spent_up], NOW)
+    assert not verdict.policy.allow_irreversible
+    allowed = stands("400", lossy.live)
+    allowed = replace(allowed, budget=replace(allowed.budget, allow_irreversible=True))
+    free = foresee(allowed, [lossy], REACTION, NOW, fleet=100, poll=POLL)
+    assert ids(free) == ["lossy"]
+    assert free.asked == ()
+    assert free.overshoot == Money(nano=0)
+    assert cap_policy(allowed.budget).allow_irreversible
+
+
+def test_a_machine_without_a_stop_is_asked_about_where_the_others_are_not_enough() -> None:
+    lambda_, other = one("lambda", 10**9, cannot="its provider has no stop for it"), one("other", 10**9)
+    enough = seen("200", lambda_, other)
+    assert (ids(enough), enough.asked) == (["other"], ())
+    short = seen("400", lambda_, other)
+    assert ids(short) == ["other"]
+    assert [c.live.observation.key.id for c in short.asked] == ["lambda"]
+
+
+def test_a_cap_on_a_small_fleet_counts_the_days_that_the_rails_take_and_says_what_to_set() -> None:
+    three = [one(f"i-{n}", 10**9) for n in range(3)]
+    found = seen("499.99", *three, fleet=3)
+    # within the reaction of 600 s all three cost $0.50; the second runs a day more, the third two: 72 h
+    assert found.overshoot.text() == "72.49"
+    assert "the rails allow 1 of its 3 stops in a day, so it may be exceeded by up to 72.49 USD" in found.rails
+    assert "fleet_percent_day = 100" in found.rails
+    assert seen("499.99", *three, fleet=15).rails == ""
+    assert seen("0", one("a", 10**6), one("b", 10**6), fleet=2).rails == "", "nothing has to be stopped for it"

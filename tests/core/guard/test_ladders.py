@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from costguard.core.guard.hook import Hooked, HookRun, ended_steps, hooked
 from costguard.core.guard.ladders import Due, climbed, grace_of, stepped, steps_ahead
 from costguard.core.guard.policy import ASK, CAP_RULE, HOOK, NOTIFY, SCHEDULE_RULE, STOP, TERMINATE, Policy, Step
 from costguard.core.guard.verdict import CANNOT_SAY, HOLDS, NOT_YET, Climb
@@ -71,8 +72,8 @@ def test_a_stop_waits_for_the_hook_before_it() -> None:
     hook, stop = Step(do=HOOK, run="checkpoint", after=minutes(15)), Step(do=STOP, after=minutes(15))
     rule = policy(Step(do=NOTIFY), hook, stop)
     climb = started(machine(), rule, idle(ENDED), friday(18, 50))
-    assert ahead(machine(), rule, idle(ENDED), friday(19, 5), climb)[-1].untold
-    assert not ahead(machine(), rule, idle(ENDED), friday(19, 6), stepped(climb, rule, 1, friday(19, 6)))[-1].untold
+    assert ahead(machine(), rule, idle(ENDED), friday(19, 5), climb)[-1].hook == "its hook checkpoint has not ended"
+    assert not ahead(machine(), rule, idle(ENDED), friday(19, 6), stepped(climb, rule, 1, friday(19, 6)))[-1].hook
 
 
 def test_two_runs_in_which_it_does_not_hold_end_a_climb_and_one_does_not() -> None:
@@ -149,3 +150,39 @@ def test_story_25_a_schedule_is_announced_and_done_when_the_watchdog_wakes() -> 
     assert (stop.at, stop.untold) == (off, False)
     unannounced = found(friday(19, 41))
     assert unannounced[1].at == friday(19, 56)
+
+
+def test_a_hook_that_went_wrong_holds_its_stop_back_for_one_grace_and_no_longer() -> None:
+    hook, stop = Step(do=HOOK, run="checkpoint", after=minutes(15)), Step(do=STOP, after=minutes(15))
+    rule, one = policy(Step(do=NOTIFY), hook, stop), machine()
+    climb = started(one, rule, idle(ENDED), friday(18, 50))
+    run = HookRun(
+        id="a", life=climb.life, policy=rule.name, rule="idle", number=1, hook="checkpoint",
+        began_at=friday(19, 5), until=friday(19, 10),
+    )  # fmt: skip
+
+    def stop_at(now: datetime, run: HookRun) -> Due:
+        done = stepped(climb, rule, 1, now) if run.ended_at else climb
+        found = judged(one, rule, idle(ENDED), now, done)
+        return steps_ahead(found, done, stopped=False, hooks=hooked(done, [run]))[-1]
+
+    assert stop_at(friday(19, 6), run).hook == "its hook checkpoint has not ended"
+    bad = replace(run, state="failed", ended_at=friday(19, 7), why="it ended with status 3")
+    assert stop_at(friday(19, 7), bad).at == friday(19, 12)
+    assert stop_at(friday(19, 7), bad).hook == "its hook checkpoint failed: it ended with status 3"
+    assert stop_at(friday(19, 12), bad).hook == ""
+    good = replace(run, state="succeeded", ended_at=friday(19, 7))
+    assert (stop_at(friday(19, 7), good).at, stop_at(friday(19, 7), good).hook) == (friday(19, 5), "")
+
+
+def test_a_hook_of_an_earlier_climb_is_not_taken_for_one_of_this_but_no_second_one_begins_beside_it() -> None:
+    rule = policy(Step(do=NOTIFY), Step(do=HOOK, run="checkpoint", after=minutes(15)), Step(do=STOP, after=minutes(15)))
+    climb = started(machine(), rule, idle(ENDED), friday(18, 50))
+    old = HookRun(
+        id="a", life=climb.life, policy=rule.name, rule="idle", number=1, hook="checkpoint",
+        began_at=friday(12), until=friday(19, 10),
+    )  # fmt: skip
+    assert hooked(climb, [old]).running == {1}
+    ended = replace(old, state="lost", ended_at=friday(12, 5))
+    assert hooked(climb, [ended]) == Hooked()
+    assert ended_steps(climb, rule, [ended]) == {}

@@ -22,12 +22,16 @@ from costguard.core.guard.railing import (
     fingerprint,
     fleet_of,
     gap_doubt,
+    is_undecided,
     quarantined,
     room,
+    short_of_room,
 )
+from costguard.core.guard.work import ACTIVE, Work
+from costguard.core.money import Money
 from costguard.core.spending import Live
 from tests.books import NOW
-from tests.core.guard.cases import POLL, around, case, idle, machine, minutes, policy
+from tests.core.guard.cases import POLL, around, case, idle, machine, minutes, policy, wish
 
 RAILS = Rails()
 
@@ -183,3 +187,48 @@ def test_shares_are_exact() -> None:
 def test_h25_a_wrong_config_is_refused_before_its_machines_were_seen_for_long() -> None:
     cases = [case(m, policy(), idle(NOW - minutes(60)), NOW, polls=1) for m in fleet(9)]
     assert config_would_exceed(plan(cases, around(NOW)), 9, RAILS, NOW)
+
+
+def test_h25_acts_that_wait_only_for_evidence_count_for_the_first_run() -> None:
+    rule, machines = policy(hold=minutes(0)), fleet(40)
+    thin = [case(m, rule, idle(NOW - minutes(60), coverage=0.5), NOW) for m in machines[:4]]
+    assert {reason for p in plan(thin, around(NOW)) for reason, _ in p.held_by} >= {"not_confident"}
+    assert config_would_exceed(plan(thin, around(NOW)), 40, RAILS, NOW)
+
+
+def test_h25_a_rule_that_holds_for_busy_machines_means_all_of_them_and_an_idle_rule_none() -> None:
+    machines, busy = fleet(50), Work(state=ACTIVE, confidence=0.9, reasons=("GPU duty 98 %",), since=NOW)
+    old = policy(when={"provider": "aws"}, hold=minutes(0))
+    proposals = plan([case(m, old, busy, NOW) for m in machines], around(NOW))
+    assert {reason for p in proposals if p.step.do == "stop" for reason, _ in p.held_by} >= {"working"}
+    assert (
+        config_would_exceed(proposals, 50, RAILS, NOW) == "it would act on 50 of 50 machines, and the rails allow 3 in 10 min"
+    )
+    quiet = plan([case(m, policy(), busy, NOW) for m in machines], around(NOW))
+    assert config_would_exceed(quiet, 50, RAILS, NOW) == ""
+    assert not is_undecided(quiet, 50, RAILS, NOW)
+
+
+def test_h25_what_cannot_be_judged_yet_needs_no_yes_and_leaves_the_first_run_open() -> None:
+    unknown = plan([case(m, policy(), Work(), NOW) for m in fleet(50)], around(NOW))
+    assert config_would_exceed(unknown, 50, RAILS, NOW) == ""
+    assert is_undecided(unknown, 50, RAILS, NOW)
+    assert not is_undecided(unknown[:3], 50, RAILS, NOW)
+
+
+def test_h25_what_people_hold_back_needs_no_yes() -> None:
+    machines = fleet(9)
+    kept = [case(m, policy(), idle(NOW - minutes(60)), NOW, lease=wish("lease", m, NOW, NOW + minutes(60))) for m in machines]
+    assert config_would_exceed(plan(kept, around(NOW)), 9, RAILS, NOW) == ""
+
+
+def test_a_cap_on_more_machines_than_may_stop_in_a_day_says_what_to_set() -> None:
+    over = Money.parse("412.50")
+    assert short_of_room(1, 3, RAILS, over) == ""
+    assert short_of_room(3, 3, RAILS, over) == (
+        "the rails allow 1 of its 3 stops in a day, so it may be exceeded by up to 412.50 USD: to allow them all, write "
+        "[rails] acts = { fleet_percent = 100, fleet_percent_day = 100 }"
+    )
+    assert "fleet_percent_day = 34 }" in short_of_room(34, 100, RAILS, Money(nano=0))
+    enough = Rails(fleet_share_10m=Fraction(34, 100), fleet_share_day=Fraction(34, 100))
+    assert short_of_room(34, 100, enough, over) == ""

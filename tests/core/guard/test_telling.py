@@ -14,6 +14,7 @@ from costguard.core.guard.notice import INFO, PAGE, WARNING, Message, Notice, Ro
 from costguard.core.guard.telling import MOST_PER_HOUR, SETTLED, tell
 from costguard.core.guard.wishes import SNOOZE, Wish
 from costguard.core.metering.resource import ResourceKey
+from costguard.settings.zones import zone_named
 
 START = datetime(2026, 11, 20, 18, 50, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -234,3 +235,35 @@ def test_whatever_comes_and_goes_each_is_told_and_never_more_often_than_allowed(
 
 def test_it_settles_sooner_than_the_rest_between_two_messages() -> None:
     assert timedelta() < SETTLED < timedelta(hours=1)
+
+
+def test_an_event_is_told_once_and_neither_again_nor_as_over() -> None:
+    line, event = Line(), notice(topic="denied:agent", once=True)
+    assert line.reasons(0 * MINUTE, [event]) == ["first"]
+    for hours in (1, 5, 25, 200):
+        assert line.reasons(timedelta(hours=hours), [event]) == []
+    assert line.reasons(timedelta(hours=201)) == []
+    assert line.reasons(timedelta(hours=202)) == []
+    assert line.reasons(timedelta(hours=203), [event]) == ["first"]
+
+
+def test_what_is_for_the_owner_goes_where_owners_are_told_and_the_rest_everywhere() -> None:
+    owners, admins = (
+        Route(name="o", channels=("mail",), audience=("owner",)),
+        Route(name="a", channels=("ops",), audience=("admin",)),
+    )
+    every = Route(name="e", channels=("log",))
+
+    def channels(*routes: Route, to: tuple[str, ...]) -> list[str]:
+        return [one.channel for one in Line(*routes).run(0 * MINUTE, [notice(to=to)])]
+
+    assert channels(owners, admins, every, to=("owner",)) == ["mail", "log"]
+    assert channels(owners, admins, every, to=("owner", "admin")) == ["mail", "ops", "log"]
+    assert channels(owners, admins, to=()) == ["mail", "ops"]
+    assert channels(admins, to=("owner",)) == ["ops"]  # nobody serves owners: better told to somebody than to nobody
+
+
+def test_a_message_says_when_it_was_told_by_the_clocks_of_the_zone() -> None:
+    zone = zone_named("Europe/Berlin", "zone")
+    (message,), _ = tell([notice()], (), now=START, routes=[Route(name="all", channels=("slack",))], zone=zone)
+    assert (message.told_at, message.at) == ("2026-11-20 19:50 CET", START)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 
 import pytest
 
+from costguard.core.budget import Budget
+from costguard.core.documents.amounts import moment_text
 from costguard.core.guard import alarms, wording
+from costguard.core.guard.alarming import cap_reasons
+from costguard.core.guard.denials import denial, denial_of
+from costguard.core.guard.foresight import foresee
 from costguard.core.guard.letters import MOST_NOTICES, body_of, title_of
 from costguard.core.guard.notice import INFO, PAGE, WARNING, Message, Notice
 from costguard.core.guard.wording import Matter
 from costguard.core.guard.work import IDLE, Work
+from costguard.core.hold import Hold
 from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Money, Rate
+from costguard.core.money import Money, MoneyInterval, Rate
+from costguard.core.period import Period
+from costguard.core.standing import OVER_CAP, Admission, Standing
+from costguard.settings.zones import zone_named
 
 IDLE_SINCE = datetime(2026, 11, 20, 18, 5, tzinfo=UTC)
 NOTICED = IDLE_SINCE + timedelta(minutes=45)
@@ -71,7 +82,9 @@ train-3 (8xA100-80GB) is idle since 2026-11-20 18:05 UTC
 def test_story_1_the_stop_says_that_62_idle_minutes_cost_33_86() -> None:
     confirmed = IDLE_SINCE + timedelta(minutes=62)
     cost = wording.cost_of(rate("32.77"), confirmed - IDLE_SINCE)
-    notice = wording.done(matter(), act="stop", at=confirmed, asked_at=DUE, idle_cost=cost, afterwards=rate("0.0548"))
+    notice = wording.done(
+        matter("0.0548"), act="stop", at=confirmed, asked_at=DUE, idle_cost=cost, saves=rate("32.77"), afterwards=rate("0.0548")
+    )
     assert notice.severity == INFO
     assert "cost while idle: $33.86" in text_of(notice)
     assert "still per hour: $0.0548" in text_of(notice)
@@ -191,3 +204,68 @@ def test_a_message_of_a_thousand_notices_writes_out_twenty() -> None:
     notices = (wording.blind(matter(), at=NOTICED, since=None, why=(), so_far=None),) * 1000
     message = Message(id="1", channel="c", why_now="first", severity=WARNING, title="t", notices=notices, at=NOTICED)
     assert f"and {1000 - MOST_NOTICES} more: costguard status" in body_of(message)
+
+
+def test_people_are_told_by_the_clocks_of_their_zone() -> None:
+    berlin = zone_named("Europe/Berlin", "zone")
+    notice = wording.planned(
+        matter(zone=berlin), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=()
+    )
+    text = text_of(notice)
+    assert "is due at 2026-11-20 20:05 CET" in text
+    assert "since: 2026-11-20 19:05 CET (45 min)" in text
+    assert notice.at == NOTICED
+    assert moment_text(NOTICED, zone_named("America/Sao_Paulo", "zone")) == "2026-11-20 15:50 America/Sao_Paulo"
+
+
+def test_what_does_not_rest_on_work_tells_its_own_reasons() -> None:
+    because = ("$484.00 of $500.00 of budget all is surely spent",)
+    notice = wording.planned(
+        matter(because=because), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=()
+    )
+    assert dict(notice.facts)["why"] == because[0]
+
+
+def test_a_cap_tells_what_is_spent_how_fast_and_when_it_would_be_reached() -> None:
+    budget = Budget(name="all", cap=usd("500"), hard=True)
+    burn = MoneyInterval(low=usd("98.32"), expected=usd("98.32"), high=usd("98.32"))
+    spent = MoneyInterval(low=usd("484"), expected=usd("484"), high=usd("484"))
+    period = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))
+    standing = Standing(
+        budget=budget,
+        period=period,
+        spent=spent,
+        burn=burn,
+        holds=usd("0"),
+        forecast=spent,
+        fraction=Fraction(484, 500),
+        pace=None,
+        time_to_cap_hours=None,
+    )
+    cap = foresee(standing, [], timedelta(seconds=600), NOTICED, fleet=1, poll=timedelta(seconds=60))
+    assert cap_reasons(cap, NOTICED, UTC) == (
+        "$484.00 of $500.00 of budget all is surely spent",
+        "at $98.3200 an hour the cap is reached about 2026-11-20 18:59 UTC",
+        "a stop is proven after 10 min, so it acts from $483.61 on",
+    )
+
+
+def test_a_refused_run_is_recorded_and_told_with_who_asked() -> None:
+    hold = Hold(
+        id="h",
+        money=usd("8.97"),
+        who="bot",
+        why="pod3",
+        owner="ada b",
+        taken_at=NOTICED,
+        expires_at=NOTICED + timedelta(days=1),
+    )
+    no = Admission(admitted=False, reason=OVER_CAP, asked=usd("8.97"), budget="agent", left=usd("-6.00"), cap=usd("40"))
+    wish = denial(hold, no, NOTICED, "w1")
+    assert wish is not None
+    notice = denial_of(wish)
+    assert notice is not None
+    assert (notice.topic, notice.owner, notice.once) == ("denied:agent", "ada b", True)
+    assert "8.97" in notice.what
+    assert dict(notice.facts)["who asked"] == "bot"
+    assert denial(hold, replace(no, admitted=True), NOTICED, "w1") is None

@@ -11,18 +11,12 @@ import uuid
 from alembic import op
 from sqlalchemy import text
 
-from costguard.ledger.migrations.first_guard import GUARD_STATEMENTS
+from costguard.ledger.migrations.words import WORDS
 
 revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
-
-WORDS = {
-    "sqlite": {"KEY": "INTEGER", "BIG": "INTEGER", "REAL": "REAL", "STRICT": "STRICT", "PACKED": "STRICT, WITHOUT ROWID"},
-    "postgresql": {"KEY": "BIGSERIAL", "BIG": "BIGINT", "REAL": "DOUBLE PRECISION", "STRICT": "", "PACKED": ""},
-}
-"""Dialect -> what the words below in braces stand for."""
 
 STATEMENTS = (
     """
@@ -237,7 +231,6 @@ CREATE TABLE sample_hour (
     CONSTRAINT sample_hour_in_order CHECK (count >= 1 AND lowest <= highest)
 ) {PACKED}
 """,
-    *GUARD_STATEMENTS,
 )
 
 

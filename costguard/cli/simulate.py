@@ -1,0 +1,41 @@
+"""`costguard simulate`: policies over recorded history: who would have been stopped, and where that would have been wrong."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Names, Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard simulate
+  costguard simulate --since 7d --policy idle-gpu
+  costguard --config stricter.toml simulate --from 2026-10-01 --to 2026-11-01 --json
+
+Every policy is taken as if it were armed for all that its ladder says. No cloud is asked and nothing is written. A stop of
+a machine that worked again within the hour is a suspected false stop.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    since: Annotated[Text, typer.Option(metavar="TIME", help="How far back, such as 7d or 36h (default: 30d).")] = None,
+    start: Annotated[Text, typer.Option("--from", metavar="WHEN", help="From this day, or time, on.")] = None,
+    end: Annotated[
+        Text, typer.Option("--to", metavar="WHEN", help="Until this day begins, or this time (default: now).")
+    ] = None,
+    policy: Annotated[Names, typer.Option("--policy", metavar="NAME", help="Only this policy (repeat for more).")] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+    format: o.Format = None,  # noqa: A002 - the option's name
+) -> None:
+    """Print what would have been done."""
+    from costguard.app import simulating
+
+    write(simulating.simulate(since=since, start=start, end=end, policies=policy or [], config=ctx.obj.config), ctx)

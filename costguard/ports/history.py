@@ -1,0 +1,29 @@
+"""What a replay asks of the ledger: what was recorded, one resource after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from costguard.core.guard.past import Past
+from costguard.core.guard.wishes import Wish
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.period import Period
+from costguard.core.spending import Stretch
+
+
+class Records(Protocol):
+    """The ledger as it was at one instant. Nothing is written."""
+
+    def stretches(self) -> Mapping[ScopeKey, Sequence[Stretch]]:
+        """How each scope was seen, in order of time."""
+
+    def wishes(self) -> list[Wish]:
+        """All that were ever recorded, whatever became of them."""
+
+    def resources(self, period: Period) -> list[ResourceKey]:
+        """Those that anything is known of in `period`, in order."""
+
+    def past(self, key: ResourceKey, period: Period, interval: timedelta, *, measured: bool = True) -> Past:
+        """One of them: all that was said of it, what it billed, and (`measured`) its samples as far back as a run looks."""

@@ -1,0 +1,75 @@
+"""Files that are no TOML or no JSON: what the parser found, and what to write instead, by the line that it names."""
+
+from __future__ import annotations
+
+import re
+
+from costguard.errors import shortened
+
+LINE = re.compile(r"at line (\d+)")
+DIGITS = "integer string conversion"
+TWICE = "it stands there twice: keep one of the two"
+GENERAL = (
+    ("recursion", "write fewer levels of brackets"),
+    (DIGITS, "check the zeros"),
+    ("Cannot declare", TWICE),
+    ("overwrite", TWICE),
+    ("mutate", TWICE),
+    ("stands there twice", "keep one of the two"),
+)
+JSON_SLIPS = (
+    ("property name enclosed in double quotes", 'write "key": in double quotes, and no comma before }'),
+    ("Expecting ',' delimiter", "put a comma between two values, and nothing else: JSON has no comments"),
+    ("(char 0)", 'write a table: {"key": value}'),
+    ("Expecting value", "write a value: a number, true, false, null, text in double quotes, a list or a table"),
+    ("Extra data", "take out what stands after the last }"),
+    ("control character", "write \\n for the end of a line in a text"),
+    ("escape", "write \\\\ for a backslash"),
+)
+"""What the parser says -> what to write. The first that fits counts."""
+USUAL = 'write key = "value" lines'
+SLIPS = (
+    (re.compile(r"^(?:<{7}|={7}|>{7})"), "two versions of the file were merged here: keep the lines of one"),
+    (re.compile(r"^\s*<"), "this is a web page or XML; save the file itself"),
+    (re.compile("[\u201c\u201d\u201e\u2018\u2019]"), 'write plain quotes: "..."'),
+    (re.compile(r"=\s*\"[^\"]*\\"), "write text with backslashes in single quotes: 'C:\\...'"),
+    (re.compile(r"=\s*(?:true|false|yes|no|on|off)\b", re.IGNORECASE), "write true or false, in small letters"),
+    (re.compile(r"=\s*(?:null|none|nil)\b", re.IGNORECASE), "leave the line out: what is not stated has no value"),
+    (re.compile(r"^\s*export\s"), 'variables are set in the shell; here, write key = "value"'),
+    (re.compile(r"^\s*[\w.-]+\s*:"), 'write = in place of the colon: key = "value"'),
+    (re.compile(r"^\s*(?:;|//)"), "begin a comment with #"),
+    (re.compile(r"^\s*\[\[?[^\]]*$"), "close the bracket: [section]"),
+    (re.compile(r"=\s*\{.*,\s*\}"), "take out the comma before }"),
+    (re.compile(r"=\s*$"), "write a value after =, or leave the line out"),
+    (re.compile(r"=\s*0\d"), "write the number without a leading 0"),
+    (re.compile(r"=\s*(?:\"[^\"]*|'[^']*)$"), "close the quotes"),
+    (re.compile(r"=\s*[^\W\d]|=\s*[./~]"), 'write text in quotes: key = "value"'),
+)
+"""What a line looks like -> what to write. The first that fits counts."""
+
+
+def said_of(broken: Exception) -> str:
+    """What a parser found, in words of the file and not of its own."""
+    said = str(broken)
+    if isinstance(broken, RecursionError):
+        return "it holds too many brackets within each other"
+    return "it holds a number of thousands of digits" if DIGITS in said else shortened(said, 120)
+
+
+def toml_hint(text: str, said: str) -> str:
+    """What to write in place of the line of `text` that the parser's message `said` names."""
+    if "Unclosed" in said:
+        return "close the bracket"
+    found, lines = LINE.search(said), text.split("\n")
+    line = lines[int(found[1]) - 1] if found and int(found[1]) <= len(lines) else ""
+    return _general(said) or next((hint for looks, hint in SLIPS if looks.search(line)), USUAL)
+
+
+def json_hint(said: str) -> str:
+    """What to write in place of what the parser's message `said` tells of."""
+    return _general(said) or next((hint for looks, hint in JSON_SLIPS if looks in said), "check commas, quotes and brackets")
+
+
+def _general(said: str) -> str:
+    """What to do about what is wrong in any notation; "" for anything else."""
+    return next((hint for looks, hint in GENERAL if looks in said), "")

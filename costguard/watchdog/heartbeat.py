@@ -1,0 +1,57 @@
+"""The heartbeat: somebody outside is asked after each run that was committed, so that silence is noticed (a dead man's switch).
+
+Example: runs at 12:00:00, 12:00:30 and 12:01:00, all committed: asked at 12:00:00 and at 12:01:00. The run of 12:01:30 could
+not be written: nobody is asked, and whoever listens there says so when its own patience ends.
+
+It is asked in a thread of its own, one at a time, so that no run waits for it. That it fails is logged once, and again only
+after it went well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from threading import Lock, Thread
+
+from costguard.watchdog.duty import Log
+
+RAREST = timedelta(seconds=60)
+"""The least between two: services that listen count by the minute, and refuse who asks more often."""
+
+
+class Heartbeat:
+    """`ask`: ask once; "" where it was heard or nobody listens, else why not. `clock`: seconds that only run forward."""
+
+    def __init__(
+        self, ask: Callable[[], str], *, log: Log, every: timedelta = RAREST, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ask, self._log, self._every, self._clock = ask, log, every, clock
+        self._lock, self._last, self._thread, self._failing = Lock(), float("-inf"), Thread(), False
+
+    def beat(self) -> None:
+        """A run was committed. Nothing is asked where that was done lately, or the one before still goes on."""
+        with self._lock:
+            now = self._clock()
+            if now - self._last < self._every.total_seconds() or self._thread.is_alive():
+                return
+            self._last, self._thread = now, Thread(target=self._beat, name="heartbeat", daemon=True)
+            self._thread.start()
+
+    def wait(self, seconds: float) -> None:
+        """Until the one under way is over, `seconds` at most: a process that ends right after its run would cut it off."""
+        with self._lock:
+            thread = self._thread
+        if thread.is_alive():
+            thread.join(seconds)
+
+    def _beat(self) -> None:
+        try:
+            why = self._ask()
+        except Exception as error:  # noqa: BLE001 - nothing that goes wrong here may end in a bare thread's traceback
+            why = f"{type(error).__name__}: {error}"
+        was, self._failing = self._failing, bool(why)
+        if why and not was:
+            self._log.warning("heartbeat_failed", why=why)
+        elif was and not why:
+            self._log.info("heartbeat_heard_again")

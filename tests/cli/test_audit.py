@@ -1,0 +1,103 @@
+"""`costguard audit`, end to end."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Command
+
+
+@pytest.fixture
+def ledger(costguard: Command, tmp_path: Path) -> Path:
+    """One with a wish that was taken back."""
+    costguard("freeze", "--why", "a migration")
+    costguard("freeze", "--lift")
+    return tmp_path / "data" / "costguard" / "ledger.db"
+
+
+def test_verify_says_that_it_is_whole_and_what_it_cannot_see(costguard: Command, ledger: Path) -> None:
+    answer = costguard("audit", "verify")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith(f"The audit of {ledger} is whole: 3 rows")
+    assert "Without --anchor nobody can tell" in answer.out
+    data = costguard("audit", "verify", "--json").data
+    assert (data["schema"], data["whole"], data["rows"], data["findings"]) == ("costguard.audit/1", True, 3, [])
+    assert re.fullmatch(r"3:[0-9a-f]{16}", data["head"])
+
+
+def test_the_head_that_status_shows_is_one_that_verify_takes(costguard: Command, ledger: Path) -> None:  # noqa: ARG001 - it is there
+    head = costguard("status", "--json").data["audit"]
+    assert head == costguard("audit", "verify", "--json").data["head"]
+    answer = costguard("audit", "verify", "--anchor", f"audit {head}")
+    assert answer.code == 0
+    assert f"It passes through {head}." in answer.out
+    assert "Without --anchor" not in answer.out
+
+
+def test_a_break_is_a_no_that_names_the_row(costguard: Command, ledger: Path) -> None:
+    head = costguard("status", "--json").data["audit"]
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as tool:
+        tool.execute("DROP TRIGGER costguard_audit_is_written_once")
+        tool.execute("UPDATE audit SET body = replace(body, 'freeze', 'arm') WHERE seq = 2")
+    answer = costguard("audit", "verify", "--json", "--anchor", head)
+    assert answer.code == 3
+    assert answer.data["whole"] is False
+    assert answer.data["findings"][0]["seq"] == 2
+    assert answer.data["findings"][0]["finding"].startswith("row 2 was changed: its hash is ")
+    assert "the audit does not hold: row 2 was changed" in answer.err
+    shown = costguard("audit", "verify")
+    assert shown.code == 3
+    assert "- row 2 was changed" in shown.out
+    assert costguard("audit", "verify", "--csv").out.splitlines()[0] == "seq,finding"
+    assert costguard("db", "check").code == 1
+
+
+def test_a_head_of_another_ledger_is_a_no(costguard: Command, ledger: Path) -> None:  # noqa: ARG001 - it is there
+    assert costguard("audit", "verify", "--anchor", "2:" + "a" * 16).code == 3
+    assert "it ends at row 3" in costguard("audit", "verify", "--anchor", "4:" + "a" * 64).out
+
+
+def test_show_tells_what_happened_in_words(costguard: Command, ledger: Path) -> None:
+    out = costguard("audit", "show").out
+    assert "wished freeze" in out
+    assert "took back: freeze" in out
+    data = costguard("audit", "show", "--json").data
+    assert [row["kind"] for row in data["rows"]] == ["began", "wished", "lifted"]
+    assert data["rows"][1]["body"]["what"] == "freeze"
+    assert "a migration" not in json.dumps(data)
+    assert len(costguard("audit", "show", "--since", "1h", "--json").data["rows"]) == 3
+    assert costguard("audit", "show", "--since", "2100-01-01").out.startswith(f"No row of the audit of {ledger}")
+
+
+def test_what_an_edited_row_says_steers_no_terminal(costguard: Command, ledger: Path) -> None:
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as tool:
+        tool.execute("DROP TRIGGER costguard_audit_is_written_once")
+        body = json.dumps({"who": "eve\n\x1b[2J", "what": "freeze", "until_us": 2**61})
+        tool.execute("UPDATE audit SET body = ?, at_us = ?, kind = 'wished' WHERE seq = 2", (body, 2**62))
+        tool.execute("UPDATE audit SET body = '[[[' WHERE seq = 3")
+    for flags in ((), ("--json",), ("--csv",), ("--markdown",)):
+        answer = costguard("audit", "show", *flags)
+        assert answer.code == 0
+        assert "\x1b" not in answer.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("rewrite",), "ACTION"),
+        (("verify", "--anchor", "12"), "is no head of an audit"),
+        (("verify", "--since", "1h"), "verify looks at every row"),
+        (("show", "--anchor", "1:" + "a" * 16), "show takes no head"),
+        (("show", "--since", "soon"), "how long ago"),
+    ],
+)
+def test_bad_input_says_what_to_write(costguard: Command, ledger: Path, arguments: tuple[str, ...], says: str) -> None:  # noqa: ARG001 - it is there
+    answer = costguard("audit", *arguments)
+    assert answer.code == 2
+    assert says in answer.err

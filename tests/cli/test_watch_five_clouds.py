@@ -1,0 +1,163 @@
+"""The real `costguard watch` against five fake clouds at a second's pace: the right machines stop, once, and nothing else does.
+
+The process begins beside a watchdog that watched for twenty minutes (see `watched`), and only observes; then it has the turn,
+with the policies armed, and acts. What happened is read from the fakes' own logs.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from costguard.core.guard.intent import DONE
+from costguard.core.guard.policy import Rails
+from costguard.core.guard.wishes import FREEZE, Wish
+from costguard.ledger.guardbook import GuardBook
+from tests.cli.watched import Before, Five, Watching, five_clouds, time_goes_on, until
+
+MINUTE = timedelta(minutes=1)
+STOPPABLE = ("gcp", "runpod", "vast")
+"""Not AWS: its measures come every five minutes and late, so that ten minutes of idleness are never proven there."""
+RAILS = """
+[watch]
+interval = "1s"
+jitter = "0s"
+[rails]
+first_seen = "5s"
+acts = { per_10m = 10, fleet_percent = 100, fleet_percent_day = 100 }
+"""
+IDLE = """
+[[policy]]
+name = "idle-gpu"
+arm = "ARM"
+match = { gpu = true, providers = ["aws", "gcp", "lambda", "runpod"] }
+when = 'state == "idle"'
+for = "10m"
+allow_irreversible = true
+then = [{ do = "notify" }, { after = "5m", do = "stop" }]
+[[policy]]
+name = "off"
+arm = "ARM"
+match = { ids = ["@lambda", "@vast"] }
+when = 'power == "running"'
+for = "1m"
+then = [{ do = "notify" }, { after = "5m", do = "stop" }]
+"""
+OFF = """
+[[policy]]
+name = "off"
+arm = "ARM"
+match = { ids = ["@runpod"] }
+when = 'power == "running"'
+for = "1s"
+allow_irreversible = true
+then = [{ do = "notify" }, { after = "5m", do = "stop" }]
+"""
+MORE = """
+[[policy]]
+name = "told-after-reload"
+arm = "notify"
+match = { ids = ["@lambda"] }
+when = 'power == "running"'
+for = "1s"
+then = [{ do = "notify" }]
+"""
+
+
+@pytest.fixture
+def born() -> datetime:
+    """When the watchdog before began to watch."""
+    return datetime.now(UTC) - 20 * MINUTE
+
+
+@pytest.fixture
+def five(tmp_path: Path, born: datetime) -> Iterator[Five]:
+    with five_clouds(tmp_path, born) as made:
+        yield made
+
+
+def intents(five: Five) -> dict[str, str]:
+    """Machine -> how the act on it stands."""
+    with GuardBook(five.ledger, rails=Rails()) as book:
+        found = book.intents_since(datetime.now(UTC) - 60 * MINUTE)
+    assert len({one.life.key for one in found}) == len(found)
+    return {one.life.key.id: one.state for one in found}
+
+
+def test_what_idles_stops_once_on_every_cloud_that_has_a_stop_and_nothing_else_does(five: Five, born: datetime) -> None:
+    victims = {(name, five.victim(name)) for name in STOPPABLE}
+    with ExitStack() as stack:
+        before = Before(five, five.write((RAILS + IDLE).replace("ARM", "notify")), born, MINUTE, stack)
+        before.watch_until(datetime.now(UTC))
+        assert five.stops() == {}
+        five.write((RAILS + IDLE).replace("ARM", "stop"))
+        stack.enter_context(time_goes_on(five))
+        first = Watching.started(five)
+        stack.callback(first.close)
+        while not first.said(" an hour, observing"):  # another has the turn, and goes on until this one has seen all
+            assert first.process.poll() is None, first.tail()
+            before.judge(datetime.now(UTC))
+        assert five.stops() == {}
+        before.judge(datetime.now(UTC))
+        before.give_turn()
+        until(lambda: list(intents(five).values()) == [DONE] * len(victims), first)
+        assert five.resting() == victims
+        assert five.stops() == dict.fromkeys(STOPPABLE, 1)
+        assert first.said("Terminate train-i-00001"), first.tail()
+
+        assert first.ended(signal.SIGTERM) == 0, first.tail()
+        turn = before.book.turn()
+        assert turn is not None
+        assert not turn.holder
+
+        second = Watching.started(five)
+        stack.callback(second.close)
+        until(lambda: second.said(" an hour, acting"), second)
+        (five.folder / "costguard.toml").write_text("polcy = 1\n")
+        second.process.send_signal(signal.SIGHUP)
+        until(lambda: second.said("reload_refused"), second)
+        five.write((RAILS + IDLE + MORE).replace("ARM", "stop"))
+        second.process.send_signal(signal.SIGHUP)
+        until(lambda: second.said('"reloaded"') and second.said("told-after-reload"), second)
+        assert second.ended(signal.SIGTERM) == 0, second.tail()
+        assert five.stops() == dict.fromkeys(STOPPABLE, 1)
+        assert five.resting() == victims
+        assert set(intents(five)) == {one for _, one in victims}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_of_two_watchdogs_one_acts_and_the_other_goes_on_where_it_is_no_more(five: Five, number: signal.Signals) -> None:
+    with ExitStack() as stack:
+        began = datetime.now(UTC) - 8 * MINUTE
+        before = Before(five, five.write((RAILS + OFF).replace("ARM", "notify")), began, 2 * MINUTE, stack)
+        before.watch_until(datetime.now(UTC))
+        before.book.add_wish(Wish(id="hold it", what=FREEZE, who="the test", why="until one is gone", at=datetime.now(UTC)))
+        before.give_turn()
+        five.write((RAILS + OFF).replace("ARM", "stop"))
+        stack.enter_context(time_goes_on(five))
+        both = [Watching.started(five) for _ in range(2)]
+        for one in both:
+            stack.callback(one.close)
+        until(lambda: any(one.said(" an hour, acting") for one in both) and any(one.said("observing") for one in both), *both)
+        turn = before.book.turn()
+        assert turn is not None
+        gone, other = sorted(both, key=lambda one: not turn.holder.endswith(f":{one.process.pid}"))
+        until(lambda: other.said("an hour"), *both)
+        gone.process.send_signal(number)
+        before.book.lift_wish("hold it", who="the test", now=datetime.now(UTC))
+        until(lambda: datetime.now(UTC) > turn.until - 50 * timedelta(seconds=1), *both)
+        assert five.stops() == {}  # its turn goes on although it is gone
+        before.book.give_turn(turn.epoch)  # as a minute does, which nobody wants to wait for
+        until(lambda: intents(five) == {five.victim("runpod"): DONE}, other)
+        if number == signal.SIGSTOP:
+            shown = len(gone.out)
+            gone.process.send_signal(signal.SIGCONT)
+            until(lambda: any("observing" in line for line in gone.out[shown:]), gone)
+        assert other.ended(signal.SIGTERM) == 0, other.tail()
+        assert five.stops() == {"runpod": 1}
+        assert five.resting() == {("runpod", five.victim("runpod"))}

@@ -1,0 +1,422 @@
+"""The audit: a row beside each wish, move, hook and change of settings, in one chain, and any change of it is found."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, text
+from sqlalchemy.exc import DatabaseError
+
+from costguard.core.audit import FIRST, Anchor, Entry, Finding, anchor_stated, words
+from costguard.core.guard.hook import BEGUN, SUCCEEDED, HookEnd, HookRun
+from costguard.core.guard.intent import CANCELLED, DONE, EXECUTING, VERIFYING
+from costguard.core.guard.notice import Message
+from costguard.core.guard.run import GuardRun
+from costguard.core.guard.wishes import FREEZE
+from costguard.errors import InputError
+from costguard.ledger.audit_check import checked
+from costguard.ledger.chain import append, canonical, entries, first_break, head_text, link, told
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.opening import open_engine, writing
+from costguard.ledger.reader import Reader
+from costguard.ledger.voices import voices
+from tests.ledger.acts import FLEET, HOUR, MINUTE, NOON, WIDE, intent, life, planned, wish
+
+SPAWNED = multiprocessing.get_context("spawn")
+EDITS = 10_000
+RUN = GuardRun(id="r1", at=NOON, epoch=1, interval=MINUTE, facts=(("settings", "00aa11bb22cc33dd"),))
+HOOK_RUN = HookRun(
+    id="h1", life=life(), policy="idle-gpu", rule="idle", number=1, hook="save", began_at=NOON, until=NOON + HOUR, epoch=1
+)
+
+
+@pytest.fixture
+def book(url: str) -> Iterator[GuardBook]:
+    with GuardBook(url, rails=WIDE) as opened:
+        assert opened.take_turn("a", NOON, HOUR) == 1
+        yield opened
+
+
+def rows(url: str) -> list[Entry]:
+    with Reader(url) as reader, reader.snapshot() as ask:
+        return list(entries(ask))
+
+
+def findings(url: str, *anchors: str) -> list[str]:
+    with Reader(url) as reader, reader.snapshot() as ask:
+        return [found.what for found in checked(ask, [anchor_stated(one) for one in anchors])[1]]
+
+
+def head(url: str) -> str:
+    with Reader(url) as reader, reader.snapshot() as ask:
+        return head_text(ask)
+
+
+def live_through(book: GuardBook) -> None:
+    """Something of each kind."""
+    book.add_wish(wish("w1"))
+    book.add_wish(wish("w2", what=FREEZE, key=None, life=None, until=None))
+    book.lift_wish("w2", who="ben", now=NOON)
+    one = planned(book, "i-5")
+    for state in (EXECUTING, VERIFYING, DONE):
+        moved = book.move_intent(one, state, NOON, fleet=FLEET)
+        assert moved
+        one = moved
+    assert book.begin_hook(replace(HOOK_RUN, life=life("i-2")), NOON)
+    assert book.end_hook("h1", HookEnd(state=SUCCEEDED, status=0, why="it ended", output="AKIA secret"), NOON)
+    assert book.record_run(RUN)
+
+
+def test_each_wish_move_hook_and_change_of_settings_has_its_row(url: str, book: GuardBook) -> None:
+    live_through(book)
+    found = [told(row) for row in rows(url)]
+    assert [row.seq for row in found] == list(range(1, 12))
+    assert [row.kind for row in found] == (
+        ["began", "wished", "wished", "lifted", "moved", "moved", "moved", "moved", "hook", "hook", "settings"]
+    )
+    assert [row.body.get("to") for row in found[4:8]] == ["ready", "executing", "verifying", "done"]
+    assert found[3].body["lifted_by"] == "ben"
+    assert [row.body["state"] for row in found[8:10]] == [BEGUN, SUCCEEDED]
+    assert found[-1].body == {"mark": "00aa11bb22cc33dd", "before": ""}
+    assert findings(url) == []
+
+
+def test_what_changes_nothing_has_no_row(url: str, book: GuardBook) -> None:
+    live_through(book)
+    before = rows(url)
+    book.add_wish(wish("w1", why="again"))
+    book.lift_wish("w2", who="eve", now=NOON + MINUTE)
+    assert book.move_intent(planned(book, "i-3"), CANCELLED, NOON) is not None
+    after = rows(url)
+    assert len(after) == len(before) + 2
+    assert not book.end_hook("h1", HookEnd(state=SUCCEEDED), NOON)
+    for number in range(3):
+        assert book.record_run(replace(RUN, id=f"quiet {number}"))
+    assert rows(url) == after
+
+
+def test_no_row_holds_a_reason_evidence_or_what_a_hook_printed(url: str, book: GuardBook) -> None:
+    live_through(book)
+    held = "\n".join(row.body for row in rows(url))
+    for private in ("AKIA secret", "a run", "idle since", '"state":"idle"'):
+        assert private not in held
+
+
+def test_a_change_of_settings_is_told_once(url: str, book: GuardBook) -> None:
+    marks = ["aa", "aa", "bb", "bb", "aa", ""]
+    for number, mark in enumerate(marks):
+        assert book.record_run(replace(RUN, id=str(number), facts=(("settings", mark),)))
+    bodies = [told(row).body for row in rows(url) if row.kind == "settings"]
+    assert [(body["before"], body["mark"]) for body in bodies] == [("", "aa"), ("aa", "bb"), ("bb", "aa")]
+    assert findings(url) == []
+
+
+def test_every_message_carries_the_head_of_its_own_transaction(url: str, book: GuardBook) -> None:
+    message = Message(id="m", channel="c", why_now="first", severity="page", title="t", notices=(), at=NOON)
+    book.record_run(RUN, messages=[message])
+    assert [one.audit for one in book.due_messages(NOON)] == [head(url)]
+    book.add_wish(wish("later"))
+    assert [one.audit for one in book.due_messages(NOON)] != [head(url)]
+    assert findings(url, book.due_messages(NOON)[0].audit) == []
+
+
+def test_a_row_is_checked_by_ten_lines_that_know_nothing_of_us(url: str, book: GuardBook) -> None:
+    """As docs/LEDGER.md has them."""
+    import hashlib
+
+    live_through(book)
+    previous = "0" * 64
+    for number, (seq, at_us, kind, body, before, stated) in enumerate(rows(url), start=1):
+        hashed = json.dumps([previous, seq, at_us, kind, body], separators=(",", ":")).encode()
+        assert (seq, before, stated) == (number, previous, hashlib.sha256(hashed).hexdigest())
+        previous = stated
+
+
+def test_the_audit_takes_no_edit_no_gap_and_no_branch(url: str, book: GuardBook) -> None:
+    live_through(book)
+    engine = open_engine(url)
+    last = rows(url)[-1]
+    after = {"seq": last.seq + 1, "previous": last.hash}
+    add = "INSERT INTO audit (seq, at_us, kind, body, previous, hash) VALUES (:seq, 1, 'moved', '{}', :previous, 'x')"
+    for statement, values, says in (
+        ("UPDATE audit SET body = '{}' WHERE seq = 2", {}, "written once"),
+        ("DELETE FROM audit WHERE seq = 2", {}, "keeps every row"),
+        (add, after | {"seq": last.seq + 2}, "follows the last one"),
+        (add, after | {"seq": last.seq}, "follows the last one"),
+        (add, after | {"previous": rows(url)[-2].hash}, "follows the last one"),
+    ):
+        with pytest.raises(DatabaseError, match=says), engine.begin() as connection:
+            connection.execute(text(statement), values)
+    engine.dispose()
+    assert findings(url) == []
+
+
+TAMPERED = {
+    "UPDATE wish SET why = 'other' WHERE id = 'w1'": "wish w1 is not as row 2 tells it",
+    "UPDATE wish SET lifted_us = NULL, lifted_by = NULL WHERE id = 'w2'": "wish w2 is not as row 4 tells it",
+    "UPDATE intent SET state = 'cancelled'": "intent stop i-5 is not as row 8 tells it",
+    "UPDATE hook_run SET output = ''": "hook run h1 is not as row 10 tells it",
+    "UPDATE intent_event SET why = 'x' WHERE moved_to = 'verifying'": "move 3 of intent stop i-5 is not as the audit tells it",
+    "DELETE FROM intent_event WHERE moved_to = 'verifying'": "intent stop i-5 made 3 moves, and the audit tells of 4",
+    "DELETE FROM wish WHERE id = 'w2'": "wish w2, of which row 4 tells, is not there",
+    "INSERT INTO wish SELECT 'w3', what, who, why, at_us, until_us, provider, account, region, external_id, life, subject,"
+    " value, lifted_us, lifted_by FROM wish WHERE id = 'w1'": "wish w3 is there, and no row of the audit tells of it",
+    'UPDATE guard_run SET facts = \'[["settings","ff"]]\'': "the last run has settings ff in force",
+    "UPDATE ledger_state SET ledger_id = 'other'": "and this is other",
+    "DELETE FROM audit WHERE seq = 11": "and the audit tells of none",
+    "DELETE FROM audit WHERE seq >= 9": "hook run h1 is there, and no row of the audit tells of it",
+    "DELETE FROM audit": "row 1 is missing: the audit is empty",
+}
+
+
+@pytest.mark.parametrize("statement", TAMPERED)
+def test_a_row_that_is_not_as_the_audit_tells_it_is_found(url: str, book: GuardBook, statement: str) -> None:
+    live_through(book)
+    tamper(url, statement)
+    assert any(TAMPERED[statement] in found for found in findings(url)), findings(url)
+
+
+def tamper(url: str, *statements: str) -> None:
+    """As whoever owns the ledger can: with the guards taken down."""
+    from costguard.ledger import schema
+
+    engine = open_engine(url)
+    with writing(engine) as connection:
+        schema._lower(connection, engine.dialect.name)
+        for statement in statements:
+            connection.execute(text(statement))
+    engine.dispose()
+
+
+def test_a_tail_cut_off_with_all_it_tells_of_is_found_only_with_a_head_that_was_noted(url: str, book: GuardBook) -> None:
+    book.add_wish(wish("w1"))
+    early = head(url)
+    book.add_wish(wish("w2"))
+    noted = head(url)
+    tamper(url, "DELETE FROM audit WHERE seq = 3", "DELETE FROM wish WHERE id = 'w2'")
+    assert findings(url) == []
+    assert findings(url, early) == []
+    (found,) = findings(url, early, noted)
+    assert found.startswith(f"the audit does not reach {noted}: it ends at row 2")
+
+
+def test_an_audit_written_anew_is_found_only_with_a_head_that_was_noted(url: str, book: GuardBook) -> None:
+    book.add_wish(wish("w1"))
+    noted = head(url)
+    tamper(url, "DELETE FROM audit WHERE seq > 1", "DELETE FROM wish")
+    book.add_wish(wish("w1", who="eve"))
+    assert findings(url) == []
+    (found,) = findings(url, f"audit {noted}")
+    assert found.startswith(f"the audit does not pass through {noted}: row 2 has ")
+
+
+@pytest.mark.parametrize(
+    "stated", ["", "12", "0:9f86d081884c7d65", "12:9f86d081884c7d6", "12:xyz6d081884c7d65", "12:" + "a" * 65, "-1:" + "a" * 16]
+)
+def test_what_is_no_head_is_refused(stated: str) -> None:
+    with pytest.raises(InputError, match="is no head of an audit"):
+        anchor_stated(stated)
+    assert anchor_stated(" AUDIT 12:9F86D081884C7D65 ") == Anchor(12, "9f86d081884c7d65")
+
+
+@pytest.mark.parametrize("value", [1.0, True, {"a": [0.5]}, {1: "a"}, b"x", object()])
+def test_canonical_json_holds_texts_and_whole_numbers(value: object) -> None:
+    with pytest.raises(InputError):
+        canonical(value)
+    assert canonical({"b": [1, None], "a": "é\n"}) == '{"a":"\\u00e9\\n","b":[1,null]}'
+
+
+def test_hostile_names_make_no_line_of_their_own_and_no_edited_row_stops_the_words() -> None:
+    body = {"what": "freeze", "who": "eve\n\x1b[31mroot", "until_us": 2**62, "subject": "\u202e"}
+    assert "\n" not in words("wished", body)
+    assert "\x1b" not in words("wished", body)
+    for kind in ("began", "adopted", "wished", "lifted", "moved", "hook", "settings", "another"):
+        assert words(kind, {})
+
+
+# 10,000 edits inside a chain
+
+
+def changed(chance: random.Random, value: Any) -> Any:  # noqa: ANN401 - a number or a text
+    """Something else than `value`."""
+    if isinstance(value, int):
+        return value + chance.choice((-1, 1, 10**6))
+    place = chance.randrange(len(value))
+    return value[:place] + chance.choice([c for c in "0f{}x" if c != value[place]]) + value[place + 1 :]
+
+
+def edit(file: sqlite3.Connection, chance: random.Random, chain: list[Entry]) -> str:
+    """One change of a row that is not the last, by somebody who may or may not make that row's own hash good again."""
+    row = chance.choice(chain[:-1])
+    column = chance.choice(("at_us", "kind", "body", "previous", "hash"))
+    new = row._replace(**{column: changed(chance, getattr(row, column))})
+    if column != "hash" and chance.random() < 0.5:
+        new = new._replace(hash=link(new.previous, new.seq, new.at_us, new.kind, new.body))
+    put(file, new)
+    return column
+
+
+def delete(file: sqlite3.Connection, chance: random.Random, chain: list[Entry]) -> str:
+    row = chance.choice(chain[:-1])
+    file.execute("DELETE FROM audit WHERE seq = ?", (row.seq,))
+    if chance.random() < 0.5:  # the gap closed, and each row after it given the number before its own
+        for later in chain[row.seq :]:
+            file.execute("UPDATE audit SET seq = ? WHERE seq = ?", (later.seq - 1, later.seq))
+    return "delete"
+
+
+def swap(file: sqlite3.Connection, chance: random.Random, chain: list[Entry]) -> str:
+    one, other = chance.sample(chain, 2)
+    put(file, one._replace(seq=other.seq))
+    put(file, other._replace(seq=one.seq))
+    return "swap"
+
+
+def insert(file: sqlite3.Connection, chance: random.Random, chain: list[Entry]) -> str:
+    """A row more, that follows the one before it as it should."""
+    row = chance.choice(chain[1:])
+    for later in reversed(chain[row.seq - 1 :]):
+        file.execute("UPDATE audit SET seq = ? WHERE seq = ?", (later.seq + 1, later.seq))
+    body = canonical({"what": "freeze", "who": "eve"})
+    made = Entry(row.seq, row.at_us, "wished", body, row.previous, link(row.previous, row.seq, row.at_us, "wished", body))
+    file.execute("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?)", made)
+    return "insert"
+
+
+def put(file: sqlite3.Connection, row: Entry) -> None:
+    file.execute("UPDATE audit SET at_us = ?, kind = ?, body = ?, previous = ?, hash = ? WHERE seq = ?", (*row[1:], row.seq))
+
+
+def test_ten_thousand_edits_inside_the_chain_are_all_found(sqlite_url: str) -> None:
+    with GuardBook(sqlite_url, rails=WIDE) as book:
+        assert book.take_turn("a", NOON, HOUR) == 1
+        live_through(book)
+        for number in range(9):
+            book.add_wish(wish(f"more {number}"))
+    tamper(sqlite_url)
+    chance = random.Random(23)  # noqa: S311 - edits are drawn, not secret
+    ways: list[Callable[[sqlite3.Connection, random.Random, list[Entry]], str]] = [edit, edit, delete, swap, insert]
+    with closing(sqlite3.connect(Path(sqlite_url.removeprefix("sqlite:///")), isolation_level=None)) as file:
+
+        def ask(sql: str, values: Any) -> Any:  # noqa: ANN401 - as drivers take and give them
+            return file.execute(sql, values).fetchall()
+
+        chain = list(entries(ask))
+        assert len(chain) == 20
+        assert first_break(chain) is None
+        missed = []
+        for number in range(EDITS):
+            file.execute("BEGIN")
+            way = chance.choice(ways)(file, chance, chain)
+            if first_break(entries(ask)) is None:
+                missed.append((number, way))
+            file.execute("ROLLBACK")
+        assert missed == []
+        assert first_break(entries(ask)) is None
+
+
+def test_the_first_row_that_does_not_fit_is_named_with_what_was_expected() -> None:
+    chain: list[Entry] = []
+    for seq in range(1, 6):
+        previous = chain[-1].hash if chain else FIRST
+        chain.append(Entry(seq, seq, "wished", "{}", previous, link(previous, seq, seq, "wished", "{}")))
+    assert first_break(chain) is None
+    assert first_break([*chain[:2], *chain[3:]]) == Finding(3, "row 3 is missing: row 4 comes in its place")
+    edited = [*chain[:2], chain[2]._replace(body='{"a":1}'), *chain[3:]]
+    comes_to = link(chain[1].hash, 3, 3, "wished", '{"a":1}')
+    says = f"its hash is {chain[2].hash[:16]}, and what it says comes to {comes_to[:16]}"
+    assert first_break(edited) == Finding(3, f"row 3 was changed: {says}")
+    edited[2] = edited[2]._replace(hash=comes_to)
+    says = f"it names {chain[2].hash[:16]} as the hash of the row before it, and that one's is {comes_to[:16]}"
+    assert first_break(edited) == Finding(4, f"row 4 does not follow the row before it: {says}")
+
+
+# Many at once, and deaths
+
+
+def wish_often(url: str, name: str, times: int) -> None:
+    with GuardBook(url, rails=WIDE) as book:
+        for number in range(times):
+            book.add_wish(wish(f"{name} {number}"))
+            if number % 3 == 0:
+                book.lift_wish(f"{name} {number}", who=name, now=NOON)
+
+
+def test_two_processes_that_write_at_once_make_one_chain(url: str, book: GuardBook) -> None:
+    processes = [SPAWNED.Process(target=wish_often, args=(url, name, 30)) for name in ("a", "b")]
+    for process in processes:
+        process.start()
+    wish_often(url, "c", 30)
+    for process in processes:
+        process.join(timeout=120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert len(rows(url)) == 1 + 3 * 40
+    assert findings(url) == []
+    assert book.open_wishes(NOON)
+
+
+def die_while_writing(url: str, after: int) -> None:
+    """Wish, lift, plan and send, and die by SIGKILL right after the statement number `after`."""
+    with GuardBook(url, rails=WIDE) as book:
+        seen: list[int] = []
+
+        def die(*_: object) -> None:
+            seen.append(1)
+            if len(seen) > after:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        event.listen(Engine, "after_cursor_execute", die)
+        book.add_wish(wish(f"w{after}"))
+        book.lift_wish(f"w{after}", who="ben", now=NOON)
+        one = intent(f"i-{after}")
+        book.plan_intent(one)
+        book.move_intent(one, EXECUTING, NOON, fleet=FLEET, run=str(after))
+        book.record_run(replace(RUN, id=f"r{after}", facts=(("settings", f"{after:x}"),)))
+
+
+def test_after_a_death_at_any_statement_the_audit_holds(url: str, book: GuardBook) -> None:
+    assert book.turn()
+    heads: list[str] = []
+    for after in range(1, 90, 6):
+        process = SPAWNED.Process(target=die_while_writing, args=(url, after))
+        process.start()
+        process.join(timeout=60)
+        assert findings(url, *heads) == []
+        heads.append(head(url))
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+    assert len(heads) > 5
+    book.add_wish(wish("afterwards"))
+    assert findings(url, *heads) == []
+
+
+def test_a_row_that_cannot_be_added_leaves_nothing_of_what_it_tells(url: str, book: GuardBook, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's own
+    from costguard.ledger import audit
+
+    def broken(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(audit, "append", broken)
+    with pytest.raises(KeyboardInterrupt):
+        book.add_wish(wish("w1"))
+    with pytest.raises(KeyboardInterrupt):
+        book.plan_intent(intent())
+    monkeypatch.undo()
+    assert (book.open_wishes(NOON), book.open_intents()) == ([], [])
+    engine = open_engine(url)
+    with writing(engine) as connection:
+        append(*voices(connection), "settings", 1, {"mark": "m", "before": ""})
+    engine.dispose()
+    assert findings(url) == []

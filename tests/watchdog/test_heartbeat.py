@@ -1,0 +1,145 @@
+"""Somebody outside hears of each run that was committed, and of no other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from costguard.app.beating import beat
+from costguard.settings import Settings
+from costguard.settings.sections import WatchSettings
+from costguard.watchdog.heartbeat import Heartbeat
+from tests.conftest import Command
+
+LONG = 30.0
+
+
+@dataclass(slots=True)
+class Listener:
+    """What was asked, in order, and what is answered."""
+
+    url: str = ""
+    status: int = 200
+    asked: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def listening() -> Iterator[Listener]:
+    there = Listener()
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            there.asked.append(self.path)
+            self.send_response(there.status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    there.url = f"http://127.0.0.1:{server.server_port}/ping/0f8fad5b"
+    try:
+        yield there
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@dataclass(slots=True)
+class Told:
+    """A log that is kept."""
+
+    events: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+
+    def info(self, event: str, /, **fields: object) -> None:
+        self.events.append((event, fields))
+
+    warning = error = info
+
+
+def settings(url: str) -> Settings:
+    return Settings(watch=WatchSettings(heartbeat_url=url))
+
+
+def test_it_is_asked_once_a_minute_at_most_and_for_a_run_that_was_written() -> None:
+    told, clock = Told(), [100.0]
+    with listening() as there:
+        heart = Heartbeat(lambda: beat(lambda: settings(there.url)), log=told, clock=lambda: clock[0])
+        for at in (100.0, 130.0, 159.9, 160.0, 190.0):
+            clock[0] = at
+            heart.beat()
+            heart.wait(LONG)
+    assert there.asked == ["/ping/0f8fad5b"] * 2
+    assert told.events == []
+
+
+def test_that_nobody_answers_is_said_once_and_that_somebody_does_again_too() -> None:
+    told, clock = Told(), [0.0]
+    with listening() as there:
+        heart = Heartbeat(lambda: beat(lambda: settings(there.url)), log=told, clock=lambda: clock[0])
+        for status in (200, 500, 500, 200, 404):
+            there.status = status
+            heart.beat()
+            heart.wait(LONG)
+            clock[0] += 60
+    assert told.events == [
+        ("heartbeat_failed", {"why": "it answered 500"}),
+        ("heartbeat_heard_again", {}),
+        ("heartbeat_failed", {"why": "it answered 404"}),
+    ]
+
+
+def test_an_address_where_nobody_is_holds_nothing_back_and_is_not_shown() -> None:
+    with listening() as there:
+        gone = there.url
+    told = Told()
+    heart = Heartbeat(lambda: beat(lambda: settings(gone)), log=told)
+    heart.beat()
+    heart.wait(LONG)
+    assert told.events == [("heartbeat_failed", {"why": "no answer (UnreachableError)"})]
+
+
+def test_a_beat_that_does_not_end_holds_back_only_the_next_one() -> None:
+    hangs, asked = threading.Event(), list[int]()
+
+    def hang() -> str:
+        asked.append(1)
+        hangs.wait(LONG)
+        return ""
+
+    heart = Heartbeat(hang, log=Told(), every=timedelta())
+    heart.beat()
+    heart.beat()
+    hangs.set()
+    heart.wait(LONG)
+    heart.beat()
+    heart.wait(LONG)
+    assert len(asked) == 2
+
+
+def test_an_address_that_is_not_kept_where_it_should_be_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BEAT", raising=False)
+    assert beat(lambda: settings("env:BEAT")).startswith("watch.heartbeat_url: the variable BEAT is not set")
+    assert beat(Settings) == ""
+
+
+@pytest.mark.parametrize(("flags", "times"), [((), 1), (("--dry-run",), 0)])
+def test_a_watch_that_wrote_its_run_is_heard_and_a_dry_one_is_not(
+    costguard: Command, tmp_path: Path, flags: tuple[str, ...], times: int
+) -> None:
+    with listening() as there:
+        (tmp_path / "costguard.toml").write_text(
+            f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n[watch]\nheartbeat_url = "http://127.0.0.1:{there.url.split(":")[2].split("/")[0]}/ping"\n'
+        )
+        ran = costguard("watch", "--once", *flags)
+        assert ran.code == 0, ran.err
+    assert len(there.asked) == times
