@@ -25,7 +25,6 @@ NAMESPACE, METRIC = "CWAgent", "nvidia_smi_utilization_gpu"
 GPU = {"index": "0", "name": "NVIDIA A10G"}
 BUSY, QUIET = 80.0, 0.0
 BUCKET_S = 300
-BUCKETS = 12
 SERIES = 500
 """In one page of ListMetrics."""
 RUNS_FOR = timedelta(days=3)
@@ -69,9 +68,10 @@ class Metered(Replay):
         if operation == "GetMetricData":
             asked = [(one["Id"], one["MetricStat"]["Metric"]["Dimensions"]) for one in body["MetricDataQueries"]]
             pairs = [(query, next(d["Value"] for d in named if d["Name"] == "InstanceId")) for query, named in asked]
-            return {"MetricDataResults": [_result(*pair) for pair in pairs], "Messages": []}
+            times = _buckets(_at(body["StartTime"]), _at(body["EndTime"]))
+            return {"MetricDataResults": [_result(*pair, times) for pair in pairs], "Messages": []}
         found = next((one["Value"] for one in body["Dimensions"] if one["Name"] == "InstanceId"), None)
-        points = [] if found is None else [{"Timestamp": _buckets()[0], "Average": _value(found), "Unit": "Percent"}]
+        points = [] if found is None else [{"Timestamp": _at(body["StartTime"]), "Average": _value(found), "Unit": "Percent"}]
         return {"Label": METRIC, "Datapoints": points}
 
 
@@ -83,15 +83,20 @@ def _value(instance: str) -> float:
     return QUIET if idle(instance) else BUSY
 
 
-def _result(query: str, instance: str) -> dict[str, object]:
-    times = _buckets()
+def _result(query: str, instance: str, times: list[datetime]) -> dict[str, object]:
     values = [_value(instance)] * len(times)
     return {"Id": query, "Label": METRIC, "Timestamps": times, "Values": values, "StatusCode": "Complete"}
 
 
-def _buckets() -> list[datetime]:
-    last = int(time.time()) // BUCKET_S
-    return [datetime.fromtimestamp(n * BUCKET_S, UTC) for n in range(last - BUCKETS, last + 1)]
+def _buckets(start_s: float, end_s: float) -> list[datetime]:
+    """Those from `start_s` on and before `end_s`, as CloudWatch gives them."""
+    last = min(int(time.time()), math.ceil(end_s) - 1) // BUCKET_S
+    return [datetime.fromtimestamp(n * BUCKET_S, UTC) for n in range(math.ceil(start_s / BUCKET_S), last + 1)]
+
+
+def _at(told: float | str) -> float:
+    """A time of a request, in seconds since 1970."""
+    return datetime.fromisoformat(told).timestamp() if isinstance(told, str) else float(told)
 
 
 def cbor(value: object) -> bytes:
@@ -116,6 +121,9 @@ def _head(major: int, count: int) -> bytes:
     return bytes([major << 5 | 24 + size]) + count.to_bytes(2**size, "big")
 
 
+_FLOATS = {4: ">f", 8: ">d"}
+
+
 def decoded(data: bytes) -> Any:  # noqa: ANN401 - whatever it says
     """The value that `data` is in CBOR."""
     return _decoded(memoryview(data), 0)[0]
@@ -135,7 +143,9 @@ def _decoded(data: memoryview, at: int) -> tuple[Any, int]:
             one, at = _decoded(data, at)
             found.append(one)
         return found if major == 4 else dict(zip(found[::2], found[1::2], strict=True)), at
-    return _decoded(data, at) if major == 6 else (count, at)  # a number, or the bits of one
+    if major == 7 and size in _FLOATS:
+        return struct.unpack(_FLOATS[size], data[at - size : at])[0], at
+    return _decoded(data, at) if major == 6 else (count, at)
 
 
 class _Far(_Handler):

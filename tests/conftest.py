@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from costguard.app import asking
 from costguard.cli import run
 from tests import shop
+
+hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.load_profile("house")
+"""Nothing here is measured by the clock: an example that takes long on a machine that is busy is no worse an example."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def test_every_fact_can_be_asked_for() -> None:
         "money": "> usd(1)",
         "rate": "> usd_per_hour(1)",
     }
-    words = {"state": "idle", "power": "running", "tier": "spot", "kind": "instance", "gpu": ""}
+    words = {"state": "idle", "group_state": "idle", "power": "running", "tier": "spot", "kind": "instance", "gpu": ""}
     for name, fact in FACTS.items():
         text = f'"x" in {name}' if fact.kind == "labels" else f"{name} {right[fact.kind]}"
         text = f'{name} == "{words.get(name, "x")}"' if fact.kind == "text" else text

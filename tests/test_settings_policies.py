@@ -353,6 +353,8 @@ def test_a_condition_holds_for_as_long_as_can_be_seen(lines: str, field: str, sa
         ("[watch]\nheartbeat_url = 'example.com'", "watch.heartbeat_url: is no address"),
         ("[defaults]\nowner_from = 'owner'", "defaults.owner_from: 'owner' says not where to look"),
         ("[defaults]\nowner_from = [5]", "defaults.owner_from: must be a list of texts"),
+        ("[defaults]\ngroup_from = ['cluster']", 'hint: write ["label:cluster"]'),
+        ("[defaults]\ngroup_from = ['label:a + b']", "defaults.group_from: 'label:a + b' says not where to look"),
         ("[defaults]\nprotect = ['id:i-0abc']", "one machine: costguard protect ID"),
         ("[defaults]\nprotect = ['never']", 'hint: write ["label:costguard=never"]'),
     ],

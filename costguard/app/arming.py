@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from costguard import plugins
 from costguard.app import Answer, wishing
 from costguard.core.checks import nearest_names, one_of
 from costguard.core.document import Document
@@ -31,8 +32,15 @@ def lint(*, config: str | None = None) -> Answer:
     """`costguard policy lint`: an error where the settings are refused; else what may not be what somebody meant."""
     settings = read_settings(config)
     hard = tuple(budget.name for budget in settings.budgets if budget.hard)
+    configured = [one.manifest for name, one in sorted(plugins.providers().found.items()) if name in settings.providers]
     return Answer(
-        document=lint_document(config or "the settings", settings.policies, hard=hard, rails=settings.rails or Rails())
+        document=lint_document(
+            config or "the settings",
+            settings.policies,
+            hard=hard,
+            rails=settings.rails or Rails(),
+            configured=configured,
+        )
     )
 
 

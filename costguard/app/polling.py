@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from costguard.app.clouds import Now, opened, sources_of
+from costguard.core.metering.inventory import Failed
+from costguard.core.metering.observation import Handling
+from costguard.core.metering.resource import ResourceKey
 from costguard.data import MARKET, Facts
 from costguard.errors import InputError
 from costguard.ledger.market import Market
@@ -16,11 +20,12 @@ from costguard.settings import Settings, cache_file, ledger_url, path_of
 class Looked:
     """What came of it beside what the ledger now holds. `refused`: what could not be asked or recorded, a sentence each.
 
-    `notes`: what whole listings could not tell.
+    `notes`: what whole listings could not tell. `handling`: of each resource that was listed.
     """
 
     refused: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    handling: Mapping[ResourceKey, Handling] = field(default_factory=dict)
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -45,7 +50,9 @@ def look(settings: Settings) -> Looked:
     if polled.twins:
         hint = "take one of the two out of the settings: both would be charged"
         raise InputError("; ".join(polled.twins), field="providers", hint=hint)
-    return Looked(refused=polled.refused, notes=polled.notes)
+    listed = (one.poll.inventory for one in polled.seen if not isinstance(one.poll.inventory, Failed))
+    handling = {item.key: item.handling for inventory in listed for item in inventory.items}
+    return Looked(refused=polled.refused, notes=polled.notes, handling=handling)
 
 
 def ceilings(settings: Settings) -> dict[str, int]:

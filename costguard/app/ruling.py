@@ -16,6 +16,7 @@ def rules_of(settings: Settings, interval: timedelta | None = None) -> Rules:
         budgets=settings.budgets,
         rails=settings.rails or Rails(),
         owner_from=settings.defaults.owner_from,
+        group_from=settings.defaults.group_from,
         protect=settings.defaults.protect,
         zone=settings.defaults.zone,
         interval=interval or settings.watch.every,

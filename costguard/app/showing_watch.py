@@ -62,7 +62,7 @@ def watch_view(guarded: Guarded, made: Room) -> WatchView:
     """Everything at the instant of this run."""
     sight, survey, at = guarded.sight, guarded.survey, guarded.at
     with Books(ledger_url(made.settings), rules=Facts().billing_rules()) as books:
-        now = status(books=books, budgets=(), now=at, zone=made.guard.rules.zone)
+        now = status(books=books, now=at, zone=made.guard.rules.zone, live=sight.live if sight else None)
     acts: dict[ResourceKey, list[Proposal]] = defaultdict(list)
     for one in survey.proposals if survey else ():
         if one.step.do in DESTRUCTIVE and one.verdict.finding != CANNOT_SAY:  # what cannot be judged has nothing coming

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.app import Answer
 from costguard.app.ruling import rules_of
 from costguard.core import calendar
-from costguard.core.guard.beside import beside
+from costguard.core.guard.beside import beside, overshoots
 from costguard.core.guard.sight import Sight
 from costguard.core.metering.accrual import GAP
+from costguard.core.metering.observation import Handling
+from costguard.core.metering.resource import ResourceKey
 from costguard.core.statement import keys_stated, month_stated
 from costguard.core.status import month_label
 from costguard.data import Facts
@@ -18,7 +21,7 @@ from costguard.ledger.asking import Ask
 from costguard.ledger.chain import head_text
 from costguard.ledger.climbs import protections
 from costguard.ledger.holds import open_holds
-from costguard.ledger.intents import open_intents
+from costguard.ledger.intents import open_intents, reactions, sends_since
 from costguard.ledger.lately import columns_since
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
@@ -27,6 +30,9 @@ from costguard.settings import Settings, ledger_url, read_settings, zone_named
 
 LOOKS_BACK = timedelta(hours=48)
 """As far as samples are kept one by one."""
+DAY = timedelta(days=1)
+REACTIONS_BACK = timedelta(days=30)
+"""How long a measured time of a stop says how long the next one takes."""
 
 
 def status(*, zone: str | None = None, strict: bool = False, offline: bool = False, config: str | None = None) -> Answer:
@@ -38,12 +44,13 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
     from costguard.flows.status import status as flow
 
     settings, refused, told = read_settings(config), tuple[str, ...](), tuple[str, ...]()
+    handling: Mapping[ResourceKey, Handling] = {}
     place = _zone(zone, settings)
     if settings.providers and not offline:
         from costguard.app.polling import look
 
         looked = look(settings)
-        refused, told = looked.refused, looked.told
+        refused, told, handling = looked.refused, looked.told, looked.handling
     now, url = _now(), ledger_url(settings)
     with Reader(url) as reader, reader.snapshot() as ask:
         holds, intents, known = open_holds(ask, now), open_intents(ask), _known(ask, now)
@@ -58,6 +65,9 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
             zone=place,
             intents=intents,
             beside=lambda live: beside(rules, replace(known, live=tuple(live))),
+            overshoots=lambda live, found: overshoots(
+                rules, replace(known, live=tuple(live), standings=tuple(found)), handling
+            ),
         )
     warnings = (*status_warnings(found), *told)
     return Answer(
@@ -97,6 +107,8 @@ def _known(ask: Ask, now: datetime) -> Sight:
         samples=columns_since(ask, now - LOOKS_BACK),
         wishes=tuple(open_wishes(ask, now)),
         protections=protections(ask),
+        sent=tuple(sends_since(ask, now - DAY)),
+        reactions=tuple(reactions(ask, now - REACTIONS_BACK)),
     )
 
 

@@ -53,7 +53,8 @@ class Manifest:
     `name` is what the ledger, the settings and the market call it. `credentials`: where its key is looked for, in that
     order. `abilities`: of ABILITIES, each with how it is done and where it ends; one that is left out it cannot.
     `extra`: what to install for it, as `pip install 'gpu-costguard[EXTRA]'`; "" for nothing. `key_at`: where a key is made.
-    `measures_late`: how old the newest measure of work may be where it is asked for measures apart from its listing.
+    `measures_late`: how old the newest measure of work is at best, where it is asked for measures apart from its listing.
+    `measures_every`: how often such a measure comes; 0 where each listing has one.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Manifest:
     extra: str = ""
     key_at: str = ""
     measures_late: timedelta = timedelta()
+    measures_every: timedelta = timedelta()
     not_seen: tuple[str, ...] = field(default=())
     """What of its bill no listing shows, a sentence each (SageMaker, serverless workers)."""
 

@@ -169,6 +169,7 @@ class Status:
     resources: tuple[Burning, ...]
     budgets: tuple[Standing, ...] = ()
     intents: tuple[Intent, ...] = ()
+    overshoots: Mapping[str, Money] = field(default_factory=dict)
 
 
 def status_of(
@@ -182,9 +183,13 @@ def status_of(
     budgets: Sequence[Standing] = (),
     beside: Mapping[ResourceKey, Beside] | None = None,
     intents: Sequence[Intent] = (),
+    overshoots: Mapping[str, Money] | None = None,
     stale_after: timedelta = STALE_AFTER,
 ) -> Status:
-    """`spending`: of `month` as known at `at`. `budgets`: as they stand at `at`. `intents`: the open ones."""
+    """`spending`: of `month` as known at `at`. `budgets`: as they stand at `at`. `intents`: the open ones.
+
+    `overshoots`: by how much a hard budget could be exceeded at worst, by name; one that is not there is not known.
+    """
     known = beside or {}
     resources = tuple(
         Burning(live=one, burns=hourly_of(one, at), beside=known.get(one.observation.key, NOTHING_BESIDE)) for one in live
@@ -209,6 +214,7 @@ def status_of(
         resources=tuple(sorted(resources, key=_dearest)),
         budgets=tuple(budgets),
         intents=tuple(intents),
+        overshoots=dict(overshoots or {}),
     )
 
 

@@ -9,31 +9,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from secrets import token_hex
 
 from costguard.core.guard.facts import computing_of, waste_of
 from costguard.core.guard.hook import ENDING, Hook, HookRun
 from costguard.core.guard.incarnation import Incarnation, incarnation_of
 from costguard.core.guard.intent import CANCELLED, GRACE, IN_DOUBT, OPEN, PLANNED, READY, Intent
-from costguard.core.guard.judging import probe
 from costguard.core.guard.owning import owner_of
 from costguard.core.guard.planning import RESTING, Case, is_irreversible, standing
 from costguard.core.guard.policy import CAP_RULE, DESTRUCTIVE, HOOK, IDLE_RULE, STOP, TERMINATE, Policy, Step
-from costguard.core.guard.seat import spacing
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.surveying import Survey, around_of, cap_policies, case_now, open_for
 from costguard.core.guard.verdict import Proposal
 from costguard.core.guard.verdicts import concerns
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey
-from costguard.core.period import Period
-from costguard.core.sample import Sample
 from costguard.core.spending import Live
 from costguard.flows.acting import Acted, Hands, Still, act, confirm, hands_of, looked, settle
 from costguard.flows.carried import evidence_text
 from costguard.flows.hooking import Call, Hooks
-from costguard.ports import Clock, InstanceSource, UtilizationSource
+from costguard.flows.probing import members_of, works
+from costguard.ports import Clock, InstanceSource
 from costguard.ports.guarding import GuardBook
 
 WAITS = frozenset(("grace", "rate", "hook"))
@@ -41,7 +38,6 @@ WAITS = frozenset(("grace", "rate", "hook"))
 ROOM = frozenset(("rate",))
 """What may be over once another one was refused."""
 MOST_TRIES = 5
-PROBED = timedelta(minutes=15)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -282,21 +278,25 @@ class Deeds:
         return "" if meant else f"{policy.name} does not concern it any more"
 
     def _works(self, deed: Intent | HookRun, seen: Observation, now: datetime) -> str:
-        """Why there is work on it right now, by samples taken now where its provider can be asked; "" where there is none.
+        """Why there is work on it or in its group right now, by samples taken now where providers can be asked; "" for none.
 
         One that is stopped does nothing, and nothing measures it: what comes after its stop needs no measure.
         """
         if deed.rule != IDLE_RULE or seen.state in RESTING:
             return ""
-        samples = list(self.book.samples_since(now - PROBED, [seen.key]).get(seen.key, ()))
-        source, fresh = self.source_of(seen.key), tuple[Sample, ...]()
-        if isinstance(source, UtilizationSource):
-            fresh = source.utilization([seen], Period(start=now - PROBED, end=now)).samples
-        samples = sorted({*samples, *fresh}, key=lambda sample: (sample.signal, sample.at))
-        if not samples:
-            return "nothing measures it at this moment"
-        working = probe(samples, now, spacing(samples, self.rules.interval), seen)
-        return f"it works: {working}" if working else ""
+        policy = next((one for one in self.rules.policies if one.name == deed.policy), None)
+        together = policy is None or not policy.alone
+        group, others = members_of(seen, self.sight.live, self.rules.group_from) if together else (None, [])
+        return works(
+            seen,
+            group,
+            others,
+            book=self.book,
+            source_of=self.source_of,
+            interval=self.rules.interval,
+            lags=self.sight.lags,
+            now=now,
+        )
 
 
 def _turn(proposal: Proposal, refused_at: datetime | None) -> tuple[bool, bool, float, tuple[bool, int, float, str]]:

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from secrets import token_hex
 
 from costguard.core.balance import Balance
+from costguard.core.guard.beside import handled
 from costguard.core.guard.incarnation import Incarnation
 from costguard.core.guard.intent import Intent
 from costguard.core.guard.ladders import stepped
@@ -31,7 +32,7 @@ from costguard.core.guard.wishes import ARM, ARMED_FOR, SNOOZE, Wish, is_open
 from costguard.core.hold import Hold
 from costguard.core.metering.observation import Handling, Observation
 from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.spending import Live, ScopeNow
+from costguard.core.spending import ScopeNow
 from costguard.errors import LedgerError
 from costguard.flows.accepting import unaccepted as why_unaccepted
 from costguard.flows.acting import boottime_s
@@ -43,6 +44,7 @@ from costguard.flows.lookback import Lookback
 from costguard.flows.status import standings
 from costguard.ports import Clock, InstanceSource
 from costguard.ports.guarding import GuardBook, GuardBooks
+from costguard.uninterrupted import uninterrupted
 
 DAY = timedelta(days=1)
 TURN_LEAST, LONGEST_DEED = timedelta(seconds=60), timedelta(seconds=60)
@@ -113,13 +115,14 @@ class Guard:
     resident: bool = False
     hooks: Hooks = field(default_factory=Hooks)
     seconds: Callable[[], float] = boottime_s
+    _began_s: float = 0.0
     _clocks: tuple[datetime, float] | None = None
     _lookback: Lookback = field(default_factory=Lookback)
     _ended: datetime | None = None
 
     def run(self) -> Guarded:
         """One run. It raises nothing that the ledger raises: that is `broken`, and nothing is done then."""
-        now = self.clock.now()
+        now, self._began_s = self.clock.now(), self.seconds()
         try:
             return self._run(now)
         except LedgerError as error:
@@ -147,12 +150,12 @@ class Guard:
         )
         if epoch is not None and deeds.confirm_all(sight.intents, sight.live):
             sight = replace(sight, intents=intents_lately(self.book, now))
-        found = survey(self.rules, sight)
+        found = _surveyed(self.rules, sight)
         told_hash = fingerprint(found.proposals, _sha256)
         unaccepted = why_unaccepted(found, self.rules, wishes, facts, digest=_sha256, plan_hash=told_hash)
         if unaccepted:
             sight = replace(sight, held=(*sight.held, ("not_accepted", unaccepted)))
-            found = survey(self.rules, sight)
+            found = _surveyed(self.rules, sight)
         found = _told(found, now)
         notices = notices_of(found, self.rules, sight, scopes, costs_of(sight.intents))
         committed = self.dry_run
@@ -185,8 +188,9 @@ class Guard:
         gap_ended = now if gap and last else instant_of(facts.get("gap_ended_at"))
         if gap_ended:
             facts["gap_ended_at"] = gap_ended.isoformat()
+        again = last if gap and last and last.at < now and any(note.startswith("gap: ") for note in last.notes) else None
         with self.books() as books:
-            live = tuple(_handled(one, latest.handling) for one in books.live(now))
+            live = tuple(handled(one, latest.handling) for one in books.live(now))
             found = standings(books=books, budgets=self.rules.budgets, holds=self.holds(now), live=live, now=now)
             asked = asked_of(self.rules, books, live, latest.balances, now)
             scopes = tuple(books.scopes())
@@ -208,6 +212,7 @@ class Guard:
             balances=latest.balances,
             members=latest.members,
             gap_ended_at=gap_ended,
+            apart=now - again.at if again else None,
             breaker=breaker_of(facts.get("breaker")),
             held=tuple(self._held(now, epoch, gap)),
         )
@@ -225,7 +230,7 @@ class Guard:
             yield "dry_run", "this is a dry run"
         elif epoch is None:
             yield "not_acting", "another watchdog acts on this ledger"
-        before, self._clocks = self._clocks, (now, self.seconds())
+        before, self._clocks = self._clocks, (now, self._began_s)
         if gap:
             yield "gap", gap
         elif before is None and self.resident:
@@ -279,6 +284,11 @@ class Guard:
         return self.book.record_run(run, climbs=found.climbs, told=told, messages=messages, protections=found.sighted)
 
 
+def _surveyed(rules: Rules, sight: Sight) -> Survey:
+    with uninterrupted():
+        return survey(rules, sight)
+
+
 def _told(found: Survey, now: datetime) -> Survey:
     """`found` with the steps done that only tell: those are done by being found, as their notice is committed with them.
 
@@ -295,13 +305,6 @@ def _told(found: Survey, now: datetime) -> Survey:
             climb = stepped(climb, case.verdict.policy, number, now) if climb is not None else None
         cases.append(case if climb is case.climb else replace(case, climb=climb))
     return replace(found, cases=tuple(cases), climbs=tuple(case.climb for case in cases if case.climb is not None))
-
-
-def _handled(live: Live, handling: Mapping[ResourceKey, Handling]) -> Live:
-    known = handling.get(live.observation.key)
-    if known is None or known == live.observation.handling:
-        return live
-    return replace(live, observation=replace(live.observation, handling=known))
 
 
 def _sha256(data: bytes) -> str:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from costguard.core.guard.asked import RUNWAY
 from costguard.core.guard.backdrop import Backdrop, Scene
 from costguard.core.guard.facts import OF_BUDGET
+from costguard.core.guard.grouping import GroupKey, group_of
 from costguard.core.guard.letting import Let, let
 from costguard.core.guard.owning import armed
 from costguard.core.guard.pacing import GROWING, LOOKS
@@ -85,7 +86,7 @@ def simulate(
         resources=len(scenes),
         policies=_tried(back, lets, found, scenes, at),
         hourly_until=max(hourly, default=None),
-        not_replayed=tuple(_not_replayed(rules)),
+        not_replayed=(*_not_replayed(rules), *_not_together(rules, scenes.values())),
     )
 
 
@@ -190,3 +191,17 @@ def _not_replayed(rules: Rules) -> Iterator[str]:
         if any(step.do == HOOK for step in policy.then):
             yield f"the hooks of {policy.name}: each is taken to end well at once"
     yield "what an act would lose, and who would bring a machine back: an act that its provider has is taken to be possible"
+
+
+def _not_together(rules: Rules, scenes: Iterable[Scene]) -> Iterator[str]:
+    """Each resource is replayed by itself, so where machines work in groups more is stopped than would have been."""
+    members = defaultdict[GroupKey, set[ResourceKey]](set)
+    for scene in scenes:
+        for one in scene.past.said:
+            group = group_of(one.seen, rules.group_from) if one.seen is not None else None
+            if group is not None:
+                members[group].add(scene.past.key)
+    groups = sum(len(of) > 1 for of in members.values())
+    if groups and not all(policy.alone for policy in rules.policies):
+        many = "1 group" if groups == 1 else f"{groups} groups"
+        yield f"{many} of machines: each is taken to be alone, so one that waited for others may be among the stops"

@@ -10,6 +10,7 @@ from costguard.core.calendar import month_of
 from costguard.core.guard.intent import Intent
 from costguard.core.hold import Hold, held
 from costguard.core.metering.resource import ResourceKey
+from costguard.core.money import Money
 from costguard.core.spending import Live
 from costguard.core.standing import Standing, standing
 from costguard.core.status import STALE_AFTER, Beside, Status, burns_of, status_of
@@ -25,13 +26,17 @@ def status(
     zone: tzinfo,
     intents: Sequence[Intent] = (),
     beside: Callable[[Sequence[Live]], Mapping[ResourceKey, Beside]] | None = None,
+    overshoots: Callable[[Sequence[Live], Sequence[Standing]], Mapping[str, Money]] | None = None,
     stale_after: timedelta = STALE_AFTER,
+    live: Sequence[Live] | None = None,
 ) -> Status:
     """The status at `now`, for the month of `zone`. `holds`: those that may still be open; `intents`: those that are.
 
-    `beside`: what the guard knows of what lives.
+    `beside`: what the guard knows of what lives; `overshoots`: by how much each hard budget could be exceeded at worst. `live`:
+    what `books` say lives at `now`, for who has asked them already.
     """
-    month, live = month_of(now, zone), books.live(now)
+    month, live = month_of(now, zone), books.live(now) if live is None else live
+    stand = standings(books=books, budgets=budgets, holds=holds, live=live, now=now)
     return status_of(
         at=now,
         month=month,
@@ -39,8 +44,9 @@ def status(
         spending=books.spending(month, now),
         live=live,
         scopes=books.scopes(),
-        budgets=standings(books=books, budgets=budgets, holds=holds, live=live, now=now),
+        budgets=stand,
         beside=beside(live) if beside else None,
+        overshoots=overshoots(live, stand) if overshoots and stand else None,
         intents=intents,
         stale_after=stale_after,
     )

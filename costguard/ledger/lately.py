@@ -5,11 +5,9 @@ Samples come back in columns: a fleet of 10,000 with 45 samples of 4 signals is 
 
 from __future__ import annotations
 
-import gc
 from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from operator import le, lt
@@ -22,6 +20,7 @@ from costguard.core.metering.resource import ENDED, ResourceKey
 from costguard.core.sample import Sample
 from costguard.ledger.asking import Ask, marks
 from costguard.ledger.rows import ABSENT, Row, observation_of
+from costguard.uninterrupted import uninterrupted
 
 FEW = 50
 """Of so many resources each one is asked for by itself."""
@@ -71,7 +70,7 @@ def _columns(rows: Sequence[Row]) -> Iterator[tuple[int, Columns]]:
     """`rows` by resource and signal. They come in order but for a server's choice, and a database sorts all at once."""
     if not rows:
         return
-    with _uninterrupted():
+    with uninterrupted():
         numbers, signals, ats, values = zip(*rows, strict=True)
         if not all(map(le, zip(numbers, signals, strict=True), islice(zip(numbers, signals, strict=True), 1, None))):
             numbers, signals, ats, values = zip(*sorted(rows), strict=True)
@@ -137,18 +136,6 @@ def _polls_from(first_us: int, start_us: int, end_us: int, polls: int) -> int:
     if first_us <= start_us:
         return polls
     return 0 if end_us < first_us else 1 + (polls - 1) * (end_us - first_us) // (end_us - start_us)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Without garbage collections, each of which would look through all samples so far: twice the time (2026-11)."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 _NEXT = "(SELECT min(s.signal) FROM sample AS s WHERE s.resource_id = line.resource_id AND s.signal > line.signal)"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,6 +154,7 @@ def _create(where: Address, path: Path, patience_s: float) -> None:
         engine = _file_engine(fresh, patience_s)
         try:
             _migrate_file(engine)
+            _move_log(engine)
         finally:
             engine.dispose()
         synced(fresh.beside(""))
@@ -176,6 +177,12 @@ def _upgraded(engine: Engine, where: Address) -> Path:
 def _migrate_file(engine: Engine) -> None:
     with engine.connect() as connection, connection.execution_options(begin="BEGIN IMMEDIATE").begin():
         migrate(connection)
+
+
+def _move_log(engine: Engine) -> None:
+    """Have all of it in the file itself. Closing does that too, but says nothing where it fails, and the log stays behind."""
+    with closing(engine.raw_connection()) as connection:
+        connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def _make_server_ready(engine: Engine, where: Address) -> Upgrade:

@@ -36,6 +36,9 @@ PERIOD = "presence, anchor_us, start_us, why, end_us, ended_by"
 SPAN = ", ".join(f"s.{column}" for column in f"{METER}, {PERIOD}".split(", "))
 """The columns of a span `s`, in the order that `span_of` reads."""
 
+FLEET = 10_000
+"""So many rows are remembered as what they were last read as: a watchdog reads the same ones in each run."""
+
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 _PLAIN = ("state", "kind", "tier", "name", "instance_type", "gpu", "gpu_count", "owner", "why")
 _TIMES = ("created_at", "started_at", "stopped_at")
@@ -65,8 +68,9 @@ def observation_text(seen: Observation, unproven: Iterable[Line] = ()) -> str:
     return _encode(said)
 
 
+@lru_cache(maxsize=FLEET)
 def observation_of(key: ResourceKey, text: str) -> tuple[Observation, tuple[Line, ...]]:
-    """What `observation_text` wrote of the resource `key`."""
+    """What `observation_text` wrote of the resource `key`; most resources are as they were when they were last asked about."""
     said: dict[str, Any] = json.loads(text)
     unproven = tuple((charge, part) for charge, part in said.pop("unproven_ends", ()))
     for name in _TIMES:
@@ -154,6 +158,10 @@ def span_of(key: ResourceKey, attribution: Attribution, row: Sequence[Any]) -> S
         why=why,
         ended_by=ended_by or "",
     )
+
+
+open_span_of = lru_cache(maxsize=2 * FLEET)(span_of)
+"""The same of an open span, whose row does not change from run to run. `row`: a tuple."""
 
 
 @lru_cache(maxsize=4096)

@@ -7,10 +7,11 @@ is looked up when it comes (`load_known`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import heappush
+from typing import Any
 
 from costguard.core.instant import MICROSECOND, instant
 from costguard.core.metering.accrued import Known, ScopeState
@@ -18,7 +19,17 @@ from costguard.core.metering.meter import Line
 from costguard.core.metering.resource import ENDED, Attribution, ResourceKey, ScopeKey
 from costguard.core.metering.span import Span
 from costguard.ledger.asking import Ask, in_lots, marks
-from costguard.ledger.rows import ABSENT, ATTRIBUTION, SPAN, Row, attribution_of, moment, observation_of, span_of
+from costguard.ledger.rows import (
+    ABSENT,
+    ATTRIBUTION,
+    SPAN,
+    Row,
+    attribution_of,
+    moment,
+    observation_of,
+    open_span_of,
+    span_of,
+)
 
 REMEMBERED = timedelta(days=2)
 """AWS shows a terminated instance for about an hour, Lambda for hours; no provider is known to go on for days (2026-11)."""
@@ -130,7 +141,7 @@ def _found(ask: Ask, heads: Sequence[Row], *, past: bool = True) -> Iterator[Fou
     keys = {head[0]: ResourceKey(*head[2:6]) for head in heads}
     said = {row[0]: row[1:] for row in _of(ask, _SAID, [head[0] for head in heads if head[9] == ABSENT])}
     attributions = load_attributions(ask) if heads else {}
-    open_now = _by_line(_of(ask, _OPEN, ids), keys, attributions)
+    open_now = _by_line(_of(ask, _OPEN, ids), keys, attributions, open_span_of)
     last = _by_line(_of(ask, _LAST, ids), keys, attributions) if past else {}
     for resource_id, scope_id, _, _, _, _, first_seen_us, at_us, seen_us, state, detail in heads:
         absent = state == ABSENT
@@ -156,11 +167,14 @@ def _of(ask: Ask, sql: str, ids: Sequence[int]) -> list[Row]:
 
 
 def _by_line(
-    rows: Iterable[Row], keys: Mapping[int, ResourceKey], attributions: Mapping[int, Attribution]
+    rows: Iterable[Row],
+    keys: Mapping[int, ResourceKey],
+    attributions: Mapping[int, Attribution],
+    made: Callable[[ResourceKey, Attribution, tuple[Any, ...]], Span] = span_of,
 ) -> dict[int, dict[Line, Span]]:
     found: dict[int, dict[Line, Span]] = defaultdict(dict)
     for resource_id, attribution_id, presence, *columns in rows:
-        span = span_of(keys[resource_id], attributions[attribution_id], columns)
+        span = made(keys[resource_id], attributions[attribution_id], tuple(columns))
         found[resource_id][span.line] = span if presence is None else replace(span, presence=presence)
     return found
 

@@ -16,7 +16,12 @@ SHORTEST, LONGEST = timedelta(seconds=1), timedelta(hours=1)
 OWNER = re.compile(r"(?:label|tag):[^\s=][^=]*")
 PROTECTED = re.compile(r"(?:label|tag):[^\s=][^=]*(?:=.*)?")
 """Labels only: one machine is protected by `costguard protect ID`."""
-
+GROUP = re.compile(r"(?:label|tag):[^\s=+][^=+]*(?: \+ (?:label|tag):[^\s=+][^=+]*)*")
+LABELS = (
+    ("owner_from", OWNER, "label:owner"),
+    ("protect", PROTECTED, "label:costguard=never"),
+    ("group_from", GROUP, "label:cluster"),
+)
 PROXY = re.compile(r"https?://(?:(?P<who>[^\s/@]*)@)?[^\s/@]+/?", re.IGNORECASE)
 
 
@@ -28,7 +33,7 @@ def check_sections(settings: Settings, where: str) -> None:
         from costguard.settings.addresses import check_address
 
         check_address(settings.watch.heartbeat_url, origin("watch", "heartbeat_url", where), "HEARTBEAT_URL")
-    for key, pattern, example in (("owner_from", OWNER, "label:owner"), ("protect", PROTECTED, "label:costguard=never")):
+    for key, pattern, example in LABELS:
         for text in getattr(settings.defaults, key):
             hint = f'write ["{example}"]' + ("; one machine: costguard protect ID" if key == "protect" else "")
             told = f"'{shortened(text)}' says not where to look"

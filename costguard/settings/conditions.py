@@ -10,7 +10,7 @@ Money counts in USD. An amount in another currency is a missing fact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
@@ -42,6 +42,19 @@ class CelCondition:
 
     def holds(self, facts: Mapping[str, object]) -> Truth:
         """See Condition. `missing` names labels as `labels["team"]`."""
+        given = [facts.get(name) for name in self.names]
+        asked = (*[tuple(one.items()) if isinstance(one, dict) else one for one in given], *map(type, given))
+        try:
+            answer = self.answers.get(asked)
+        except TypeError:  # a fact of no kind that there is
+            return self._answer(facts)
+        if answer is None:
+            if len(self.answers) >= REMEMBERED:
+                self.answers.clear()
+            answer = self.answers[asked] = self._answer(facts)
+        return answer
+
+    def _answer(self, facts: Mapping[str, object]) -> Truth:
         known, odd = dict[str, object](), list[str]()
         for name in self.names:
             if facts.get(name) is not None:
@@ -50,18 +63,7 @@ class CelCondition:
                     known[name] = value
                 if why:
                     odd.append(why)
-        if odd:
-            return self._answer(known, sorted(odd))
-        key = tuple([(name, tuple(v.items()) if isinstance(v, dict) else v) for name, v in known.items()])
-        answer = self.answers.get(key)
-        if answer is None:
-            if len(self.answers) >= REMEMBERED:
-                self.answers.clear()
-            answer = self.answers[key] = self._answer(known, ())
-        return answer
-
-    def _answer(self, known: Mapping[str, object], odd: Sequence[str]) -> Truth:
-        """Of `known` facts, as CEL takes them; `odd`: why others are missing."""
+        odd.sort()
         try:
             answer = self.program.eval(data=dict(known))
             value = answer.plain_value() if answer.type() == cel.Type.BOOL else None

@@ -40,6 +40,14 @@ FIELDS: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
         ),
         ["label:costguard=never"],
     ),
+    ("defaults", "group_from"): (
+        (
+            "Which machines of an account work together: those with one value of the first of these labels that they carry. "
+            "None of a group counts as idle while one of it works or cannot be judged. Left out: the labels of SkyPilot, Ray, "
+            "ParallelCluster, EMR, EKS, Slurm on GCP, Dataproc, GKE, Dataflow and Batch, and label:cluster. [] no groups."
+        ),
+        ["label:cluster", "label:eks:cluster-name + label:eks:nodegroup-name"],
+    ),
     ("network", "ca_file"): (
         "A PEM file of the authorities to trust instead of the system's. That certificates are checked cannot be turned off.",
         "company.pem",

@@ -14,6 +14,7 @@ GUARD = """
 # needs: signals that must be measured (duty, power, cpu, io, progress, queue, people, agent); left out: all there are.
 # allow_irreversible = true: it may lose data for good. priority: at a hard cap the lowest is stopped first.
 # lease: how long somebody may keep a machine from it, and how often again. warmup: how long a machine may be set up.
+# alone = true: each member of a group (see group_from) is judged by itself, whatever the others do.
 # schedule: when it should be off; a policy that has one needs no `when`. holidays: off all day. rule: "idle" (doubt keeps it
 # running) or "schedule" (a desired state); usually what fits.
 #[[policy]]
@@ -27,6 +28,7 @@ GUARD = """
 #priority = 0
 #lease = { max = "24h", renewals = 3 }
 #warmup = "45m"
+#alone = false
 #rule = "idle"
 #schedule = { timezone = "Europe/Berlin", off = ["mon-fri 20:00-08:00", "sat-sun"], holidays = [2026-12-25], exemptions = [] }
 #then = [

@@ -10,6 +10,7 @@
     then = [{ do = "notify", to = "owner" }, { after = "15m", do = "stop" }]
     lease = { max = "24h", renewals = 3 }
     warmup = "45m"
+    alone = false                                   # true: a member of a group is judged by itself, whatever the group does
 
 `after` counts from the first step. Errors name the file, the number of the table, its name and the field.
 """
@@ -33,13 +34,13 @@ from costguard.settings.steps import read_steps, stops
 
 KEYS = (
     *("name", "arm", "match", "when", "for", "then", "needs", "allow_irreversible", "priority", "schedule", "rule", "lease"),
-    "warmup",
+    *("warmup", "alone"),
 )
 TARGET_KEYS = ("gpu", "ids", "names", *MATCH_KEYS)
 LEASE_KEYS = ("max", "renewals")
 SCHEDULED = 'scheduled_on == false && power == "running"'
 """The condition of a schedule that states none."""
-OF_WORK = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste"))
+OF_WORK = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 LONGEST_HOLD, LONGEST_LEASE, MOST_RENEWALS, MOST_PRIORITY = 90 * DAY, 30 * DAY, 100, 1000
 
@@ -84,6 +85,7 @@ def _policy(table: Table, place: str, zone: tzinfo, poll: timedelta, hooks: tupl
         lease_max=lease_max,
         renewals_max=renewals,
         warmup_max=lasting(table.get("warmup", "45m"), f"{place}.warmup", least=MINUTE, most=DAY),
+        alone=read_flag(table.get("alone", False), f"{place}.alone"),
     )
 
 

@@ -18,6 +18,20 @@ if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nob
     from costguard.core.guard.policy import Policy, Rails
 
 SQLITE = "sqlite:///"
+GROUP_FROM = (
+    "label:skypilot-cluster-name",  # SkyPilot, "tag uniquely identifying all nodes of a cluster": sky/provision/constants.py
+    "label:ray-cluster-name",  # Ray's cluster launcher, and SkyPilot before 0.5
+    "label:parallelcluster:cluster-name",  # AWS: aws.md, section 7
+    "label:aws:elasticmapreduce:job-flow-id",
+    "label:eks:cluster-name + label:eks:nodegroup-name",  # one node group: a cluster's system nodes never rest
+    "label:ghpc_deployment",  # GCP: gcp.md, section 7
+    "label:goog-dataproc-cluster-name",
+    "label:goog-k8s-cluster-name + label:goog-k8s-node-pool-name",
+    "label:goog-dataflow-job-id",
+    "label:batch-job-id",
+    "label:cluster",
+)
+"""Labels by which tools mark the machines that work together, as their vendors name them (providers/*.md, 2026-11)."""
 
 
 def _placed_path(text: str, folder: Path) -> str:
@@ -62,12 +76,14 @@ class DefaultSettings:
     """`[defaults]`. `timezone`: the IANA zone whose days and months budgets and reports go by, where they state no other.
 
     `owner_from`: whose a machine is: the first of these labels that it carries ("label:owner"; a tag is a label). `protect`:
-    what must never be touched: "label:KEY=VALUE" or "label:KEY".
+    what must never be touched: "label:KEY=VALUE" or "label:KEY". `group_from`: which machines of an account work together:
+    those with one value of the first of these labels that they carry; "label:KEY + label:KEY" asks for both; () no groups.
     """
 
     timezone: str = "UTC"
     owner_from: tuple[str, ...] = field(default=("label:owner",), metadata=LIST)
     protect: tuple[str, ...] = field(default=("label:costguard=never",), metadata=LIST)
+    group_from: tuple[str, ...] = field(default=GROUP_FROM, metadata=LIST)
 
     @property
     def zone(self) -> tzinfo:

@@ -8,7 +8,7 @@ from costguard.core.metering.resource import KINDS, STATES
 from costguard.core.offer import TIERS
 from costguard.errors import InputError
 
-CHOICES = {"state": tuple(STATES_OF_WORK), "power": STATES, "tier": TIERS, "kind": KINDS}
+CHOICES = {"state": tuple(STATES_OF_WORK), "group_state": tuple(STATES_OF_WORK), "power": STATES, "tier": TIERS, "kind": KINDS}
 SHARES = ("confidence", "wasted_share")
 
 

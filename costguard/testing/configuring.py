@@ -14,7 +14,21 @@ from costguard.testing.words import cut, length, money, plain, tokens, wrong
 
 IDLE = "state == 'idle' && confidence >= 0.9"
 STEPS = ("notify", "ask", "hook", "stop", "terminate", "record", "deny", "scale-controller")
-POLICY_WORDS = ("arm", "gpu", "match", "when", "for", "needs", "irreversible", "priority", "lease", "warmup", "rule", "off")
+POLICY_WORDS = (
+    "arm",
+    "gpu",
+    "match",
+    "when",
+    "for",
+    "needs",
+    "irreversible",
+    "priority",
+    "lease",
+    "warmup",
+    "rule",
+    "off",
+    "alone",
+)
 
 
 def policy_toml(text: str, line: int) -> str:
@@ -60,7 +74,7 @@ def budget_toml(text: str, line: int) -> str:
     return "\n".join(["[[budget]]", *rows, ""])
 
 
-def _row(words: list[str], line: int) -> str:  # noqa: C901, PLR0911 - a table of words
+def _row(words: list[str], line: int) -> str:  # noqa: C901, PLR0911, PLR0912 - a table of words
     match words:
         case ["arm", level]:
             return f'arm = "{level}"'
@@ -73,6 +87,8 @@ def _row(words: list[str], line: int) -> str:  # noqa: C901, PLR0911 - a table o
             return f'for = "{hold}"'
         case ["needs", *families] if families:
             return f"needs = [{_list(families)}]"
+        case ["alone"]:
+            return "alone = true"
         case ["irreversible"]:
             return "allow_irreversible = true"
         case ["priority", number]:

@@ -180,6 +180,7 @@ class GuardPlay(PollPlay):
                 budgets=settings.budgets,
                 rails=rails,
                 owner_from=settings.defaults.owner_from,
+                group_from=settings.defaults.group_from,
                 protect=settings.defaults.protect,
                 zone=settings.defaults.zone,
                 interval=stage.story.poll,

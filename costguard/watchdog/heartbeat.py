@@ -1,6 +1,6 @@
 """The heartbeat: somebody outside is asked after each run that was committed, so that silence is noticed (a dead man's switch).
 
-Example: runs at 12:00:00, 12:00:30 and 12:01:00, all committed: asked at 12:00:00 and at 12:01:00. The run of 12:01:30 could
+Example: runs at 12:00:00, 12:00:30 and 12:00:59, all committed: asked at 12:00:00 and at 12:00:59. The run of 12:01:30 could
 not be written: nobody is asked, and whoever listens there says so when its own patience ends.
 
 It is asked in a thread of its own, one at a time, so that no run waits for it. That it fails is logged once, and again only
@@ -16,15 +16,16 @@ from threading import Lock, Thread
 
 from costguard.watchdog.duty import Log
 
-RAREST = timedelta(seconds=60)
-"""The least between two: services that listen count by the minute, and refuse who asks more often."""
+LEAST = timedelta(seconds=50)
+"""The least between two: services that listen count by the minute, and refuse who asks much more often. It is less than a
+minute, as runs every 60 s come a little early as often as late, and each of them should be heard."""
 
 
 class Heartbeat:
     """`ask`: ask once; "" where it was heard or nobody listens, else why not. `clock`: seconds that only run forward."""
 
     def __init__(
-        self, ask: Callable[[], str], *, log: Log, every: timedelta = RAREST, clock: Callable[[], float] = time.monotonic
+        self, ask: Callable[[], str], *, log: Log, every: timedelta = LEAST, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._ask, self._log, self._every, self._clock = ask, log, every, clock
         self._lock, self._last, self._thread, self._failing = Lock(), float("-inf"), Thread(), False

@@ -63,8 +63,10 @@ MANIFEST = Manifest(
     ),
     extra="aws",
     key_at="https://console.aws.amazon.com/iam",
-    # CloudWatch publishes late: "ask for a window ending ~5 min ago" (shared/providers/aws.md, section 4, 2026-11).
-    measures_late=timedelta(minutes=5),
+    # CloudWatch publishes late: "ask for a window ending ~5 min ago" (shared/providers/aws.md, section 4, 2026-11). A bucket of
+    # five minutes bears the time of its beginning, so that the newest one is ten minutes old when it can first be asked for.
+    measures_late=timedelta(minutes=10),
+    measures_every=timedelta(minutes=5),
     not_seen=(
         "SageMaker (notebooks, endpoints, training, HyperPod, Studio) runs GPUs that EC2 does not list.",
         "Savings plans, reserved instances, private prices and credits lower the bill after the fact.",

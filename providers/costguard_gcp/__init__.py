@@ -53,6 +53,7 @@ MANIFEST = Manifest(
     key_at="https://cloud.google.com/docs/authentication/provide-credentials-adc",
     # Cloud Monitoring shows a sample after up to 240 s (shared/providers/gcp.md, section 4, 2026-11)
     measures_late=timedelta(minutes=4),
+    measures_every=timedelta(minutes=1),
     not_seen=(
         "Vertex AI endpoints, training and pipelines, and Cloud Run GPUs: they run in Google's own projects",
         "TPUs, which have an API of their own",

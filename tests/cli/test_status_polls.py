@@ -40,6 +40,17 @@ def test_the_first_status_makes_the_ledger_and_shows_what_runs(costguard: Comman
     assert (ran.data["warnings"], account.asked) == ([], 1)
 
 
+def test_how_far_a_hard_cap_could_be_exceeded_is_said_of_what_was_just_listed(costguard: Command, setup: Setup) -> None:
+    setup(Acme(accounts=[Account("acme")]))
+    with Path("costguard.toml").open("a") as settings:
+        settings.write('[[budget]]\nname = "all"\ncap = "1 USD"\nhard = true\n[[budget]]\nname = "soft"\ncap = "1 USD"\n')
+    over = {one["name"]: one["worst_overshoot"] for one in costguard("status", "--json").data["budgets"]}
+    assert float(over["all"]) > 1  # nobody says that the machine can be stopped, so it runs on to the end of the month
+    assert over["soft"] is None
+    offline = costguard("--offline", "status", "--json").data["budgets"]
+    assert [one["worst_overshoot"] for one in offline] == [None, None]
+
+
 def test_every_status_asks_anew(costguard: Command, setup: Setup) -> None:
     setup(Acme(accounts=[account := Account("acme")]))
     for _ in range(3):

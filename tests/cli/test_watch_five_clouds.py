@@ -1,4 +1,4 @@
-"""The real `costguard watch` against five fake clouds at a second's pace: the right machines stop, once, and nothing else does.
+"""The real `costguard watch` against five fake clouds, every two seconds: the right machines stop, once, and nothing else does.
 
 The process begins beside a watchdog that watched for twenty minutes (see `watched`), and only observes; then it has the turn,
 with the policies armed, and acts. What happened is read from the fakes' own logs.
@@ -18,14 +18,18 @@ from costguard.core.guard.intent import DONE
 from costguard.core.guard.policy import Rails
 from costguard.core.guard.wishes import FREEZE, Wish
 from costguard.ledger.guardbook import GuardBook
-from tests.cli.watched import Before, Five, Watching, five_clouds, time_goes_on, until
+from tests.cli.watched import LONGEST_S, Before, Five, Watching, five_clouds, time_goes_on, until
 
 MINUTE = timedelta(minutes=1)
-STOPPABLE = ("gcp", "runpod", "vast")
-"""Not AWS: its measures come every five minutes and late, so that ten minutes of idleness are never proven there."""
+ACTING, OBSERVING = " an hour, acting", " an hour, observing"
+"""In the line that a watchdog says where it was otherwise before."""
+STOPPABLE = ("runpod", "vast")
+"""Not AWS: its measures come every five minutes and ten minutes late, so that ten minutes hold none of them. Not GCP, which no
+policy concerns here: what it publishes each minute, four minutes late, leaves no room for a process that starts slowly beside
+another one's samples. Both are tried moment by moment in tests/core/guard/test_late_measures.py."""
 RAILS = """
 [watch]
-interval = "1s"
+interval = "2s"
 jitter = "0s"
 [rails]
 first_seen = "5s"
@@ -35,7 +39,7 @@ IDLE = """
 [[policy]]
 name = "idle-gpu"
 arm = "ARM"
-match = { gpu = true, providers = ["aws", "gcp", "lambda", "runpod"] }
+match = { gpu = true, providers = ["aws", "lambda", "runpod"] }
 when = 'state == "idle"'
 for = "10m"
 allow_irreversible = true
@@ -54,7 +58,7 @@ name = "off"
 arm = "ARM"
 match = { ids = ["@runpod"] }
 when = 'power == "running"'
-for = "1s"
+for = "2s"
 allow_irreversible = true
 then = [{ do = "notify" }, { after = "5m", do = "stop" }]
 """
@@ -64,7 +68,7 @@ name = "told-after-reload"
 arm = "notify"
 match = { ids = ["@lambda"] }
 when = 'power == "running"'
-for = "1s"
+for = "2s"
 then = [{ do = "notify" }]
 """
 
@@ -89,7 +93,7 @@ def intents(five: Five) -> dict[str, str]:
     return {one.life.key.id: one.state for one in found}
 
 
-def test_what_idles_stops_once_on_every_cloud_that_has_a_stop_and_nothing_else_does(five: Five, born: datetime) -> None:
+def test_what_idles_or_is_unwanted_stops_once_and_nothing_else_does(five: Five, born: datetime) -> None:
     victims = {(name, five.victim(name)) for name in STOPPABLE}
     with ExitStack() as stack:
         before = Before(five, five.write((RAILS + IDLE).replace("ARM", "notify")), born, MINUTE, stack)
@@ -99,7 +103,7 @@ def test_what_idles_stops_once_on_every_cloud_that_has_a_stop_and_nothing_else_d
         stack.enter_context(time_goes_on(five))
         first = Watching.started(five)
         stack.callback(first.close)
-        while not first.said(" an hour, observing"):  # another has the turn, and goes on until this one has seen all
+        while not first.said(OBSERVING):  # another has the turn, and goes on until this one has seen all
             assert first.process.poll() is None, first.tail()
             before.judge(datetime.now(UTC))
         assert five.stops() == {}
@@ -117,7 +121,7 @@ def test_what_idles_stops_once_on_every_cloud_that_has_a_stop_and_nothing_else_d
 
         second = Watching.started(five)
         stack.callback(second.close)
-        until(lambda: second.said(" an hour, acting"), second)
+        until(lambda: second.said(ACTING), second)
         (five.folder / "costguard.toml").write_text("polcy = 1\n")
         second.process.send_signal(signal.SIGHUP)
         until(lambda: second.said("reload_refused"), second)
@@ -130,34 +134,42 @@ def test_what_idles_stops_once_on_every_cloud_that_has_a_stop_and_nothing_else_d
         assert set(intents(five)) == {one for _, one in victims}
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_of_two_watchdogs_one_acts_and_the_other_goes_on_where_it_is_no_more(five: Five, number: signal.Signals) -> None:
+def test_of_two_watchdogs_one_acts_and_the_other_goes_on_where_it_is_no_more(five: Five) -> None:
     with ExitStack() as stack:
         began = datetime.now(UTC) - 8 * MINUTE
         before = Before(five, five.write((RAILS + OFF).replace("ARM", "notify")), began, 2 * MINUTE, stack)
         before.watch_until(datetime.now(UTC))
         before.book.add_wish(Wish(id="hold it", what=FREEZE, who="the test", why="until one is gone", at=datetime.now(UTC)))
-        before.give_turn()
         five.write((RAILS + OFF).replace("ARM", "stop"))
         stack.enter_context(time_goes_on(five))
         both = [Watching.started(five) for _ in range(2)]
         for one in both:
             stack.callback(one.close)
-        until(lambda: any(one.said(" an hour, acting") for one in both) and any(one.said("observing") for one in both), *both)
-        turn = before.book.turn()
-        assert turn is not None
-        gone, other = sorted(both, key=lambda one: not turn.holder.endswith(f":{one.process.pid}"))
-        until(lambda: other.said("an hour"), *both)
-        gone.process.send_signal(number)
+        while not all(one.said(OBSERVING) for one in both):
+            assert all(one.process.poll() is None for one in both), "\n".join(one.tail() for one in both)
+            before.judge(datetime.now(UTC))
+        before.give_turn()
+        until(lambda: any(one.said(ACTING) for one in both), *both)
+        asleep, other = sorted(both, key=lambda one: not one.said(ACTING))
+        assert not other.said(ACTING)
+
+        asleep.process.send_signal(signal.SIGSTOP)
         before.book.lift_wish("hold it", who="the test", now=datetime.now(UTC))
-        until(lambda: datetime.now(UTC) > turn.until - 50 * timedelta(seconds=1), *both)
+        asked = five.asked("runpod")
+        until(lambda: five.asked("runpod") > asked + 1, other)
         assert five.stops() == {}  # its turn goes on although it is gone
-        before.book.give_turn(turn.epoch)  # as a minute does, which nobody wants to wait for
+        before.give_turn()  # as a minute does, which nobody wants to wait for
         until(lambda: intents(five) == {five.victim("runpod"): DONE}, other)
-        if number == signal.SIGSTOP:
-            shown = len(gone.out)
-            gone.process.send_signal(signal.SIGCONT)
-            until(lambda: any("observing" in line for line in gone.out[shown:]), gone)
-        assert other.ended(signal.SIGTERM) == 0, other.tail()
+        assert five.stops() == {"runpod": 1}
+
+        times = asleep.count(OBSERVING)
+        asleep.process.send_signal(signal.SIGCONT)
+        until(lambda: asleep.count(OBSERVING) > times, asleep)
+        times = asleep.count(ACTING)
+        other.process.send_signal(signal.SIGKILL)
+        other.process.wait(LONGEST_S)
+        before.give_turn()
+        until(lambda: asleep.count(ACTING) > times, asleep)
+        assert asleep.ended(signal.SIGTERM) == 0, asleep.tail()
         assert five.stops() == {"runpod": 1}
         assert five.resting() == {("runpod", five.victim("runpod"))}

@@ -54,9 +54,11 @@ S = timedelta(seconds=1)
 MACHINES, VICTIM = 3, 1
 GCP_DUTY = "agent.googleapis.com/gpu/utilization"
 IDLE, BUSY = 0.0, 80.0
-LONGEST_S = 60.0
+LONGEST_S = 120.0
 PACED = ("gcp", "vast")
 """Whose accounts ask no faster than their providers let anybody, by the real time: each round opens them anew."""
+OWN_PACE = ("aws", "gcp")
+"""Who publishes a measure every few minutes or every minute, however often anybody asks."""
 FINE = (GPU_UTIL, CPU_UTIL)
 """Signals of which the ledger has a sample for every second of the past, as a watchdog at that pace leaves them."""
 
@@ -93,6 +95,10 @@ class Five:
         """Requests that stop or end anything, as each fake logged them; clouds that got none are left out."""
         found = {name: sum(_acts(rig, one.line) for one in tuple(rig.fake.asked)) for name, rig in self.rigs.items()}
         return {name: count for name, count in found.items() if count}
+
+    def asked(self, provider: str) -> int:
+        """How many requests one fake got."""
+        return len(self.rigs[provider].fake.asked)
 
     def resting(self) -> set[tuple[str, str]]:
         """(provider, machine) of all that run no more, as the fakes know it."""
@@ -208,7 +214,7 @@ class Before:
         made = []
         for key, samples in self.book.samples_since(self._began - timedelta(minutes=5)).items():
             for one, other in pairwise(samples):
-                if key.provider != "aws" and one.signal == other.signal and one.signal in FINE:
+                if key.provider not in OWN_PACE and one.signal == other.signal and one.signal in FINE:
                     seconds = int((other.at - one.at) / S)
                     made += [Sample(key=key, signal=one.signal, at=one.at + n * S, value=one.value) for n in range(1, seconds)]
         return made
@@ -248,7 +254,7 @@ class Watching:
     err: list[str] = field(default_factory=list)
 
     @classmethod
-    def started(cls, five: Five, every: str = "1s") -> Self:
+    def started(cls, five: Five, every: str = "2s") -> Self:
         """A process of its own in the folder of `five`."""
         words = [sys.executable, "-m", "costguard", "--json-log", "watch", "--interval", every]
         process = subprocess.Popen(
@@ -260,9 +266,13 @@ class Watching:
             threading.Thread(target=_read, args=(pipe, lines), daemon=True).start()
         return made
 
-    def said(self, what: str, times: int = 1) -> bool:
-        """Whether a line of it holds `what`, so many times."""
-        return sum(what in line for line in (*tuple(self.out), *tuple(self.err))) >= times
+    def said(self, what: str) -> bool:
+        """Whether a line of it holds `what`."""
+        return self.count(what) > 0
+
+    def count(self, what: str) -> int:
+        """How many lines of it hold `what`."""
+        return sum(what in line for line in (*tuple(self.out), *tuple(self.err)))
 
     def ended(self, number: int) -> int:
         """Its exit code after the signal `number`."""
@@ -276,7 +286,7 @@ class Watching:
 
     def tail(self) -> str:
         """The end of what it said."""
-        return "".join((*self.out[-60:], *self.err[-20:]))
+        return "".join((*self.out[-30:], *self.err[-10:]))
 
 
 def _read(pipe: TextIO, lines: list[str]) -> None:

@@ -52,6 +52,7 @@ def simulated(outcome: Outcome, *, policies: str | None = None, every_step: bool
         budgets=settings.budgets,
         rails=settings.rails or Rails(),
         owner_from=settings.defaults.owner_from,
+        group_from=settings.defaults.group_from,
         interval=story.poll,
     )
     acts = Handling(stops=True, terminates=True)
@@ -176,3 +177,29 @@ def test_a_period_without_history_is_refused_with_what_there_is(tmp_path: Path) 
     nothing = Known(lags={}, handling={}, billing={})
     with Reader(outcome.stage.ledger_url) as reader, reader.snapshot() as ask, pytest.raises(InputError, match="this period"):
         simulate(History(ask), Rules(), early, story.end, nothing)
+
+
+GROUP = """title: Two that work together
+hazard: GUARD 8
+start: 2026-11-06 16:00
+end: 17:00
+machines
+  n0  aws 8xA100-80GB-SXM $32.77, owner ada, labels cluster=exp-7
+  n1  aws 8xA100-80GB-SXM $32.77, owner ada, labels cluster=exp-7
+policies
+  idle-gpu  arm stop, gpu, when idle, for 20m, notify, +10m stop
+events
+  16:00  n0 busy
+  16:00  n1 quiet
+"""
+
+
+def test_that_groups_are_not_replayed_is_said_where_there_are_any(tmp_path: Path) -> None:
+    found = simulated(play(read(GROUP), PollPlay, tmp_path))
+    assert any(told.startswith("1 group of machines") for told in found.not_replayed)
+    alone = read(GROUP.replace("gpu, when", "gpu, alone, when"))
+    assert not any("group" in told for told in simulated(play(alone, PollPlay, tmp_path / "alone")).not_replayed)
+
+
+def test_of_machines_in_no_group_none_is_said(tmp_path: Path) -> None:
+    assert not any("group" in told for told in simulated(played(tmp_path, QUIET, end="17:00")).not_replayed)

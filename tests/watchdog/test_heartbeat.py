@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from costguard.app.beating import beat
+from costguard.ledger.chain import head_text
+from costguard.ledger.reader import Reader
 from costguard.settings import Settings
 from costguard.settings.sections import WatchSettings
 from costguard.watchdog.heartbeat import Heartbeat
@@ -23,11 +25,12 @@ LONG = 30.0
 
 @dataclass(slots=True)
 class Listener:
-    """What was asked, in order, and what is answered."""
+    """What was asked, in order, `by` whom, and what is answered."""
 
     url: str = ""
     status: int = 200
     asked: list[str] = field(default_factory=list)
+    by: list[str] = field(default_factory=list)
 
 
 @contextmanager
@@ -37,6 +40,7 @@ def listening() -> Iterator[Listener]:
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             there.asked.append(self.path)
+            there.by.append(self.headers["User-Agent"])
             self.send_response(there.status)
             self.end_headers()
 
@@ -70,15 +74,16 @@ def settings(url: str) -> Settings:
     return Settings(watch=WatchSettings(heartbeat_url=url))
 
 
-def test_it_is_asked_once_a_minute_at_most_and_for_a_run_that_was_written() -> None:
+def test_it_is_asked_about_once_a_minute_at_most_and_for_each_run_of_a_minute_that_comes_early() -> None:
     told, clock = Told(), [100.0]
     with listening() as there:
         heart = Heartbeat(lambda: beat(lambda: settings(there.url)), log=told, clock=lambda: clock[0])
-        for at in (100.0, 130.0, 159.9, 160.0, 190.0):
+        for at, times in ((100.0, 1), (130.0, 1), (149.9, 1), (159.8, 2), (190.0, 2), (219.5, 3)):
             clock[0] = at
             heart.beat()
             heart.wait(LONG)
-    assert there.asked == ["/ping/0f8fad5b"] * 2
+            assert there.asked == ["/ping/0f8fad5b"] * times
+    assert there.by == ["costguard"] * 3  # there is no ledger whose head it could name
     assert told.events == []
 
 
@@ -143,3 +148,6 @@ def test_a_watch_that_wrote_its_run_is_heard_and_a_dry_one_is_not(
         ran = costguard("watch", "--once", *flags)
         assert ran.code == 0, ran.err
     assert len(there.asked) == times
+    with Reader(f"sqlite:///{tmp_path}/ledger.db") as reader, reader.snapshot() as ask:
+        assert there.by == [f"costguard audit/{head_text(ask)}"] * times
+        assert head_text(ask)

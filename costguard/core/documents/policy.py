@@ -28,7 +28,11 @@ from costguard.core.guard.policy import (
     Target,
     reaches,
 )
+from costguard.core.guard.seat import WINDOW_LEAST
 from costguard.core.guard.wishes import ARMED_FOR
+from costguard.core.guard.work import ACTIVE
+from costguard.core.metering.resource import RUNNING
+from costguard.core.provider import Manifest
 
 SCHEMA = "costguard.policy/1"
 HALF = Fraction(1, 2)
@@ -38,12 +42,25 @@ RULES = {
     CAP_RULE: "doubt counts the money, and stops at the limit",
     SCHEDULE_RULE: "a desired state by the clock",
 }
+AT_WORK = {"state": ACTIVE, "group_state": ACTIVE, "power": RUNNING}
+"""What is known of a machine that works, whatever else is."""
+MEASURES_LEAST, MINUTE = 3, timedelta(minutes=1)
 ANSWERS = {True: "yes", False: "no", None: "unknown"}
 
 
-def lint_document(where: str, policies: Sequence[Policy], *, hard: Sequence[str] = (), rails: Rails | None = None) -> Document:
-    """The settings were read; what in them may not be what somebody meant. `hard`: the names of hard budgets."""
-    remarks = [remark for policy in policies for remark in _remarks(policy)]
+def lint_document(
+    where: str,
+    policies: Sequence[Policy],
+    *,
+    hard: Sequence[str] = (),
+    rails: Rails | None = None,
+    configured: Sequence[Manifest] = (),
+) -> Document:
+    """The settings were read; what in them may not be what somebody meant.
+
+    `hard`: the names of hard budgets. `configured`: the providers that are watched.
+    """
+    remarks = [remark for policy in policies for remark in (*_remarks(policy), *_late_remarks(policy, configured))]
     remarks += [_rails_remark(name, rails or Rails()) for name in hard if (rails or Rails()).fleet_share_day <= HALF]
     lead = f"{where}: {len(policies)} {'policy' if len(policies) == 1 else 'policies'}, and nothing wrong with them."
     rows = tuple({"policy": policy.name, "arm": policy.arm, "rule": policy.rule} for policy in policies)
@@ -156,6 +173,8 @@ def _explained(policy: Policy, level: str, until: datetime | None) -> Iterator[s
     yield f"whom: {whom_text(policy.target)}"
     held = f", and has held for {length_text(policy.hold)}" if policy.hold else ""
     yield f"when: {policy.when.text}{held}"
+    if policy.alone:
+        yield "a member of a group: judged by itself, whatever the group does"
     if policy.needs:
         yield f"needs measures of: {', '.join(policy.needs)}"
     for step in policy.then:
@@ -182,6 +201,30 @@ def _remarks(policy: Policy) -> Iterator[str]:
         yield f"{policy.name} may act for {ARMED_FOR.days} days from when it was first read, and notifies after that."
     if policy.hold == timedelta() and policy.rule == IDLE_RULE:
         yield f"{policy.name} has no `for`: one look is enough for its first step."
+    ends = dict.fromkeys(step.do for step in policy.then if step.do in DESTRUCTIVE)
+    if policy.rule == IDLE_RULE and ends and policy.when.holds(AT_WORK).value is not False:
+        yield (
+            f"{policy.name} may hold for a machine that works, and will never {' or '.join(ends)} one: "
+            "a [[budget]] with hard = true stops those too, and so does a schedule."
+        )
+
+
+def _late_remarks(policy: Policy, configured: Sequence[Manifest]) -> Iterator[str]:
+    """Where a provider's measures come so rarely and so late that `for` rests on too few of them.
+
+    Example: AWS's come every 5 min and 10 min late. In the last 20 min there are two; 25 min hold three.
+    """
+    if policy.when.holds(AT_WORK).value is not False or policy.when.holds({"power": RUNNING}).value is False:
+        return  # it does not rest on measures of work
+    window, named = max(policy.hold, WINDOW_LEAST), policy.target.match.providers
+    for one in configured:
+        needed = one.measures_late + MEASURES_LEAST * one.measures_every
+        if window < needed and (named is None or one.name in named):
+            yield (
+                f"{policy.name}: the measures of {one.name} come every {length_text(one.measures_every)} and "
+                f"{length_text(one.measures_late)} late, and fewer than {MEASURES_LEAST} of them lie in {length_text(window)}: "
+                f'write for = "{-(-needed // MINUTE)}m" or more, or its machines may never be proven idle.'
+            )
 
 
 def _step_data(step: Step) -> dict[str, object]:

@@ -73,13 +73,13 @@ def status_document(status: Status, told: Sequence[str] = (), audit: str = "") -
         "other_currencies": [_other(other) for other in status.others],
         "scopes": [_scope(scope) for scope in status.scopes],
         "resources": resources,
-        "budgets": [standing_data(standing) for standing in status.budgets],
+        "budgets": [standing_data(one, status.overshoots.get(one.budget.name)) for one in status.budgets],
         "intents": [_intent(one) for one in status.intents],
         "warnings": list(warnings),
         "audit": audit or None,
     }
     tables = [_table(status)] if status.resources else []
-    tables += [standings_table(status.budgets)] if status.budgets else []
+    tables += [standings_table(status.budgets, status.overshoots)] if status.budgets else []
     return Document(
         data=data,
         records=tuple(_record(one) for one in status.resources),

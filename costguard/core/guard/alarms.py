@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.core.documents.amounts import length_text, moment_text, scope_text
 from costguard.core.guard.notice import PAGE, WARNING, Notice
+from costguard.core.guard.policy import Rails
 from costguard.core.guard.wording import rate_text, sum_text
 from costguard.core.metering.resource import ScopeKey
 from costguard.core.money import Money, Rate, divide_half_even
@@ -14,6 +15,8 @@ from costguard.core.money import Money, Rate, divide_half_even
 MOST_NAMED = 10
 """Machines, scopes or budgets that one line names; the rest is counted."""
 SECOND = timedelta(seconds=1)
+MOST_APART = 60
+"""Minutes between two runs, the most that the settings take."""
 
 
 def budget_warning(
@@ -128,6 +131,24 @@ def breaker(
         at=at,
         facts=facts,
     )
+
+
+def runs_apart(*, apart: timedelta, interval: timedelta, rails: Rails, at: datetime) -> Notice:
+    """Run after run comes after a gap, and each only observes: nothing is ever done.
+
+    Example: `*/5 * * * * costguard watch --once` with the usual interval of 60 s, which makes three minutes a gap.
+    """
+    minutes = -(-apart // timedelta(minutes=1))
+    stated = f'write [watch] interval = "{minutes}m" where a timer runs it that often'
+    facts = (
+        ("why", f"a run that comes more than {rails.gap_polls} intervals after the one before it only observes"),
+        (
+            "next",
+            f"{stated}, or let it run every {length_text(interval)}" if minutes <= MOST_APART else "let it run more often",
+        ),
+    )
+    what = f"nothing is ever done: runs come {length_text(apart)} apart, and one every {length_text(interval)} is expected"
+    return Notice(topic="rail:gap", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
 
 
 def inventory_drop(scope: ScopeKey, *, gone: int, of: int, at: datetime, zone: tzinfo = UTC) -> Notice:

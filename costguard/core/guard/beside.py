@@ -1,16 +1,25 @@
-"""What stands beside a resource in a status: its work, whose it is, who keeps it, whether it is protected."""
+"""What stands beside a resource in a status: its work, whose it is, who keeps it, whether it is protected.
+
+And beside a hard budget: by how much it could be exceeded at worst.
+"""
 
 from __future__ import annotations
 
-from costguard.core.guard.seat import Seat
+from collections.abc import Mapping
+from dataclasses import replace
+
+from costguard.core.guard.seat import seats_of
 from costguard.core.guard.sight import Rules, Sight
-from costguard.core.metering.resource import ResourceKey
+from costguard.core.guard.surveying import foresights_of
+from costguard.core.metering.observation import Handling
+from costguard.core.metering.resource import RUNNING, ResourceKey
+from costguard.core.money import Money
+from costguard.core.spending import Live
 from costguard.core.status import Beside
 
 
 def beside(rules: Rules, sight: Sight) -> dict[ResourceKey, Beside]:
     """Of each resource of `sight`, as the policy that waits longest for it judges its work."""
-    seats = (Seat.of(live, rules, sight) for live in sight.live)
     return {
         seat.key: Beside(
             work=seat.work(seat.longest(), rules, sight),
@@ -18,5 +27,27 @@ def beside(rules: Rules, sight: Sight) -> dict[ResourceKey, Beside]:
             lease=seat.lease,
             protected=seat.protection.protected,
         )
-        for seat in seats
+        for seat in seats_of(rules, sight)
     }
+
+
+def overshoots(rules: Rules, sight: Sight, handling: Mapping[ResourceKey, Handling]) -> dict[str, Money]:
+    """By how much each hard budget could be exceeded at worst, were the guard to act on it now; by name.
+
+    `handling`: of what was just listed. Empty where something runs whose handling is not known: whether it can be stopped
+    decides most of the figure.
+    """
+    live = [handled(one, handling) for one in sight.live]
+    running = {one.observation.key for one in live if one.observation.state == RUNNING and one.absent_at is None}
+    if not running <= set(handling):
+        return {}
+    found = foresights_of(rules, replace(sight, live=tuple(live)))
+    return {one.standing.budget.name: one.overshoot for one in found}
+
+
+def handled(live: Live, handling: Mapping[ResourceKey, Handling]) -> Live:
+    """`live` with what its last listing said of acts on it, which the ledger does not keep."""
+    known = handling.get(live.observation.key)
+    if known is None or known == live.observation.handling:
+        return live
+    return replace(live, observation=replace(live.observation, handling=known))

@@ -35,6 +35,8 @@ FACTS: Mapping[str, Fact] = _facts(
     ("confidence", NUMBER, "how surely the state of work is known, 0 to 1"),
     ("time_in_state", DURATION, "how long it has been in that state of work"),
     ("wasted_share", NUMBER, "share of its GPUs that do nothing while it is active, 0 to 1"),
+    ("group", TEXT, "the group it works in, by its label's value: a cluster, a job array; empty for none"),
+    ("group_state", TEXT, "state of work of that group; of a machine in none its own"),
     ("power", TEXT, "the provider's state in our words: running, stopped, starting, ..."),
     ("stopped_for", DURATION, "how long it has been stopped; missing unless it is"),
     ("age", DURATION, "since it was created"),

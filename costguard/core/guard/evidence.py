@@ -116,6 +116,7 @@ def counts_from(since: datetime, now: datetime) -> datetime:
 def lines_of(columns: Columns, start: int, now: int) -> Lines:
     """Each signal's samples from `start` to `now`, and whether any lie in the future: a clock jumped."""
     lines, jumped = dict[str, Line](), False
+    last: tuple[Sequence[int], int] = (), 0
     for signal, kind in KINDS.items():
         if signal not in columns:
             continue
@@ -131,8 +132,9 @@ def lines_of(columns: Columns, start: int, now: int) -> Lines:
             early = bisect_left(ats, start)
             ats, values = ats[early:], values[early:]
         if ats:
-            gap = max(map(sub, ats[1:], ats), default=0)
-            lines[signal] = Line(signal, kind, ats, values, gap, min(values), max(values))
+            if ats != last[0]:  # one look at a machine gives a sample of each of its signals
+                last = ats, max(map(sub, ats[1:], ats), default=0)
+            lines[signal] = Line(signal, kind, ats, values, last[1], min(values), max(values))
     return lines, jumped
 
 
@@ -149,13 +151,18 @@ def spacing(columns: Columns, interval: timedelta) -> timedelta:
     slower rhythm. Where we are late ourselves, the usual distance counts, up to SLOWER: at 1.2 s for 1 s nothing is missing.
     """
     apart, left = list[int](), RECENT
+    last: tuple[Sequence[int], list[int]] = (), []
     for signal in sorted(columns, reverse=True):
         ats = columns[signal][0][-left:]
-        apart += map(sub, ats[1:], ats)
+        if ats != last[0]:
+            last = ats, list(map(sub, ats[1:], ats))
+        apart += last[1]
         left -= len(ats)
         if left <= 0:
             break
-    apart = sorted(filter(None, apart)) if apart and min(apart) <= 0 else sorted(apart)
+    apart.sort()
+    if apart and apart[0] <= 0:
+        apart = list(filter(None, apart))
     return max(_rhythm(apart[0], apart[len(apart) // 2], interval), interval) if apart else interval
 
 

@@ -32,6 +32,7 @@ class Known:
     """What is known of a resource beside its listing and its work. None: not known, and no fact then.
 
     `spent_*`: what it surely cost, the low end. `stopped_since`: as the ledger saw it, for a provider that states no time.
+    `group_state`: of its group, "" for none that runs: then it is one of its own.
     """
 
     owner: str = ""
@@ -45,6 +46,8 @@ class Known:
     stopped_since: datetime | None = None
     price_age: timedelta | None = None
     runway: timedelta | None = None
+    group: str = ""
+    group_state: str = ""
 
 
 def facts_of(
@@ -91,6 +94,8 @@ MADE: Mapping[str, _Made] = {
     "confidence": lambda _live, work, _known, _now: work.confidence if work.state != UNKNOWN else None,
     "time_in_state": lambda _live, work, _known, now: _since(work.since, now),
     "wasted_share": lambda _live, work, _known, _now: float(work.wasted_share) if work.state != UNKNOWN else None,
+    "group": lambda _live, _work, known, _now: known.group,
+    "group_state": lambda _live, work, known, _now: known.group_state or work.state,
     "power": lambda live, _work, _known, _now: live.observation.state,
     "stopped_for": lambda live, _work, known, now: _stopped_for(live, known, now),
     "age": lambda live, _work, _known, now: _since(live.observation.created_at, now),
@@ -188,7 +193,7 @@ def without_work(facts: Mapping[str, object]) -> dict[str, object]:
 
 DEAR = frozenset(("rate", "labels"))
 """Facts that rest on the listing alone and cost something: made once for all policies."""
-OF_WORK = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste"))
+OF_WORK = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
 """Facts that rest on the state of work."""
 OF_BUDGET = frozenset(("budget_fraction", "projected_end", "time_to_cap"))
 """Facts that rest on the tightest budget."""

@@ -116,6 +116,8 @@ def runs_of(climb: Climb, runs: Iterable[HookRun]) -> Iterator[HookRun]:
 def hooked(climb: Climb | None, runs: Iterable[HookRun]) -> Hooked:
     """What `runs` say to `climb`, in the words of a ladder."""
     mine = list(runs_of(climb, runs)) if climb is not None else []
+    if not mine:
+        return NO_HOOKS
     running = frozenset(run.number for run in mine if run.state == BEGUN)
     bad = [run for run in mine if run.state not in (BEGUN, SUCCEEDED) and run.ended_at is not None]
     if not bad:

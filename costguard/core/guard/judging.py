@@ -49,6 +49,7 @@ from costguard.core.sample import (
 )
 
 WARMUP = timedelta(minutes=45)
+PROBED = timedelta(minutes=15)
 CAPS = ((DUTY, 0.6), (CPU, 0.8), (IO, 0.9), (AGENT, 0.97), (PROGRESS, 0.99))
 """How surely idleness can be known where all families up to this one are measured: each sees work that those before miss."""
 WEIGHTS = {family: weight for weight, family in enumerate((DUTY, CPU, IO, PROGRESS, POWER))}
@@ -144,10 +145,25 @@ def _at_rest(
     return _idle(tracks, view, view.start if phase_until is None else max(view.start, micros(phase_until)))
 
 
-def probe(samples: Sequence[Sample], now: datetime, poll: timedelta, seen: Observation | None = None) -> str:
-    """Why there is work right now, or "": any one busy sample of the last two intervals, and no window forgives it."""
+def probed_since(now: datetime, lag: timedelta) -> datetime:
+    """From when on a probe needs samples: enough of them to tell how often one comes."""
+    return now - PROBED - 2 * lag
+
+
+def probe(
+    samples: Sequence[Sample],
+    now: datetime,
+    poll: timedelta,
+    seen: Observation | None = None,
+    *,
+    lag: timedelta = timedelta(),
+) -> str:
+    """Why there is work right now, or "": any one busy sample of the last two intervals, and no window forgives it.
+
+    `lag`: how late the provider's newest sample is, by which the two intervals lie further back.
+    """
     now_us, poll_us = micros(now), poll // MICROSECOND
-    recent = now_us - 2 * poll_us
+    recent = now_us - lag // MICROSECOND - 2 * poll_us
     lines, _ = lines_of(columns_of(samples), micros(now - REACH), now_us)
     limit = lines[GPU_POWER_LIMIT].values[-1] if GPU_POWER_LIMIT in lines else 0
     view = Window(recent, recent, now_us, 2 * poll_us, poll_us, 2, now_us)

@@ -174,13 +174,13 @@ def _of_rule(case: Case, matter: wording.Matter, since: datetime, so_far: Money 
 
 
 def _of_works(survey: Survey, sight: Sight, rules: Rules) -> Iterator[Notice]:
-    """Machines that work with a part of their GPUs."""
+    """Machines that work with a part of their GPUs, and those whose group works without any of theirs."""
     if not rules.policies:
         return
     for live in sight.live:
         work, gpus = survey.works[live.observation.key], round(live.observation.gpu_count)
         long = work.since is not None and survey.at - work.since >= WASTE_AFTER
-        if work.state == ACTIVE and long and work.wasted_share >= WASTE_LEAST and gpus > 1 and work.since is not None:
+        if work.state == ACTIVE and long and work.wasted_share >= WASTE_LEAST and gpus and work.since is not None:
             matter = replace(
                 matter_of(live, owner_of(live.observation, rules.owner_from), survey.at, rules.zone), topic="waste"
             )

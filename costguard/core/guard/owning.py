@@ -68,13 +68,19 @@ def owner_of(seen: Observation, patterns: Sequence[str]) -> str:
 
     A key as it is written comes before one that differs in case only.
     """
+    return _labelled(seen.labels, tuple(patterns)) or seen.owner
+
+
+@lru_cache(maxsize=10_000)
+def _labelled(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> str:
+    """The owner that `labels` name, ""; most machines carry the labels that they carried in the last run."""
     for pattern in patterns:
         key = pattern.partition(":")[2] or pattern
-        found = [v for k, v in seen.labels if k == key] + [v for k, v in seen.labels if k.casefold() == key.casefold()]
+        found = [v for k, v in labels if k == key] + [v for k, v in labels if k.casefold() == key.casefold()]
         owner = next((value.strip() for value in found if value.strip()), "")
         if owner:
             return owner
-    return seen.owner
+    return ""
 
 
 def protection_of(
@@ -98,12 +104,17 @@ def protection_of(
 
 def marked(seen: Observation, patterns: Sequence[str]) -> Protection:
     """Whether its labels protect it, exactly or by a slip of the pen: what is to be remembered for `seen_before`."""
+    return _marked(seen.labels, tuple(patterns))
+
+
+@lru_cache(maxsize=10_000)
+def _marked(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> Protection:
     wanted = [pattern.partition(":")[2] or pattern for pattern in patterns]
-    for key, value in seen.labels:
+    for key, value in labels:
         pair = f"{key}={value}"
         if pair in wanted or key in wanted:
             return Protection(protected=True, why=f"its label {pair} protects it")
-    for key, value in seen.labels:
+    for key, value in labels:
         meant = _slip_for(key, value, wanted)
         if meant:
             warning = f"its label {key}={value} looks like {meant}, so it counts as protected: correct or remove it"

@@ -31,7 +31,7 @@ from costguard.core.guard.policy import (
     reaches,
 )
 from costguard.core.guard.railing import Room
-from costguard.core.guard.verdict import CANNOT_SAY, Climb, Proposal, Verdict
+from costguard.core.guard.verdict import CANNOT_SAY, DOES_NOT, Climb, Proposal, Verdict
 from costguard.core.guard.wishes import Wish
 from costguard.core.guard.work import ACTIVE
 from costguard.core.metering.observation import Observation
@@ -128,7 +128,7 @@ def cannot_stop(seen: Observation) -> str:
 
 def _proposals(case: Case, around: Around) -> Iterator[Proposal]:
     found, seen = case.verdict, case.live.observation
-    if case.live.absent_at is not None:
+    if case.live.absent_at is not None or (found.finding == DOES_NOT and case.climb is None):
         return
     done = case.climb.done if case.climb else ()
     ahead: Sequence[Due] = steps_ahead(found, case.climb, stopped=seen.state in RESTING, hooks=case.hooks)

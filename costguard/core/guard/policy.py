@@ -88,7 +88,7 @@ class Policy:
 
     `needs`: families of signals that must be measured, () for whatever its provider can deliver. `rule`: see IDLE_RULE.
     `lease_max`, `renewals_max`: of the leases that hold it back. `window`: of samples, for the state of work.
-    `warmup_max`: how long a machine may be warming.
+    `warmup_max`: how long a machine may be warming. `alone`: a member of a group is judged by itself.
     """
 
     name: str
@@ -105,6 +105,7 @@ class Policy:
     lease_max: timedelta = timedelta(hours=24)
     renewals_max: int = 3
     warmup_max: timedelta = timedelta(minutes=45)
+    alone: bool = False
 
     def __post_init__(self) -> None:
         require(bool(self.name.strip()), "policy.name", "is empty", 'write a name such as "idle-gpu"')

@@ -17,7 +17,7 @@ from fractions import Fraction
 
 from costguard.core.guard.backdrop import Scene
 from costguard.core.guard.evidence import spacing
-from costguard.core.guard.judging import probe
+from costguard.core.guard.judging import probe, probed_since
 from costguard.core.guard.ladders import stepped
 from costguard.core.guard.owning import BY_HAND, same_life, snoozed
 from costguard.core.guard.pacing import GROWING, LOOKS, findings, later, records, states
@@ -42,7 +42,6 @@ from costguard.core.metering.resource import ENDED, RUNNING
 TELLING = (NOTIFY, ASK, RECORD, DENY)
 PASSES = frozenset(("grace", "hook"))
 """What holds a step back only until its time has come."""
-PROBED = timedelta(minutes=15)
 HOUR = timedelta(hours=1)
 _FIGURES = re.compile(r"\d[\d:.-]*(?: \d\d:\d\d)?")
 
@@ -144,10 +143,11 @@ class Replay:
         """Whether what is measured right before the act speaks against it: the last look of an idle rule."""
         if case.verdict.policy.rule != IDLE_RULE or self.scene.rests_since is not None:
             return False
-        past, rules = self.scene.past, self.scene.backdrop.rules
-        lately = past.lately(at, PROBED)
-        rhythm = spacing(past.window(at, PROBED), rules.interval)
-        return not lately or bool(probe(lately, at, rhythm, case.live.observation))
+        past, backdrop = self.scene.past, self.scene.backdrop
+        lag = backdrop.lags.get(past.key.provider, timedelta())
+        reach = at - probed_since(at, lag)
+        lately, rhythm = past.lately(at, reach), spacing(past.window(at, reach), backdrop.rules.interval)
+        return not lately or bool(probe(lately, at, rhythm, case.live.observation, lag=lag))
 
     def _act(self, act: Proposal, case: Case, at: datetime) -> None:
         name = act.verdict.policy.name

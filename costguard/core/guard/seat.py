@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from costguard.core.guard.evidence import Columns, Lines, columns_of, counting
 from costguard.core.guard.evidence import spacing as spacing_of
 from costguard.core.guard.facts import Known
+from costguard.core.guard.grouping import GroupKey, Member, Together, as_member, counts, group_of, together
 from costguard.core.guard.incarnation import Incarnation, incarnation_of
 from costguard.core.guard.intent import IN_DOUBT
 from costguard.core.guard.judging import judge
@@ -28,9 +29,9 @@ from costguard.core.guard.policy import Policy
 from costguard.core.guard.run import Protection as Sighted
 from costguard.core.guard.schedule import Wanted, wants_off
 from costguard.core.guard.sight import Rules, Sight
-from costguard.core.guard.verdicts import concerned
+from costguard.core.guard.verdicts import Concerned
 from costguard.core.guard.wishes import LEASE, Wish
-from costguard.core.guard.work import Work
+from costguard.core.guard.work import IDLE, Work
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.core.sample import Sample
@@ -39,6 +40,7 @@ from costguard.core.spending import Live
 WINDOW = timedelta(minutes=45)
 """Of samples, where no policy with a longer wait concerns a machine."""
 WINDOW_LEAST = timedelta(minutes=10)
+Asks = tuple[timedelta, tuple[str, ...], timedelta]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,14 +65,15 @@ class Seat:
     policies: tuple[Policy, ...] = ()
     facts: dict[str, object | None] = field(default_factory=dict)
     evidence: tuple[datetime, timedelta, Lines] | None = None
-    works: dict[tuple[timedelta, tuple[str, ...], timedelta], Work] = field(default_factory=dict)
+    works: dict[Asks, Work] = field(default_factory=dict)
+    group: Group | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, live: Live, rules: Rules, sight: Sight) -> Seat:
-        """The seat of `live` in this run."""
+    def of(cls, live: Live, rules: Rules, sight: Sight, among: Concerned | None = None) -> Seat:
+        """The seat of `live` in this run. `among`: the policies of `rules`, for who makes several."""
         seen, now = live.observation, sight.now
         life, before, owner = incarnation_of(seen), sight.protections.get(seen.key), owner_of(seen, rules.owner_from)
-        policies = concerned(rules.policies, seen, owner)
+        policies = (among or Concerned(rules.policies)).by(seen, owner)
         wishes = (*sight.wishes, *_by_hand(seen, life, policies))
         protection = protection_of(seen, sight.wishes, rules.protect, before.at if before else None, now)
         lease = lease_of(life, wishes, now)
@@ -112,17 +115,21 @@ class Seat:
         return max(self.policies, key=lambda p: p.hold, default=None)
 
     def work(self, policy: Policy | None, rules: Rules, sight: Sight) -> Work:
-        """Its state of work as `policy` asks for it, judged once for policies that ask alike."""
+        """Its state of work as `policy` asks for it: that of its group, where it idles by itself and is not judged alone."""
+        own = self.alone(policy, rules, sight)
+        if self.group is None or own.state != IDLE or (policy is not None and policy.alone):
+            return own
+        return as_member(own, self.group.work(policy, rules, sight), self.live.observation.gpu_count)
+
+    def alone(self, policy: Policy | None, rules: Rules, sight: Sight) -> Work:
+        """Its own state of work, whatever its group does, judged once for policies that ask alike."""
         seen = self.live.observation
         if seen.kind != INSTANCE or seen.state != RUNNING:
             return Work(reasons=(f"it is {seen.state}",))
-        window = max(policy.hold if policy and policy.hold else WINDOW, WINDOW_LEAST)
-        needs = policy.needs if policy else ()
-        warmup = policy.warmup_max if policy else WINDOW
-        made = self.works.get((window, needs, warmup))
+        asks = _asks(policy)
+        made = self.works.get(asks)
         if made is None:
-            made = self._judged(window, needs, warmup, rules, sight)
-            self.works[window, needs, warmup] = made
+            made = self.works[asks] = self._judged(*asks, rules, sight)
         return made
 
     def _judged(self, window: timedelta, needs: tuple[str, ...], warmup: timedelta, rules: Rules, sight: Sight) -> Work:
@@ -142,12 +149,56 @@ class Seat:
             counted=counted,
         )
 
+    def rhythm(self, rules: Rules, sight: Sight) -> timedelta:
+        """How often a sample of it is due."""
+        return self.evidence[1] if self.evidence else spacing_of(sight.samples.get(self.key, {}), rules.interval)
+
     def _evidence(self, rules: Rules, sight: Sight) -> tuple[datetime, timedelta, Lines]:
         """From when on its samples count, how often one is due, and those that count: whatever the policy."""
         columns: Columns = sight.samples.get(self.key, {})
         began = [self.live.observation.started_at or self.live.observation.created_at, sight.gap_ended_at, self.lease_ended_at]
         since = max((at for at in began if at is not None), default=self.live.first_seen_at)
         return since, spacing_of(columns, rules.interval), counting(columns, since, sight.now)
+
+
+@dataclass(slots=True, kw_only=True)
+class Group:
+    """A group of seats: those of its members that run. `works`: already judged, as of a `Seat`."""
+
+    key: GroupKey
+    running: list[Seat] = field(default_factory=list)
+    works: dict[Asks, Together | None] = field(default_factory=dict)
+
+    def work(self, policy: Policy | None, rules: Rules, sight: Sight) -> Together | None:
+        """What it comes to, as `policy` asks for it; None: no member runs."""
+        asks = _asks(policy)
+        if asks not in self.works:
+            self.works[asks] = together(self.key, [self._member(one, policy, rules, sight) for one in self.running])
+        return self.works[asks]
+
+    @staticmethod
+    def _member(seat: Seat, policy: Policy | None, rules: Rules, sight: Sight) -> Member:
+        return Member(key=seat.key, name=seat.live.observation.name, work=seat.alone(policy, rules, sight))
+
+
+def seats_of(rules: Rules, sight: Sight) -> list[Seat]:
+    """A seat for each resource of `sight`, those of one group put together."""
+    among, groups = Concerned(rules.policies), dict[GroupKey, Group]()
+    seats = [Seat.of(live, rules, sight, among) for live in sight.live]
+    for seat in seats:
+        key = group_of(seat.live.observation, rules.group_from)
+        if key is not None:
+            seat.group, seat.known = groups.setdefault(key, Group(key=key)), replace(seat.known, group=key.name)
+            if counts(seat.live):
+                seat.group.running.append(seat)
+    return seats
+
+
+def _asks(policy: Policy | None) -> Asks:
+    """What `policy` asks of a judgement: window, needs, and how long a machine may be warming."""
+    if policy is None:
+        return max(WINDOW, WINDOW_LEAST), (), WINDOW
+    return max(policy.hold or WINDOW, WINDOW_LEAST), policy.needs, policy.warmup_max
 
 
 def spacing(samples: Sequence[Sample], interval: timedelta) -> timedelta:

@@ -26,12 +26,16 @@ from costguard.core.standing import Standing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the settings say. `claims`: accounts ("aws", "aws/1111", "aws/1111/us-east-1") that are ours; None: all of them."""
+    """What the settings say. `claims`: accounts ("aws", "aws/1111", "aws/1111/us-east-1") that are ours; None: all of them.
+
+    `group_from`: the labels that put machines into groups, () for none.
+    """
 
     policies: tuple[Policy, ...] = ()
     budgets: tuple[Budget, ...] = ()
     rails: Rails = field(default_factory=Rails)
     owner_from: tuple[str, ...] = ("label:owner",)
+    group_from: tuple[str, ...] = ()
     protect: tuple[str, ...] = ("label:costguard=never",)
     zone: tzinfo = UTC
     interval: timedelta = timedelta(seconds=60)
@@ -45,7 +49,8 @@ class Sight:
 
     `sent`: intents that were sent in the last day; `intents`: open and lately ended ones. `lags`: how late each
     provider's measures come, where they do. `balances`: of prepaid accounts. `gap_ended_at`: evidence from before it counts no
-    more. `held`: what holds every act.
+    more. `apart`: how long nothing ran before this run, where it and the one before it each came after a gap.
+    `held`: what holds every act.
     `hooks`: runs of hooks, those that have not ended and late ones.
     `members`: what controllers bring up, as last listed, with what has ended. `asked`: what some condition asks for.
     """
@@ -67,5 +72,6 @@ class Sight:
     members: tuple[Observation, ...] = ()
     asked: Asked = NOTHING_ASKED
     gap_ended_at: datetime | None = None
+    apart: timedelta | None = None
     breaker: Breaker | None = None
     held: tuple[tuple[str, str], ...] = ()

@@ -14,7 +14,7 @@ from datetime import datetime
 from costguard.core.budget import Budget
 from costguard.core.guard.asked import ASKED, learned
 from costguard.core.guard.condition import Truth
-from costguard.core.guard.evidence import heard_of, spacing
+from costguard.core.guard.evidence import heard_of
 from costguard.core.guard.facts import OF_BUDGET, facts_of, tightest
 from costguard.core.guard.foresight import Candidate, Foresight, cap_policy, cap_verdicts, foresee_all, reaction_of
 from costguard.core.guard.hook import ended_steps, hooked
@@ -27,7 +27,7 @@ from costguard.core.guard.policy import SCHEDULE_RULE, STOP, Policy
 from costguard.core.guard.railing import NO_ROOM, Breaker, breaker, fleet_of, quarantined, room
 from costguard.core.guard.run import Protection as Sighted
 from costguard.core.guard.schedule import wants_off
-from costguard.core.guard.seat import Seat, after_hours
+from costguard.core.guard.seat import Seat, after_hours, seats_of
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.verdict import HOLDS, Climb, Proposal, Verdict
 from costguard.core.guard.verdicts import verdict
@@ -55,11 +55,17 @@ class Survey:
 
 def survey(rules: Rules, sight: Sight) -> Survey:
     """Everything about `sight` under `rules`. It does nothing."""
-    seats = [Seat.of(live, rules, sight) for live in sight.live]
+    seats = seats_of(rules, sight)
     climbs = {
         (c.policy, c.life.key): c for c in _with_deeds(sight.climbs, (*rules.policies, *cap_policies(rules.budgets)), sight)
     }
-    cases = [case for seat in seats for policy in seat.policies if (case := _case(seat, policy, rules, sight, climbs))]
+    levels = {policy.name: armed(policy, sight.wishes, sight.now) for policy in rules.policies}
+    cases = [
+        case
+        for seat in seats
+        for policy in seat.policies
+        if (case := _case(seat, policy, rules, sight, climbs=climbs, levels=levels))
+    ]
     works = {seat.key: seat.work(seat.longest(), rules, sight) for seat in seats}
     fleet = fleet_of(sight.live, sight.sent)
     foresights = _foresights(rules, sight, seats, works, fleet)
@@ -100,7 +106,8 @@ def case_now(live: Live, policy: Policy, rules: Rules, sight: Sight) -> Case:
     """The case of `live`, seen just now, were the condition of `policy` to hold: what bears on it beside its condition."""
     seat = Seat.of(live, rules, sight)
     found = Verdict(policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=Truth(value=True), work=Work(reasons=()))
-    return _case_of(seat, found, None, lease=seat.lease, rules=rules, sight=sight)
+    level = armed(policy, sight.wishes, sight.now)
+    return _case_of(seat, found, None, lease=seat.lease, level=level, rules=rules, sight=sight)
 
 
 def claimed(claims: Sequence[str] | None, live: Live) -> bool:
@@ -117,23 +124,30 @@ def _turned_at(seat: Seat, work: Work, rules: Rules, sight: Sight) -> datetime |
     What stopped being measured turned two samples after the last one could be there: its provider may publish late, and one
     sample has no rhythm that could break off. What a gap of ours hid says nothing.
     """
-    columns, began = sight.samples.get(seat.key, {}), seat.live.observation.started_at or seat.live.first_seen_at
-    heard = heard_of(columns)
-    if seat.live.observation.state != RUNNING or heard is None:
+    if work.state not in (IDLE, UNKNOWN) or seat.live.observation.state != RUNNING:
+        return None
+    began, heard = seat.live.observation.started_at or seat.live.first_seen_at, heard_of(sight.samples.get(seat.key, {}))
+    if heard is None:
         return None
     first, last = heard
     if work.state == IDLE and work.since is not None:
         return work.since if work.since > max(began, first) else None
-    due = last + 2 * spacing(columns, rules.interval) + seat.lag(sight)
+    due = last + 2 * seat.rhythm(rules, sight) + seat.lag(sight)
     hidden = sight.gap_ended_at is not None and last <= sight.gap_ended_at
     silent = work.state == UNKNOWN and not hidden and first < last and sight.now > due
     return due if silent else None
 
 
 def _case(
-    seat: Seat, policy: Policy, rules: Rules, sight: Sight, climbs: Mapping[tuple[str, ResourceKey], Climb]
+    seat: Seat,
+    policy: Policy,
+    rules: Rules,
+    sight: Sight,
+    *,
+    climbs: Mapping[tuple[str, ResourceKey], Climb],
+    levels: Mapping[str, str],
 ) -> Case | None:
-    """What `policy` finds of a resource that it concerns; None where complete listings lack it."""
+    """What `policy` finds of a resource that it concerns; None where complete listings lack it. `levels`: see `armed`."""
     live, now = seat.live, sight.now
     seen = live.observation
     if live.absent_at is not None:
@@ -148,21 +162,26 @@ def _case(
         budget = tightest(sight.standings, replace(seen.attribution, owner=seat.owner)) if asked & OF_BUDGET else None
         known = replace(known, budget=budget, scheduled_on=None if policy.schedule is None else off is None)
     known = learned(known, live, sight.asked, now) if asked & ASKED else known
+    if "group_state" in asked and seat.group is not None:
+        group = seat.group.work(policy, rules, sight)
+        known = replace(known, group_state=group.state if group else "")
     facts = facts_of(live, work, known, now, asked, kept=seat.facts)
     climb = climbs.get((policy.name, seen.key))
     ended = [at for at in (seat.lease_ended_at, sight.gap_ended_at) if at is not None and policy.rule != SCHEDULE_RULE]
     found = verdict(policy, seat.life, facts, work, now, climb=climb, not_before=max(ended, default=None), off_since=off)
     going = climbed(climb, found, stopped=seen.state in RESTING, fresh_since=seat.lease_ended_at)
-    return _case_of(seat, found, going, lease=lease, rules=rules, sight=sight)
+    return _case_of(seat, found, going, lease=lease, level=levels[policy.name], rules=rules, sight=sight)
 
 
-def _case_of(seat: Seat, found: Verdict, climb: Climb | None, *, lease: Wish | None, rules: Rules, sight: Sight) -> Case:
+def _case_of(
+    seat: Seat, found: Verdict, climb: Climb | None, *, lease: Wish | None, level: str, rules: Rules, sight: Sight
+) -> Case:
     known = sight.known.get(seat.key)
     return Case(
         verdict=found,
         live=seat.live,
         climb=climb,
-        level=armed(found.policy, sight.wishes, sight.now),
+        level=level,
         owner=seat.owner,
         claimed=claimed(rules.claims, seat.live),
         protection=seat.protection,
@@ -174,6 +193,13 @@ def _case_of(seat: Seat, found: Verdict, climb: Climb | None, *, lease: Wish | N
         in_doubt=seat.in_doubt,
         hooks=hooked(climb, sight.hooks),
     )
+
+
+def foresights_of(rules: Rules, sight: Sight) -> tuple[Foresight, ...]:
+    """When each hard budget would act and by how much it could be exceeded, without the rest of a survey."""
+    seats = seats_of(rules, sight)
+    works = {seat.key: seat.work(seat.longest(), rules, sight) for seat in seats}
+    return _foresights(rules, sight, seats, works, fleet_of(sight.live, sight.sent))
 
 
 def _foresights(
@@ -215,7 +241,8 @@ def _cap_cases(
     for victim, found in cap_verdicts(foresights, sight.now, climbs):
         seat, old = seats[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
         climb = climbed(old, found, stopped=victim.live.observation.state in RESTING)
-        cases.append(_case_of(seat, found, climb, lease=None, rules=rules, sight=sight))
+        level = armed(found.policy, sight.wishes, sight.now)
+        cases.append(_case_of(seat, found, climb, lease=None, level=level, rules=rules, sight=sight))
     return cases
 
 

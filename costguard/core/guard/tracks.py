@@ -90,9 +90,16 @@ class Found(NamedTuple):
 
 def track(line: Line, window: Window, above: float) -> Track:
     """What `line` says, where a value above `above` is busy."""
+    if line.low > above and line.kind.reading in (LEVEL, VOLUMES) and window.newest - line.ats[-1] < window.poll:
+        return _steadily_busy(line, window, above) or thorough(line, window, above)
+    return thorough(line, window, above)
+
+
+def thorough(line: Line, window: Window, above: float) -> Track:
+    """As `track`, with a look at every sample."""
     kind, ats, opens, poll = line.kind, line.ats, window.opens, window.poll
     reading, first_at, late = kind.reading, ats[0], window.newest - ats[-1]
-    fresh = late <= 2 * poll
+    fresh = late <= 2 * poll and ats[-1] > opens  # a window that holds no sample, as measures come late, proves nothing
     head, tail = _head(kind, first_at, window), max(0, late // poll)
     inside = line.holes(poll)
     first = bisect_right(ats, opens) if first_at <= opens else 0
@@ -130,6 +137,33 @@ def track(line: Line, window: Window, above: float) -> Track:
         _began(line, busy, window.length) if now_busy else None,
         peak,
     )
+
+
+def _steadily_busy(line: Line, window: Window, above: float) -> Track | None:
+    """The track of a line that is busy in each sample, where none is missing: what `thorough` finds.
+
+    None: something is missing, or so few are there that they may be noise.
+    """
+    ats, opens, poll, length = line.ats, window.opens, window.poll, window.length
+    first_at, last_at = ats[0], ats[-1]
+    if 2 * line.gap > 3 * poll or length < poll or last_at <= opens or _head(line.kind, first_at, window):
+        return None
+    if line.kind.reading == LEVEL:
+        enough = len(ats) - window.least(last_at - window.start + poll)
+        if enough < 0 or line.gap >= length or ats[enough] <= last_at - length:
+            return None
+        inside = len(ats) - (bisect_right(ats, opens) if first_at <= opens else 0)
+        busy, began = inside >= window.least(window.now - window.start), first_at
+    else:
+        marks = _busy(line, window, above)
+        if not marks or marks[-1] != last_at:
+            return None
+        busy, began = True, _began(line, marks, length)
+    peak = line.top
+    if peak != line.low and first_at <= opens:
+        peak = max(line.values[bisect_right(ats, opens) :])
+    over = min(window.now, last_at + poll)
+    return Track(line, line.kind, busy, False, True, 1.0, True, over, began if busy else None, peak)  # noqa: FBT003
 
 
 def _head(kind: Kind, first: int, window: Window) -> int:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from costguard.core.budget import Match, matches
 from costguard.core.guard.condition import Truth
@@ -28,18 +29,39 @@ def concerns(target: Target, seen: Observation, owner: str) -> bool:
     return _meant(target, seen, replace(seen.attribution, owner=owner))
 
 
-def concerned(policies: Iterable[Policy], seen: Observation, owner: str) -> tuple[Policy, ...]:
-    """Those of `policies` that concern a resource of `owner`, as `concerns` says."""
-    attribution = seen.attribution if owner == seen.owner else replace(seen.attribution, owner=owner)
-    return tuple(policy for policy in policies if _meant(policy.target, seen, attribution))
+class Concerned:
+    """Those of `policies` that concern a resource, asked once of all that are alike in what targets look at."""
+
+    def __init__(self, policies: Iterable[Policy]) -> None:
+        self._policies = tuple(policies)
+        matches_of = [policy.target.match.labels or () for policy in self._policies]
+        self._labels = frozenset(key.casefold() for labels in matches_of for key, _ in labels)
+        self._by_kind: dict[tuple[object, ...], tuple[Policy, ...]] = {}
+
+    def by(self, seen: Observation, owner: str) -> tuple[Policy, ...]:
+        """Those that concern `seen` of `owner`, as `concerns` says."""
+        labels = tuple([pair for pair in seen.labels if pair[0].casefold() in self._labels]) if self._labels else ()
+        kind = (*seen.key[:3], seen.kind, seen.gpu, seen.gpu_count, seen.tier, owner, labels)
+        alike = self._by_kind.get(kind)
+        if alike is None:
+            attribution = replace(seen.attribution, owner=owner)
+            alike = tuple(policy for policy in self._policies if _kind_meant(policy.target, seen, attribution))
+            self._by_kind[kind] = alike
+        return tuple([policy for policy in alike if _itself_meant(policy.target, seen)])
 
 
 def _meant(target: Target, seen: Observation, attribution: Attribution) -> bool:
-    if target.gpu is not None and target.gpu != bool(seen.gpu or seen.gpu_count):
-        return False
+    return _itself_meant(target, seen) and _kind_meant(target, seen, attribution)
+
+
+def _itself_meant(target: Target, seen: Observation) -> bool:
     if target.ids is not None and seen.key.id not in target.ids:
         return False
-    if target.names is not None and not any(fits(pattern, seen.name) for pattern in target.names):
+    return target.names is None or any(fits(pattern, seen.name) for pattern in target.names)
+
+
+def _kind_meant(target: Target, seen: Observation, attribution: Attribution) -> bool:
+    if target.gpu is not None and target.gpu != bool(seen.gpu or seen.gpu_count):
         return False
     if target.match.labels is None:
         return matches(target.match, attribution)
@@ -48,8 +70,13 @@ def _meant(target: Target, seen: Observation, attribution: Attribution) -> bool:
 
 def fits(pattern: str, name: str) -> bool:
     """Whether the whole of `name` fits `pattern`: `*` stands for any text, `?` for one letter, the rest for itself."""
+    return _expression(pattern).fullmatch(name) is not None
+
+
+@lru_cache(maxsize=1000)
+def _expression(pattern: str) -> re.Pattern[str]:
     parts = ("[\\s\\S]*" if c == "*" else "[\\s\\S]" if c == "?" else re.escape(c) for c in re.sub(r"\*+", "*", pattern))
-    return re.fullmatch("".join(parts), name) is not None
+    return re.compile("".join(parts))
 
 
 def verdict(
@@ -99,7 +126,7 @@ def notice_ahead(policy: Policy) -> timedelta:
 def _truth(policy: Policy, facts: Mapping[str, object], work: Work) -> Truth:
     """What its condition says. Where work is unknown, what is false for that reason alone is unknown as well."""
     truth = policy.when.holds(facts)
-    asks = bool(policy.when.names & OF_WORK)
+    asks = not OF_WORK.isdisjoint(policy.when.names)
     lacking = tuple(sorted(set(policy.needs) - set(work.families))) if policy.needs else ()
     if truth.value and asks and lacking and work.state != UNKNOWN:
         return Truth(value=None, missing=("state",), why=f"not measured well enough: {', '.join(lacking)}")
@@ -120,7 +147,7 @@ def _held_since(policy: Policy, life: Incarnation, work: Work, now: datetime, cl
 def _reasons(policy: Policy, work: Work, truth: Truth) -> tuple[str, ...]:
     missing = (f"not known: {', '.join(truth.missing)}",) if truth.missing else ()
     said = (truth.why,) if truth.why else ()
-    of_work = work.reasons if policy.when.names & OF_WORK else ()
+    of_work = () if OF_WORK.isdisjoint(policy.when.names) else work.reasons
     if not missing and not said:
         return of_work
     return tuple(dict.fromkeys((*missing, *said, *of_work)))

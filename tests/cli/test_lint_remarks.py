@@ -1,0 +1,83 @@
+"""`costguard policy lint` says what a policy will not do although somebody may have meant it to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Command
+
+POLICY = """
+[[policy]]
+name = "one"
+arm = "stop"
+{more}
+when = '{when}'
+for = "{hold}"
+then = [{{ do = "notify" }}, {{ after = "15m", do = "stop" }}]
+"""
+SPARES = "one may hold for a machine that works, and will never stop one"
+FEW = "fewer than 3 of them lie in"
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+
+
+def remarks(costguard: Command, when: str, hold: str = "45m", more: str = "", providers: tuple[str, ...] = ()) -> str:
+    tables = "".join(f"[providers.{name}]\n" for name in providers)
+    Path("costguard.toml").write_text(POLICY.format(when=when, hold=hold, more=more) + tables)
+    ran = costguard("policy", "lint", "--json")
+    assert ran.code == 0, ran.err
+    return "\n".join(ran.data["remarks"])
+
+
+@pytest.mark.parametrize("when", ["spent_day >= usd(50)", 'age > duration("720h")', 'state == "idle" || spent_day >= usd(50)'])
+def test_a_stop_that_may_concern_a_machine_at_work_is_said_to_spare_it(costguard: Command, when: str) -> None:
+    said = remarks(costguard, when)
+    assert f"{SPARES}: a [[budget]] with hard = true stops those too, and so does a schedule." in said
+
+
+@pytest.mark.parametrize(
+    "when", ['state == "idle"', 'state == "hung" && rate >= usd_per_hour(1)', 'power == "stopped" && age > duration("720h")']
+)
+def test_a_condition_that_no_machine_at_work_meets_needs_no_remark(costguard: Command, when: str) -> None:
+    assert "will never" not in remarks(costguard, when)
+
+
+def test_neither_does_a_schedule_nor_a_policy_that_only_tells(costguard: Command) -> None:
+    scheduled = 'schedule = { off = ["20:00-08:00"] }'
+    assert "will never" not in remarks(costguard, 'scheduled_on == false && power == "running"', more=scheduled)
+    Path("costguard.toml").write_text(
+        '[[policy]]\nname = "one"\narm = "notify"\nwhen = "spent_day >= usd(50)"\nthen = [{ do = "notify" }]\n'
+    )
+    assert "will never" not in "\n".join(costguard("policy", "lint", "--json").data["remarks"])
+
+
+def test_a_wait_too_short_for_measures_that_come_late_is_said_for_each_provider(costguard: Command) -> None:
+    said = remarks(costguard, 'state == "idle"', "20m", providers=("aws", "gcp", "runpod"))
+    assert (
+        f"one: the measures of aws come every 5 min and 10 min late, and {FEW} 20 min: "
+        'write for = "25m" or more, or its machines may never be proven idle.'
+    ) in said
+    assert said.count(FEW) == 1
+
+
+@pytest.mark.parametrize(
+    ("when", "hold", "more", "providers"),
+    [
+        ('state == "idle"', "25m", "", ("aws",)),
+        ('state == "idle"', "20m", 'match = { providers = ["runpod"] }', ("aws", "runpod")),
+        ('state == "idle"', "20m", "", ("runpod",)),
+        ('power == "stopped"', "20m", "", ("aws",)),
+        ("spent_day >= usd(50)", "20m", "", ("aws",)),
+    ],
+    ids=["long enough", "not of it", "not configured", "of what is stopped", "of money"],
+)
+def test_and_it_is_not_said_where_nothing_late_is_waited_for(
+    costguard: Command, when: str, hold: str, more: str, providers: tuple[str, ...]
+) -> None:
+    assert FEW not in remarks(costguard, when, hold, more, providers)

@@ -1,0 +1,39 @@
+"""Protection is asked for before an act: a protected machine is not even asked to stop, whatever EC2 would say to that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from costguard_aws.account import Account
+
+from costguard.core.acting import REFUSED
+from costguard.core.metering.resource import ResourceKey
+from tests.fakes.aws import ACCOUNT
+from tests.providers.aws.rig import AwsRig
+
+ALL = frozenset(("250 GB of local disk",))
+
+
+@pytest.fixture
+def rig() -> AwsRig:
+    return AwsRig()
+
+
+@pytest.fixture
+def source(rig: AwsRig, tmp_path: Path) -> Iterator[Account]:
+    with rig.opened(tmp_path) as opened:
+        yield cast("Account", opened)
+
+
+@pytest.mark.parametrize(
+    ("act", "attribute"), [("stop", "disableApiStop"), ("terminate", "disableApiTermination"), ("terminate", "disableApiStop")]
+)
+def test_nothing_is_sent_to_a_protected_machine(rig: AwsRig, source: Account, act: str, attribute: str) -> None:
+    one = ResourceKey("aws", ACCOUNT, "us-east-1", rig.put(1)[0])
+    rig.fake.ec2.protected.add((one.id, attribute))
+    reception = source.stop(one, lose=ALL) if act == "stop" else source.terminate(one)
+    assert (reception.said, reception.why) == (REFUSED, f"it is protected against {act}, and costguard lifts no protection")
+    assert rig.fake.calls(rig.stops or "") + rig.fake.calls(rig.terminates) == 0

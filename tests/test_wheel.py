@@ -1,0 +1,80 @@
+"""The wheel: built, put into a folder of its own, and used from there by a Python that sees none of the repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LONGEST_S = 300.0
+PARTS = ("costguard", "providers")
+NOT_SHIPPED = ("__pycache__", ".pyc")
+
+
+def ran(*words: str, cwd: Path, **environ: str) -> str:
+    """What it printed; it must end well."""
+    done = subprocess.run(
+        words,
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"], **environ},
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built by what pyproject.toml names, as it is installed here: nothing is downloaded."""
+    folder = tmp_path_factory.mktemp("wheel")
+    words = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder))
+    ran(*words, str(ROOT), cwd=folder)
+    (made,) = folder.glob("gpu_costguard-*.whl")
+    return made
+
+
+def test_every_file_of_the_packages_is_in_it_and_nothing_else(wheel: Path) -> None:
+    shipped = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    known = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PARTS],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    there = {name.removeprefix("providers/") for name in known.stdout.split("\n") if name and (ROOT / name).exists()}
+    assert there - shipped == set()
+    assert {name for name in shipped - there if not name.endswith(NOT_SHIPPED)} == set()
+
+
+def test_costguard_runs_from_it_with_its_data_its_migrations_and_its_plugins(wheel: Path, tmp_path: Path) -> None:
+    site, home = tmp_path / "site", tmp_path / "home"
+    home.mkdir()
+    ran(
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--no-index"),
+        *("--target", str(site), str(wheel)),
+        cwd=home,
+    )
+    # What stands on PYTHONPATH comes first; -S leaves out the line by which .venv knows the repository.
+    paths = {"PYTHONPATH": f"{site}{os.pathsep}{sysconfig.get_path('purelib')}", "HOME": str(home)}
+    python = (sys.executable, "-S", "-B")
+    assert ran(*python, "-c", "import costguard; print(costguard.__file__)", cwd=home, **paths).startswith(str(site))
+    assert ran(*python, "-m", "costguard", "--version", cwd=home, **paths).startswith("costguard ")
+
+    (home / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///ledger.db"\n')
+    known = json.loads(ran(*python, "-m", "costguard", "providers", "--json", cwd=home, **paths))
+    assert [one["name"] for one in known["providers"]] == ["aws", "gcp", "lambda", "runpod", "sim", "vast"]
+    quote = ("quote", "--model", "llama-3.1-8b", "--method", "qlora", "--tokens", "50e6", "--json")
+    assert json.loads(ran(*python, "-m", "costguard", *quote, cwd=home, **paths))["schema"] == "costguard.quote/1"
+    assert "burns $0.0000 an hour" in ran(*python, "-m", "costguard", "watch", "--once", cwd=home, **paths)
+    assert "is sound" in ran(*python, "-m", "costguard", "db", "check", cwd=home, **paths)
