@@ -16,8 +16,10 @@ from costguard.core.guard.policy import STOP
 from costguard.core.guard.proof import refusal
 from costguard.core.guard.railing import Room
 from costguard.core.metering.observation import Observation
+from costguard.core.metering.reach import reach_of
+from costguard.core.metering.span import Reach
 from costguard.flows import acting, deeds
-from costguard.ledger import sends
+from costguard.ledger import reading, sends
 from costguard.ledger.guardbook import GuardBook
 
 Patch = pytest.MonkeyPatch
@@ -93,6 +95,16 @@ def recorded_too_late(patch: Patch) -> None:
         return whole(deed, before)
 
     patch.setattr(acting, "_execute", hasty)
+
+
+def too_sure(patch: Patch) -> None:
+    """What is still open is taken to end where it was last seen."""
+
+    def sure(**known: Any) -> Reach:  # noqa: ANN401 - as it is there
+        low = reach_of(**known).low
+        return Reach(low=low, expected=low, high=low)
+
+    patch.setattr(reading, "reach_of", sure)
 
 
 MUTANTS: dict[str, Callable[[Patch], None]] = {

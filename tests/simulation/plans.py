@@ -1,18 +1,24 @@
-"""Plans of worlds: seed -> machines, what they do, what people wish, what goes wrong. A run only carries a plan out."""
+"""Plans of worlds: seed -> machines, what they do, what people wish, what goes wrong. A run only carries a plan out.
+
+A plan is plain values, and `papers` writes it as JSON and reads it back; a world knows its plan and no seed.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 CALM, STORM, CAP, TURNED, DRILL = "calm", "storm", "cap", "turned", "drill"
 KINDS = (CALM, STORM, STORM, STORM, CAP, TURNED)
 ACTIVITIES = ("busy", "quiet", "io", "cpu", "silent")
-LISTING = ("down", "partial", "empty", "stale", "hides")
+LISTING = ("down", "partial", "empty", "stale", "hides", "forgets")
 ANSWERS = ("lost", "deaf", "unclear", "refuses")
-MEDDLING = ("label", "lease", "freeze", "restart", "slow", "slower", "protect", "relabel")
+MEDDLING = ("label", "lease", "freeze", "restart", "slow", "slower", "protect", "relabel", "paused")
+DEATHS = ("before", "after", "told", "commit")
+"""When a watchdog ends: before or after its next request, between a message and its settling, after one of its commits."""
+AFTERNOON, MONTHS_END = "2026-11-06T16:00", "2026-11-30T23:30"
 
 
 class Does(NamedTuple):
@@ -48,7 +54,10 @@ class Happens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A world. `meddles`: at which look, counted from 1, what happens. `cap_hours`: of burning until the cap is reached."""
+    """A world. `meddles`: at which look, counted from 1, what happens. `cap_hours`: of burning until the cap is reached.
+
+    `minutes`: of trouble; all that is wrong ends after them, and the world goes on for some polls. `start`: in UTC.
+    """
 
     seed: int
     kind: str
@@ -59,6 +68,7 @@ class Plan:
     meddles: Mapping[int, str] = field(default_factory=dict)
     twin: bool = False
     cap_hours: float = 0.0
+    start: str = AFTERNOON
 
 
 def drill_of(seed: int) -> Plan:
@@ -82,6 +92,12 @@ def drill_of(seed: int) -> Plan:
         rails={"acts_per_10m": 3, "fleet_share_10m": 0.34, "fleet_share_day": 0.7, "breaker_least": 50},
         meddles={5: dice.choice(MEDDLING), dice.choice((1, 2)): "restart"},
     )
+
+
+def crashing(plan: Plan, commits: int) -> Iterator[Plan]:
+    """`plan` once for each of its commits, with the watchdog ended right after it; and before and after its first request."""
+    for how in ("before", "after", *(f"commit {number}" for number in range(1, commits + 1))):
+        yield replace(plan, events=tuple(sorted((*plan.events, Happens(0, "dies", how=how)))))
 
 
 def plan_of(seed: int, kind: str = "") -> Plan:
@@ -111,6 +127,7 @@ def plan_of(seed: int, kind: str = "") -> Plan:
         meddles=meddles,
         twin=kind == STORM and dice.random() < 0.35,
         cap_hours=dice.uniform(0.4, 1.2) if kind == CAP else 0.0,
+        start=dice.choice((AFTERNOON, AFTERNOON, MONTHS_END)) if kind == STORM else AFTERNOON,
     )
 
 
@@ -182,13 +199,19 @@ def _events(dice: random.Random, boxes: tuple[Box, ...], minutes: int) -> Iterat
                 name, how = dice.choice(("aws", "runpod", "lambda")), dice.choice(boxes).name
             elif what == "jumps":
                 how = str(dice.choice((3, 20, 90, 600, -3, -20, -300)))
+                labelled = [box.name for box in boxes if box.guard == "label"]
+                how = labelled[0] if what == "forgets" and labelled else how
             elif what == "dies":
-                how = dice.choice(("before", "after"))
+                how = dice.choice(DEATHS)
+                how = f"commit {dice.randint(1, 12)}" if how == "commit" else how
+            elif what == "price":
+                how = dice.choice(("1.99", "2.99", "12.29", "1.99 unsaid", "34.10 unsaid"))
             at = dice.randint(3, minutes - 2) if what != "answers" else dice.randint(0, minutes // 2)
-            yield Happens(at, what, name, dice.choice((1, 2, 5, 10, 25)), how)
+            lasts = (1, 2, 5, 25, 60) if what.endswith("sleeps") else (1, 2, 5, 10, 25)
+            yield Happens(at, what, name, dice.choice(lasts), how)
 
 
 EVENTS = (
     *LISTING, "answers", "restart", "stopped", "label", "unlabel", "slip", "lease", "lift", "snooze", "freeze", "disarm",
-    "crash", "dies", "sleeps", "jumps", "twin sleeps",
+    "crash", "dies", "sleeps", "jumps", "twin sleeps", "bounce", "price", "mute",
 )  # fmt: skip

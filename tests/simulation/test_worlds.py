@@ -1,37 +1,37 @@
 """Worlds full of trouble, played with the real guard and ledger, and judged by who shares no code with them.
 
-COSTGUARD_WORLDS says how many (12 otherwise), COSTGUARD_FIRST_WORLD from which on. A world that fails is named by its seed:
-`COSTGUARD_FIRST_WORLD=113 COSTGUARD_WORLDS=1 pytest -n0 tests/simulation` plays it again.
+COSTGUARD_WORLDS says how many (6 otherwise), COSTGUARD_FIRST_WORLD from which on. A world that fails is named by its seed:
+`python -m tests.simulation replay 113` plays it again, `shrink 113` finds the little that matters.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.simulation.judge import Record, violations
+from tests.simulation.judge import violations
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.plans import CAP, DRILL, Box, Does, Happens, Plan, drill_of, plan_of
+from tests.simulation.papers import kept_plan
+from tests.simulation.plans import CAP, DRILL, Box, Does, Happens, Plan, crashing, drill_of, plan_of
+from tests.simulation.playing import folder as made
+from tests.simulation.reading import Record
 from tests.simulation.world import World
 
-FIRST, WORLDS = int(os.environ.get("COSTGUARD_FIRST_WORLD", "0")), int(os.environ.get("COSTGUARD_WORLDS", "12"))
+FIRST, WORLDS = int(os.environ.get("COSTGUARD_FIRST_WORLD", "0")), int(os.environ.get("COSTGUARD_WORLDS", "6"))
 DRILLS = 4
 """So many short worlds show each mutant."""
+KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where there is such a place: a world commits some thousand times."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
-    with TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as made:
-        yield Path(made)
+def judged(plan: Plan) -> list[str]:
+    with made() as folder:
+        return violations(_played(plan, folder))
 
 
-def played(plan: Plan, folder: Path) -> Record:
+def _played(plan: Plan, folder: Path) -> Record:
     world = World(plan, folder)
     record = world.play()
     assert not world.broken
@@ -39,34 +39,51 @@ def played(plan: Plan, folder: Path) -> Record:
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + WORLDS))
-def test_nothing_is_done_in_any_world_that_must_not_be(seed: int, folder: Path) -> None:
-    assert violations(played(plan_of(seed), folder)) == []
+def test_nothing_is_done_in_any_world_that_must_not_be(seed: int) -> None:
+    assert judged(plan_of(seed)) == [], f"python -m tests.simulation replay {seed}"
 
 
-def test_a_drill_stops_what_is_idle_and_nothing_else(folder: Path) -> None:
-    records = [played(drill_of(seed), folder) for seed in range(DRILLS)]
-    assert [violations(record) for record in records] == [[]] * DRILLS
-    assert all(record.asked for record in records)
+@pytest.mark.parametrize("path", KEPT, ids=[path.stem for path in KEPT])
+def test_what_once_went_wrong_does_not_any_more(path: Path) -> None:
+    assert judged(kept_plan(path)) == [], f"python -m tests.simulation replay {path}"
 
 
-def test_the_first_run_after_a_crash_sends_nothing_again(folder: Path) -> None:
+def test_a_drill_stops_what_is_idle_and_nothing_else() -> None:
+    for seed in range(DRILLS):
+        with made() as folder:
+            record = _played(drill_of(seed), folder)
+            assert violations(record) == []
+            assert record.asked
+
+
+def test_the_first_run_after_a_crash_sends_nothing_again() -> None:
     boxes = tuple(Box(f"b{n}", "runpod", "2.99", (Does(0, "quiet"),)) for n in range(3))
     rails = {"acts_per_10m": 3, "fleet_share_10m": 0.5, "fleet_share_day": 1.0, "breaker_least": 50}
     plan = Plan(163, DRILL, 34, boxes, (Happens(10, "dies", how="before"),), rails)
-    record = played(plan, folder)
-    assert violations(record) == []
-    assert len(record.asked) > 1
+    with made() as folder:
+        record = _played(plan, folder)
+        assert violations(record) == []
+        assert len(record.asked) > 1
 
 
-def test_a_cap_whose_fleet_shrinks_as_it_stops_finds_room_for_the_last_machine(folder: Path) -> None:
-    record = played(plan_of(35, CAP), folder)
-    assert violations(record) == []
-    assert len(record.asked) == 4
+def test_a_watchdog_that_ends_after_some_commit_leaves_nothing_wrong() -> None:
+    """Some of them, and before its first request; `python -m tests.simulation crashes` ends it after each one."""
+    boxes = (Box("b0", "runpod", "2.99", (Does(0, "quiet"),)), Box("b1", "aws", "2.99", (Does(0, "quiet"),)))
+    rails = {"acts_per_10m": 2, "fleet_share_10m": 1.0, "fleet_share_day": 1.0, "breaker_least": 50}
+    for plan in list(crashing(Plan(1, DRILL, 18, boxes, (), rails), 150))[::24]:
+        assert judged(plan) == [], plan.events
+
+
+def test_a_cap_whose_fleet_shrinks_as_it_stops_finds_room_for_the_last_machine() -> None:
+    with made() as folder:
+        record = _played(plan_of(35, CAP), folder)
+        assert violations(record) == []
+        assert len(record.asked) == 4
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
 def test_the_judge_notices_a_guard_without(
-    mutant: Callable[[pytest.MonkeyPatch], None], folder: Path, monkeypatch: pytest.MonkeyPatch
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    assert any(violations(played(drill_of(seed), folder)) for seed in range(DRILLS))
+    assert any(judged(drill_of(seed)) for seed in range(DRILLS))

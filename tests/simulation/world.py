@@ -1,158 +1,123 @@
-"""Carries a plan out: simulated clouds, the real ledger, guard and acts, as `app.watchroom` opens them, minute by minute."""
+"""Carries a plan out: simulated clouds, the real ledger, guard and messages as `app.watchroom` opens them, by the minute.
+
+It leaves `clouds.jsonl` and `ledger.db` in its folder, and whoever judges reads those.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 from costguard.app.watchroom import OneAtATime, Room
-from costguard.core.budget import DAY, Budget, Match
 from costguard.core.guard.incarnation import Incarnation
-from costguard.core.guard.policy import NOTIFY, STOP, Policy, Rails, Step, Target
+from costguard.core.guard.notice import INFO, Route
 from costguard.core.guard.sight import Rules
-from costguard.core.guard.wishes import ACCEPT, ARM, FREEZE, LEASE, PROTECT, SNOOZE, Wish
-from costguard.core.metering.observation import Handling
-from costguard.core.metering.resource import STOPPED
-from costguard.core.money import Money
-from costguard.core.sample import AGENT_ALIVE, CPU_CORES, GPU_UTIL, NETWORK
+from costguard.core.guard.wishes import ACCEPT, ARM, LEASE, PROTECT, SNOOZE, Wish
+from costguard.flows import deeds, guard
 from costguard.flows.guard import Guard, Guarded, Latest
 from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger
-from costguard.settings.conditions import read_condition
 from costguard.testing import FakeClock
-from costguard.testing.faults import Fault
-from costguard.testing.machine import COMPUTE, Machine
-from costguard.testing.samples import SILENT, Rule, busy, computing, quiet, transfer
+from costguard.testing.machine import Machine
 from tests.simulation.clouds import EndedAbruptly, Log, LoggedCloud, LoggedEndingCloud, PlainCloud
-from tests.simulation.judge import Record, Wished, Witness
-from tests.simulation.plans import CALM, CAP, Box, Happens, Plan
+from tests.simulation.plans import Plan
+from tests.simulation.reading import LEDGER, LOG, Record, Witness, micros, read
+from tests.simulation.ruling import HOLD, policies, rails_of
+from tests.simulation.staging import budgets_of, put, write_rules
+from tests.simulation.telling import Channel
+from tests.simulation.troubles import Troubles
 
-START = datetime(2026, 11, 6, 16, 0, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-HOLD, GRACE = timedelta(minutes=10), timedelta(minutes=5)
-IDLE = read_condition('state == "idle" && confidence >= 0.9', "the simulation")
-FOREVER = START + timedelta(days=30)
-FEW = (GPU_UTIL, CPU_CORES, NETWORK, AGENT_ALIVE)
-"""So many signals prove idleness with 0.97, and more would only take time."""
-
-
-def _few(rule: Rule) -> Rule:
-    return replace(rule, values={signal: value for signal, value in rule.values.items() if signal in FEW})
-
-
-DOES = {
-    "busy": _few(busy()),
-    "quiet": _few(quiet()),
-    "io": _few(transfer(6.1e6)),
-    "cpu": _few(computing(2.0, cores=32)),
-    "silent": SILENT,
-}
-WHY_NOT = {
-    "controller": "a controller has it",
-    "handling": "its provider protects it",
-    "unstoppable": "it cannot be stopped",
-    "unarmed": "its policy is not armed",
-    "label": "its label protects it",
-    "slip": "its label nearly protects it",
-    "wish": "somebody protects it",
-    "loses": "a stop would lose its disk",
-}
-
-
-def _policy(name: str, arm: str, mark: str) -> Policy:
-    steps = (Step(do=NOTIFY), Step(do=STOP, after=GRACE))
-    target = Target(match=Match(labels=(("arm", (mark,)),)))
-    return Policy(name=name, when=IDLE, then=steps, arm=arm, hold=HOLD, target=target)
-
-
-def _rails(plan: Plan) -> Rails:
-    stated: dict[str, Any] = {
-        name: Fraction(value).limit_denominator(100) if "share" in name else value for name, value in plan.rails.items()
-    }
-    return Rails(**stated)
+MINUTE, MICRO = timedelta(minutes=1), timedelta(microseconds=1)
+HEALING = 3
+"""So many polls follow once nothing is wrong any more."""
+LONGEST_TAIL = timedelta(hours=12)
+EVERYBODY = Route(name="people", channels=("people",), min_severity=INFO)
+KINDS = (("aws", LoggedCloud), ("runpod", PlainCloud), ("lambda", LoggedEndingCloud))
 
 
 class World:
-    """One world in `folder`."""
+    """One world in `folder`, which is empty. `runs`: of the guard so far; `judging`: whose run it is."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        self.plan, self.path = plan, folder / f"world-{plan.seed}.db"
-        self.truth, self.clock = FakeClock(START), FakeClock(START)
-        self.log = Log(self.truth, self.clock, Witness(self.path))
-        self.log.meddle = self._meddle
-        self.looks, self.jumped = 0, timedelta()
+        self.plan, self.folder, self.path = plan, folder, folder / LEDGER
+        self.start = datetime.fromisoformat(plan.start).replace(tzinfo=UTC)
+        self.forever = self.start + timedelta(days=30)
+        self.truth, self.clock = FakeClock(self.start), FakeClock(self.start)
+        self.log = Log(self.truth, self.clock, Witness(self.path), folder / LOG)
+        self.troubles = Troubles(self)
+        self.log.meddle = self.troubles.meddle
+        self.jumped = self.disarmed = False
+        self.runs, self.judging, self.broken = 0, "", list[str]()
         self.clouds: dict[str, LoggedEndingCloud] = {}
-        self.activity: dict[str, list[tuple[datetime, str]]] = {}
-        self.wished: list[Wished] = []
-        self.disarmed = {"watched": START}
-        self.polls: list[tuple[datetime, int]] = []
-        self.gaps: list[datetime] = []
-        self.odd_runs: dict[int, str] = {}
-        self.shown: list[float] = []
+        self.rooms: dict[str, Room] = {}
         self.asleep: dict[str, int] = {"a": -1, "b": -1}
-        self.broken: list[str] = []
+        self._books: dict[str, Books] = {}
+        self._fresh: set[str] = set()
+        self._turns: dict[str, list[Any]] = {}
+        self._gaps: list[datetime] = []
+        self._leases: dict[str, Machine] = {}
+        self._wishes = self._ids = 0
         used = {box.cloud for box in plan.boxes}
-        for name, kind in (("aws", LoggedCloud), ("runpod", PlainCloud), ("lambda", LoggedEndingCloud)):
+        write_rules(self)
+        for name, kind in KINDS:
             if name in used:
                 self.clouds[name] = kind(name, self.truth)
                 self.clouds[name].log = self.log
+        self.rules = Rules(policies=policies(), budgets=budgets_of(plan), rails=rails_of(plan))
         for box in plan.boxes:
             if not box.at:
-                self._put(box)
-        self.rules = Rules(
-            policies=(_policy("idle-gpu", STOP, "yes"), _policy("watched", NOTIFY, "no")),
-            budgets=self._budgets(),
-            rails=_rails(plan),
-        )
-        self.rooms: dict[str, Room] = {}
-        self._open("a")
-        if plan.twin:
-            self._open("b")
-        for box in plan.boxes:
-            if box.guard == "wish" and not box.at:
-                self._wish(PROTECT, self._machine(box.name), FOREVER)
+                put(self, box)
+
+    def play(self) -> Record:
+        """All of it, and what there is to judge."""
+        with self._named():
+            try:
+                self._open("a")
+                if self.plan.twin:
+                    self._open("b")
+                for box in self.plan.boxes:
+                    if box.guard == "wish" and not box.at:
+                        self.wish(PROTECT, self.machine(box.name), self.forever)
+                for minute in range(self.plan.minutes + 1):
+                    self._minute(minute)
+                for minute in range(self.plan.minutes + 1, self.plan.minutes + 1 + HEALING):
+                    self._minute(minute, heal=minute == self.plan.minutes + 1)
+                self._last_messages()
+                self.log.write("end", broken=self.broken)
+            finally:
+                for who in self.rooms:
+                    self._shut(who)
+                self.log.flush()
+                self.log.witness.close()
+        return read(self.folder)
 
     # What there is
 
-    def _put(self, box: Box) -> None:
-        cloud, now = self.clouds[box.cloud], self.truth.now()
-        labels = {"arm": "no" if box.guard == "unarmed" else "yes"}
-        labels |= {"costguard": "never"} if box.guard == "label" else {"protcted": "yes"} if box.guard == "slip" else {}
-        handling = Handling(
-            stops=cloud.can_stop and box.guard != "unstoppable",
-            terminates=True,
-            controller="auto-scaling group train" if box.guard == "controller" else "",
-            protected=("stop",) if box.guard == "handling" else (),
-            stop_loses=("the local disk",) if box.guard == "loses" else (),
-        )
-        began = now - box.age_min * MINUTE
-        machine = cloud.add(box.name, rate=box.rate, gpu="H100-SXM", at=began, labels=labels, handling=handling, owner="ada")
-        machine.families = frozenset({"duty"} if box.few else {"duty", "cpu", "io", "agent"})
-        for number, does in enumerate(box.does):
-            at = began if number == 0 else max(START + does.at * MINUTE, now)
-            cloud.measures(box.name, DOES[does.what], at=at)
-            self.activity.setdefault(machine.key.id, []).append((at, does.what))
+    def machine(self, name: str) -> Machine | None:
+        """By its name or its id."""
+        plain = name.removeprefix("i-")
+        return next((cloud.machines[plain] for cloud in self.clouds.values() if plain in cloud.machines), None)
 
-    def _budgets(self) -> tuple[Budget, ...]:
-        if not self.plan.cap_hours:
-            return ()
-        return (Budget(name="all", cap=Money.parse(f"{self._cap():.2f}"), period=DAY, hard=True),)
+    def pass_time(self, by: timedelta) -> None:
+        """For everybody."""
+        for clock in (self.truth, self.clock):
+            clock.advance(by)
 
-    def _cap(self) -> float:
-        burn = sum(float(box.rate) for box in self.plan.boxes)
-        already = sum(float(box.rate) * box.age_min / 60 for box in self.plan.boxes)
-        return round(already + burn * self.plan.cap_hours, 2)
+    # Who watches
 
     def _open(self, who: str) -> None:
         url, billing = f"sqlite:///{self.path}", {name: cloud.rule() for name, cloud in self.clouds.items()}
         book = GuardBook(url, rails=self.rules.rails, rules=billing)
-        guard = Guard(
+        ledger = Ledger(url, rules=billing, ceilings={})
+        self._counted(book, "_writing")
+        self._counted(ledger._pen, "transaction")
+        watching = Guard(
             book=book,
             books=partial(Books, url, rules=billing),
             rules=self.rules,
@@ -160,249 +125,174 @@ class World:
             clock=self.clock,
             holder=f"{who}:1",
             resident=True,
+            routes=(EVERYBODY,),
             seconds=lambda: self.clock.boottime().total_seconds(),
         )
-        ledger = Ledger(url, rules=billing, ceilings={})
         room = Room(
             settings=cast(Any, None),
             sources=tuple(self.clouds.values()),
             ledger=OneAtATime(ledger),
-            guard=guard,
+            guard=watching,
             book=book,
-            postman=cast(Any, None),
+            postman=Channel(self.log, self.troubles, self.clock).postman(book),
             clock=cast(Any, self.clock),
         )
-        guard.latest = room.latest
+        watching.latest = room.latest
         self.rooms[who] = room
-        self._fresh = {*getattr(self, "_fresh", set()), who}
+        self._books[who] = Books(url, rules=billing)
+        self._fresh.add(who)
 
     def _shut(self, who: str) -> None:
         room = self.rooms[who]
         room.book.close()
         room.ledger._ledger.close()  # the real one behind the lock
+        self._books[who].close()
 
-    # What happens
-
-    def _machine(self, name: str) -> Machine | None:
-        plain = name.removeprefix("i-")
-        return next((cloud.machines[plain] for cloud in self.clouds.values() if plain in cloud.machines), None)
-
-    def _wish(self, what: str, machine: Machine | None, until: datetime, *, subject: str = "", value: str = "") -> None:
-        """Somebody says it at this moment; a lease is of this life."""
-        now, started = self.clock.now(), None
-        key = machine.key if machine else None
-        here = machine.now(self.truth.now()) if machine else None
-        life = None
-        if machine and here and what == LEASE:
-            started = here.started_at
-            life = Incarnation(machine.key, started, machine.created_at)
-        wish = Wish(
-            id=f"{what}-{len(self.wished)}-{now:%H%M}",
-            what=what,
-            who="ada",
-            why="",
-            at=now,
-            until=until,
-            key=key,
-            life=life,
-            subject=subject,
-            value=value,
-        )
-        self.rooms["a"].book.add_wish(wish)
-        self.wished.append(Wished(what, now, until, key.id if key else "", started))
-        if what in {SNOOZE, ARM, ACCEPT}:
-            self.wished.pop()
-
-    def _label(self, machine: Machine, **changed: str) -> None:
-        labels = {key: value for key, value in {**machine.labels[-1][1], **changed}.items() if value}
-        machine.labels.append((self.truth.now(), labels))
-
-    def _meddle(self, name: str) -> None:
-        self.looks += 1
-        what, machine = self.plan.meddles.get(self.looks, ""), self._machine(name)
-        if not what or machine is None:
-            return
-        now, until = self.truth.now(), self.clock.now() + timedelta(hours=1)
-        if what == "label":
-            self._label(machine, costguard="never")
-            self._now_protected(machine.key.id)
-        elif what == "relabel":
-            self._label(machine, arm="other")
-        elif what in {"lease", "freeze", "protect"}:
-            said = {"lease": LEASE, "freeze": FREEZE, "protect": PROTECT}[what]
-            self._wish(said, None if said == FREEZE else machine, until)
-        elif what == "restart":
-            machine.run(now)
-        else:
-            for clock in (self.truth, self.clock):
-                clock.advance(timedelta(seconds=6 if what == "slow" else 40))
-
-    def _now_protected(self, name: str) -> None:
-        """From now on, whether it was listed so or not: a look sees it."""
-        self.wished.append(Wished("label", self.clock.now(), FOREVER, name))
-
-    def _happen(self, event: Happens) -> None:
-        machine, now = self._machine(event.name), self.truth.now()
-        until, over = now + event.minutes * MINUTE, self.clock.now() + event.minutes * MINUTE
-        if event.name in self.clouds and event.what in {"down", "partial", "empty", "stale", "hides"}:
-            self.clouds[event.name].faults.append(Fault(now, until, event.what, polls=3, name=event.how))
-        elif event.what == "freeze":
-            self._wish(FREEZE, None, over)
-        elif event.what == "disarm":
-            self._wish(ARM, None, FOREVER, subject="idle-gpu", value=NOTIFY)
-            self.disarmed.setdefault("idle-gpu", self.clock.now())
-        elif event.what == "jumps":
-            by = timedelta(seconds=float(event.how))
-            self.clock.jump(by)
-            self.jumped += abs(by)
-            self.odd_runs[self.log.run + 1] = "the clock jumped"
-        elif event.what == "crash":
-            self._restart("a")
-        elif event.what == "dies":
-            self.log.end = event.how
-        elif event.what in {"sleeps", "twin sleeps"}:
-            self.asleep["b" if event.what == "twin sleeps" else "a"] = event.at + event.minutes
-        elif machine is not None:
-            self._to(machine, event, over)
-
-    def _to(self, machine: Machine, event: Happens, over: datetime) -> None:
-        now = self.truth.now()
-        here = machine.now(now)
-        if event.what == "answers":
-            machine.answers.append((now, event.how, event.minutes if event.minutes < 5 else None))
-        elif event.what == "restart":
-            machine.run(now)
-        elif event.what == "stopped" and here and here.state == "running":
-            machine.turn(now, STOPPED)
-        elif event.what in {"label", "unlabel", "slip"}:
-            value = {"label": "never", "unlabel": "", "slip": "nevr"}[event.what]
-            self._label(machine, costguard=value)
-        elif event.what == "lease":
-            self._wish(LEASE, machine, over)
-        elif event.what == "snooze":
-            self._wish(SNOOZE, machine, over)
-        elif event.what == "lift":
-            self._lift(machine)
-
-    def _lift(self, machine: Machine) -> None:
-        now = self.clock.now()
-        for wish in self.rooms["a"].book.open_wishes(now):
-            if wish.what == LEASE and wish.key == machine.key:
-                self.rooms["a"].book.lift_wish(wish.id, who="ada", now=now)
-                number = int(wish.id.rpartition("-")[2])
-                self.wished[number] = self.wished[number]._replace(until=now)
-
-    def _restart(self, who: str) -> None:
+    def restart(self, who: str) -> None:
+        """Its process is no more, and another one begins."""
+        self.log.end = ""
         self._shut(who)
         self._open(who)
 
+    def _counted(self, holder: Any, name: str) -> None:  # noqa: ANN401 - whatever commits
+        """A watchdog may end right after a commit of it."""
+        commits = getattr(holder, name)
+
+        @contextmanager
+        def counted() -> Iterator[Any]:
+            with commits() as voices:
+                yield voices
+            if self.troubles.committed():
+                self.log.write("ended", where="after a commit")
+                raise EndedAbruptly
+
+        setattr(holder, name, counted)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Names that costguard draws follow from the plan, for as long as it plays."""
+        with patch.object(guard, "token_hex", self._name), patch.object(deeds, "token_hex", self._name):
+            yield
+
+    def _name(self, size: int) -> str:
+        self._ids += 1
+        return f"{self._ids:0{2 * size}x}"
+
+    # What people wish
+
+    def wish(self, what: str, machine: Machine | None, until: datetime, *, subject: str = "", value: str = "") -> None:
+        """Somebody says it at this moment; a lease is of this life."""
+        now, life, key = self.clock.now(), None, machine.key if machine else None
+        here = machine.now(self.truth.now()) if machine else None
+        if machine and here and what == LEASE:
+            life = Incarnation(machine.key, here.started_at, machine.created_at)
+        self._wishes += 1
+        name = f"{what}-{self._wishes}-{now:%H%M}"
+        fields: dict[str, Any] = {"what": what, "at": now, "until": until, "key": key, "life": life}
+        self.rooms["a"].book.add_wish(Wish(id=name, who="ada", why="", subject=subject, value=value, **fields))
+        if what == LEASE and machine:
+            self._leases[name] = machine
+        if what not in {SNOOZE, ARM, ACCEPT}:
+            started = micros(life.started_at) if life and life.started_at else None
+            said = {"name": key.id if key else "", "started": started, "at": micros(now), "until": micros(until)}
+            self.log.write("wish", id=name, what=what, **said)
+
+    def lift(self, machine: Machine) -> None:
+        """Every lease of it that holds."""
+        now = self.clock.now()
+        for wish in self.rooms["a"].book.open_wishes(now):
+            if self._leases.get(wish.id) is machine:
+                self.rooms["a"].book.lift_wish(wish.id, who="ada", now=now)
+                self.log.write("lifted", id=wish.id, at=micros(now))
+
     # A minute
 
-    def play(self) -> Record:
-        """All of it, and what there is to judge."""
-        try:
-            for minute in range(self.plan.minutes + 1):
-                self._minute(minute)
-        finally:
-            for who in self.rooms:
-                self._shut(who)
-            self.log.witness.close()
-        return self._record()
-
-    def _minute(self, minute: int) -> None:
-        by = max(timedelta(), START + minute * MINUTE - self.truth.now())
-        for clock in (self.truth, self.clock):
-            clock.advance(by)
+    def _minute(self, minute: int, *, heal: bool = False) -> None:
+        self.pass_time(max(timedelta(), self.start + minute * MINUTE - self.truth.now()))
+        if heal:
+            self.troubles.heal()
         for box in self.plan.boxes:
             if box.at == minute and box.at:
-                self._put(box)
+                put(self, box)
                 if box.guard == "wish":
-                    self._wish(PROTECT, self._machine(box.name), FOREVER)
+                    self.wish(PROTECT, self.machine(box.name), self.forever)
         for event in self.plan.events:
-            if event.at == minute:
-                self._happen(event)
+            if event.at == minute and minute <= self.plan.minutes:
+                self._spared(partial(self.troubles.happen, event))
         for who in tuple(self.rooms):
             if self.asleep[who] < minute:
-                self._guarded(who)
+                self._spared(partial(self._watched, who), who)
+        self._note_turns()
+        self.log.flush()
 
-    def _guarded(self, who: str) -> None:
-        now = self.truth.now()
-        if who == "a" or self.asleep["a"] >= 0:
-            self.rooms[who].poll()
-        running = sum(
-            bool((here := one.now(now)) and here.state == "running")
-            for cloud in self.clouds.values()
-            for one in cloud.machines.values()
-        )
-        self.polls.append((now, running))
-        self.log.run += 1
-        if who in self._fresh:
-            self.odd_runs.setdefault(self.log.run, "it was just started")
-            self._fresh.discard(who)
+    def _spared(self, do: Any, who: str = "a") -> None:  # noqa: ANN401 - anything that may end a watchdog
         try:
-            guarded = self.rooms[who].judge()
+            do()
         except EndedAbruptly:
-            self._restart(who)
-            return
-        self._note(guarded)
-        if guarded.unaccepted:
-            self._wish(ACCEPT, None, guarded.at + HOLD, subject=guarded.plan_hash)
+            self.restart(who)
 
-    def _note(self, guarded: Guarded) -> None:
+    def _watched(self, who: str) -> None:
+        """It asks, judges, and tells: one account after the other, so that the same plan gives the same world."""
+        room = self.rooms[who]
+        if who == "a" or self.asleep["a"] >= 0:
+            for source in room.sources:
+                room.poll([source])
+            self._said(who)
+        now = self.truth.now()
+        machines = [one for cloud in self.clouds.values() for one in cloud.machines.values()]
+        self.log.write("polled", fleet=sum(bool((here := one.now(now)) and here.state == "running") for one in machines))
+        self.judge(who)
+        room.postman.deliver()
+
+    def judge(self, who: str) -> None:
+        """One run of its guard."""
+        self.runs += 1
+        self.judging, self.log.run = who, self.runs
+        if who in self._fresh:
+            self.log.write("odd", run=self.runs, why="it was just started")
+            self._fresh.discard(who)
+        guarded = self.rooms[who].judge()
+        self._note(who, guarded)
+        if guarded.unaccepted:
+            self.wish(ACCEPT, None, guarded.at + HOLD, subject=guarded.plan_hash)
+
+    def _said(self, who: str) -> None:
+        """What costguard says at this moment that each machine ever cost."""
+        as_of = self.clock.now()
+        spent = self._books[who].spent(as_of)
+        money = [[one.key.id, one.money.low.nano, one.money.high.nano] for one in spent]
+        self.log.write("said", as_of=micros(as_of), money=money)
+
+    def _note(self, who: str, guarded: Guarded) -> None:
         if guarded.broken:
             self.broken.append(guarded.broken)
         if guarded.sight is not None and guarded.acting:
             gap = guarded.sight.gap_ended_at
-            if gap is not None and not self.jumped and gap not in self.gaps:
-                self.gaps.append(gap)
-        before = [one for one in self.log.asked if one.run < self.log.run]
-        if guarded.survey is not None and not any(row["rule"] == "cap" for one in before for row in one.rows):
-            self.shown += [one.overshoot.nano / 1e9 for one in guarded.survey.foresights]
+            if gap is not None and not self.jumped and gap not in self._gaps:
+                self._gaps.append(gap)
+                self.log.write("gap", at=micros(gap))
+        held = sorted({why for one in guarded.survey.proposals for why, _ in one.held_by}) if guarded.survey else []
+        self.log.write("guarded", who=who, acting=guarded.acting, held=held)
+        if guarded.survey is not None and not self.log.capped:
+            for one in guarded.survey.foresights:
+                self.log.write("shown", over=one.overshoot.nano / 1e9)
+        for seq, head in self.log.witness.ask("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1"):
+            self.log.write("head", seq=seq, hash=head)
 
-    def _record(self) -> Record:
-        plan, end = self.plan, self.truth.now()
-        ids = {box.name: f"i-{box.name}" for box in plan.boxes}
-        calm = plan.kind == CALM
-        eligible = []
-        for box in plan.boxes:
-            last = box.does[-1]
-            if calm and last.what == "quiet" and not box.guard and not box.few and box.cloud != "lambda":
-                eligible.append((ids[box.name], START + last.at * MINUTE))
-        midnight = START.replace(hour=0)
-        spent = sum((cloud.spent(midnight, end, (COMPUTE,)) for cloud in self.clouds.values()), Fraction(0)) / 10**9
-        cap = (self._cap(), float(spent), max(self.shown, default=0.0)) if plan.kind == CAP else None
-        return Record(
-            path=self.path,
-            start=START,
-            end=end,
-            hold=HOLD,
-            grace=GRACE,
-            acts_10m=plan.rails["acts_per_10m"],
-            share_10m=plan.rails["fleet_share_10m"],
-            share_day=plan.rails["fleet_share_day"],
-            calm=calm,
-            told=self.log.told,
-            asked=self.log.asked,
-            measured=self.log.measured,
-            activity=self.activity,
-            untouchable=self._untouchable(),
-            wished=self.wished,
-            disarmed=self.disarmed,
-            polls=self.polls,
-            gaps=self.gaps,
-            odd_runs=self.odd_runs,
-            eligible=eligible,
-            cap=cap,
-            slack=self.jumped,
-            lag={f"i-{box.name}": timedelta(minutes=5) for box in plan.boxes if box.cloud == "aws"},
-        )
+    def _note_turns(self) -> None:
+        for cloud in self.clouds.values():
+            for one in cloud.machines.values():
+                turns = [[micros(at), state, micros(since) if since else None] for at, state, since in one.turns]
+                if turns != self._turns.get(one.name):
+                    self._turns[one.name] = turns
+                    self.log.write("turns", name=one.key.id, turns=turns)
 
-    def _untouchable(self) -> Mapping[str, str]:
-        return {f"i-{box.name}": WHY_NOT[box.guard] for box in self.plan.boxes if box.guard} | {
-            f"i-{box.name}": "its provider has no stop" for box in self.plan.boxes if box.cloud == "lambda"
-        }
-
-
-def shrunk(plan: Plan, without: int) -> Plan:
-    """`plan` without one of its events: for who looks for the few that matter."""
-    return replace(plan, events=plan.events[:without] + plan.events[without + 1 :])
+    def _last_messages(self) -> None:
+        """Messages that failed are tried again at their own pace: time goes on until none is due any more."""
+        since, due = self.truth.now(), "SELECT min(next_us) FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL"
+        while self.truth.now() - since < LONGEST_TAIL:
+            ((next_us,),) = self.log.witness.ask(due)
+            if next_us is None:
+                return
+            self.pass_time(max((next_us - micros(self.clock.now())) * MICRO, MINUTE))
+            self.rooms["a"].postman.deliver()

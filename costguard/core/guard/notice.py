@@ -37,7 +37,8 @@ class Notice:
     of what ("aws/1111/us-east-1/i-0abc", "budget vision"). `owner`: whose, "" where nobody is known. `what`: one sentence.
     `facts`: (label, text) lines: since when, why, so far, per hour, next. `keep`: the command that keeps it, "" for none.
     `stage`: rises when it gets worse (the number of the ladder's step). `to`: whom it is for, of AUDIENCES; () for everybody.
-    `once`: it tells of an event: told once, and that it is over is no news.
+    `once`: it tells of an event: told once, and that it is over is no news. `ahead`: an act comes next, so that no limit on
+    messages may hold it back.
     """
 
     topic: str
@@ -51,6 +52,7 @@ class Notice:
     stage: int = 0
     to: tuple[str, ...] = ()
     once: bool = False
+    ahead: bool = False
 
     def __post_init__(self) -> None:
         one_of(self.severity, SEVERITIES, "notice.severity")

@@ -231,14 +231,14 @@ def _group(notice: Notice, route: Route) -> tuple[str, ...]:
 
 
 def _due(members: Sequence[_Found], now: datetime, most: int) -> list[_Found]:
-    """Those to be told now: none where the group was told as often as it may be within the hour.
+    """Those to be told now: where the group was told as often as it may be within the hour, only news of acts that come next.
 
     With a repeat goes all that holds, so that one group has one rhythm.
     """
     due = [one for one in members if one.why]
     lately = {at for one in members for at in one.told.recent if now - HOUR < at <= now}
-    if not due or len(lately) >= most:
-        return []
+    if len(lately) >= most:
+        return [one for one in due if one.notice.ahead and one.why in {FIRST, ESCALATED}]
     if any(one.why == REPEAT_DUE for one in due):
         due += [one for one in members if not one.why and _still_holds(one)]
     return due

@@ -7,7 +7,7 @@ Sums have two decimals and rates four (DESIGN 5.1); what is not known is said to
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from fractions import Fraction
 
@@ -114,7 +114,8 @@ def planned(
         ("next", next_text(act, due, matter.zone)),
         ("would be lost", _lost(loses)),
     )
-    return _notice(matter, WARNING, f"{_ACTS[act]} of {matter.called} is due at {matter.moment(due)}", at, facts, stage=stage)
+    what = f"{_ACTS[act]} of {matter.called} is due at {matter.moment(due)}"
+    return replace(_notice(matter, WARNING, what, at, facts, stage=stage), ahead=True)
 
 
 def done(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -197,6 +198,17 @@ def test_of_one_group_at_most_six_messages_go_an_hour_and_the_rest_comes_togethe
     assert len(line.sent) == MOST_PER_HOUR
     [digest] = line.run(60 * MINUTE, machines)
     assert len(digest.notices) == 54
+
+
+def test_no_limit_holds_back_the_news_of_an_act_that_comes_next() -> None:
+    line = Line()
+    machines = [replace(notice(f"m{n}"), ahead=n % 2 == 1) for n in range(20)]
+    for n in range(20):
+        line.run(n * MINUTE, machines[: n + 1])
+    told = [one.subject for message in line.sent for one in message.notices]
+    assert [name for name in told if machines[int(name[1:])].ahead] == [f"m{n}" for n in range(1, 20, 2)]
+    assert len(told) < len(machines)
+    assert len(told) == len(set(told))
 
 
 def test_what_came_and_went_while_nothing_could_be_told_is_told_as_over() -> None:

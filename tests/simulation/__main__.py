@@ -1,0 +1,138 @@
+"""Worlds from the command line.
+
+python -m tests.simulation run SEED... | replay FILE|SEED | plan SEED | shrink FILE|SEED | crashes FILE|SEED | campaign
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.simulation.campaign import CHUNK, campaign, summed
+from tests.simulation.papers import kept_plan, text_of
+from tests.simulation.plans import Plan, crashing, plan_of
+from tests.simulation.playing import played, wrong_with
+from tests.simulation.shrinking import shrunk, size
+from tests.simulation.world import World
+
+KEPT = Path(__file__).parent / "kept"
+
+
+def main(words: list[str] | None = None) -> int:
+    """0 where nothing was that must not be, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="play the worlds of these seeds")
+    run.add_argument("seeds", type=int, nargs="+", metavar="SEED")
+    replay = commands.add_parser("replay", help="play one plan, and leave what it wrote in a folder")
+    replay.add_argument("plan", metavar="FILE|SEED")
+    replay.add_argument("--folder", type=Path, help="where clouds.jsonl and ledger.db are to lie: a new folder")
+    plan = commands.add_parser("plan", help="print the plan of a seed as JSON")
+    plan.add_argument("plan", metavar="SEED")
+    shrink = commands.add_parser("shrink", help="print the smallest plan that still fails in the same way")
+    shrink.add_argument("plan", metavar="FILE|SEED")
+    shrink.add_argument("--keep", help="write it to tests/simulation/kept/KEEP.json as well")
+    crashes = commands.add_parser("crashes", help="play one plan once for each of its commits, ended right after it")
+    crashes.add_argument("plan", metavar="FILE|SEED")
+    crashes.add_argument("--every", type=int, default=1, metavar="N", help="only each Nth of them")
+    many = commands.add_parser(
+        "campaign", help="play many worlds, a line of a log for each chunk; goes on where it was cut off"
+    )
+    many.add_argument("--worlds", type=int, required=True)
+    many.add_argument("--from", type=int, default=0, dest="first", metavar="SEED")
+    many.add_argument("--jobs", type=int, default=2)
+    many.add_argument("--chunk", type=int, default=CHUNK)
+    many.add_argument("--log", type=Path, default=Path(__file__).parent / "campaign.jsonl")
+    asked = parser.parse_args(words)
+    if asked.command == "run":
+        return max(_run(str(seed)) for seed in asked.seeds)
+    if asked.command == "replay":
+        return _run(asked.plan, asked.folder)
+    if asked.command == "plan":
+        return _say(text_of(_plan(asked.plan)).rstrip())
+    if asked.command == "crashes":
+        return _crashes(asked.plan, asked.every)
+    return _shrink(asked.plan, asked.keep) if asked.command == "shrink" else _campaign(asked)
+
+
+def _plan(named: str) -> Plan:
+    """A file with a plan, or the plan of a seed."""
+    return plan_of(int(named)) if named.isdecimal() else kept_plan(Path(named))
+
+
+def _run(named: str, folder: Path | None = None) -> int:
+    plan = _plan(named)
+    if folder is not None:
+        folder.mkdir(parents=True)
+        World(plan, folder).play()
+    one = played(plan)
+    _say(f"{named}: {plan.kind}, {len(plan.boxes)} machines, {one.ticks} ticks, {one.asked} acts, {one.took:.1f} s, {one.hash}")
+    for wrong in one.wrong:
+        _say(f"  {wrong}")
+    if one.wrong:
+        _say(f"python -m tests.simulation replay {named}")
+    return 1 if one.wrong else 0
+
+
+def _shrink(named: str, keep: str | None) -> int:
+    plan = _plan(named)
+    wrong = wrong_with(plan)
+    if not wrong:
+        _say(f"{named}: nothing is wrong with it")
+        return 1
+    found = shrunk(plan, lambda tried: alike(wrong_with(tried), wrong))
+    text = text_of(found)
+    _say(
+        f"{size(plan)} events of {len(plan.boxes)} machines became {size(found)} of {len(found.boxes)}: {wrong_with(found)[0]}"
+    )
+    if keep:
+        KEPT.mkdir(exist_ok=True)
+        (KEPT / f"{keep}.json").write_text(text, encoding="utf-8")
+    return _say(text.rstrip())
+
+
+def _crashes(named: str, every: int) -> int:
+    plan = _plan(named)
+    tries, wrong = list(crashing(plan, played(plan).commits))[::every], 0
+    for tried in tries:
+        for sentence in wrong_with(tried):
+            wrong += 1
+            _say(f"{next(one.how for one in tried.events if one.what == 'dies')}: {sentence}")
+    _say(f"{named}: ended {len(tries)} times, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+def alike(found: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+    """Whether something is wrong in the way in which something was: by the words of it that are no names or numbers."""
+    return bool({_words(one) for one in found} & {_words(one) for one in wanted[:1]})
+
+
+def _words(sentence: str) -> str:
+    return " ".join(word for word in sentence.split() if word.strip(",.:").isalpha())
+
+
+def _campaign(asked: argparse.Namespace) -> int:
+    found = []
+    for line in campaign(asked.worlds, asked.first, asked.jobs, asked.log, chunk=asked.chunk):
+        found.append(line)
+        rate = line["worlds"] / max(line["cpu_s"], 0.1)
+        _say(
+            f"{line['first']}+{line['worlds']}: {len(line['violations'])} wrong, {line['ticks']} ticks, {rate:.2f} worlds/CPU-s"
+        )
+    total = summed(found)
+    for name, value in total.items():
+        _say(f"{name}: {value}")
+    for seed in total["violations"]:
+        _say(f"python -m tests.simulation replay {seed}")
+    return 1 if total["violations"] else 0
+
+
+def _say(line: str) -> int:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

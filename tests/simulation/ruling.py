@@ -1,0 +1,62 @@
+"""The rules of all worlds: what machines do, what the policies say, and what must never be touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any
+
+from costguard.core.budget import Match
+from costguard.core.guard.policy import NOTIFY, STOP, Policy, Rails, Step, Target
+from costguard.core.sample import AGENT_ALIVE, CPU_CORES, GPU_UTIL, NETWORK
+from costguard.settings.conditions import read_condition
+from costguard.testing.samples import SILENT, Rule, busy, computing, quiet, transfer
+from tests.simulation.plans import Plan
+
+HOLD, GRACE = timedelta(minutes=10), timedelta(minutes=5)
+IDLE = read_condition('state == "idle" && confidence >= 0.9', "the simulation")
+FEW = (GPU_UTIL, CPU_CORES, NETWORK, AGENT_ALIVE)
+"""So many signals prove idleness with 0.97, and more would only take time."""
+
+
+def _few(rule: Rule) -> Rule:
+    return replace(rule, values={signal: value for signal, value in rule.values.items() if signal in FEW})
+
+
+DOES = {
+    "busy": _few(busy()),
+    "quiet": _few(quiet()),
+    "io": _few(transfer(6.1e6)),
+    "cpu": _few(computing(2.0, cores=32)),
+    "silent": SILENT,
+}
+WHY_NOT = {
+    "controller": "a controller has it",
+    "handling": "its provider protects it",
+    "unstoppable": "it cannot be stopped",
+    "unarmed": "its policy is not armed",
+    "label": "its label protects it",
+    "slip": "its label nearly protects it",
+    "wish": "somebody protects it",
+    "loses": "a stop would lose its disk",
+}
+
+
+def policies() -> tuple[Policy, ...]:
+    """One that may stop what is labelled so, and one that may only tell."""
+    return (_policy("idle-gpu", STOP, "yes"), _policy("watched", NOTIFY, "no"))
+
+
+def _policy(name: str, arm: str, mark: str) -> Policy:
+    steps = (Step(do=NOTIFY), Step(do=STOP, after=GRACE))
+    target = Target(match=Match(labels=(("arm", (mark,)),)))
+    return Policy(name=name, when=IDLE, then=steps, arm=arm, hold=HOLD, target=target)
+
+
+def rails_of(plan: Plan) -> Rails:
+    """As the plan states them."""
+    stated: dict[str, Any] = {
+        name: Fraction(value).limit_denominator(100) if "share" in name else value for name, value in plan.rails.items()
+    }
+    return Rails(**stated)

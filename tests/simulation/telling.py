@@ -1,0 +1,61 @@
+"""A channel that writes down what arrived, and an outbox whose watchdog may end between a message and its settling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from costguard.core.guard.notice import Delivery, Message
+from costguard.flows.tell import Postman
+from costguard.ledger.guardbook import GuardBook
+from costguard.testing import FakeClock
+from tests.simulation.clouds import EndedAbruptly, Log
+from tests.simulation.troubles import Troubles
+
+TOLD = "told"
+
+
+@dataclass(slots=True)
+class Channel:
+    """The people's. It is called from threads, so what arrived is written down in order once the round is over."""
+
+    log: Log
+    troubles: Troubles
+    clock: FakeClock
+    arrived: list[Message] = field(default_factory=list)
+
+    def postman(self, book: GuardBook) -> Postman:
+        """Who brings what is in `book`."""
+        return Postman(_Outbox(book, self), {"people": self._take}, clock=self.clock, second=lambda _: Delivery(sent=True))
+
+    def written(self) -> None:
+        """Write down what arrived."""
+        for one in sorted(self.arrived, key=lambda message: message.id):
+            self.log.write("message", id=one.id, title=one.title)
+        self.arrived.clear()
+
+    def _take(self, message: Message) -> Delivery:
+        until = self.troubles.mute_until
+        if until is not None and self.log.truth.now() < until:
+            return Delivery(sent=False, why="nobody answers")
+        self.arrived.append(message)
+        return Delivery(sent=True)
+
+
+@dataclass(slots=True)
+class _Outbox:
+    book: GuardBook
+    channel: Channel
+
+    def due_messages(self, now: datetime) -> list[Message]:
+        return self.book.due_messages(now)
+
+    def settle(self, message_id: str, delivery: Delivery, now: datetime) -> None:
+        self.channel.written()
+        if self.channel.log.end == TOLD and delivery.sent:
+            self.channel.log.write("ended", where=TOLD)
+            raise EndedAbruptly
+        self.book.settle_message(message_id, delivery, now)
+
+    def undelivered(self, since: datetime) -> list[tuple[Message, str]]:
+        return self.book.undelivered(since)
