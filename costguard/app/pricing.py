@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -114,9 +113,8 @@ def refresh(
     if live.offers:
         try:
             refresh_market(target, newest_market(MARKET, target), live.listings, datetime.now(UTC))
-        except (OSError, sqlite3.Error) as full:
-            told = full.strerror if isinstance(full, OSError) else str(full)
-            what = f"cannot be written: {told or type(full).__name__}"
+        except OSError as full:
+            what = f"cannot be written: {full.strerror or type(full).__name__}"
             raise InputError(what, field=str(target), hint="make room there, or let this user write it") from None
     with Market(newest_market(MARKET, target)) as found:
         document = _document(found, live)

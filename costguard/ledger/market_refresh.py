@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -32,7 +34,8 @@ def refresh_market(target: Path, base: Path, listings: Mapping[str, OfferListing
 
     A whole listing replaces every row of its provider in the tiers, GPUs and regions that it names; one that lacks something
     only the very rows that it states anew. What a provider did not list stays, with its own date: where the settings name
-    some regions, the others were not asked for. A row of the region "global" stands for every region.
+    some regions, the others were not asked for. A row of the region "global" stands for every region. OSError where it cannot be
+    written, whoever says so.
     """
     with Market(base) as market:
         kept = [offer for offer in market.offers(Selection()) if not _replaced(offer, listings)]
@@ -46,7 +49,10 @@ def refresh_market(target: Path, base: Path, listings: Mapping[str, OfferListing
         "live": ",".join(sorted(known | {name for name, listing in listings.items() if listing.offers})),
     }
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return write_market(target, [*kept, *fresh], facts)
+    try:
+        return write_market(target, [*kept, *fresh], facts)
+    except sqlite3.Error as failed:
+        raise OSError(errno.EIO, str(failed), str(target)) from failed
 
 
 def _replaced(offer: Offer, listings: Mapping[str, OfferListing]) -> bool:
