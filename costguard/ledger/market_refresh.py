@@ -34,8 +34,8 @@ def refresh_market(target: Path, base: Path, listings: Mapping[str, OfferListing
 
     A whole listing replaces every row of its provider in the tiers, GPUs and regions that it names; one that lacks something
     only the very rows that it states anew. What a provider did not list stays, with its own date: where the settings name
-    some regions, the others were not asked for. A row of the region "global" stands for every region. OSError where it cannot be
-    written, whoever says so.
+    some regions, the others were not asked for. A row of the region "global" stands for every region. OSError where it cannot
+    be written, whoever says so.
     """
     with Market(base) as market:
         kept = [offer for offer in market.offers(Selection()) if not _replaced(offer, listings)]
