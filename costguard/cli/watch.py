@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # a type and no more: --help imports nothing
     from costguard.core.documents.watch import WatchView
 
 SELDOM = (50_000, 20, 100)
-"""Garbage collections: a run makes a million objects and few rings. A quarter less CPU for `--once` over 5,000 machines."""
+"""Garbage collections: a run makes a million objects and few rings; each collection looks at all of them."""
 
 EXAMPLES = """Examples:
 
