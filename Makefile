@@ -22,7 +22,7 @@ demo: .venv/.user
 	@$(BIN)/costguard demo
 
 test: .venv/.dev
-	@$(BIN)/python -m pytest -n auto $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 check: .venv/.dev
 	@$(BIN)/ruff check .

@@ -82,10 +82,10 @@ def test_a_name_forges_no_line_and_no_colour() -> None:
 def test_what_libraries_warn_of_is_a_fact_too() -> None:
     out = io.StringIO()
     logs.configure(as_json=True, stream=out)
-    logging.getLogger("httpx").warning("odd answer with token=%s", "abcdefgh")
-    logging.getLogger("httpx").info("nothing of interest")
+    logging.getLogger("a_library").warning("odd answer with token=%s", "abcdefgh")
+    logging.getLogger("a_library").info("nothing of interest")
     fact = json.loads(out.getvalue())
-    assert (fact["event"], fact["name"], fact["message"]) == ("library", "httpx", "odd answer with token=[secret]")
+    assert (fact["event"], fact["name"], fact["message"]) == ("library", "a_library", "odd answer with token=[secret]")
 
 
 def test_a_log_that_cannot_be_written_stops_nothing() -> None:
