@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 from tests.simulation.campaign import CHUNK, campaign, summed
+from tests.simulation.drawing import crashing, plan_of
 from tests.simulation.papers import kept_plan, text_of
-from tests.simulation.plans import Plan, crashing, plan_of
+from tests.simulation.plans import Plan
 from tests.simulation.playing import played, wrong_with
 from tests.simulation.shrinking import shrunk, size
 from tests.simulation.world import World
@@ -125,7 +126,7 @@ def _campaign(asked: argparse.Namespace) -> int:
         _say(f"{name}: {value}")
     for seed in total["violations"]:
         _say(f"python -m tests.simulation replay {seed}")
-    return 1 if total["violations"] else 0
+    return 1 if total["violations"] or total["rare"] else 0
 
 
 def _say(line: str) -> int:

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.drawing import plan_of
 from tests.simulation.judge import violations
 from tests.simulation.mutants import too_sure
-from tests.simulation.plans import CAP, DRILL, Box, Does, Happens, Plan, plan_of
+from tests.simulation.plans import CAP, DRILL, Box, Does, Happens, Plan
 from tests.simulation.playing import folder as made
 from tests.simulation.reading import LEDGER, LOG, read
 from tests.simulation.world import World

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.drawing import crashing, drill_of, plan_of
 from tests.simulation.judge import violations
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.papers import kept_plan
-from tests.simulation.plans import CAP, DRILL, Box, Does, Happens, Plan, crashing, drill_of, plan_of
+from tests.simulation.plans import CAP, DRILL, Box, Does, Happens, Plan
 from tests.simulation.playing import folder as made
 from tests.simulation.reading import Record
 from tests.simulation.world import World
