@@ -98,6 +98,10 @@ class CredentialsError(ProviderError):
     """There is no key, it has expired, or the provider does not know it."""
 
 
+class ExposedError(CredentialsError):
+    """There is a key, and others on this machine can read it: it is not used."""
+
+
 class ForbiddenError(ProviderError):
     """The provider knows the key, and the key may not do this."""
 

@@ -145,6 +145,7 @@ def main() -> None:
         parser.error(f"no *.csv in {asked.prices}")
     built = build(files)
     write_market(asked.output, built.offers, {"built_from": ", ".join(file.name for file in files)})
+    asked.output.chmod(0o644)  # it is shipped, and everybody may read it
     print(report(built, asked.output))
 
 

@@ -55,6 +55,14 @@ class Ran:
 
 Command = Callable[..., Ran]
 
+SLOW = ("tests/simulation", "tests/seeded", "tests/disks", "tests/crashes", "tests/networks", "tests/test_wheel.py")
+"""Where single tests take long."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow ones begin: workers share what is left, and the last one must not be left with a minute of work."""
+    items.sort(key=lambda item: not item.nodeid.startswith(SLOW))
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-golden", action="store_true", help="Write tests/golden anew (then read the diff).")

@@ -142,7 +142,7 @@ def test_a_ledgers_file_starts_at_the_settings_files_folder(
 
 
 @pytest.mark.parametrize(
-    "stated", ["postgresql+psycopg://u:p@db.example/costguard", "sqlite:///:memory:", "sqlite:///", "mysql://x"]
+    "stated", ["postgresql+psycopg://u@db.example/costguard", "sqlite:///:memory:", "sqlite:///", "mysql://x"]
 )
 def test_what_names_no_file_is_handed_on_as_it_stands(stated: str) -> None:
     assert ledger_url(settings(f'[ledger]\nurl = "{stated}"')) == stated

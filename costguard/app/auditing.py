@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from costguard.app import Answer
-from costguard.core.audit import anchor_stated, anchor_text
+from costguard.app.marking import mark_of
+from costguard.core.audit import Finding, anchor_stated, anchor_text
 from costguard.core.documents import audit as documents
 from costguard.core.instant import micros
 from costguard.errors import InputError, NoAnswerError
@@ -19,11 +20,13 @@ from costguard.settings.lasting import lasting
 
 def verify(anchors: Sequence[str] = (), *, config: str | None = None) -> Answer:
     """`costguard audit verify`; what does not fit ends it as a "no", after it has been printed."""
-    noted = [anchor_stated(one) for one in anchors]
-    with Reader(ledger_url(read_settings(config))) as reader, reader.snapshot() as ask:
+    noted, settings = [anchor_stated(one) for one in anchors], read_settings(config)
+    with Reader(ledger_url(settings)) as reader, reader.snapshot() as ask:
         chain, findings = checked(ask, noted)
         shown = reader.where.shown
     head = anchor_text(chain.last.seq, chain.last.hash) if chain.last else ""
+    doubt = mark_of(settings).doubt()
+    findings += [Finding(None, f"{doubt} (costguard audit adopt, if that is meant)")] if doubt else []
     refusal = None
     if findings:
         hint = "keep a copy of it, stop what acts on it (costguard freeze), and find out who wrote to it"

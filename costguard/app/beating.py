@@ -31,15 +31,15 @@ def beat(settings: Callable[[], Settings]) -> str:
     try:
         url = revealed(now.watch.heartbeat_url, "watch.heartbeat_url")
         reply = transport.exchange(
-            Request(method="GET", url=url, headers=_headers(now)),
+            Request(method="GET", url=url, headers=_headers(now), called="its address"),
             provider="heartbeat",
             deadline=Deadline(WITHIN_S),
             most_bytes=MOST_BYTES,
         )
     except InputError as error:
         return str(error)
-    except ProviderError as error:  # its words hold the address, which may be a secret
-        return f"no answer ({type(error).__name__})"
+    except ProviderError as error:
+        return "; ".join(filter(None, (error.what, error.hint)))
     finally:
         transport.close()
     return "" if OK <= reply.status < REDIRECT else f"it answered {reply.status}"

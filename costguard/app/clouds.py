@@ -23,6 +23,7 @@ from costguard.flows.believed import speaks_for
 from costguard.flows.crew import together
 from costguard.plugins import Provider, Providers, extra_missing
 from costguard.ports import InstanceSource
+from costguard.private import undumped
 from costguard.settings import Settings, cache_file, path_of
 
 if TYPE_CHECKING:  # the network is imported when a provider is opened
@@ -121,6 +122,7 @@ def surroundings(settings: Settings) -> Iterator[Surroundings]:
     from costguard.data import Facts
     from costguard.transport import Surroundings
 
+    undumped()
     transport = transport_of(settings)
     try:
         yield Surroundings(

@@ -17,7 +17,7 @@ from costguard.core.documents.plan import plan_document
 from costguard.core.documents.watch import WatchView
 from costguard.core.guard.encoding import plain
 from costguard.core.guard.wishes import ACCEPT, Wish
-from costguard.errors import LedgerError
+from costguard.errors import ExposedError, InputError, LedgerError
 from costguard.flows.guard import Guarded
 from costguard.flows.round import Polled
 from costguard.logs import configure, log
@@ -72,6 +72,7 @@ def watch(
     every = lasting(interval, "--interval", least=SHORTEST, most=LONGEST) if interval is not None else settings.watch.every
     configure(as_json=json_log)
     with room(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
+        _unexposed(made.sources)
         _say(made.poll())
         heartbeat = Heartbeat(partial(beat, lambda: made.settings), log=log())
         if once:
@@ -85,6 +86,14 @@ def watch(
         if code != UNFINISHED:
             made.rest()
         return code
+
+
+def _unexposed(sources: tuple[InstanceSource, ...]) -> None:
+    """InputError for the first account whose key others on this machine can read: a watchdog may act, and so might they."""
+    for source in sources:
+        error = getattr(source, "error", None)  # of what stands for an account that could not be opened
+        if isinstance(error, ExposedError):
+            raise InputError(error.what, field=error.field, hint=error.hint)
 
 
 def _beat(made: Room, heartbeat: Heartbeat) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+
+from costguard.ledger.whole import put
 
 LONGEST_NAME = 60
 LARGEST = 64 * 2**20
@@ -33,22 +33,7 @@ class FileCache:
     def put(self, name: str, data: bytes) -> None:
         """Keep `data`; that it cannot be kept is nobody's failure."""
         with suppress(OSError):
-            written(self.folder / _file_name(name), data)
-
-
-def written(path: Path, data: bytes) -> None:
-    """Put `data` in place as `path` in one step, readable by this user only. OSError where that cannot be."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:  # made 0600
-        unfinished = Path(file.name)
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            unfinished.replace(path)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
+            put(self.folder / _file_name(name), data)
 
 
 def _file_name(name: str) -> str:

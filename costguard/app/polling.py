@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from costguard.app.ceilings import ceilings
 from costguard.app.clouds import Now, opened, sources_of
 from costguard.core.metering.inventory import Failed
 from costguard.core.metering.observation import Handling
 from costguard.core.metering.resource import ResourceKey
-from costguard.data import MARKET, Facts
+from costguard.data import Facts
 from costguard.errors import InputError
-from costguard.ledger.market import Market
-from costguard.ledger.market_refresh import newest_market
-from costguard.settings import Settings, cache_file, ledger_url, path_of
+from costguard.settings import Settings, ledger_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +52,3 @@ def look(settings: Settings) -> Looked:
     listed = (one.poll.inventory for one in polled.seen if not isinstance(one.poll.inventory, Failed))
     handling = {item.key: item.handling for inventory in listed for item in inventory.items}
     return Looked(refused=polled.refused, notes=polled.notes, handling=handling)
-
-
-def ceilings(settings: Settings) -> dict[str, int]:
-    """Canonical GPU -> nano-dollars an hour that one is taken to cost at most, from the market that quotes use."""
-    stated = settings.quote.market
-    with Market(path_of(stated) if stated else newest_market(MARKET, cache_file("market.sqlite"))) as market:
-        return market.ceilings()

@@ -96,7 +96,7 @@ def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SI
         _unused(ledger, url)
         for _, day in groupby(_polls(world, plan, rules, ceilings), key=lambda poll: poll.at.date()):
             ledger.record(list(day))
-    with Books(url, rules=rules) as books:
+    with Books(url, rules=rules, ceilings=lambda: ceilings) as books:
         spent = books.spent(end)
     return Played(
         seed=seed,

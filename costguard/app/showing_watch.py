@@ -19,11 +19,8 @@ from costguard.core.guard.verdict import CANNOT_SAY, Proposal
 from costguard.core.metering.resource import INSTANCE, ResourceKey
 from costguard.core.money import Money, Rate
 from costguard.core.spending import Live
-from costguard.data import Facts
 from costguard.flows.guard import Guarded
 from costguard.flows.status import status
-from costguard.ledger.reading import Books
-from costguard.settings import ledger_url
 
 if TYPE_CHECKING:
     from costguard.app.watchroom import Room
@@ -61,7 +58,7 @@ def _short(guarded: Guarded) -> tuple[str, ...]:
 def watch_view(guarded: Guarded, made: Room) -> WatchView:
     """Everything at the instant of this run."""
     sight, survey, at = guarded.sight, guarded.survey, guarded.at
-    with Books(ledger_url(made.settings), rules=Facts().billing_rules()) as books:
+    with made.guard.books() as books:
         now = status(books=books, now=at, zone=made.guard.rules.zone, live=sight.live if sight else None)
     acts: dict[ResourceKey, list[Proposal]] = defaultdict(list)
     for one in survey.proposals if survey else ():

@@ -56,7 +56,7 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
         holds, intents, known = open_holds(ask, now), open_intents(ask), _known(ask, now)
         head = head_text(ask)
     rules = rules_of(settings)
-    with Books(url, rules=Facts().billing_rules()) as books:
+    with _books(settings) as books:
         found = flow(
             books=books,
             budgets=settings.budgets,
@@ -91,12 +91,23 @@ def report(
     place, keys = _zone(zone, settings), keys_stated(by)
     period = calendar.month_of(now, place) if month is None else calendar.month(*month_stated(month), place)
     rules = Facts().billing_rules()
-    with Books(ledger_url(settings), rules=rules) as books:
+    with _books(settings) as books:
         found = flow(
             books=books, period=period, label=month_label(period, place), zone=place, by=keys, rules=rules, as_of=now, pause=GAP
         )
     refusal = incompleteness(found) if strict else None
     return Answer(document=report_document(found), warnings=report_warnings(found), refusal=refusal)
+
+
+def _books(settings: Settings) -> Books:
+    """The ledger of `settings`. The market is opened only where something must be bounded by it."""
+
+    def ceilings() -> Mapping[str, int]:
+        from costguard.app.ceilings import ceilings as known
+
+        return known(settings)
+
+    return Books(ledger_url(settings), rules=Facts().billing_rules(), ceilings=ceilings)
 
 
 def _known(ask: Ask, now: datetime) -> Sight:

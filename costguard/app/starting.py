@@ -8,10 +8,10 @@ from pathlib import Path
 from costguard import plugins
 from costguard.app import Answer
 from costguard.app.clouds import opened
-from costguard.app.kept import written
 from costguard.core.documents.init import init_document
 from costguard.core.provider import checked_table
 from costguard.errors import InputError
+from costguard.ledger.whole import put
 from costguard.settings import CONFIG, FILE_NAME, Settings, check_settings, path_of, zone_named
 from costguard.settings.example import settings_text
 
@@ -32,7 +32,7 @@ def init(*, path: str | None = None, force: bool = False, budget: str | None = N
     for name, table in settings.providers.items():
         checked_table(table, installed.found[name].manifest.settings, f"providers.{name}")
     try:
-        written(target, text.encode())
+        put(target, text.encode())
     except OSError as full:
         what = f"cannot be written: {full.strerror or type(full).__name__}"
         raise InputError(what, field=str(target), hint="name another place with --path") from None

@@ -47,7 +47,8 @@ def _notifier(name: str, settings: Settings, clock: Clock) -> Notifier:
     kind = "webhook" if address.partition("://")[0].lower() in WEB else "chat"
     secret = revealed(settings.signed_with, "notify.signed_with") if settings.signed_with and kind == "webhook" else ""
     ca_file = path_of(settings.network.ca_file) if settings.network.ca_file else None
-    channel = Channel(name=shown(name), clock=clock, address=address, secret=secret, ca_file=ca_file)
+    proxy = settings.network.proxy if kind == "chat" else None
+    channel = Channel(name=shown(name), clock=clock, address=address, secret=secret, ca_file=ca_file, proxy=proxy)
     return partial(plugins.notifier(kind), channel=channel)
 
 

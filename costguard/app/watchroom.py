@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
+from costguard.app.ceilings import ceilings
 from costguard.app.clouds import Now, opened, sources_of
 from costguard.app.hooking import hooks_of
-from costguard.app.polling import ceilings
+from costguard.app.marking import mark_of
 from costguard.app.ruling import rules_of
 from costguard.app.telling import console, postman, routes_of
 from costguard.core.balance import Balance
@@ -190,10 +191,10 @@ def room(
 ) -> Iterator[Room]:
     """Everything opened, and closed when the block ends. `offline`: no account is asked."""
     url, clock, billing = ledger_url(settings), Now(), Facts().billing_rules()
-    rules = rules_of(settings, interval)
+    rules, most = rules_of(settings, interval), ceilings(settings)
     with (
         opened(settings, only=() if offline else None) as clouds,
-        Ledger(url, rules=billing, ceilings=ceilings(settings)) as ledger,
+        Ledger(url, rules=billing, ceilings=most) as ledger,
         GuardBook(url, rails=rules.rails, rules=billing) as book,
     ):
         made = Room(
@@ -202,7 +203,7 @@ def room(
             ledger=OneAtATime(ledger),
             guard=Guard(
                 book=book,
-                books=partial(Books, url, rules=billing),
+                books=partial(Books, url, rules=billing, ceilings=lambda: most),
                 rules=rules,
                 latest=Latest,
                 clock=clock,
@@ -212,6 +213,7 @@ def room(
                 dry_run=dry_run,
                 resident=resident,
                 hooks=hooks_of(settings, clock),
+                mark=mark_of(settings),
             ),
             book=book,
             postman=postman(settings, book, clock),

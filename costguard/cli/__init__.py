@@ -18,7 +18,7 @@ from typer._click import Command, Context, HelpFormatter  # typer 0.29 carries c
 from typer._click.exceptions import ClickException, UsageError
 from typer.main import get_command
 
-from costguard import __version__
+from costguard import __version__, private
 from costguard.cli.as_typed import AsTypedCommand, AsTypedGroup
 from costguard.errors import CostguardError, InputError, one_line, printable, shortened
 
@@ -122,6 +122,7 @@ def _root(
 
 def main() -> None:
     """Run one command; every expected failure ends in at most five lines on stderr and the contract's exit code."""
+    private.begin()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that cannot show a letter shows "?" instead of failing
             stream.reconfigure(errors="replace")

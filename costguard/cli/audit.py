@@ -12,13 +12,14 @@ from costguard.cli.options import Text
 from costguard.core.checks import one_of
 from costguard.errors import InputError
 
-ACTIONS = ("verify", "show")
+ACTIONS = ("verify", "show", "adopt")
 EXAMPLES = """Examples:
 
 \b
   costguard audit verify                                  # exit 3 where something does not fit
   costguard audit verify --anchor 1234:9f86d081884c7d65   # from a message, or from status --json
   costguard audit show --since 24h
+  costguard audit adopt --why "the disk died, this is the backup"    # go on with an older ledger
 """
 
 
@@ -32,19 +33,27 @@ def command(
         ),
     ] = None,
     since: Annotated[Text, typer.Option(metavar="WHEN", help="Show the rows since then: 24h, 7d, 2026-11-21.")] = None,
+    why: Annotated[Text, typer.Option(metavar="TEXT", help="Of adopt: why an older ledger is to be gone on with.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
-    """Do one of the two and print what came of it."""
+    """Do one of them and print what came of it."""
     one_of(action, ACTIONS, "ACTION")
-    if action == "show" and anchor:
-        raise InputError("show takes no head", field="--anchor", hint=f"costguard audit verify --anchor {anchor[0]}")
+    if action != "verify" and anchor:
+        raise InputError(f"{action} takes no head", field="--anchor", hint=f"costguard audit verify --anchor {anchor[0]}")
     if action == "verify" and since is not None:
         raise InputError("verify looks at every row", field="--since", hint="costguard audit verify")
-    from costguard.app import auditing
+    if action != "show" and since is not None:
+        raise InputError(f"{action} shows no rows", field="--since", hint=f"costguard audit show --since {since}")
+    if action != "adopt" and why is not None:
+        raise InputError(f"{action} changes nothing", field="--why", hint=f"costguard audit {action}")
+    from costguard.app import auditing, marking
 
     config = ctx.obj.config
-    write(
-        auditing.verify(anchor or (), config=config) if action == "verify" else auditing.show(since=since, config=config), ctx
-    )
+    answers = {
+        "verify": lambda: auditing.verify(anchor or (), config=config),
+        "show": lambda: auditing.show(since=since, config=config),
+        "adopt": lambda: marking.adopt(why=why, config=config),
+    }
+    write(answers[action](), ctx)

@@ -32,7 +32,8 @@ class Spending:
 class Live:
     """A resource that is not known to have ended. `open`: the lines that bill now. `spent`: all its life, as far as recorded.
 
-    `absent_at`: since when complete listings lack it, while its end is not settled; else None.
+    `absent_at`: since when complete listings lack it, while its end is not settled; else None. `unheard`: what may bill beside
+    what is open, as nobody has looked for too long; it stands in the high end of `spent`.
     """
 
     scope: ScopeKey
@@ -42,6 +43,7 @@ class Live:
     open: tuple[Span, ...]
     spent: MoneyInterval
     absent_at: datetime | None = None
+    unheard: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,16 +4,17 @@ Example: an instance at $2.00 an hour and its disk of 730 GB at $0.10 per GB-mon
 this month and 100 h left of it, the forecast is 100 + 2.10 x 100 = $310: the month to date, plus the present burn to the
 month's end, end by end.
 
-A resource that complete listings lack has probably ended: it stands in the forecast's high end and in nothing else. A price
-that nobody stated stands in the forecast as its bounds, and in the burn not at all.
+A resource that complete listings lack has probably ended: it stands in the forecast's high end and in nothing else. So does
+what may bill since nobody has looked. A price that nobody stated stands in the forecast as its bounds, and in the burn not at
+all.
 """
 
 from __future__ import annotations
 
 from calendar import monthrange
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
 
 from costguard.core.guard.intent import Intent
@@ -219,20 +220,17 @@ def status_of(
 
 
 def hourly_of(live: Live, at: datetime) -> tuple[Hourly, ...]:
-    """What the open lines of `live` burn at `at`, by currency."""
+    """What the open lines of `live` burn at `at`, by currency, and what may burn beside them."""
     by_currency: dict[str, Hourly] = {}
-    for span in live.open:
-        burn = _hourly(span, at, absent=live.absent_at is not None)
+    for _, burn in _hourlies(live, at):
         by_currency[burn.currency] = by_currency.get(burn.currency, no_burn(burn.currency)).plus(burn)
     return tuple(by_currency[currency] for currency in sorted(by_currency))
 
 
 def burns_of(live: Iterable[Live], at: datetime) -> tuple[Burn, ...]:
-    """What every open line bills at `at`, as the budgets count it."""
+    """What every line bills or may bill at `at`, as the budgets count it."""
     return tuple(
-        Burn(attribution=span.attribution, hourly=_hourly(span, at, absent=one.absent_at is not None).bounds)
-        for one in live
-        for span in one.open
+        Burn(attribution=span.attribution, hourly=hourly.bounds) for one in live for span, hourly in _hourlies(one, at)
     )
 
 
@@ -268,13 +266,21 @@ def no_burn(currency: str = "USD") -> Hourly:
     return Hourly(bounds=nothing(currency), stated=zero, unstated=zero)
 
 
-def _hourly(span: Span, at: datetime, *, absent: bool) -> Hourly:
-    """What one line burns: where its resource is absent, probably nothing and at most as before."""
+def _hourlies(live: Live, at: datetime) -> Iterator[tuple[Span, Hourly]]:
+    """What each line of `live` burns: where it is absent or was not looked at, probably nothing."""
+    yield from ((span, _hourly(span, at, doubtful=live.absent_at is not None)) for span in live.open)
+    for span in live.unheard:
+        hourly = _hourly(span, at, doubtful=True)
+        yield span, replace(hourly, unstated=hourly.stated)  # it bounds what may be, and is no price that nobody stated
+
+
+def _hourly(span: Span, at: datetime, *, doubtful: bool) -> Hourly:
+    """What one line burns: where nobody knows whether it does, probably nothing and at most its price."""
     price, zero = span.meter.price, Money(nano=0, currency=span.meter.price.currency)
     low, expected, high = (
         Money(nano=per_hour(span.meter, nano, at), currency=price.currency) for nano in (price.low, price.expected, price.high)
     )
-    if absent:
+    if doubtful:
         low = expected = zero
     bounds = MoneyInterval(low=low, expected=expected, high=high)
     return Hourly(bounds=bounds, stated=expected if price.known else zero, unstated=zero if price.known else high)

@@ -7,7 +7,9 @@ what it allows is done:
 
 19:05:00 READY; 19:05:01 it runs, nobody keeps it, EXECUTING until 19:05:31; 19:05:02 the second look says the same, one request
 goes out; 19:05:03 VERIFYING. Had the process been suspended before the request and gone on at 19:20, nothing would be sent.
-Between the last check and the request there is no more than a call; a provider whose act takes no condition leaves that window.
+What an adapter does between that check and its request (a look of its own, a connection) may take long: its request is refused
+at the first byte where it is late by then, 10 s after the check (timely.py). A provider whose act takes no condition leaves the
+window after that.
 """
 
 from __future__ import annotations
@@ -26,9 +28,12 @@ from costguard.core.metering.resource import ResourceKey
 from costguard.errors import CostguardError, LedgerError, one_line
 from costguard.ports import Clock, Inspector, Stopper, Terminator
 from costguard.ports.guarding import Intents
+from costguard.timely import only_until
 
 LOOK_AGE_S = 5.0
 """How old the look may be at the moment of the send, counted from when it was asked for."""
+SEND_S = 10.0
+"""How long after the last check its adapter may begin to send: it may look for itself (8 s at most) and has to connect."""
 
 Seconds = Callable[[], float]
 Still = Callable[[Observation], str]
@@ -162,7 +167,9 @@ def _execute(deed: _Deed, before: Observation) -> Acted:
         if at_s >= until_s or at_s - look.at_s > LOOK_AGE_S or deed.clock.now() >= until:
             return _back(deed, executing, "it was late, so nothing was sent: it is looked at anew")
         sent = True
-        return _recorded(deed, executing, _received(deed.send))
+        with only_until(min(until_s, at_s + SEND_S), seconds):
+            reception = _received(deed.send)
+        return _recorded(deed, executing, reception)
     except LedgerError as error:
         return Acted(intent=executing or intent, sent=sent, broken=str(error))
 

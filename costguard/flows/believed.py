@@ -52,7 +52,8 @@ def odd(said: object, scope: ScopeKey) -> str:
     if not isinstance(said, Poll) or said.scope != scope:
         return told(said)
     found = said.inventory
-    if not isinstance(found, Complete | Partial | Failed) or not isinstance(said.gone, frozenset):
+    looked_up = all(isinstance(keys, frozenset) for keys in (said.gone, said.unanswered))
+    if not isinstance(found, Complete | Partial | Failed) or not looked_up:
         return ODD
     items = () if isinstance(found, Failed) else found.items
     words = said.notes if isinstance(found, Complete) else (found.why, *_listed(said.notes))
@@ -72,3 +73,4 @@ def _keys(poll: Poll, items: Iterable[Observation]) -> Iterator[ResourceKey]:
     yield from (item.key for item in items)
     yield from (sample.key for sample in poll.samples)
     yield from poll.gone
+    yield from poll.unanswered

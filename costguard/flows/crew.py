@@ -7,10 +7,11 @@ a thread still answers after its crew was closed is dropped.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
+
+from costguard.passing import monotonic, pause, simulated
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -32,6 +33,9 @@ class Crew(Generic[K, T]):
 
     def ask(self, name: K, question: Callable[[], T]) -> None:
         """Put `question` as soon as a thread is free; its answer, or what it raised, comes under `name`."""
+        if simulated():
+            self._answer(name, question)
+            return
         self._questions.put((name, question))
         if self._threads < self._most:
             self._threads += 1
@@ -45,20 +49,23 @@ class Crew(Generic[K, T]):
 
     def _work(self) -> None:
         while (asked := self._questions.get()) is not None and not self._over.is_set():
-            name, question = asked
-            answer: T | BaseException
-            try:
-                answer = question()
-            except BaseException as broken:  # noqa: BLE001 - whatever it is, it is this question's answer
-                answer = broken
-            self._line.put((name, answer))
+            self._answer(*asked)
+
+    def _answer(self, name: K, question: Callable[[], T]) -> None:
+        answer: T | BaseException
+        try:
+            answer = question()
+        except BaseException as broken:  # noqa: BLE001 - whatever it is, it is this question's answer
+            answer = broken
+        self._line.put((name, answer))
 
 
 def within(line: SimpleQueue[A], seconds: float) -> A | None:
     """The next answer of `line`; None where none comes within `seconds`."""
     try:
-        return line.get(timeout=seconds) if seconds > 0 else line.get_nowait()
+        return line.get(timeout=seconds) if seconds > 0 and not simulated() else line.get_nowait()
     except Empty:
+        pause(max(seconds, 0.0))
         return None
 
 
@@ -70,11 +77,11 @@ def together(questions: Mapping[K, Callable[[], T]], *, limit_s: float, most: in
 
 def _answered(questions: Mapping[K, Callable[[], T]], limit_s: float, most: int) -> Iterator[Answer[K, T]]:
     line: SimpleQueue[Answer[K, T]] = SimpleQueue()
-    crew, until = Crew(line, most), time.monotonic() + limit_s
+    crew, until = Crew(line, most), monotonic() + limit_s
     for name, question in questions.items():
         crew.ask(name, question)
     for _ in questions:
-        answer = within(line, until - time.monotonic())
+        answer = within(line, until - monotonic())
         if answer is None:
             break
         yield answer

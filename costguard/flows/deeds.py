@@ -20,7 +20,7 @@ from costguard.core.guard.owning import owner_of
 from costguard.core.guard.planning import RESTING, Case, is_irreversible, standing
 from costguard.core.guard.policy import CAP_RULE, DESTRUCTIVE, HOOK, IDLE_RULE, STOP, TERMINATE, Policy, Step
 from costguard.core.guard.sight import Rules, Sight
-from costguard.core.guard.surveying import Survey, around_of, cap_policies, case_now, open_for
+from costguard.core.guard.surveying import Survey, around_of, cap_policies, case_now, open_for, unproven
 from costguard.core.guard.verdict import Proposal
 from costguard.core.guard.verdicts import concerns
 from costguard.core.metering.observation import Observation
@@ -85,7 +85,8 @@ class Deeds:
             return settle(intent, hands, self.book, self.clock, still)
         acted = confirm(intent, live.observation, self.book, still, absences=0, asked_at=live.seen_at, now=now)
         if acted.again and not acted.broken and not self.observes:
-            return act(acted.intent, hands, self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds)
+            again = self._still_again(acted.intent)
+            return act(acted.intent, hands, self.book, self.clock, again, epoch=self.epoch, seconds=self.seconds)
         return acted
 
     def go(self, found: Survey, sight: Sight) -> None:
@@ -245,6 +246,13 @@ class Deeds:
             return self._against(intent, Step(do=intent.act), seen, now) or self._works(intent, seen, now)
 
         return still
+
+    def _still_again(self, intent: Intent) -> Still:
+        """As `_still`, and what the plan asked of its work before the first request is asked anew: that was minutes ago."""
+        policy = next((one for one in self.rules.policies if one.name == intent.policy), None)
+        idle = policy is not None and intent.rule == IDLE_RULE
+        over = unproven(intent.life.key, policy, self.rules, self.sight) if policy is not None and idle else ""
+        return (lambda _: f"its condition holds no more: {over}") if over else self._still(intent)
 
     def _against(self, deed: Intent | HookRun, step: Step, seen: Observation, now: datetime) -> str:
         """What speaks against it at this moment, of `seen` just now; "" for nothing.

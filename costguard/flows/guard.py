@@ -43,7 +43,7 @@ from costguard.flows.hooking import Hooks, record_ends
 from costguard.flows.lookback import Lookback
 from costguard.flows.status import standings
 from costguard.ports import Clock, InstanceSource
-from costguard.ports.guarding import GuardBook, GuardBooks
+from costguard.ports.guarding import GuardBook, GuardBooks, LedgerMark
 from costguard.uninterrupted import uninterrupted
 
 DAY = timedelta(days=1)
@@ -99,7 +99,8 @@ class Guard:
     """The guard of one ledger. `holder`: this process, by a name of its own. `latest`: asked anew in each run.
 
     `dry_run`: nothing is done, recorded or sent. `supposed`: wishes that a plan takes for made. `resident`: it runs again and
-    again, so that its own first run only observes; else only a gap in the ledger's runs counts.
+    again, so that its own first run only observes; else only a gap in the ledger's runs counts. `mark`: by an older ledger than
+    was seen nothing is done; None: nobody noted what it was like.
     """
 
     book: GuardBook
@@ -114,6 +115,7 @@ class Guard:
     supposed: tuple[Wish, ...] = ()
     resident: bool = False
     hooks: Hooks = field(default_factory=Hooks)
+    mark: LedgerMark | None = None
     seconds: Callable[[], float] = boottime_s
     _began_s: float = 0.0
     _clocks: tuple[datetime, float] | None = None
@@ -163,6 +165,8 @@ class Guard:
             committed = self._record(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
             if committed:
                 deeds.go(found, sight)
+                if self.mark and not any(reason == "older_ledger" for reason, _ in sight.held):
+                    self.mark.move()
             self._ended = self.clock.now()
         return Guarded(
             at=now,
@@ -230,6 +234,8 @@ class Guard:
             yield "dry_run", "this is a dry run"
         elif epoch is None:
             yield "not_acting", "another watchdog acts on this ledger"
+        if self.mark and (doubt := self.mark.doubt()):
+            yield "older_ledger", f"{doubt}; costguard audit adopt, if that is meant"
         before, self._clocks = self._clocks, (now, self._began_s)
         if gap:
             yield "gap", gap

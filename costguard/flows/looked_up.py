@@ -16,8 +16,8 @@ LOOKED_UP = 100
 
 def looked_up(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -> Poll:
     """`answer` with what single look-ups say of the missing. One that is there after all makes the listing partial."""
-    gone, there = set[ResourceKey](), list[Observation]()
-    for key in list(missing)[:LOOKED_UP]:
+    missing, gone, there = tuple(missing), set[ResourceKey](), list[Observation]()
+    for key in missing[:LOOKED_UP]:
         try:
             found = source.look(key)
         except Exception:  # noqa: BLE001, S112 - a plug-in may raise anything
@@ -26,8 +26,9 @@ def looked_up(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -
             gone.add(key)
         elif isinstance(found, Observation) and found.key == key:
             there.append(found)
+    answer = replace(answer, gone=frozenset(gone), unanswered=frozenset(missing) - gone - {one.key for one in there})
     if not there or isinstance(answer.inventory, Failed):
-        return replace(answer, gone=frozenset(gone))
+        return answer
     why = f"the listing lacks {len(there)} that answer by themselves"
     items = (*answer.inventory.items, *there)
-    return replace(answer, inventory=Partial(items, why), gone=frozenset(gone))
+    return replace(answer, inventory=Partial(items, why))

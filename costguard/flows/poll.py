@@ -2,7 +2,8 @@
 
 All are asked at once. A provider that fails is itself a fact, and neither stops nor delays the others: each account is
 recorded as soon as it has answered, and what has not answered when the round is over is recorded as not seen. Where a listing
-lacks more than half of what was there, each that is missing is looked up by itself before anything is believed.
+lacks more than half of what was there, or has nothing left of a kind, each that is missing is looked up by itself before
+anything is believed.
 """
 
 from __future__ import annotations

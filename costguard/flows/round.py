@@ -6,9 +6,8 @@ another. Everything that decides, and all that touches the ledger, happens here 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
 
@@ -18,6 +17,7 @@ from costguard.core.metering.resource import ScopeKey
 from costguard.flows.believed import odd, own_scopes, told
 from costguard.flows.crew import Answer, Crew, within
 from costguard.flows.looked_up import looked_up
+from costguard.passing import monotonic
 from costguard.ports import Clock, Identified, Inspector, InstanceSource, Ledger
 
 PATIENCE_S = 15.0
@@ -115,19 +115,19 @@ class Round:
 
     def played(self) -> Polled:
         """Ask all, record each source as soon as it is done, and what is left when the time is over as not seen."""
-        began = time.monotonic()
+        began = monotonic()
         for seat in self._seats:
             alone = len(self._kin[seat.number]) == 1
             seat.crew.ask((seat.number, SCOPES, None), partial(_introduced, seat.source, alone=alone))
         try:
             while not all(seat.done for seat in self._seats):
-                gone = time.monotonic() - began
+                gone = monotonic() - began
                 if gone >= self._limit_s:
                     self._time_is_over()
                     break
                 edge = PATIENCE_S if gone < PATIENCE_S < self._limit_s else self._limit_s
                 answer = within(self._line, edge - gone)
-                patient = time.monotonic() - began < PATIENCE_S
+                patient = monotonic() - began < PATIENCE_S
                 if answer is not None:
                     self._take(*answer)
                     self._go_on(self._kin[answer[0][0]], patient=patient)
@@ -179,8 +179,8 @@ class Round:
             )
             seat.waits.discard(scope)
             return
-        seat.polls[scope] = answer
         missing = self._ledger.suspects(answer)
+        seat.polls[scope] = replace(answer, unanswered=frozenset(missing)) if missing else answer
         if missing and isinstance(seat.source, Inspector):
             seat.crew.ask((seat.number, LOOK, scope), partial(looked_up, answer, tuple(missing), seat.source))
         else:

@@ -13,12 +13,13 @@ from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from costguard.errors import InputError, shortened
+from costguard.private import planted
 
 SQLITE = "sqlite:///"
 POSTGRESQL = "postgresql"
 DRIVER = f"{POSTGRESQL}+psycopg"
 FIELD = "[ledger] url"
-HOW = "write sqlite:///PATH, or postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+HOW = "write sqlite:///PATH, or postgresql+psycopg://USER@HOST/DATABASE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,11 @@ def address(url: str) -> Address:
         name = url.removeprefix(SQLITE)
         if name in ("", ":memory:") or "\0" in name:
             raise InputError("a ledger is a file, and this names none", field=FIELD, hint=HOW)
-        path = Path(os.path.realpath(os.path.expanduser(name)))  # noqa: PTH111 - Path's raises where there is no such user
+        stated = Path(os.path.expanduser(name))  # noqa: PTH111 - Path's raises where there is no such user
+        path = Path(os.path.realpath(stated))
+        if link := planted(stated):
+            what = "is a link that somebody else put into a folder where everybody may write"
+            raise InputError(what, field=str(link), hint=f"name the file itself, if it is yours: {path}")
         return Address(shown=str(path), path=path)
     scheme, found, rest = url.partition("://")
     if not found or scheme not in (POSTGRESQL, DRIVER):

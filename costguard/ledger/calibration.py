@@ -7,7 +7,6 @@ computed anew each time: with a better model, old runs say something else.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -15,6 +14,7 @@ from typing import cast
 from costguard.core.calibration import Belief, Calibration, Family
 from costguard.core.job import Table
 from costguard.errors import CostguardError, InputError, shortened
+from costguard.ledger.whole import put, removed
 
 SCHEMA = "costguard.calibration-file/1"
 
@@ -51,19 +51,12 @@ class CalibrationFile:
         """Hold both from now on, whole or not at all; without runs there is no file."""
         beliefs = [{"family": f._asdict(), "belief": b._asdict()} for f, b in calibration.beliefs.items()]
         text = json.dumps({"schema": SCHEMA, "beliefs": beliefs, "runs": [dict(r) for r in runs]}, indent=1)
-        fresh = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
         try:
-            if not runs:
-                self.path.unlink(missing_ok=True)
-                return
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with fresh.open("w", encoding="utf-8") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self.path)
+            if runs:
+                put(self.path, f"{text}\n".encode())
+            else:
+                removed(self.path)
         except OSError as broken:
-            fresh.unlink(missing_ok=True)
             hint = "name another file with --calibration FILE"
             raise CostguardError(f"cannot be written: {broken.strerror}", field=str(self.path), hint=hint) from None
 

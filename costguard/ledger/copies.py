@@ -6,41 +6,58 @@ import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
+from tempfile import mkstemp
 
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.address import Address
 from costguard.ledger.faults import ledger_errors
+from costguard.ledger.whole import synced
 
 
 def copy(source: Address, target: Path) -> None:
-    """Make `target`, which must not exist, a checked copy of the ledger as it is at one instant, in one file."""
+    """Make `target`, which must not exist, a checked copy of the ledger as it is at one instant, in one file.
+
+    It is made under another name: what has the name of a copy is whole, whatever ends the process meanwhile.
+    """
     with ledger_errors(Address(shown=str(target), path=target)):
+        _free(target)
+        unfinished = _begun(target)
         try:
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:
-            hint = "name another file: a backup never overwrites"
-            raise InputError("exists already", field=str(target), hint=hint) from None
-        try:
-            _copied(source, target)
-            synced(target)
+            _copied(source, unfinished, target)
+            synced(unfinished)
+            _free(target)
+            unfinished.rename(target)
             synced(target.parent)
-        except BaseException:
-            target.unlink(missing_ok=True)
-            raise
+        finally:
+            for suffix in ("", "-journal", "-wal", "-shm"):
+                unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
 
 
-def synced(path: Path) -> None:
-    """Have a file, or the names in a folder, on the disk before going on."""
-    file = os.open(path, os.O_RDONLY)
+def forget_unfinished(target: Path) -> None:
+    """Remove what copies have left behind whose names begin as that of `target`, and whose processes are no more."""
+    for left in target.parent.glob(f".{escape(target.name)}*"):
+        left.unlink(missing_ok=True)
+
+
+def _free(target: Path) -> None:
+    if target.exists() or target.is_symlink():
+        raise InputError("exists already", field=str(target), hint="name another file: a backup never overwrites")
+
+
+def _begun(target: Path) -> Path:
+    """An empty file beside `target`, of a name that nobody can foresee."""
     try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+        file, name = mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from None
+    os.close(file)
+    return Path(name)
 
 
-def _copied(source: Address, target: Path) -> None:
-    uri = Address(shown=str(target), path=target).writable_uri()
+def _copied(source: Address, unfinished: Path, target: Path) -> None:
+    uri = Address(shown=str(target), path=unfinished).writable_uri()
     with closing(sqlite3.connect(uri, uri=True)) as copied:
         with ledger_errors(source), closing(sqlite3.connect(source.read_only_uri(), uri=True)) as original:
             original.backup(copied)

@@ -37,8 +37,11 @@ _SQLITE = {
 _FILE_HINT = "let this user write there, or name another file in [ledger] url"
 
 _SERVER_HINTS = (
-    ("password authentication failed", "check the user and the password in [ledger] url or ~/.pgpass"),
-    ("no password supplied", "write a password in [ledger] url or in ~/.pgpass"),
+    (
+        "password authentication failed",
+        "check the user in [ledger] url, and the password in ~/.pgpass or COSTGUARD_LEDGER__URL",
+    ),
+    ("no password supplied", "write it into ~/.pgpass (0600), or export COSTGUARD_LEDGER__URL with the whole address"),
     ("does not exist", "make it first (createdb NAME, createuser NAME), or correct [ledger] url"),
     ("permission denied", "grant this user CREATE and USAGE on the database's schema"),
     ("read-only transaction", "name the primary server, not a replica"),

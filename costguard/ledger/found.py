@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from costguard.errors import LedgerError
 from costguard.ledger.address import Address
 from costguard.ledger.schema import APPLICATION_ID, HEAD, REVISIONS
+from costguard.private import strange
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads a ledger does not pay for importing it
     from sqlalchemy import Connection
@@ -37,6 +38,14 @@ def folder_there(where: Address) -> LedgerError:
     )
 
 
+def believed(where: Address) -> None:
+    """LedgerError where others can have written the file at `where`: what it says would arm policies and lift wishes."""
+    why = strange(where.path) if where.path else ""
+    if why:
+        hint = "chmod go-w it and its folder, or name a file in a folder of its own: sqlite:///.../costguard/ledger.db"
+        raise LedgerError(f"cannot be believed: {why}", field=where.shown, hint=hint)
+
+
 def found_file(where: Address) -> str:
     """The revision of the ledger in the file at `where`; LedgerError where it is none of ours. It is opened to read only."""
     path = where.path or Path()
@@ -47,6 +56,7 @@ def found_file(where: Address) -> str:
         if not os.access(needed, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             what = "its folder is read-only" if needed.is_dir() else "it is read-only"
             raise LedgerError(f"cannot be written: {what}", field=where.shown, hint="let this user write both")
+    believed(where)
     log = where.beside("-wal")
     unsure = log.exists() and log.stat().st_size > 0 and path.stat().st_size <= CHECKED_MOST
     with closing(sqlite3.connect(where.read_only_uri(), uri=True)) as connection:

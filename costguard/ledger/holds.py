@@ -21,12 +21,13 @@ from costguard.core.budget import Budget, period_at
 from costguard.core.checks import require
 from costguard.core.hold import COMMITTED, EXPIRED, RELEASED, Hold, counts_in, held, is_open
 from costguard.core.instant import instant, micros
+from costguard.core.metering.accrual import GAP
 from costguard.core.metering.resource import storable
 from costguard.core.money import Money
 from costguard.core.standing import ALREADY_HELD, Admission, admit_all, standing
 from costguard.errors import InputError
 from costguard.ledger.asking import Ask, placed
-from costguard.ledger.reading import Books
+from costguard.ledger.reading import Books, Ceilings
 from costguard.ledger.rows import Row, labels_text, moment
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads holds does not pay for importing it
@@ -43,14 +44,14 @@ TEXTS = ("who", "why", "provider", "account", "owner", "gpu")
 class Holds:
     """The holds of the ledger at `url`, which is made where there is none. Use it in a `with` statement, or call `close`.
 
-    `rules`: how each provider bills, for what open spans have cost so far.
+    `rules`: how each provider bills, for what open spans have cost so far. `ceilings`: as `Books` want them.
     """
 
-    def __init__(self, url: str, *, rules: Mapping[str, BillingRule]) -> None:
+    def __init__(self, url: str, *, rules: Mapping[str, BillingRule], ceilings: Ceilings = dict) -> None:
         from costguard.ledger.opening import open_engine, writing
 
         self._engine, self._writing = open_engine(url), writing
-        self._rules = rules
+        self._rules, self._ceilings = rules, ceilings
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +76,7 @@ class Holds:
             ask = asking(connection)
             if _is_there(ask, hold, now):
                 return Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money)
-            admission = _admission(ask, self._rules, hold, matching, now)
+            admission = _admission(_BooksWithin(ask, self._rules, self._ceilings), open_holds(ask, now), hold, matching, now)
             if admission.admitted:
                 _end_expired(connection, now)
                 _insert(connection, hold, matching)
@@ -145,17 +146,16 @@ class _Snapshot:
 class _BooksWithin(Books):
     """The books as a transaction sees them that is open already."""
 
-    def __init__(self, ask: Ask, rules: Mapping[str, BillingRule]) -> None:  # the reader of another one opens a connection
+    def __init__(self, ask: Ask, rules: Mapping[str, BillingRule], ceilings: Ceilings) -> None:
+        """Without the reader of other books, which opens a connection."""
         self._reader = _Snapshot(ask)  # type: ignore[assignment]  # it has what is asked of a reader
-        self._rules = rules
+        self._rules, self._ceilings, self._gap = rules, ceilings, GAP
 
 
-def _admission(ask: Ask, rules: Mapping[str, BillingRule], hold: Hold, budgets: Sequence[Budget], now: datetime) -> Admission:
-    """What `budgets`, in all of which `hold` counts, say to it. Each period is read once."""
+def _admission(books: Books, others: Sequence[Hold], hold: Hold, budgets: Sequence[Budget], now: datetime) -> Admission:
+    """What `budgets`, in all of which `hold` counts, say to it beside `others`. Each period is read once."""
     periods = [period_at(budget, now) for budget in budgets]
-    books = _BooksWithin(ask, rules)
     spendings = {period: books.spending(period, now) for period in set(periods)}
-    others = open_holds(ask, now)
     standings = [
         standing(budget, spendings[period], (), holds=held(budget, others, now), now=now)
         for budget, period in zip(budgets, periods, strict=True)

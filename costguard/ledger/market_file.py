@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from costguard.core.offer import Offer
+from costguard.ledger.whole import whole
 
 APPLICATION_ID = 0x43474D4B
 """Marks the file as ours: "CGMK" in ASCII."""
@@ -68,14 +70,8 @@ def write_market(path: Path, offers: Iterable[Offer], facts: Mapping[str, str] |
     `facts` are kept beside them in the table `market`, such as which files they were built from.
     """
     rows = sorted(offers, key=_place)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.unlink(missing_ok=True)
-    connection = sqlite3.connect(unfinished, isolation_level=None)
-    try:
+    with whole(path) as unfinished, closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
         _fill(connection, rows, facts or {})
-    finally:
-        connection.close()
-    unfinished.replace(path)
     return len(rows)
 
 

@@ -48,7 +48,6 @@ def refresh_market(target: Path, base: Path, listings: Mapping[str, OfferListing
         "refreshed_at": f"{at:%Y-%m-%dT%H:%M:%SZ}",
         "live": ",".join(sorted(known | {name for name, listing in listings.items() if listing.offers})),
     }
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         return write_market(target, [*kept, *fresh], facts)
     except sqlite3.Error as failed:

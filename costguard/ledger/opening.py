@@ -21,11 +21,12 @@ from sqlalchemy.pool import QueuePool
 
 from costguard.errors import LedgerError
 from costguard.ledger.address import Address, address
-from costguard.ledger.copies import copy, stamp, synced
+from costguard.ledger.copies import copy, forget_unfinished, stamp
 from costguard.ledger.faults import ledger_errors
 from costguard.ledger.filelock import locked
 from costguard.ledger.found import folder_there, found_file, found_server
 from costguard.ledger.schema import HEAD, migrate, renew
+from costguard.ledger.whole import make_folder, synced
 
 PATIENCE_S = 30.0
 """How long another writer is waited for."""
@@ -126,22 +127,13 @@ def _make_ready(engine: Engine, where: Address, patience_s: float) -> Upgrade:
         raise folder_there(where)
     if path.exists() and found_file(where) == HEAD:
         return Upgrade(before=HEAD)
-    _make_folder(path.parent)
+    make_folder(path.parent)
     with locked(where.beside(".lock"), patience_s=patience_s):
         if not path.exists():
             _create(where, path, patience_s)
             return Upgrade(before=None)
         before = found_file(where)
         return Upgrade(before=before, copy=None if before == HEAD else _upgraded(engine, where))
-
-
-def _make_folder(folder: Path) -> None:
-    """Make the missing folders, for this user only."""
-    if folder.exists():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    synced(folder.parent)
 
 
 def _create(where: Address, path: Path, patience_s: float) -> None:
@@ -168,6 +160,7 @@ def _create(where: Address, path: Path, patience_s: float) -> None:
 
 def _upgraded(engine: Engine, where: Address) -> Path:
     """Bring an older ledger up, with a copy beside it first."""
+    forget_unfinished(where.beside(".before-"))
     kept = where.beside(f".before-{HEAD}-{stamp()}")
     copy(where, kept)
     _migrate_file(engine)
@@ -202,13 +195,21 @@ def _take_turn(connection: Connection, patience_s: float) -> None:
 
 
 def _server_engine(where: Address, patience_s: float) -> Engine:
-    return create_engine(
+    engine = create_engine(
         where.sqlalchemy_url,
         connect_args={"connect_timeout": CONNECT_TIMEOUT_S},
         pool_pre_ping=True,
         execution_options={"ledger": _Opened(where, patience_s)},
         hide_parameters=True,
     )
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: Any, _record: Any, words: list[str], options: dict[str, Any]) -> Any:  # noqa: ANN401 - SQLAlchemy's own
+        from costguard.ledger.server import Impatient
+
+        return Impatient.connect(*words, **options)
+
+    return engine
 
 
 def _file_engine(where: Address, patience_s: float) -> Engine:

@@ -15,7 +15,7 @@ from costguard.errors import InputError, LedgerError
 from costguard.ledger.address import Address, address
 from costguard.ledger.asking import Ask, placed
 from costguard.ledger.faults import ledger_errors
-from costguard.ledger.found import NAME_ANOTHER, folder_there, known
+from costguard.ledger.found import NAME_ANOTHER, believed, folder_there, known
 from costguard.ledger.rows import Row
 from costguard.ledger.schema import APPLICATION_ID, HEAD
 
@@ -65,6 +65,7 @@ def _file(where: Address) -> _Voices:
         raise _none_yet(where)
     if where.path.is_dir():
         raise folder_there(where)
+    believed(where)
     connection = sqlite3.connect(where.read_only_uri(), uri=True, isolation_level=None, timeout=PATIENCE_S)
 
     def ask(sql: str, values: Sequence[Any]) -> Sequence[Row]:
@@ -76,14 +77,20 @@ def _file(where: Address) -> _Voices:
 def _server(where: Address) -> _Voices:
     import psycopg
 
-    connection = psycopg.connect(where.conninfo, connect_timeout=CONNECT_TIMEOUT_S, application_name="costguard")
+    from costguard.ledger.server import Impatient
+
+    connection = Impatient.connect(where.conninfo, connect_timeout=CONNECT_TIMEOUT_S, application_name="costguard")
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.read_only = True  # its transactions begin by themselves, with the first question
 
     def ask(sql: str, values: Sequence[Any]) -> Sequence[Row]:
         return connection.execute(placed(sql, server=True).encode(), values).fetchall()
 
-    return lambda: None, connection.rollback, ask, connection.close
+    def end() -> None:
+        if not connection.closed:  # else that would be said, and not why
+            connection.rollback()
+
+    return lambda: None, end, ask, connection.close
 
 
 def _check(ask: Ask, where: Address) -> None:

@@ -7,18 +7,20 @@ the nano-unit.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
-from costguard.core.instant import HOUR_US, instant, micros
-from costguard.core.metering.accrual import last_seen
+from costguard.core.instant import HOUR_US, MICROSECOND, instant, micros
+from costguard.core.metering.accrual import GAP, SETTLES, last_seen
 from costguard.core.metering.accrued import Known
 from costguard.core.metering.billing import BillingRule, rule_for
+from costguard.core.metering.inventory import COMPLETE
 from costguard.core.metering.reach import reach_of
 from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.metering.span import Reach
+from costguard.core.metering.span import Reach, Span, amounts
+from costguard.core.metering.unheard import needs_ceilings, unheard
 from costguard.core.money import Money
 from costguard.core.period import Period
 from costguard.core.sample import Sample, SampleHour
@@ -27,8 +29,11 @@ from costguard.ledger import paid
 from costguard.ledger.asking import Ask, in_lots, marks
 from costguard.ledger.reader import Reader
 from costguard.ledger.rows import Amounts
-from costguard.ledger.state import ScopeBook, load_attributions, load_books, load_living
+from costguard.ledger.state import ScopeBook, load_attributions, load_books, load_living, load_living_of
 from costguard.ledger.sums import CORRECTED, Sums, counted, interval, reached
+
+Ceilings = Callable[[], Mapping[str, int]]
+"""Asked for the highest nano-units an hour that each GPU is known to cost, where something must be bounded by them."""
 
 USD = "USD"
 """The currency of what a resource spent that never billed anything."""
@@ -38,10 +43,18 @@ class Books:
     """The ledger at `url`, for reading only. Use it in a `with` statement, or call `close`.
 
     `rules`: how each provider bills; the lag of its listings says how surely an open span reaches its last complete poll.
+    `ceilings`: as a `Ledger` has them, asked for only where nobody has looked for longer than `gap`.
     """
 
-    def __init__(self, url: str, *, rules: Mapping[str, BillingRule]) -> None:
-        self._reader, self._rules = Reader(url), rules
+    def __init__(
+        self,
+        url: str,
+        *,
+        rules: Mapping[str, BillingRule],
+        ceilings: Ceilings = dict,
+        gap: timedelta = GAP,
+    ) -> None:
+        self._reader, self._rules, self._ceilings, self._gap = Reader(url), rules, ceilings, gap
         self.close = self._reader.close
 
     def __enter__(self) -> Self:
@@ -56,6 +69,8 @@ class Books:
             sums, books = Sums(ask, load_attributions(ask)), load_books(ask)
             sums.closed(period)
             sums.open(period, lambda scope_id, *seen: self._reach(books[scope_id], *seen, as_of=as_of))
+            for spans in self._unheard(ask, books, as_of).values():
+                sums.unheard(period, spans)
             return sums.spending()
 
     def live(self, as_of: datetime) -> list[Live]:
@@ -65,24 +80,21 @@ class Books:
         """
         with self._reader.snapshot() as ask:
             books, living = load_books(ask), load_living(ask)
-            spent = _closed_sums(ask, [found.id for found in living])
-            return [self._live(books[found.scope_id], found.known, spent[found.id], as_of) for found in living]
+            spent, unheard = _closed_sums(ask, [found.id for found in living]), self._unheard(ask, books, as_of)
+            return [
+                self._live(books[found.scope_id], found.known, spent[found.id], unheard.get(found.id, ()), as_of)
+                for found in living
+            ]
 
     def spent(self, as_of: datetime) -> list[Spent]:
         """What each resource ever cost, those that have ended too, in the order in which they were first seen."""
         with self._reader.snapshot() as ask:
             books, keys = load_books(ask), {number: ResourceKey(*key) for number, *key in ask(_KEYS, ())}
-            sums = _closed_sums(ask, list(keys))
+            sums, unheard = _closed_sums(ask, list(keys)), self._unheard(ask, books, as_of)
             for found in load_living(ask):
-                known, of = found.known, sums[found.id]
-                for span in known.open.values():
-                    reach = self._reach(
-                        books[found.scope_id], span.start, known.logged_at, known.seen_at, known.absent_at, as_of=as_of
-                    )
-                    more, _ = reached(span, micros(span.start), micros(as_of), reach)
-                    currency = span.meter.price.currency
-                    low, expected, high = of.get(currency, (0, 0, 0))
-                    of[currency] = (low + more[0], expected + more[1], high + more[2])
+                for currency, more in self._still(books[found.scope_id], found.known, unheard.get(found.id, ()), as_of):
+                    low, expected, high = sums[found.id].get(currency, (0, 0, 0))
+                    sums[found.id][currency] = (low + more[0], expected + more[1], high + more[2])
             spans = dict(ask(_SPANS, ()))
         return [
             Spent(key=key, money=interval(money, currency), spans=spans[number])
@@ -143,14 +155,15 @@ class Books:
             for hour, count, total, lowest, highest in rows
         ]
 
-    def _live(self, book: ScopeBook, known: Known, closed: dict[str, Amounts], as_of: datetime) -> Live:
+    def _live(
+        self, book: ScopeBook, known: Known, closed: dict[str, Amounts], unheard: tuple[Span, ...], as_of: datetime
+    ) -> Live:
         spans = tuple(known.open[line] for line in sorted(known.open))
-        currency = spans[0].meter.price.currency if spans else next(reversed(closed), USD)
+        billing = [span.meter.price.currency for span in (*spans, *(() if closed else unheard))]
+        currency = billing[0] if billing else next(reversed(closed), USD)
         low, expected, high = closed.get(currency, (0, 0, 0))
-        for span in spans:
-            reach = self._reach(book, span.start, known.logged_at, known.seen_at, known.absent_at, as_of=as_of)
-            if span.meter.price.currency == currency:
-                more, _ = reached(span, micros(span.start), micros(as_of), reach)
+        for other, more in self._still(book, known, unheard, as_of):
+            if other == currency:
                 low, expected, high = low + more[0], expected + more[1], high + more[2]
         return Live(
             scope=book.state.scope,
@@ -160,7 +173,49 @@ class Books:
             open=spans,
             spent=interval((low, expected, high), currency),
             absent_at=known.absent_at,
+            unheard=unheard,
         )
+
+    def _still(self, book: ScopeBook, known: Known, unheard: Iterable[Span], as_of: datetime) -> Iterator[tuple[str, Amounts]]:
+        """By currency, what a resource's open spans come to as far as they reach, and what may have billed beside them."""
+        for span in known.open.values():
+            reach = self._reach(book, span.start, known.logged_at, known.seen_at, known.absent_at, as_of=as_of)
+            yield span.meter.price.currency, reached(span, micros(span.start), micros(as_of), reach)[0]
+        for span in unheard:
+            yield span.meter.price.currency, amounts(span, micros(span.start), micros(as_of))
+
+    def _unheard(self, ask: Ask, books: Mapping[int, ScopeBook], as_of: datetime) -> dict[int, tuple[Span, ...]]:
+        """By resource, what may have billed since anybody looked. Where all scopes are seen well, nothing is asked for."""
+        silent = [number for number, book in books.items() if self._silent(book, as_of)]
+        found, ceilings = dict[int, tuple[Span, ...]](), dict[str, int]()
+        for one in load_living_of(ask, silent) if silent else ():
+            book = books[one.scope_id]
+            seen_at = last_seen(one.known, book.state)
+            if not self._old(book, seen_at, as_of):
+                continue
+            rule = self._rule(book)
+            if not ceilings and needs_ceilings(one.known.observation, rule):
+                ceilings.update(self._ceilings())
+            if spans := unheard(one.known, seen_at, as_of, rule=rule, ceilings=ceilings, gap=self._gap):
+                found[one.id] = spans
+        return found
+
+    def _silent(self, book: ScopeBook, as_of: datetime) -> bool:
+        """Whether the scope may hold what was not looked at for too long: it is not covered, or only since a moment ago."""
+        last, seen_at = book.coverage, book.state.complete_at
+        if last is None or seen_at is None or last.outcome != COMPLETE:
+            return True
+        return last.end_us - last.start_us < SETTLES // MICROSECOND or self._old(book, seen_at, as_of)
+
+    def _old(self, book: ScopeBook, seen_at: datetime, as_of: datetime) -> bool:
+        """Whether a look at `seen_at` says too little of the present."""
+        return as_of - seen_at + self._lag(book) > self._gap
+
+    def _rule(self, book: ScopeBook) -> BillingRule:
+        return rule_for(self._rules, book.state.scope.provider)
+
+    def _lag(self, book: ScopeBook) -> timedelta:
+        return timedelta(seconds=self._rule(book).lag_s)
 
     def _reach(
         self,
@@ -179,7 +234,7 @@ class Books:
             logged_at=logged_at,
             seen_at=seen_at,
             absent_at=absent_at,
-            lag=timedelta(seconds=rule_for(self._rules, book.state.scope.provider).lag_s),
+            lag=self._lag(book),
             as_of=as_of,
         )
 

@@ -116,6 +116,15 @@ def load_living(ask: Ask) -> list[Found]:
     return list(_found(ask, ask(_HEADS.format(which="o.state <> ?"), (ENDED,)), past=False))
 
 
+def load_living_of(ask: Ask, scope_ids: Sequence[int]) -> list[Found]:
+    """Those of some scopes, with what their lines left behind."""
+    return [
+        found
+        for lot in in_lots(scope_ids)
+        for found in _found(ask, ask(_HEADS.format(which=_LIVING_OF.format(marks(lot))), (ENDED, *lot)))
+    ]
+
+
 def load_known(ask: Ask, keys: Iterable[ResourceKey]) -> dict[ResourceKey, Found]:
     """Those of `keys` that the ledger has ever held, remembered or not."""
     places: dict[tuple[str, str, str], list[str]] = defaultdict(list)
@@ -204,6 +213,8 @@ o.state <> ? OR o.at_us + ? > (
 """
 
 _NAMED = "r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id IN ({})"
+
+_LIVING_OF = "o.state <> ? AND r.scope_id IN ({})"
 
 _SAID = """
 SELECT o.resource_id, o.at_us, o.detail FROM observation AS o

@@ -53,6 +53,15 @@ class Sums:
             far = reach(scope_id, span.start, instant(at_us), moment(seen_us), moment(absent_us))
             self._take(attribution_id, span, *reached(span, start, end, far))
 
+    def unheard(self, period: Period, spans: Iterable[Span]) -> None:
+        """Add what `spans`, which no ledger holds, may come to in `period`."""
+        start, end = micros(period.start), micros(period.end)
+        numbers = {attribution: number for number, attribution in self._attributions.items()}
+        for span in spans:
+            number = numbers.setdefault(span.attribution, -1 - len(numbers))  # what never billed has no row of its own
+            self._attributions.setdefault(number, span.attribution)
+            self._take(number, span, amounts(span, start, end), expected_us(span, start, end))
+
     def spending(self) -> list[Spending]:
         """The sums, but for those of nothing."""
         found = []

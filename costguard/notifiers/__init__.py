@@ -25,7 +25,8 @@ class Channel:
     """Where to. `name`: what people see of it. `address` and `secret` are shown nowhere.
 
     `secret`: signs, "" for none. `within_s`: seconds that one try may take. `allow_private`: an address may be within a private
-    network. `ca_file`: a file of authorities to trust instead of the system's.
+    network. `ca_file`: a file of authorities to trust instead of the system's. `proxy`: an http(s) URL through which chats are
+    asked; a webhook goes to the address that was looked at, and through nobody.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Channel:
     within_s: float = WITHIN_S
     allow_private: bool = False
     ca_file: Path | None = None
+    proxy: str | None = field(default=None, repr=False)
 
 
 class ChannelPlugin(Protocol):

@@ -1,12 +1,20 @@
 """Chats, mail, phones and pagers by one address each, through Apprise: slack://, discord://, tgram://, mailto://, ntfy://, ...
 
 Apprise is imported with the first message. What it logs holds addresses, which hold keys, so it logs nothing.
+
+Most of its services ask through `requests`, which by itself takes proxies, authorities and passwords from the environment
+(HTTPS_PROXY, REQUESTS_CA_BUNDLE, ~/.netrc). Here it takes them from the settings alone: `_Stated`. Services that speak another
+protocol (mail) verify by Apprise's own authorities, or by the system's, which SSL_CERT_FILE can add to.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from costguard.core.guard.encoding import chat
 from costguard.core.guard.letters import body_of, title_of
@@ -18,6 +26,8 @@ if TYPE_CHECKING:  # it takes 0.2 s to import, and most runs send nothing
 
 LOUD = ("apprise", "urllib3", "urllib3.connectionpool", "requests", "httpx", "httpcore", "paho", "slixmpp")
 KINDS = {INFO: "info", WARNING: "warning", PAGE: "failure"}
+UNVERIFIED = "its address says verify=no, and certificates are always checked: name an authority of yours in [network] ca_file"
+OURSELVES = tuple(f"{scheme}://{host}" for scheme in ("http", "https") for host in ("localhost", "127.0.0.1", "[::1]"))
 LOCAL = ("file", "syslog", "dbus", "gnome", "macosx", "windows", "qt", "kde", "glib", "rsyslog")
 """What Apprise can also do on this machine: no channel of a watchdog that runs without a screen."""
 
@@ -34,7 +44,9 @@ def notify(message: Message, channel: Channel) -> Delivery:
     except ImportError:
         return Delivery(sent=False, why="apprise is not installed: pip install 'gpu-costguard[notify]'", again=False)
     try:
-        return _sent(apprise.Apprise.instantiate(channel.address, asset=_asset(channel), suppress_exceptions=True), message)
+        with _stated(channel.proxy):
+            service = apprise.Apprise.instantiate(channel.address, asset=_asset(channel), suppress_exceptions=True)
+            return _sent(service, message, channel)
     except Exception as broken:  # noqa: BLE001 - a hundred services behind one call, and their errors may hold the address
         return Delivery(sent=False, why=f"the service failed ({type(broken).__name__})")
 
@@ -59,9 +71,49 @@ def _asset(channel: Channel) -> AppriseAsset:
     )
 
 
-def _sent(service: NotifyBase | None, message: Message) -> Delivery:
+_proxy: ContextVar[str | None] = ContextVar("costguard_chat_proxy", default=None)
+
+
+@contextmanager
+def _stated(proxy: str | None) -> Iterator[None]:
+    """In this block `requests` goes through `proxy`, or through none."""
+    _state()
+    before = _proxy.set(proxy)
+    try:
+        yield
+    finally:
+        _proxy.reset(before)
+
+
+@cache
+def _state() -> None:
+    """Have `requests.post` and its like, which Apprise calls, make sessions that the environment says nothing to.
+
+    They take a new `requests.sessions.Session` each time, and no argument of theirs keeps the environment out.
+    """
+    import requests.sessions
+
+    plain: Any = requests.sessions.Session
+
+    class Stated(plain):  # type: ignore[misc]  # the stubs are not installed
+        def __init__(self) -> None:
+            super().__init__()
+            self.trust_env = False
+            proxy = _proxy.get()
+            if proxy is not None:
+                self.proxies = {"http": proxy, "https": proxy, **dict.fromkeys(OURSELVES, "")}
+
+    requests.sessions.Session = Stated  # type: ignore[misc]  # that is what is meant
+
+
+def _sent(service: NotifyBase | None, message: Message, channel: Channel) -> Delivery:
     if service is None:
         return Delivery(sent=False, why="its address is none that Apprise knows", again=False)
+    if not service.verify_certificate:
+        return Delivery(sent=False, why=UNVERIFIED, again=False)
+    service.redirects = False  # whatever its address says
+    if channel.ca_file is not None:
+        service.verify_certificate = str(channel.ca_file)  # type: ignore[assignment]  # requests takes a path as well
     from apprise import Apprise, OverflowMode
 
     service.overflow_mode = OverflowMode.TRUNCATE  # Discord takes 2,000 characters: the first say most, and the title how many

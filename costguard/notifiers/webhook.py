@@ -15,11 +15,10 @@ import hmac
 import json
 import logging
 import re
-import socket
-import ssl
 import threading
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -31,6 +30,8 @@ from costguard.core.guard.encoding import plain
 from costguard.core.guard.letters import body_of, title_of
 from costguard.core.guard.notice import Delivery, Message
 from costguard.notifiers import Channel
+from costguard.resolver import addresses
+from costguard.trust import context_of, trouble_of
 
 MOST_NOTICES = 100
 MOST_ANSWER, MOST_SAID = 64 * 1024, 4096
@@ -39,11 +40,21 @@ PLAIN = re.compile(r"[!-~]{1,2000}")
 NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*")
 NUMBER = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)")
 """The last label of a host that some readers take for an address (2130706433, 0x7f.1)."""
-NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
-METADATA = frozenset((ip_address("fd00:ec2::254"), ip_address("100.100.100.200"), ip_address("168.63.129.16")))
-"""Addresses at which clouds hand out keys, beside the link-local ones."""
+HOLD_IPV4 = tuple(map(IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96")))
+"""Whose last four bytes are an IPv4 address: NAT64, the old "compatible" form, SIIT."""
+INSIDE = tuple(map(ip_network, ("fec0::/10", "3fff::/20", "5f00::/16", "192.0.0.0/24", "192.88.99.0/24")))
+"""Not global by IANA's registries of 2026, which this Python may be too old to know."""
+METADATA = frozenset(
+    map(
+        ip_address,
+        ("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
+    )
+)
+"""Addresses at which clouds hand out keys, beside the link-local ones: AWS, EKS, Google, Alibaba, Azure, Oracle."""
 SOON_AGAIN = frozenset((408, 409, 425, 429))
 OK, REDIRECT, CLIENT_ERROR, SERVER_ERROR = 200, 300, 400, 500
+
+LEAST_S = 0.001
 
 Address = IPv4Address | IPv6Address
 
@@ -82,13 +93,15 @@ def notify(message: Message, channel: Channel) -> Delivery:
 def post(request_id: str, body: bytes, channel: Channel) -> Answer:
     """POST `body` once within `channel.within_s`, signed. It raises nothing, and what it says shows no address."""
     try:
-        place = _place_of(channel.address)
-        addresses = _addresses_of(place, allow_private=channel.allow_private)
-        return _sent(request_id, body, channel, place, addresses[0])
+        place, until = _place_of(channel.address), monotonic() + channel.within_s
+        found = _addresses_of(place, channel)
+        headers = _headers(request_id, channel, place, body)
+        return _sent(headers, body, place, found[0], ca_file=channel.ca_file, until=until)
     except _RefusedError as no:
         return Answer(None, str(no), again=False)
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ValueError, RuntimeError) as broken:
-        return Answer(None, f"no answer ({type(broken).__name__})")
+        trouble = trouble_of(broken)
+        return Answer(None, f"{trouble.what}: {trouble.hint}" if trouble else f"no answer ({type(broken).__name__})")
 
 
 def body_json(message: Message) -> bytes:
@@ -134,7 +147,8 @@ def is_allowed(address: Address, *, allow_private: bool) -> bool:
         if inner is not None:
             return is_allowed(inner, allow_private=allow_private)
     never = address.is_link_local or address.is_multicast or address.is_unspecified or address in METADATA
-    return not never and (address.is_global or (allow_private and (address.is_private or address.is_loopback)))
+    inside = address.is_private or address.is_loopback or any(address in net for net in INSIDE)
+    return not never and ((address.is_global and not inside) or (allow_private and inside))
 
 
 def _inner(address: IPv6Address) -> IPv4Address | None:
@@ -145,7 +159,8 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
         return address.sixtofour
     if address.teredo is not None:
         return address.teredo[1]
-    return IPv4Address(int(address) & 0xFFFFFFFF) if any(address in net for net in NAT64) else None
+    held = any(address in net for net in HOLD_IPV4) and not (address.is_loopback or address.is_unspecified)
+    return IPv4Address(int(address) & 0xFFFFFFFF) if held else None
 
 
 def _place_of(text: str) -> _Place:
@@ -180,30 +195,31 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _addresses_of(place: _Place, *, allow_private: bool) -> list[Address]:
-    """Every address of the host, all of them allowed. OSError where the name is not known now."""
-    answers = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
-    found = [ip_address(str(answer[4][0]).partition("%")[0]) for answer in answers]
-    ours = _is_loopback(place.host)
-    if not found or not all(one.is_loopback if ours else is_allowed(one, allow_private=allow_private) for one in found):
+def _addresses_of(place: _Place, channel: Channel) -> list[Address]:
+    """Every address of the host, all of them allowed. OSError where the name is not known now, or not in time."""
+    found = [ip_address(one.partition("%")[0]) for one in addresses(place.host, place.port, channel.within_s)]
+    ours, private = _is_loopback(place.host), channel.allow_private
+    if not found or not all(one.is_loopback if ours else is_allowed(one, allow_private=private) for one in found):
         raise _RefusedError("its address is inside a private network or a cloud's own: set allow_private if that is meant")
     return sorted(found, key=lambda one: one.version)
 
 
-def _sent(request_id: str, body: bytes, channel: Channel, place: _Place, address: Address) -> Answer:
+def _sent(
+    headers: dict[str, str], body: bytes, place: _Place, address: Address, *, ca_file: Path | None, until: float
+) -> Answer:
     """One try. The connection goes to `address`; the certificate is of the host's name."""
     _quiet()
-    until = monotonic() + channel.within_s
+    left = max(until - monotonic(), LEAST_S)
     to = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - the version of the protocol
-    client = httpx2.Client(verify=_trusting(channel), trust_env=False, follow_redirects=False, timeout=channel.within_s)
-    alarm = threading.Timer(channel.within_s, _closed, (client,))
+    client = httpx2.Client(verify=context_of(ca_file), trust_env=False, follow_redirects=False, timeout=left)
+    alarm = threading.Timer(left, _closed, (client,))
     alarm.daemon = True
     alarm.start()
     try:
         asked = client.build_request(
             "POST",
             f"{place.scheme}://{to}:{place.port}{place.path}",
-            headers=_headers(request_id, channel, place, body),
+            headers=headers,
             content=body,
             extensions={"sni_hostname": place.host},
         )
@@ -255,15 +271,6 @@ def _closed(client: httpx2.Client) -> None:
     """Cut the connection, wherever it hangs: a timeout for each read is no bound on a server that drips."""
     with suppress(httpx2.HTTPError, OSError, RuntimeError):
         client.close()
-
-
-def _trusting(channel: Channel) -> ssl.SSLContext:
-    """Verification is on, and nothing turns it off."""
-    if channel.ca_file is None:
-        return httpx2.create_ssl_context(trust_env=False)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cafile=channel.ca_file)
-    return context
 
 
 def _quiet() -> None:

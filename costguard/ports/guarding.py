@@ -158,6 +158,16 @@ class GuardBook(Wishes, Intents, HookRuns, Protocol):
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
 
 
+class LedgerMark(Protocol):
+    """What was last seen of the ledger, kept outside of it."""
+
+    def doubt(self) -> str:
+        """Why the ledger is not the one that was seen last, or an older copy of it; "" where it is."""
+
+    def move(self) -> None:
+        """Take down how far it is committed now."""
+
+
 class Notifier(Protocol):
     """One channel. Retrying, grouping and repeats are the outbox's business."""
 

@@ -117,9 +117,20 @@ def _settings_file(stated: str | None) -> Path | None:
         return path_of(chosen)
     here = Path(FILE_NAME)
     if here.is_file():
+        _is_ours(here)
         return here
     shared = _config_folder() / FILE_NAME
     return shared if shared.is_file() else None
+
+
+def _is_ours(here: Path) -> None:
+    """InputError where the file that nobody named can be another user's: settings say whom keys are sent to."""
+    from costguard.private import foreign, strange
+
+    why = strange(here) or foreign(here)
+    if why:
+        hint = f"if you trust it, name it: costguard --config {FILE_NAME} ...; else go to another folder"
+        raise InputError(f"is not taken from here: {why}", field=str(here.absolute()), hint=hint)
 
 
 def _config_folder() -> Path:
@@ -133,7 +144,7 @@ def _settings(table: Mapping[str, object], where: str) -> Settings:
     made = {name: _section(name, make, table[name], where) for name, make in SECTIONS.items() if name in table}
     settings = Settings(**made)  # type: ignore[arg-type]  # each made by its own field's factory
     zone = zone_named(settings.defaults.timezone, origin("defaults", "timezone", where))
-    if {"watch", "defaults", "network"} & set(made):
+    if {"watch", "defaults", "network", "ledger"} & set(made):
         from costguard.settings.checking import check_sections
 
         check_sections(settings, where)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from costguard.core.checks import require
 from costguard.errors import InputError
+from costguard.private import exposed
 from costguard.settings.files import path_of
 
 CONSOLE = "console"
@@ -78,4 +79,6 @@ def revealed(text: str, field: str, folder: Path | None = None) -> str:
             f"{path} cannot be read", field=field, hint="write the path of a file that holds the address"
         ) from None
     require(bool(found), field, f"{path} is empty", "write the address into it")
+    others = exposed(path)
+    require(not others, field, f"{path} holds a secret and {others}", f"chmod 600 '{path}'")
     return found

@@ -9,7 +9,7 @@ from costguard.core.checks import require
 from costguard.errors import shortened
 from costguard.settings.environment import origin, variable_of
 from costguard.settings.lasting import lasting
-from costguard.settings.sections import Settings
+from costguard.settings.sections import SQLITE, Settings
 
 SHORTEST, LONGEST = timedelta(seconds=1), timedelta(hours=1)
 """Between two polls."""
@@ -22,6 +22,7 @@ LABELS = (
     ("protect", PROTECTED, "label:costguard=never"),
     ("group_from", GROUP, "label:cluster"),
 )
+PASSWORD = re.compile(r"://[^/?#@\s]*:[^/?#@\s]+@|[?&](?:ssl)?password=[^&]")
 PROXY = re.compile(r"https?://(?:(?P<who>[^\s/@]*)@)?[^\s/@]+/?", re.IGNORECASE)
 
 
@@ -38,8 +39,18 @@ def check_sections(settings: Settings, where: str) -> None:
             hint = f'write ["{example}"]' + ("; one machine: costguard protect ID" if key == "protect" else "")
             told = f"'{shortened(text)}' says not where to look"
             require(bool(pattern.fullmatch(text)), origin("defaults", key, where), told, hint)
+    if settings.ledger.url is not None and not settings.ledger.url.startswith(SQLITE):
+        _check_server(settings.ledger.url, origin("ledger", "url", where))
     if settings.network.proxy is not None:
         _check_proxy(settings.network.proxy, origin("network", "proxy", where))
+
+
+def _check_server(url: str, field: str) -> None:
+    """The address of a server; one with a password stands in the variable only. What else is wrong with it, its reader says."""
+    variable = variable_of("ledger", "url")
+    found = PASSWORD.search(url)
+    hint = f"keep it in ~/.pgpass (0600), or export {variable} with the whole address and take the line out"
+    require(field == variable or not found, field, "holds a password, and the settings file holds none", hint)
 
 
 def _check_proxy(proxy: str, field: str) -> None:

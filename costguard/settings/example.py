@@ -53,7 +53,7 @@ FIELDS: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
         "company.pem",
     ),
     ("network", "proxy"): (
-        "An http(s) proxy through which providers are asked. The environment's proxies are not taken.",
+        "An http(s) proxy through which providers and chats are asked. The environment's proxies are not taken.",
         "http://proxy.example:3128",
     ),
     ("watch", "interval"): (

@@ -95,8 +95,8 @@ class DefaultSettings:
 class NetworkSettings:
     """`[network]`. `ca_file`: a PEM file of the authorities to trust instead of the system's; None: the system's.
 
-    `proxy`: http(s)://HOST:PORT through which providers are asked; None: directly. That certificates are checked cannot be
-    turned off.
+    `proxy`: http(s)://HOST:PORT through which providers and chats are asked; None: directly. That certificates are checked
+    cannot be turned off.
     """
 
     ca_file: str | None = field(default=None, metadata=PATH)

@@ -8,10 +8,11 @@ Example: 60 a minute with 10 kept: a burst of 50 listings goes out at once, the 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 
+from costguard.passing import monotonic as usual
+from costguard.passing import pause, simulated
 from costguard.transport.deadline import Deadline
 
 NAP_S = 0.05
@@ -30,7 +31,7 @@ class Bucket:
         burst: float = 1,
         *,
         kept: float = 0,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = usual,
         sleep: Callable[[float], None] | None = None,
     ) -> None:
         self.per_s, self.burst, self.kept = per_s, max(1.0, burst), kept
@@ -83,6 +84,9 @@ class Bucket:
 
     def _nap(self, wait: float) -> None:
         """Let others have the lock for a while: until something changes, or `wait` is over."""
+        if self._sleep is None and simulated():
+            pause(wait)
+            return
         if self._sleep is None:
             self._turn.wait(min(wait, NAP_S))
             return

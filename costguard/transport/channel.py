@@ -33,6 +33,7 @@ from costguard.errors import (
     UnreachableError,
     shortened,
 )
+from costguard.passing import pause
 from costguard.transport.bucket import Bucket
 from costguard.transport.circuit import Circuits
 from costguard.transport.deadline import Deadline
@@ -166,15 +167,17 @@ class Channel:
         return reply
 
     def _tried(self, request: Request, bucket: str, deadline: Deadline, most_bytes: int) -> Reply:
-        waits = iter(BACKOFF_S)
+        waits, tries = iter(BACKOFF_S), 0
 
         def again(broken: Exception) -> bool | float:
             """After how many seconds to ask again, if that lies within the deadline."""
-            if not isinstance(broken, ThrottledError | UnreachableError):
+            nonlocal tries
+            tries += 1
+            if tries == ATTEMPTS or not isinstance(broken, ThrottledError | UnreachableError):
                 return False
             stated = broken.retry_after_s if isinstance(broken, ThrottledError) else None
             wait = next(waits, BACKOFF_S[-1]) * random.uniform(0.5, 1.5) if stated is None else stated  # noqa: S311 - no secret
-            return wait if wait < deadline.left() else False
+            return pause(wait) if wait < deadline.left() else False
 
         for attempt in stamina.retry_context(on=again, attempts=ATTEMPTS, timeout=None):
             with attempt:

@@ -6,8 +6,9 @@ After `FAILURES` failures in a row nothing is asked for `OPEN_S`; then one quest
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
+
+from costguard.passing import monotonic as usual
 
 FAILURES, OPEN_S = 5, 60.0
 
@@ -15,7 +16,7 @@ FAILURES, OPEN_S = 5, 60.0
 class Circuits:
     """The circuits of one channel, one a scope."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monotonic: Callable[[], float] = usual) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._failures: dict[str, int] = {}

@@ -6,16 +6,17 @@ looks at the deadline of the thread that reads, before every read and write.
 
 from __future__ import annotations
 
-import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
 from typing import Any
 
 import httpcore2
+
+from costguard.passing import monotonic as usual
+from costguard.resolver import addresses
+from costguard.timely import is_late
 
 Monotonic = Callable[[], float]
 
@@ -25,7 +26,7 @@ class Deadline:
 
     __slots__ = ("_monotonic", "until")
 
-    def __init__(self, seconds: float, monotonic: Monotonic = time.monotonic) -> None:
+    def __init__(self, seconds: float, monotonic: Monotonic = usual) -> None:
         self._monotonic = monotonic
         self.until = monotonic() + seconds
 
@@ -63,10 +64,10 @@ def _bounded(timeout: float | None, late: type[Exception]) -> float | None:
 
 
 class TimedBackend(httpcore2.NetworkBackend):
-    """The synchronous network, each of whose operations looks at the deadline."""
+    """A synchronous network, each of whose operations looks at the deadline. `inner`: None for this machine's sockets."""
 
-    def __init__(self) -> None:
-        self._inner = httpcore2.SyncBackend()
+    def __init__(self, inner: httpcore2.NetworkBackend | None = None) -> None:
+        self._inner = inner or httpcore2.SyncBackend()
 
     def connect_tcp(
         self,
@@ -96,31 +97,13 @@ LONGEST_CONNECT_S = 30.0
 
 
 def _addresses(host: str, port: int, seconds: float | None) -> list[str]:
-    """The IP addresses of `host`, asked for in a thread of its own: the system's resolver knows no deadline.
-
-    A resolver that hangs keeps that thread, which ends by itself when the resolver gives up (seconds to half a minute).
-    """
+    """The IP addresses of `host`, in httpcore's errors."""
     try:
-        return [str(ip_address(host))]
-    except ValueError:
-        found: list[str] | OSError = []
-
-    def ask() -> None:
-        nonlocal found
-        try:
-            answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
-        except (OSError, UnicodeError) as why:
-            found = OSError(type(why).__name__)
-
-    thread = threading.Thread(target=ask, name="costguard-resolver", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise httpcore2.ConnectTimeout("the name was not resolved in time")
-    if isinstance(found, OSError):
-        raise httpcore2.ConnectError("the name cannot be resolved")
-    return found
+        return addresses(host, port, seconds)
+    except TimeoutError as late:
+        raise httpcore2.ConnectTimeout(str(late)) from None
+    except OSError:
+        raise httpcore2.ConnectError("the name cannot be resolved") from None
 
 
 class _Timed(httpcore2.NetworkStream):
@@ -131,7 +114,10 @@ class _Timed(httpcore2.NetworkStream):
         return self._inner.read(max_bytes, _bounded(timeout, httpcore2.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._inner.write(buffer, _bounded(timeout, httpcore2.WriteTimeout))
+        bounded = _bounded(timeout, httpcore2.WriteTimeout)
+        if buffer and is_late():
+            raise httpcore2.WriteTimeout("it is too late to send it")
+        self._inner.write(buffer, bounded)
 
     def close(self) -> None:
         self._inner.close()
@@ -139,7 +125,12 @@ class _Timed(httpcore2.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
-        return _Timed(self._inner.start_tls(ssl_context, server_hostname, _bounded(timeout, httpcore2.ConnectTimeout)))
+        made = self._inner.start_tls(ssl_context, server_hostname, _bounded(timeout, httpcore2.ConnectTimeout))
+        line = made.get_extra_info("socket")
+        if isinstance(line, ssl.SSLSocket):
+            # an end that TLS did not announce is a cut, not the end of an answer
+            line.suppress_ragged_eofs = False  # type: ignore[attr-defined]  # the stubs lack it
+        return _Timed(made)
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - the shape is httpcore's
         return self._inner.get_extra_info(info)

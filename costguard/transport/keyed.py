@@ -20,8 +20,9 @@ from costguard.core.health import BAD, CREDENTIALS, Check
 from costguard.core.metering.inventory import Failed, Poll
 from costguard.core.metering.resource import ScopeKey, is_storable
 from costguard.core.provider import Manifest, checked_table
-from costguard.errors import CredentialsError, InputError
+from costguard.errors import CredentialsError, ExposedError, InputError
 from costguard.ports import Clock, InstanceSource
+from costguard.private import exposed
 from costguard.transport.secret import Secret
 from costguard.transport.surroundings import Surroundings
 
@@ -148,11 +149,14 @@ def _account(one: Mapping[str, object], manifest: Manifest, places: Places, arou
     field = f"providers.{manifest.name}.account"
     require(is_storable(name), field, "is a name that no database can hold", "write text without NUL")
     looked = list[str]()
-    for source, text in _held(one, places, around):
+    for source, text, file in _held(one, places, around):
         looked.append(source)
         value = text.strip()
         if not value:
             continue
+        if file and (others := exposed(file)):
+            hint = f"chmod 600 '{file}'; who may have read it, can use it: then make a new key at {manifest.key_at}"
+            raise ExposedError(f"{source} {others}", provider=manifest.name, account=name, hint=hint)
         hint = _advice(manifest, places)
         if len(value) > LONGEST_KEY or not all("!" <= letter <= "~" for letter in value):
             raise CredentialsError(f"what {source} holds is no key", provider=manifest.name, account=name, hint=hint)
@@ -161,18 +165,23 @@ def _account(one: Mapping[str, object], manifest: Manifest, places: Places, arou
     raise CredentialsError(what, provider=manifest.name, account=name, hint=_advice(manifest, places))
 
 
-def _held(one: Mapping[str, object], places: Places, around: Surroundings) -> list[tuple[str, str]]:
-    """(where, what stands there) in the order in which they count."""
+def _held(one: Mapping[str, object], places: Places, around: Surroundings) -> list[tuple[str, str, Path | None]]:
+    """(where, what stands there, its file) in the order in which they count; of a variable the file is None."""
     env, file = one.get("key_env"), one.get("key_file")
-    stated = [(f"the variable {env}", around.environ.get(str(env), ""))] if env else []
-    stated += [(f"the file {file}", text_of(_placed(str(file), around.home)))] if file else []
+    stated: list[tuple[str, str, Path | None]] = []
+    if env:
+        stated.append((f"the variable {env}", around.environ.get(str(env), ""), None))
+    if file:
+        place = _placed(str(file), around.home)
+        stated.append((f"the file {file}", text_of(place), place))
     if stated:
         return stated
     named = around.environ.get(f"{places.env}_FILE", "").strip()
+    place = _placed(named, around.home)
     return [
-        (f"the variable {places.env}", around.environ.get(places.env, "")),
-        (f"the file that {places.env}_FILE names", text_of(_placed(named, around.home)) if named else ""),
-        *((f"the file {_shown(path, around.home)}", key_in(text_of(path))) for path, key_in in places.files),
+        (f"the variable {places.env}", around.environ.get(places.env, ""), None),
+        (f"the file that {places.env}_FILE names", text_of(place) if named else "", place),
+        *((f"the file {_shown(path, around.home)}", key_in(text_of(path)), path) for path, key_in in places.files),
     ]
 
 

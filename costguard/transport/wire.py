@@ -11,22 +11,24 @@ import ssl
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpcore2
 import httpx2
 
 from costguard.errors import InputError, OddAnswerError, ProviderError, UnreachableError, shortened
 from costguard.transport.addresses import is_loopback
 from costguard.transport.deadline import Deadline, TimedBackend, within
+from costguard.trust import file_context, system_context, trouble_of
 
 MOST_BYTES = 16 * 2**20
 """Of a body once unpacked (RELIABILITY H47): a page of 1,000 EC2 instances has 3.2 MB."""
 CONNECT_S, READ_S = 5.0, 15.0
 CONNECTIONS, KEPT_S = 128, 60.0
 PIECE = 64 * 1024
+Network = httpcore2.NetworkBackend
 AUTHORITIES = "name a PEM file of the authorities to trust: ca_file in [network]"
 LONGEST_PATH = 200
 """Characters of a path in a message."""
@@ -34,16 +36,22 @@ LONGEST_PATH = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is to be sent. Headers hold keys and the body may hold anything: neither is shown."""
+    """What is to be sent. Headers hold keys and the body may hold anything: neither is shown.
+
+    `called`: how messages name its address where that is a secret itself; "" where it may be shown.
+    """
 
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes = field(default=b"", repr=False)
+    called: str = ""
 
     @property
     def place(self) -> str:
         """Where it goes, without the query: `GET https://api.runpod.io/v2/pods`."""
+        if self.called:
+            return self.called
         try:
             parts = urlsplit(self.url)
             port = f":{parts.port}" if parts.port else ""
@@ -64,14 +72,16 @@ class Reply:
 class Transport:
     """The one HTTP client. `ca_file`: a file of certificates to trust instead of the system's; `proxy`: an http(s) URL.
 
+    `network`: what connects in place of this machine's sockets, for clouds that are played in this process.
+
     The environment's proxies are not taken: a key must not go where a variable of some shell says. Nor are cookies kept: two
     accounts of one provider would share them.
     """
 
-    def __init__(self, *, ca_file: Path | None = None, proxy: str | None = None) -> None:
+    def __init__(self, *, ca_file: Path | None = None, proxy: str | None = None, network: Network | None = None) -> None:
         _quiet()
-        context = _trusting(ca_file) if ca_file else _trusting_system()
-        direct = _Wire(context, None)
+        context = _trusting(ca_file) if ca_file else system_context()
+        direct = _Wire(context, None, network)
         through = direct if proxy is None else _proxied(context, proxy)
         self._client = httpx2.Client(
             transport=through,
@@ -138,10 +148,10 @@ def _quiet() -> None:
 class _Wire(httpx2.HTTPTransport):
     """httpx2's own transport over a pool whose network looks at the deadline: the one private name that is used of it."""
 
-    def __init__(self, context: ssl.SSLContext, proxy: str | None) -> None:
+    def __init__(self, context: ssl.SSLContext, proxy: str | None, network: Network | None = None) -> None:
         limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=KEPT_S)
         super().__init__(verify=context, trust_env=False, proxy=proxy, limits=limits)
-        self._pool._network_backend = TimedBackend()  # noqa: SLF001 - no parameter reaches it through httpx2
+        self._pool._network_backend = TimedBackend(network)  # noqa: SLF001 - no parameter reaches it through httpx2
 
 
 def _proxied(context: ssl.SSLContext, proxy: str) -> _Wire:
@@ -154,22 +164,13 @@ def _proxied(context: ssl.SSLContext, proxy: str) -> _Wire:
     raise InputError("is no address of an http proxy", field="proxy", hint="write http://host:port")
 
 
-@cache
-def _trusting_system() -> ssl.SSLContext:
-    """Verification is on, and nothing can turn it off. Reading the system's certificates takes 20 ms: done once."""
-    return httpx2.create_ssl_context(trust_env=False)
-
-
 def _trusting(ca_file: Path) -> ssl.SSLContext:
-    """As strict, by other authorities. Not `create_default_context`: it writes session keys where SSLKEYLOGFILE says."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        context.load_verify_locations(cafile=ca_file)
+        return file_context(ca_file)
     except FileNotFoundError:
         raise InputError("no such file", field=str(ca_file), hint=AUTHORITIES) from None
     except (OSError, ValueError):
         raise InputError("holds no certificates", field=str(ca_file), hint=AUTHORITIES) from None
-    return context
 
 
 def _pieces(response: httpx2.Response, most_bytes: int, place: str, provider: str) -> Iterator[bytes]:
@@ -209,21 +210,23 @@ def _unpacked(response: httpx2.Response, place: str, provider: str) -> Iterator[
 
 def _unreachable(broken: Exception, request: Request, provider: str) -> ProviderError:
     """What happened in words. The exception's own are left out: they may hold a header, or a proxy's password."""
-    if isinstance(broken, httpx2.RemoteProtocolError) and "without sending" not in str(broken):
-        return OddAnswerError(f"{request.place} broke off in the middle of its answer", provider=provider)
-    if isinstance(broken, httpx2.LocalProtocolError):
-        return OddAnswerError(f"{request.place}: a header holds a character that cannot be sent", provider=provider)
-    what = next((told for kinds, told in _BROKEN if isinstance(broken, kinds)), None)
-    if what is not None:
-        return UnreachableError(f"{request.place}{what}", provider=provider)
-    if "CERTIFICATE" in str(broken).upper() or "SSL" in str(broken).upper():
-        hint = "if a company's proxy stands between, name its authority: [network] ca_file"
-        return UnreachableError(f"{request.place}: its certificate is not trusted", provider=provider, hint=hint)
-    return UnreachableError(f"{request.place}: no connection ({type(broken).__name__})", provider=provider)
+    said = str(broken)
+    if isinstance(broken, httpx2.ProtocolError) and "without sending" not in said:
+        ours = isinstance(broken, httpx2.LocalProtocolError)
+        what = ": a header holds a character that cannot be sent" if ours else " answered what is no HTTP"
+        return OddAnswerError(f"{request.place}{what}", provider=provider)
+    trouble = None if isinstance(broken, httpx2.TimeoutException) else trouble_of(broken)
+    if trouble is not None:
+        return UnreachableError(f"{request.place}: {trouble.what}", provider=provider, hint=trouble.hint)
+    what = next((told for kinds, told in _BROKEN if isinstance(broken, kinds)), f": no connection ({type(broken).__name__})")
+    if "complete message body" in said:
+        what = " broke off in the middle of its answer"
+    return UnreachableError(f"{request.place}{what}", provider=provider)
 
 
 _BROKEN: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     ((httpx2.ConnectTimeout, httpx2.PoolTimeout), ": no connection in time"),
     (httpx2.TimeoutException, ": no whole answer in time"),
     (httpx2.RemoteProtocolError, " closed the connection without an answer"),
+    ((httpx2.ReadError, httpx2.WriteError), ": the connection broke"),
 )

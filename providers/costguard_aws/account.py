@@ -22,7 +22,7 @@ from costguard.core.offer import OfferListing
 from costguard.core.period import Period
 from costguard.core.sample import Measured
 from costguard.errors import CredentialsError, ForbiddenError, InputError, ProviderError, RefusedError, shortened
-from costguard.transport import Surroundings
+from costguard.transport import Deadline, Surroundings
 from costguard_aws.acting import Actor
 from costguard_aws.api import Ec2
 from costguard_aws.bills import CostExplorer
@@ -31,12 +31,12 @@ from costguard_aws.credentials import Source
 from costguard_aws.examining import Examination
 from costguard_aws.exports import FocusExport
 from costguard_aws.fast_xml import text_of
-from costguard_aws.faults import AWS
+from costguard_aws.faults import AWS, in_full
 from costguard_aws.listing import LONGEST_WHY, Listing
 from costguard_aws.live_offers import LiveOffers
 from costguard_aws.metrics import DEFAULT_SIGNALS, Metrics
 from costguard_aws.prices import OnDemandPrices
-from costguard_aws.session import Session
+from costguard_aws.session import Session, within
 from costguard_aws.spot import SpotHistory
 from costguard_aws.translate import Place, address_of, protected, volume_of
 from costguard_aws.types import GpuType
@@ -45,6 +45,9 @@ REGIONS_HOLD = timedelta(hours=1)
 """How long the list of enabled regions is taken to hold: aws.md section 1."""
 
 TIMEOUT_S = 60
+
+LOOK_S = 8.0
+"""How long all that is asked before an act may take: with its own 20 s it is over before an intent expires (30 s)."""
 
 
 class Account:
@@ -82,12 +85,13 @@ class Account:
 
     def poll(self, scope: ScopeKey) -> Poll:
         """One region, read to its end."""
-        asked_at = self._clock.now()
+        asked_at, deadline = self._clock.now(), Deadline(self._timeout_s)
         try:
-            self._own(scope.account)
+            with within(deadline):
+                self._own(scope.account)
         except (ProviderError, InputError) as broken:
-            return Poll(scope=scope, at=asked_at, inventory=Failed(shortened(broken.what, LONGEST_WHY)))
-        return self._listing.poll(scope, self._timeout_s)
+            return Poll(scope=scope, at=asked_at, inventory=Failed(shortened(in_full(broken), LONGEST_WHY)))
+        return self._listing.poll(scope, deadline.left())
 
     def look(self, key: ResourceKey) -> Observation | None:
         """One instance with its protections, one volume or one address; None: EC2 says that there is none."""
@@ -154,11 +158,13 @@ class Account:
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
         """Ask EC2 once to stop one instance."""
-        return self._elsewhere(key) or self._actor.stop(key, lose)
+        with within(Deadline(LOOK_S)):  # its reads; the act has its own time
+            return self._elsewhere(key) or self._actor.stop(key, lose)
 
     def terminate(self, key: ResourceKey) -> Reception:
         """Ask EC2, or its auto-scaling group, once to end one instance."""
-        return self._elsewhere(key) or self._actor.terminate(key)
+        with within(Deadline(LOOK_S)):
+            return self._elsewhere(key) or self._actor.terminate(key)
 
     def _own(self, account: str, provider: str = AWS) -> None:
         if provider != AWS or self.identity() != account:

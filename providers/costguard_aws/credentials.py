@@ -22,15 +22,19 @@ from botocore.credentials import (
     create_credential_resolver,
 )
 from botocore.exceptions import ProfileNotFound
+from botocore.httpsession import URLLib3Session
 from botocore.session import Session as BotocoreSession
 
-from costguard.errors import CredentialsError, InputError
+from costguard.errors import CredentialsError, ExposedError, InputError
+from costguard.private import exposed
 from costguard_aws.faults import AWS, NO_KEY, in_words
 
 DEFAULT = "default"
 """The profile that means the whole chain: the environment, then the files, then the machine's own role."""
 
 SESSION_NAME = "costguard"
+OF_FILES = ("shared-credentials-file", "config-file", "assume-role")
+"""botocore's words for keys that stand in ~/.aws, or are got with some that do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +106,18 @@ def _resolver(session: BotocoreSession, environ: Mapping[str, str]) -> Credentia
             found.append(EnvProvider(environ=environ))
         elif isinstance(provider, ContainerProvider):
             found.append(ContainerProvider(environ=environ))
-        elif not (off and isinstance(provider, InstanceMetadataProvider)):
+        elif not isinstance(provider, InstanceMetadataProvider):
             found.append(provider)
+        elif not off:
+            found.append(_alone(provider))
     return CredentialResolver(providers=found)
+
+
+def _alone(provider: InstanceMetadataProvider) -> InstanceMetadataProvider:
+    """It asks the machine itself: through a proxy of the environment, its keys would go to that one in the open."""
+    fetcher = provider._role_fetcher  # noqa: SLF001 - botocore takes proxies from the environment, and no argument
+    fetcher._session = URLLib3Session(timeout=fetcher._timeout, proxies={})  # noqa: SLF001 - the same
+    return provider
 
 
 def credentials_of(source: Source, session: BotocoreSession, create: Callable[..., Any]) -> Any:  # noqa: ANN401 - botocore has no types
@@ -118,11 +131,21 @@ def credentials_of(source: Source, session: BotocoreSession, create: Callable[..
         looked = "the environment, ~/.aws and this machine's own role"
         where = looked if source.profile == DEFAULT else f"profile {source.profile} of ~/.aws"
         raise CredentialsError(f"no key in {where}", provider=AWS, hint=NO_KEY)
+    _look_over(source, session, str(found.method or ""))
     if not source.role_arn:
         return found
     more = {"RoleSessionName": source.session_name} | ({"ExternalId": source.external_id} if source.external_id else {})
     fetcher = AssumeRoleCredentialFetcher(create, found, source.role_arn, extra_args=more)
     return DeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method="assume-role")
+
+
+def _look_over(source: Source, session: BotocoreSession, method: str) -> None:
+    """ExposedError where the keys stand in a file that others on this machine can read."""
+    for name in ("credentials_file", "config_file") if method in OF_FILES else ():
+        path = Path(str(session.get_config_variable(name) or "")).expanduser()
+        if others := exposed(path):
+            hint = f"chmod 600 '{path}'; who may have read it, can use it: then make a new key"
+            raise ExposedError(f"{path} {others}", provider=AWS, account=source.told, hint=hint)
 
 
 class _named:  # noqa: N801 - reads as a function

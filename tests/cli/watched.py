@@ -185,7 +185,7 @@ class Before:
         """One round of polls and one guard run, at `at`."""
         self._clock.at = at
         self._five.set_clocks(at)
-        self._sources |= {name: self._opened(name) for name in PACED}
+        self._sources |= {name: self._opened(name) for name in PACED if name in self._five.rigs}
         polled = poll([one for accounts in self._sources.values() for one in accounts], self._ledger, self._clock)
         self.unseen = (*(one.why for one in polled.unseen), *polled.refused)
         measure(polled.seen, self._ledger, at)
@@ -198,7 +198,8 @@ class Before:
     def judge(self, at: datetime) -> None:
         """One guard run alone: somebody else polls into the ledger."""
         self._clock.at = at
-        assert self._guard.run().committed
+        guarded = self._guard.run()
+        assert guarded.committed, guarded.broken
 
     def watch_until(self, end: datetime) -> None:
         """All of the past, the last of it at `end`; and the samples between those that there are."""
@@ -208,6 +209,10 @@ class Before:
             assert self.unseen == ()
             at += self._step
         self.watch(end)
+        self.fill()
+
+    def fill(self) -> None:
+        """Have samples between those that there are, as a watchdog that looks every second leaves them."""
         self._ledger.record_samples(self._between())
 
     def _between(self) -> list[Sample]:
@@ -254,9 +259,9 @@ class Watching:
     err: list[str] = field(default_factory=list)
 
     @classmethod
-    def started(cls, five: Five, every: str = "2s") -> Self:
+    def started(cls, five: Five, every: str = "2s", module: str = "costguard") -> Self:
         """A process of its own in the folder of `five`."""
-        words = [sys.executable, "-m", "costguard", "--json-log", "watch", "--interval", every]
+        words = [sys.executable, "-m", module, "--json-log", "watch", "--interval", every]
         process = subprocess.Popen(
             words, cwd=five.folder, env=five.environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

@@ -77,11 +77,17 @@ class Story:
         self.last: Accrued | None = None
 
     def poll(
-        self, at: float, inventory: Inventory, *, asked: float | None = None, gone: frozenset[ResourceKey] = frozenset()
+        self,
+        at: float,
+        inventory: Inventory,
+        *,
+        asked: float | None = None,
+        gone: frozenset[ResourceKey] = frozenset(),
+        unanswered: frozenset[ResourceKey] = frozenset(),
     ) -> Accrued:
         """One poll, so many minutes after ten."""
         asked_at = None if asked is None else minute(asked)
-        one = Poll(scope=SCOPE, at=minute(at), inventory=inventory, asked_at=asked_at, gone=gone)
+        one = Poll(scope=SCOPE, at=minute(at), inventory=inventory, asked_at=asked_at, gone=gone, unanswered=unanswered)
         self.last = accrued = accrue(self.state, one, self.rule, self.ceilings)
         for ended in accrued.closed:
             place = next(i for i, s in enumerate(self.spans) if s.end is None and (s.key, s.line) == (ended.key, ended.line))

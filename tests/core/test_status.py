@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -10,7 +11,7 @@ import pytest
 
 from costguard.core.calendar import month_of
 from costguard.core.metering.meter import GB, GB_MONTH, GB_MONTH_720, GB_MONTH_730, STORAGE, TRAFFIC, Meter, PriceRange
-from costguard.core.metering.span import amounts
+from costguard.core.metering.span import MAYBE, amounts
 from costguard.core.money import Money, MoneyInterval
 from costguard.core.period import Period
 from costguard.core.spending import Live, ScopeNow, Spending
@@ -50,6 +51,16 @@ def test_a_gb_month_is_divided_by_the_hours_of_its_month(unit: str, now: datetim
 
 def test_an_amount_of_traffic_burns_nothing_by_the_hour() -> None:
     assert per_hour(Meter(TRAFFIC, PriceRange.exactly(DOLLAR), unit=GB, quantity=5), DOLLAR, NOW) == 0
+
+
+def test_what_may_bill_unheard_stands_in_the_high_end_of_the_forecast_and_in_nothing_else() -> None:
+    on = live("i-1", meter(2 * DOLLAR))
+    off = replace(on, open=(), unheard=tuple(replace(span, presence=MAYBE) for span in on.open))
+    found = asked(off, spending=[spent(money("0", "0", "120"))])
+    assert found.usd.burn.stated == Money.parse("0")
+    assert not found.usd.burn.unknown
+    assert found.usd.forecast == money("0", "0", str(120 + 2 * (9 * 24 + 12)))
+    assert [one.hourly for one in burns_of([off], NOW)] == [money("0", "0", "2")]
 
 
 def test_the_forecast_is_the_month_to_date_and_the_burn_to_its_end() -> None:

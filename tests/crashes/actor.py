@@ -1,159 +1,106 @@
 """The process that acts and is killed: it lists, settles, stops what nobody keeps, and lists again, until it dies.
 
-    python -m tests.crashes.actor       a life for each line "TASK LEDGER PORT BASE_S POINT NTH AFTER_S" on stdin, by fork
+    python -m tests.crashes.actor       a life for each line of JSON (the fields of Fate) on stdin, by fork
 
-A life dies by SIGKILL: by its own hand when it comes to POINT for the NTH time, or by another's AFTER_S seconds after it began.
-On stdout, a line for each: "ended CODE POINT", POINT being the last one that it passed.
-
-Tasks: "act"; "finish" (until nothing is left to do, then end); and actors that are broken on purpose: "blind" (sends what a
-crash left without looking), "early" (sends before it commits).
+It imports everything once and plays a life itself first, so that what a life waits for is the ledger and the cloud; when it
+forks it has one thread and no ledger open. On stdout, a line of JSON for each life: how it ended and where.
 """
 
 from __future__ import annotations
 
 import gc
-import http.client
 import json
-import mmap
 import os
 import signal
-import socket
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+import traceback
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from costguard.core.acting import ACCEPTED, UNCLEAR, Reception
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
 from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.intent import EXECUTING, IN_DOUBT, READY, UNCONFIRMED, Intent
 from costguard.core.guard.policy import STOP, Rails
-from costguard.core.metering.observation import Handling, Observation
-from costguard.core.metering.resource import RUNNING, ResourceKey
-from costguard.errors import LedgerError, UnreachableError
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import RUNNING
+from costguard.errors import LedgerError
 from costguard.flows.acting import Acted, Hands, act, confirm, settle
 from costguard.ledger.guardbook import GuardBook
+from tests.crashes import ends
+from tests.crashes.account import START, Account, Marked
+from tests.crashes.acting_cloud import ask
+from tests.crashes.points import COMMITTING, WRITING, Marker, Page
 
-START = datetime(2026, 11, 6, 12, tzinfo=UTC)
-BEGAN = START - timedelta(hours=9)
 NO_WAIT = timedelta()
-POINTS = (
-    "listed", "planned", "before a look", "looked", "before commit", "committed", "settled",
-    "before send", "half sent", "sent", "answered", "before record", "recorded",
-)  # fmt: skip
 SHARE = Fraction(10**6)
 RAILS = Rails(acts_per_run=10**6, acts_per_10m=10**6, fleet_share_10m=SHARE, fleet_share_day=SHARE)
-Mark = Callable[[str], None]
+ACT, FINISH, WARM = "act", "finish", "warm"
+BLIND, EARLY, FORGETFUL, LATE = "blind", "early", "forgetful", "late"
+CONTROLS = {
+    BLIND: "sends what a crash left without looking",
+    EARLY: "sends before it commits",
+    FORGETFUL: "its commits are thrown away",
+    LATE: "does not look at the clock before it sends",
+}
+"""Actors that are broken on purpose."""
 
 
-def key_of(name: str) -> ResourceKey:
-    """Of a machine."""
-    return ResourceKey("fake", "1", "all", name)
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """A life to come. `base_s`: what time it is in the story when it begins; None: by the machine's clock, as `origin_s` is.
 
+    It ends `after_s` after it began at the latest. Before that, at `point` for the `nth` time, befalls it what `end` says
+    (tests/crashes/ends.py), of which `amount` is how much. `pages`: of log after which SQLite moves it into the file.
+    """
 
-def begun(run: int) -> datetime:
-    """When a run began."""
-    return BEGAN + timedelta(milliseconds=run)
-
-
-@dataclass
-class Account:
-    """The adapter."""
-
+    task: str
+    url: str
+    folder: str
     port: int
-    mark: Mark
-
-    def listing(self) -> list[Observation]:
-        """All of them."""
-        return [_seen(one) for one in self._get("/machines")]
-
-    def look(self, key: ResourceKey) -> Observation | None:
-        """One of them."""
-        self.mark("before a look")
-        seen = _seen(self._get(f"/machines/{key.id}"))
-        self.mark("looked")
-        return seen
-
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
-        """Ask once. The request goes out in two pieces, so that one can die between them."""
-        assert not lose
-        body = json.dumps({"id": key.id}).encode()
-        head = f"POST /machines HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-        self.mark("before send")
-        try:
-            with closing(socket.create_connection(("127.0.0.1", self.port), timeout=20)) as line:
-                line.sendall(head + body[:4])
-                self.mark("half sent")
-                line.sendall(body[4:])
-                self.mark("sent")
-                answer = line.recv(4096)
-        except OSError as error:
-            return Reception(said=UNCLEAR, why=str(error))
-        self.mark("answered")
-        return Reception(said=ACCEPTED) if b" 200 " in answer else Reception(said=UNCLEAR, why="no answer")
-
-    def _get(self, path: str) -> Any:  # noqa: ANN401 - whatever the API says
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as line:
-            try:
-                line.request("GET", path)
-                return json.loads(line.getresponse().read())
-            except OSError as error:
-                raise UnreachableError(str(error), provider="fake") from error
+    base_s: float | None = 0.0
+    origin_s: float = 0.0
+    point: str = ""
+    nth: int = 1
+    end: str = ends.KILLED
+    amount: int = 0
+    after_s: float = 1.0
+    pages: int = 1000
+    turn_s: float = 30.0
+    cloud: str = "a"
 
 
-def _seen(told: dict[str, Any]) -> Observation:
-    return Observation(
-        key=key_of(told["id"]),
-        state=told["state"],
-        created_at=BEGAN,
-        started_at=begun(told["run"]),
-        labels=(("costguard", "never"),) if told["kept"] else (),
-        handling=Handling(stops=True),
-    )
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a life ended: its exit code, -9 where it was killed; the last point that it passed; and the windows of that."""
 
-
-@dataclass
-class Marked:
-    """The ledger's intents, with `mark` told."""
-
-    book: GuardBook
-    mark: Mark
-
-    def plan_intent(self, intent: Intent) -> bool:
-        planned = self.book.plan_intent(intent)
-        self.mark("planned")
-        return planned
-
-    def move_intent(self, intent: Intent, state: str, now: datetime, **changes: Any) -> Intent | None:  # noqa: ANN401 - fields of an Intent
-        self.mark("before commit" if state == EXECUTING else "before record")
-        moved = self.book.move_intent(intent, state, now, fleet=10**6, **changes)
-        self.mark("committed" if state == EXECUTING else "recorded")
-        return moved
-
-    def open_intents(self) -> list[Intent]:
-        return self.book.open_intents()
-
-    def sends_since(self, at: datetime) -> list[Intent]:
-        return self.book.sends_since(at)
+    code: int
+    point: str
+    windows: list[str]
 
 
 @dataclass
 class Actor:
-    """One life. `base_s`: what time it is when it begins."""
+    """One life. `ahead_s`: how far its time is ahead of the machine's clock."""
 
     task: str
     account: Account
     intents: Marked
-    base_s: float
+    ahead_s: float
     epoch: int = 0
-    born_s: float = field(default_factory=time.monotonic)
 
     def now(self) -> datetime:
         """This instant of the story."""
-        return START + timedelta(seconds=self.base_s + time.monotonic() - self.born_s)
+        return START + timedelta(seconds=self.ahead_s + time.monotonic())
 
     @property
     def hands(self) -> Hands:
@@ -165,6 +112,7 @@ class Actor:
 
     def round(self) -> bool:
         """List, settle, act, plan; whether anything is left to do. An epoch that has run out ends the life with an error."""
+        self.intents.mark("polling")
         asked_at, listing = self.now(), {seen.key: seen for seen in self.account.listing()}
         self.intents.mark("listed")
         for one in self.intents.open_intents():
@@ -176,7 +124,7 @@ class Actor:
         return bool(left)
 
     def _forward(self, one: Intent, seen: Observation | None, asked_at: datetime) -> None:
-        if one.state == EXECUTING and self.task == "blind":
+        if one.state == EXECUTING and self.task == BLIND:
             self.account.stop(one.life.key)
         elif one.state == EXECUTING:
             acted = settle(one, self.hands, self.intents, self, self.still, settling=NO_WAIT)
@@ -193,9 +141,11 @@ class Actor:
             self._act(one)
 
     def _act(self, one: Intent) -> None:
-        if self.task == "early":
+        if self.task == EARLY:
             self.account.stop(one.life.key)
-        self._sound(act(one, self.hands, self.intents, self, self.still, epoch=self.epoch, seconds=time.monotonic))
+        seconds = (lambda: 0.0) if self.task == LATE else time.monotonic
+        clock = _Stuck(self.now()) if self.task == LATE else self
+        self._sound(act(one, self.hands, self.intents, clock, self.still, epoch=self.epoch, seconds=seconds))
 
     def _sound(self, acted: Acted) -> None:
         if acted.broken:
@@ -218,56 +168,130 @@ class Actor:
         )
 
 
-def live(task: str, ledger: str, port: int, base_s: float, mark: Mark) -> None:
+@dataclass
+class _Stuck:
+    """A clock that somebody looked at once."""
+
+    at: datetime
+
+    def now(self) -> datetime:
+        return self.at
+
+
+def live(fate: Fate, page: Page) -> None:
     """One life."""
-    with GuardBook(f"sqlite:///{ledger}", rails=RAILS) as book:
-        actor = Actor(task, Account(port, mark), Marked(book, mark), base_s)
-        epoch = book.take_turn(f"life {base_s}", actor.now(), timedelta(seconds=30))
-        assert epoch is not None
+    mark = Marker(page, fate.point, fate.nth, partial(_befalls, page, fate))
+    _watch(page, mark, fate)
+    mark("born")
+    acked = os.open(Path(fate.folder) / "acked", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    born_s = time.monotonic()
+    ahead_s = -fate.origin_s if fate.base_s is None else fate.base_s - born_s
+    with GuardBook(fate.url, rails=RAILS) as book:
+        mark("opened")
+        actor = Actor(fate.task, Account(fate.port, mark, fate.cloud), Marked(book, mark, acked), ahead_s)
+        holder, lasts = f"life {os.getpid()} {born_s}", timedelta(seconds=fate.turn_s)
+        while not (epoch := book.take_turn(holder, actor.now(), lasts)):
+            assert fate.base_s is None, "the turn of the life before is over"
+            time.sleep(0.1)
         actor.epoch = epoch
-        while actor.round() or task != "finish":
-            actor = replace(actor, born_s=actor.born_s - (65 if task == "finish" else 0))
-            if task == "finish":
-                book.take_turn(f"life {base_s}", actor.now(), timedelta(seconds=100))
+        while actor.round() or fate.task not in (FINISH, WARM):
+            if fate.task == FINISH:  # as a minute does, which nobody wants to wait for
+                actor = replace(actor, ahead_s=actor.ahead_s + 65)
+                book.take_turn(holder, actor.now(), timedelta(seconds=100))
+            elif fate.task == WARM:
+                return
+            elif fate.base_s is None:
+                time.sleep(0.2)
+                actor.epoch = book.take_turn(holder, actor.now(), lasts) or 0
+    os.close(acked)
+
+
+def _befalls(page: Page, fate: Fate) -> None:
+    if fate.end != ends.KILLED:
+        page.befallen()
+    ends.ENDS[fate.end](fate.amount, fate.url)
+
+
+def _watch(page: Page, mark: Marker, fate: Fate) -> None:
+    """Have `mark` told of commits, and connections opened as `fate` says. For good: in a process that dies."""
+    if fate.task == WARM:
+        return
+
+    def committing(connection: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own
+        if page.transaction == WRITING:
+            page.transaction = COMMITTING
+            mark("committing")
+            if fate.task == FORGETFUL:
+                for sql in ("ROLLBACK", "BEGIN"):
+                    connection.connection.driver_connection.execute(sql)
+
+    def connected(file: Any, _record: Any) -> None:  # noqa: ANN401 - a driver's own
+        if fate.url.startswith("sqlite"):
+            file.execute(f"PRAGMA wal_autocheckpoint = {fate.pages}")
+
+    event.listen(Engine, "commit", committing)
+    event.listen(Engine, "connect", connected)
 
 
 def main() -> None:
-    """Serve lives."""
-    page = mmap.mmap(-1, mmap.PAGESIZE)
-    import alembic.command  # noqa: F401 - the slowest import, once for all lives
-
+    """Serve lives: {"live": fate} until it ends; {"begin": fate}, which goes on beside others, until {"reap": its process}."""
+    page = Page()
+    _warmed(int(sys.argv[1]), page)
+    os.write(1, b"ready\n")
     gc.freeze()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     for line in sys.stdin:
-        task, ledger, port, base_s, point, nth, after_s = line.split("|")
-        child = os.fork()
-        if not child:
-            status = 1
-            try:
-                live(task, ledger, int(port), float(base_s), _marker(page, point, int(nth)))
-                status = 0
-            finally:
-                os._exit(status)
-        if signal.sigtimedwait({signal.SIGCHLD}, float(after_s)) is None:
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-            signal.sigwait({signal.SIGCHLD})
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        os.write(1, f"ended {code} {POINTS[page[0]]}\n".encode())
+        ((what, asked),) = json.loads(line).items()
+        if what == "begin":
+            said: dict[str, Any] = {"pid": _born(Fate(**asked), Page())}
+        elif what == "reap":
+            said = {"code": os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1])}
+            signal.sigtimedwait({signal.SIGCHLD}, 0)
+        else:
+            said = asdict(_lived(Fate(**asked), page))
+        os.write(1, f"{json.dumps(said)}\n".encode())
 
 
-def _marker(page: mmap.mmap, point: str, nth: int) -> Mark:
-    """One that remembers the last point, and kills its own process at `point`."""
-    left = nth
+def _lived(fate: Fate, page: Page) -> Death:
+    page.clear()
+    child = _born(fate, page)
+    if signal.sigtimedwait({signal.SIGCHLD}, fate.after_s) is None:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        signal.sigwait({signal.SIGCHLD})
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    ledger = Path(fate.url.removeprefix("sqlite:///")) if fate.url.startswith("sqlite") else None
+    return Death(code, page.point, page.windows(ledger))
 
-    def mark(passed: str) -> None:
-        nonlocal left
-        page[0] = POINTS.index(passed)
-        left -= passed == point
-        if not left:
-            os.kill(os.getpid(), signal.SIGKILL)
 
-    return mark
+def _born(fate: Fate, page: Page) -> int:
+    """The process of a new life."""
+    assert threading.active_count() == 1
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        live(fate, page)
+        status = 0
+    except (LedgerError, MemoryError) as error:
+        if fate.end == ends.KILLED:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n"[:300])
+    except Exception:  # noqa: BLE001 - it is said, and the process ends
+        if fate.end == ends.KILLED:
+            traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _warmed(port: int, page: Page) -> None:
+    """Play a life in this process, so that no life waits for what is done once: imports, compiled patterns, dialects."""
+    with tempfile.TemporaryDirectory() as folder:
+        ask(port, f"/a/new{folder}/0")
+        live(Fate(WARM, f"sqlite:///{folder}/ledger.db", folder, port), page)
+        held = [os.fspath(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+        assert not [name for name in held if "ledger.db" in name], held
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -21,13 +22,20 @@ TABLES = ("scope", "coverage", "resource", "attribution", "observation", "span",
 
 
 @contextmanager
-def as_left(path: Path) -> Iterator[sqlite3.Connection]:
-    """The ledger at `path` as it lies there, log and all."""
+def as_left(path: Path, *, by_another: bool = False) -> Iterator[sqlite3.Connection]:
+    """The ledger at `path` as it lies there, log and all.
+
+    `by_another`: copied by a process of its own. Whoever closes a file lets go of all locks that its process has on it, so that
+    a process with the ledger open must not (sqlite.org/howtocorrupt.html, 2.2).
+    """
     for suffix in ("", "-wal"):
         copy = path.with_name(f"copy.db{suffix}")
         copy.unlink(missing_ok=True)
         if path.with_name(path.name + suffix).exists():
-            shutil.copy(path.with_name(path.name + suffix), copy)
+            if by_another:
+                subprocess.run(["cp", path.with_name(path.name + suffix), copy], check=True)
+            else:
+                shutil.copy(path.with_name(path.name + suffix), copy)
     with closing(sqlite3.connect(path.with_name("copy.db"))) as connection:
         yield connection
 
@@ -70,6 +78,13 @@ def rows(path: Path) -> dict[str, list[Row]]:
     """Every row that polls left."""
     with as_left(path) as connection:
         return {table: sorted(connection.execute(f"SELECT * FROM {table}"), key=repr) for table in TABLES}  # noqa: S608 - ours
+
+
+def charged(path: Path) -> int:
+    """What all closed spans come to, in nano-dollars."""
+    with as_left(path) as connection:
+        (amount,) = connection.execute("SELECT coalesce(sum(expected), 0) FROM span").fetchone()
+        return int(amount)
 
 
 def _coverage(

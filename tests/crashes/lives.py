@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.crashes.places import ROOT, environment
 from tests.crashes.recorder import PHASE_BYTES, PHASE_FILE, PHASES
 
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
 EVERYTHING = 10**9
 
@@ -25,12 +25,13 @@ EVERYTHING = 10**9
 class Life:
     """What one process said before it was killed. `phase`: what it was doing, by its own last word.
 
-    `code`: how it ended, -9 where it was killed; 0: it had finished before that; anything else: an error.
+    `code`: how it ended, -9 where it was killed; 0: it had finished before that; anything else: an error. `windows`: where.
     """
 
     acknowledged: list[int] = field(default_factory=list)
     phase: str = ""
     code: int | None = None
+    windows: list[str] = field(default_factory=list)
 
     def hear(self, line: str) -> None:
         """Take down one line of it."""
@@ -38,7 +39,21 @@ class Life:
         if word == "ack":
             self.acknowledged.append(int(number))
         elif word == "ended":
-            self.code = int(number)
+            code, _, windows = number.partition(" ")
+            self.code, self.windows = int(code), windows.split(",") if windows else []
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Where a life dies by its own hand: `delay_us` after it came to `point` for the `nth` time. `pages`: see the recorder."""
+
+    point: str = "-"
+    nth: int = 1
+    delay_us: int = 0
+    pages: int = 1000
+
+
+NOWHERE = At()
 
 
 @dataclass(slots=True)
@@ -80,14 +95,23 @@ def fork_server(story: Path, ledger: Path) -> Iterator[Recorder]:
         assert process.wait(PATIENCE_S) == 0
 
 
-def forked(server: Recorder, after_s: float, *, task: str = "record", from_birth: bool = False, most: int = EVERYTHING) -> Life:
+def forked(
+    server: Recorder,
+    after_s: float,
+    *,
+    task: str = "record",
+    from_birth: bool = False,
+    most: int = EVERYTHING,
+    at: At = NOWHERE,
+) -> Life:
     """One life of the fork server: killed `after_s` seconds after it began to record (`from_birth`: after it was born).
 
-    Or once it has acknowledged `most` listings, so that there is something left for the lives to come.
+    Or once it has acknowledged `most` listings, so that there is something left for the lives to come, or where `at` says.
     """
     assert server.process.stdin is not None
     _no_phase(server.ledger)
-    server.process.stdin.write(f"{task} {server.ledger}\n".encode())
+    words = (task, server.ledger, at.point, at.nth, at.delay_us, at.pages)
+    server.process.stdin.write(f"{'|'.join(map(str, words))}\n".encode())
     server.process.stdin.flush()
     return _lived(server, after_s, from_birth=from_birth, most=most)
 
@@ -131,9 +155,7 @@ def _no_phase(ledger: Path) -> None:
 @contextmanager
 def _started(words: list[str], stdin: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "tests.crashes.recorder", *words]
-    path = os.pathsep.join(map(str, (ROOT, ROOT / "providers")))
-    environment = {**os.environ, "PYTHONPATH": path}
-    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as process:
+    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, cwd=ROOT, env=environment()) as process:
         try:
             yield process
         finally:

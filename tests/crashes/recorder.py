@@ -1,11 +1,13 @@
 """The process that is killed. It records listings as fast as it can, and says of each when the ledger has taken it.
 
     python -m tests.crashes.recorder once TASK STORY LEDGER      one life, from a cold start
-    python -m tests.crashes.recorder serve STORY                 a life for each line "TASK LEDGER" on stdin, by fork
+    python -m tests.crashes.recorder serve STORY                 a life for each line on stdin, by fork: "TASK|LEDGER|POINT|
+                                                                 NTH|DELAY_US|PAGES"; "story|STORY" for another story
 
 On stdout, a line each: "life PID"; "ready" where recording begins; "ack NUMBER" for each listing that was recorded; and from
-the fork server "ended CODE" once the life is over, however. What it is just doing stands in the first byte of the file "phase"
-beside the ledger, which outlives it.
+the fork server "ended CODE WINDOWS" once the life is over, however. What it is just doing stands in the first byte of the file
+"phase" beside the ledger, which outlives it. It is killed by its own hand DELAY_US microseconds after it came to POINT for the
+NTH time ("-": by somebody else's), and SQLite moves the log into the file after so many PAGES of it.
 
 Tasks: "record", "create" (make an empty ledger), and writers that are broken on purpose: "early" (acknowledges before it
 records), "torn" (commits each statement by itself), "forgetful" (never commits).
@@ -16,20 +18,29 @@ from __future__ import annotations
 import gc
 import mmap
 import os
+import sqlite3
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
+
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
 
 from costguard.core.metering.inventory import Poll
 from costguard.ledger.opening import open_engine
 from costguard.ledger.rows import Row
 from costguard.ledger.voices import Pen, Voices, _plain
+from tests.crashes.points import COMMITTING, WRITING, Marker, Page, die_after
 from tests.crashes.story import Story, open_ledger, reached, read
 
 PHASES = ("opening", "between", "working it out", "writing rows", "committing")
 """between: the commit is done, and the acknowledgement goes out, or the next listing is made."""
+WITHIN = {"working it out": WRITING, "writing rows": WRITING, "committing": COMMITTING}
 PHASE_FILE, PHASE_BYTES = "phase", mmap.PAGESIZE
 
 GROUPS = (1, 1, 2, 1, 3)
@@ -41,31 +52,62 @@ Transaction = Callable[[Pen], AbstractContextManager[Voices]]
 
 def main(words: list[str]) -> None:
     """Run one life, or serve them."""
+    page = Page()
     if words[0] == "once":
-        _live(words[1], read(Path(words[2])), [], Path(words[3]))
+        _live(words[1], read(Path(words[2])), [], Path(words[3]), Marker(page))
         return
-    story = read(Path(words[1]))
-    made = [story.poll(number) for number in range(len(story.entries))]  # so that a life spends its time in the ledger
-    import alembic.command  # noqa: F401 - the slowest import, once for all lives
-
+    story, made = _told(Path(words[1]))
+    _warmed(story, made)
     gc.freeze()  # nor in looking through what all lives share
-
     for line in sys.stdin:
-        task, ledger = line.split()
+        task, *rest = line.rstrip("\n").split("|")
+        if task == "story":
+            story, made = _told(Path(rest[0]))
+            continue
+        ledger, point, nth, delay_us, pages = rest
+        page.clear()
+        assert threading.active_count() == 1
         child = os.fork()
         if not child:
             status = 1
             try:
-                _live(task, story, made, Path(ledger))
+                listens(int(pages))
+                mark = Marker(page, point, int(nth), partial(die_after, int(delay_us)))
+                _live(task, story, made, Path(ledger), mark)
                 status = 0
             finally:
                 os._exit(status)
-        _say(f"ended {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        _say(f"ended {code} {','.join(page.windows(Path(ledger)))}")
 
 
-def _live(task: str, story: Story, made: list[Poll], path: Path) -> None:
+def _told(path: Path) -> tuple[Story, list[Poll]]:
+    """A story, and all of its listings, so that a life spends its time in the ledger."""
+    story = read(path)
+    return story, [story.poll(number) for number in range(len(story.entries))]
+
+
+def _warmed(story: Story, made: list[Poll]) -> None:
+    """Do in this process what is done once: imports, above all Alembic's."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/ledger.db"
+        with open_ledger(url) as ledger:
+            ledger.record(made[:1])
+        reached(url, story)
+
+
+def listens(pages: int) -> None:
+    """Have each connection that is opened from now on move its log into the file after so many pages."""
+
+    def connected(file: sqlite3.Connection, _record: object) -> None:
+        file.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+
+    event.listen(Engine, "connect", connected)
+
+
+def _live(task: str, story: Story, made: list[Poll], path: Path, marker: Marker) -> None:
     _say(f"life {os.getpid()}")
-    mark = _marker(path.with_name(PHASE_FILE))
+    mark = _marker(path.with_name(PHASE_FILE), marker)
     mark("opening")
     if task == "create":
         _create(f"sqlite:///{path}")
@@ -136,13 +178,15 @@ def _forgetful(pen: Pen) -> Iterator[Voices]:
 BROKEN: dict[str, Transaction] = {"torn": _torn, "forgetful": _forgetful}
 
 
-def _marker(path: Path) -> Mark:
+def _marker(path: Path, marker: Marker) -> Mark:
     """How to say which phase it is: one byte of a file in memory, which the kernel keeps when the process is gone."""
     with path.open("r+b") as file:
         page = mmap.mmap(file.fileno(), PHASE_BYTES)
 
     def mark(phase: str) -> None:
         page[0] = PHASES.index(phase)
+        marker.page.transaction = WITHIN.get(phase, 0)
+        marker("born" if phase == "opening" else phase)
 
     return mark
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import random
 import signal
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from costguard.ledger import care
 from tests.crashes import judge
-from tests.crashes.judge import Row, Scope, Sizes, Truth
-from tests.crashes.lives import Life, Recorder, cold, fork_server, forked, shown
+from tests.crashes.lives import Recorder, cold, fork_server, forked, shown
 from tests.crashes.owed import Bill
-from tests.crashes.story import Story, make_story, open_ledger, record_rest
+from tests.crashes.recording_kills import Calm, Deaths, calmly
+from tests.crashes.story import record_rest
 
 KILLS, COLD, BILLED_EACH = 200, 5, 20
 SEED = 23
@@ -29,58 +27,9 @@ INSIDE = ("working it out", "writing rows", "committing")
 """Phases within a transaction."""
 
 
-@dataclass(slots=True)
-class Deaths:
-    """A ledger that one process after the other dies over. `done`: listings that were acknowledged."""
-
-    calm: Calm
-    ledger: Path
-    acknowledged: dict[Scope, int] = field(default_factory=dict)
-    phases: Counter[str] = field(default_factory=Counter)
-    done: int = 0
-
-    def faults(self, life: Life) -> list[str]:
-        """What the judge finds once one more has died."""
-        self.phases[life.phase] += 1
-        for number in life.acknowledged:
-            entry = self.calm.story.entries[number]
-            self.acknowledged[entry.scope] = max(self.acknowledged.get(entry.scope, 0), entry.asked_us)
-            self.done = max(self.done, number + 1)
-        return judge.faults(self.ledger, self.calm.truth, self.acknowledged) if self.ledger.exists() else []
-
-
-@dataclass(frozen=True, slots=True)
-class Calm:
-    """A story, where it is kept, and what it leaves where nobody dies."""
-
-    story: Story
-    saved: Path
-    truth: Truth
-    rows: dict[str, list[Row]]
-
-
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Calm:
-    folder = tmp_path_factory.mktemp("calm")
-    story, ledger = make_story(SEED, polls=1500, size=80), folder / "ledger.db"
-    open_ledger(f"sqlite:///{ledger}").close()
-    sizes = [Sizes()]
-    for change in record_rest(f"sqlite:///{ledger}", story):
-        assert change.fresh
-        still_open = sum(span.end is None for span in change.opened) - len(change.closed)
-        last = sizes[-1]
-        sizes.append(
-            Sizes(
-                observations=last.observations + len(change.logged),
-                spans=last.spans + len(change.opened),
-                open=last.open + still_open,
-                corrections=last.corrections + len(change.corrected),
-            )
-        )
-    asked_us: dict[Scope, list[int]] = {}
-    for entry in story.entries:
-        asked_us.setdefault(entry.scope, []).append(entry.asked_us)
-    return Calm(story, story.save(folder / "story"), Truth(asked_us, sizes), judge.rows(ledger))
+    return calmly(SEED, tmp_path_factory.mktemp("calm"), polls=1500, size=80)
 
 
 @pytest.fixture

@@ -61,10 +61,13 @@ class FakeAws(FakeCloud):
 
     def take(self, asked: Asked):  # type: ignore[no-untyped-def]  # noqa: ANN201 - as FakeCloud's
         """With the service, region and action in the line that faults match."""
+        return super().take(replace(asked, line=self.named(asked)))
+
+    def named(self, asked: Asked) -> str:
+        """The line that faults match: `POST /ec2/us-east-1/StopInstances?...`, whatever the protocol of the service."""
         service, region = scope_of(asked)
         action = _form(asked).get("Action") or target_of(asked)[1] or cbor_operation(asked)
-        body = asked.body.decode("utf-8", "replace")
-        return super().take(replace(asked, line=f"{asked.method} /{service}/{region}/{action}?{body}"))
+        return f"{asked.method} /{service}/{region}/{action}?{asked.body.decode('utf-8', 'replace')}"
 
     def answer(self, asked: Asked) -> Answer:
         """As AWS answers."""

@@ -90,7 +90,8 @@ class FakeGCP(FakeCloud):
         for pattern, method in _ROUTES:
             found = re.fullmatch(pattern, asked.path)
             if found:
-                return method(self, asked, *found.groups())
+                right: Answer = getattr(self, method.__name__)(asked, *found.groups())
+                return right
         return refusal(404, "notFound", "The requested URL was not found.")
 
     # Compute Engine

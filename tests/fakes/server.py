@@ -112,7 +112,7 @@ class FakeCloud(ABC):
         self.faults: list[Fault] = []
         self.asked: list[Asked] = []
         self.cut_short = 0
-        """Requests whose body ended before its stated length: refused, and never seen by `answer` (RELIABILITY H30)."""
+        """Requests whose head or body ended before its end: refused, and never seen by `answer` (RELIABILITY H30)."""
         self.lock = threading.RLock()
         self.closing = threading.Event()
 
@@ -151,11 +151,38 @@ def bomb() -> bytes:
     return first + rest * 1023
 
 
+class _Heard:
+    """A stream that remembers the last line that was read of it."""
+
+    def __init__(self, stream: Any) -> None:  # noqa: ANN401 - what a socket's makefile gives
+        self._stream, self.last = stream, b""
+
+    def readline(self, size: int = -1) -> bytes:
+        self.last = self._stream.readline(size)
+        return self.last
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - all else is the stream's
+        return getattr(self._stream, name)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     """Headers and body are two writes; without this the second waits 40 ms for the first to be acknowledged."""
     server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = _Heard(self.rfile)  # type: ignore[assignment]  # all that is used of it
+
+    def parse_request(self) -> bool:
+        """A head that ends before its empty line is no request, whatever http.server makes of it."""
+        heard: Any = self.rfile
+        if heard.last.endswith(b"\n") and super().parse_request() and heard.last in (b"\r\n", b"\n"):
+            return True
+        self.server.cloud.cut_short += 1
+        self.close_connection = True
+        return False
 
     def _serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)

@@ -15,6 +15,7 @@ from costguard.core.metering.observation import Handling, Observation
 from costguard.core.metering.resource import STOPPED
 from costguard.errors import LedgerError, UnreachableError
 from costguard.flows.acting import Acted, Hands, act, boottime_s, hands_of
+from costguard.timely import is_late
 from tests.flows.deeds import KEY, LIFE, MIN, START, Memory, S, World, intent, machine
 
 Change = Callable[[World], None]
@@ -121,6 +122,21 @@ def test_a_process_that_was_suspended_between_check_and_send_sends_nothing(momen
     assert "late" in acted.held
     del world.at[moment]
     assert world.act(acted.intent).sent
+
+
+def test_an_adapter_that_takes_long_before_its_request_is_told_that_it_is_late() -> None:
+    late = list[bool]()
+
+    def slow(world: World) -> Reception:
+        late.append(is_late())
+        world.goes_by(timedelta(seconds=9.9))
+        late.append(is_late())
+        world.goes_by(timedelta(seconds=0.1))
+        late.append(is_late())
+        return Reception(said=UNCLEAR)
+
+    World(obeys=slow).act()
+    assert (late, is_late()) == ([False, False, True], False)
 
 
 def test_it_expires_thirty_seconds_after_its_commit_and_carries_the_epoch_of_who_acts() -> None:

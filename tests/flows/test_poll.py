@@ -12,7 +12,7 @@ from costguard.core.metering.accrual import accrue, suspects
 from costguard.core.metering.accrued import Accrued, ScopeState
 from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.metering.resource import VOLUME, ResourceKey, ScopeKey
 from costguard.core.sample import Sample
 from costguard.errors import CostguardError
 from costguard.flows.poll import poll
@@ -187,6 +187,46 @@ def test_an_empty_listing_that_lies_is_caught_and_closes_nothing() -> None:
     assert done.accrued[0].outcome == "partial"
     assert "lacks 3 that answer by themselves" in done.accrued[0].why
     assert (done.accrued[0].closed, done.accrued[0].logged) == ((), ())
+
+
+@pytest.mark.parametrize("few", [1, 2])
+def test_an_empty_listing_of_a_small_account_is_looked_into_as_well(few: int) -> None:
+    cloud, ledger = Looking([Complete(ALL.items[:few]), Complete(())], there=frozenset(NAMES)), Memory()
+    poll([cloud], ledger, Hands())
+    done = poll([cloud], ledger, Hands())
+    assert cloud.looked == list(NAMES[:few])
+    assert (done.accrued[0].outcome, done.accrued[0].closed, done.accrued[0].logged) == ("partial", (), ())
+
+
+def test_the_last_machine_of_an_account_is_settled_once_a_look_finds_nothing() -> None:
+    cloud, ledger = Looking([Complete(ALL.items[:1]), Complete(()), Complete(())]), Memory()
+    poll([cloud], ledger, Hands())
+    done = poll([cloud], ledger, Hands())
+    assert (done.accrued[0].outcome, [span.key.id for span in done.accrued[0].closed]) == ("complete", ["i-1"])
+    poll([cloud], ledger, Hands())
+    assert cloud.looked == ["i-1"]
+
+
+def test_all_of_a_kind_that_is_missing_is_looked_into_though_others_are_listed() -> None:
+    disk = replace(machine("vol-1"), kind=VOLUME, started_at=None)
+    cloud, ledger = Looking([Complete((machine("i-1"), disk)), Complete((disk,))], there=frozenset(NAMES)), Memory()
+    poll([cloud], ledger, Hands())
+    assert poll([cloud], ledger, Hands()).accrued[0].outcome == "partial"
+    assert cloud.looked == ["i-1"]
+
+
+LOST: list[Inventory] = [Complete(ALL.items[:1]), *[Complete(())] * 3]
+
+
+@pytest.mark.parametrize(
+    "cloud", [Cloud(LOST), Looking(LOST, broken=frozenset(NAMES))], ids=["cannot be asked", "does not answer"]
+)
+def test_an_empty_listing_that_nobody_can_confirm_is_not_believed(cloud: Cloud) -> None:
+    ledger = Memory()
+    poll([cloud], ledger, Hands())
+    for _ in range(3):
+        done = poll([cloud], ledger, Hands())
+        assert (done.accrued[0].outcome, done.accrued[0].closed) == ("partial", ())
 
 
 def test_what_is_really_gone_is_settled_at_once() -> None:

@@ -19,12 +19,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costguard.core.instant import micros
+from costguard.core.metering.accrual import GAP, last_seen
 from costguard.core.metering.billing import rule_for
 from costguard.core.metering.inventory import Poll
 from costguard.core.metering.meter import COMPUTE, LARGEST_PRICE
 from costguard.core.metering.reach import reach_of
 from costguard.core.metering.resource import ENDED, INSTANCE, Attribution, ResourceKey
-from costguard.core.metering.span import Reach, charge, expected_us
+from costguard.core.metering.span import Reach, Span, charge, expected_us
+from costguard.core.metering.unheard import unheard
 from costguard.core.period import Period
 from costguard.core.spending import ScopeNow, Spending, Stretch
 from costguard.errors import InputError, LedgerError
@@ -106,6 +108,17 @@ def reaches(url: str, as_of: datetime) -> Callable[[Kept], Reach]:
     return reach
 
 
+def unheard_of(url: str, as_of: datetime) -> dict[ResourceKey, tuple[Span, ...]]:
+    """What may have billed beside it, of each resource that a writer would remember."""
+    return {
+        name: unheard(
+            one, last_seen(one, book.state), as_of, rule=rule_for(RULES, book.state.scope.provider), ceilings={}, gap=GAP
+        )
+        for book in asked(url, load_scopes).values()
+        for name, one in book.state.resources.items()
+    }
+
+
 def reckoned(url: str, period: Period, as_of: datetime) -> Sums:
     """The same the slow way: every span of the ledger, one after another."""
     reach = reaches(url, as_of)
@@ -119,6 +132,9 @@ def reckoned(url: str, period: Period, as_of: datetime) -> Sums:
         place = sums[span.attribution, span.meter.charge, span.meter.price.currency, span.meter.price.known]
         for index, more in enumerate((money.low.nano, money.expected.nano, money.high.nano, us)):
             place[index] += more
+    for span in (span for some in unheard_of(url, as_of).values() for span in some):
+        place = sums[span.attribution, span.meter.charge, span.meter.price.currency, span.meter.price.known]
+        place[2] += charge(span, period).high.nano
     return {place: (low, expected, high, us) for place, (low, expected, high, us) in sums.items() if high or us}
 
 
@@ -154,7 +170,7 @@ def test_what_lives_is_what_a_writer_remembers_as_not_ended(
     fresh: Callable[[], str], said: list[Poll], as_of: datetime
 ) -> None:
     url = recorded(fresh(), *said)
-    reach, spans = reaches(url, as_of), asked(url, all_spans)
+    reach, spans, silent = reaches(url, as_of), asked(url, all_spans), unheard_of(url, as_of)
     known = {
         name: (book.state.scope, one)
         for book in asked(url, load_scopes).values()
@@ -179,6 +195,8 @@ def test_what_lives_is_what_a_writer_remembers_as_not_ended(
                 span, Period(start=span.start, end=max(span.start, span.end or as_of)), None if span.end else reach(kept)
             )
             low, expected, high = low + money.low.nano, expected + money.expected.nano, high + money.high.nano
+        assert one.unheard == silent[one.observation.key]
+        high += sum(charge(span, Period(start=span.start, end=as_of)).high.nano for span in one.unheard)
         assert (one.spent.low.nano, one.spent.expected.nano, one.spent.high.nano) == (low, expected, high)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import logging
 import socket
+import threading
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -177,6 +178,41 @@ REFUSED = (
     "//10.0.0.1/",
     "https://1.2.3.4.5/",
     "https://a..b/",
+    "https://[::a9fe:a9fe]/",
+    "https://[::127.0.0.1]/",
+    "https://[::ffff:0:10.0.0.1]/",
+    "https://[::ffff:0:a9fe:a9fe]/",
+    "https://[fec0::1]/",
+    "https://[64:ff9b:1::a00:1]/",
+    "https://[64:ff9b:1:2::a9fe:a9fe]/",
+    "https://[fd20:ce::254]/",
+    "https://[fd00:ec2::23]/",
+    "https://[100::1]/",
+    "https://[5f00::1]/",
+    "https://[3fff::1]/",
+    "https://[2001:db8::1]/",
+    "https://192.0.0.192/",
+    "https://192.0.2.1/",
+    "https://192.88.99.1/",
+    "https://198.18.0.1/",
+    "https://240.0.0.1/",
+    "https://169.254.170.2/",
+    "https://169.254.170.23/",
+    "https://localhost./",
+    "https://127.0.0.1:80:443/",
+    "https://[::1]:443@example.com/",
+    "https://[::1%lo]/",
+    "https://1.2.3.4%2f@10.0.0.1/",
+    "https://\uff11\uff10.0.0.1/",
+    "https://10\u30020.0.1/",
+    "https://10.0.0.1\u2024example.com/",
+    "https://ex\u00adample.com/",
+    "\thttps://10.0.0.1/",
+    "https://0x0a.0x00.0x00.0x01/",
+    "https://012.0.0.1/",
+    "https://10.1/",
+    "https://167772161/",
+    "https://0xA9FEA9FE./",
     "https://.example.com/",
 )
 
@@ -229,6 +265,24 @@ def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_looked_at(
     assert {name.lower(): value for name, value in cloud.asked[0].headers.items()}["host"] == f"hook.example:{port}"
 
 
+def test_a_name_that_is_resolved_slowly_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    hang, asked = threading.Event(), list[str]()
+
+    def hangs(host: str, *_: object, **__: object) -> list[object]:
+        asked.append(host)
+        hang.wait(60)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", hangs)
+    delivery = notify(MESSAGE, channel("https://hook.example/", within_s=0.2))
+    assert not hang.is_set(), "it came back while the resolver still hung"
+    assert (delivery.sent, delivery.again, delivery.why, asked) == (False, True, "no answer (TimeoutError)", ["hook.example"])
+    hang.set()
+    for thread in threading.enumerate():
+        if thread.name == "costguard-resolver":
+            thread.join()
+
+
 def test_a_certificate_of_another_name_or_of_nobody_is_refused(tmp_path: Path) -> None:
     authority, file = authority_of(tmp_path)
     with serving(Told(), https(authority, "other.example")) as address:
@@ -254,6 +308,16 @@ def test_a_certificate_of_another_name_or_of_nobody_is_refused(tmp_path: Path) -
         ("0.0.0.0", False, False),  # noqa: S104 - an address, not a place to listen
         ("100.100.100.200", False, False),
         ("fd00:ec2::254", False, False),
+        ("fd00:ec2::23", False, False),
+        ("fd20:ce::254", False, False),
+        ("192.0.0.192", False, False),
+        ("::a9fe:a9fe", False, False),
+        ("::10.0.0.1", False, True),
+        ("::ffff:0:a9fe:a9fe", False, False),
+        ("::ffff:0:93.184.215.14", True, True),
+        ("fec0::1", False, True),
+        ("::1", False, True),
+        ("::", False, False),
     ],
     ids=str,
 )

@@ -5,11 +5,13 @@ All of them, one after the other: `make seeded`.
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
-from tests.seeded.corpus import Bug, Edit, chosen, corpus, faults, seed_of
+from tests.seeded.corpus import ROOT, Bug, Edit, chosen, corpus, faults, seed_of
+from tests.seeded.mutation import AREAS, drawn
 from tests.seeded.trial import CAUGHT, HUNG, RED, SURVIVED, Tree
 
 ROTATED = 3
@@ -38,6 +40,16 @@ def test_which_ones_is_said_by_the_seed_and_by_nothing_else() -> None:
     bugs = corpus()
     assert chosen(bugs, 5, "a") == chosen(tuple(reversed(bugs)), 5, "a") != chosen(bugs, 5, "b")
     assert seed_of(bugs) == seed_of(corpus())
+
+
+def test_mutants_can_be_read_and_are_no_two_alike() -> None:
+    for name, area in AREAS.items():
+        found, of = drawn(area, 30, name)
+        assert of > 100
+        assert len({(one.file, one.text) for one in found}) == 30
+        for one in found:
+            assert ast.dump(ast.parse(one.text)) != ast.dump(ast.parse((ROOT / one.file).read_text())), one.told()
+        assert drawn(area, 30, name) == (found, of)
 
 
 def bug(name: str = "a-bug", *, old: str, new: str, tests: tuple[str, ...] = ("tests/test_sum.py",)) -> Bug:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from tests.simulation.campaign import CHUNK, campaign, summed
 from tests.simulation.drawing import crashing, plan_of
+from tests.simulation.outages import outages
 from tests.simulation.papers import kept_plan, text_of
 from tests.simulation.plans import Plan
-from tests.simulation.playing import played, wrong_with
+from tests.simulation.playing import played, world_of, wrong_with
 from tests.simulation.shrinking import shrunk, size
-from tests.simulation.world import World
 
 KEPT = Path(__file__).parent / "kept"
 
@@ -25,7 +25,7 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="play the worlds of these seeds")
-    run.add_argument("seeds", type=int, nargs="+", metavar="SEED")
+    run.add_argument("seeds", nargs="+", metavar="SEED", help="7, or wired:7")
     replay = commands.add_parser("replay", help="play one plan, and leave what it wrote in a folder")
     replay.add_argument("plan", metavar="FILE|SEED")
     replay.add_argument("--folder", type=Path, help="where clouds.jsonl and ledger.db are to lie: a new folder")
@@ -42,12 +42,19 @@ def main(words: list[str] | None = None) -> int:
     )
     many.add_argument("--worlds", type=int, required=True)
     many.add_argument("--from", type=int, default=0, dest="first", metavar="SEED")
+    many.add_argument("--kind", default="", help="wired: worlds of costguard's own adapters over the fakes")
     many.add_argument("--jobs", type=int, default=2)
     many.add_argument("--chunk", type=int, default=CHUNK)
     many.add_argument("--log", type=Path, default=Path(__file__).parent / "campaign.jsonl")
+    out = commands.add_parser("outages", help="a day without each of five providers, each pair and all, out in each way")
+    out.add_argument("--only", default="", metavar="WORDS", help="days whose names hold this: 'aws down'")
+    out.add_argument("--tick", type=int, default=4, metavar="MINUTES", help="between two polls")
+    out.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args(words)
+    if asked.command == "outages":
+        return outages(asked.jobs, asked.tick, asked.only, _say)
     if asked.command == "run":
-        return max(_run(str(seed)) for seed in asked.seeds)
+        return max(_run(seed) for seed in asked.seeds)
     if asked.command == "replay":
         return _run(asked.plan, asked.folder)
     if asked.command == "plan":
@@ -58,15 +65,16 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _plan(named: str) -> Plan:
-    """A file with a plan, or the plan of a seed."""
-    return plan_of(int(named)) if named.isdecimal() else kept_plan(Path(named))
+    """A file with a plan, or the plan of a seed: 7, or wired:7."""
+    kind, _, seed = named.rpartition(":")
+    return plan_of(int(seed), kind) if seed.isdecimal() else kept_plan(Path(named))
 
 
 def _run(named: str, folder: Path | None = None) -> int:
     plan = _plan(named)
     if folder is not None:
-        folder.mkdir(parents=True)
-        World(plan, folder).play()
+        folder.mkdir(mode=0o700, parents=True)
+        world_of(plan, folder).play()
     one = played(plan)
     _say(f"{named}: {plan.kind}, {len(plan.boxes)} machines, {one.ticks} ticks, {one.asked} acts, {one.took:.1f} s, {one.hash}")
     for wrong in one.wrong:
@@ -115,7 +123,7 @@ def _words(sentence: str) -> str:
 
 def _campaign(asked: argparse.Namespace) -> int:
     found = []
-    for line in campaign(asked.worlds, asked.first, asked.jobs, asked.log, chunk=asked.chunk):
+    for line in campaign(asked.worlds, asked.first, asked.jobs, asked.log, chunk=asked.chunk, kind=asked.kind):
         found.append(line)
         rate = line["worlds"] / max(line["cpu_s"], 0.1)
         _say(

@@ -27,47 +27,49 @@ ROOT = Path(__file__).parents[2]
 Line = dict[str, Any]
 
 
-def campaign(worlds: int, first: int, jobs: int, log: Path, *, chunk: int = CHUNK) -> Iterator[Line]:
-    """Play the worlds of seeds from `first` on, and yield each chunk's line once it is in `log`."""
+def campaign(worlds: int, first: int, jobs: int, log: Path, *, chunk: int = CHUNK, kind: str = "") -> Iterator[Line]:
+    """Play the worlds of seeds from `first` on, of one kind or as drawn; yield each chunk's line once it is in `log`."""
     commit = commit_now()
-    done = {(line["commit"], line["first"], line["worlds"]): line for line in lines(log)}
+    mine = [line for line in lines(log) if line.get("kind", "") == kind]
+    done = {(line["commit"], line["first"], line["worlds"]): line for line in mine}
     chunks = [(at, min(chunk, first + worlds - at)) for at in range(first, first + worlds, chunk)]
     for at, count in chunks:
         if (commit, at, count) in done:
             yield done[commit, at, count]
     left = [(at, count) for at, count in chunks if (commit, at, count) not in done]
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for line in pool.map(played_chunk, [at for at, _ in left], [count for _, count in left]):
+        for line in pool.map(played_chunk, [at for at, _ in left], [count for _, count in left], [kind] * len(left)):
             whole = {"commit": commit, "on": time.strftime("%Y-%m-%d", time.gmtime()), **line}
             with log.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(whole, sort_keys=True) + "\n")
             yield whole
 
 
-def played_chunk(first: int, worlds: int) -> Line:
+def played_chunk(first: int, worlds: int, kind: str = "") -> Line:
     """The worlds of so many seeds, as a line."""
     began, hashed = time.process_time(), hashlib.sha256()
     faults, met, violations = Counter[str](), Counter(dict.fromkeys(SOMETIMES, 0)), dict[str, list[str]]()
-    ticks = acts = 0
+    ticks = acts = requests = 0
     hours = 0.0
     for seed in range(first, first + worlds):
         try:
-            one: Played = played(plan_of(seed))
+            one: Played = played(plan_of(seed, kind))
         except Exception as error:  # noqa: BLE001 - a world that breaks is a finding, and the others go on
-            violations[str(seed)] = [f"{type(error).__name__}: {error}"]
+            violations[named(seed, kind)] = [f"{type(error).__name__}: {error}"]
             continue
         hashed.update(one.hash.encode())
         faults.update(one.effects)
         met.update(one.sometimes)
-        ticks, hours, acts = ticks + one.ticks, hours + one.hours, acts + one.asked
+        ticks, hours, acts, requests = ticks + one.ticks, hours + one.hours, acts + one.asked, requests + one.requests
         if one.wrong:
-            violations[str(seed)] = list(one.wrong[:5])
+            violations[named(seed, kind)] = list(one.wrong[:5])
     return {
         "first": first,
         "worlds": worlds,
         "ticks": ticks,
         "machine_hours": round(hours, 2),
         "acts": acts,
+        **({"kind": kind, "requests": requests} if kind else {}),
         "faults": dict(sorted(faults.items())),
         "faults_total": faults.total(),
         "sometimes": dict(met),
@@ -75,6 +77,11 @@ def played_chunk(first: int, worlds: int) -> Line:
         "hash": hashed.hexdigest(),
         "cpu_s": round(time.process_time() - began, 1),
     }
+
+
+def named(seed: int, kind: str) -> str:
+    """How the command line calls the world."""
+    return f"{kind}:{seed}" if kind else str(seed)
 
 
 def due_of(worlds: int) -> int:
@@ -89,6 +96,7 @@ def summed(found: list[Line]) -> Line:
         met.update(line["sometimes"])
         faults.update(line["faults"])
     total: Line = {name: sum(line[name] for line in found) for name in ("worlds", "ticks", "acts", "faults_total", "cpu_s")}
+    total["requests"] = sum(line.get("requests", 0) for line in found)
     total["machine_hours"] = round(sum(line["machine_hours"] for line in found), 1)
     total |= {"faults": dict(sorted(faults.items())), "sometimes": dict(met)}
     total["rare"] = {what: count for what, count in met.items() if count < due_of(total["worlds"])}

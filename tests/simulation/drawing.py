@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from tests.simulation.books import books_plan_of
 from tests.simulation.plans import (
     ACTIVITIES,
     AFTERNOON,
+    BOOKS,
     CALM,
     CAP,
     DRILL,
@@ -20,14 +22,18 @@ from tests.simulation.plans import (
     MONTHS_END,
     STORM,
     TURNED,
+    WIRED,
     Box,
     Does,
     Happens,
     Plan,
 )  # fmt: skip
 from tests.simulation.scenes import staged
+from tests.simulation.wired_plans import wired_plan_of
 
 KINDS = (CALM, STORM, STORM, STORM, CAP, TURNED)
+APART = {WIRED: wired_plan_of, BOOKS: books_plan_of}
+"""Kinds that are drawn only where they are asked for."""
 ANSWERS = ("lost", "deaf", "unclear", "refuses")
 MEDDLING = ("label", "lease", "freeze", "restart", "slow", "slower", "protect", "relabel", "paused")
 DEATHS = ("before", "after", "told", "commit")
@@ -68,7 +74,9 @@ def crashing(plan: Plan, commits: int) -> Iterator[Plan]:
 
 
 def plan_of(seed: int, kind: str = "") -> Plan:
-    """The world of `seed`."""
+    """The world of `seed`. Those of some kinds have seeds of their own."""
+    if kind in APART:
+        return APART[kind](seed)
     dice = random.Random(seed)  # noqa: S311 - worlds are drawn, not secret
     kind = kind or dice.choice(KINDS)
     minutes = dice.choice((60, 70, 80, 80, 120)) if kind != TURNED else dice.choice((50, 60))

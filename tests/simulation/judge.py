@@ -31,7 +31,8 @@ def _wrong(one: Asked, record: Record) -> Iterator[str]:
         yield "no committed intent for it"
         return
     row = mine[0]
-    if row["life"].split("/")[0] != str(started):
+    life, _, born = row["life"].partition("/")
+    if life != str(started) and not (life == "-" and born == str(record.unstarted.get(one.name))):
         yield f"its intent is of the life {row['life']}, and it is in {started}"
     if row["expires_us"] is None or micros(one.clock_at) >= row["expires_us"]:
         yield "its intent had expired"
@@ -88,7 +89,8 @@ def _evidence(one: Asked, record: Record) -> Iterator[str]:
     if one.at - max(told, default=record.start) > 3 * MINUTE + lag + record.slack:
         yield "nothing was measured lately"
     since = one.at - record.hold - record.grace + 2 * MINUTE
-    busy = [at for at in record.measured.get(one.name, ()) if since < at <= one.at and _did(record, one.name, at)]
+    truly = record.measured.get(one.name, set()) - record.lied.get(one.name, set())
+    busy = [at for at in truly if since < at <= one.at and _did(record, one.name, at) and _was_told(record, one, at)]
     if len(busy) > 2:
         yield f"it worked at {max(busy):%H:%M}, and {len(busy)} samples said so"
     if any(one.at - at < MINUTE for at in busy):
@@ -103,6 +105,11 @@ def _evidence(one: Asked, record: Record) -> Iterator[str]:
             yield f"its evidence lies before the end of the lease at {wish.until:%H:%M}"
 
 
+def _was_told(record: Record, one: Asked, at: datetime) -> bool:
+    """Whether the sample at `at` had been told when the request came."""
+    return record.heard.get((one.name, at), at) <= one.at
+
+
 def _did(record: Record, name: str, at: datetime) -> bool:
     """Whether it worked."""
     return next((kind for since, kind in reversed(record.activity[name]) if since <= at), "silent") in {"busy", "io", "cpu"}
@@ -113,7 +120,7 @@ def _rails(record: Record) -> Iterator[str]:
     yield from (f"{count} acts in the run {run}" for run, count in runs.items() if count > 1)
     fleet = max((count + len({one.name for one in record.asked if one.at < at}) for at, count in record.polls), default=0)
     for last in record.asked:
-        before = [one for one in record.asked if last.at - TEN_MINUTES < one.at <= last.at]
+        before = [one for one in record.asked if last.at - TEN_MINUTES + record.transit < one.at <= last.at]
         acts, machines = {(one.name, one.started_at) for one in before}, {one.name for one in before}
         if len(acts) > record.acts_10m or len(machines) > max(1, int(fleet * record.share_10m)):
             yield f"{last.at:%H:%M}: {len(acts)} acts on {len(machines)} of {fleet} machines in ten minutes"

@@ -17,16 +17,17 @@ from tests.simulation.reading import Record, instant, micros
 POLLS_TO_HEAL = 3
 MINUTE = timedelta(minutes=1)
 IN_DOUBT = ("executing", "verifying", "unconfirmed")
+RUNS = ("running", "stopping")
 FIRST = "0" * 64
 
 
 def violations(record: Record) -> list[str]:
     """What is wrong in the end."""
-    return [*_current(record), *_settled(record), *_told(record), *_chained(record)]
+    return [*_current(record), *_whole(record), *_settled(record), *_done(record), *_told(record), *_chained(record)]
 
 
 def _current(record: Record) -> Iterator[str]:
-    """Each scope was listed whole by the third poll after all was well again, and ever since."""
+    """Each scope was listed whole by the third poll after all was well again, and ever since; clocks may have jumped."""
     due = record.healed + (POLLS_TO_HEAL - 1) * MINUTE
     sql = """
 SELECT s.provider, c.outcome, c.start_us, c.end_us FROM coverage AS c JOIN scope AS s ON s.id = c.scope_id
@@ -34,20 +35,47 @@ WHERE c.id = (SELECT max(l.id) FROM coverage AS l WHERE l.scope_id = s.id)
 """
     last = {one["cloud"]: instant(one["at"]) for one in record.of("listed")}
     for provider, outcome, since, until in record.rows(sql):
-        if outcome != "complete" or instant(since) > due:
+        if outcome != "complete" or instant(since) > due + record.slack:
             well = f"nothing is wrong since {record.healed:%H:%M:%S}"
             yield f"{provider} is {outcome} since {instant(since):%H:%M:%S}, and {well}"
         elif instant(until) < last[provider]:
             yield f"{provider} was last seen at {instant(until):%H:%M:%S}, and it told at {last[provider]:%H:%M:%S}"
 
 
+def _whole(record: Record) -> Iterator[str]:
+    """Nothing counts as seen completely that was not told to its end; where a clock jumped nobody knows when it was told."""
+    sql = """
+SELECT c.start_us, c.end_us FROM coverage AS c JOIN scope AS s ON s.id = c.scope_id
+WHERE s.provider = ? AND c.outcome = 'complete' AND c.start_us <= ? AND ? <= c.end_us
+"""
+    for one in record.of("unlisted") if not record.slack else ():
+        for since, until in record.rows(sql, one["cloud"], one["clock_at"], one["clock_at"]):
+            known = f"the ledger has it complete from {instant(since):%H:%M:%S} to {instant(until):%H:%M:%S}"
+            yield f"{one['cloud']} did not tell all at {instant(one['clock_at']):%H:%M:%S}, and {known}"
+
+
 def _settled(record: Record) -> Iterator[str]:
-    """Nothing is in doubt that was sent before all was well again."""
+    """Nothing is in doubt that was sent before all was well again.
+
+    What may not be asked again (its reason is gone, or its lives cannot be told apart) stays unconfirmed, and people are told.
+    """
+    told = [payload for (payload,) in record.rows("SELECT payload FROM outbox") if "NOT CONFIRMED" in payload]
     sql = f"SELECT id, external_id, state, sent_us FROM intent WHERE state IN {IN_DOUBT}"  # noqa: S608 - our own states
     clock_at = next((one["clock_at"] for one in record.of("healed")), 0)
     for number, name, state, sent in record.rows(sql):
-        if sent is None or sent <= clock_at:
+        known = state == "unconfirmed" and any(name in payload for payload in told)
+        if (sent is None or sent <= clock_at) and not known:
             yield f"the intent {number} of {name} is still {state}, and nothing is wrong since {record.healed:%H:%M:%S}"
+
+
+def _done(record: Record) -> Iterator[str]:
+    """What counts as done was done: it was down, or is in another life."""
+    turns = {one["name"]: one["turns"] for one in record.of("turns")}
+    for number, name, life in record.rows("SELECT id, external_id, life FROM intent WHERE state = 'done'"):
+        began = life.split("/")[0]
+        down = any(state not in RUNS or (began != "-" and (started or 0) > int(began)) for _, state, started in turns[name])
+        if not down:
+            yield f"the intent {number} of {name} is done, and it runs since {began}"
 
 
 def _told(record: Record) -> Iterator[str]:

@@ -1,13 +1,22 @@
 """Whether what costguard says of costs holds what it did cost, worked out from the clouds' own log in fractions (I1, I3, I9).
 
 A machine that costs 2.99 dollars an hour and ran for 90 s cost 2,990,000,000 x 90 / 3600 = 74,750,000 nano-dollars. Whatever is
-said of it must lie around that, at every step.
+said of it must lie around that, at every step, whether its cloud can be asked or not. Nobody is held to more than the fault
+model of costguard says that it assumes (docs/decisions/0014), which is all that is left out here, each in its place:
+
+- A machine that was off is taken to be off for five minutes after a look (`_Sight.until`).
+- A price on demand holds until its cloud says otherwise (`_Sight.prices`).
+- Two whole listings a minute apart that lack a few machines, and not all, are right (`_Sight.until`).
+- A listing that is whole is no older than it may be: while one is repeated, nothing new is known, and what its cloud does not
+  date happened when it was told, or never (`_Sight.until`, `_heard`).
+- A machine found within five minutes of its beginning did not run before the start it tells of; runs that were over before
+  anybody ever looked are not looked for (`_counted_since`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
@@ -16,8 +25,11 @@ from itertools import pairwise
 from tests.simulation.reading import Entry, Record, micros
 
 BILLS = ("running", "stopping")
-LIES = ("empty", "hides", "stale")
-HOUR_US = 3600 * 10**6
+EMPTY, STALE = "empty", "stale"
+MINUTE_US, HOUR_US = 60 * 10**6, 3600 * 10**6
+ALLOWED_US = 5 * MINUTE_US
+"""For so long after a look, what was off is taken to be off."""
+FOREVER = 10**18
 ROUNDED = 2
 """Nano-units that a span may be off by: each of its ends is rounded to a whole one."""
 
@@ -26,8 +38,8 @@ ROUNDED = 2
 class Life:
     """What one machine was and cost. `turns`: (since, state, started); `prices`: (since, nano-units an hour).
 
-    `heard`: the same prices, each since somebody could hear of it who believes what clouds tell. `known_us`: the start of the
-    run in which it was first told of; runs that were over before anybody was told are not looked for, as reports say.
+    `heard`: the same prices, each since somebody could hear of it who believes what clouds tell. `known_us`: what it cost
+    before is not looked for.
     """
 
     name: str
@@ -54,10 +66,18 @@ class Life:
         heard = self.heard.range(until_us)[0] if self.heard else truly
         return min(truly, heard), max(truly, heard)
 
+    def priced(self, told_us: int) -> Life:
+        """The same, as if no price had changed after `told_us`."""
+        if all(at <= told_us for at, _ in self.prices):
+            return self
+        heard = self.heard.priced(told_us) if self.heard else None
+        prices = [one for one in self.prices if one[0] <= told_us] or self.prices[:1]
+        return Life(self.name, self.cloud, self.turns, prices, heard, self.known_us)
+
     def runs(self) -> Iterator[tuple[int, int]]:
         """From when to when each of its runs billed, one that goes on until the end of time."""
         starts = sorted({int(started) for _, _, started in self.turns if started is not None})
-        for start, following in pairwise([*starts, 10**18]):
+        for start, following in pairwise([*starts, FOREVER]):
             ends = [int(at or 0) for at, state, _ in self.turns if state not in BILLS and start <= int(at or 0) <= following]
             yield start, min([*ends, following])
 
@@ -80,28 +100,57 @@ def lives(record: Record) -> dict[str, Life]:
     found = {one["name"]: Life(one["name"], one["cloud"], (), [(one["at"], one["nano"])]) for one in record.of("machine")}
     for one in record.of("turns"):
         found[one["name"]].turns = one["turns"]
-    heard: dict[str, list[tuple[int, int]]] = {}
+    tells = {one["name"]: one for one in record.of("role")}
+    prices: dict[str, list[tuple[int, int, bool]]] = {}
     for one in record.of("price"):
-        life = found[one["name"]]
-        if not one["said"]:
-            heard.setdefault(one["name"], list(life.prices)).append((_repeated(record, life.cloud, one["at"]), one["nano"]))
-        life.prices = [*life.prices, (one["at"], one["nano"])]
-    for name, prices in heard.items():
-        found[name].heard = Life(name, found[name].cloud, found[name].turns, prices)
-    for told in reversed(record.told):
-        for one_life in (found[told.name], found[told.name].heard):
+        prices.setdefault(one["name"], []).append((one["at"], one["nano"], one["said"]))
+        found[one["name"]].prices = [*found[one["name"]].prices, (one["at"], one["nano"])]
+    for name, life in found.items():
+        life.heard = _heard(record, life, prices.get(name, ()), tells.get(name, {}))
+    first = {told.name: told for told in reversed(record.told)}
+    for name, told in first.items():
+        since = _counted_since(record, found[name], micros(told.at), micros(told.started_at or told.at))
+        for one_life in (found[name], found[name].heard):
             if one_life is not None:
-                one_life.known_us = micros(told.started_at) if told.started_at else 0
+                one_life.known_us = since
     return found
 
 
-def _repeated(record: Record, cloud: str, at: int) -> int:
-    """When a cloud told of what happened at `at` and has no date: later, where it repeated an old listing first."""
-    stale = {one["at"] for one in record.of("fault") if one["name"] == cloud and one["what"] == "stale"}
-    told = [one["at"] for one in record.of("listed") if one["cloud"] == cloud and one["at"] >= at]
-    if not stale & set(told):
-        return at
-    return next((one for one in told if one not in stale), at)
+def _counted_since(record: Record, life: Life, told_us: int, started_us: int) -> int:
+    """From when on what it cost can be known, where it was first told of at `told_us`, as running since `started_us`."""
+    mine = [one for one in record.entries if one["at"] < told_us and (one.get("cloud") or one.get("name")) == life.cloud]
+    empty = {one["at"] for one in mine if one["e"] == "fault" and one["what"] == EMPTY}
+    whole = [one for one in mine if one["e"] == "listed" and one["whole"]]
+    knows = next((one["at"] for one in whole if one["items"]), FOREVER)
+    looks = [one["at"] for one in whole if one["at"] not in empty or one["at"] < knows]
+    began = max(life.prices[0][0], looks[-1]) if looks else FOREVER
+    return started_us if started_us - began <= ALLOWED_US else 0
+
+
+def _heard(record: Record, life: Life, prices: Sequence[tuple[int, int, bool]], tells: Mapping[str, bool]) -> Life | None:
+    """Its life as its cloud told of it, which repeated old listings for a while; None: the same.
+
+    Of what changed behind them, the last is told of in the end: as of its day, where the cloud says that, else as of then.
+    `tells`: what the cloud dates, all where nothing is said.
+    """
+    stale = {one["at"] for one in record.of("fault") if one["name"] == life.cloud and one["what"] == STALE}
+    if not stale:
+        return None
+    listed = [one["at"] for one in record.of("listed") if one["cloud"] == life.cloud]
+
+    def told(at: int) -> int:
+        later = listed[bisect_left(listed, at) :]
+        return at if not later or later[0] not in stale else next((one for one in later if one not in stale), at)
+
+    costs = [life.prices[0], *((at if said else told(at), nano) for at, nano, said in prices)]
+    turns = dict[int, Sequence[int | str | None]]()
+    for at, state, started in life.turns:
+        then = told(int(at or 0))
+        kept = tells.get("started" if state in BILLS else "ended" if state == "ended" else "stopped", True)
+        dated = then == at or (kept and not (state == "ended" and then - int(at or 0) >= HOUR_US))
+        turns[then] = (at if dated else then, state, started)
+    same = costs == list(life.prices) and [*turns.values()] == [tuple(one) for one in life.turns]
+    return None if same else Life(life.name, life.cloud, [*turns.values()], costs)
 
 
 def violations(record: Record) -> list[str]:
@@ -113,9 +162,8 @@ def violations(record: Record) -> list[str]:
 def _around(record: Record, found: dict[str, Life]) -> Iterator[str]:
     """`low <= truth <= high` of each machine and of all together, at every step.
 
-    What nobody could know is not asked: while a cloud tells nothing, or leaves out or repeats what it told, a machine that
-    comes to run or changes its price is held by what it cost until the cloud last told of it truly. Its low must hold even so,
-    but after an old listing that said that it still runs.
+    Of what nobody could hear of, its high need not know (`_Sight`). Its low must hold even so, but while an old listing is
+    repeated that says that it still runs.
     """
     sight = _Sight(record)
     for one in record.entries:
@@ -125,8 +173,10 @@ def _around(record: Record, found: dict[str, Life]) -> Iterator[str]:
         lowest, highest, now, as_of = Fraction(0), Fraction(0), one["at"], one["as_of"]
         for name, low, high in one["money"]:
             life = found[name]
-            most, least = life.range(max(now, as_of))[1], life.range(min(sight.until(life, as_of), as_of))[0]
-            most = max(most, Fraction(low)) if life.cloud in sight.stale else most
+            most = life.range(max(now, as_of))[1]
+            least = life.priced(sight.prices(name)).range(min(sight.until(life, as_of), as_of))[0]
+            least = min(least, most)
+            most = max(most, Fraction(low)) if life.cloud in sight.repeats else most
             lowest, highest = lowest + most, highest + least
             if not low - ROUNDED <= most or not least <= high + ROUNDED:
                 yield _said(record, now, name, most, (low, high))
@@ -139,32 +189,43 @@ def _around(record: Record, found: dict[str, Life]) -> Iterator[str]:
 
 
 class _Sight:
-    """Until when each cloud was seen as it is. `stale`: those that repeated an old listing since."""
+    """What could be heard of each machine. `repeats`: clouds that told an old listing, and none that is true since."""
 
     def __init__(self, record: Record) -> None:
-        self.stale: set[str] = set()
-        self._lies: dict[str, int] = {}
-        self._honest: dict[str, int] = {}
-        self._lied: set[str] = set()
+        self.repeats: set[str] = set()
+        self._faults: set[tuple[str, str, int]] = set()
+        self._told: dict[str, int] = {}
+        self._cloud: dict[str, set[str]] = {}
+        self._lacked: dict[str, list[int]] = {}
         self._start = micros(record.start)
 
     def takes(self, one: Entry) -> None:
         """One more line of the log."""
-        if one["e"] == "fault" and one["what"] in LIES:
-            self._lies[one["name"]] = one["at"]
-            self._lied.add(one["name"])
-            self.stale |= {one["name"]} if one["what"] == "stale" else set()
-        elif one["e"] == "listed" and one["whole"] and self._lies.get(one["cloud"]) != one["at"]:
-            self._honest[one["cloud"]] = one["at"]
-            self._lied.discard(one["cloud"])
-            self.stale.discard(one["cloud"])
+        if one["e"] == "fault":
+            self._faults.add((one["name"], one["what"], one["at"]))
+            self.repeats |= {one["name"]} if one["what"] == STALE else set()
+        elif one["e"] == "listed" and not {(one["cloud"], lie, one["at"]) for lie in (EMPTY, STALE)} & self._faults:
+            listed, mine = {name for name, *_ in one["items"]}, self._cloud.setdefault(one["cloud"], set())
+            mine |= listed
+            for name in listed:
+                self._told[name] = one["at"]
+                self._lacked.pop(name, None)
+            if one["whole"]:
+                self.repeats.discard(one["cloud"])
+                for name in mine - listed:
+                    self._lacked.setdefault(name, []).append(one["at"])
+
+    def prices(self, name: str) -> int:
+        """Until when its prices are known."""
+        return self._told.get(name, self._start)
 
     def until(self, life: Life, now: int) -> int:
-        """Until when somebody who sees what was told knows what the machine costs."""
-        seen = self._honest.get(life.cloud, self._start)
+        """Until when somebody who sees what was told must hold what the machine costs."""
+        seen, lacked = self._told.get(life.name, self._start), self._lacked.get(life.name, [])
         turned = any(seen < int(at or 0) <= now and state in BILLS for at, state, _ in life.turns)
-        dearer = any(seen < at <= now for at, _ in life.prices)
-        return seen if turned or dearer or life.cloud in self._lied else now
+        gone = bool(lacked) and lacked[-1] - lacked[0] >= MINUTE_US
+        lately = now - seen <= ALLOWED_US
+        return seen if gone or life.cloud in self.repeats or (turned and lately) else now
 
 
 def _runs(record: Record, found: dict[str, Life]) -> Iterator[str]:
@@ -176,7 +237,7 @@ def _runs(record: Record, found: dict[str, Life]) -> Iterator[str]:
         for start, stop in found[name].runs():
             inside = [span for span in mine if start <= span[0] < stop]
             whole = all(end is not None and end <= stop for _, end, _, _ in inside)
-            if not inside or not whole or min(one[0] for one in inside) != start or stop >= 10**18:
+            if not inside or not whole or min(one[0] for one in inside) != start or stop >= FOREVER:
                 continue
             if found[name].heard:
                 continue

@@ -15,6 +15,7 @@ from costguard.core.guard.owning import UNPROTECTED
 from costguard.core.guard.policy import STOP
 from costguard.core.guard.proof import refusal
 from costguard.core.guard.railing import Room
+from costguard.core.metering import accrual
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.reach import reach_of
 from costguard.core.metering.span import Reach
@@ -106,6 +107,28 @@ def too_sure(patch: Patch) -> None:
 
     patch.setattr(reading, "reach_of", sure)
 
+
+def deaf_to_silence(patch: Patch) -> None:
+    """What was off stays off for as long as nobody looks."""
+    patch.setattr(reading, "unheard", _says(()))
+
+
+def empty_believed(patch: Patch) -> None:
+    """A list of one or two machines that is empty is right."""
+    missing = accrual._missing
+
+    def few(*asked: Any) -> Any:  # noqa: ANN401 - as it is there
+        found, many = missing(*asked)
+        return (found, many) if many else ((), False)
+
+    patch.setattr(accrual, "_missing", few)
+
+
+SEEN_BY = {
+    "a-stopped-machine-runs-again-in-an-outage": deaf_to_silence,
+    "a-small-account-lists-nothing-for-a-while": empty_believed,
+}
+"""Kept plans, and ledgers with a rule taken out that each of them shows."""
 
 MUTANTS: dict[str, Callable[[Patch], None]] = {
     one.__name__: one

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-CALM, STORM, CAP, TURNED, DRILL = "calm", "storm", "cap", "turned", "drill"
+CALM, STORM, CAP, TURNED, DRILL, WIRED, BOOKS = "calm", "storm", "cap", "turned", "drill", "wired", "books"
 ACTIVITIES = ("busy", "quiet", "io", "cpu", "silent")
 LISTING = ("down", "partial", "empty", "stale", "hides", "forgets")
+ON_WIRE = ("wire", "loops", "twice", "zero", "unmeasured", "date")
+"""What goes wrong with a cloud that is spoken to over HTTP alone: wire is "FAULT WHICH EVERY" of its requests."""
 AFTERNOON, MONTHS_END = "2026-11-06T16:00", "2026-11-30T23:30"
 
 
@@ -51,6 +53,7 @@ class Plan:
     """A world. `meddles`: at which look, counted from 1, what happens. `cap_hours`: of burning until the cap is reached.
 
     `minutes`: of trouble; all that is wrong ends after them, and the world goes on for some polls. `start`: in UTC.
+    `wired`: costguard's own adapters speak to the five fakes.
     """
 
     seed: int
@@ -63,3 +66,4 @@ class Plan:
     twin: bool = False
     cap_hours: float = 0.0
     start: str = AFTERNOON
+    wired: bool = False

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.simulation.books import BooksWorld
 from tests.simulation.judge import violations
-from tests.simulation.plans import Plan
+from tests.simulation.plans import BOOKS, Plan
 from tests.simulation.reading import LOG, Record
 from tests.simulation.sometimes import effects, machine_hours, sometimes
 from tests.simulation.world import World
@@ -30,7 +31,10 @@ TABLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What came of a world. `ticks`: runs of its guard. `hours`: of machines that were watched. `took`: seconds."""
+    """What came of a world. `ticks`: runs of its guard. `hours`: of machines that were watched. `took`: seconds.
+
+    `requests`: that went over the wire, in a wired world.
+    """
 
     wrong: tuple[str, ...]
     hash: str
@@ -41,6 +45,7 @@ class Played:
     effects: Counter[str]
     asked: int
     commits: int
+    requests: int = 0
 
 
 @contextmanager
@@ -51,11 +56,22 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
+def world_of(plan: Plan, made: Path) -> World:
+    """The world of `plan` in the empty folder `made`; what the adapters need is imported for a wired one alone."""
+    if plan.kind == BOOKS:
+        return BooksWorld(plan, made)
+    if not plan.wired:
+        return World(plan, made)
+    from tests.simulation.wired_world import WiredWorld
+
+    return WiredWorld(plan, made)
+
+
 def played(plan: Plan) -> Played:
     """`plan` played once."""
     began = time.monotonic()
     with folder() as made:
-        world = World(plan, made)
+        world = world_of(plan, made)
         record = world.play()
         return Played(
             wrong=(*violations(record), *world.broken),
@@ -67,6 +83,7 @@ def played(plan: Plan) -> Played:
             effects=effects(record),
             asked=len(record.asked),
             commits=world.troubles.made,
+            requests=world.requests,
         )
 
 

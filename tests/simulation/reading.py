@@ -91,6 +91,9 @@ class Record:
     `polls`: when it was polled truly, with how many machines ran then. `gaps`: when each ended. `odd_runs`: those in which
     nothing may be done, with why. `cap`: "" or dollars; `shown`: the worst overshoots that were shown, in dollars.
     `slack`: how far clocks jumped. `lag`: how late a provider may measure. `healed`: since when nothing is wrong any more.
+    `lied`: the samples of `measured` that were told as rest whatever the machine did. `unstarted`: when each machine came
+    whose provider does not say when it started, so that it has one life. `transit`: for so long a request may
+    be on its way once the ledger let it go. `heard`: when the sample of a machine at a time was told.
     """
 
     path: Path
@@ -118,6 +121,10 @@ class Record:
     odd_runs: Mapping[int, str] = field(default_factory=dict)
     shown: Sequence[float] = ()
     slack: timedelta = timedelta()
+    lied: Mapping[str, set[datetime]] = field(default_factory=dict)
+    unstarted: Mapping[str, int] = field(default_factory=dict)
+    heard: Mapping[tuple[str, datetime], datetime] = field(default_factory=dict)
+    transit: timedelta = timedelta()
 
     def of(self, *kinds: str) -> Iterator[Entry]:
         """The entries of `kinds`, in order."""
@@ -171,7 +178,13 @@ def read(folder: Path) -> Record:
             for name, labels, started, state in one["items"]
         ],
         asked=[_asked(one) for one in by.get("asked", ())],
-        measured=_measured(by.get("measured", ())),
+        measured=_measured([*by.get("measured", ()), *by.get("lied", ())]),
+        lied=_measured(by.get("lied", ())),
+        heard={
+            (one["name"], instant(us)): instant(one["at"]) for one in reversed(by.get("measured", [])) for us in one["times"]
+        },
+        transit=first.get("transit_us", 0) * MICRO,
+        unstarted={one["name"]: one["at"] for one in by.get("machine", ()) if one["name"] in first.get("unstarted", ())},
         activity=_activity(by.get("does", ())),
         wished=_wished(entries),
         disarmed={"watched": instant(first["at"])} | {one["policy"]: instant(one["at"]) for one in by.get("disarmed", ())},

@@ -39,7 +39,20 @@ def effects(record: Record) -> Counter[str]:
     """What went wrong and took effect, by kind: a fault of a listing counts for each poll that it spoilt."""
     found = Counter(str(one["what"]) for one in record.of("fault", "meddled"))
     people = {"lease", "lift", "snooze", "freeze", "disarm", "label", "unlabel"}
-    instead = {"down", "partial", "empty", "stale", "hides", "forgets", "answers", "dies", "crash"} | people
+    instead = {
+        "wire",
+        "loops",
+        "twice",
+        "down",
+        "partial",
+        "empty",
+        "stale",
+        "hides",
+        "forgets",
+        "answers",
+        "dies",
+        "crash",
+    } | people
     found.update(str(one["what"]) for one in record.of("happened") if one["what"] not in instead)
     found.update(f"ended {one['where']}" for one in record.of("ended"))
     return found

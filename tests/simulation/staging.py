@@ -10,7 +10,7 @@ from costguard.core.metering.observation import Handling
 from costguard.core.money import Money
 from tests.simulation.plans import CAP, Box, Plan
 from tests.simulation.reading import micros
-from tests.simulation.ruling import DOES, GRACE, HOLD, WHY_NOT
+from tests.simulation.ruling import DOES, GRACE, WHY_NOT
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -21,17 +21,19 @@ MINUTE, MICRO = timedelta(minutes=1), timedelta(microseconds=1)
 def write_rules(world: World) -> None:
     """What the judge goes by: the plan's rails and rules, and what must never be touched, with why."""
     plan = world.plan
-    untouchable = {f"i-{box.name}": WHY_NOT[box.guard] for box in plan.boxes if box.guard}
-    untouchable |= {f"i-{box.name}": "its provider has no stop" for box in plan.boxes if box.cloud == "lambda"}
+    untouchable = {world.id_of(box): WHY_NOT[box.guard] for box in plan.boxes if box.guard}
+    untouchable |= {world.id_of(box): "its provider has no stop" for box in plan.boxes if box.cloud == "lambda"}
     world.log.write(
         "world",
         kind=plan.kind,
-        hold_us=HOLD // MICRO,
+        hold_us=world.hold // MICRO,
         grace_us=GRACE // MICRO,
         rails=dict(plan.rails),
         cap=_cap(plan) if plan.kind == CAP else "",
         untouchable=untouchable,
-        lag={f"i-{box.name}": 5 * MINUTE // MICRO for box in plan.boxes if box.cloud == "aws"},
+        transit_us=world.transit // MICRO,
+        unstarted=[world.id_of(box) for box in plan.boxes if box.cloud in world.startless],
+        lag={world.id_of(box): world.lag[box.cloud] // MICRO for box in plan.boxes if box.cloud in world.lag},
     )
 
 

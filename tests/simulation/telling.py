@@ -31,7 +31,8 @@ class Channel:
     def written(self) -> None:
         """Write down what arrived."""
         for one in sorted(self.arrived, key=lambda message: message.id):
-            self.log.write("message", id=one.id, title=one.title)
+            topics = sorted({f"{notice.topic} {notice.subject}" for notice in one.notices})
+            self.log.write("message", id=one.id, title=one.title, why=one.why_now, topics=topics)
         self.arrived.clear()
 
     def _take(self, message: Message) -> Delivery:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.simulation.drawing import crashing, drill_of, plan_of
 from tests.simulation.judge import violations
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants import MUTANTS, SEEN_BY
 from tests.simulation.papers import kept_plan
 from tests.simulation.plans import CAP, DRILL, Box, Does, Happens, Plan
 from tests.simulation.playing import folder as made
@@ -80,6 +80,15 @@ def test_a_cap_whose_fleet_shrinks_as_it_stops_finds_room_for_the_last_machine()
         record = _played(plan_of(35, CAP), folder)
         assert violations(record) == []
         assert len(record.asked) == 4
+
+
+@pytest.mark.parametrize(("name", "mutant"), SEEN_BY.items(), ids=SEEN_BY)
+def test_the_judge_notices_a_ledger_without_what_a_kept_plan_shows(
+    name: str, mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    found = judged(kept_plan(next(path for path in KEPT if path.stem == name)))
+    assert any("was said" in one for one in found)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)

@@ -11,7 +11,7 @@ from costguard.core.metering.resource import RUNNING, STOPPED
 from costguard.core.money import Rate
 from costguard.testing.faults import Fault
 from costguard.testing.machine import OBEYS, Machine
-from tests.simulation.plans import LISTING, Happens
+from tests.simulation.plans import LISTING, ON_WIRE, Happens
 from tests.simulation.reading import micros
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Troubles:
         self.looks += 1
         world = self.world
         what, machine = world.plan.meddles.get(self.looks, ""), world.machine(name)
-        if not what or machine is None or (what == "paused" and "b" not in world.rooms):
+        if not what or machine is None or (what == "paused" and "b" not in world.rooms) or not world.takes(what, machine):
             return
         until = world.clock.now() + timedelta(hours=1)
         world.log.write("meddled", what=what, name=name)
@@ -74,12 +74,12 @@ class Troubles:
         machine = world.machine(event.name)
         until, over = now + event.minutes * MINUTE, world.clock.now() + event.minutes * MINUTE
         took = True
-        if event.what in LISTING:
+        if event.what in {*LISTING, *ON_WIRE}:
             took = event.name in world.clouds
             if took:
                 world.clouds[event.name].faults.append(Fault(now, until, event.what, polls=3, name=event.how))
         elif machine is not None and event.what in TO_MACHINES:
-            took = self._to(machine, event, over)
+            took = world.takes(event.what, machine) and self._to(machine, event, over)
         else:
             took = self._to_all(event, until, over)
         if took:

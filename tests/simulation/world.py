@@ -25,23 +25,23 @@ from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger
 from costguard.testing import FakeClock
 from costguard.testing.machine import Machine
-from tests.simulation.clouds import EndedAbruptly, Log, LoggedCloud, LoggedEndingCloud, PlainCloud
+from tests.simulation.clouds import EndedAbruptly, Log, LoggedEndingCloud
 from tests.simulation.plans import Plan
 from tests.simulation.reading import LEDGER, LOG, Record, Witness, micros, read
-from tests.simulation.ruling import HOLD, policies, rails_of
-from tests.simulation.staging import budgets_of, put, write_rules
+from tests.simulation.ruling import policies, rails_of
+from tests.simulation.staging import budgets_of, write_rules
 from tests.simulation.telling import Channel
 from tests.simulation.troubles import Troubles
+from tests.simulation.ways import Ways
 
 MINUTE, MICRO = timedelta(minutes=1), timedelta(microseconds=1)
 HEALING = 3
 """So many polls follow once nothing is wrong any more."""
 LONGEST_TAIL = timedelta(hours=12)
 EVERYBODY = Route(name="people", channels=("people",), min_severity=INFO)
-KINDS = (("aws", LoggedCloud), ("runpod", PlainCloud), ("lambda", LoggedEndingCloud))
 
 
-class World:
+class World(Ways):
     """One world in `folder`, which is empty. `runs`: of the guard so far; `judging`: whose run it is."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
@@ -63,16 +63,12 @@ class World:
         self._gaps: list[datetime] = []
         self._leases: dict[str, Machine] = {}
         self._wishes = self._ids = 0
-        used = {box.cloud for box in plan.boxes}
         write_rules(self)
-        for name, kind in KINDS:
-            if name in used:
-                self.clouds[name] = kind(name, self.truth)
-                self.clouds[name].log = self.log
+        self.found_clouds({box.cloud for box in plan.boxes})
         self.rules = Rules(policies=policies(), budgets=budgets_of(plan), rails=rails_of(plan))
         for box in plan.boxes:
             if not box.at:
-                put(self, box)
+                self.put(box)
 
     def play(self) -> Record:
         """All of it, and what there is to judge."""
@@ -112,7 +108,7 @@ class World:
     # Who watches
 
     def _open(self, who: str) -> None:
-        url, billing = f"sqlite:///{self.path}", {name: cloud.rule() for name, cloud in self.clouds.items()}
+        url, billing = f"sqlite:///{self.path}", {name: self.rule(cloud) for name, cloud in self.clouds.items()}
         book = GuardBook(url, rails=self.rules.rails, rules=billing)
         ledger = Ledger(url, rules=billing, ceilings={})
         self._counted(book, "_writing")
@@ -130,12 +126,13 @@ class World:
         )
         room = Room(
             settings=cast(Any, None),
-            sources=tuple(self.clouds.values()),
+            sources=self.sources(who),
             ledger=OneAtATime(ledger),
             guard=watching,
             book=book,
             postman=Channel(self.log, self.troubles, self.clock).postman(book),
             clock=cast(Any, self.clock),
+            lags=self.late,
         )
         watching.latest = room.latest
         self.rooms[who] = room
@@ -213,7 +210,7 @@ class World:
             self.troubles.heal()
         for box in self.plan.boxes:
             if box.at == minute and box.at:
-                put(self, box)
+                self.put(box)
                 if box.guard == "wish":
                     self.wish(PROTECT, self.machine(box.name), self.forever)
         for event in self.plan.events:
@@ -232,17 +229,15 @@ class World:
             self.restart(who)
 
     def _watched(self, who: str) -> None:
-        """It asks, judges, and tells: one account after the other, so that the same plan gives the same world."""
-        room = self.rooms[who]
+        """It asks, judges, and tells."""
         if who == "a" or self.asleep["a"] >= 0:
-            for source in room.sources:
-                room.poll([source])
+            self.polls(who)
             self._said(who)
         now = self.truth.now()
         machines = [one for cloud in self.clouds.values() for one in cloud.machines.values()]
         self.log.write("polled", fleet=sum(bool((here := one.now(now)) and here.state == "running") for one in machines))
         self.judge(who)
-        room.postman.deliver()
+        self.rooms[who].postman.deliver()
 
     def judge(self, who: str) -> None:
         """One run of its guard."""
@@ -254,7 +249,7 @@ class World:
         guarded = self.rooms[who].judge()
         self._note(who, guarded)
         if guarded.unaccepted:
-            self.wish(ACCEPT, None, guarded.at + HOLD, subject=guarded.plan_hash)
+            self.wish(ACCEPT, None, guarded.at + self.hold, subject=guarded.plan_hash)
 
     def _said(self, who: str) -> None:
         """What costguard says at this moment that each machine ever cost."""

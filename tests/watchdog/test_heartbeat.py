@@ -110,7 +110,7 @@ def test_an_address_where_nobody_is_holds_nothing_back_and_is_not_shown() -> Non
     heart = Heartbeat(lambda: beat(lambda: settings(gone)), log=told)
     heart.beat()
     heart.wait(LONG)
-    assert told.events == [("heartbeat_failed", {"why": "no answer (UnreachableError)"})]
+    assert told.events == [("heartbeat_failed", {"why": "its address: no connection (ConnectError)"})]
 
 
 def test_a_beat_that_does_not_end_holds_back_only_the_next_one() -> None:

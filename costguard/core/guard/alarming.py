@@ -101,6 +101,8 @@ def _called(one: Candidate) -> str:
 
 def _of_rails(survey: Survey, rules: Rules, sight: Sight) -> Iterator[Notice]:
     mass, rails = survey.breaker, rules.rails
+    for why in (says for reason, says in sight.held if reason == "older_ledger"):
+        yield alarms.older_ledger(why=why, at=survey.at)
     if sight.apart is not None:
         yield alarms.runs_apart(apart=sight.apart, interval=rules.interval, rails=rails, at=survey.at)
     if mass is not None:

@@ -181,6 +181,16 @@ def ledger_unwritable(*, why: str, at: datetime, since: datetime, zone: tzinfo =
     )
 
 
+def older_ledger(*, why: str, at: datetime) -> Notice:
+    """Somebody put an older ledger back, or another one in its place. A page: what people wished since then is not in it."""
+    facts = (
+        ("why", why),
+        ("next", "it only observes, until somebody says that this ledger is meant: costguard audit adopt --why ..."),
+    )
+    what = "the ledger is not the one that was seen last: nothing is done"
+    return Notice(topic="rail:ledger", subject="the ledger", owner="", severity=PAGE, what=what, at=at, facts=facts)
+
+
 def provider_down(
     provider: str, *, scopes: Sequence[ScopeKey], why: str, since: datetime, rate: Rate | None, at: datetime, zone: tzinfo = UTC
 ) -> Notice:

@@ -22,6 +22,7 @@ from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.surveying import Survey
 from costguard.core.guard.verdict import CANNOT_SAY, Proposal
 from costguard.core.guard.work import ACTIVE, HUNG, IDLE, WARMING
+from costguard.core.metering.inventory import COMPLETE
 from costguard.core.metering.resource import RUNNING
 from costguard.core.money import Money, Rate
 from costguard.core.spending import Live, ScopeNow
@@ -56,11 +57,13 @@ def notices_of(
     survey: Survey, rules: Rules, sight: Sight, scopes: Iterable[ScopeNow], costs: Mapping[str, Cost]
 ) -> list[Notice]:
     """Everything to tell at `survey.at`. `costs`: what each act was for, by the id of its intent."""
-    found = [*_of_cases(survey, rules, sight), *_of_works(survey, sight, rules), *_of_intents(sight, rules, costs)]
+    scopes = tuple(scopes)
+    found = [*_of_cases(survey, rules, sight, scopes), *_of_works(survey, sight, rules), *_of_intents(sight, rules, costs)]
     return [*found, *of_hooks(survey, sight, rules), *alarms_of(survey, rules, sight, scopes)]
 
 
-def _of_cases(survey: Survey, rules: Rules, sight: Sight) -> Iterator[Notice]:
+def _of_cases(survey: Survey, rules: Rules, sight: Sight, scopes: Iterable[ScopeNow]) -> Iterator[Notice]:
+    dark = {scope.scope for scope in scopes if scope.outcome != COMPLETE}  # that their provider cannot be asked is told once
     caps = {f"budget:{one.standing.budget.name}": one for one in survey.foresights}
     ahead: dict[tuple[str, object], list[Proposal]] = defaultdict(list)
     for proposal in survey.proposals:
@@ -82,7 +85,7 @@ def _of_cases(survey: Survey, rules: Rules, sight: Sight) -> Iterator[Notice]:
                 to=tuple(dict.fromkeys(policy.then[number].to for number in told)),
             )
             yield _of_climb(case, matter, told[-1], act, sight.now)
-        elif _is_blind(case, sight.now) and case.verdict.life.key not in blind:
+        elif case.live.scope not in dark and _is_blind(case, sight.now) and case.verdict.life.key not in blind:
             blind.add(case.verdict.life.key)
             matter = replace(matter_of(case.live, case.owner, sight.now, rules.zone), topic="blind")
             yield wording.blind(matter, at=sight.now, since=None, why=case.verdict.reasons, so_far=None)

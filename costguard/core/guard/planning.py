@@ -233,14 +233,21 @@ def _holds_destruction(due: Due, case: Case) -> Iterator[Held]:
         yield "provider_protection", f"its provider refuses to {' and to '.join(handling.protected)} it"
     if found.policy.rule == IDLE_RULE and found.work.state == ACTIVE:
         yield "working", f"it works: {'; '.join(found.work.reasons[:1]) or 'by what was measured'}"
-    if found.policy.rule == IDLE_RULE and found.work.coverage is not None and found.work.coverage < COVERED:
-        yield "not_confident", f"{found.work.coverage:.0%} of the expected samples are there"
+    if few := lacking(found):
+        yield "not_confident", few
     if handling.controller and step.do != SCALE:
         yield "controller", f"{handling.controller} would bring it back"
     yield from _act_missing(step, case)
     loses = handling.terminate_loses if step.do == TERMINATE else handling.stop_loses
     if (step.do == TERMINATE or loses) and not (found.policy.allow_irreversible or step.do in case.approved):
         yield "irreversible", f"for good it would lose {', '.join(loses) or 'itself'}"
+
+
+def lacking(found: Verdict) -> str:
+    """What the evidence of an idle rule lacks; "" where there is enough of it."""
+    if found.policy.rule == IDLE_RULE and found.work.coverage is not None and found.work.coverage < COVERED:
+        return f"{found.work.coverage:.0%} of the expected samples are there"
+    return ""
 
 
 def _act_missing(step: Step, case: Case) -> Iterator[Held]:

@@ -212,7 +212,7 @@ def churning(born: Iterable[tuple[str, datetime]], ended: Iterable[tuple[str, da
 _PASSING = frozenset(
     (
         *("grace", "hook", "rate", "working", "not_confident", "first_seen", "stale", "in_doubt", "breaker", "quarantine"),
-        *("dry_run", "not_acting", "not_accepted", "gap", "clock", "ledger"),
+        *("dry_run", "not_acting", "not_accepted", "gap", "clock", "ledger", "older_ledger"),
     )
 )
 """What stands between a condition that holds and its act, and passes by itself."""

@@ -22,14 +22,14 @@ from costguard.core.guard.incarnation import Incarnation
 from costguard.core.guard.intent import CANCELLED, FAILED, OPEN, Intent
 from costguard.core.guard.ladders import climbed, stepped
 from costguard.core.guard.owning import armed, same_life
-from costguard.core.guard.planning import RESTING, Around, Case, cannot_stop, plan
-from costguard.core.guard.policy import SCHEDULE_RULE, STOP, Policy
+from costguard.core.guard.planning import RESTING, Around, Case, cannot_stop, lacking, plan
+from costguard.core.guard.policy import OBSERVE, SCHEDULE_RULE, STOP, Policy
 from costguard.core.guard.railing import NO_ROOM, Breaker, breaker, fleet_of, quarantined, room
 from costguard.core.guard.run import Protection as Sighted
 from costguard.core.guard.schedule import wants_off
 from costguard.core.guard.seat import Seat, after_hours, seats_of
 from costguard.core.guard.sight import Rules, Sight
-from costguard.core.guard.verdict import HOLDS, Climb, Proposal, Verdict
+from costguard.core.guard.verdict import FINDINGS, HOLDS, Climb, Proposal, Verdict
 from costguard.core.guard.verdicts import verdict
 from costguard.core.guard.wishes import Wish
 from costguard.core.guard.work import IDLE, UNKNOWN, Work
@@ -108,6 +108,19 @@ def case_now(live: Live, policy: Policy, rules: Rules, sight: Sight) -> Case:
     found = Verdict(policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=Truth(value=True), work=Work(reasons=()))
     level = armed(policy, sight.wishes, sight.now)
     return _case_of(seat, found, None, lease=seat.lease, level=level, rules=rules, sight=sight)
+
+
+def unproven(key: ResourceKey, policy: Policy, rules: Rules, sight: Sight) -> str:
+    """Why what `policy` asks of the resource holds no more, or not by evidence that is fresh and whole; "" where it does."""
+    seat = next((one for one in seats_of(rules, sight) if one.key == key), None)
+    climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
+    case = _case(seat, policy, rules, sight, climbs=climbs, levels={policy.name: OBSERVE}) if seat else None
+    if case is None:
+        return "it is not listed any more"
+    found = case.verdict
+    if found.finding != HOLDS:
+        return "; ".join(found.reasons[:2]) or FINDINGS[found.finding]
+    return lacking(found)
 
 
 def claimed(claims: Sequence[str] | None, live: Live) -> bool:

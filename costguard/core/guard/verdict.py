@@ -39,6 +39,7 @@ REASONS = {
     "clock": "the clocks disagree",
     "gap": "the first run after a start or a gap only observes",
     "ledger": "the ledger cannot be written",
+    "older_ledger": "the ledger is not the one that was seen last",
     "in_doubt": "an earlier act on it is not settled",
     "stale": "it was not seen lately",
     "dry_run": "this is a dry run",

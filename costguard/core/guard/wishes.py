@@ -29,7 +29,7 @@ WISHES = {
     ARM: "how far a policy may go, from now until then",
     FREEZE: "no acts at all until it is lifted",
     APPROVE: "yes to one act that was asked about",
-    ACCEPT: "yes to a plan, by its hash",
+    ACCEPT: "yes to a plan by its hash, or to an older ledger by the head that was seen",
     PHASE: "a declared phase of work until then (download, compile, evaluate)",
     DENIED: "a run that no budget had room for",
 }
@@ -44,8 +44,8 @@ STICKY = timedelta(hours=24)
 class Wish:
     """One wish as recorded. `key`, `life`: of which resource and which life of it; None: of none in particular.
 
-    `subject`: the policy of an arming or a snooze, the plan's hash of an acceptance, the act of an approval, the name of a
-    phase, the budget of a denial. `value`: the level of an arming, the money of a denial. `until` None: until it is
+    `subject`: the policy of an arming or a snooze, the hash or head that an acceptance is of, the act of an approval, the name
+    of a phase, the budget of a denial. `value`: the level of an arming, the money of a denial. `until` None: until it is
     lifted. `lifted_at`: when somebody took it back.
     """
 

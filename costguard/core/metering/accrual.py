@@ -7,7 +7,8 @@ machine just vanished after 18:30:00, the span would end there, and a minute tha
 
 Only a complete listing proves absence, and only the second one, at least a minute after the first. A listing that lacks more
 than half of what was there, and more than two, proves nothing: it counts as partial until each that is missing has been
-looked up by itself, or is back.
+looked up by itself, or is back. One that has nothing left of a kind is looked into as well, however little that was: a list
+that is empty for no reason is the classic lie, and one or two calls tell.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ GONE = "gone from the listing"
 MANY = 2
 """More than so many, and more than half of a scope, gone at once: quarantined (RELIABILITY H01)."""
 
+DOUBTED = timedelta(days=2)
+"""A list that is empty, and that nobody could confirm or deny by id, is believed after so long: no provider is known to list
+nothing for days while it holds something. An assumption, 2026-11."""
+
 GAP = timedelta(minutes=5)
 """Between two looks, unless stated otherwise: a few missed polls of a minute."""
 
@@ -61,9 +66,9 @@ def accrue(state: ScopeState, poll: Poll, rule: BillingRule, ceilings: Mapping[s
     inventory, notes = without_doubles(poll.inventory)
     if isinstance(inventory, Failed):
         return Accrued(state=replace(state, at=poll.seen_at), at=poll.seen_at, outcome=FAILED, why=inventory.why, notes=notes)
-    doubted = [key for key in suspects(state, inventory) if key not in poll.gone]
+    doubted = _doubted(state, poll, inventory)
     if doubted:
-        why = f"the listing lacks {len(doubted)} that were there, all at once: not believed before each is looked up"
+        why = f"the listing lacks {doubted} that were there, all at once: not believed before each is looked up"
         inventory = Partial(inventory.items, why)
     terms = Terms(state=state, poll=poll, rule=rule, ceilings=ceilings, gap=gap)
     changes = Changes(resources={}, notes=list(notes))
@@ -203,14 +208,34 @@ def suspects(state: ScopeState, inventory: Inventory) -> tuple[ResourceKey, ...]
     What was looked up and settled since the last believable listing still counts as missing, so that a lie does not become
     credible by being caught once.
     """
-    if not isinstance(inventory, Complete) or len(state.resources) <= MANY:
-        return ()
+    return _missing(state, inventory)[0]
+
+
+def _missing(state: ScopeState, inventory: Inventory) -> tuple[tuple[ResourceKey, ...], bool]:
+    """What is missing and suspicious, and whether that is many at once; else all that there was of some kind."""
+    if not isinstance(inventory, Complete) or not state.resources:
+        return (), False
     listed = {item.key for item in inventory.items}
+    if listed.issuperset(state.resources):
+        return (), False
     there = [known for known in state.resources.values() if _was_there(known, state)]
     missing = [known for known in there if known.observation.key not in listed]
-    if len(missing) <= MANY or 2 * len(missing) <= len(there):
-        return ()
-    return tuple(known.observation.key for known in missing if known.observation.state != ENDED)
+    many = len(missing) > MANY and 2 * len(missing) > len(there)
+    if not many:
+        kept = {item.kind for item in inventory.items}
+        missing = [known for known in missing if known.observation.kind not in kept]
+    return tuple(known.observation.key for known in missing if known.observation.state != ENDED), many
+
+
+def _doubted(state: ScopeState, poll: Poll, inventory: Inventory) -> int:
+    """How many are missing whose absence is not believed yet; of a few, only where a look at them had no answer."""
+    missing, many = _missing(state, inventory)
+    left = [key for key in missing if key not in poll.gone]
+    if many or not left:
+        return len(left)
+    long_ago = state.complete_at is not None and poll.seen_at - state.complete_at >= DOUBTED
+    believed = (long_ago or state.resources[key].absent_at is not None for key in left)
+    return sum(key in poll.unanswered and not gone for key, gone in zip(left, believed, strict=True))
 
 
 def _was_there(known: Known, state: ScopeState) -> bool:

@@ -50,8 +50,9 @@ class Poll:
     """One listing of one scope, answered in full at `at` by our clock (UTC); `asked_at`: when it was asked for, None: the same.
 
     What it says was true at some moment between `asked_at`, less the provider's lag, and `at`. `gone`: ids that were looked
-    up by themselves and are not there, which settles an absence that a listing only suggests. `samples`: measures of work that
-    came with the listing. `notes`: what could not be learned although the listing is whole, a sentence each.
+    up by themselves and are not there, which settles an absence that a listing only suggests. `unanswered`: ids that were to be
+    looked up, and nobody could say whether they are there. `samples`: measures of work that came with the listing. `notes`:
+    what could not be learned although the listing is whole, a sentence each.
     """
 
     scope: ScopeKey
@@ -59,6 +60,7 @@ class Poll:
     inventory: Inventory
     asked_at: datetime | None = None
     gone: frozenset[ResourceKey] = frozenset()
+    unanswered: frozenset[ResourceKey] = frozenset()
     samples: tuple[Sample, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -27,6 +27,7 @@ from costguard.core.guard.policy import Rails
 from costguard.core.guard.runway import runway_of
 from costguard.core.guard.work import ACTIVE, Work
 from costguard.core.metering.observation import Handling
+from costguard.core.metering.span import MAYBE
 from costguard.core.money import Money, Rate
 from costguard.core.spending import Live
 from costguard.core.standing import Standing, standing
@@ -95,6 +96,17 @@ def test_h29_the_overshoot_that_is_stated_counts_the_high_end_and_what_the_rails
     assert seen("490", one(), high="495").overshoot.text() == "11.39"
     two = seen("490", one("i-1"), one("i-2"), fleet=10)
     assert two.overshoot > seen("490", one("i-1"), one("i-2"), fleet=1000).overshoot
+
+
+def test_what_may_have_billed_since_nobody_looked_stops_nothing_and_shows_in_the_overshoot() -> None:
+    """Fifty machines at $98.32 that were off, in a scope that has been silent for a day: $118,000 at most, probably nothing."""
+    off = machine("i-off", H100)
+    off = replace(off, open=(), unheard=tuple(replace(span, presence=MAYBE) for span in off.open))
+    silent = [one(), *[replace(one(), live=off)] * 50]
+    found, alone = seen("482.10", *silent, high="118466.10"), seen("482.10", one())
+    assert (found.acts, found.acts_at, ids(found)) == (False, alone.acts_at, ids(alone))
+    assert found.overshoot > Money.parse("117966")
+    assert ids(seen("483.74", *silent, high="118466.10")) == ["i-1"]
 
 
 def test_a_cap_stops_idle_ones_first_then_those_without_a_lease_then_spot_then_what_burns_most() -> None:

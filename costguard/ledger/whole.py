@@ -1,0 +1,60 @@
+"""Files that are put in place whole: never half of one, for this user only, and on the disk before anybody is told so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkstemp
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A new file beside `path`, empty, 0600, of a name that nobody can foresee: it becomes `path` when the block ends.
+
+    Where the block raises, `path` stays as it was. Missing folders are made. OSError where it cannot be written.
+    """
+    make_folder(path.parent)
+    file, name = mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(file)
+    unfinished = Path(name)
+    try:
+        yield unfinished
+        synced(unfinished)
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    synced(path.parent)
+
+
+def put(path: Path, data: bytes) -> None:
+    """Put `data` in place as `path` in one step. OSError where that cannot be."""
+    with whole(path) as unfinished:
+        unfinished.write_bytes(data)
+
+
+def removed(path: Path) -> None:
+    """Have no file at `path`. OSError where that cannot be."""
+    if path.is_symlink() or path.exists():
+        path.unlink(missing_ok=True)
+        synced(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the missing folders, for this user only."""
+    if folder.exists():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    synced(folder.parent)
+
+
+def synced(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk before going on."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

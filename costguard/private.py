@@ -1,0 +1,130 @@
+"""What nobody else on this machine may see or change: files that are made, the memory of this process, files that are believed.
+
+A secret that others can read is refused as ssh refuses a key: where it is ours, so that we can mend it, and where they get at
+it at all, which they do not below a folder that is closed to them. The superuser gets at everything, and is no "other" here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = 0
+MOST_LINKS = 40
+"""Links that are followed on the way to a file, as Linux does."""
+
+
+def begin() -> None:
+    """For a process that begins: what it makes is its user's alone, and where it crashes its memory is not written down."""
+    os.umask(0o077)
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+
+
+def undumped() -> None:
+    """For a process that holds keys: no core, and no other program of this user reads its memory or its environment (Linux).
+
+    What it starts, such as a hook, is such another program: it cannot look up in /proc what it was not given.
+    """
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        set_dumpable = 4  # PR_SET_DUMPABLE of linux/prctl.h
+        ctypes.CDLL(None).prctl(set_dumpable, 0, 0, 0, 0)
+
+
+def exposed(path: Path) -> str:
+    """Who else can read the secret in the file at `path`, in words; "" where nobody, or where it is not ours to mend."""
+    try:
+        place = path.resolve()
+        found = place.stat()
+        if not stat.S_ISREG(found.st_mode) or os.geteuid() not in (found.st_uid, ROOT):
+            return ""
+        mode = f"its mode is {stat.S_IMODE(found.st_mode):04o}"
+        if found.st_mode & stat.S_IROTH and _reach(place, None):
+            return f"can be read by everybody on this machine ({mode})"
+        if found.st_mode & stat.S_IRGRP and found.st_gid != ROOT and _reach(place, found.st_gid):
+            return f"can be read by the whole group {_group(found.st_gid)} ({mode})"
+    except OSError:  # whoever reads it says why it cannot be read
+        return ""
+    return ""
+
+
+def strange(path: Path) -> str:
+    """How others can have written what stands at `path`, in words; "" where only its owner and the superuser can."""
+    found, folder = path.stat(), path.parent.stat()
+    if found.st_mode & stat.S_IWOTH:
+        return f"everybody may write it (its mode is {stat.S_IMODE(found.st_mode):04o})"
+    if not folder.st_mode & stat.S_IWOTH:
+        return ""
+    if not folder.st_mode & stat.S_ISVTX:
+        return f"everybody may put another in its place (its folder's mode is {stat.S_IMODE(folder.st_mode):04o})"
+    return f"it lies in a folder where everybody may write, and {foreign(path)}" if foreign(path) else ""
+
+
+def foreign(path: Path) -> str:
+    """Whose the file at `path` is, in words, where that is neither this user nor the superuser; else ""."""
+    owner = path.stat().st_uid
+    return "" if owner in (os.geteuid(), ROOT) else f"it belongs to another user ({_user(owner)})"
+
+
+def planted(path: Path) -> Path | None:
+    """The link on the way to `path` that somebody else put into a folder where everybody may write; None where there is none.
+
+    Linux does not follow such links for us, by `fs.protected_symlinks`; whoever looks up where they lead has to ask.
+    """
+    try:
+        return _planted(path.absolute())
+    except OSError:  # a name too long, a folder that may not be entered: whoever opens it says so
+        return None
+
+
+def _planted(path: Path) -> Path | None:
+    ours, left = (os.geteuid(), ROOT), [*reversed(path.parts)]
+    walked, followed = Path(left.pop()), 0
+    while left and followed < MOST_LINKS:
+        part = left.pop()
+        if part == "..":
+            walked = walked.parent
+            continue
+        step = walked / part
+        if not step.is_symlink():
+            walked = step
+            continue
+        if walked.stat().st_mode & stat.S_IWOTH and step.lstat().st_uid not in (*ours, walked.stat().st_uid):
+            return step
+        target, followed = step.readlink(), followed + 1
+        left += reversed(target.parts)
+        if target.is_absolute():
+            walked = Path(left.pop())
+    return None
+
+
+def _reach(path: Path, group: int | None) -> bool:
+    """Whether those of `group` (None: everybody) get through every folder to `path`."""
+    for folder in path.parents:
+        found = folder.stat()
+        if not found.st_mode & (stat.S_IXGRP if found.st_gid == group else stat.S_IXOTH):
+            return False
+    return True
+
+
+def _group(number: int) -> str:
+    with suppress(ImportError, KeyError):
+        import grp
+
+        return grp.getgrgid(number).gr_name
+    return str(number)
+
+
+def _user(number: int) -> str:
+    with suppress(ImportError, KeyError):
+        import pwd
+
+        return pwd.getpwuid(number).pw_name
+    return str(number)

@@ -1,0 +1,93 @@
+"""Whom TLS trusts, and what is wrong with the other side in words that say what to do. Verification is always on.
+
+Authorities are the system's, or those of one file: `ca_file` in [network]. No variable of the environment names any, and none
+turns anything off: not SSL_CERT_FILE, SSL_CERT_DIR, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, AWS_CA_BUNDLE, PYTHONHTTPSVERIFY.
+"""
+
+from __future__ import annotations
+
+import ssl
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx2
+
+RENEW = "whoever runs it must renew it; or this machine's clock is wrong"
+SET_CLOCK = "look at this machine's clock"
+WRONG_PLACE = "check the address; or somebody stands between"
+NAME_THEM = "if a company's proxy stands between, name its authority: [network] ca_file"
+OTHER_PORT = "check the address and its port"
+TOO_OLD = "it must speak TLS 1.2 or later"
+
+
+class Trouble(NamedTuple):
+    """`what` is wrong with the other side, to stand after its name, and what to do about it."""
+
+    what: str
+    hint: str
+
+
+@cache
+def system_context() -> ssl.SSLContext:
+    """The system's authorities. Reading their certificates takes 20 ms: done once."""
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+def file_context(ca_file: Path) -> ssl.SSLContext:
+    """As strict, by the authorities of a file; OSError or ValueError where it holds none.
+
+    Not `create_default_context`: it writes session keys where SSLKEYLOGFILE says.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cafile=ca_file)
+    return context
+
+
+def context_of(ca_file: Path | None) -> ssl.SSLContext:
+    """Of `ca_file`, or the system's where it is None."""
+    return system_context() if ca_file is None else file_context(ca_file)
+
+
+def trouble_of(broken: BaseException | None) -> Trouble | None:
+    """What TLS did not like, if `broken` comes of that. The error's own words are left out: they may repeat what was sent."""
+    while broken is not None:
+        if isinstance(broken, ssl.SSLCertVerificationError):
+            what = _WRONG.get(broken.verify_code)
+            return Trouble(*what) if what else Trouble(f"its certificate is not trusted ({broken.verify_code})", NAME_THEM)
+        if isinstance(broken, ssl.SSLError):
+            return Trouble(*next((told for words, told in _BROKEN.items() if words in str(broken.reason).upper()), _CUT))
+        broken = broken.__cause__ or broken.__context__
+    return None
+
+
+_UNKNOWN = ("its certificate is of an authority that is not trusted here", NAME_THEM)
+_OTHERS = ("its certificate is of another host", WRONG_PLACE)
+_WRONG = {
+    9: ("its certificate is not valid yet", SET_CLOCK),
+    10: ("its certificate has expired", RENEW),
+    18: ("its certificate is signed by itself, and not trusted here", NAME_THEM),
+    19: _UNKNOWN,
+    20: _UNKNOWN,
+    21: _UNKNOWN,
+    62: _OTHERS,
+    64: _OTHERS,
+}
+"""OpenSSL's X509_V_ERR_... (x509_vfy.h) -> what it means and what to do."""
+
+_NO_TLS = ("what answers there speaks no TLS", OTHER_PORT)
+_OLD = ("it speaks no TLS that is safe today", TOO_OLD)
+_CHANGED = ("what came was changed on its way", WRONG_PLACE)
+_CUT = ("TLS broke off", "it may go better later; else check the address and its port")
+_BROKEN = {
+    "WRONG_VERSION": _NO_TLS,
+    "RECORD_LAYER": _NO_TLS,
+    "HTTP_REQUEST": _NO_TLS,
+    "PACKET_LENGTH": _NO_TLS,
+    "UNSUPPORTED_PROTOCOL": _OLD,
+    "PROTOCOL_VERSION": _OLD,
+    "HANDSHAKE_FAILURE": _OLD,
+    "BAD_RECORD_MAC": _CHANGED,
+    "DECRYPT": _CHANGED,
+}
+"""Part of OpenSSL's reason -> what it means and what to do."""

@@ -1,0 +1,180 @@
+"""PostgreSQL at the end of a bad wire: what is lost is said, once more leaves the same rows, no act goes without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
+import pytest
+
+from costguard.core.acting import Reception
+from costguard.core.guard.intent import DONE, EXECUTING, IN_DOUBT, READY
+from costguard.core.guard.policy import Rails
+from costguard.errors import LedgerError
+from costguard.flows.acting import act, confirm, settle
+from costguard.ledger import care, server
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.rows import Row
+from tests.crashes.story import Story, make_story, open_ledger, record_rest
+from tests.flows.deeds import MIN, START, World, intent
+from tests.ledger.fleet import rows
+from tests.networks.plan import CONNECT, DOWN, UP, Fault
+from tests.networks.proxy import Proxy, port_of, proxied
+
+SEED, LOT = 11, 20
+SOON_S = 0.5
+"""How long an answer may take here; 120 s elsewhere."""
+MOMENTS = ("INSERT INTO observation", "INSERT INTO span", "UPDATE ledger_state", "COMMIT")
+KINDS = ("cut", "reset", "hole", "half")
+WAYS = [(kind, side, moment) for moment in MOMENTS for side in (UP, DOWN) for kind in KINDS]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "ANSWER_S", SOON_S)
+
+
+@contextmanager
+def through(url: str) -> Iterator[tuple[str, Proxy]]:
+    """The URL of the database `url` behind a proxy."""
+    parts = urlsplit(url)
+    folder = parse_qs(parts.query).get("host", [""])[0]
+    to: str | int = f"{folder}/.s.PGSQL.{parts.port or 5432}" if folder else port_of(parts.netloc)
+    who = (parts.username or "postgres") + (f":{parts.password}" if parts.password else "")
+    with proxied(to) as proxy:
+        yield f"postgresql+psycopg://{who}@127.0.0.1:{proxy.port}{parts.path}", proxy
+
+
+@pytest.fixture(scope="module")
+def story() -> Story:
+    return make_story(SEED, polls=120, size=60)
+
+
+@pytest.fixture(scope="module")
+def calm(story: Story, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('calm')}/ledger.db"
+    open_ledger(url).close()
+    record_rest(url, story)
+    return rows(url)
+
+
+def is_said(error: LedgerError) -> None:
+    said, _, hint = str(error).partition("\nhint: ")
+    assert "the ledger's server" in said
+    assert hint
+    assert "Traceback" not in said
+
+
+def test_a_wire_that_breaks_while_a_poll_is_written_loses_and_doubles_nothing(
+    postgres_url: str, story: Story, calm: dict[str, list[Row]]
+) -> None:
+    polls = [story.poll(number) for number in range(len(story.entries))]
+    known, broken = 0, list[tuple[str, str, str]]()
+    with through(postgres_url) as (url, proxy), open_ledger(url) as ledger:
+        ledger.record(polls[:7])
+        first = 7
+        for kind, side, moment in WAYS:
+            lot, before = polls[first : first + LOT], rows(postgres_url)
+            first += LOT
+            assert lot, "the story is too short"
+            proxy._do(proxy._drop())  # a new connection says each statement in full
+            already = len(proxy.struck)
+            proxy.plan = [Fault(kind=kind, side=side, mark=moment)]
+            proxy._seen.clear()
+            try:
+                ledger.record(lot)
+            except LedgerError as told:
+                is_said(told)
+            else:
+                assert len(proxy.struck) == already, f"nobody said that the wire broke: {kind, side, moment}"
+                continue
+            proxy.plan = ()
+            assert len(proxy.struck) == already + 1, (kind, side, moment)
+            broken.append((kind, side, moment))
+            proxy._do(proxy._drop())  # what hangs lets go of its locks
+            if (side, moment) != (DOWN, "COMMIT"):
+                assert rows(postgres_url) == before, (kind, side, moment)
+            else:
+                known += rows(postgres_url) != before
+            ledger.record(lot)
+        ledger.record(polls[first:])
+    assert known, "no commit was ever done without its answer"
+    assert len(broken) > len(WAYS) * 3 / 4, broken
+    assert rows(postgres_url) == calm
+    assert care.check(postgres_url) == []
+
+
+def state_of(url: str, id_: str) -> str:
+    """As another program reads it."""
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as other:
+        found = other.execute("SELECT state FROM intent WHERE id = %s", [id_]).fetchone()
+    return str(found[0]) if found else ""
+
+
+@pytest.mark.parametrize(("kind", "side"), [(kind, side) for side in (UP, DOWN) for kind in KINDS])
+def test_an_act_whose_commit_is_lost_is_not_sent_until_a_commit_is_known(postgres_url: str, kind: str, side: str) -> None:
+    world, states = World(), list[str]()
+
+    def obeys(world: World) -> Reception:
+        states.append(state_of(postgres_url, "one"))
+        return world.stop_it()
+
+    world.obeys = obeys
+    with through(postgres_url) as (url, proxy), GuardBook(url, rails=Rails()) as book:
+        epoch = book.take_turn("me", START, 2 * MIN)
+        assert epoch is not None
+        one = intent(epoch=epoch)
+        assert book.plan_intent(one)
+        proxy.plan = [Fault(kind=kind, side=side, mark="COMMIT")]
+        acted = act(one, world.hands, book, world, world.still, seconds=world.seconds)
+        assert len(proxy.struck) == 1
+        assert acted.broken
+        assert "the ledger's server" in acted.broken
+        assert (acted.sent, world.asked, states) == (False, [], [])
+        proxy.plan = ()
+        proxy._do(proxy._drop())
+        (left,) = book.open_intents()
+        assert left.state == (EXECUTING if side == DOWN else READY)
+        world.goes_by(MIN)
+        assert book.take_turn("me", world.now(), 2 * MIN) == epoch
+        if left.state in IN_DOUBT:
+            settled = settle(left, world.hands, book, world, world.still)
+            assert settled.intent.state == READY, "it still runs, so nothing was done"
+            assert world.asked == []
+            left = settled.intent
+        again = act(left, world.hands, book, world, world.still, seconds=world.seconds)
+        assert again.sent, again
+        world.goes_by(MIN)
+        assert book.take_turn("me", world.now(), 2 * MIN) == epoch
+        done = confirm(again.intent, world.seen, book, world.still, absences=0, asked_at=world.now(), now=world.now())
+        assert done.intent.state == DONE
+    assert (len(world.asked), states) == (1, [EXECUTING])
+
+
+@pytest.mark.parametrize("kind", ["cut", "reset", "hole", "garbage", "refused"])
+def test_a_server_that_cannot_be_reached_is_said_in_time(postgres_url: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("costguard.ledger.opening.CONNECT_TIMEOUT_S", 2)
+    open_ledger(postgres_url).close()
+    with through(postgres_url) as (url, proxy):
+        if kind == "refused":
+            proxy.refuse()
+        else:
+            proxy.plan = [Fault(kind=kind, side=CONNECT, times=None)]
+        with pytest.raises(LedgerError) as told:
+            open_ledger(url)
+        is_said(told.value)
+        proxy.heal()
+        open_ledger(url).close()
+
+
+def test_a_reader_waits_for_no_answer_for_ever(postgres_url: str) -> None:
+    from costguard.ledger.reader import Reader
+
+    open_ledger(postgres_url).close()
+    with through(postgres_url) as (url, proxy), Reader(url) as reader:
+        proxy.plan = [Fault(kind="hole", mark="ledger_state")]
+        with pytest.raises(LedgerError) as told, reader.snapshot() as ask:
+            ask("SELECT * FROM ledger_state", ())
+        assert "no answer for 0.5 s" in str(told.value)

@@ -1,0 +1,225 @@
+"""An old backup that is put back is noticed (H33): what was wished since it was made is not in it, so nothing is done by it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from costguard.ledger.address import address
+from costguard.ledger.copies import copy
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.seen import Mark
+from costguard.testing import Outcome, Stage, play, read
+from costguard.testing.guarding import GuardPlay
+from tests.ledger.acts import HOUR, NOON, WIDE, wish
+from tests.security.house import House, a_house
+
+STORY = """
+title: A backup of an hour ago is put back
+hazard: H33
+start: 2026-11-02 08:00
+end: 09:00
+machines
+  box  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada
+policies
+  idle-gpu  arm stop, gpu, when idle, for 15m, notify, +5m stop
+events
+  08:00  box busy
+  08:04  protect box why "an evaluation" by ada
+  08:10  box quiet
+  08:12:20  watchdog crashes
+expect
+  08:00-08:12  never act
+"""
+BACKED_UP, ADOPTED = "08:02", "08:50"
+
+
+class Rewound(GuardPlay):
+    """A guard whose ledger is put back, while it is down, to what it was at BACKED_UP. `marked`: it keeps its mark."""
+
+    marked = True
+    adopts = False
+
+    def _open(self) -> None:
+        super()._open()
+        if self.marked:
+            self._guard.mark = self._mark()
+
+    def _mark(self) -> Mark:
+        file = Path(self.stage.ledger_url.removeprefix("sqlite:///"))
+        return Mark(self.stage.ledger_url, file.with_name("story.db.seen"))
+
+    def guard(self) -> None:
+        now, file = self.stage.clock.now(), Path(self.stage.ledger_url.removeprefix("sqlite:///"))
+        if f"{now:%H:%M}" == BACKED_UP:
+            copy(address(self.stage.ledger_url), file.with_name("backup.db"))
+        if self.adopts and f"{now:%H:%M}" == ADOPTED:
+            self._mark().move()
+        super().guard()
+
+    def crash(self) -> None:
+        self.close()
+        file = Path(self.stage.ledger_url.removeprefix("sqlite:///"))
+        for suffix in ("-wal", "-shm"):
+            file.with_name(f"story.db{suffix}").unlink(missing_ok=True)
+        shutil.copy(file.with_name("backup.db"), file)
+        self._open()
+
+
+class Unmarked(Rewound):
+    marked = False
+
+
+class Adopting(Rewound):
+    adopts = True
+
+
+class NeverRewound(Rewound):
+    def crash(self) -> None:
+        self.close()
+        self._open()
+
+
+def played(kind: type[Rewound], folder: Path) -> Outcome:
+    def opened(stage: Stage) -> Rewound:
+        return kind(stage)
+
+    outcome = play(read(STORY), opened, folder)
+    assert not outcome.faults, outcome.report()
+    return outcome
+
+
+def test_without_a_mark_a_backup_put_back_forgets_a_protection_and_the_machine_is_stopped(tmp_path: Path) -> None:
+    """Control: this is what must not be."""
+    assert [act.act for act in played(Unmarked, tmp_path).acts] == ["stop"]
+
+
+def test_a_ledger_older_than_what_was_seen_only_observes_and_pages(tmp_path: Path) -> None:
+    outcome = played(Rewound, tmp_path)
+    assert outcome.acts == []
+    told = [one.message for one in outcome.told if "not the one that was seen last" in one.message.title]
+    assert told
+    assert told[0].severity == "page"
+
+
+def test_once_somebody_says_that_it_is_meant_it_acts_again(tmp_path: Path) -> None:
+    (act,) = played(Adopting, tmp_path).acts
+    assert f"{act.at:%H:%M}" >= ADOPTED
+
+
+def test_the_same_ledger_after_a_crash_is_not_doubted(tmp_path: Path) -> None:
+    outcome = played(NeverRewound, tmp_path)
+    assert outcome.acts == []  # protected, by a wish that is still there
+    assert not [one for one in outcome.told if "seen last" in one.message.title]
+
+
+# The mark itself
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[GuardBook]:
+    with GuardBook(f"sqlite:///{tmp_path}/ledger.db", rails=WIDE) as opened:
+        assert opened.take_turn("a", NOON, HOUR) == 1
+        yield opened
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Mark:
+    return Mark(f"sqlite:///{tmp_path}/ledger.db", tmp_path / "ledger.db.seen")
+
+
+def test_a_mark_that_lags_doubts_nothing(book: GuardBook, mark: Mark) -> None:
+    """As after a crash between a commit and the mark."""
+    assert mark.doubt() == ""
+    book.add_wish(wish("w1"))
+    mark.move()
+    for number in range(5):
+        book.add_wish(wish(f"later {number}"))
+        assert mark.doubt() == ""
+
+
+def test_an_older_copy_another_ledger_and_a_history_written_anew_are_told_apart(
+    book: GuardBook, mark: Mark, tmp_path: Path
+) -> None:
+    file = tmp_path / "ledger.db"
+    copy(address(mark.url), tmp_path / "early.db")
+    book.add_wish(wish("w1"))
+    mark.move()
+    seen = mark.seen()
+    assert seen is not None
+    book.close()
+    whole = file.read_bytes()
+    file.write_bytes((tmp_path / "early.db").read_bytes())
+    assert "is older than what was seen here: its audit ends at 1:" in mark.doubt()
+    with GuardBook(mark.url, rails=WIDE) as again:
+        again.add_wish(wish("w1", who="eve"))
+        again.add_wish(wish("w2"))
+    assert f"tells another story than was seen here: its audit does not pass through {seen.anchor.seq}:" in mark.doubt()
+    file.unlink()
+    with GuardBook(mark.url, rails=WIDE):
+        assert "another ledger stood here" in mark.doubt()
+    for suffix in ("-wal", "-shm"):
+        file.with_name(f"ledger.db{suffix}").unlink(missing_ok=True)
+    file.write_bytes(whole)
+    assert mark.doubt() == ""  # control: the right one, put back
+
+
+def test_a_mark_is_written_only_when_there_is_something_new_and_where_it_can_be(book: GuardBook, mark: Mark) -> None:
+    mark.move()
+    first = mark.path.stat()
+    mark.move()
+    assert mark.path.stat().st_ino == first.st_ino
+    book.add_wish(wish("w1"))
+    mark.move()
+    assert mark.path.stat().st_ino != first.st_ino
+    assert json.loads(mark.path.read_text())["seq"] == 2
+    nowhere = Mark(mark.url, Path("/proc/nowhere/seen"))
+    nowhere.move()
+    assert nowhere.doubt() == ""
+
+
+# With the commands that people have
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with a_house(tmp_path) as made:
+        yield made
+
+
+def notes(house: House) -> str:
+    with closing(sqlite3.connect(house.folder / "ledger.db")) as file:
+        return "\n".join(row[0] for row in file.execute("SELECT notes FROM guard_run ORDER BY id"))
+
+
+def test_a_backup_put_back_holds_the_watchdog_until_it_is_adopted(house: House) -> None:
+    assert house.run("watch", "--once") == 0, house.said
+    assert house.run("db", "backup", "copy.db") == 0
+    assert house.run("freeze", "--why", "the grid is down") == 0
+    assert house.run("watch", "--once") == 0
+    assert house.run("audit", "verify") == 0, house.said
+    assert house.run("audit", "adopt") == 0
+    assert "nothing to adopt" in house.said
+    (house.folder / "copy.db").rename(house.folder / "ledger.db")
+    assert house.run("watch", "--once") == 0
+    assert "not the one that was seen last" in house.said
+    assert "older_ledger: this ledger is older than what was seen here" in notes(house)
+    assert house.run("audit", "verify") == 3
+    assert "this ledger is older than what was seen here" in house.said
+    assert house.run("watch", "--once") == 0  # a run of its own moves the mark not
+    assert house.run("audit", "verify") == 3
+    assert house.run("audit", "adopt") == 2
+    assert "--why" in house.said
+    assert house.run("audit", "adopt", "--why", "the disk died") == 0, house.said
+    assert "Wishes and protections made since it was copied are not in it" in house.said
+    assert house.run("audit", "show") == 0
+    assert "wished accept audit " in house.said
+    assert house.run("audit", "verify") == 0, house.said
+    assert house.run("watch", "--once") == 0
+    assert "not the one that was seen last" not in house.said

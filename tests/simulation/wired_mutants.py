@@ -1,0 +1,117 @@
+"""Adapters and transport with one rule taken out of them, to see that the judge of wired worlds would notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import costguard_gcp.listing
+import costguard_runpod.pages
+import pytest
+from costguard_aws.account import Account as AwsAccount
+from costguard_gcp.account import GcpAccount
+from costguard_gcp.inventory import Lister
+from costguard_runpod.account import Account as RunpodAccount
+from costguard_vast.account import VastAccount
+
+from costguard.core.guard import proof
+from costguard.core.guard.intent import DONE
+from costguard.core.metering.inventory import Complete, Partial, Poll
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import ScopeKey
+from costguard.errors import OddAnswerError, UnreachableError
+from costguard.transport import Channel
+
+Patch = pytest.MonkeyPatch
+
+
+def next_page_ignored(patch: Patch) -> None:
+    """The first page is all there is (RunPod, Google Cloud)."""
+    patch.setattr(costguard_runpod.pages, "_next", lambda _page, _limit: ("", ""))
+    read = costguard_gcp.listing.page_of
+
+    def alone(reply: Any, what: str) -> Any:  # noqa: ANN401 - a page
+        page = read(reply, what)
+        page.next_page_token = None
+        return page
+
+    patch.setattr(costguard_gcp.listing, "page_of", alone)
+
+
+def lost_page_is_the_end(patch: Patch) -> None:
+    """A page that failed ends the list, and what was read is taken for whole (all with pages)."""
+    listed = RunpodAccount.poll
+
+    def poll(self: RunpodAccount, scope: ScopeKey) -> Poll:
+        found = listed(self, scope)
+        if isinstance(found.inventory, Partial):
+            return replace(found, inventory=Complete(found.inventory.items))
+        return found
+
+    patch.setattr(RunpodAccount, "poll", poll)
+    whole = Lister.listed
+
+    def google(self: Lister, project: str, deadline: Any) -> Any:  # noqa: ANN401 - as it is there
+        inventory, notes = whole(self, project, deadline)
+        return (Complete(inventory.items) if isinstance(inventory, Partial) else inventory), notes
+
+    patch.setattr(Lister, "listed", google)
+
+
+def acts_are_tried_again(patch: Patch) -> None:
+    """An act without an answer is sent again, as a read is."""
+    asked = Channel.ask
+
+    def ask(self: Channel, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - as it is there
+        try:
+            return asked(self, *args, **named)
+        except (UnreachableError, OddAnswerError):
+            if not named.get("act"):
+                raise
+            return asked(self, *args, **named)
+
+    patch.setattr(Channel, "ask", ask)
+
+
+def not_found_is_done(patch: Patch) -> None:
+    """What a listing lacks was stopped."""
+    patch.setattr(proof, "_absent", lambda *_: proof.Finding(state=DONE, why="it is not there"))
+
+
+def looks_are_old(patch: Patch) -> None:
+    """A look answers with what the last listing said."""
+    for account in (RunpodAccount, VastAccount, GcpAccount, AwsAccount):
+        seen: dict[object, Observation] = {}
+        patch.setattr(account, "poll", _kept(account.poll, seen))
+        patch.setattr(account, "look", lambda _self, key, seen=seen: seen.get(key))
+
+
+def _kept(polled: Callable[..., Poll], seen: dict[object, Observation]) -> Callable[..., Poll]:
+    def poll(self: Any, scope: ScopeKey) -> Poll:  # noqa: ANN401 - an account
+        found = polled(self, scope)
+        if isinstance(found.inventory, Complete | Partial):
+            seen.update({one.key: one for one in found.inventory.items})
+        return found
+
+    return poll
+
+
+def unmeasured_is_rest(patch: Patch) -> None:
+    """A GPU that says nothing rests (RunPod)."""
+    from costguard_runpod import translate
+
+    patch.setattr(translate, "_highest", lambda values: max((one for one in values if one is not None), default=0.0))
+
+
+WIRED_MUTANTS: Mapping[str, Callable[[Patch], None]] = {
+    one.__name__: one
+    for one in (
+        next_page_ignored,
+        lost_page_is_the_end,
+        acts_are_tried_again,
+        not_found_is_done,
+        looks_are_old,
+        unmeasured_is_rest,
+    )
+}
