@@ -37,7 +37,7 @@ DEATHS = ("before", "after", "told", "commit")
 SETTLES = 12
 """Minutes after which no act is in doubt whose answer was lost: it is asked again at a pace of its own."""
 STATE_STOPS = {"aws", "gcp"}
-"""Vendors that say when a machine stopped; of others a ledger knows it by its own clock, and a clock that is wrong dates it wrong."""
+"""Vendors that say when a machine stopped; of others a ledger knows it by its own clock alone, which must then be right."""
 RAILS = {"irreversible_per_h": 100}
 """On these vendors a stop wipes what lies in the host, so that most stops are irreversible."""
 
