@@ -5,7 +5,8 @@ said of it must lie around that, at every step, whether its cloud can be asked o
 model of costguard says that it assumes (docs/decisions/0014), which is all that is left out here, each in its place:
 
 - A machine that was off is taken to be off for five minutes after a look (`_Sight.until`).
-- A price on demand holds until its cloud says otherwise (`_Sight.prices`).
+- A price on demand holds until its cloud says otherwise (`_Sight.prices`), and was what it is when a machine is found
+  (`_found_late`).
 - Two whole listings a minute apart that lack a few machines, and not all, are right (`_Sight.until`).
 - A listing that is whole is no older than it may be: while one is repeated, nothing new is known, and what its cloud does not
   date happened when it was told, or never (`_Sight.until`, `_heard`).
@@ -31,7 +32,7 @@ ALLOWED_US = 5 * MINUTE_US
 """For so long after a look, what was off is taken to be off."""
 FOREVER = 10**18
 ROUNDED = 2
-"""Nano-units that a span may be off by: each of its ends is rounded to a whole one."""
+"""Nano-units that a span may be off by, as each of its ends is rounded. A machine has one span for each turn and price."""
 
 
 @dataclass(slots=True)
@@ -109,11 +110,21 @@ def lives(record: Record) -> dict[str, Life]:
         life.heard = _heard(record, life, prices.get(name, ()), tells.get(name, {}))
     first = {told.name: told for told in reversed(record.told)}
     for name, told in first.items():
+        _found_late(found[name], micros(told.at))
         since = _counted_since(record, found[name], micros(told.at), micros(told.started_at or told.at))
         for one_life in (found[name], found[name].heard):
             if one_life is not None:
                 one_life.known_us = since
     return found
+
+
+def _found_late(life: Life, told_us: int) -> None:
+    """Let it be heard as having had, from its beginning, the price at which it was found."""
+    heard = life.heard or life
+    late = [nano for at, nano in heard.prices if at <= told_us]
+    if len(set(late)) > 1:
+        prices = [(heard.prices[0][0], late[-1]), *(one for one in heard.prices if one[0] > told_us)]
+        life.heard = Life(life.name, life.cloud, heard.turns, prices)
 
 
 def _counted_since(record: Record, life: Life, told_us: int, started_us: int) -> int:
@@ -136,21 +147,30 @@ def _heard(record: Record, life: Life, prices: Sequence[tuple[int, int, bool]], 
     stale = {one["at"] for one in record.of("fault") if one["name"] == life.cloud and one["what"] == STALE}
     if not stale:
         return None
-    listed = [one["at"] for one in record.of("listed") if one["cloud"] == life.cloud]
+    listed = [one for one in record.of("listed") if one["cloud"] == life.cloud]
+    times = [one["at"] for one in listed]
 
-    def told(at: int) -> int:
-        later = listed[bisect_left(listed, at) :]
-        return at if not later or later[0] not in stale else next((one for one in later if one not in stale), at)
+    def told(at: int, *shown: object) -> int:
+        later = listed[bisect_left(times, at) :]
+        if not later or later[0]["at"] not in stale or shown in _shown(later[0], life.name):
+            return at
+        return next((one["at"] for one in later if one["at"] not in stale or shown in _shown(one, life.name)), at)
 
     costs = [life.prices[0], *((at if said else told(at), nano) for at, nano, said in prices)]
     turns = dict[int, Sequence[int | str | None]]()
-    for at, state, started in life.turns:
-        then = told(int(at or 0))
+    heard_at = [told(int(at or 0), state, started) for at, state, started in life.turns]
+    for number, (at, state, started) in enumerate(life.turns):
+        then = min(heard_at[number:])  # who hears of a later run knows that this is over
         kept = tells.get("started" if state in BILLS else "ended" if state == "ended" else "stopped", True)
         dated = then == at or (kept and not (state == "ended" and then - int(at or 0) >= HOUR_US))
         turns[then] = (at if dated else then, state, started)
     same = costs == list(life.prices) and [*turns.values()] == [tuple(one) for one in life.turns]
     return None if same else Life(life.name, life.cloud, [*turns.values()], costs)
+
+
+def _shown(listing: Entry, name: str) -> Iterator[tuple[str, int | None]]:
+    """What a listing shows a machine to be: its state, and since when it runs."""
+    return ((state, started) for one, _, started, state in listing["items"] if one == name)
 
 
 def violations(record: Record) -> list[str]:
@@ -178,10 +198,12 @@ def _around(record: Record, found: dict[str, Life]) -> Iterator[str]:
             least = min(least, most)
             most = max(most, Fraction(low)) if life.cloud in sight.repeats else most
             lowest, highest = lowest + most, highest + least
-            if not low - ROUNDED <= most or not least <= high + ROUNDED:
+            rounded = ROUNDED * (len(life.turns) + len(life.prices))
+            if not low - rounded <= most or not least <= high + rounded:
                 yield _said(record, now, name, most, (low, high))
         low, high = sum(low for _, low, _ in one["money"]), sum(high for _, _, high in one["money"])
-        if not low - len(found) * ROUNDED <= lowest or not highest <= high + len(found) * ROUNDED:
+        rounded = ROUNDED * sum(len(life.turns) + len(life.prices) for life in found.values())
+        if not low - rounded <= lowest or not highest <= high + rounded:
             yield _said(record, now, "all", lowest, (low, high))
     last = {name for one in list(record.of("said"))[-1:] for name, *_ in one["money"]}
     told = sorted({one.name for one in record.told if one.at >= record.healed})
@@ -204,14 +226,16 @@ class _Sight:
         if one["e"] == "fault":
             self._faults.add((one["name"], one["what"], one["at"]))
             self.repeats |= {one["name"]} if one["what"] == STALE else set()
-        elif one["e"] == "listed" and not {(one["cloud"], lie, one["at"]) for lie in (EMPTY, STALE)} & self._faults:
+        elif one["e"] == "listed" and (one["cloud"], EMPTY, one["at"]) not in self._faults:
             listed, mine = {name for name, *_ in one["items"]}, self._cloud.setdefault(one["cloud"], set())
-            mine |= listed
+            true = (one["cloud"], STALE, one["at"]) not in self._faults
+            if true:
+                mine |= listed
+                self._told.update(dict.fromkeys(listed, one["at"]))
             for name in listed:
-                self._told[name] = one["at"]
                 self._lacked.pop(name, None)
             if one["whole"]:
-                self.repeats.discard(one["cloud"])
+                self.repeats -= {one["cloud"]} if true else set()
                 for name in mine - listed:
                     self._lacked.setdefault(name, []).append(one["at"])
 

@@ -125,10 +125,16 @@ class Record:
     unstarted: Mapping[str, int] = field(default_factory=dict)
     heard: Mapping[tuple[str, datetime], datetime] = field(default_factory=dict)
     transit: timedelta = timedelta()
+    _by: dict[str, list[Entry]] = field(default_factory=dict)
 
     def of(self, *kinds: str) -> Iterator[Entry]:
         """The entries of `kinds`, in order."""
-        return (one for one in self.entries if one["e"] in kinds)
+        if len(kinds) > 1:
+            return (one for one in self.entries if one["e"] in kinds)
+        if not self._by:
+            for one in self.entries:
+                self._by.setdefault(one["e"], []).append(one)
+        return iter(self._by.get(kinds[0], ()))
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """What the ledger's file holds in the end."""

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.simulation.drawing import crashing, drill_of, plan_of
 from tests.simulation.judge import violations
-from tests.simulation.mutants import MUTANTS, SEEN_BY
+from tests.simulation.mutants import MUTANTS, SEEN_BY, too_sure
 from tests.simulation.papers import kept_plan
-from tests.simulation.plans import CAP, DRILL, Box, Does, Happens, Plan
+from tests.simulation.plans import BOOKS, CAP, DRILL, Box, Does, Happens, Plan
 from tests.simulation.playing import folder as made
+from tests.simulation.playing import played
 from tests.simulation.reading import Record
 from tests.simulation.world import World
 
@@ -97,3 +99,21 @@ def test_the_judge_notices_a_guard_without(
 ) -> None:
     mutant(monkeypatch)
     assert any(judged(drill_of(seed)) for seed in range(DRILLS))
+
+
+def fleet(seed: int) -> Plan:
+    """The first half day of the books world of `seed`."""
+    plan = plan_of(seed, BOOKS)
+    return replace(plan, minutes=720, events=tuple(one for one in plan.events if one.at <= 720))
+
+
+def test_the_books_hold_what_a_fleet_truly_cost_at_every_step() -> None:
+    one = played(fleet(5))
+    assert one.wrong == (), "python -m tests.simulation replay books:5"
+    assert one.effects.total() > 100
+    assert one.hours > 200
+
+
+def test_the_judge_notices_books_that_are_too_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    too_sure(monkeypatch)
+    assert any("was said" in one for one in played(fleet(5)).wrong)
