@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from costguard.core.metering.inventory import Failed, Partial, Poll
 from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey
+from costguard.core.metering.resource import ENDED, ResourceKey
 from costguard.ports import Inspector
 
 LOOKED_UP = 100
@@ -15,7 +15,10 @@ LOOKED_UP = 100
 
 
 def looked_up(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -> Poll:
-    """`answer` with what single look-ups say of the missing. One that is there after all makes the listing partial."""
+    """`answer` with what single look-ups say of the missing. One that is there after all makes the listing partial.
+
+    One that answers that it has ended is no contradiction: the listing left it out because of that.
+    """
     missing, gone, there = tuple(missing), set[ResourceKey](), list[Observation]()
     for key in missing[:LOOKED_UP]:
         try:
@@ -29,6 +32,8 @@ def looked_up(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -
     answer = replace(answer, gone=frozenset(gone), unanswered=frozenset(missing) - gone - {one.key for one in there})
     if not there or isinstance(answer.inventory, Failed):
         return answer
-    why = f"the listing lacks {len(there)} that answer by themselves"
     items = (*answer.inventory.items, *there)
-    return replace(answer, inventory=Partial(items, why))
+    alive = sum(one.state != ENDED for one in there)
+    if not alive:
+        return replace(answer, inventory=replace(answer.inventory, items=items))
+    return replace(answer, inventory=Partial(items, f"the listing lacks {alive} that answer by themselves"))

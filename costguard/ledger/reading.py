@@ -97,7 +97,7 @@ class Books:
                     sums[found.id][currency] = (low + more[0], expected + more[1], high + more[2])
             spans = dict(ask(_SPANS, ()))
         return [
-            Spent(key=key, money=interval(money, currency), spans=spans[number])
+            Spent(key=key, money=interval(money, currency), spans=spans.get(number, 0))
             for number, key in keys.items()
             for currency, money in sums[number].items()
         ]

@@ -12,7 +12,7 @@ from costguard.core.metering.accrual import accrue, suspects
 from costguard.core.metering.accrued import Accrued, ScopeState
 from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import VOLUME, ResourceKey, ScopeKey
+from costguard.core.metering.resource import ENDED, RUNNING, VOLUME, ResourceKey, ScopeKey
 from costguard.core.sample import Sample
 from costguard.errors import CostguardError
 from costguard.flows.poll import poll
@@ -83,6 +83,7 @@ class Looking(Cloud):
     """The same, and it can look up one resource. `there`: ids that answer; `broken`: ids that cannot be asked for."""
 
     there: frozenset[str] = frozenset()
+    state: str = RUNNING
     broken: frozenset[str] = frozenset()
     looked: list[str] = field(default_factory=list)
 
@@ -90,7 +91,7 @@ class Looking(Cloud):
         self.looked.append(key.id)
         if key.id in self.broken:
             raise CostguardError("timeout")
-        return machine(key.id) if key.id in self.there else None
+        return replace(machine(key.id), state=self.state) if key.id in self.there else None
 
 
 @dataclass
@@ -205,6 +206,13 @@ def test_the_last_machine_of_an_account_is_settled_once_a_look_finds_nothing() -
     assert (done.accrued[0].outcome, [span.key.id for span in done.accrued[0].closed]) == ("complete", ["i-1"])
     poll([cloud], ledger, Hands())
     assert cloud.looked == ["i-1"]
+
+
+def test_the_last_machine_of_an_account_that_answers_that_it_has_ended_leaves_the_listing_whole() -> None:
+    cloud, ledger = Looking([Complete(ALL.items[:1]), Complete(())], there=frozenset(NAMES), state=ENDED), Memory()
+    poll([cloud], ledger, Hands())
+    done = poll([cloud], ledger, Hands())
+    assert (done.accrued[0].outcome, [span.key.id for span in done.accrued[0].closed]) == ("complete", ["i-1"])
 
 
 def test_all_of_a_kind_that_is_missing_is_looked_into_though_others_are_listed() -> None:

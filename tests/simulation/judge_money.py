@@ -168,7 +168,7 @@ def _heard(record: Record, life: Life, prices: Sequence[tuple[int, int, bool]], 
     return None if same else Life(life.name, life.cloud, [*turns.values()], costs)
 
 
-def _shown(listing: Entry, name: str) -> Iterator[tuple[str, int | None]]:
+def _shown(listing: Entry, name: str) -> Iterator[tuple[object, ...]]:
     """What a listing shows a machine to be: its state, and since when it runs."""
     return ((state, started) for one, _, started, state in listing["items"] if one == name)
 

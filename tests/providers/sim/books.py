@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from costguard.core.instant import EPOCH, micros
+from costguard.core.metering.accrual import GAP, last_seen
 from costguard.core.metering.accrued import Accrued, ScopeState
 from costguard.core.metering.billing import BillingRule
 from costguard.core.metering.reach import reach_of
 from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.core.metering.span import Span, amounts, charge
+from costguard.core.metering.unheard import unheard
 from costguard.core.period import Period
 
 
@@ -96,4 +98,8 @@ class Books:
             )
             money = charge(span, Period(start=EPOCH, end=max(as_of, span.start)), reach)
             add(span, money.low.nano, money.expected.nano, money.high.nano)
+        if key in state.resources:
+            known = state.resources[key]
+            for span in unheard(known, last_seen(known, state), as_of, rule=rule, ceilings={}, gap=GAP):
+                add(span, *amounts(span, 0, at))
         return sums
