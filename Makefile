@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check bench seeded disks worlds golden market clean help
+.PHONY: demo test check bench seeded disks worlds kills networks golden market clean help
 
 help:
 	@echo "make demo    a quote on real prices, a simulated weekend that is guarded, a fortnight beside its bill, in seconds"
@@ -14,7 +14,9 @@ help:
 	@echo "make bench   speed of start-up, quote, ledger, polls and guard as ratios; accuracy against published runs"
 	@echo "make seeded  one fault after the other is put into a copy of the tree, and a test must notice: half an hour"
 	@echo "make disks   power cuts, failing and full disks: tries, bounds and controls (FIGURES=cuts, COSTGUARD_CUTS=100000)"
-	@echo "make worlds  simulated worlds against the real guard: a campaign that goes on where it was cut off (WORLDS=200 FROM=0)"
+	@echo "make worlds  simulated worlds against the real guard: a campaign that goes on where it was cut off (WORLDS=200 FROM=0 KIND=|wired|books)"
+	@echo "make kills   kill -9 while it records and while it acts: what was lost, what was done without an intent (KILLS=5000)"
+	@echo "make networks  every fault of a network between costguard and each cloud; wrong TLS"
 	@echo "make golden  write tests/golden anew (then read the diff)"
 	@echo "make market  build the shipped price snapshot anew from ../shared/providers/prices"
 
@@ -46,7 +48,13 @@ disks: .venv/.dev
 	@$(BIN)/python -m tests.disks $(FIGURES)
 
 worlds: .venv/.dev
-	@$(BIN)/python -m tests.simulation campaign --worlds $(or $(WORLDS),200) --from $(or $(FROM),0)
+	@$(BIN)/python -m tests.simulation campaign --worlds $(or $(WORLDS),200) --from $(or $(FROM),0) $(if $(KIND),--kind $(KIND))
+
+kills: .venv/.dev
+	@$(BIN)/python -m tests.crashes --story acting --story recording --kills $(or $(KILLS),5000)
+
+networks: .venv/.dev
+	@$(BIN)/python -m tests.networks
 
 golden: .venv/.dev
 	@$(BIN)/python -m pytest -q tests/golden tests/inputs/test_bad_inputs.py tests/inputs/test_bad_replies.py --write-golden
