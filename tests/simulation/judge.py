@@ -47,7 +47,7 @@ def _wrong(one: Asked, record: Record) -> Iterator[str]:
     if one.run in record.odd_runs:
         yield f"it was done in a run that must do nothing: {record.odd_runs[one.run]}"
     seen = [told.at for told in record.told if told.name == one.name and told.at <= one.at]
-    if len(seen) < 3 or one.at - seen[0] < FIRST_SEEN:
+    if len(seen) < 3 or one.at - seen[0] < FIRST_SEEN - record.slack:
         yield f"it was only just seen: {len(seen)} times"
     if row["rule"] == "idle":
         yield from _evidence(one, record)

@@ -60,6 +60,8 @@ class Vendor(ABC):
     off_least: ClassVar[int] = 1
     beside: ClassVar[str] = "^$"
     measured: ClassVar[str] = "^$"
+    valueless: ClassVar[str] = "^$"
+    """What is asked about measures, and answered without any."""
     prices: ClassVar[str] = "^$"
     types: ClassVar[Mapping[str, tuple[str, int]]]
     """Dollars an hour -> its type of that price, and how many GPUs that has."""
@@ -161,6 +163,7 @@ class Aws(Vendor):
     name, port, lag = "aws", 9001, timedelta(minutes=15)
     beside = r"/(DescribeVolumes|DescribeAddresses)\?"
     measured = r"GetMetricData|ListMetrics"
+    valueless = r"ListMetrics"
     prices = r"GetProducts"
     types: ClassVar = {"2.99": ("g5.xlarge", 1), "11.96": ("p4d.24xlarge", 8), "32.77": ("p5.48xlarge", 8)}
 
