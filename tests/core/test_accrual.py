@@ -245,6 +245,16 @@ def test_a_price_that_rose_before_an_unseen_restart_is_within_bounds() -> None:
     assert story.cost(14) == (10 + 1, Decimal("13.75"), 10 + 6 + 2)
 
 
+def test_before_the_day_of_a_price_a_run_that_nobody_saw_begin_had_the_price_known_before() -> None:
+    story = Story()
+    story.listed(10, machine())
+    dearer = machine(started_at=minute(20), prices=(Price(Rate.parse("120"), since=minute(30)),))
+    story.listed(40, dearer)
+    story.listed(41, dearer)
+    low, _, high = story.cost(41)
+    assert (low, high) == (10 + 10 + 11 * 2, 10 + 2 * 10 + 10 + 11 * 2)
+
+
 def test_a_long_gap_may_hide_more_than_the_last_stop() -> None:
     story = Story()
     story.listed(10, machine())

@@ -219,12 +219,17 @@ def price_at(seen: Observation, when: datetime) -> Price | None:
 def with_newest_prices(before: Observation, seen: Observation) -> Observation:
     """`seen`, but with the prices already known where it states none (RunPod of a stopped pod), or older ones.
 
-    Older ones stand on an old page from a cache. A price that is unknown now is stated so, as a Price without a rate.
+    Older ones stand on an old page from a cache. A price that is unknown now is stated so, as a Price without a rate. Before the
+    first day that is stated, the price held that was known before.
     """
     if not seen.prices and before.prices:
         return replace(seen, prices=before.prices)
     old, new = (o.prices[-1].since if o.prices else None for o in (before, seen))
-    return replace(seen, prices=before.prices) if old is not None and new is not None and new < old else seen
+    if old is not None and new is not None and new < old:
+        return replace(seen, prices=before.prices)
+    first = seen.prices[0].since if seen.prices else None
+    earlier = [price for price in before.prices if first is not None and (price.since is None or price.since < first)]
+    return replace(seen, prices=(earlier[-1], *seen.prices)) if earlier else seen
 
 
 def highest_dated(seen: Observation, since: datetime) -> int:
