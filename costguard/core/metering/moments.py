@@ -219,8 +219,8 @@ def price_at(seen: Observation, when: datetime) -> Price | None:
 def with_newest_prices(before: Observation, seen: Observation) -> Observation:
     """`seen`, but with the prices already known where it states none (RunPod of a stopped pod), or older ones.
 
-    Older ones stand on an old page from a cache. A price that is unknown now is stated so, as a Price without a rate. Before the
-    first day that is stated, the price held that was known before.
+    Older ones stand on an old page from a cache. A price that is unknown now is stated so, as a Price without a rate. Before
+    the first day that is stated, the price held that was known before.
     """
     if not seen.prices and before.prices:
         return replace(seen, prices=before.prices)
