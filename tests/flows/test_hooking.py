@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -111,10 +112,18 @@ def test_a_hook_that_takes_too_long_is_ended_with_all_it_began(tmp_path: Path) -
 
 
 def _has_gone(pid: int) -> bool:
+    """Whether that program ends: what was sent SIGKILL may still be on its way out when who sent it goes on."""
+    until = monotonic() + 60
+    while _runs(pid) and monotonic() < until:
+        sleep(0.01)
+    return not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
-        return True
+        return False
 
 
 def test_a_program_that_is_left_behind_holds_nothing_up() -> None:
