@@ -19,12 +19,44 @@ class TableView:
     rows: tuple[tuple[str, ...], ...]
 
 
+STACKED, HEAT, BARS = "stacked", "heat", "bars"
+"""Columns of parts that add up; a grid of rows and columns; one bar a label."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One part of a chart. `values`: one a label, None where nothing is known; `texts`: the same for people."""
+
+    name: str
+    values: tuple[float | None, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A picture of numbers that the tables hold too. `kind`: STACKED, HEAT or BARS. `unit`: of all values ("$", "%").
+
+    `labels` go across, a series is a part of each column (STACKED), a row (HEAT), or the only one (BARS).
+    """
+
+    title: str
+    kind: str
+    unit: str
+    labels: tuple[str, ...]
+    series: tuple[Series, ...]
+    note: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """`data`: the JSON contract. `records`: one flat row per item. `lead` and `notes`: lines around the tables."""
+    """`data`: the JSON contract. `records`: one flat row per item. `lead` and `notes`: lines around the tables.
+
+    `charts`: for formats that can draw.
+    """
 
     data: Mapping[str, object]
     records: tuple[Mapping[str, object], ...] = ()
     lead: tuple[str, ...] = ()
     tables: tuple[TableView, ...] = ()
     notes: tuple[str, ...] = ()
+    charts: tuple[Chart, ...] = ()
