@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check bench seeded disks worlds kills networks golden market clean help
+.PHONY: demo test check bench seeded disks worlds kills networks focus-validator golden market clean help
 
 help:
 	@echo "make demo    a quote on real prices, a simulated weekend that is guarded, a fortnight beside its bill, in seconds"
@@ -17,6 +17,7 @@ help:
 	@echo "make worlds  simulated worlds against the real guard: a campaign that goes on where it was cut off (WORLDS=200 FROM=0 KIND=|wired|books)"
 	@echo "make kills   kill -9 while it records and while it acts: what was lost, what was done without an intent (KILLS=5000)"
 	@echo "make networks  every fault of a network between costguard and each cloud; wrong TLS"
+	@echo "make focus-validator  a FOCUS 1.2 export through the Foundation's own validator (needs Python 3.12: FOCUS_PYTHON=; FILE=)"
 	@echo "make golden  write tests/golden anew (then read the diff)"
 	@echo "make market  build the shipped price snapshot anew from ../shared/providers/prices"
 
@@ -40,6 +41,7 @@ bench: .venv/.dev
 	@$(BIN)/python -m bench.ledger
 	@$(BIN)/python -m bench.poll
 	@$(BIN)/python -m bench.guard
+	@$(BIN)/python -m bench.report
 
 seeded: .venv/.dev
 	@nice $(BIN)/python -m tests.seeded $(ARGS)
@@ -56,8 +58,11 @@ kills: .venv/.dev
 networks: .venv/.dev
 	@$(BIN)/python -m tests.networks
 
+focus-validator: .venv/.user
+	@$(BIN)/python scripts/focus_validator.py $(FILE)
+
 golden: .venv/.dev
-	@$(BIN)/python -m pytest -q tests/golden tests/inputs/test_bad_inputs.py tests/inputs/test_bad_replies.py --write-golden
+	@$(BIN)/python -m pytest -q tests/golden tests/reports tests/cli/test_focus.py tests/inputs/test_bad_inputs.py tests/inputs/test_bad_replies.py --write-golden
 
 market: .venv/.dev
 	@$(BIN)/python scripts/build_market.py

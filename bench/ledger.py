@@ -1,6 +1,6 @@
 """The ledger: what polls cost, what a month's report costs, how large the file and the process grow.
 
-    python -m bench.ledger [--quick] [PART ...]        parts: unchanged changed history month memory; all of them take minutes
+    python -m bench.ledger [--quick] [PART ...]   parts: unchanged changed history items month memory; all of them take minutes
 
 Each part runs in a process of its own. Times are CPU, user and system; a ratio is of two things done in turn in one process,
 its median over several rounds. Nothing asserts them. That the yardsticks did the same work is checked: same rows, same sums.
@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from bench import ledger_history, ledger_month, ledger_polls
+from bench import ledger_history, ledger_items, ledger_month, ledger_polls
 from bench.measured import Measured, table
 
 Part = Callable[[Path], Iterable[Measured]]
@@ -26,6 +26,7 @@ PARTS: dict[str, Part] = {
     "unchanged": ledger_polls.unchanged,
     "changed": ledger_polls.changed,
     "history": ledger_history.history,
+    "items": ledger_items.items,
     "month": ledger_month.month,
     "memory": ledger_month.memory,
 }
@@ -33,6 +34,7 @@ QUICK: dict[str, Part] = {
     "unchanged": partial(ledger_polls.unchanged, instances=1000, rounds=21),
     "changed": partial(ledger_polls.changed, instances=1000, rounds=3),
     "history": partial(ledger_history.history, instances=5000, rounds=3),
+    "items": partial(ledger_items.items, instances=5000),
     "month": partial(ledger_month.month, instances=200, minutes=4320),
     "memory": partial(ledger_month.memory, polls=10_000, warm_up=10_000),
 }

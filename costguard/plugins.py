@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol, cast
 
 from costguard.core.checks import nearest_names
 from costguard.core.provider import Manifest, Setting
 from costguard.errors import CostguardError, UnknownNameError, one_line, shortened
-from costguard.ports import Renderer
+from costguard.ports import LongRenderer, Renderer
 
 if TYPE_CHECKING:  # a type and no more: it brings what only a message needs
     from costguard.notifiers import ChannelPlugin
@@ -62,9 +64,45 @@ class Providers:
 MEND = "reinstall or remove the package that brings it"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFormat:
+    """A report format. `needs`: the field of a document that it is made of, "" for what every document has.
+
+    `options`: flags of the command that it takes, too, by their names in Python. A module says both as NEEDS and OPTIONS.
+    """
+
+    name: str
+    render: Renderer | LongRenderer
+    needs: str = ""
+    options: tuple[str, ...] = ()
+
+
 def renderer(name: str) -> Renderer:
     """The report format `name`; UnknownNameError lists those installed."""
     return cast("Renderer", _load(REPORTS, name, "format", "--format"))
+
+
+ENDINGS = {"htm": "html", "md": "markdown", "txt": "table"}
+"""Endings of files that are not called as their format is."""
+
+
+def format_of(file: str) -> str:
+    """The format that the ending of `file` speaks of: html for x.html, focus-parquet for x.parquet; table where of none."""
+    ending = PurePath(file).suffix.lower().removeprefix(".")
+    wanted, names = ENDINGS.get(ending, ending), entry_points(group=REPORTS).names
+    made_for = [name for name in sorted(names) if ending and (name == wanted or name.endswith(f"-{wanted}"))]
+    return min(made_for, key=lambda name: name != wanted, default="table")
+
+
+def report_format(name: str, *, file: str = "") -> ReportFormat:
+    """The report format `name`; for `file` the variant made for its ending: `focus` for x.parquet is `focus-parquet`."""
+    ending = PurePath(file).suffix.lower().removeprefix(".")
+    if ending and f"{name}-{ending}" in entry_points(group=REPORTS).names:
+        name = f"{name}-{ending}"
+    render = renderer(name)
+    module = sys.modules.get(getattr(render, "__module__", ""))
+    needs, options = getattr(module, "NEEDS", ""), getattr(module, "OPTIONS", ())
+    return ReportFormat(name=name, render=render, needs=needs, options=tuple(options))
 
 
 def notifier(name: str) -> ChannelPlugin:

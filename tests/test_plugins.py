@@ -23,8 +23,19 @@ def test_a_format_nobody_installed_offers_the_nearest_and_lists_all() -> None:
     with pytest.raises(UnknownNameError) as refused:
         plugins.renderer("jsn")
     assert refused.value.nearest[0] == "json"
-    assert "csv, json, markdown, table" in str(refused.value)
+    assert "installed: beancount, csv, focus, focus-parquet, html, json, markdown, table" in str(refused.value)
     assert refused.value.exit_code == 2
+
+
+def test_a_format_says_what_it_is_made_of_and_which_flags_it_takes() -> None:
+    focus = plugins.report_format("focus", file="october.csv")
+    assert (focus.name, focus.needs, focus.options) == ("focus", "items", ("focus_version",))
+    assert (plugins.report_format("json").needs, plugins.report_format("json").options) == ("", ())
+
+
+@pytest.mark.parametrize(("name", "file", "chosen"), [("focus", "a.Parquet", "focus-parquet"), ("json", "a.parquet", "json")])
+def test_a_format_has_a_variant_for_the_ending_of_a_file(name: str, file: str, chosen: str) -> None:
+    assert plugins.report_format(name, file=file).name == chosen
 
 
 def test_a_plug_in_of_another_package_enters_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from costguard.app.ceilings import ceilings
 from costguard.app.clouds import Now, opened, sources_of
+from costguard.core.balance import Balance
 from costguard.core.metering.inventory import Failed
 from costguard.core.metering.observation import Handling
 from costguard.core.metering.resource import ResourceKey
 from costguard.data import Facts
 from costguard.errors import InputError
+from costguard.ports import BalanceSource, InstanceSource
 from costguard.settings import Settings, ledger_url
+
+BALANCE_S = 20.0
+"""How long all balances together are waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
     """What came of it beside what the ledger now holds. `refused`: what could not be asked or recorded, a sentence each.
 
-    `notes`: what whole listings could not tell. `handling`: of each resource that was listed.
+    `notes`: what whole listings could not tell. `handling`: of each resource that was listed. `balances`: of the accounts that
+    are paid in advance, as far as they answered.
     """
 
     refused: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     handling: Mapping[ResourceKey, Handling] = field(default_factory=dict)
+    balances: tuple[Balance, ...] = ()
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -46,9 +53,19 @@ def look(settings: Settings) -> Looked:
             return Looked()
         with Ledger(ledger_url(settings), rules=Facts().billing_rules(), ceilings=ceilings(settings)) as ledger:
             polled = poll(sources, ledger, Now())
+        balances = _balances(sources)
     if polled.twins:
         hint = "take one of the two out of the settings: both would be charged"
         raise InputError("; ".join(polled.twins), field="providers", hint=hint)
     listed = (one.poll.inventory for one in polled.seen if not isinstance(one.poll.inventory, Failed))
     handling = {item.key: item.handling for inventory in listed for item in inventory.items}
-    return Looked(refused=polled.refused, notes=polled.notes, handling=handling)
+    return Looked(refused=polled.refused, notes=polled.notes, handling=handling, balances=balances)
+
+
+def _balances(sources: Sequence[InstanceSource]) -> tuple[Balance, ...]:
+    """What prepaid accounts have left. That one cannot be asked is an unknown balance, and stops nothing."""
+    from costguard.flows.crew import together
+
+    prepaid = {number: one for number, one in enumerate(sources) if isinstance(one, BalanceSource)}
+    said = together({number: one.balance for number, one in prepaid.items()}, limit_s=BALANCE_S)
+    return tuple(one for one in said.values() if isinstance(one, Balance))

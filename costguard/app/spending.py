@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from types import MappingProxyType
+from typing import TYPE_CHECKING, overload
 
 from costguard.app import Answer
+from costguard.app.charging import Charges
 from costguard.app.ruling import rules_of
-from costguard.core import calendar
 from costguard.core.guard.beside import beside, overshoots
 from costguard.core.guard.sight import Sight
 from costguard.core.metering.accrual import GAP
-from costguard.core.metering.observation import Handling
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.statement import keys_stated, month_stated
-from costguard.core.status import month_label
+from costguard.core.statement.period import asked
+from costguard.core.statement.sums import keys_stated
 from costguard.data import Facts
+from costguard.ledger.accounts import Accounts
 from costguard.ledger.asking import Ask
 from costguard.ledger.chain import head_text
 from costguard.ledger.climbs import protections
@@ -27,10 +28,18 @@ from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
 from costguard.ledger.wishes import open_wishes
 from costguard.settings import Settings, ledger_url, read_settings, zone_named
+from costguard.uninterrupted import uninterrupted
+
+if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings neither
+    from costguard.app.polling import Looked
+    from costguard.core.status import Status
 
 LOOKS_BACK = timedelta(hours=48)
 """As far as samples are kept one by one."""
 DAY = timedelta(days=1)
+CHARTS, ITEMS = "charts", "items"
+"""What a format that draws states as its needs, and one that is made of charge items: that one shows no statement."""
+NOTHING_STATED: Mapping[str, str | None] = MappingProxyType({})
 REACTIONS_BACK = timedelta(days=30)
 """How long a measured time of a stop says how long the next one takes."""
 
@@ -41,65 +50,93 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
     The configured providers are asked first, but for `offline`. `strict`: what could not be asked is refused.
     """
     from costguard.core.documents.status import not_whole, status_document, status_warnings
-    from costguard.flows.status import status as flow
 
-    settings, refused, told = read_settings(config), tuple[str, ...](), tuple[str, ...]()
-    handling: Mapping[ResourceKey, Handling] = {}
+    settings = read_settings(config)
     place = _zone(zone, settings)
+    looked = None
     if settings.providers and not offline:
         from costguard.app.polling import look
 
         looked = look(settings)
-        refused, told, handling = looked.refused, looked.told, looked.handling
+    found, head = status_now(settings, place, looked)
+    told = looked.told if looked else ()
+    return Answer(
+        document=status_document(found, told, head, settings.display.exchange(found.at)),
+        warnings=(*status_warnings(found), *told),
+        refusal=not_whole(found, looked.refused if looked else ()) if strict else None,
+    )
+
+
+def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple[Status, str]:
+    """What the ledger says now, and the head of its audit. `looked`: what the providers have just said; None: nobody asked."""
+    from costguard.flows.status import status as flow
+
     now, url = _now(), ledger_url(settings)
     with Reader(url) as reader, reader.snapshot() as ask:
         holds, intents, known = open_holds(ask, now), open_intents(ask), _known(ask, now)
         head = head_text(ask)
-    rules = rules_of(settings)
+    rules, handling = rules_of(settings), looked.handling if looked else {}
     with _books(settings) as books:
         found = flow(
             books=books,
             budgets=settings.budgets,
             holds=holds,
             now=now,
-            zone=place,
+            zone=zone,
             intents=intents,
+            balances=looked.balances if looked else None,
             beside=lambda live: beside(rules, replace(known, live=tuple(live))),
             overshoots=lambda live, found: overshoots(
                 rules, replace(known, live=tuple(live), standings=tuple(found)), handling
             ),
         )
-    warnings = (*status_warnings(found), *told)
-    return Answer(
-        document=status_document(found, told, head), warnings=warnings, refusal=not_whole(found, refused) if strict else None
-    )
+    return found, head
 
 
 def report(
     *,
-    month: str | None = None,
+    stated: Mapping[str, str | None] = NOTHING_STATED,
     by: str | None = None,
     zone: str | None = None,
     strict: bool = False,
+    needs: str = "",
     config: str | None = None,
 ) -> Answer:
-    """`costguard report`: where a month's money went. `strict`: a scope that was not seen all through is refused."""
+    """`costguard report`: where a period's money went. `stated`: which period, by the names of `core/statement/period.py`.
+
+    `needs`: the field of the document that the format is made of. `strict`: a scope that was not seen all through is refused.
+    """
     from costguard.core.documents.report import incompleteness, report_document, report_warnings
-    from costguard.flows.report import report as flow
+    from costguard.flows.further import Question
+    from costguard.flows.report import full_report
 
     settings, now = read_settings(config), _now()
     place, keys = _zone(zone, settings), keys_stated(by)
-    period = calendar.month_of(now, place) if month is None else calendar.month(*month_stated(month), place)
-    rules = Facts().billing_rules()
-    with _books(settings) as books:
-        found = flow(
-            books=books, period=period, label=month_label(period, place), zone=place, by=keys, rules=rules, as_of=now, pause=GAP
+    of = asked(stated, now, place)
+    with _books(settings, Accounts) as accounts, uninterrupted():
+        question = Question(
+            asked=of,
+            by=keys,
+            zone=place,
+            as_of=now,
+            pause=GAP,
+            group_from=settings.defaults.group_from,
+            drawn=needs == CHARTS,
         )
+        found = full_report(accounts=accounts, question=question, rules=Facts().billing_rules(), beside=needs != ITEMS)
     refusal = incompleteness(found) if strict else None
-    return Answer(document=report_document(found), warnings=report_warnings(found), refusal=refusal)
+    items = Charges(books=lambda: _books(settings), period=of.period, as_of=now)
+    exchange = settings.display.exchange(min(of.period.end, now))
+    return Answer(
+        document=replace(report_document(found, exchange), items=items), warnings=report_warnings(found), refusal=refusal
+    )
 
 
-def _books(settings: Settings) -> Books:
+@overload
+def _books(settings: Settings) -> Books: ...
+@overload
+def _books(settings: Settings, kind: type[Accounts]) -> Accounts: ...
+def _books(settings: Settings, kind: type[Books] = Books) -> Books:
     """The ledger of `settings`. The market is opened only where something must be bounded by it."""
 
     def ceilings() -> Mapping[str, int]:
@@ -107,7 +144,7 @@ def _books(settings: Settings) -> Books:
 
         return known(settings)
 
-    return Books(ledger_url(settings), rules=Facts().billing_rules(), ceilings=ceilings)
+    return kind(ledger_url(settings), rules=Facts().billing_rules(), ceilings=ceilings)
 
 
 def _known(ask: Ask, now: datetime) -> Sight:

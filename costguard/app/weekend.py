@@ -24,9 +24,12 @@ from costguard.core.metering.accrual import GAP
 from costguard.core.metering.inventory import Failed
 from costguard.core.money import Money
 from costguard.core.period import Period
+from costguard.core.statement.period import Asked
 from costguard.errors import CostguardError
+from costguard.flows.further import Question
 from costguard.flows.poll import poll
-from costguard.flows.report import report
+from costguard.flows.report import full_report
+from costguard.ledger.accounts import Accounts
 from costguard.ledger.holds import open_holds
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
@@ -146,19 +149,13 @@ def made_of(outcome: Outcome) -> Weekend:
     """What came of the play, its ledger read once more."""
     stage = outcome.stage
     period = Period(start=stage.story.start, end=outcome.end)
-    with Books(stage.ledger_url, rules=stage.rules) as books:
+    asked = Asked(period=period, label="the weekend")
+    with Accounts(stage.ledger_url, rules=stage.rules) as books:
         spent = {one.key: one.money for one in books.spent(period.end)}
         savings = tuple(_savings(outcome, books, period.end))
-        statement = report(
-            books=books,
-            period=period,
-            label="the weekend",
-            zone=stage.story.zone,
-            by=("owner", "provider"),
-            rules=stage.rules,
-            as_of=period.end,
-            pause=max(GAP, stage.story.poll),
-        )
+        pause = max(GAP, stage.story.poll)
+        question = Question(asked=asked, by=("owner", "provider"), zone=stage.story.zone, as_of=period.end, pause=pause)
+        statement = full_report(accounts=books, question=question, rules=stage.rules)
     letter = next((one.message for one in outcome.told if "train" in _machine(one.message)), None)
     return Weekend(
         period=period,

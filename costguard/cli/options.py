@@ -57,6 +57,12 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Csv = Annotated[bool, typer.Option("--csv", help="One line a row.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Tables for a pull request.")]
 Format = Annotated[Text, typer.Option("--format", metavar="NAME", help="table | json | csv | markdown, or an installed one.")]
+FocusVersion = Annotated[Text, typer.Option("--focus-version", metavar="N", help="Of --format focus: 1.2 | 1.3 | 1.4 (1.4).")]
+Output = Annotated[
+    Text,
+    typer.Option("--output", "-o", metavar="FILE", help="Write it there, whole or not at all; x.html without a flag is HTML."),
+]
+Force = Annotated[bool, typer.Option("--force", help="Let --output replace a file that is there.")]
 Zone = Annotated[Text, typer.Option("--zone", metavar="NAME", help="Time zone of the month's edges, e.g. Europe/Berlin.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse a job that leaves something to be assumed.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Every term with its formula and source.")]
@@ -136,8 +142,8 @@ def number_from(text: str, flag: str) -> int | float:
     return int(value) if value == value.to_integral_value() else float(value)
 
 
-def format_from(params: Mapping[str, object]) -> str:
-    """The one format asked for; `table` where none was."""
+def format_from(params: Mapping[str, object], otherwise: str = "table") -> str:
+    """The one format asked for; `otherwise` where none was."""
     chosen = {f"--{f}": f for f in FORMATS if params.get(f)}
     stated = params.get("format")
     if isinstance(stated, str) and stated not in chosen.values():
@@ -145,7 +151,7 @@ def format_from(params: Mapping[str, object]) -> str:
     if len(chosen) > 1:
         first, second, *_ = chosen
         raise InputError(f"{first} and {second} exclude each other", hint="keep one of them")
-    return next(iter(chosen.values()), "table")
+    return next(iter(chosen.values()), otherwise)
 
 
 def known_format(params: Mapping[str, object]) -> None:

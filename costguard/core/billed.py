@@ -8,21 +8,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 
 from costguard.core.checks import require
 from costguard.core.instant import sensible
 from costguard.core.money import Money
+from costguard.errors import InputError, shortened
 
 COMPUTE, STORAGE, ADDRESS, TRAFFIC, OTHER, CREDIT, TAX = "compute", "storage", "address", "traffic", "other", "credit", "tax"
 CHARGES = (COMPUTE, STORAGE, ADDRESS, TRAFFIC, OTHER, CREDIT, TAX)
+
+LARGEST_LINE = Decimal(10**9)
+"""A billion of any currency in one line: more is a slip. 64 bits hold nine times as much in nano-units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillLine:
     """`amount` for `charge` from `start` until before `end` (UTC). Credits are negative.
 
-    `resource_id`: the provider's id, "" where the line is of no single resource. `source` names the statement
-    ("GET /v2/billing/pods"). `tags` are sorted pairs.
+    `resource_id`: the provider's id, "" where the line is of no single resource. `source` names where it stands
+    ("GET /v2/billing/pods"). `statement`: which of its provider's statements it belongs to: two that state the same money in
+    two ways (Cost Explorer and an export file) have two names and are never added. `tags` are sorted pairs.
     """
 
     id: str
@@ -36,6 +42,7 @@ class BillLine:
     region: str = ""
     estimated: bool = False
     source: str = ""
+    statement: str = ""
     description: str = ""
     tags: tuple[tuple[str, str], ...] = ()
 
@@ -53,3 +60,44 @@ class Billed:
 
     lines: tuple[BillLine, ...]
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What became of one statement of `provider`, read from `source`: so many `lines`, in `start` to `end`.
+
+    `added` were new, `replaced` said something else before, `withdrawn` are stated no more, `outdated` were known as a later
+    statement has them and stayed. `why`: what the statement leaves out, "" where it is whole. `estimated`: lines that will
+    still change.
+    """
+
+    provider: str
+    source: str
+    start: datetime
+    end: datetime
+    lines: int
+    added: int
+    replaced: int
+    withdrawn: int
+    outdated: int
+    estimated: int
+    why: str = ""
+
+
+def amount_stated(value: object, field: str) -> Decimal:
+    """The amount that a bill states: a number, or a text of one with a decimal point; InputError for anything else.
+
+    A float (Parquet has no other numbers in places) counts by its shortest digits.
+    """
+    text = str(value).strip() if isinstance(value, str | int | float | Decimal) and not isinstance(value, bool) else ""
+    try:
+        amount = Decimal(text)
+    except ArithmeticError:
+        amount = Decimal("NaN")
+    if amount.is_finite() and abs(amount) < LARGEST_LINE:
+        return amount
+    shown = shortened(repr(value), 40)
+    if text.count(",") == 1 and text.replace(",", "", 1).lstrip("+-").isdigit():
+        hint = "export it anew with a decimal point: whether this comma parts thousands nobody can tell"
+        raise InputError(f"is written with a comma: {shown}", field=field, hint=hint)
+    raise InputError(f"is no amount of money: {shown}", field=field)

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a type and no more: a quote does not pay for importing it
+    from costguard.core.charge_item import ChargeItems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableView:
-    """A table for people: cells are text already; a column whose name ends in `>` is aligned to the right."""
+    """A table for people: cells are text already; a column whose name ends in `>` is aligned to the right.
+
+    `sums`: how many of the last rows sum up the others.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    sums: int = 0
 
 
 STACKED, HEAT, BARS = "stacked", "heat", "bars"
@@ -48,10 +56,20 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A number that people look for first: `$1234.56` under `Spent`. `note`: what bounds or explains it."""
+
+    name: str
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """`data`: the JSON contract. `records`: one flat row per item. `lead` and `notes`: lines around the tables.
 
-    `charts`: for formats that can draw.
+    `charts`, `figures`: for formats that can draw, or write large. `items`: what item-by-item formats are made of, read while
+    they are written; None where the answer is not about charges.
     """
 
     data: Mapping[str, object]
@@ -60,3 +78,5 @@ class Document:
     tables: tuple[TableView, ...] = ()
     notes: tuple[str, ...] = ()
     charts: tuple[Chart, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    items: ChargeItems | None = None

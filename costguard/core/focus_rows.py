@@ -14,15 +14,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
-from costguard.core.billed import ADDRESS, COMPUTE, CREDIT, OTHER, STORAGE, TAX, TRAFFIC, Billed, BillLine
+from costguard.core.billed import ADDRESS, COMPUTE, CREDIT, OTHER, STORAGE, TAX, TRAFFIC, Billed, BillLine, amount_stated
 from costguard.core.metering.resource import storable
-from costguard.core.money import LARGEST_AMOUNT, Money
+from costguard.core.money import Money
 from costguard.core.period import Period
 from costguard.core.stated_time import time_stated
 from costguard.errors import InputError, one_line, shortened
 
 EFFECTIVE, BILLED, LIST = "EffectiveCost", "BilledCost", "ListCost"
 """Amortised over what a commitment covers; as invoiced; at list prices. All three are columns that FOCUS demands."""
+
+STATEMENT = "focus"
+"""Which statement of a provider's it is: its rows are never added to those of another one."""
 
 CLOSED_AFTER = timedelta(days=7)
 """A month without an invoice number counts as closed this long after its end: an assumption, 2026-11."""
@@ -58,10 +61,10 @@ def bill_lines(rows: Iterable[Row], period: Period, export: Export) -> Billed:
     """The lines of `period` (those that reach into it, whole), oldest first; `why` counts the rows that could not be read."""
     lines: dict[str, tuple[BillLine, Decimal]] = {}
     unread, first, over = 0, "", 0
-    names = _Names()
+    reader = Reader(export)
     for number, row in enumerate(rows, 1):
         try:
-            line, amount = _line(names.of(row), export)
+            line, amount = reader.line(row)
         except (InputError, InvalidOperation) as odd:
             unread, first = unread + 1, first or f"row {number}: {_told(odd)}"
             continue
@@ -75,6 +78,31 @@ def bill_lines(rows: Iterable[Row], period: Period, export: Export) -> Billed:
     whole = [replace(line, amount=_money(amount, line.amount.currency)) for line, amount in lines.values()]
     whole.sort(key=lambda line: (line.start, line.id))
     return Billed(lines=tuple(whole), why=_why(unread, first, over))
+
+
+class Reader:
+    """Reads rows one by one; those of one file have the same columns, whose places are looked up once."""
+
+    def __init__(self, export: Export) -> None:
+        self._export, self._names = export, _Names()
+
+    def line(self, row: Row) -> tuple[BillLine, Decimal]:
+        """The line that `row` belongs to, of no amount yet, and the row's part of it; InputError where it cannot be read."""
+        return _line(self._names.of(row), self._export)
+
+
+def provider_stated(row: Row) -> str:
+    """Who provides what a row charges for, as the row calls them; "" where no column says so. 1.4 has dropped ProviderName."""
+    columns = _Names().of(row)
+    return next(filter(None, map(columns.text, _PROVIDER_COLUMNS)), "")
+
+
+def columns_missing(names: Iterable[str]) -> tuple[str, ...]:
+    """The FOCUS columns that no line can do without and that `names` lacks."""
+    there = {_folded(name) for name in names}
+    missing = [name for name in _NEEDED if _folded(name) not in there]
+    costs = {_folded(EFFECTIVE), _folded(BILLED)}
+    return (*missing, *(() if costs & there else (f"{EFFECTIVE} or {BILLED}",)))
 
 
 def arn_tail(stated: str) -> str:
@@ -124,6 +152,10 @@ class _Columns:
         return "" if value is None else storable(shortened(str(value), LONGEST_ID))
 
 
+_PROVIDER_COLUMNS = ("ServiceProviderName", "ProviderName", "HostProviderName", "InvoiceIssuerName")
+_NEEDED = ("ChargePeriodStart", "ChargePeriodEnd", "BillingCurrency", "ChargeCategory")
+
+
 def _folded(name: str) -> str:
     return name.lower().replace("_", "")
 
@@ -131,7 +163,7 @@ def _folded(name: str) -> str:
 def _line(row: _Columns, export: Export) -> tuple[BillLine, Decimal]:
     """The line that a row belongs to, and the row's part of its amount."""
     column = export.cost if row.get(export.cost) is not None else BILLED
-    amount, currency = _amount(row.get(column), column), row.text("BillingCurrency")
+    amount, currency = amount_stated(row.get(column), column), row.text("BillingCurrency")
     start, end = _instant(row, "ChargePeriodStart"), _instant(row, "ChargePeriodEnd")
     account = row.text("SubAccountId") or row.text("BillingAccountId")
     return BillLine(
@@ -146,6 +178,7 @@ def _line(row: _Columns, export: Export) -> tuple[BillLine, Decimal]:
         region=row.text("RegionId"),
         estimated=_estimated(row, export.as_of),
         source=f"{export.source}, {column}",
+        statement=STATEMENT,
         description=one_line(row.text("ChargeDescription")),
         tags=_tags(row.get("Tags"), export.tags),
     ), amount
@@ -176,17 +209,6 @@ _ID_COLUMNS = (
 def _id(row: _Columns, currency: str) -> str:
     parts = (row.text(name).replace("\\", "\\\\").replace("|", "\\|") for name in _ID_COLUMNS)
     return "|".join(("focus", *parts, currency))
-
-
-def _amount(value: object, column: str) -> Decimal:
-    """A decimal string, an int, a Decimal, or a float (Parquet's double) by its shortest digits."""
-    try:
-        amount = Decimal("NaN") if value is None or isinstance(value, bool) else Decimal(str(value))
-    except (InvalidOperation, ValueError):
-        amount = Decimal("NaN")
-    if not amount.is_finite() or abs(amount) >= LARGEST_AMOUNT:
-        raise InputError(f"is no amount of money: {shortened(repr(value), 40)}", field=column)
-    return amount
 
 
 def _money(amount: Decimal, currency: str) -> Money:

@@ -15,10 +15,21 @@ from costguard.core.money import MoneyInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bearer:
+    """The resource that something was spent on, as it was last seen: its `labels`, and the `job` that it is a machine of."""
+
+    key: ResourceKey
+    name: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
     """The sum of one kind of charge in a period. `us`: microseconds that probably billed, summed over resources.
 
-    `known` is False for what billed at a price that nobody stated: its low is 0 and its high a bound.
+    `known` is False for what billed at a price that nobody stated: its low is 0 and its high a bound. `bearer`: of which
+    resource, None where resources are not told apart.
     """
 
     attribution: Attribution
@@ -26,6 +37,7 @@ class Spending:
     money: MoneyInterval
     us: int
     known: bool = True
+    bearer: Bearer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

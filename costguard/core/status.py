@@ -11,58 +11,31 @@ all.
 
 from __future__ import annotations
 
-from calendar import monthrange
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
+from costguard.core.balance import Balance
+from costguard.core.burning import Hourly, ahead, hourly_of, no_burn, together
 from costguard.core.guard.intent import Intent
+from costguard.core.guard.runway import Runway, runway_of
 from costguard.core.guard.wishes import Wish
 from costguard.core.guard.work import Work
-from costguard.core.instant import DAY_US, HOUR_US, MICROSECOND
+from costguard.core.instant import MICROSECOND
 from costguard.core.metering.inventory import AHEAD, COMPLETE
-from costguard.core.metering.meter import FIXED_UNITS, GB, Meter
 from costguard.core.metering.resource import ResourceKey
-from costguard.core.metering.span import Span
-from costguard.core.money import Money, MoneyInterval, divide_half_even
+from costguard.core.money import Money, MoneyInterval
 from costguard.core.period import Period
 from costguard.core.spending import Live, ScopeNow, Spending
-from costguard.core.standing import Burn, Standing
-from costguard.core.statement import nothing, total_of
+from costguard.core.standing import Standing
+from costguard.core.statement import total_of
 
 STALE_AFTER = timedelta(minutes=15)
 """A scope that was last seen completely longer ago is shouted about. Three polls of the slowest usual interval, five minutes:
 an assumption, 2026-11."""
 
 STALE, MISDATED, ABSENT = "stale", "ahead", "absent"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hourly:
-    """Money an hour in one currency. `stated`: what is expected at prices that somebody stated.
-
-    `unstated`: the most that what bills at other prices can cost. `bounds` is of both together.
-    """
-
-    bounds: MoneyInterval
-    stated: Money
-    unstated: Money
-
-    @property
-    def unknown(self) -> bool:
-        """Whether something in it bills at a price that nobody stated."""
-        return self.unstated.nano > 0
-
-    @property
-    def currency(self) -> str:
-        """ISO 4217."""
-        return self.stated.currency
-
-    def plus(self, other: Hourly) -> Hourly:
-        """Both together."""
-        bounds = self.bounds.plus(other.bounds)
-        return Hourly(bounds=bounds, stated=self.stated + other.stated, unstated=self.unstated + other.unstated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +131,10 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The answer of `status` at `at`; its month, named `label`, is that of `zone`. What burns most stands first."""
+    """The answer of `status` at `at`; its month, named `label`, is that of `zone`. What burns most stands first.
+
+    `runways`: how long prepaid balances last; None: nobody was asked.
+    """
 
     at: datetime
     month: Period
@@ -171,6 +147,7 @@ class Status:
     budgets: tuple[Standing, ...] = ()
     intents: tuple[Intent, ...] = ()
     overshoots: Mapping[str, Money] = field(default_factory=dict)
+    runways: tuple[Runway, ...] | None = None
 
 
 def status_of(
@@ -185,13 +162,15 @@ def status_of(
     beside: Mapping[ResourceKey, Beside] | None = None,
     intents: Sequence[Intent] = (),
     overshoots: Mapping[str, Money] | None = None,
+    balances: Sequence[Balance] | None = None,
     stale_after: timedelta = STALE_AFTER,
 ) -> Status:
     """`spending`: of `month` as known at `at`. `budgets`: as they stand at `at`. `intents`: the open ones.
 
-    `overshoots`: by how much a hard budget could be exceeded at worst, by name; one that is not there is not known.
+    `overshoots`: by how much a hard budget could be exceeded at worst, by name; one that is not there is not known. `balances`:
+    of the accounts that are paid in advance, None: nobody was asked.
     """
-    known = beside or {}
+    known, live = beside or {}, list(live)
     resources = tuple(
         Burning(live=one, burns=hourly_of(one, at), beside=known.get(one.observation.key, NOTHING_BESIDE)) for one in live
     )
@@ -216,30 +195,8 @@ def status_of(
         budgets=tuple(budgets),
         intents=tuple(intents),
         overshoots=dict(overshoots or {}),
+        runways=None if balances is None else tuple(runway_of(balance, live, at) for balance in balances),
     )
-
-
-def hourly_of(live: Live, at: datetime) -> tuple[Hourly, ...]:
-    """What the open lines of `live` burn at `at`, by currency, and what may burn beside them."""
-    by_currency: dict[str, Hourly] = {}
-    for _, burn in _hourlies(live, at):
-        by_currency[burn.currency] = by_currency.get(burn.currency, no_burn(burn.currency)).plus(burn)
-    return tuple(by_currency[currency] for currency in sorted(by_currency))
-
-
-def burns_of(live: Iterable[Live], at: datetime) -> tuple[Burn, ...]:
-    """What every line bills or may bill at `at`, as the budgets count it."""
-    return tuple(
-        Burn(attribution=span.attribution, hourly=hourly.bounds) for one in live for span, hourly in _hourlies(one, at)
-    )
-
-
-def per_hour(meter: Meter, nano: int, at: datetime) -> int:
-    """Nano-units an hour of `meter` at `nano` per unit. A calendar GB-month is divided by the hours of the month of `at`."""
-    if meter.unit == GB:
-        return 0
-    unit = FIXED_UNITS.get(meter.unit) or monthrange(at.year, at.month)[1] * DAY_US
-    return divide_half_even(nano * meter.quantity * HOUR_US, unit)
 
 
 def scope_view(scope: ScopeNow, at: datetime, stale_after: timedelta) -> ScopeView:
@@ -260,49 +217,16 @@ def month_label(month: Period, zone: tzinfo) -> str:
     return f"{(month.start + month.length / 2).astimezone(zone):%Y-%m}"
 
 
-def no_burn(currency: str = "USD") -> Hourly:
-    """Nothing an hour."""
-    zero = Money(nano=0, currency=currency)
-    return Hourly(bounds=nothing(currency), stated=zero, unstated=zero)
-
-
-def _hourlies(live: Live, at: datetime) -> Iterator[tuple[Span, Hourly]]:
-    """What each line of `live` burns: where it is absent or was not looked at, probably nothing."""
-    yield from ((span, _hourly(span, at, doubtful=live.absent_at is not None)) for span in live.open)
-    for span in live.unheard:
-        hourly = _hourly(span, at, doubtful=True)
-        yield span, replace(hourly, unstated=hourly.stated)  # it bounds what may be, and is no price that nobody stated
-
-
-def _hourly(span: Span, at: datetime, *, doubtful: bool) -> Hourly:
-    """What one line burns: where nobody knows whether it does, probably nothing and at most its price."""
-    price, zero = span.meter.price, Money(nano=0, currency=span.meter.price.currency)
-    low, expected, high = (
-        Money(nano=per_hour(span.meter, nano, at), currency=price.currency) for nano in (price.low, price.expected, price.high)
-    )
-    if doubtful:
-        low = expected = zero
-    bounds = MoneyInterval(low=low, expected=expected, high=high)
-    return Hourly(bounds=bounds, stated=expected if price.known else zero, unstated=zero if price.known else high)
-
-
 def _outlook(currency: str, spending: Sequence[Spending], burns: Iterable[Hourly], left_us: int) -> Outlook:
-    burn = no_burn(currency)
-    for one in burns:
-        burn = burn.plus(one)
-    low, expected, high = (_over(end, left_us) for end in (burn.bounds.low, burn.bounds.expected, burn.bounds.high))
+    burn = together(burns, currency)
     to_date = total_of((part.money for part in spending), currency)
     guessed = [part.money for part in spending if not part.known]
     return Outlook(
         burn=burn,
         to_date=to_date,
-        forecast=to_date.plus(MoneyInterval(low=low, expected=expected, high=high)),
+        forecast=ahead(to_date, burn, left_us),
         guessed=total_of(guessed, currency) if guessed else None,
     )
-
-
-def _over(hourly: Money, us: int) -> Money:
-    return Money(nano=divide_half_even(hourly.nano * us, HOUR_US), currency=hourly.currency)
 
 
 def _dearest(resource: Burning) -> tuple[int, int, int, tuple[str, ...]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 
+from costguard.core.balance import Balance
 from costguard.core.budget import Budget, period_at
+from costguard.core.burning import burns_of
 from costguard.core.calendar import month_of
 from costguard.core.guard.intent import Intent
 from costguard.core.hold import Hold, held
@@ -13,7 +15,7 @@ from costguard.core.metering.resource import ResourceKey
 from costguard.core.money import Money
 from costguard.core.spending import Live
 from costguard.core.standing import Standing, standing
-from costguard.core.status import STALE_AFTER, Beside, Status, burns_of, status_of
+from costguard.core.status import STALE_AFTER, Beside, Status, status_of
 from costguard.ports import Books
 
 
@@ -29,11 +31,13 @@ def status(
     overshoots: Callable[[Sequence[Live], Sequence[Standing]], Mapping[str, Money]] | None = None,
     stale_after: timedelta = STALE_AFTER,
     live: Sequence[Live] | None = None,
+    balances: Sequence[Balance] | None = None,
 ) -> Status:
     """The status at `now`, for the month of `zone`. `holds`: those that may still be open; `intents`: those that are.
 
     `beside`: what the guard knows of what lives; `overshoots`: by how much each hard budget could be exceeded at worst. `live`:
-    what `books` say lives at `now`, for who has asked them already.
+    what `books` say lives at `now`, for who has asked them already. `balances`: what prepaid accounts have left, None: not
+    asked.
     """
     month, live = month_of(now, zone), books.live(now) if live is None else live
     stand = standings(books=books, budgets=budgets, holds=holds, live=live, now=now)
@@ -48,6 +52,7 @@ def status(
         beside=beside(live) if beside else None,
         overshoots=overshoots(live, stand) if overshoots and stand else None,
         intents=intents,
+        balances=balances,
         stale_after=stale_after,
     )
 

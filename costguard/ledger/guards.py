@@ -1,6 +1,7 @@
 """Triggers that hold what the ledger promises, whoever writes: nothing is edited but what is named here.
 
-An open span is closed once, a wish is lifted once, an intent moves forward, and each of its sends counts.
+An open span is closed once, a wish is lifted once, a line of a bill is replaced once, an intent moves forward, and each of its
+sends counts.
 
 A span's neighbour is found through the index `span_by_line`: of the spans of one line, which never overlap, the last one that
 starts before the new one's end is the only one that can reach into it. Closed spans without a length are no neighbours.
@@ -19,6 +20,9 @@ from costguard.core.guard.intent import EXECUTING, GRACE, MOVES, PLANNED, READY
 KEPT_FOR_EVER = (
     "attribution",
     "audit",
+    "bill_adjustment",
+    "bill_import",
+    "bill_line",
     "coverage",
     "correction",
     "hook_run",
@@ -26,6 +30,7 @@ KEPT_FOR_EVER = (
     "intent_event",
     "ledger_state",
     "observation",
+    "reconciliation",
     "resource",
     "scope",
     "span",
@@ -42,6 +47,12 @@ _OVERLAP = "a span overlaps another one of its resource, charge and part"
 EDITS = {
     "attribution": "",
     "audit": "",
+    "bill_adjustment": "",
+    "bill_import": "",
+    "bill_line": (
+        "id, import_id, provider, account, statement, line_id, start_us, end_us, nano, currency, charge, external_id, region, "
+        "estimated, stated_us, source, description"
+    ),
     "correction": "",
     "guard_run": "",
     "hook_run": "id, provider, account, region, external_id, life, policy, rule, number, hook, began_us, until_us, epoch",
@@ -49,6 +60,7 @@ EDITS = {
     "intent_event": "",
     "coverage": "id, scope_id, outcome, why, start_us",
     "observation": "",
+    "reconciliation": "",
     "resource": "id, provider, account, region, external_id",
     "scope": "",
     "span": (
@@ -67,6 +79,11 @@ CHANGES = {
         "UPDATE OF end_us, ended_by, low, expected, high ON span",
         "OLD.end_us IS NOT NULL OR NEW.end_us IS NULL",
         _CLOSED,
+    ),
+    "bill_line_is_replaced_once": (
+        "UPDATE OF replaced_us, replaced_by, replaced_why ON bill_line",
+        "OLD.replaced_us IS NOT NULL OR NEW.replaced_us IS NULL",
+        "a line of a bill is replaced once",
     ),
     "wish_is_lifted_once": (
         "UPDATE OF lifted_us, lifted_by ON wish",

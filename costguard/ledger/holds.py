@@ -117,6 +117,12 @@ def open_holds(ask: Ask, now: datetime) -> list[Hold]:
     return [_hold_of(row) for row in ask(sql, (micros(now),))]
 
 
+def committed_holds(ask: Ask, start: datetime, end: datetime) -> list[Hold]:
+    """The holds that were committed within [start, end), the earliest first."""
+    sql = f"SELECT {COLUMNS} FROM hold WHERE ended_by = ? AND ended_us >= ? AND ended_us < ? ORDER BY ended_us, id"  # noqa: S608 - our own column names
+    return [_hold_of(row) for row in ask(sql, (COMMITTED, micros(start), micros(end)))]
+
+
 def fresh_id() -> str:
     """An id that no other hold has."""
     return f"hold-{secrets.token_hex(6)}"

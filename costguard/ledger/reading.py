@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
+from costguard.core.charge_item import ChargeItem
+from costguard.core.drift import Held
 from costguard.core.instant import HOUR_US, MICROSECOND, instant, micros
 from costguard.core.metering.accrual import GAP, SETTLES, last_seen
 from costguard.core.metering.accrued import Known
@@ -27,6 +29,8 @@ from costguard.core.sample import Sample, SampleHour
 from costguard.core.spending import Live, ScopeNow, Spending, Spent, Stretch
 from costguard.ledger import paid
 from costguard.ledger.asking import Ask, in_lots, marks
+from costguard.ledger.bill_reading import held_bills
+from costguard.ledger.items import items
 from costguard.ledger.reader import Reader
 from costguard.ledger.rows import Amounts
 from costguard.ledger.state import ScopeBook, load_attributions, load_books, load_living, load_living_of
@@ -72,6 +76,16 @@ class Books:
             for spans in self._unheard(ask, books, as_of).values():
                 sums.unheard(period, spans)
             return sums.spending()
+
+    def items(self, period: Period, as_of: datetime) -> Iterator[ChargeItem]:
+        """What `spending` sums up, item by item, resource after resource. Nothing else is asked while it is gone through."""
+        with self._reader.snapshot() as ask:
+            books = load_books(ask)
+
+            def reach(scope_id: int, *seen: *tuple[datetime, datetime, datetime | None, datetime | None]) -> Reach:
+                return self._reach(books[scope_id], *seen, as_of=as_of)
+
+            yield from items(ask, period, load_attributions(ask), reach, self._unheard(ask, books, as_of))
 
     def live(self, as_of: datetime) -> list[Live]:
         """Every resource that is not known to have ended, in the order in which they were first seen.
@@ -138,6 +152,11 @@ class Books:
             Stretch(scope=ScopeKey(*names), outcome=outcome, start=instant(start_us), end=instant(end_us), polls=polls, why=why)
             for *names, outcome, start_us, end_us, polls, why in rows
         ]
+
+    def held(self, period: Period) -> list[Held]:
+        """How bills were held against the charges of `period` last."""
+        with self._reader.snapshot() as ask:
+            return held_bills(ask, period)
 
     def samples(self, key: ResourceKey, signal: str, period: Period) -> list[Sample]:
         """The samples of one signal in `period` that are still kept one by one, in order."""

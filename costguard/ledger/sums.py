@@ -3,12 +3,15 @@
 Example: November in Berlin is 2026-10-31T23:00Z to 2026-11-30T23:00Z. One hour of October 31 comes from the spans that touch
 it, 29 days from the roll-ups, 23 hours of November 30 from spans again. A span that lies whole in such an edge is summed by the
 database, one that reaches out of it is cut here.
+
+Sums of each resource have no roll-up: the whole period is an edge then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 from costguard.core.instant import DAY_US, instant, micros
 from costguard.core.metering.meter import COMPUTE
@@ -17,86 +20,160 @@ from costguard.core.metering.span import Reach, Span, amounts, expected_us
 from costguard.core.money import NANO, Money, MoneyInterval
 from costguard.core.period import Period
 from costguard.core.spending import Spending
-from costguard.ledger.asking import Ask
+from costguard.ledger.asking import Ask, in_lots, marks
 from costguard.ledger.rows import SPAN, Amounts, Row, moment, span_of
 
 Reaches = Callable[[int, datetime, datetime, datetime | None, datetime | None], Reach]
 """The reach of a span: of a scope's row, from its start; when its resource was logged, last seen, and found absent."""
 
+MOST = 4
+"""One part in so many of the ledger's spans, and an index that holds them in another order is read faster from end to end."""
+
 NOBODY = ResourceKey("", "", "", "")
 """Sums do not ask whose a span is."""
 
 
-class Sums:
-    """What a period comes to, by attribution, charge, currency, and whether the price is known."""
+class Place(NamedTuple):
+    """What one sum is of. `resource`: its row, `source`: of the price; 0 and "" where sums are not of each resource."""
 
-    def __init__(self, ask: Ask, attributions: dict[int, Attribution]) -> None:
-        self._ask, self._attributions = ask, attributions
-        self._found: dict[tuple[int, str, str, int], list[int]] = {}
+    resource: int
+    attribution: int
+    charge: str
+    currency: str
+    known: int
+    source: str
+
+
+class Sums:
+    """What a period comes to, by attribution, charge, currency, and whether the price is known.
+
+    `each`: by resource and by the source of the price as well.
+    """
+
+    def __init__(self, ask: Ask, attributions: dict[int, Attribution], *, each: bool = False) -> None:
+        self._ask, self._attributions, self._each = ask, attributions, each
+        self._found: dict[Place, list[int]] = {}
 
     def closed(self, period: Period) -> None:
         """Add what closed spans come to in `period`."""
         start, end = micros(period.start), micros(period.end)
         first, last = -(-start // DAY_US), end // DAY_US
-        if first >= last:
-            self._edge(start, end)
+        if self._each or first >= last:
+            self.edge(start, end)
             return
-        self._edge(start, first * DAY_US)
+        self.edge(start, first * DAY_US)
         self._add(self._ask(_DAYS, (first, last)))
-        self._edge(last * DAY_US, end)
+        self.edge(last * DAY_US, end)
 
     def open(self, period: Period, reach: Reaches) -> None:
         """Add what open spans come to in `period`, as far as they are known to reach."""
         start, end = micros(period.start), micros(period.end)
-        for scope_id, attribution_id, at_us, seen_us, absent_us, *columns in self._ask(_OPEN, (end,)):
-            span = span_of(NOBODY, self._attributions[attribution_id], columns)
-            far = reach(scope_id, span.start, instant(at_us), moment(seen_us), moment(absent_us))
-            self._take(attribution_id, span, *reached(span, start, end, far))
+        for resource, attribution_id, span, far in still_open(self._ask, self._attributions, end, reach):
+            self._take(resource, attribution_id, span, *reached(span, start, end, far))
 
-    def unheard(self, period: Period, spans: Iterable[Span]) -> None:
-        """Add what `spans`, which no ledger holds, may come to in `period`."""
+    def unheard(self, period: Period, spans: Iterable[Span], resource: int = 0) -> None:
+        """Add what `spans` of `resource`, which no ledger holds, may come to in `period`."""
         start, end = micros(period.start), micros(period.end)
         numbers = {attribution: number for number, attribution in self._attributions.items()}
         for span in spans:
             number = numbers.setdefault(span.attribution, -1 - len(numbers))  # what never billed has no row of its own
             self._attributions.setdefault(number, span.attribution)
-            self._take(number, span, amounts(span, start, end), expected_us(span, start, end))
+            self._take(resource, number, span, amounts(span, start, end), expected_us(span, start, end))
+
+    def edge(self, start: int, end: int) -> None:
+        """Add what closed spans come to in [start, end), in microseconds, without the roll-ups."""
+        if start >= end:
+            return
+        if self._each:
+            self._lines(start, end)
+        else:
+            self._add(self._ask(_WITHIN.format(of="0, ''", only="", by=""), (start, end, start)))
+        for resource, attribution_id, *columns in self._ask(_ACROSS, (start, end, end, start, end, end, end)):
+            span = span_of(NOBODY, self._attributions[attribution_id], columns)
+            self._take(resource, attribution_id, span, amounts(span, start, end), expected_us(span, start, end))
 
     def spending(self) -> list[Spending]:
         """The sums, but for those of nothing."""
         found = []
-        for (attribution_id, charge, currency, known), (low, expected, high, us) in sorted(self._found.items()):
-            attribution = self._attributions[attribution_id]
-            billed_us = us if charge == COMPUTE and attribution.kind == INSTANCE else 0
+        for place, (low, expected, high, us) in sorted(self._found.items()):
+            attribution = self._attributions[place.attribution]
+            billed_us = us if place.charge == COMPUTE and attribution.kind == INSTANCE else 0
             if high or billed_us:
-                money = interval((low, expected, high), currency)
-                one = Spending(attribution=attribution, charge=charge, money=money, us=billed_us, known=bool(known))
+                money = interval((low, expected, high), place.currency)
+                one = Spending(attribution=attribution, charge=place.charge, money=money, us=billed_us, known=bool(place.known))
                 found.append(one)
         return found
 
-    def _edge(self, start: int, end: int) -> None:
-        """Add what closed spans come to in a part of a day or two."""
-        if start >= end:
-            return
-        self._add(self._ask(_WITHIN, (start, end, start)))
-        for attribution_id, *columns in self._ask(_ACROSS, (start, end, end, start, end, end, end)):
-            span = span_of(NOBODY, self._attributions[attribution_id], columns)
-            self._take(attribution_id, span, amounts(span, start, end), expected_us(span, start, end))
+    @property
+    def attributions(self) -> Mapping[int, Attribution]:
+        """By their rows, those of what never billed among them."""
+        return self._attributions
+
+    @property
+    def raw(self) -> Mapping[Place, list[int]]:
+        """Low, expected and high nano-units, and microseconds that the line probably billed, of each place."""
+        return self._found
+
+    def _lines(self, start: int, end: int) -> None:
+        """Add what lies whole in [start, end), resource by resource, before anything else is added.
+
+        Nearly every line of a resource has one attribution and one kind of price all along, so it is summed in the order in
+        which an index holds it, unsorted. Where most of the ledger is asked for, that index is read from end to end.
+        """
+        ((spans,),) = self._ask("SELECT coalesce(max(id), 0) FROM span", ())
+        ((inside,),) = self._ask("SELECT count(*) FROM span WHERE end_us > ? AND end_us <= ?", (start, end))
+        joined = CORRECTED if self._ask("SELECT 1 FROM correction LIMIT 1", ()) else _UNCORRECTED
+        sql = _EACH.format(whole="+" if MOST * inside > spans else "", corrected=joined)
+        mixed = set[int]()
+        for resource, charge, first, last, currency, currency_, known, known_, source, source_, *sums in self._ask(
+            sql, (start, end, start)
+        ):
+            if (first, currency, known, source) == (last, currency_, known_, source_):
+                low, expected, more, high, most, us = sums
+                place = Place(resource, first, charge, currency, known, source)
+                self._found[place] = [int(low), int(expected) * NANO + int(more), int(high) * NANO + int(most), int(us)]
+            else:
+                mixed.add(resource)
+        self._forget(mixed)
+        for lot in in_lots(sorted(mixed)):
+            only = f"AND s.resource_id IN ({marks(lot)})"
+            self._add(self._ask(_WITHIN.format(of=_OF, only=only, by=f", {_OF}"), (start, end, start, *lot)))
+
+    def _forget(self, resources: set[int]) -> None:
+        """Take out what was added of `resources`."""
+        for place in [place for place in self._found if place.resource in resources] if resources else ():
+            del self._found[place]
 
     def _add(self, rows: Iterable[Row]) -> None:
         """Add sums as the database made them: of whole units and of the nano-units left, since 64 bits hold no more."""
-        for attribution_id, charge, currency, known, low, expected, more, high, most, us in rows:
-            place = (attribution_id, charge, currency, known)
+        for resource, source, attribution_id, charge, currency, known, low, expected, more, high, most, us in rows:
+            place = Place(resource, attribution_id, charge, currency, known, source)
             self._sum(place, (int(low), int(expected) * NANO + int(more), int(high) * NANO + int(most)), int(us))
 
-    def _take(self, attribution_id: int, span: Span, money: Amounts, us: int) -> None:
-        price = span.meter.price
-        self._sum((attribution_id, span.meter.charge, price.currency, int(price.known)), money, us)
+    def _take(self, resource: int, attribution_id: int, span: Span, money: Amounts, us: int) -> None:
+        price, of, source = span.meter.price, 0, ""
+        if self._each:
+            of, source = resource, span.meter.source
+        self._sum(Place(of, attribution_id, span.meter.charge, price.currency, int(price.known), source), money, us)
 
-    def _sum(self, place: tuple[int, str, str, int], money: Amounts, us: int) -> None:
-        sums = self._found.setdefault(place, [0, 0, 0, 0])
+    def _sum(self, place: Place, money: Amounts, us: int) -> None:
+        sums = self._found.get(place)
+        if sums is None:
+            self._found[place] = [*money, us]
+            return
         for index, added in enumerate((*money, us)):
             sums[index] += added
+
+
+def still_open(
+    ask: Ask, attributions: Mapping[int, Attribution], end_us: int, reach: Reaches
+) -> Iterator[tuple[int, int, Span, Reach]]:
+    """(resource, attribution, span, how far it is known to reach) of every open span that began before `end_us`."""
+    for resource, scope_id, attribution_id, at_us, seen_us, absent_us, *columns in ask(_OPEN, (end_us,)):
+        span = span_of(NOBODY, attributions[attribution_id], columns)
+        yield resource, attribution_id, span, reach(
+            scope_id, span.start, instant(at_us), moment(seen_us), moment(absent_us)
+        )  # fmt: skip
 
 
 def reached(span: Span, start_us: int, end_us: int, reach: Reach) -> tuple[Amounts, int]:
@@ -128,36 +205,53 @@ CORRECTED = "LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correcti
 """The last correction `c` of each span `s`."""
 
 _DAYS = f"""
-SELECT attribution_id, charge, currency, known, sum(low), {_split("expected")}, {_split("high")}, sum(us)
+SELECT 0, '', attribution_id, charge, currency, known, sum(low), {_split("expected")}, {_split("high")}, sum(us)
 FROM daily WHERE day >= ? AND day < ? GROUP BY attribution_id, charge, currency, known
 """  # noqa: S608 - our own column names
 
 _WITHIN = f"""
-SELECT s.attribution_id, s.charge, s.currency, s.price_known, sum({counted("low")}), {_split(counted("expected"))},
+SELECT {{of}}, s.attribution_id, s.charge, s.currency, s.price_known, sum({counted("low")}), {_split(counted("expected"))},
     {_split(counted("high"))},
     sum((s.end_us - s.start_us) / CASE {counted("presence")} WHEN 'edge' THEN 2 ELSE 1 END
         * CASE {counted("presence")} WHEN 'maybe' THEN 0 ELSE 1 END)
 FROM span AS s {CORRECTED}
-WHERE s.end_us > ? AND s.end_us <= ? AND s.start_us >= ?
-GROUP BY s.attribution_id, s.charge, s.currency, s.price_known
+WHERE s.end_us > ? AND s.end_us <= ? AND s.start_us >= ? {{only}}
+GROUP BY s.attribution_id, s.charge, s.currency, s.price_known{{by}}
 """  # noqa: S608 - our own column names
 
-_COUNTED_SPAN = SPAN.replace("s.presence", counted("presence"))
+_OF = "s.resource_id, s.price_source"
+
+_EACH = f"""
+SELECT s.resource_id, s.charge, min(s.attribution_id), max(s.attribution_id), min(s.currency), max(s.currency),
+    min(s.price_known), max(s.price_known), min(s.price_source), max(s.price_source),
+    sum({counted("low")}), {_split(counted("expected"))}, {_split(counted("high"))},
+    sum((s.end_us - s.start_us) / CASE {counted("presence")} WHEN 'edge' THEN 2 ELSE 1 END
+        * CASE {counted("presence")} WHEN 'maybe' THEN 0 ELSE 1 END)
+FROM span AS s {{corrected}}
+WHERE {{whole}}s.end_us > ? AND {{whole}}s.end_us <= ? AND {{whole}}s.start_us >= ?
+GROUP BY s.resource_id, s.charge
+"""  # noqa: S608 - our own column names
+
+_UNCORRECTED = "LEFT JOIN correction AS c ON 1 = 0"
+"""In the place of CORRECTED while there is no correction."""
+
+COUNTED_SPAN = SPAN.replace("s.presence", counted("presence"))
+"""The columns of a span `s` as its last correction `c` has them."""
 
 _LONG_US = 8 * DAY_US
 """The index `span_long` holds the spans that are longer (`tables.LONG`; a test holds the two together)."""
 
 _ACROSS = f"""
-SELECT s.attribution_id, {_COUNTED_SPAN} FROM span AS s {CORRECTED}
+SELECT s.resource_id, s.attribution_id, {COUNTED_SPAN} FROM span AS s {CORRECTED}
 WHERE s.end_us > ? AND s.end_us <= ? + {_LONG_US} AND s.start_us < ? AND NOT (s.start_us >= ? AND s.end_us <= ?)
 UNION ALL
-SELECT s.attribution_id, {_COUNTED_SPAN} FROM span AS s {CORRECTED}
+SELECT s.resource_id, s.attribution_id, {COUNTED_SPAN} FROM span AS s {CORRECTED}
 WHERE s.end_us - s.start_us > {_LONG_US} AND s.end_us > ? + {_LONG_US} AND s.start_us < ?
 """  # noqa: S608 - our own column names
 """Spans that reach out of [start, end): those that end soon after it, and the long ones that end later."""
 
 _OPEN = f"""
-SELECT r.scope_id, s.attribution_id, o.at_us, o.seen_us, CASE o.state WHEN 'absent' THEN o.at_us END, {SPAN}
+SELECT s.resource_id, r.scope_id, s.attribution_id, o.at_us, o.seen_us, CASE o.state WHEN 'absent' THEN o.at_us END, {SPAN}
 FROM span AS s
 JOIN resource AS r ON r.id = s.resource_id
 JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = s.resource_id)

@@ -2,7 +2,8 @@
 
 Money is integers of nano-units, time is integers of microseconds since 1970 in UTC, true is 1: no column of either is a float.
 SQLite's tables are STRICT, so that a text in a column of money is refused. What may be changed is small, and `guards` holds it:
-a span gets its end, a row of coverage grows, a hold ends, roll-ups move on. The guard's own tables are in `tables_guard`.
+a span gets its end, a row of coverage grows, a hold ends, roll-ups move on. The guard's own tables are in `tables_guard`,
+those of the bill in `tables_bill`.
 
 The migrations make the schema; `tests/ledger/test_migrations.py` holds the two together.
 """
@@ -13,7 +14,7 @@ from sqlalchemy import CheckConstraint, Index, Table, Text, UniqueConstraint, te
 from sqlmodel import Field
 
 from costguard.core.instant import DAY_US
-from costguard.ledger import tables_guard  # noqa: F401 - its tables are part of METADATA
+from costguard.ledger import tables_bill, tables_guard  # noqa: F401 - their tables are part of METADATA
 from costguard.ledger.columns import (
     BIG,
     PACKED,

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkstemp
 
+LONGEST_PREFIX = 40
+"""Characters of a file's name that its unfinished form begins with: a name may be as long as a folder allows."""
+
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
@@ -16,7 +19,7 @@ def whole(path: Path) -> Iterator[Path]:
     Where the block raises, `path` stays as it was. Missing folders are made. OSError where it cannot be written.
     """
     make_folder(path.parent)
-    file, name = mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    file, name = mkstemp(dir=path.parent, prefix=f".{path.name[:LONGEST_PREFIX]}.")
     os.close(file)
     unfinished = Path(name)
     try:

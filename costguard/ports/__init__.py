@@ -43,6 +43,16 @@ class Renderer(Protocol):
         """The text, ending in a newline. Pure: the same document gives the same text for the same terminal."""
 
 
+class LongRenderer(Protocol):
+    """The same for what can be too long for memory, or is no text: in pieces, in order.
+
+    `options`: of those flags that the format's module names in OPTIONS, the ones that were given.
+    """
+
+    def __call__(self, document: Document, **options: str) -> Iterator[str] | Iterator[bytes]:
+        """The pieces. What can be known to be wrong is said before the first one."""
+
+
 class OfferSource(Protocol):
     """Something that can say what could be rented, at what price and how old that price is."""
 

@@ -18,11 +18,12 @@ def render(document: Document) -> str:
     header = list(dict.fromkeys(key for record in document.records for key in record))
     writer = csv.DictWriter(out, header, lineterminator="\n", restval="")
     writer.writeheader()
-    writer.writerows({k: _safe(v) for k, v in record.items()} for record in document.records)
+    writer.writerows({k: safe(v) for k, v in record.items()} for record in document.records)
     return out.getvalue()
 
 
-def _safe(value: object) -> object:
+def safe(value: object) -> object:
+    """`value` as a cell: of text, one line that no terminal acts on and no spreadsheet runs."""
     if not isinstance(value, str):
         return value
     text = one_line(value)

@@ -21,6 +21,10 @@
     to = "console"
     [watch]                                         # WatchSettings
     interval = "60s"
+    [reconcile]                                     # ReconcileSettings
+    tolerance = "1%, 0.10"
+    [display]                                       # DisplaySettings
+    currency = "EUR"
     [providers.runpod]                              # the provider's own keys
     base_url = "http://127.0.0.1:8080"
 
@@ -48,6 +52,7 @@ from costguard.settings.sections import (
     LedgerSettings,
     NetworkSettings,
     QuoteSettings,
+    ReconcileSettings,
     Settings,
     WatchSettings,
     fields_of,
@@ -63,6 +68,7 @@ __all__ = [
     "LedgerSettings",
     "NetworkSettings",
     "QuoteSettings",
+    "ReconcileSettings",
     "Settings",
     "WatchSettings",
     "cache_file",
@@ -144,7 +150,7 @@ def _settings(table: Mapping[str, object], where: str) -> Settings:
     made = {name: _section(name, make, table[name], where) for name, make in SECTIONS.items() if name in table}
     settings = Settings(**made)  # type: ignore[arg-type]  # each made by its own field's factory
     zone = zone_named(settings.defaults.timezone, origin("defaults", "timezone", where))
-    if {"watch", "defaults", "network", "ledger"} & set(made):
+    if {"watch", "defaults", "network", "ledger", "display", "reconcile"} & set(made):
         from costguard.settings.checking import check_sections
 
         check_sections(settings, where)

@@ -27,7 +27,7 @@ PROXY = re.compile(r"https?://(?:(?P<who>[^\s/@]*)@)?[^\s/@]+/?", re.IGNORECASE)
 
 
 def check_sections(settings: Settings, where: str) -> None:
-    """InputError for what [watch], [defaults] or [network] cannot mean."""
+    """InputError for what [watch], [defaults], [network], [display] or [reconcile] cannot mean."""
     lasting(settings.watch.interval, origin("watch", "interval", where), least=SHORTEST, most=LONGEST)
     lasting(settings.watch.jitter, origin("watch", "jitter", where))
     if settings.watch.heartbeat_url is not None:
@@ -41,8 +41,24 @@ def check_sections(settings: Settings, where: str) -> None:
             require(bool(pattern.fullmatch(text)), origin("defaults", key, where), told, hint)
     if settings.ledger.url is not None and not settings.ledger.url.startswith(SQLITE):
         _check_server(settings.ledger.url, origin("ledger", "url", where))
+    if settings.reconcile.tolerance is not None:
+        from costguard.core.tolerance import tolerance_stated
+
+        tolerance_stated(settings.reconcile.tolerance, origin("reconcile", "tolerance", where))
     if settings.network.proxy is not None:
         _check_proxy(settings.network.proxy, origin("network", "proxy", where))
+    _check_display(settings, where)
+
+
+def _check_display(settings: Settings, where: str) -> None:
+    """Every rate can be read, and there is one of the currency that is asked for."""
+    from costguard.core.display import EXAMPLE, exchange_stated
+
+    field, currency = origin("display", "rates", where), settings.display.currency
+    known = [exchange_stated(text, field).currency for text in settings.display.rates]
+    if currency is not None and currency != "USD":
+        told = f"states no rate of {shortened(currency)}"
+        require(currency in known, field, told, f'write rates = ["{EXAMPLE.replace("EUR", currency[:3].upper())}"]')
 
 
 def _check_server(url: str, field: str) -> None:

@@ -78,6 +78,21 @@ FIELDS: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
         ),
         ["runpod", "aws/111122223333"],
     ),
+    ("display", "currency"): (
+        "In which people are shown dollars as well, by the rate below. JSON and the ledger keep each amount in its own.",
+        "EUR",
+    ),
+    ("display", "rates"): (
+        (
+            "What a dollar was worth, on which day, and who says so. Of several for one currency the last one known at the end "
+            "of a period counts."
+        ),
+        ["1 USD = 0.92 EUR on 2026-11-01 (ECB)"],
+    ),
+    ("reconcile", "tolerance"): (
+        "How far a provider's bill may lie from the charges: a part of it, an amount, or whichever of both is more.",
+        "1%, 0.10",
+    ),
 }
 """(section, key) -> what it means, and an example. `tests/golden/test_example.py` holds it against the settings."""
 

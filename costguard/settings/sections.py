@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
-from datetime import timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from costguard.settings.zones import zone_named
 
 if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nobody pays for importing them
     from costguard.core.budget import Budget
+    from costguard.core.display import Exchange
     from costguard.core.guard.hook import Hook
     from costguard.core.guard.notice import Route
     from costguard.core.guard.policy import Policy, Rails
@@ -129,6 +130,32 @@ class WatchSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DisplaySettings:
+    """`[display]`. `currency`: in which people are shown dollars as well; None: in none. JSON and the ledger stay as they are.
+
+    `rates`: what a dollar was worth on which day ("1 USD = 0.92 EUR on 2026-11-01 (ECB)"); the last one known then counts.
+    """
+
+    currency: str | None = None
+    rates: tuple[str, ...] = field(default=(), metadata=LIST)
+
+    def exchange(self, at: datetime) -> Exchange | None:
+        """How dollars of `at` are shown; None: as they are."""
+        if self.currency is None:
+            return None
+        from costguard.core.display import exchange_at, exchange_stated
+
+        return exchange_at([exchange_stated(text, "display.rates") for text in self.rates], self.currency, at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileSettings:
+    """`[reconcile]`. `tolerance`: how far a bill may lie from the charges ("1%, 0.10"); None: see `core.tolerance`."""
+
+    tolerance: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The whole file. `budgets`: the `[[budget]]` tables in their order; `policies`, `hooks`, `routes` likewise.
 
@@ -142,6 +169,8 @@ class Settings:
     defaults: DefaultSettings = field(default_factory=DefaultSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
+    display: DisplaySettings = field(default_factory=DisplaySettings)
+    reconcile: ReconcileSettings = field(default_factory=ReconcileSettings)
     budgets: tuple[Budget, ...] = ()
     policies: tuple[Policy, ...] = ()
     hooks: tuple[Hook, ...] = ()

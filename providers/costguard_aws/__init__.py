@@ -15,6 +15,7 @@ from costguard.core.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Settin
 from costguard.errors import InputError
 
 if TYPE_CHECKING:  # a listing of providers does not pay for botocore
+    from costguard.core.bill_files import BillFiles
     from costguard.transport import Surroundings
     from costguard_aws.account import Account
 
@@ -86,6 +87,14 @@ class AwsPlugin:
     def manifest(self) -> Manifest:
         """What it says of itself."""
         return MANIFEST
+
+    @property
+    def bill_files(self) -> BillFiles:
+        """Cost and Usage Reports; what FOCUS files call it."""
+        from costguard.core.bill_files import BillFiles
+        from costguard_aws.cur import FORMAT
+
+        return BillFiles(formats=(FORMAT,), called=("AWS", "Amazon", "Amazon Web Services, Inc."))
 
     def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[Account]:
         """An account for each profile and role, or for the default chain. CredentialsError where one has no key."""

@@ -170,6 +170,7 @@ def _line(group: _Group, result: _Result, account: str) -> BillLine:
         region=region_of(usage),
         estimated=result.estimated,
         source=f"Cost Explorer, {METRIC}",
+        statement="cost explorer",
         description=usage,
     )
 

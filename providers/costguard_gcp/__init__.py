@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from costguard.core.provider import FLAG, TEXTS, WHOLE, Manifest, Setting, checked_table
 
 if TYPE_CHECKING:
+    from costguard.core.bill_files import BillFiles
     from costguard.ports import InstanceSource
     from costguard.transport import Surroundings
 
@@ -71,6 +72,14 @@ class GcpPlugin:
     def manifest(self) -> Manifest:
         """What it says of itself before it is asked anything."""
         return MANIFEST
+
+    @property
+    def bill_files(self) -> BillFiles:
+        """What FOCUS files call it, and how they name its resources."""
+        from costguard.core.bill_files import BillFiles
+        from costguard_gcp.focus import number_of
+
+        return BillFiles(called=("GCP", "Google", "Google Cloud Platform", "Google LLC"), resource=number_of)
 
     def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
         """One source for the one login, with all its projects."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from costguard.core.provider import TABLES, WHOLE, Manifest, Setting
 
 if TYPE_CHECKING:  # importing a plug-in imports no network library
+    from costguard.core.bill_files import BillFiles
     from costguard.ports import InstanceSource
     from costguard.transport import Surroundings
 
@@ -59,6 +60,14 @@ class RunpodPlugin:
     def manifest(self) -> Manifest:
         """RunPod's settings, credentials and abilities."""
         return MANIFEST
+
+    @property
+    def bill_files(self) -> BillFiles:
+        """Its billing answers, kept as JSON."""
+        from costguard.core.bill_files import BillFiles
+        from costguard_runpod.bill_files import FORMAT
+
+        return BillFiles(formats=(FORMAT,))
 
     def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
         """One source for each account of `table`; nothing is asked yet."""

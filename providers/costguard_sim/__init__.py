@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from costguard.core.billed import Billed
 from costguard.core.health import CREDENTIALS, GOOD, REACHABLE, Check
 from costguard.core.metering.inventory import Poll
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.period import Period
 from costguard.core.provider import WHOLE, Manifest, Setting, checked_table
 from costguard.ports import Clock, InstanceSource
 from costguard_sim.plan import Entry, Plan
@@ -38,6 +40,7 @@ MANIFEST = Manifest(
     abilities={
         "list": "machines with what they cost, of five clouds that do not exist",
         "volumes": "their disks and addresses",
+        "bill": "worked out apart from costguard, in exact rationals",
     },
     settings=(Setting(name="seed", told="which world is drawn; the same number gives the same one", kind=WHOLE, example="1"),),
 )
@@ -81,6 +84,12 @@ class Sim:
         if resource is None:
             return None
         return observe(resource, at_us(self.clock.now()), price=resource.id not in self.plan.hidden)
+
+    def bill_lines(self, period: Period) -> Billed:
+        """What the clouds would charge, day by day."""
+        from costguard_sim.statement import billed
+
+        return billed(self.world.resources, period, self.clock.now())
 
     def examine(self) -> Sequence[Check]:
         """Nothing can be wrong with what does not exist."""

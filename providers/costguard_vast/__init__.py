@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from costguard.core.provider import FLAG, TABLES, WHOLE, Manifest, Setting
 
 if TYPE_CHECKING:  # a type and no more: costguard can say what Vast is without loading it
+    from costguard.core.bill_files import BillFiles
     from costguard.ports import InstanceSource
     from costguard.transport import Surroundings
 
@@ -73,6 +74,14 @@ class VastPlugin:
     def manifest(self) -> Manifest:
         """What Vast is, before it is asked."""
         return MANIFEST
+
+    @property
+    def bill_files(self) -> BillFiles:
+        """Its charges and invoices, kept as files."""
+        from costguard.core.bill_files import BillFiles
+        from costguard_vast.bill_files import CHARGES_FORMAT, INVOICES_FORMAT
+
+        return BillFiles(formats=(CHARGES_FORMAT, INVOICES_FORMAT))
 
     def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
         """One source for each account that `table` states."""

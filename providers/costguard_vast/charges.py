@@ -80,7 +80,7 @@ def read(raws: Sequence[msgspec.Raw], account: str, day: datetime, now: datetime
         except (msgspec.DecodeError, RecursionError):
             unreadable += 1
             continue
-        found = list(_lines(charge, account, day, now, counted))
+        found = list(lines_of(charge, account, day, now, counted))
         unreadable += len(_items(charge)) - len(found)
         lines += found
         whole = finite(charge.amount)
@@ -98,7 +98,7 @@ def _items(charge: Charge) -> Sequence[Item]:
     return charge.items or (whole,)
 
 
-def _lines(charge: Charge, account: str, day: datetime, now: datetime, counted: Counter[str]) -> Iterator[BillLine]:
+def lines_of(charge: Charge, account: str, day: datetime, now: datetime, counted: Counter[str]) -> Iterator[BillLine]:
     """Those parts that state an amount. `counted`: how many of one name the day has; two with one name are two lines."""
     source = shortened(one_line(charge.source.strip()), 80)
     _, tags = labels_of((charge.metadata or Metadata()).label)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -217,7 +218,10 @@ def test_the_report_has_every_key_of_the_contract() -> None:
     assert {"period", "totals", "groups", "not_counted", "saved", "reconciliation"} < data.keys()
     assert data["period"] == {"start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z", "zone": "UTC", "label": "2026-11"}
     (group,) = data["groups"]
-    assert set(group) == {"by", "hours", "gpu_hours", "usd", "unknown_usd", "idle_usd"}
+    assert set(group) == {
+        *("by", "hours", "gpu_hours", "usd", "unknown_usd", "idle_usd"),
+        *("partly_idle_usd", "judged_share", "before_usd"),
+    }
     assert group["by"] == {"provider": "aws", "owner": "ada"}
     assert (group["hours"], group["gpu_hours"], group["idle_usd"]) == (1.0, 8.0, None)
 
@@ -311,13 +315,18 @@ def test_strict_refuses_what_was_not_seen_with_exit_code_4() -> None:
     assert "knows of no scope" in str(nothing)
 
 
-def test_nothing_has_been_saved_yet_and_the_report_says_so() -> None:
-    saved = report_document(stated(FakeBooks())).data["saved"]
-    assert saved == {
-        "usd": {"low": "0.00", "expected": "0.00", "high": "0.00"},
-        "acts": 0,
-        "note": "what the acts of the guard saved is not worked out yet",
-    }
+def test_where_no_act_was_confirmed_nothing_is_saved_and_the_report_says_so() -> None:
+    document = report_document(replace(stated(FakeBooks(spent=(spent(money("3")),))), beside=True))
+    saved = json.loads(jsontext.render(document))["saved"]
+    assert saved["usd"] == {"low": "0.00", "expected": "0.00", "high": "0.00"}
+    assert (saved["acts"], saved["suspected_false_stops"], saved["by_act"]) == (0, 0, [])
+    assert any(note.startswith("Saved: nothing.") for note in document.notes)
+
+
+def test_what_was_not_asked_for_is_not_known() -> None:
+    document = report_document(stated(FakeBooks(spent=(spent(money("3")),))))
+    assert json.loads(jsontext.render(document))["saved"]["usd"] is None
+    assert not any(note.startswith(("Saved", "Idle", "Quoted")) for note in document.notes)
 
 
 def test_a_report_in_two_currencies_has_two_tables_and_adds_nothing() -> None:

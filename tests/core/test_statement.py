@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.core.coverage import holes_of, unseen
+from costguard.core.metering.resource import ResourceKey
 from costguard.core.money import Money, MoneyInterval
 from costguard.core.period import Period
-from costguard.core.spending import Spending
+from costguard.core.spending import Bearer, Spending
 from costguard.core.statement import BY, DEFAULT_BY, keys_stated, month_stated, providers_of, sums_of, total_of
+from costguard.core.statement.sums import tells_apart
 from costguard.errors import InputError, UnknownNameError
 from tests.books import AWS, HOUR_US, VAST, at, attribution, money, spent, stretch
 
@@ -107,6 +110,9 @@ def test_what_is_dearest_stands_first_and_equals_by_name() -> None:
         ("owner", ("owner",)),
         (" Owner , gpu,,owner", ("owner", "gpu")),
         ("project,team", ("project", "team")),
+        ("resource,JOB,name", ("resource", "job", "name")),
+        ("label:Run, LABEL:run,label:a:b", ("label:Run", "label:run", "label:a:b")),
+        ("label:Team,team", ("team",)),
     ],
 )
 def test_keys_are_read_as_they_are_typed(text: str | None, keys: tuple[str, ...]) -> None:
@@ -116,6 +122,32 @@ def test_keys_are_read_as_they_are_typed(text: str | None, keys: tuple[str, ...]
 def test_a_mistyped_key_offers_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="--by: unknown value 'onwer'\nhint: did you mean owner"):
         keys_stated("provider,onwer")
+
+
+@pytest.mark.parametrize("text", ["label:", "label: ", "tag:owner", f"label:{301 * 'k'}"])
+def test_what_names_no_label_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--by: ") as refused:
+        keys_stated(text)
+    assert "label:KEY" in (refused.value.hint or "")
+
+
+def test_what_is_told_of_a_resource_groups_what_it_spent() -> None:
+    one = Bearer(key=ResourceKey("aws", "123", "r", "i-1"), name="box", labels=(("Run", "7"), ("run", "8")), job="exp-7")
+    other = replace(one, key=one.key._replace(id="i-2"), labels=(("run", "8"),), job="")
+    parts = [replace(spent(money("3")), bearer=one), replace(spent(money("4")), bearer=other), spent(money("5"))]
+    for key, values in {
+        "resource": ["", "aws/123/r/i-2", "aws/123/r/i-1"],
+        "name": ["box", ""],
+        "job": ["", "exp-7"],
+        "label:Run": ["8", "", "7"],
+        "label:RUN": ["", "8", "7"],
+        "label:none": [""],
+    }.items():
+        usd, _ = sums_of(parts, (key,))
+        assert usd.total == money("12")
+        assert sorted(group.by[key] for group in usd.groups) == sorted(values), key
+    assert tells_apart(("provider", "label:Run"))
+    assert not tells_apart(("provider", "team", "charge"))
 
 
 @pytest.mark.parametrize("text", ["", " , "])

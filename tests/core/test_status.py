@@ -9,13 +9,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from costguard.core.burning import burns_of, hourly_of, per_hour
 from costguard.core.calendar import month_of
 from costguard.core.metering.meter import GB, GB_MONTH, GB_MONTH_720, GB_MONTH_730, STORAGE, TRAFFIC, Meter, PriceRange
 from costguard.core.metering.span import MAYBE, amounts
 from costguard.core.money import Money, MoneyInterval
 from costguard.core.period import Period
 from costguard.core.spending import Live, ScopeNow, Spending
-from costguard.core.status import Status, burns_of, hourly_of, per_hour, scope_view, status_of
+from costguard.core.status import Status, scope_view, status_of
 from tests.books import HOUR_US, NOW, VAST, at, live, meter, money, scope_now, spent, unpriced
 
 QUARTER, MINUTES = timedelta(minutes=15), timedelta(minutes=5)

@@ -22,12 +22,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from costguard.ledger.schema import HEAD
 from tests.crashes.judge import as_left
 from tests.crashes.places import MEMORY, ROOT, environment
 from tests.crashes.upgrader import Doom, put
 
-GOLDENS = ("0001", "0001-guard")
-OLD, NEW = "0001", "0002"
+GOLDENS = ("0001", "0001-guard", "0002")
+NEW = HEAD
+"""What an upgrade ends at; a golden ledger's own version is the beginning of its name."""
+VERSION = 4
 LONGEST_US = 4000
 TABLES = (
     "span", "correction", "ledger_state", "scope", "coverage", "resource", "attribution", "observation", "daily",

@@ -23,6 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from costguard.ledger.schema import HEAD
 from tests.disks.commands import IDLE, SETTINGS
 from tests.disks.trace import ROOT, environment, say
 
@@ -89,10 +90,10 @@ def _copied(folder: Path, out: str) -> bool:
 
 
 def _upgraded(folder: Path, out: str) -> bool:
-    (copy,) = (folder / "data").glob("ledger.db.before-0002-*")
+    (copy,) = (folder / "data").glob(f"ledger.db.before-{HEAD}-*")
     with closing(sqlite3.connect(copy)) as file:
         old = file.execute("SELECT version_num FROM alembic_version").fetchone()
-    return old == ("0001",) and _asked(folder, "SELECT version_num FROM alembic_version") == "0002" and "0002" in out
+    return old == ("0001",) and _asked(folder, "SELECT version_num FROM alembic_version") == HEAD and HEAD in out
 
 
 def _refreshed(folder: Path, out: str) -> bool:

@@ -27,6 +27,7 @@ from costguard.ledger import care
 from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.opening import PRAGMAS, upgrade
 from costguard.ledger.reading import Books
+from costguard.ledger.schema import HEAD
 from costguard.ledger.writing import Ledger
 from tests.disks.trace import shimmed
 from tests.ledger import acts
@@ -61,7 +62,7 @@ def work(url: str, *, early: bool) -> None:
         if not early:
             told.disks_note(note)
 
-    done(lambda: upgrade(url), ("SELECT version_num = '0002' FROM alembic_version",))
+    done(lambda: upgrade(url), ("SELECT version_num = ? FROM alembic_version", HEAD))
     rounds = iter(range(ROUNDS))
     for stretch in (*REOPENED, ROUNDS):
         with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger, GuardBook(url, rails=WIDE) as book:

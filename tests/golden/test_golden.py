@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -137,6 +138,43 @@ def test_the_json_of_spending_is_the_sample_to_the_letter(ledger: Command, reque
     assert printed == sample.read_text()
 
 
+def focus_row(start: datetime, hours: int, cost: str, category: str = "Usage", resource: str = "i-0a1b") -> dict[str, str]:
+    """A row of an AWS bill."""
+    return {
+        "BillingAccountId": "123456789012",
+        "ProviderName": "AWS",
+        "BillingCurrency": "USD",
+        "BillingPeriodEnd": "2026-11-01T00:00:00Z",
+        "InvoiceId": "2026-10",
+        "ChargePeriodStart": start.isoformat(),
+        "ChargePeriodEnd": (start + timedelta(hours=hours)).isoformat(),
+        "ChargeCategory": category,
+        "ServiceCategory": "Compute" if category == "Usage" else "",
+        "EffectiveCost": cost,
+        "ResourceId": resource,
+    }
+
+
+def test_the_json_of_a_reconciliation_is_the_sample_to_the_letter(
+    ledger: Command, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    month = datetime(2026, 10, 1, tzinfo=UTC)
+    rows = [focus_row(NOON - timedelta(hours=hour), 1, "100.00") for hour in range(13, 31)]
+    rows += [focus_row(NOON - timedelta(hours=20), 1, "1.25", resource="i-0unseen")]
+    rows += [focus_row(month, 31 * 24, "342.00", "Tax", ""), focus_row(month, 31 * 24, "-50", "Credit", "")]
+    with (tmp_path / "bill.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    monkeypatch.setattr("costguard.app.reconciling.present", lambda: NOON)
+    ran = ledger("reconcile", "--month", "2026-10", "--file", "bill.csv", "--json")
+    assert ran.code == 3, ran.err
+    sample = HERE / "reconcile.json"
+    if request.config.getoption("--write-golden"):
+        sample.write_text(ran.out)
+    assert ran.out == sample.read_text()
+
+
 AUDIT = {"audit": ("audit", "show"), "audit_verify": ("audit", "verify")}
 
 
@@ -206,6 +244,26 @@ def test_a_month_seen_in_part_is_refused_where_it_must_be_whole(ledger: Command)
 
 def test_there_is_a_sample_of_every_schema() -> None:
     schemas = {json.loads(p.read_text())["schema"] for p in HERE.glob("*.json")}
-    names = ("quote", "size", "offers", "breakeven", "status", "report", "simulate", "audit", *LOOKING)
+    names = (
+        "quote",
+        "size",
+        "offers",
+        "breakeven",
+        "status",
+        "report",
+        "simulate",
+        "reconcile",
+        "audit",
+        "focus_check",
+        *LOOKING,
+    )
     assert schemas == {f"costguard.{name}/1" for name in names}
-    assert {p.stem for p in HERE.glob("*.json")} == {*SAMPLES, *SPENDING, *AUDIT, *LOOKING, "simulate"}
+    assert {p.stem for p in HERE.glob("*.json")} == {
+        *SAMPLES,
+        *SPENDING,
+        *AUDIT,
+        *LOOKING,
+        "simulate",
+        "focus_check",
+        "reconcile",
+    }

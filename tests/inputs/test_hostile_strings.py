@@ -32,6 +32,7 @@ from tests.conftest import Command
 from tests.inputs.judging import contents
 from tests.ledger.fleet import RULES, key, poll
 from tests.notifiers.hostile import CORPUS
+from tests.reports.test_html import ATTRIBUTES, TAGS, Read
 
 FORMATS = ("", "--json", "--csv", "--markdown")
 COMMANDS = (("status",), ("report", "--by", "owner"), ("report", "--by", "team,project"), ("plan",), ("policy", "explain"))
@@ -109,6 +110,17 @@ def test_every_format_of_every_answer_is_clean(costguard: Command, folder: Path,
         elif form == "--markdown":
             _is_safe_markdown(ran.out)
     assert {path for path in contents(folder) if not path.startswith("ledger.db")} <= before
+
+
+@pytest.mark.parametrize("words", [words for words in COMMANDS if words[0] != "policy"], ids=" ".join)
+def test_the_page_of_every_answer_holds_names_as_text_only(costguard: Command, folder: Path, words: tuple[str, ...]) -> None:
+    assert folder.is_dir()
+    ran = costguard("--offline", *words, "--format", "html")
+    assert ran.code == 0, ran.err[:2000]
+    assert acts(ran.out) == set()
+    read = Read(ran.out)
+    assert set(read.tags) <= TAGS
+    assert set(read.attributes) <= ATTRIBUTES
 
 
 def _is_safe_csv(text: str) -> None:

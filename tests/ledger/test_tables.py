@@ -7,13 +7,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import Connection, Double, Engine, Executable, delete, insert, text, update
+from sqlalchemy import Connection, Double, Engine, Executable, Text, delete, insert, text, update
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
 from costguard.core.instant import DAY_US, HOUR_US, micros
 from costguard.ledger import guards, sums
 from costguard.ledger.opening import open_engine, writing
 from costguard.ledger.tables import CORRECTION, LONG, METADATA, SPAN
+from costguard.ledger.tables_bill import BILL_ADJUSTMENT, BILL_IMPORT, BILL_LINE, RECONCILIATION
 from tests.ledger.acts import write_all
 from tests.ledger.entries import T0, T0_US, add, add_resource, begin, open_span, row_of, scalar, span
 
@@ -47,6 +48,25 @@ def correct(connection: Connection) -> None:
     add(connection, 1, span())
     said = {"id": 1, "span_id": 1, "at_us": 0, "presence": "edge", "reason": "seen again", "low": 0, "expected": 1, "high": 2}
     connection.execute(insert(CORRECTION), [said])
+    bill(connection)
+
+
+def bill(connection: Connection) -> None:
+    """A row of each table of the bill, with what its checks want."""
+    stated = {
+        "id": 1,
+        "start_us": 0,
+        "end_us": 1,
+        "charge": "tax",
+        "outcome": "within",
+        "replaced_us": None,
+        "replaced_by": None,
+    }
+    for table in (BILL_IMPORT, BILL_LINE, RECONCILIATION, BILL_ADJUSTMENT):
+        row = {c.name: "" if isinstance(c.type, Text) else 1 for c in table.columns if c.name != "replaced_why"}
+        connection.execute(insert(table), [row | {name: value for name, value in stated.items() if name in row}])
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
 
 
 def test_only_samples_hold_floats() -> None:

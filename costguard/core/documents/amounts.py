@@ -14,6 +14,7 @@ SUM, RATE = 2, 4
 """Decimals that a sum and a rate are shown with, at least (DESIGN, section 5)."""
 
 LONGEST_WHY = 300
+LEAST_SHARE = 0.005
 MOST_LINES = 20
 """Lines about scopes that people are shown: a company has thousands. JSON holds them all."""
 
@@ -49,6 +50,11 @@ def interval_text(interval: MoneyInterval) -> str:
 def bounds_text(low: Money, high: Money, places: int) -> str:
     """`0 to 16.00`."""
     return f"{low.text(places) if low.nano else '0'} to {high.text(places)}"
+
+
+def share_text(share: float) -> str:
+    """A share as people say it: `43%`, and `under 1%` where that would read as nothing at all."""
+    return "under 1%" if 0 < share < LEAST_SHARE else f"{share:.0%}"
 
 
 def instant_text(at: datetime) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from costguard.core.coverage import Hole, Unseen
+from costguard.core.display import Exchange
 from costguard.core.document import Document, TableView
 from costguard.core.documents.amounts import (
     ahead_text,
@@ -22,20 +23,30 @@ from costguard.core.documents.amounts import (
     sign,
     why_text,
 )
+from costguard.core.documents.beside import (
+    further_data,
+    further_lead,
+    further_notes,
+    group_data,
+    saved_data,
+)
+from costguard.core.documents.beside_tables import further_tables
+from costguard.core.documents.figures import figures_of
+from costguard.core.documents.reconciled import held_data, held_lines
+from costguard.core.documents.report_charts import charts_of
 from costguard.core.instant import HOUR_US
-from costguard.core.money import MoneyInterval
-from costguard.core.statement import Group, Statement, Sums, nothing
+from costguard.core.money import Money, MoneyInterval
+from costguard.core.statement import Group, Statement, Sums
+from costguard.core.statement.waste import Waste
 from costguard.errors import IncompleteError
 
 SCHEMA = "costguard.report/1"
-NOTHING_ACTS = "what the acts of the guard saved is not worked out yet"
-SAVED = f"Saved: {NOTHING_ACTS}"
 MOST_HINTS = 3
 MISSING = "what both began and ended while its scope was not seen"
 
 
-def report_document(statement: Statement) -> Document:
-    """The whole statement."""
+def report_document(statement: Statement, exchange: Exchange | None = None) -> Document:
+    """The whole statement. `exchange`: how people are shown dollars as well; the data stays as it is."""
     sums = (statement.usd, *statement.others)
     left_out = tuple(not_counted(statement))
     data = {
@@ -45,16 +56,24 @@ def report_document(statement: Statement) -> Document:
         "totals": interval_exact(statement.usd.total),
         "groups": [_group(group) for group in statement.usd.groups],
         "other_currencies": [_other(other) for other in statement.others],
+        **further_data(statement),
         "not_counted": list(left_out),
-        "saved": {"usd": interval_exact(nothing()), "acts": 0, "note": NOTHING_ACTS},
-        "reconciliation": [],
+        "saved": saved_data(statement),
+        "reconciliation": held_data(statement.held, statement.spent_at),
     }
     return Document(
         data=data,
         records=tuple(_record(statement, one, group) for one in sums for group in one.groups),
-        lead=tuple(_lead(statement)),
-        tables=tuple(_table(statement, one) for one in sums if one.groups),
-        notes=(*_marks(sums), *first_lines((f"Not counted: {_ended(line)}" for line in left_out), "lines"), _ended(SAVED)),
+        lead=tuple(_lead(statement, exchange)),
+        tables=(*(_table(statement, one, exchange) for one in sums if one.groups), *further_tables(statement)),
+        notes=(
+            *_marks(sums),
+            *further_notes(statement),
+            *(_ended(line) for line in held_lines(statement.held, statement.spent_at)),
+            *first_lines((f"Not counted: {_ended(line)}" for line in left_out), "lines"),
+        ),
+        charts=tuple(charts_of(statement)),
+        figures=tuple(figures_of(statement)),
     )
 
 
@@ -141,14 +160,14 @@ def _period(statement: Statement) -> dict[str, object]:
 
 
 def _group(group: Group) -> dict[str, object]:
-    """`unknown_usd`: the part of `usd` whose price nobody stated. `idle_usd` None: nothing measures work yet."""
+    """`unknown_usd`: the part of `usd` whose price nobody stated."""
     return {
         "by": _by(group),
         "hours": _hours(group.us),
         "gpu_hours": _hours(group.gpu_milli_us / 1000),
         "usd": interval_exact(group.money),
         "unknown_usd": interval_exact(group.unknown) if group.unknown else None,
-        "idle_usd": None,
+        **group_data(group),
     }
 
 
@@ -179,6 +198,7 @@ def _record(statement: Statement, sums: Sums, group: Group) -> Mapping[str, obje
             "gpu_hours": _hours(group.gpu_milli_us / 1000),
             "currency": sums.currency,
             **interval_exact(group.money),
+            **(group_data(group) if sums.currency == "USD" else dict.fromkeys(group_data(group))),
         }
     )
 
@@ -187,7 +207,7 @@ def _hours(us: float) -> float:
     return round(us / HOUR_US, 4)
 
 
-def _lead(statement: Statement) -> Iterator[str]:
+def _lead(statement: Statement, exchange: Exchange | None) -> Iterator[str]:
     name = f"{statement.label} ({statement.zone})"
     if statement.ahead:
         yield f"{name} lies ahead: nothing is spent in it yet."
@@ -197,29 +217,54 @@ def _lead(statement: Statement) -> Iterator[str]:
         return
     until = f", until {moment_text(statement.as_of)}" if statement.running else ""
     yield f"{name}{until}: {sign('USD')}{interval_text(statement.usd.total)}."
+    if exchange is not None:
+        yield f"In {exchange.currency}: {interval_text(exchange.shown_interval(statement.usd.total))}, {exchange.told}."
+    yield from further_lead(statement)
     for other in statement.others:
         yield f"Apart from that, in another currency: {sign(other.currency)}{interval_text(other.total)}."
 
 
-def _table(statement: Statement, sums: Sums) -> TableView:
+def _table(statement: Statement, sums: Sums, exchange: Exchange | None) -> TableView:
+    """The groups and their total. Columns of what is known of no group are left out."""
     dearest = sign(sums.currency).strip()
-    rows = [_row(group) for group in sums.groups]
+    judged = any(group.waste for group in sums.groups)
+    compared = any(group.before is not None for group in sums.groups)
     low, expected, high = sums.total.text().values()
     blank = ("",) * (len(statement.by) - 1)
     hours, gpu_hours = sum(g.us for g in sums.groups), sum(g.gpu_milli_us for g in sums.groups) / 1000
-    total = ("total", *blank, f"{hours / HOUR_US:.1f}", f"{gpu_hours / HOUR_US:.1f}", expected, low, high)
+    idle = sum(g.waste.idle + g.waste.partly for g in sums.groups if g.waste)
+    total = ["total", *blank, f"{hours / HOUR_US:.1f}", f"{gpu_hours / HOUR_US:.1f}", expected, low, high]
+    total += [Money(nano=idle).text()] if judged else []
+    total += [statement.before.part.total.expected.text() if statement.before else ""] if compared else []
+    shown = exchange if sums.currency == "USD" else None
+    total += [shown.shown(sums.total.expected).text()] if shown else []
     return TableView(
         title="",
-        columns=(*statement.by, "hours>", "GPU-hours>", f"{dearest}>", "low>", "high>"),
-        rows=(*rows, total),
+        columns=(
+            *statement.by,
+            *("hours>", "GPU-hours>", f"{dearest}>", "low>", "high>"),
+            *(("idle>",) if judged else ()),
+            *(("before>",) if compared else ()),
+            *((f"{shown.currency}>",) if shown else ()),
+        ),
+        rows=(*(_row(group, shown, judged=judged, compared=compared) for group in sums.groups), tuple(total)),
+        sums=1,
     )
 
 
-def _row(group: Group) -> tuple[str, ...]:
+def _row(group: Group, exchange: Exchange | None, *, judged: bool, compared: bool) -> tuple[str, ...]:
     low, expected, high = group.money.text().values()
     shown = expected if group.unknown is None else "unknown" if group.unknown == group.money else f"{expected}*"
     times = (f"{group.us / HOUR_US:.1f}", f"{group.gpu_milli_us / 1000 / HOUR_US:.1f}")
-    return (*(value or "-" for value in group.by.values()), *times, shown, low, high)
+    idle = "-" if not group.computing else "unknown" if group.waste is None else _idle(group.waste)
+    before = "-" if group.before is None else group.before.text()
+    other = "" if exchange is None else exchange.shown(group.money.expected).text()
+    more = (*((idle,) if judged else ()), *((before,) if compared else ()), *((other,) if other else ()))
+    return (*(value or "-" for value in group.by.values()), *times, shown, low, high, *more)
+
+
+def _idle(waste: Waste) -> str:
+    return Money(nano=waste.idle + waste.partly).text()
 
 
 def _marks(sums: tuple[Sums, ...]) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from costguard.core.burning import Hourly
+from costguard.core.display import Exchange
 from costguard.core.document import Document, TableView
 from costguard.core.documents.amounts import (
     RATE,
@@ -24,11 +26,17 @@ from costguard.core.documents.amounts import (
     why_text,
 )
 from costguard.core.documents.standing import standing_data, standings_table
-from costguard.core.guard.intent import Intent
-from costguard.core.guard.wishes import Wish
+from costguard.core.documents.status_data import (
+    intent_data,
+    lease_data,
+    other_data,
+    runway_data,
+    runway_lines,
+    scope_data,
+)
 from costguard.core.metering.inventory import COMPLETE, FAILED, PARTIAL
 from costguard.core.metering.observation import Observation
-from costguard.core.status import Burning, Hourly, Outlook, ScopeView, Status
+from costguard.core.status import Burning, Outlook, ScopeView, Status
 from costguard.errors import IncompleteError, shortened
 
 SCHEMA = "costguard.status/1"
@@ -51,10 +59,10 @@ KEPT = (
 """The keys that a record has as the contract has them; what is nested there is flat in a record."""
 
 
-def status_document(status: Status, told: Sequence[str] = (), audit: str = "") -> Document:
+def status_document(status: Status, told: Sequence[str] = (), audit: str = "", exchange: Exchange | None = None) -> Document:
     """The whole status. Scopes and prices that cannot be trusted are said before anything else, then what else was `told`.
 
-    `audit`: the head of the ledger's audit, "" for none.
+    `audit`: the head of the ledger's audit, "" for none. `exchange`: how people are shown dollars as well.
     """
     warnings = (*status_warnings(status), *told)
     resources = [_resource(one) for one in status.resources]
@@ -70,11 +78,12 @@ def status_document(status: Status, told: Sequence[str] = (), audit: str = "") -
         "burn_usd_per_hour": exact(status.usd.burn.stated, RATE),
         "month_to_date": interval_exact(status.usd.to_date),
         "forecast_month": interval_exact(status.usd.forecast),
-        "other_currencies": [_other(other) for other in status.others],
-        "scopes": [_scope(scope) for scope in status.scopes],
+        "other_currencies": [other_data(other) for other in status.others],
+        "scopes": [scope_data(scope) for scope in status.scopes],
         "resources": resources,
         "budgets": [standing_data(one, status.overshoots.get(one.budget.name)) for one in status.budgets],
-        "intents": [_intent(one) for one in status.intents],
+        "runways": None if status.runways is None else [runway_data(one, status) for one in status.runways],
+        "intents": [intent_data(one) for one in status.intents],
         "warnings": list(warnings),
         "audit": audit or None,
     }
@@ -83,7 +92,7 @@ def status_document(status: Status, told: Sequence[str] = (), audit: str = "") -
     return Document(
         data=data,
         records=tuple(_record(one) for one in status.resources),
-        lead=(*(f"WARNING: {line}" for line in first_lines(warnings, "warnings")), *_lead(status)),
+        lead=(*(f"WARNING: {line}" for line in first_lines(warnings, "warnings")), *_lead(status, exchange)),
         tables=tuple(tables),
         notes=tuple(_notes(status)),
     )
@@ -132,29 +141,6 @@ def _unpriced(outlook: Outlook, status: Status) -> str:
     return f"{what} at a price that nobody stated: not in the burn, at most {most} an hour"
 
 
-def _other(outlook: Outlook) -> dict[str, object]:
-    return {
-        "currency": outlook.currency,
-        "burn_per_hour": exact(outlook.burn.stated, RATE),
-        "month_to_date": interval_exact(outlook.to_date),
-        "forecast_month": interval_exact(outlook.forecast),
-    }
-
-
-def _scope(scope: ScopeView) -> dict[str, object]:
-    """`at`: the last listing, whatever it said."""
-    now = scope.now
-    return {
-        "provider": now.scope.provider,
-        "account": now.scope.account,
-        "scope": now.scope.name,
-        "state": scope.state,
-        "last_complete_at": instant_text(now.last_complete_at) if now.last_complete_at else None,
-        "why": now.why,
-        "at": instant_text(now.at),
-    }
-
-
 def _resource(one: Burning) -> dict[str, object]:
     """`usd_per_hour` None: unknown, `usd_per_hour_bounds` says within what; `spent` None: in another currency, see there."""
     seen, key, live = one.live.observation, one.live.observation.key, one.live
@@ -186,34 +172,11 @@ def _resource(one: Burning) -> dict[str, object]:
             "reasons": list(one.work.reasons),
             "since": instant_text(one.work.since) if one.work.since else None,
         },
-        "lease": _lease(one.beside.lease),
+        "lease": lease_data(one.beside.lease),
         "protected": one.beside.protected,
         "first_seen_at": instant_text(live.first_seen_at),
         "seen_at": instant_text(live.seen_at),
         "absent_since": instant_text(live.absent_at) if live.absent_at else None,
-    }
-
-
-def _lease(lease: Wish | None) -> Mapping[str, object] | None:
-    until = instant_text(lease.until) if lease and lease.until else None
-    return {"who": lease.who, "why": lease.why, "until": until} if lease else None
-
-
-def _intent(intent: Intent) -> Mapping[str, object]:
-    """An act that was planned or may have been sent, and is not settled."""
-    key = intent.life.key
-    return {
-        "id": intent.id,
-        "provider": key.provider,
-        "account": key.account,
-        "region": key.region,
-        "resource": key.id,
-        "act": intent.act,
-        "state": intent.state,
-        "policy": intent.policy,
-        "why": intent.why,
-        "since": instant_text(intent.moved_at),
-        "sends": intent.sends,
     }
 
 
@@ -233,13 +196,18 @@ def _record(one: Burning) -> Mapping[str, object]:
     return {key: row[key] for key in KEPT} | bounds | currency | spent | {"owner": row["owner"], "work": one.work.state}
 
 
-def _lead(status: Status) -> Iterator[str]:
+def _lead(status: Status, exchange: Exchange | None) -> Iterator[str]:
     usd = status.usd
     if not status.scopes:
         yield "Nothing has been polled yet: the ledger knows of no scope."
     yield f"{moment_text(status.at)}: ${usd.burn.stated.text(RATE)} an hour."
     forecast = f"${interval_text(usd.forecast)} by its end, if what bills now goes on"
     yield f"{status.label} ({status.zone}): ${interval_text(usd.to_date)} so far, {forecast}."
+    if exchange is not None:
+        rate, spent = exchange.shown(usd.burn.stated).text(RATE), interval_text(exchange.shown_interval(usd.to_date))
+        ahead = interval_text(exchange.shown_interval(usd.forecast))
+        yield f"In {exchange.currency}: {rate} an hour, {spent} so far, {ahead} by its end, {exchange.told}."
+    yield from runway_lines(status)
     for other in status.others:
         name = sign(other.currency)
         yield (

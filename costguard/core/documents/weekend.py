@@ -118,7 +118,7 @@ def weekend_document(weekend: Weekend) -> Document:
 
 
 def _statement(report: Document) -> Iterator[TableView]:
-    for table in report.tables:
+    for table in report.tables[:1]:
         yield TableView(title="The report of the weekend, from its ledger", columns=table.columns, rows=table.rows)
 
 

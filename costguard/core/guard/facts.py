@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from costguard.core.budget import matches
+from costguard.core.burning import per_hour
 from costguard.core.guard.owning import UNPROTECTED, Protection
 from costguard.core.guard.wishes import Wish
 from costguard.core.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Work
@@ -20,7 +21,6 @@ from costguard.core.metering.resource import RUNNING, STOPPED, Attribution
 from costguard.core.money import Money, Rate, divide_half_even
 from costguard.core.spending import Live
 from costguard.core.standing import Standing
-from costguard.core.status import per_hour
 
 SHARES = 100_000
 """A share of GPUs is a fraction with a smaller denominator than this."""

@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from costguard.core.balance import Balance
+from costguard.core.burning import hourly_of
 from costguard.core.instant import HOUR_US, MICROSECOND
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.money import Money
 from costguard.core.spending import Live
-from costguard.core.status import hourly_of
 
 RUNWAY_LEAST = timedelta(hours=6)
 """A prepaid balance that lasts shorter is warned about at once."""

@@ -30,6 +30,7 @@ NOTHING = (0, 1)
 SEEN, GAP, EDGE, MAYBE = "seen", "gap", "edge", "maybe"
 PRESENCES = (SEEN, GAP, EDGE, MAYBE)
 LONGER_THAN_A_MONTH = timedelta(days=32)
+PICO = 10**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +128,20 @@ def expected_us(span: Span, start_us: int, end_us: int) -> int:
     return (finish - first) // part - (begin - first) // part
 
 
+def priced_pico(span: Span, start_us: int, end_us: int) -> int:
+    """10^-12 of its pricing unit that `span` probably billed within [start, end): half of an edge, none of a maybe.
+
+    Telescoping as money is, so that the parts of a period add up. An open span is taken to go on.
+    """
+    first, last = micros(span.start), micros(span.end) if span.end else None
+    begin = max(first, start_us)
+    finish = end_us if last is None else min(last, end_us)
+    if span.presence == MAYBE or finish <= begin:
+        return 0
+    of = span.meter.quantity * PICO, 2 if span.presence == EDGE else 1
+    return _pico(*of, _progress(span, finish)) - (_pico(*of, _progress(span, begin)) if begin > first else 0)
+
+
 def by_day(span: Span) -> list[tuple[int, tuple[int, int, int], int]]:
     """(day since 1970 in UTC, its amounts, its expected microseconds) of every day that a closed span touches."""
     require(span.end is not None, "span", "is open: only a closed one has days")
@@ -152,6 +167,11 @@ def _rounded(twice_nano: int, progress: tuple[int, int]) -> int:
     """C(t) at half of `twice_nano` per unit, `progress` being the units until t: nano-units, rounded half to even."""
     numerator, denominator = progress
     return divide_half_even(twice_nano * numerator, 2 * denominator) if twice_nano and numerator else 0
+
+
+def _pico(scaled: int, parts: int, progress: tuple[int, int]) -> int:
+    numerator, denominator = progress
+    return divide_half_even(scaled * numerator, parts * denominator)
 
 
 def _progress(span: Span, at_us: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import pytest
 
 from costguard.core.balance import Balance
 from costguard.core.budget import Budget, Match
+from costguard.core.burning import burns_of
 from costguard.core.guard.foresight import (
     Candidate,
     Foresight,
@@ -31,7 +32,6 @@ from costguard.core.metering.span import MAYBE
 from costguard.core.money import Money, Rate
 from costguard.core.spending import Live
 from costguard.core.standing import Standing, standing
-from costguard.core.status import burns_of
 from tests.books import NOW, attribution, money, spent
 from tests.core.guard.cases import H100, POD, POLL, idle, machine
 

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,7 +78,8 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_broken_off(tmp_path: Path, m
     assert "could not be read to its end" in FocusExport(str(tmp_path), CLOCK).bill_lines(DAY).why
 
 
-def test_parquet_without_pyarrow_says_what_to_do(tmp_path: Path) -> None:
+def test_parquet_without_pyarrow_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     assert "needs pyarrow" in FocusExport(str(tmp_path), CLOCK).bill_lines(DAY).why
 

@@ -1,0 +1,25 @@
+"""Charge items for the formats that are made of them: the ledger is opened when they are gone through, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from costguard.core.charge_item import ChargeItem
+from costguard.core.period import Period
+from costguard.ledger.reading import Books
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charges:
+    """The items of `period` as known at `as_of`. Each time they are gone through the ledger is read anew, as it is then."""
+
+    books: Callable[[], Books]
+    period: Period
+    as_of: datetime
+
+    def __iter__(self) -> Iterator[ChargeItem]:
+        """One resource after the other; the ledger is closed after the last, or when no more are asked for."""
+        with self.books() as books:
+            yield from books.items(self.period, self.as_of)

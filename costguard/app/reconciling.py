@@ -1,0 +1,232 @@
+"""reconcile: bills asked for or read from files, taken into the ledger, and held against its charges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+from costguard.app import Answer
+from costguard.app.bill_parts import Kinds, installed_kinds, opened
+from costguard.app.clouds import Now, sources_of
+from costguard.app.clouds import opened as opened_clouds
+from costguard.app.wishing import guard_book, present, who
+from costguard.core import calendar
+from costguard.core.bill_files import Part
+from costguard.core.billed import Imported
+from costguard.core.documents.reconcile import Reconciliation, reconcile_document, refusal_of
+from costguard.core.drift import BEYOND, Held, Result
+from costguard.core.drift_notices import notice_of, was_told
+from costguard.core.guard.notice import Message
+from costguard.core.guard.telling import tell
+from costguard.core.period import Period
+from costguard.core.statement import month_stated
+from costguard.core.tolerance import USUAL, Tolerance, tolerance_stated
+from costguard.data import Facts
+from costguard.errors import InputError, LedgerError, one_line
+from costguard.flows.believed import speaks_for
+from costguard.flows.reconcile import Asked, Reconciled, ask_bills, reconcile
+from costguard.ledger.bill_reading import BillBooks
+from costguard.ledger.bills import Bills, Gathered
+from costguard.ledger.reader import Reader
+from costguard.ledger.reading import Books, Ceilings
+from costguard.ledger.staging import Staging
+from costguard.ledger.turns import turn_now
+from costguard.ledger.wishes import open_wishes
+from costguard.settings import Settings, ledger_url, path_of, read_settings
+
+MOST_LEFT_OUT = 5
+
+
+def reconciled(
+    *,
+    month: str | None,
+    only: Sequence[str],
+    files: Sequence[str],
+    tolerance: str | None,
+    account: str | None,
+    strict: bool,
+    offline: bool,
+    config: str | None,
+) -> Answer:
+    """`costguard reconcile`: what the bills of a month say beside the charges, and what the difference comes from."""
+    settings, now = read_settings(config), present()
+    period = calendar.month_of(now, UTC) if month is None else calendar.month(*month_stated(month), UTC)
+    if period.start > now:
+        raise InputError("lies ahead: there is no bill yet", field="--month", hint="name a month that has begun")
+    allowed = _tolerance(tolerance, settings)
+    url = ledger_url(settings)
+    _ready(url)
+    with Bills(url) as bills:
+        if files:
+            kinds = _kinds(url, only, account)
+            imports, asked, notes = _from_files(bills, files, kinds, now), list[Asked](), _left_out(kinds)
+        else:
+            asked = [] if offline else _ask(settings, only, period, now)
+            imports, notes = _from_answers(bills, asked, now), list[str]()
+        with BillBooks(url) as held, Books(url, rules=Facts().billing_rules(), ceilings=_ceilings(settings)) as books:
+            before = held.held(period)
+            found = reconcile(
+                bills=held,
+                charges=books,
+                providers=_concerned(held.billed_providers(period), asked, only),
+                period=period,
+                now=now,
+                tolerance=allowed,
+                missing={name: one.why for one in asked if one.billed and one.why for name in one.providers},
+                asked={name: one.period for one in asked if one.billed and not one.why for name in one.providers},
+            )
+        messages, told = _messages(found.results, before, url, settings, now)
+        bills.record(found.results, who=who(), messages=messages, told=told)
+    if messages and not offline:
+        _deliver(settings, url, now)
+    answer = Reconciliation(
+        period=period,
+        label=f"{period.start:%Y-%m}",
+        at=now,
+        tolerance=allowed,
+        results=found.results,
+        imports=tuple(imports),
+        not_asked=tuple((one.name, one.why) for one in asked if one.billed is None),
+        notes=(*notes, *_notes(found, settings, files, offline=offline)),
+        told=len({notice.subject for message in messages for notice in message.notices}),
+    )
+    warnings = tuple(f"{name} was not asked: {one_line(why)}" for name, why in answer.not_asked)
+    return Answer(document=reconcile_document(answer), warnings=warnings, refusal=refusal_of(answer, strict=strict))
+
+
+def _tolerance(stated: str | None, settings: Settings) -> Tolerance:
+    if stated is not None:
+        return tolerance_stated(stated, "--tolerance")
+    kept = settings.reconcile.tolerance
+    return USUAL if kept is None else tolerance_stated(kept, "reconcile.tolerance")
+
+
+def _ready(url: str) -> None:
+    """InputError where there is no ledger yet. An older one is brought up by the first write."""
+    try:
+        Reader(url).close()
+    except LedgerError as older:
+        if "older costguard" not in older.what:
+            raise
+
+
+def _kinds(url: str, only: Sequence[str], account: str | None) -> Kinds:
+    if len(only) > 1:
+        raise InputError("says whose the files are, and can be one", field="--provider", hint="reconcile one after another")
+
+    def accounts(provider: str) -> list[str]:
+        with BillBooks(url) as books:
+            return books.accounts_of(provider)
+
+    kinds = installed_kinds(only[0] if only else "", account or "", accounts)
+    if only and only[0] not in kinds.known:
+        known = ", ".join(kinds.known)
+        raise InputError(f"no provider is called '{one_line(only[0])}'", field="--provider", hint=f"installed: {known}")
+    return kinds
+
+
+def _from_files(bills: Bills, files: Sequence[str], kinds: Kinds, now: datetime) -> list[Imported]:
+    """Every file read to its end, then all of them taken in by one transaction, those that were made first before."""
+    with ExitStack() as stack:
+        statements = list[Gathered]()
+        for name in dict.fromkeys(files):
+            bill, staged = opened(path_of(name), kinds, now), stack.enter_context(Staging())
+            staged.add(bill.parts, sums=bill.sums)
+            source = f"{Path(name).name} ({bill.kind})"
+            statements.append(Gathered(staged=staged, source=source, stated_at=bill.stated_at))
+        statements.sort(key=lambda one: one.stated_at)
+        return bills.take_in(statements, who=who(), now=now)
+
+
+def _from_answers(bills: Bills, asked: Sequence[Asked], now: datetime) -> list[Imported]:
+    with ExitStack() as stack:
+        statements = list[Gathered]()
+        for one in asked:
+            if one.billed is None:
+                continue
+            staged = stack.enter_context(Staging())
+            staged.add(_parts(one))
+            place = (one.providers, one.period)
+            statements.append(Gathered(staged=staged, source=f"{one.name}, asked", stated_at=now, asked=place, why=one.why))
+        return bills.take_in(statements, who=who(), now=now) if statements else []
+
+
+def _parts(one: Asked) -> Iterator[Part]:
+    return ((line, Decimal(0)) for line in (one.billed.lines if one.billed else ()))
+
+
+def _ask(settings: Settings, only: Sequence[str], period: Period, now: datetime) -> list[Asked]:
+    if not settings.providers and not only:
+        return []
+    with opened_clouds(settings, only=tuple(only) or None) as clouds:
+        return ask_bills([(cloud.name, source) for cloud in clouds for source in sources_of((cloud,))], period, now)
+
+
+def _concerned(billed: Sequence[str], asked: Sequence[Asked], only: Sequence[str]) -> list[str]:
+    """Providers with lines in the ledger, and those that answered; `only` those of these names."""
+    names = {*billed, *(name for one in asked if one.billed and not one.why for name in one.providers)}
+    meant = {name for one in asked for name in one.providers if one.name in only}
+    return sorted(name for name in names if not only or name in meant or any(speaks_for(own, name) for own in only))
+
+
+def _messages(
+    results: Sequence[Result], before: Sequence[Held], url: str, settings: Settings, now: datetime
+) -> tuple[tuple[Message, ...], list[Result]]:
+    """Messages of what is beyond tolerance and was not told yet, where the settings have routes; and all that is told of."""
+    beyond = [one for one in results if one.outcome == BEYOND]
+    known = [one for one in beyond if was_told(one, before)]
+    new = [one for one in beyond if not was_told(one, before)]
+    if not settings.routes or not new:
+        return (), known
+    with Reader(url) as reader, reader.snapshot() as ask:
+        snoozes = open_wishes(ask, now)
+    notices = [replace(notice_of(one), at=now) for one in new]
+    messages, _ = tell(notices, (), now=now, routes=settings.routes, snoozes=snoozes, zone=settings.defaults.zone)
+    subjects = {notice.subject for message in messages for notice in message.notices}
+    return messages, [*known, *(one for one in new if notice_of(one).subject in subjects)]
+
+
+def _deliver(settings: Settings, url: str, now: datetime) -> None:
+    """Send what is due, unless a watchdog is there to do it."""
+    with Reader(url) as reader, reader.snapshot() as ask:
+        turn = turn_now(ask)
+    if turn is not None and turn.is_held(now):
+        return
+    from costguard.app.telling import postman
+
+    with guard_book(settings) as book:
+        postman(settings, book, Now()).deliver()
+
+
+def _left_out(kinds: Kinds) -> list[str]:
+    """What a FOCUS file says of providers that nobody here speaks for."""
+    return [
+        f"{count} rows of {one_line(name)} were left out: no installed provider is called so (--provider says whose they are)"
+        for name, count in kinds.left_out.most_common(MOST_LEFT_OUT)
+    ]
+
+
+def _notes(found: Reconciled, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
+    if not files and not offline and not settings.providers:
+        yield "No provider is configured: what the ledger holds of bills was compared. --file reads one"
+    for provider, account in found.unstated:
+        yield f"{provider}/{one_line(account)} has charges, and no bill speaks of it"
+    for provider, one in found.set_aside:
+        name = one.name or "its billing API"
+        yield f"{provider}/{one_line(one.account)}: {one.lines} lines of {name} state the same time again, and were set aside"
+    for provider, count in found.straddling.items():
+        if count:
+            yield f"{provider}: {count} lines reach over an edge of the month, and were compared in neither"
+
+
+def _ceilings(settings: Settings) -> Ceilings:
+    def ceilings() -> Mapping[str, int]:
+        from costguard.app.ceilings import ceilings as known
+
+        return known(settings)
+
+    return ceilings

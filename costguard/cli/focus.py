@@ -1,0 +1,39 @@
+"""`costguard focus`: does a FOCUS export, of ours or of a cloud, keep to the standard?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+from costguard.core.checks import one_of
+
+ACTIONS = ("check",)
+EXAMPLES = """Examples:
+
+\b
+  costguard report --month 2026-10 --format focus --output october.csv
+  costguard focus check october.csv                        # exit 3 where something is wrong
+  costguard focus check export.csv.gz --focus-version 1.2 --json
+"""
+
+
+def command(
+    ctx: typer.Context,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV, CSV packed by gzip, or Parquet.")],
+    held_against: Annotated[
+        Text, typer.Option("--focus-version", metavar="N", help="1.2 | 1.3 | 1.4 (default: what its columns look like).")
+    ] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Hold a file against FOCUS and print what is wrong with it."""
+    one_of(action, ACTIONS, "ACTION")
+    from costguard.app import focusing
+
+    write(focusing.check(file, version=held_against), ctx)

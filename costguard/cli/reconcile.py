@@ -1,0 +1,62 @@
+"""`costguard reconcile`: what the providers' bills say beside the charges."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Names, Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard reconcile
+  costguard reconcile --month 2026-10 --provider runpod --tolerance 2%
+  costguard reconcile --file focus-2026-10.csv.gz --json
+  costguard reconcile --file billing.json --account default
+
+Exit 3 where a bill differs from the charges by more than the tolerance. AWS takes $0.01 for each page of Cost Explorer, where
+the settings ask for it.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    month: Annotated[Text, typer.Option(metavar="YYYY-MM", help="The month, in UTC (default: this one).")] = None,
+    provider: o.Provider = None,
+    file: Annotated[
+        Names,
+        typer.Option(
+            metavar="BILL",
+            help="A bill in place of asking: FOCUS, CUR, RunPod or Vast; CSV, JSON, gzip, Parquet; or a folder of its parts.",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        Text, typer.Option(metavar="T", help='How far they may differ: 2%, 0.50 or "1%, 0.10" (which it is otherwise).')
+    ] = None,
+    account: Annotated[Text, typer.Option(metavar="NAME", help="Whose a file is that does not say so.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 where a bill could not be asked for or compared.")] = False,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+    format: o.Format = None,  # noqa: A002 - the option's name
+) -> None:
+    """Hold the bills of a month against its charges."""
+    from costguard.app import reconciling
+
+    write(
+        reconciling.reconciled(
+            month=month,
+            only=tuple(provider or ()),
+            files=tuple(file or ()),
+            tolerance=tolerance,
+            account=account,
+            strict=strict,
+            offline=ctx.obj.offline,
+            config=ctx.obj.config,
+        ),
+        ctx,
+    )

@@ -1,0 +1,38 @@
+"""`costguard top`: the present on the whole terminal, with keys."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from costguard.cli import options as o
+from costguard.errors import CostguardError, InputError
+
+EXAMPLES = """Examples:
+
+\b
+  costguard top
+  costguard --offline top          # the ledger alone, which a running watch fills
+
+It asks the providers of the settings once a minute, and reads the ledger every five seconds. Keys: o sorts (b burn, n name, u
+owner, w work, d duty), / filters, k keeps a machine for two hours, a approves the stop that a policy asks for, r asks the
+providers now, q ends it. It stops nothing itself: what acts is costguard watch.
+"""
+
+
+def command(ctx: typer.Context, zone: o.Zone = None) -> None:
+    """Show it until q is pressed."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        hint = "costguard status prints the same once; costguard watch writes a line for each change"
+        raise InputError("needs a terminal to draw on", field="top", hint=hint)
+    try:
+        from costguard.cli.top_screen import Top
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").split(".")[0] != "textual":
+            raise
+        hint = "pip install 'gpu-costguard[top]'"
+        raise CostguardError("costguard top needs Textual, which is not installed", hint=hint) from None
+    from costguard.app.top import Watched
+
+    Top(Watched(zone=zone, offline=ctx.obj.offline, config=ctx.obj.config)).run()

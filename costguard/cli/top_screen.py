@@ -1,0 +1,295 @@
+"""The screen of `costguard top`: numbers above, a row a machine, keys below. What it asks and does goes through `app/top.py`.
+
+Names come from outside: every text is shown as text, never as Textual's markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, Protocol
+
+from rich.text import Text
+from textual import on, work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Input, Static
+from textual.worker import get_current_worker
+
+from costguard.cli.watching_view import WORK_COLOURS
+from costguard.core.documents.top import ORDERS, TopRow, TopView, arranged, spark
+from costguard.errors import CostguardError, one_line, printable, shortened
+
+READ_S, ASK_S = 5.0, 60.0
+"""Seconds between two looks into the ledger, and between two questions to the providers."""
+
+COLUMNS = ("machine", "$/h", "last hour", "work", "since", "kept", "what", "owner", "spent")
+LEDGER, PROVIDERS = "ledger", "providers"
+MOST_WARNINGS = 3
+LONGEST_LINE = 200
+KEEP = "Keep {} for 2 h. No policy stops it until then; a hard cap does not wait."
+APPROVE = "Approve a stop of {}. It counts for a day, where a policy asks for that stop; nothing is stopped from here."
+
+
+class Fleet(Protocol):
+    """What the screen needs: `app.top.Watched`."""
+
+    def look(self) -> None:
+        """Ask the providers."""
+
+    def view(self) -> TopView:
+        """The present."""
+
+    def keep(self, machine: str, why: str) -> str:
+        """A lease, and what is to be said of it."""
+
+    def approve(self, machine: str, why: str) -> str:
+        """A yes to a stop, and what is to be said of it."""
+
+
+class Asked(ModalScreen[str | None]):
+    """A question that is answered with a reason, or not at all."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "no")]
+    CSS = """
+    Asked { align: center middle; }
+    Asked Vertical { width: 76; max-width: 95%; height: auto; border: round $accent; padding: 1 2; background: $surface; }
+    Asked Static { height: auto; margin-bottom: 1; }
+    """
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        """The question, and a line for the reason."""
+        with Vertical():
+            yield Static(Text(self._question))
+            yield Input(placeholder="why? Others read it", max_length=LONGEST_LINE)
+            yield Static(Text("Enter with a reason: yes. Escape: no.", style="dim"), id="how")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Yes needs a reason: Enter alone is easily hit."""
+        if event.value.strip():
+            self.dismiss(event.value.strip())
+        else:
+            self.query_one("#how", Static).update(Text("Write why first, or press Escape.", style="bold yellow"))
+
+
+class Top(App[None]):
+    """The present, until q."""
+
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "order", "sort"),
+        *(Binding(key, f"order('{name}')", show=False) for key, name in zip("bnuwd", ORDERS, strict=True)),
+        Binding("slash", "filter", "filter"),
+        Binding("k", "keep", "keep 2 h"),
+        Binding("a", "approve", "approve stop"),
+        Binding("r", "ask", "ask providers"),
+        Binding("escape", "clear", show=False),
+        Binding("q", "quit", "quit"),
+    ]
+    CSS = """
+    #head, #told { height: auto; padding: 0 1; }
+    #words { display: none; height: 3; }
+    #words.shown { display: block; }
+    DataTable { height: 1fr; }
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__()
+        self._fleet = fleet
+        self._view: TopView | None = None
+        self._order, self._words, self._said = next(iter(ORDERS)), "", ""
+        self._troubles = {LEDGER: "", PROVIDERS: ""}
+        self._rows: dict[str, TopRow] = {}
+        self._reading = self._asking = False
+
+    def compose(self) -> ComposeResult:
+        """Numbers, the filter, the machines, what was told, the keys."""
+        yield Static(Text("reading the ledger ..."), id="head")
+        yield Input(placeholder="filter: words that a machine's name, owner, GPU, provider or work holds", id="words")
+        yield DataTable[Text](cursor_type="row", zebra_stripes=True)
+        yield Static(id="told")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        table = self._table()
+        for name in COLUMNS:
+            table.add_column(Text(name), key=name)
+        table.focus()
+        self._read()
+        self.action_ask()
+        self.set_interval(READ_S, self._read)
+        self.set_interval(ASK_S, self.action_ask)
+
+    def action_order(self, name: str = "") -> None:
+        """Sort by `name`, or by what comes next."""
+        names = list(ORDERS)
+        self._order = name or names[(names.index(self._order) + 1) % len(names)]
+        self._draw()
+
+    def action_filter(self) -> None:
+        """Show the line for words."""
+        words = self.query_one("#words", Input)
+        words.add_class("shown")
+        words.focus()
+
+    def action_clear(self) -> None:
+        """No filter."""
+        words = self.query_one("#words", Input)
+        words.value = ""
+        words.remove_class("shown")
+        self._table().focus()
+
+    @on(Input.Changed, "#words")
+    def filtered(self, event: Input.Changed) -> None:
+        """Filter while somebody types."""
+        self._words = event.value
+        self._draw()
+
+    @on(Input.Submitted, "#words")
+    def filter_done(self) -> None:
+        """Back to the rows; the filter stays."""
+        self._table().focus()
+
+    def action_keep(self) -> None:
+        """Ask whether to keep the machine under the cursor."""
+        self._confirm(KEEP, self._fleet.keep)
+
+    def action_approve(self) -> None:
+        """Ask whether to approve its stop."""
+        self._confirm(APPROVE, self._fleet.approve)
+
+    def action_ask(self) -> None:
+        """Ask the providers, unless that is under way."""
+        if not self._asking:
+            self._asking = True
+            self._ask()
+
+    def _confirm(self, question: str, deed: Callable[[str, str], str]) -> None:
+        row = self._chosen()
+        if row is not None:
+            named = f"{row.called} ({one_line(row.whole)})"
+            self.push_screen(Asked(question.format(shortened(named, LONGEST_LINE))), partial(self._answered, row, deed))
+
+    def _answered(self, row: TopRow, deed: Callable[[str, str], str], why: str | None) -> None:
+        if why is None:
+            self._tell("Nothing was done.")
+        else:
+            self._do(deed, row.whole, why)
+
+    @work(thread=True)
+    def _do(self, deed: Callable[[str, str], str], machine: str, why: str) -> None:
+        try:
+            said = deed(machine, why)
+        except CostguardError as wrong:
+            said = f"Nothing was done: {wrong}"
+        self._back(self._tell, said)
+        self._back(self._read)
+
+    @work(thread=True)
+    def _ask(self) -> None:
+        said = ""
+        try:
+            self._fleet.look()
+        except CostguardError as wrong:
+            said = f"The providers could not be asked: {wrong}"
+        self._back(self._asked, said)
+
+    def _asked(self, said: str) -> None:
+        self._asking = False
+        self._troubles[PROVIDERS] = said
+        self._read()
+
+    def _read(self) -> None:
+        """Look into the ledger, unless that is under way."""
+        if not self._reading:
+            self._reading = True
+            self._load()
+
+    @work(thread=True)
+    def _load(self) -> None:
+        try:
+            view = self._fleet.view()
+        except CostguardError as wrong:
+            self._back(self._shown, None, f"The ledger cannot be read: {wrong}")
+        else:
+            self._back(self._shown, view, "")
+
+    def _back(self, told: Callable[..., None], *words: object) -> None:
+        """Say something on the screen's own thread; nothing where q was pressed meanwhile."""
+        if not get_current_worker().is_cancelled:
+            self.call_from_thread(told, *words)
+
+    def _shown(self, view: TopView | None, wrong: str) -> None:
+        self._reading = False
+        self._troubles[LEDGER] = wrong
+        if view is not None:
+            self._view = view
+            self._draw()
+        self._tell(self._said)
+
+    def _draw(self) -> None:
+        """Everything, from the last view; the cursor stays on its machine."""
+        view, table = self._view, self._table()
+        if view is None:
+            return
+        chosen = self._chosen()
+        rows = arranged(view, self._order, self._words)
+        self._rows = {row.whole: row for row in rows}
+        table.clear()
+        for row in rows:
+            table.add_row(*_cells(row), key=row.whole)
+        if chosen is not None and chosen.whole in self._rows:
+            table.move_cursor(row=table.get_row_index(chosen.whole))
+        count = f"{len(rows)} of {len(view.rows)} machines" if len(rows) < len(view.rows) else f"{len(rows)} machines"
+        first, *further = view.head
+        lines = (f"{first}   {count} by {self._order}", *further)
+        self.query_one("#head", Static).update(Text("\n".join(map(one_line, lines)), style="bold"))
+
+    def _tell(self, said: str) -> None:
+        """Warnings, what cannot be read or asked, and what came of the last key."""
+        self._said = said
+        warnings = self._view.warnings if self._view else ()
+        more = len(warnings) - MOST_WARNINGS
+        text = Text()
+        for line in warnings[:MOST_WARNINGS]:
+            text.append(f"{shortened(one_line(line), LONGEST_LINE)}\n", style="yellow")
+        if more > 0:
+            text.append(f"and {more} more warnings (costguard status lists them)\n", style="yellow")
+        for trouble in filter(None, self._troubles.values()):
+            text.append(f"{printable(trouble)}\n", style="bold red")
+        text.append(printable(said), style="bold")
+        text.rstrip()
+        self.query_one("#told", Static).update(text)
+
+    def _chosen(self) -> TopRow | None:
+        table = self._table()
+        if not table.row_count:
+            return None
+        key = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
+        return self._rows.get(key or "")
+
+    def _table(self) -> DataTable[Text]:
+        return self.query_one(DataTable)
+
+
+def _cells(row: TopRow) -> tuple[Text, ...]:
+    held = "cyan" if row.kept else ""
+    texts = (
+        (row.called, ""),
+        (row.rate, "bold"),
+        (spark(row.duty), "green"),
+        (row.work, WORK_COLOURS.get(row.work, "dim")),
+        (row.since, ""),
+        (row.kept, held),
+        (row.what, ""),
+        (row.owner, ""),
+        (row.spent, ""),
+    )
+    return tuple(Text(text, style=style, no_wrap=True) for text, style in texts)

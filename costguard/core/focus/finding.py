@@ -1,0 +1,53 @@
+"""What is wrong with a file: a line, a column, the rule, and what to write instead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+COLUMN, NULL, TYPE, FORMAT, VALUE, JSON_TEXT = "column", "null", "type", "format", "value", "json"
+IDENTITY, ROUNDED, PERIOD, CONDITION = "identity", "rounded", "period", "condition"
+CONSISTENT, TWICE = "consistent", "twice"
+"""The rules, by what they look at: the header, empty cells, numbers, how a cell is written, which values there are, JSON;
+price times quantity (and whether it was only rounded), periods, what one cell asks of another, what one row asks of another,
+what is stated twice."""
+
+MOST_ALIKE = 20
+"""Findings of one rule in one column that are told; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a cell. `rule`: one of the above. `instead`: what to write."""
+
+    rule: str
+    what: str
+    instead: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A fault, and where it is. `line`: of the file, from 1, where the row ends; of a Parquet file, the row's number plus 1."""
+
+    line: int
+    column: str
+    fault: Fault
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found so far: the first ones of each kind, and how many there are of all."""
+
+    told: list[Finding] = field(default_factory=list)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, line: int, column: str, fault: Fault) -> None:
+        """One more."""
+        self.counts[column, fault.rule] += 1
+        if self.counts[column, fault.rule] <= MOST_ALIKE:
+            self.told.append(Finding(line=line, column=column, fault=fault))
+
+    @property
+    def count(self) -> int:
+        """Of all, told or not."""
+        return self.counts.total()

@@ -1,0 +1,23 @@
+"""The statement: what `report` says of a period.
+
+`sums` are its groups, `period` which period is asked for; `waste`, `saved`, `further` and `history` what is said beside them;
+`whole` all of it together.
+"""
+
+from costguard.core.statement.period import month_stated
+from costguard.core.statement.sums import BY, DEFAULT_BY, Group, Sums, keys_stated, nothing, sums_of, total_of
+from costguard.core.statement.whole import Statement, providers_of
+
+__all__ = [
+    "BY",
+    "DEFAULT_BY",
+    "Group",
+    "Statement",
+    "Sums",
+    "keys_stated",
+    "month_stated",
+    "nothing",
+    "providers_of",
+    "sums_of",
+    "total_of",
+]

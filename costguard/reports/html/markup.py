@@ -1,0 +1,101 @@
+"""HTML that cannot be broken by what it says: text becomes markup through `element` alone, which escapes it.
+
+element("td", "<b>x</b>", class_="r")  ->  <td class="r">&lt;b&gt;x&lt;/b&gt;</td>
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from html import escape
+
+from costguard.errors import one_line, shortened
+
+LONGEST = 160
+"""Characters of one name that are shown; what is longer has more of it in its title."""
+
+LONGEST_TEXT = 600
+"""Characters of any text and of any attribute."""
+
+MARKS_MAX = 4
+"""Marks on one letter that are kept: no language needs more, and thousands are drawn over the lines above."""
+
+LINES = frozenset("div dl figure g h1 h2 header li main p section table tbody thead tr ul".split())  # noqa: SIM905 - as one reads them
+"""Elements after which a new line of the file begins: it is text that somebody may want to read, or compare."""
+
+EMPTY = frozenset(("circle", "line", "path", "rect"))
+"""Elements of SVG that hold nothing when they have no title."""
+
+
+class Markup(str):
+    """HTML that is whole. Only this module makes it."""
+
+    __slots__ = ()
+
+
+def element(tag: str, *parts: str, **attributes: str | float | None) -> Markup:
+    """One element. A part that is not Markup is text; an attribute of None is left out; `class_` is `class`, `_` is `-`."""
+    said = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{_escaped(str(value))}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    end = "\n" if tag in LINES else ""
+    if not parts and tag in EMPTY:
+        return Markup(f"<{tag}{said}/>{end}")
+    return Markup(f"<{tag}{said}>{joined(parts)}</{tag}>{end}")
+
+
+def joined(parts: Iterable[str], between: str = "") -> Markup:
+    """Parts one after the other, texts escaped."""
+    return Markup(between.join(part if isinstance(part, Markup) else _escaped(part) for part in parts))
+
+
+def page(style: str, title: str, *parts: Markup) -> str:
+    """A whole page, in ASCII: it reads the same whatever encoding a mail program or a terminal gives it."""
+    body = joined(parts, "\n")
+    text = PAGE.format(style=style, title=_escaped(named(title)[0]), body=body)
+    return text.encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
+def named(text: str, longest: int = LONGEST) -> tuple[str, str | None]:
+    """`text` cut to `longest` characters, and the title that says more of it; no title where it says all."""
+    plain = _plain(text)
+    return (plain, None) if len(plain) <= longest else (shortened(plain, longest), plain)
+
+
+def _plain(text: str) -> str:
+    """`text`, cut, and without its marks on a letter that already has `MARKS_MAX`."""
+    text = shortened(text, LONGEST_TEXT)
+    if text.isascii():
+        return text
+    kept, marks = list[str](), 0
+    for letter in text:
+        marks = marks + 1 if unicodedata.category(letter) in ("Mn", "Me") else 0
+        if marks <= MARKS_MAX:
+            kept.append(letter)
+    return "".join(kept)
+
+
+def _escaped(text: str) -> str:
+    return escape(one_line(_plain(text)))
+
+
+PAGE = """<!DOCTYPE html>
+<html lang="en" dir="ltr">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<meta name="format-detection" content="telephone=no, date=no, address=no, email=no">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""

@@ -1,0 +1,112 @@
+"""Cost and Usage Reports (CUR, and CUR 2.0 as Data Exports write it) as bill lines: what AWS wrote before it wrote FOCUS.
+
+Costs are amortised, as AWS's own query library does it: what a savings plan or a reservation covers counts at its effective
+cost in the hour in which it was used, and of the commitment itself only what was not used. A row has an id that changes with
+every export, so a line is named by what it is about, as FOCUS rows are (core/focus_rows.py).
+
+Example: lineItem/LineItemType "Usage", lineItem/UsageType "USW2-BoxUsage:p5.48xlarge", lineItem/UnblendedCost "98.32".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from functools import lru_cache
+
+from costguard.core.bill_files import About, BillFormat, Part, Record
+from costguard.core.billed import CREDIT, OTHER, TAX, BillLine, amount_stated
+from costguard.core.focus_rows import arn_tail, charge_of, instant_stated
+from costguard.core.metering.resource import storable
+from costguard.core.money import Money
+from costguard.errors import InputError, one_line, shortened
+from costguard_aws.bills import SETTLED, region_of
+
+STATEMENT = "cur"
+LONGEST = 300
+
+KINDS: Mapping[str, tuple[str, tuple[tuple[str, int], ...]]] = {
+    "usage": ("", (("lineitemunblendedcost", 1),)),
+    "discountedusage": ("", (("reservationeffectivecost", 1),)),
+    "savingsplancoveredusage": ("", (("savingsplansavingsplaneffectivecost", 1),)),
+    "savingsplannegation": (OTHER, ()),
+    "savingsplanupfrontfee": (OTHER, ()),
+    "savingsplanrecurringfee": (
+        OTHER,
+        (("savingsplantotalcommitmenttodate", 1), ("savingsplanusedcommitment", -1)),
+    ),
+    "rifee": (
+        OTHER,
+        (("reservationunusedamortizedupfrontfeeforbillingperiod", 1), ("reservationunusedrecurringfee", 1)),
+    ),
+    "tax": (TAX, (("lineitemunblendedcost", 1),)),
+    "credit": (CREDIT, (("lineitemunblendedcost", 1),)),
+    "refund": (CREDIT, (("lineitemunblendedcost", 1),)),
+}
+"""Line item type -> its charge ("": by the usage type), and the columns that its amortised cost is the sum of."""
+
+NEEDED = ("lineitemusagestartdate", "lineitemusageenddate", "lineitemlineitemtype", "lineitemunblendedcost")
+_NAMED = ("billpayeraccountid", "lineitemusageaccountid", "lineitemresourceid", "lineitemproductcode", "lineitemusagetype")
+_NAMED_TOO = ("lineitemoperation", "lineitemavailabilityzone", "lineitemlineitemtype", "lineitemusagestartdate")
+_NAMED_LAST = ("lineitemusageenddate", "lineitemlineitemdescription", "pricingterm", "lineitemcurrencycode")
+
+
+def known(record: Record) -> bool:
+    """Whether a record is a row of a CUR."""
+    return set(NEEDED) <= set(_columns(tuple(record)))
+
+
+def read(record: Record, about: About) -> Iterator[Part]:
+    """The line that a row belongs to, and the row's part of it."""
+    columns = _columns(tuple(record))
+
+    def text(name: str) -> str:
+        value = record.get(columns.get(name, ""))
+        return "" if value is None else storable(shortened(str(value), LONGEST))
+
+    start, end = (instant_stated(record.get(columns[name])) for name in NEEDED[:2])
+    if start is None or end is None:
+        raise InputError("is no instant", field="lineItem/UsageStartDate or UsageEndDate")
+    kind = text("lineitemlineitemtype").lower()
+    charge, costs = KINDS.get(kind, (OTHER, KINDS["tax"][1]))
+    if kind == "fee" and text("reservationreservationarn"):
+        costs = ()  # the upfront fee of a reservation, which its hours carry
+    usage = text("lineitemusagetype")
+    month_end = instant_stated(record.get(columns.get("billbillingperiodenddate", ""))) or end
+    parts = (text(name).replace("\\", "\\\\").replace("|", "\\|") for name in (*_NAMED, *_NAMED_TOO, *_NAMED_LAST))
+    line = BillLine(
+        id="|".join((STATEMENT, *parts)),
+        provider="aws",
+        account=text("lineitemusageaccountid") or text("billpayeraccountid"),
+        start=start,
+        end=end if start < end else start + timedelta(seconds=1),
+        amount=Money(nano=0, currency=text("lineitemcurrencycode") or "USD"),
+        charge=charge or charge_of("Usage", usage, text("lineitemproductcode")),
+        resource_id=arn_tail(text("lineitemresourceid")),
+        region=text("productregioncode") or text("productregion") or region_of(usage),
+        estimated=not text("billinvoiceid") and about.as_of < month_end + SETTLED,
+        source="Cost and Usage Report, amortised",
+        statement=STATEMENT,
+        description=one_line(text("lineitemlineitemdescription") or usage),
+    )
+    amounts = (sign * _cost(record.get(columns.get(name, "")), name) for name, sign in costs)
+    yield line, sum(amounts, Decimal(0))
+
+
+def _cost(value: object, name: str) -> Decimal:
+    """An amount; a column that is empty or not there adds nothing but to usage, whose cost a row must state."""
+    if value is None or value == "":
+        if name in (*NEEDED, "reservationeffectivecost", "savingsplansavingsplaneffectivecost"):
+            raise InputError("is missing", field=name, hint="include the columns of costs in the export")
+        return Decimal(0)
+    return amount_stated(value, name)
+
+
+@lru_cache(maxsize=8)
+def _columns(names: tuple[str, ...]) -> dict[str, str]:
+    """Folded name -> column: lineItem/UsageType and line_item_usage_type are one."""
+    return {name.lower().replace("/", "").replace("_", ""): name for name in names}
+
+
+FORMAT = BillFormat(name="AWS Cost and Usage Report", known=known, read=read, says_whose=True)
+"""Compute hours of machines, their disks, addresses and traffic, and everything else on the bill."""

@@ -1,0 +1,49 @@
+"""RunPod's billing answers, kept as JSON files (`GET /v2/billing/pods`, `/network-volumes`, `/v2/billing`), as bill lines.
+
+The records are those that the account is asked for, so they have the same names: a file and an answer of one hour are one line.
+Buckets longer than an hour are a statement of their own, which is never added to the hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import msgspec
+
+from costguard.core.bill_files import About, BillFormat, Part, Record
+from costguard.core.instant import EARLIEST, LATEST, MICROSECOND
+from costguard.core.period import Period
+from costguard.errors import InputError, shortened
+from costguard_runpod.money import PODS, TOTALS, VOLUMES, Statement, bill_lines
+from costguard_runpod.wire import BillRecord
+
+HOUR = timedelta(hours=1)
+EVER = Period(start=EARLIEST, end=LATEST - MICROSECOND)
+
+
+def known(record: Record) -> bool:
+    """Whether a record is one bucket of a bill of RunPod's."""
+    amounts = any(key.endswith("Amount") for key in record)
+    return "startTime" in record and "endTime" in record and amounts
+
+
+def read(record: Record, about: About) -> Iterator[Part]:
+    """A line for each part of a bucket that is not zero."""
+    try:
+        bucket = msgspec.convert(record, BillRecord, strict=False)
+    except (msgspec.ValidationError, ArithmeticError) as odd:
+        raise InputError(f"is no bucket of a bill: {shortened(str(odd), 80)}", field="record") from None
+    kind = PODS if bucket.pod_id is not None else VOLUMES if bucket.network_volume_id is not None else TOTALS
+    lines, unread = bill_lines([bucket], Statement(kind=kind, account=about.account, now=about.as_of, period=EVER))
+    if unread:
+        raise InputError("states no time, no resource or no amount", field="record")
+    for line in lines:
+        hours = line.end - line.start
+        whole = line if hours == HOUR else replace(line, statement=f"buckets of {hours // HOUR} h")
+        yield whole, Decimal(0)
+
+
+FORMAT = BillFormat(name="RunPod billing (JSON)", known=known, read=read, sums=False)

@@ -1,0 +1,44 @@
+"""The world's own bill as costguard asks for one: a line a day for each kind of charge of each resource, to the nano-dollar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from costguard.core.billed import Billed, BillLine
+from costguard.core.money import Money
+from costguard.core.period import Period
+from costguard_sim.bill import NANO, charged
+from costguard_sim.world import Resource, at_us
+
+DAY = timedelta(days=1)
+SETTLES = timedelta(hours=1)
+SOURCE = "the simulated clouds' own bill"
+
+
+def billed(resources: Iterable[Resource], period: Period, now: datetime) -> Billed:
+    """What came to be owed in `period`, as far as it has passed, by days in UTC."""
+    end = min(period.end, now)
+    return Billed(lines=tuple(line for resource in resources for line in _lines(resource, period.start, end, now)))
+
+
+def _lines(resource: Resource, start: datetime, end: datetime, now: datetime) -> Iterable[BillLine]:
+    while start < end:
+        midnight = start.replace(hour=0, minute=0, second=0, microsecond=0) + DAY
+        until = min(midnight, end)
+        for owed in charged(resource, at_us(start), at_us(until)):
+            yield BillLine(
+                id=f"{owed.region}/{owed.id}/{start:%Y-%m-%d}/{owed.charge}/{owed.part}",
+                provider=owed.provider,
+                account=owed.account,
+                start=start.replace(hour=0, minute=0, second=0, microsecond=0),
+                end=midnight,
+                amount=Money(nano=round(owed.amount * NANO), currency=owed.currency),
+                charge=owed.charge,
+                resource_id=owed.id,
+                region=owed.region,
+                estimated=now < midnight + SETTLES,
+                source=SOURCE,
+                description=owed.part,
+            )
+        start = until

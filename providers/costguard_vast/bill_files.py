@@ -1,0 +1,116 @@
+"""Vast's charges and invoices, kept as files, as bill lines.
+
+Charges (`GET /api/v0/charges`, JSON): what lies within one day has the name that the account's own answer gives it. Invoices
+(`vastai show invoices`, JSON or CSV) state one amount and the moment at which it was taken; they are a statement of their own,
+which is never added to the charges. Source: Vast's documentation of both (docs.vast.ai, api-reference/billing, 2026-11).
+
+Example: {"type": "charge", "description": "Instance 123 GPU charge: hours * $/hr", "timestamp": 1633036800, "quantity":
+"10.000", "rate": "0.1000", "amount": "1.000", "instance_id": 123} is $1.00 of computing in the ten hours before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import msgspec
+
+from costguard.core import billed as kinds
+from costguard.core.bill_files import About, BillFormat, Part, Record
+from costguard.core.billed import BillLine, amount_stated
+from costguard.core.instant import DAY_US, instant, micros
+from costguard.core.money import Money
+from costguard.core.stated_time import time_stated
+from costguard.errors import InputError, one_line, shortened
+from costguard_vast.charges import DAY, SETTLES, lines_of
+from costguard_vast.numbers import nano
+from costguard_vast.translate import PROVIDER
+from costguard_vast.wire import Charge
+
+INVOICES = "invoices"
+WORDS = (("gpu", kinds.COMPUTE), ("storage", kinds.STORAGE), ("disk", kinds.STORAGE), ("band", kinds.TRAFFIC))
+MOST_HOURS = 24 * 31
+
+
+def is_charge(record: Record) -> bool:
+    """Whether a record is what one contract was charged."""
+    return {"source", "amount", "items"} <= record.keys()
+
+
+def read_charge(record: Record, about: About) -> Iterator[Part]:
+    """The parts of one contract's charge."""
+    try:
+        charge = msgspec.convert(record, Charge, strict=False)
+    except (msgspec.ValidationError, ArithmeticError) as odd:
+        raise InputError(f"is no charge: {shortened(str(odd), 80)}", field="record") from None
+    start, end = time_stated(charge.start), time_stated(charge.end)
+    if start is None or end is None:
+        raise InputError("states no time", field="record", hint="start and end are wanted")
+    day = _day(start)
+    if end <= day + DAY:
+        for line in lines_of(charge, about.account, day, about.as_of, Counter()):
+            yield line, Decimal(0)
+        return
+    for number, line in enumerate(lines_of(charge, about.account, day, about.as_of, Counter()), 1):
+        named = f"{about.account}/{start:%Y-%m-%dT%H:%M:%S}/{end:%Y-%m-%dT%H:%M:%S}/{charge.source.strip()}/{number}"
+        yield replace(line, id=named, start=start, end=end, statement="charges of several days"), Decimal(0)
+
+
+def is_invoice(record: Record) -> bool:
+    """Whether a record is a line of an invoice."""
+    return {"type", "description", "timestamp", "amount"} <= record.keys()
+
+
+def read_invoice(record: Record, about: About) -> Iterator[Part]:
+    """One amount of an invoice; payments and credits are no charges."""
+    told = one_line(shortened(str(record["description"] or ""), 200))
+    at = time_stated(_number(record["timestamp"]))
+    if str(record["type"]).strip().lower() != "charge":
+        return
+    if at is None:
+        raise InputError("is no instant", field="timestamp")
+    amount = amount_stated(record["amount"], "amount")
+    start, end = _period(at, record, told)
+    machine = str(record.get("instance_id") or "").strip()
+    yield (
+        BillLine(
+            id=f"{about.account}/{INVOICES}/{micros(at)}/{machine}/{told}",
+            provider=PROVIDER,
+            account=about.account,
+            start=start,
+            end=end,
+            amount=Money(nano=nano(amount)),
+            charge=next((kind for word, kind in WORDS if word in told.lower()), kinds.OTHER),
+            resource_id=machine,
+            estimated=about.as_of < at + SETTLES,
+            source="invoices",
+            statement=INVOICES,
+            description=told,
+        ),
+        Decimal(0),
+    )
+
+
+def _period(at: datetime, record: Record, told: str) -> tuple[datetime, datetime]:
+    """The hours before an amount was taken, where it is of hours; else the day of that moment."""
+    if "hour" in told.lower() and "gpu" in told.lower() and record.get("quantity"):
+        hours = amount_stated(record["quantity"], "quantity")
+        if 0 < hours <= MOST_HOURS:
+            return at - timedelta(microseconds=int(hours * 3600 * 10**6)), at
+    return _day(at), _day(at) + DAY
+
+
+def _number(stated: object) -> object:
+    """A CSV has numbers as text."""
+    return Decimal(stated) if isinstance(stated, str) and stated.strip().replace(".", "", 1).isdigit() else stated
+
+
+def _day(at: datetime) -> datetime:
+    return instant(micros(at) // DAY_US * DAY_US)
+
+
+CHARGES_FORMAT = BillFormat(name="Vast charges (JSON)", known=is_charge, read=read_charge, sums=False)
+INVOICES_FORMAT = BillFormat(name="Vast invoices (JSON or CSV)", known=is_invoice, read=read_invoice, sums=False)

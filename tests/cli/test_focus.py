@@ -1,0 +1,108 @@
+"""`costguard focus check`: what a person or a script gets of a file, sound or not."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from costguard.app import showing, spending
+from costguard.core.document import Document
+from costguard.core.focus.columns import VERSIONS
+from costguard.reports import focus
+from tests.conftest import Command
+from tests.reports.test_focus import ITEMS
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "focus_check.json"
+
+
+@pytest.fixture
+def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "export.csv"
+    path.write_text("".join(focus.render(Document(data={}, items=ITEMS))))
+    return path
+
+
+def test_a_sound_file_has_no_finding(costguard: Command, export: Path) -> None:
+    ran = costguard("focus", "check", str(export))
+    assert (ran.code, "no finding" in ran.out) == (0, True), ran
+
+
+def test_findings_end_with_three_and_the_json_is_the_sample(
+    costguard: Command, export: Path, request: pytest.FixtureRequest
+) -> None:
+    export.write_text(
+        export.read_text().replace("295.44,123456789012", "$295.44,123456789012", 1).replace(",Hours,", ",hours,", 1)
+    )
+    ran = costguard("focus", "check", "export.csv", "--json")
+    assert ran.code == 3, ran.err
+    assert "findings" in ran.err
+    if request.config.getoption("--write-golden"):
+        GOLDEN.write_text(ran.out)
+    assert ran.out == GOLDEN.read_text()
+
+
+def test_a_file_may_be_packed_and_may_begin_with_a_mark(costguard: Command, export: Path) -> None:
+    (export.parent / "packed.csv.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + export.read_bytes()))
+    assert costguard("focus", "check", "packed.csv.gz").code == 0
+
+
+def test_a_file_is_held_against_the_version_that_is_stated(costguard: Command, export: Path) -> None:
+    ran = costguard("focus", "check", export.name, "--focus-version", "1.2", "--json")
+    assert ran.code == 3
+    assert {"ProviderName", "ServiceProviderName"} <= {finding["column"] for finding in ran.data["findings"]}
+    costguard("focus", "check", "export.csv", "--focus-version", "2").says("unknown version '2'")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", ("is empty",)),
+        (b"BilledCost\n\xff\xfe1\n", ("is not UTF-8", "after line 0", "0xff")),
+        (b'BilledCost\n"1\n', ("is not valid CSV", "line 2")),
+        (b"BilledCost\n" + b"1" * 2_000_000, ("is not valid CSV", "field larger")),
+        (b"\x1f\x8b\x08\x00broken", ("cannot be",)),
+        (b"BilledCost;ListCost\n1;2\n", ("has one column only", "CSV with commas")),
+        (b"PK\x03\x04 a zip\n", ("has one column only", "CSV with commas")),
+        (gzip.compress(b"BilledCost\n" + b"1\n" * 10000)[:-20], ("cannot be unpacked",)),
+        (b"PAR1 and no more", ("Parquet",)),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(costguard: Command, export: Path, content: bytes, words: tuple[str, ...]) -> None:
+    export.write_bytes(content)
+    costguard("focus", "check", "export.csv").says("export.csv", *words)
+
+
+def test_no_file_and_a_folder_are_named(costguard: Command, export: Path) -> None:
+    costguard("focus", "check", "nothing.csv").says("there is no such file")
+    costguard("focus", "check", str(export.parent)).says("is a folder")
+    costguard("focus", "chek", "export.csv").says("ACTION", "check")
+
+
+def test_a_simulated_fleet_is_exported_without_a_finding_in_every_version_and_to_the_nano(
+    costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    showing.play(url, seed=41, end=datetime(2026, 11, 3, tzinfo=UTC), days=4, size=10)
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
+    monkeypatch.setattr(spending, "_now", lambda: datetime(2026, 11, 3, tzinfo=UTC))
+    for month in ("2026-10", "2026-11"):
+        expected = costguard("report", "--month", month, "--json").data["totals"]["expected"]
+        for version in VERSIONS:
+            flags = ("--format", "focus", "--focus-version", version, "--output", str(tmp_path / "f.csv"), "--force")
+            assert costguard("report", "--month", month, *flags).code == 0
+            assert costguard("focus", "check", str(tmp_path / "f.csv"), "--json").data["findings"] == []
+            with (tmp_path / "f.csv").open() as file:
+                rows = list(csv.DictReader(file))
+            assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal(expected) > 0
+            assert {row["BillingPeriodStart"] for row in rows} == {f"{month}-01T00:00:00Z"}
+        loader = pytest.importorskip("beancount.loader", reason="pip install 'gpu-costguard[dev]' brings beancount")
+        entries, errors, _ = loader.load_string(costguard("report", "--month", month, "--format", "beancount").out)
+        postings = [posting for entry in entries for posting in getattr(entry, "postings", ())]
+        booked = sum(posting.units.number for posting in postings if posting.account.startswith("Expenses"))
+        assert (errors, booked) == ([], Decimal(expected))

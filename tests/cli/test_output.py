@@ -1,0 +1,200 @@
+"""`--output FILE`: whole or not at all, for every format, and never over another file unless that is asked for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from costguard.app import spending
+from costguard.cli import output
+from costguard.errors import CostguardError, InputError, LedgerError
+from tests.conftest import Command, Ran
+from tests.ledger.fleet import machine, poll
+from tests.ledger.test_items import recorded
+
+NOW = datetime(2026, 11, 2, tzinfo=UTC)
+FORMATS = ("table", "json", "csv", "markdown", "html", "focus", "beancount")
+
+
+@pytest.fixture
+def report(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """`costguard report` of a day of one machine."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    began = datetime(2026, 11, 1, tzinfo=UTC)
+    recorded(url, *(poll(minutes, machine(started_at=began)) for minutes in (125, 127, 129))).close()
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
+    monkeypatch.setattr(spending, "_now", lambda: began + timedelta(minutes=9))
+    folder = tmp_path / "out"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def run(*flags: str) -> Ran:
+        return costguard("report", "--month", "2026-11", *flags)
+
+    return run
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_is_written_as_it_is_printed(report: Command, name: str) -> None:
+    printed = report("--format", name)
+    ran = report("--format", name, "--output", "answer")
+    assert (printed.code, ran.code, ran.out) == (0, 0, ""), ran.err
+    assert Path("answer").read_text() == printed.out
+    assert stat.S_IMODE(Path("answer").stat().st_mode) == 0o600
+    assert [path.name for path in Path().iterdir()] == ["answer"]
+
+
+def test_a_file_that_ends_in_parquet_is_parquet(report: Command) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
+    assert report("--format", "focus", "-o", "a.PARQUET").code == 0
+    assert parquet.read_table("a.PARQUET").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [("a.html", "html"), ("a.JSON", "json"), ("a.csv", "csv"), ("a.md", "markdown"), ("a.beancount", "beancount")],
+)
+def test_the_ending_of_a_file_says_its_format_where_no_flag_does(report: Command, file: str, named: str) -> None:
+    assert report("--output", file).code == 0
+    assert Path(file).read_text() == report("--format", named).out
+
+
+def test_a_flag_goes_before_the_ending_of_a_file(report: Command) -> None:
+    assert report("--json", "--output", "a.html").code == 0
+    assert Path("a.html").read_text() == report("--json").out
+    assert report("--output", "october.2026").code == 0
+    assert Path("october.2026").read_text() == report().out
+
+
+def test_a_file_that_ends_in_parquet_is_never_a_table_of_text(report: Command) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
+    assert report("-o", "a.parquet", "--focus-version", "1.2").code == 0
+    assert "ProviderName" in parquet.read_table("a.parquet").column_names
+
+
+def test_a_dash_is_no_file(report: Command) -> None:
+    report("--output", "-").says("names no file", "leave --output out", "--output ./-")
+    assert report("--output", "./-").code == 0
+    assert [path.name for path in Path().iterdir()] == ["-"]
+
+
+def test_a_name_may_be_as_long_as_the_folder_allows(report: Command) -> None:
+    name = "\N{SNOWMAN}" * 84 + "abc"
+    assert report("--output", name).code == 0
+    assert [path.name for path in Path().iterdir()] == [name]
+
+
+def test_bytes_are_not_printed(report: Command) -> None:
+    pytest.importorskip("pyarrow", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
+    report("--format", "focus-parquet").says("holds bytes", "--output FILE")
+
+
+def test_a_file_that_is_there_is_kept_unless_force_is_said(report: Command) -> None:
+    Path("answer").write_text("mine")
+    report("--output", "answer").says("is there already", "--force")
+    assert Path("answer").read_text() == "mine"
+    assert report("--json", "--output", "answer", "--force").code == 0
+    assert Path("answer").read_text().startswith("{")
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize("target", ["elsewhere", "mine"])
+def test_a_link_is_never_replaced_nor_followed(report: Command, target: str, force: tuple[str, ...]) -> None:
+    Path("mine").write_text("mine")
+    Path("answer").symlink_to(target)
+    report("--output", "answer", *force).says("a link to another file", f"leads to, {target}", "leave --output out")
+    assert (Path("answer").readlink(), Path("mine").read_text()) == (Path(target), "mine")
+    assert sorted(path.name for path in Path().iterdir()) == ["answer", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("nowhere/answer", ("there is no folder", "make it first")),
+        (".", ("is a folder", "name a file in it")),
+        ("new/", ("is a folder", "name a file in it")),
+        ("/dev/null", ("is there already",)),
+        ("x" * 300, ("name another",)),
+        ("a\x1b[31m\nb/c", ("there is no folder",)),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named_before_any_work(report: Command, file: str, words: tuple[str, ...]) -> None:
+    ran = report("--output", file)
+    assert ran.code in (1, 2)
+    ran.is_clean()
+    assert all(word in ran.err for word in words), ran.err
+    assert list(Path().iterdir()) == []
+
+
+def test_a_device_is_never_replaced(report: Command) -> None:
+    report("--output", "/dev/null", "--force").says("is no file", "leave --output out")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_flags_that_do_not_fit_are_refused(report: Command) -> None:
+    report("--force").says("--output FILE")
+    report("--focus-version", "1.2").says("--format focus")
+    report("--format", "focus", "--focus-version", "1.5").says("unknown version '1.5'", "1.2, 1.3, 1.4")
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.usefixtures("report")
+def test_an_answer_that_is_not_about_charges_has_no_focus_export(costguard: Command) -> None:
+    costguard("--offline", "status", "--format", "focus").says("made of charges", "costguard report")
+
+
+def broken(error: Exception) -> Iterator[str]:
+    yield "half of it"
+    raise error
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), CostguardError, "No space left on device"),
+        (LedgerError("was taken away"), LedgerError, "was taken away"),
+    ],
+)
+def test_what_breaks_off_leaves_everything_as_it_was(
+    tmp_path: Path, error: Exception, kind: type[Exception], said: str, *, there: bool
+) -> None:
+    target = tmp_path / "answer"
+    if there:
+        target.write_text("mine")
+    with pytest.raises(kind, match=said):
+        output.put(broken(error), target, force=True)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == ([("answer", "mine")] if there else [])
+
+
+def test_a_file_that_comes_meanwhile_is_kept(tmp_path: Path) -> None:
+    target = output.free(str(tmp_path / "answer"), force=False)
+
+    def slow() -> Iterator[str]:
+        yield "ours"
+        target.write_text("theirs")
+
+    with pytest.raises(InputError, match="is there already"):
+        output.put(slow(), target, force=False)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("answer", "theirs")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on the size of files")
+def test_a_file_that_the_system_cuts_short_is_not_left_behind(tmp_path: Path) -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+    try:
+        with pytest.raises(CostguardError, match=r"cannot be written: File too large"):
+            output.put(("x" * 1000 for _ in range(100)), tmp_path / "answer", force=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,276 @@
+"""`costguard reconcile` against each cloud's own bill, over HTTP: no drift where the facts are known, a wrong rate named."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from costguard_sim.bill import Line, charged
+from costguard_sim.world import Rate, Resource, at_us
+
+from tests.conftest import Command, Ran
+from tests.contract.rig import Rig
+from tests.fakes.aws import ACCOUNT
+from tests.fakes.aws_ce import Cost
+from tests.fakes.gcp import account_file, number_of
+from tests.fakes.server import serving
+from tests.providers.aws.rig import AwsRig
+from tests.providers.gcp.rig import GcpRig
+from tests.providers.lambda_.rig import LambdaRig
+from tests.providers.runpod.rig import RunpodRig
+from tests.providers.vast.rig import VastRig
+
+DAY = timedelta(days=1)
+EBS = "EBS:VolumeUsage.gp3"
+
+
+@pytest.fixture
+def serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Serve rigs with two machines each, and write settings that point at them beside a ledger in this folder."""
+    with ExitStack() as stack:
+
+        def served(*rigs: Rig, more: str = "") -> None:
+            sections = ['[ledger]\nurl = "sqlite:///ledger.db"\n', more]
+            for rig in rigs:
+                rig.clock.at = datetime.now(UTC)
+                rig.put(2)
+                base = stack.enter_context(serving(rig.fake))
+                table = {**rig.table(base)}
+                if rig.provider == "gcp":
+                    (tmp_path / "key.json").write_text(account_file(base, "/token"))
+                    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+                    monkeypatch.setenv("NO_GCE_CHECK", "true")
+                    table["focus_export"] = str(tmp_path / "gcp.json")
+                if rig.provider == "aws":
+                    table["cost_explorer"] = True
+                sections.append(f"[providers.{rig.provider}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in table.items()))
+                for name, value in rig.environ().items():
+                    monkeypatch.setenv(name, value)
+            (tmp_path / "costguard.toml").write_text("".join(sections))
+
+        yield served
+
+
+def result(ran: Ran, provider: str) -> Any:  # noqa: ANN401 - JSON
+    (found,) = [one for one in ran.data["accounts"] if one["provider"] == provider]
+    return found
+
+
+def causes(found: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    return {one["cause"]: one for one in found["causes"]}
+
+
+def agrees(found: Any) -> bool:  # noqa: ANN401 - JSON
+    """Whether the bill is the charges, but for what is late or rounded."""
+    return found["outcome"] == "within" and Decimal(found["unexplained"]) == 0 and Decimal(found["billed"]) > 0
+
+
+def days(now: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """Yesterday and today in UTC, as far as they have passed."""
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    yield today - DAY, today
+    yield today, now
+
+
+def owed(resources: list[Resource], now: datetime) -> Iterator[tuple[Resource, datetime, datetime, Line]]:
+    """What each machine owes by day."""
+    for resource in resources:
+        for start, end in days(now):
+            for line in charged(resource, at_us(start), at_us(end)):
+                yield resource, start, end, line
+
+
+def dollars(amount: Fraction) -> Decimal:
+    return Decimal(amount.numerator) / Decimal(amount.denominator)
+
+
+@pytest.mark.parametrize("rig", [RunpodRig, VastRig])
+def test_a_bill_asked_for_over_http_is_the_charges(costguard: Command, serve: Callable[..., None], rig: type[Rig]) -> None:
+    serve(rig())
+    assert costguard("status").code == 0
+    ran = costguard("reconcile", "--json", "--strict")
+    assert ran.code == 0, ran.out + ran.err
+    found = result(ran, rig.provider)
+    assert agrees(found), json.dumps(found["causes"])
+    if rig is VastRig:
+        return  # it takes a question a day, and one a second
+    again = costguard("reconcile", "--json")
+    (one,) = again.data["imports"]
+    assert one["withdrawn"] == 0
+    assert one["added"] <= 8, "all but the lines of the running hour are known"
+
+
+def test_cost_explorer_which_names_no_machine_is_held_against_the_region(
+    costguard: Command, serve: Callable[..., None]
+) -> None:
+    rig = AwsRig()
+    serve(rig)
+    now = datetime.now(UTC)
+    words = {"compute": "BoxUsage:g5.xlarge", "storage": EBS}
+    service = {"compute": "Amazon Elastic Compute Cloud - Compute", "storage": "EC2 - Other"}
+    for resource, start, _, line in owed(rig.fake.resources, now):
+        if line.charge in words:
+            kind = words[line.charge]
+            rig.fake.costs.costs.append(Cost(start.date(), kind, dollars(line.amount), resource.account, service[line.charge]))
+    assert costguard("status").code == 0
+    ran = costguard("reconcile", "--json")
+    assert ran.code == 0, ran.out + ran.err
+    found = result(ran, "aws")
+    assert found["account"] == ACCOUNT
+    assert agrees(found), found
+
+
+def test_a_focus_export_of_gcp_is_the_charges(costguard: Command, serve: Callable[..., None], tmp_path: Path) -> None:
+    rig = GcpRig()
+    serve(rig)
+    assert costguard("status").code == 0
+    now = datetime.now(UTC)
+    rows = []
+    for resource, start, end, line in owed(rig.fake.resources, now):
+        rows.append(
+            {
+                "BillingAccountId": "01-02",
+                "SubAccountId": "acme-lab",
+                "ProviderName": "Google Cloud",
+                "BillingCurrency": "USD",
+                "ChargePeriodStart": start.isoformat(),
+                "ChargePeriodEnd": end.isoformat(),
+                "ChargeCategory": "Usage",
+                "ServiceCategory": "Compute",
+                "BilledCost": str(dollars(line.amount)),
+                "ResourceId": f"//compute.googleapis.com/projects/1/zones/us-central1-a/instances/{number_of(resource.id)}",
+                "SkuMeter": line.charge,
+            }
+        )
+    (tmp_path / "gcp.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ran = costguard("reconcile", "--json")
+    assert ran.code == 0, ran.out + ran.err
+    assert agrees(result(ran, "gcp")), ran.out
+    filed = costguard("--offline", "reconcile", "--file", "gcp.json", "--json")
+    assert agrees(result(filed, "gcp")), filed.out
+    (one,) = filed.data["imports"]
+    assert (one["added"], one["replaced"]) == (0, 0), "what was asked for and the file it stands in are one statement"
+
+
+def test_the_simulated_clouds_are_held_against_their_own_bill(costguard: Command, tmp_path: Path) -> None:
+    (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///ledger.db"\n[providers.sim]\n')
+    assert costguard("status").code == 0
+    ran = costguard("reconcile", "--json")
+    assert ran.code in (0, 3), ran.err
+    seen = {one["provider"]: one for one in ran.data["accounts"]}
+    assert set(seen) <= {"sim-aws", "sim-gcp", "sim-runpod", "sim-lambda", "sim-vast"}
+    assert seen
+    assert "RATE" not in {cause["cause"] for one in seen.values() for cause in one["causes"]}
+
+
+def test_a_cloud_without_a_bill_and_one_that_fails_are_said(costguard: Command, serve: Callable[..., None]) -> None:
+    runpod = RunpodRig()
+    serve(LambdaRig(), runpod)
+    assert costguard("status").code == 0
+    runpod.fake.fault("billing", "status", status=403)
+    ran = costguard("reconcile", "--json")
+    assert ran.code == 0
+    assert {one["provider"] for one in ran.data["not_asked"]} == {"lambda", "runpod"}
+    assert "it states no bill" in ran.out
+    assert "runpod was not asked" in ran.err
+    strict = costguard("reconcile", "--strict")
+    assert strict.code == 4
+    assert "runpod" in strict.err
+
+
+def wrong(resource: Resource, factor: Fraction) -> Resource:
+    """`resource` as it is billed at another rate."""
+    return replace(resource, rates=tuple(Rate(at_us=one.at_us, nano=int(one.nano * factor)) for one in resource.rates))
+
+
+def test_a_wrong_rate_is_found_named_and_told_once(costguard: Command, serve: Callable[..., None]) -> None:
+    rig = RunpodRig()
+    serve(rig, more='[[notify.route]]\nto = "console"\n')
+    assert costguard("status").code == 0
+    rig.fake.resources[:] = [wrong(one, Fraction(11, 10)) for one in rig.fake.resources]
+    ran = costguard("reconcile", "--json")
+    assert ran.code == 3
+    assert "1 of 1 bills differ from the charges" in ran.err
+    found = result(ran, "runpod")
+    rate = causes(found)["rate"]
+    assert rate["sku"] == "NVIDIA L40S x2, secure"
+    assert "1.1000 times the charges" in rate["why"]
+    assert "1.8920 an hour would fit, 1.7200 was counted" in rate["why"]
+    assert ran.data["told"] == 1
+    assert "the bill of runpod/default differs" in ran.out + ran.err
+    again = costguard("reconcile", "--json")
+    assert (again.code, again.data["told"]) == (3, 0)
+    assert "the bill of runpod/default differs" not in again.err.replace(again.err.splitlines()[-1], "")
+    much = costguard("reconcile", "--tolerance", "20%", "--json")
+    assert (much.code, result(much, "runpod")["outcome"]) == (0, "within")
+    (held,) = costguard("report", "--json").data["reconciliation"]
+    assert (held["provider"], held["state"], held["drift"]) == ("runpod", "within", result(much, "runpod")["drift"])
+    assert "runpod/default held against the bill on" in costguard("report").out
+    rows = list(csv.DictReader(io.StringIO(costguard("--offline", "reconcile", "--csv").out)))
+    assert {one["cause"] for one in rows} >= {"rate"}
+    assert all(Decimal(one["drift"]) == Decimal(one["billed"]) - Decimal(one["expected"]) for one in rows)
+    table = costguard("--offline", "reconcile")
+    assert table.code == 3
+    assert "would fit" in table.out
+
+
+def test_the_tolerance_of_the_settings_holds(costguard: Command, serve: Callable[..., None]) -> None:
+    rig = RunpodRig()
+    serve(rig, more='[reconcile]\ntolerance = "50%"\n')
+    assert costguard("status").code == 0
+    rig.fake.resources[:] = [wrong(one, Fraction(11, 10)) for one in rig.fake.resources]
+    assert costguard("reconcile").code == 0
+    assert costguard("reconcile", "--tolerance", "0.50").code == 3
+
+
+def test_a_machine_that_was_never_polled_is_named(costguard: Command, serve: Callable[..., None]) -> None:
+    rig = RunpodRig()
+    serve(rig)
+    assert costguard("status").code == 0
+    (new,) = rig.put(1)
+    ran = costguard("reconcile", "--json")
+    assert ran.code == 3
+    assert causes(result(ran, "runpod"))["unseen"]["some"] == [new]
+
+
+def test_a_provider_whose_bill_was_never_held_is_named_in_the_report(costguard: Command, serve: Callable[..., None]) -> None:
+    serve(RunpodRig())
+    assert costguard("status").code == 0
+    assert costguard("report", "--json").data["reconciliation"] == [{"provider": "runpod", "state": "not reconciled"}]
+    assert "Not reconciled with a bill: runpod." in costguard("report").out
+
+
+def test_without_a_ledger_nobody_is_asked(costguard: Command, serve: Callable[..., None]) -> None:
+    rig = RunpodRig()
+    serve(rig)
+    ran = costguard("reconcile")
+    assert ran.code == 2
+    assert "no ledger here yet" in ran.err
+    assert rig.fake.calls("billing") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--month", "2999-01"), "--month"),
+        (("--month", "october"), "--month"),
+        (("--tolerance", "much"), "--tolerance"),
+        (("--provider", "nobody"), "nobody"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(
+    costguard: Command, serve: Callable[..., None], words: tuple[str, ...], said: str
+) -> None:
+    serve(RunpodRig())
+    costguard("status")
+    costguard("reconcile", *words).says(said)

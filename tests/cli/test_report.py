@@ -1,0 +1,96 @@
+"""`costguard report` as it is typed: which period, by what, in which currency people see it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costguard.app import spending
+from costguard.data import Facts
+from costguard.ledger.writing import Ledger
+from tests.conftest import Command
+from tests.golden.test_golden import NOON, polls
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two days of two scopes that end at noon on the first of November 2026."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('ledger')}/ledger.db"
+    with Ledger(url, rules=Facts().billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+        books.record(polls())
+    return url
+
+
+@pytest.fixture
+def report(costguard: Command, recorded: str, monkeypatch: pytest.MonkeyPatch) -> Command:
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", recorded)
+    monkeypatch.setattr(spending, "_now", lambda: NOON)
+    return costguard
+
+
+@pytest.mark.parametrize(
+    ("flags", "label", "before"),
+    [
+        ((), "2026-11", "2026-10"),
+        (("--day", "2026-10-31"), "2026-10-31", "2026-10-30"),
+        (("--week", "2026-W44"), "2026-W44", "2026-W43"),
+        (
+            ("--from", "2026-10-31T12:00", "--to", "2026-11-01"),
+            "2026-10-31 12:00 to 2026-11-01",
+            "2026-10-31 to 2026-10-31 12:00",
+        ),
+        (("--from", "2026-10-31"), "2026-10-31 to 2026-11-01 12:00", "2026-10-29 12:00 to 2026-10-31"),
+    ],
+)
+def test_a_report_is_of_the_period_that_was_asked_for(report: Command, flags: tuple[str, ...], label: str, before: str) -> None:
+    ran = report("report", *flags, "--json")
+    assert ran.code == 0, ran.err
+    assert (ran.data["period"]["label"], ran.data["before"]["period"]["label"]) == (label, before)
+    assert float(ran.data["totals"]["expected"]) > 0
+    running = ran.data["period"]["end"] > "2026-11-01T12:00:00Z"
+    assert (ran.data["forecast"] is not None) == running
+
+
+def test_two_periods_at_once_are_refused(report: Command) -> None:
+    ran = report("report", "--month", "2026-10", "--week", "2026-W40")
+    assert (ran.code, ran.err) == (2, "error: --month and --week exclude each other\nhint: keep one of them\n")
+
+
+def test_days_add_up_to_their_month_in_any_zone(report: Command) -> None:
+    for zone in ("UTC", "Asia/Kathmandu"):
+        month = report("report", "--month", "2026-10", "--zone", zone, "--json").data["totals"]["expected"]
+        days = [report("report", "--day", f"2026-10-{n}", "--zone", zone, "--json").data["totals"] for n in (30, 31)]
+        assert sum(float(day["expected"]) for day in days) == pytest.approx(float(month), abs=1e-6)
+
+
+def test_labels_and_resources_make_groups_of_what_carries_them(report: Command) -> None:
+    groups = report("report", "--month", "2026-10", "--by", "label:Team,label:run,resource", "--json").data["groups"]
+    assert groups[0]["by"] == {"team": "vision", "label:run": None, "resource": "aws/123456789012/us-east-1/i-0a1b"}
+
+
+def test_people_see_euros_beside_dollars_and_scripts_do_not(report: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = report("report", "--month", "2026-10", "--json").out
+    monkeypatch.setenv("COSTGUARD_DISPLAY__CURRENCY", "EUR")
+    monkeypatch.setenv("COSTGUARD_DISPLAY__RATES", "1 USD = 0.92 EUR on 2026-10-30 (ECB), 1 USD = 0.9 EUR on 2026-12-01")
+    text = report("report", "--month", "2026-10").out
+    assert "at 0.92 EUR to the dollar on 2026-10-30 (ECB)." in text
+    assert report("report", "--month", "2026-10", "--json").out == plain
+    assert "In EUR: " in report("--offline", "status").out
+
+
+def test_a_rate_that_is_none_is_refused_by_its_variable(report: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSTGUARD_DISPLAY__RATES", "0.92")
+    ran = report("report")
+    assert ran.code == 2
+    assert ran.err.startswith("error: COSTGUARD_DISPLAY__RATES: is no rate of a day: '0.92'\nhint: write ")
+
+
+def test_the_page_of_a_report_has_its_charts(report: Command, tmp_path: Path) -> None:
+    page = tmp_path / "october.html"
+    ran = report("report", "--month", "2026-10", "--format", "html", "--output", str(page))
+    assert ran.code == 0, ran.err
+    text = page.read_text()
+    assert all(
+        title in text for title in ("Spend by day and provider", "Burn by weekday and hour", "Spend by owner", "Spend by GPU")
+    )

@@ -1,0 +1,140 @@
+"""What a report asks of the ledger beside sums, on both databases, of one small story.
+
+i-1 runs at $2 an hour with a disk, is stopped by the guard at 23:00 and lies there; i-2 runs on; i-3 changed hands in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from costguard.core.guard.incarnation import Incarnation
+from costguard.core.guard.intent import DONE, EXECUTING, VERIFYING
+from costguard.core.hold import Hold
+from costguard.core.metering.observation import Disk
+from costguard.core.money import Money
+from costguard.core.period import Period
+from costguard.core.sample import GPU_UTIL, Sample
+from costguard.core.statement import total_of
+from costguard.core.statement.further import at_rest, dearest, may_rest, quoted
+from costguard.core.statement.saved import saved
+from costguard.core.statement.waste import HourRow
+from costguard.ledger.accounts import Accounts
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.holds import Holds
+from costguard.ledger.opening import open_engine
+from costguard.ledger.samples import record_samples, roll_up
+from costguard.ledger.writing import Ledger
+from tests.ledger.acts import WIDE, intent
+from tests.ledger.conftest import *  # noqa: F403 - the fixture `url`, for both databases
+from tests.ledger.fleet import CEILINGS, HOUR, MINUTE, RULES, START, key, machine, poll
+
+NIGHT = Period(start=START, end=START + 4 * HOUR)
+AT = NIGHT.end
+SENT, DONE_AT = START + HOUR, START + HOUR + MINUTE
+DISK = (Disk(730, "ssd"),)
+
+
+@pytest.fixture
+def accounts(url: str) -> str:
+    """The story, written down."""
+    polls = []
+    for minute in range(0, 241, 2):
+        state = "running" if minute < 60 else "stopped"
+        owner = "ada" if minute < 120 else "bob"
+        polls.append(
+            poll(
+                minute,
+                replace(machine("i-1", state, disks=DISK, labels=(("Run", "7"),)), name="box"),
+                machine("i-2", usd="3"),
+                machine("i-3", usd="1", owner=owner),
+            )
+        )
+    with Ledger(url, rules=RULES, ceilings=CEILINGS) as book:
+        book.record(polls)
+    engine = open_engine(url)
+    values = [Sample(key=key("i-2"), signal=GPU_UTIL, at=START + n * MINUTE, value=float(n % 60 == 0)) for n in range(120)]
+    record_samples(engine, values)
+    roll_up(engine, START + timedelta(hours=49))
+    engine.dispose()
+    with GuardBook(url, rails=replace(WIDE, first_polls=0)) as book_:
+        assert book_.take_turn("a", START, 6 * HOUR) == 1
+        made = intent("i-1", life=Incarnation(key("i-1"), None, None), created_at=SENT, moved_at=SENT)
+        assert book_.plan_intent(made)
+        sent = book_.move_intent(made, EXECUTING, SENT, run="r", fleet=10**9, expires_at=SENT + MINUTE)
+        assert sent is not None
+        verifying = book_.move_intent(sent, VERIFYING, SENT)
+        assert verifying is not None
+        assert book_.move_intent(verifying, DONE, DONE_AT, outcome="stopped")
+    with Holds(url, rules=RULES, ceilings=lambda: CEILINGS) as holds:
+        hold = Hold(id="run-7", money=Money.parse(5), who="ada", why="a run", taken_at=START, expires_at=START + 9 * HOUR)
+        holds.take(hold, (), START)
+        holds.commit("run-7", Money.parse("4.50"), START + 2 * HOUR)
+    return url
+
+
+def test_all_of_it_is_answered_as_of_one_instant(accounts: str) -> None:
+    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books, books.at_one_instant():
+        outlays = books.outlays(NIGHT, AT)
+        spending = books.spending(NIGHT, AT)
+        whole = total_of(part.money for part in spending)
+        assert total_of(one.spending(None).money for one in outlays) == whole
+        assert sum(one.us for one in outlays if one.computes) == sum(part.us for part in spending)
+
+        places = dearest(outlays)
+        bearers = books.bearers({number for number, _ in places}, labels=("run",))
+        assert [bearers[number].key.id for number, _ in places] == ["i-2", "i-3", "i-1"]
+        assert [bearers[number].labels for number, _ in places] == [(), (), (("Run", "7"),)]
+        assert {of.labels for of in books.bearers(bearers, labels=("other",)).values()} == {()}
+
+        days = books.days(NIGHT, AT)
+        assert sum(one.nano for one in days) == whole.expected.nano
+        assert {one.day for one in days} == {(START.date() - datetime(1970, 1, 1, tzinfo=UTC).date()).days + n for n in (0, 1)}
+        rates = books.rates(NIGHT, AT)
+        assert max(rates) * 3600 <= AT.timestamp()
+
+
+def test_a_disk_bills_while_its_machine_lies_there(accounts: str) -> None:
+    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+        numbers = may_rest(books.outlays(NIGHT, AT))
+        ((_, lines),) = books.lines(numbers, NIGHT, AT)
+        rest = at_rest([lines], NIGHT)
+    assert {span.key.id for span, _ in lines} == {"i-1"}
+    (money,) = rest.money
+    assert rest.machines == 1
+    # 730 GB at $0.16 a month of 730 h in October (744 h) and November (720 h), from 23:00 until 02:00
+    assert float(money.expected.decimal()) == pytest.approx(730 * 0.16 * (1 / 744 + 2 / 720), abs=0.01)
+
+
+def test_an_act_is_told_with_what_it_ended(accounts: str) -> None:
+    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+        (act,) = books.acts(START - HOUR, AT)
+        assert books.acts(DONE_AT + MINUTE, AT) == []
+    assert (act.life.key.id, act.name, act.sent_at, act.confirmed_at, act.ended_at) == ("i-1", "box", SENT, DONE_AT, None)
+    found = saved([act], NIGHT, AT)
+    assert len(found.counted) == 1
+    assert 5.5 < float(found.of("USD").expected.decimal()) < 6  # three hours at $2, less half a dollar of disk
+
+
+def test_samples_come_as_hours_whether_rolled_up_or_not(accounts: str) -> None:
+    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+        numbers = {one.number for one in books.outlays(NIGHT, AT)}
+        (of,) = books.measured(numbers, NIGHT).values()
+    first = int(START.timestamp()) // 3600
+    assert of == {GPU_UTIL: [HourRow(first, 60, 1.0, 0.0, 1.0), HourRow(first + 1, 60, 1.0, 0.0, 1.0)]}
+
+
+def test_a_run_that_ended_says_what_it_was_to_cost(accounts: str) -> None:
+    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+        (one,) = quoted(books.committed(NIGHT), NIGHT)
+        assert books.committed(Period(start=AT, end=AT + HOUR)) == []
+    assert (one.hold.id, one.over.text()) == ("run-7", "-0.50")
+
+
+def test_what_bills_now_is_what_is_open(accounts: str) -> None:
+    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+        burning = books.burning(AT)
+    assert sorted(span.meter.charge for lines, _, _ in burning for span in lines) == ["compute", "compute", "storage"]
+    assert not any(absent or unheard for _, unheard, absent in burning)

@@ -1,0 +1,343 @@
+"""Bills in the ledger: taken in whole or not at all, and again, in any order and in pieces, without changing anything."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import DatabaseError
+
+from costguard.core.billed import COMPUTE, TAX, BillLine, Imported
+from costguard.core.drift import BEYOND, WITHIN, Part, Result
+from costguard.core.instant import DAY_US, HOUR_US, micros
+from costguard.core.money import Money
+from costguard.core.period import Period
+from costguard.errors import InputError
+from costguard.ledger import care
+from costguard.ledger.bill_reading import BillBooks
+from costguard.ledger.bills import Bills, Gathered
+from costguard.ledger.opening import open_engine, writing
+from costguard.ledger.rows import Row
+from costguard.ledger.staging import Staging
+from tests.ledger.fleet import asked
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+MONTH = Period(start=START, end=datetime(2026, 12, 1, tzinfo=UTC))
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+SPAWNED = multiprocessing.get_context("spawn")
+
+
+def line(number: int = 0, nano: int = 690_000_000, **more: Any) -> BillLine:  # noqa: ANN401 - any field
+    said: dict[str, Any] = {
+        "id": f"pods:pod-1:{number}",
+        "provider": "runpod",
+        "account": "main",
+        "start": START + number * HOUR,
+        "end": START + (number + 1) * HOUR,
+        "amount": Money(nano=nano),
+        "charge": COMPUTE,
+        "resource_id": "pod-1",
+        "region": "eu",
+        "source": "a test",
+    }
+    return BillLine(**said | more)
+
+
+def take_in(
+    url: str,
+    lines: Sequence[BillLine],
+    *,
+    at: datetime = NOW,
+    source: str = "bill.csv",
+    period: Period | None = None,
+    why: str = "",
+    sums: bool = True,
+) -> list[Imported]:
+    """Take `lines` in as one statement made `at`; `period`: asked for, by the provider runpod."""
+    with Staging() as staged, Bills(url) as bills:
+        staged.add(((one, Decimal(0)) for one in lines), sums=sums)
+        of = (("runpod",), period) if period else None
+        return bills.take_in([Gathered(staged=staged, source=source, stated_at=at, asked=of, why=why)], who="ada", now=NOW)
+
+
+def stated(url: str) -> list[Row]:
+    """What the ledger says that the bills say."""
+    sql = """
+SELECT provider, account, statement, line_id, start_us, end_us, nano, currency, estimated FROM bill_line
+WHERE replaced_us IS NULL ORDER BY provider, account, statement, line_id
+"""
+    return asked(url, lambda ask: [tuple(row) for row in ask(sql, ())])
+
+
+def count(url: str, table: str) -> int:
+    return int(asked(url, lambda ask: ask(f"SELECT count(*) FROM {table}", ())[0][0]))  # noqa: S608 - our own names
+
+
+def test_a_bill_taken_in_twice_changes_nothing(url: str) -> None:
+    lines = [line(number) for number in range(30)]
+    (first,) = take_in(url, lines)
+    assert (first.lines, first.added, first.replaced) == (30, 30, 0)
+    before = stated(url)
+    (second,) = take_in(url, lines)
+    assert (second.lines, second.added, second.replaced, second.outdated) == (30, 0, 0, 0)
+    assert stated(url) == before
+    assert (count(url, "bill_line"), count(url, "bill_import")) == (30, 2)
+    assert care.check(url) == []
+
+
+def test_a_restated_line_replaces_the_older_one_and_says_why(url: str) -> None:
+    take_in(url, [line(0), line(1, 100_000_000, estimated=True)])
+    (done,) = take_in(url, [line(0), line(1)], at=NOW + HOUR)
+    assert (done.added, done.replaced) == (0, 1)
+    assert [row[6] for row in stated(url)] == [690_000_000, 690_000_000]
+    sql = "SELECT nano, replaced_by, replaced_why FROM bill_line WHERE replaced_us IS NOT NULL"
+    assert asked(url, lambda ask: [tuple(row) for row in ask(sql, ())]) == [
+        (100_000_000, 2, "another amount, whether it is estimated")
+    ]
+
+
+def test_an_older_statement_does_not_replace_a_newer_one(url: str) -> None:
+    take_in(url, [line(0)], at=NOW)
+    (done,) = take_in(url, [line(0, 1)], at=NOW - DAY)
+    assert (done.added, done.replaced, done.outdated) == (0, 0, 1)
+    assert [row[6] for row in stated(url)] == [690_000_000]
+
+
+def test_what_a_whole_answer_states_no_more_is_withdrawn(url: str) -> None:
+    take_in(url, [line(0), line(1), line(2, account="lab")], period=MONTH, source="runpod, asked")
+    (partly,) = take_in(url, [line(0)], at=NOW + HOUR, period=MONTH, why="page 2 was lost")
+    assert (partly.withdrawn, len(stated(url))) == (0, 3)
+    (whole,) = take_in(url, [line(0)], at=NOW + HOUR, period=MONTH)
+    assert whole.withdrawn == 1
+    assert [(row[1], row[3]) for row in stated(url)] == [("lab", "pods:pod-1:2"), ("main", "pods:pod-1:0")]
+    (again,) = take_in(url, [line(0), line(1)], at=NOW + 2 * HOUR, period=MONTH)
+    assert (again.added, again.withdrawn) == (1, 0)
+
+
+def test_a_file_withdraws_nothing(url: str) -> None:
+    take_in(url, [line(0), line(1)])
+    take_in(url, [line(0)], at=NOW + HOUR)
+    assert len(stated(url)) == 2
+
+
+def test_parts_of_a_line_are_summed_exactly_and_rounded_once(url: str) -> None:
+    with Staging() as staged, Bills(url) as bills:
+        part = line(0, 0)
+        staged.add([(part, Decimal("0.0000000004"))] * 5 + [(line(1, 0), Decimal("-0.0000000005"))])
+        bills.take_in([Gathered(staged=staged, source="x", stated_at=NOW)], who="ada", now=NOW)
+    assert [row[6] for row in stated(url)] == [2, 0]
+
+
+def test_a_line_stated_twice_in_one_answer_counts_once(url: str) -> None:
+    take_in(url, [line(0), line(0)], sums=False)
+    assert [row[6] for row in stated(url)] == [690_000_000]
+
+
+def test_a_long_id_is_kept_as_its_hash(url: str) -> None:
+    take_in(url, [line(0, id="x" * 5000), line(1, id="x" * 5001)])
+    assert [row[3][:7] for row in stated(url)] == ["sha256:", "sha256:"]
+    assert take_in(url, [line(0, id="x" * 5000)])[0].added == 0
+
+
+def test_a_sum_that_no_ledger_holds_is_refused_and_nothing_is_written(url: str) -> None:
+    with pytest.raises(InputError, match="nine billion"):
+        take_in(url, [line(0, 5 * 10**18)] * 2)
+    with pytest.raises(InputError, match="nine billion"):
+        take_in(url, [line(0, 10**21)])
+    assert (stated(url), count(url, "bill_import")) == ([], 0)
+
+
+def test_several_statements_are_one_transaction(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_in(url, [line(9)])
+    with Staging() as good, Staging() as bad, Bills(url) as bills:
+        good.add([(line(0), Decimal(0))])
+        bad.add([(line(1), Decimal(0))])
+        monkeypatch.setattr(bad, "lots", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            bills.take_in([Gathered(staged=one, source="x", stated_at=NOW) for one in (good, bad)], who="ada", now=NOW)
+    assert [row[3] for row in stated(url)] == ["pods:pod-1:9"]
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_pieces_in_any_order_leave_what_the_whole_leaves(sqlite_url: str, data: st.DataObject) -> None:
+    numbers = data.draw(st.lists(st.integers(0, 40), unique=True, min_size=1, max_size=12))
+    lines = [line(number, 10**8 + number) for number in numbers]
+    shuffled = data.draw(st.permutations(lines))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(lines)), max_size=3)))
+    pieces = [shuffled[a:b] for a, b in zip([0, *cuts], [*cuts, len(lines)], strict=True)]
+    number = len(list(_folder(sqlite_url).glob("*.db")))
+    whole, parts = f"{sqlite_url}.{number}.whole.db", f"{sqlite_url}.{number}.parts.db"
+    take_in(whole, lines)
+    for piece in [*pieces, *pieces[:1]]:
+        take_in(parts, piece)
+    assert stated(parts) == stated(whole)
+
+
+def _folder(url: str) -> Any:  # noqa: ANN401 - a path
+    from pathlib import Path
+
+    return Path(url.removeprefix("sqlite:///")).parent
+
+
+def die_in_an_import(url: str, after: int) -> None:
+    """Take a second bill in, and die by SIGKILL after the statement number `after` that an engine executes."""
+    seen: list[int] = []
+
+    def die(*_: object) -> None:
+        seen.append(1)
+        if len(seen) > after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    event.listen(Engine, "after_cursor_execute", die)
+    take_in(url, [line(number, 5) for number in range(50)], at=NOW + HOUR)
+
+
+def test_an_import_that_is_killed_leaves_all_or_nothing(url: str) -> None:
+    take_in(url, [line(number) for number in range(40)])
+    before = stated(url)
+    deaths = 0
+    for after in (2, 5, 8, 1000):
+        process = SPAWNED.Process(target=die_in_an_import, args=(url, after))
+        process.start()
+        process.join(timeout=120)
+        if process.exitcode == 0:
+            break
+        deaths += 1
+        assert process.exitcode == -signal.SIGKILL
+        assert stated(url) == before
+        assert count(url, "bill_import") == 1
+    assert deaths >= 2
+    assert [row[6] for row in stated(url)] == [5] * 50
+    assert care.check(url) == []
+
+
+EDITS = (
+    "UPDATE bill_line SET nano = 1",
+    "UPDATE bill_line SET replaced_us = 2, replaced_by = 1, replaced_why = 'again' WHERE replaced_us IS NOT NULL",
+    "UPDATE bill_line SET replaced_us = NULL, replaced_by = NULL, replaced_why = NULL WHERE replaced_us IS NOT NULL",
+    "DELETE FROM bill_line",
+    "UPDATE bill_import SET lines = 0",
+    "DELETE FROM bill_import",
+    "UPDATE reconciliation SET outcome = 'within'",
+    "DELETE FROM reconciliation",
+    "UPDATE bill_adjustment SET nano = 0",
+    "DELETE FROM bill_adjustment",
+)
+
+
+@pytest.mark.parametrize("sql", EDITS)
+def test_no_row_of_a_bill_is_edited_or_removed(url: str, sql: str) -> None:
+    take_in(url, [line(0), line(1)])
+    take_in(url, [line(0, 7)], at=NOW + HOUR)
+    with Bills(url) as bills:
+        bills.record([result()], who="ada")
+    engine = open_engine(url)
+    with pytest.raises(DatabaseError, match=r"once|every row"), writing(engine) as connection:
+        connection.exec_driver_sql(sql)
+    engine.dispose()
+
+
+def test_two_lines_of_one_name_cannot_both_count(sqlite_url: str) -> None:
+    take_in(sqlite_url, [line(0)])
+    names = "import_id, provider, account, statement, line_id, start_us, end_us, nano, currency, charge, external_id, region"
+    more = "estimated, stated_us, source, description"
+    with (
+        closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as file,
+        pytest.raises(sqlite3.IntegrityError, match="UNIQUE"),
+    ):
+        file.execute(f"INSERT INTO bill_line ({names}, {more}) SELECT {names}, {more} FROM bill_line")  # noqa: S608 - our own names
+
+
+def result(**more: Any) -> Result:  # noqa: ANN401 - any field
+    part = Part(
+        cause="rate", charge=COMPUTE, sku="4090", nano=7, off=7, explained=False, resources=1, lines=1, reason="because"
+    )
+    said: dict[str, Any] = {
+        "provider": "runpod",
+        "account": "main",
+        "currency": "USD",
+        "period": MONTH,
+        "at": NOW,
+        "billed": 10,
+        "charged": (1, 3, 5),
+        "unexplained": 7,
+        "allowed": 1,
+        "tolerance": "1%",
+        "outcome": BEYOND,
+        "parts": (part,),
+    }
+    return Result(**said | more)
+
+
+def test_what_holding_a_bill_showed_is_read_back_with_its_reasons(url: str) -> None:
+    found = result()
+    with Bills(url) as bills:
+        bills.record([found, result(account="lab", outcome=WITHIN, parts=())], who="ada", told=[found])
+        bills.record([result(at=NOW + HOUR, billed=11)], who="ada")
+    with BillBooks(url) as books:
+        held = {(one.account, one.at): one for one in books.held(MONTH)}
+        assert [(one.account, one.billed, one.outcome, one.told) for one in held.values()] == [
+            ("lab", 10, WITHIN, False),
+            ("main", 11, BEYOND, False),
+        ]
+        assert held["main", NOW + HOUR].charged == (1, 3, 5)
+        assert books.held(Period(start=MONTH.end, end=MONTH.end + DAY)) == []
+    sql = "SELECT reconciliation_id, cause, nano, reason FROM bill_adjustment ORDER BY id"
+    assert asked(url, lambda ask: [tuple(row) for row in ask(sql, ())]) == [
+        (1, "rate", 7, "because"),
+        (3, "rate", 7, "because"),
+    ]
+
+
+def test_lines_come_by_resource_and_cell_with_what_their_amounts_show(url: str) -> None:
+    cents = [line(number, 10**7 * (number + 1)) for number in range(48)]
+    over = line(2, id="day", end=START + DAY, start=START)
+    tax = line(0, id="tax", charge=TAX, resource_id="", start=START, end=MONTH.end)
+    take_in(url, [*cents, over, tax, line(47, id="next", start=START - HOUR, end=START + HOUR)])
+    with BillBooks(url) as books:
+        best, others = books.statements("runpod", MONTH)
+        one = best["main"]
+        assert (others, one.lines, one.resources, one.name) == ([], 50, 49, "")
+        assert books.straddling("runpod", one, MONTH) == 1
+        fine = micros(START + DAY)
+        found = books.stated("runpod", one, MONTH, fine)
+    compute = [row for row in found if row.charge == COMPUTE]
+    first = fine // HOUR_US
+    assert [row.first for row in compute] == [first - 24, *range(first, first + 24)]
+    assert (compute[0].lines, compute[0].nano, compute[0].step) == (25, 3_000_000_000 + 690_000_000, 10**7)
+    assert (compute[0].overlapping, compute[1].overlapping) == (24, 0)
+    assert [(row.first * HOUR_US, row.last - row.first) for row in found if row.charge == TAX] == [
+        (micros(START) // DAY_US * DAY_US, 29 * 24 + 23)
+    ]
+
+
+def test_of_two_statements_of_one_time_the_one_that_names_resources_counts(url: str) -> None:
+    named = [line(number, statement="focus") for number in range(3)]
+    nameless = [line(number, id=f"ce{number}", statement="cost explorer", resource_id="") for number in range(40)]
+    take_in(url, [*named, *nameless])
+    with BillBooks(url) as books:
+        best, others = books.statements("runpod", MONTH)
+    assert (best["main"].name, [one.name for one in others]) == ("focus", ["cost explorer"])
+
+
+def test_a_statement_reaches_as_far_as_later_imports_from_its_source(url: str) -> None:
+    take_in(url, [line(0)], source="runpod, asked", period=MONTH)
+    with BillBooks(url) as books:
+        assert books.statements("runpod", MONTH)[0]["main"].end_us == micros(START + HOUR)
+    take_in(url, [line(0), line(30, account="lab")], source="runpod, asked", period=MONTH)
+    with BillBooks(url) as books:
+        reaches = {account: one.end_us for account, one in books.statements("runpod", MONTH)[0].items()}
+    assert reaches == {"main": micros(START + 31 * HOUR), "lab": micros(START + 31 * HOUR)}
