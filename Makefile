@@ -34,7 +34,7 @@ check: .venv/.dev
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/test_house.py
 
-FLEETS ?= 64
+FLEETS ?= 70
 proof: .venv/.dev
 	@mkdir -p .proof
 	@$(BIN)/python -m tests.simulation campaign --kind books --worlds $(FLEETS) --from 5000 --chunk 2 --log .proof/fleets.jsonl
