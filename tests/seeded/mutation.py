@@ -57,17 +57,17 @@ AREAS = {
     "evidence": Area(
         {"core/guard": "evidence hanging judging proof signals tracks verdicts", "flows": "lookback"},
         _tests("core/guard", "judging tracks proof"),
-        ("tests/core/guard", "tests/flows", "tests/scenarios"),
+        ("tests/core/guard", "tests/flows"),
     ),
     "intents": Area(
         {"core/guard": "incarnation intent", "flows": "accepting acting deeds", "ledger": "intents sends"},
         (*_tests("flows", "acting deeds"), *_tests("ledger", "intents sends")),
-        ("tests/flows", "tests/core/guard", "tests/ledger", "tests/scenarios"),
+        ("tests/flows", "tests/core/guard", "tests/ledger"),
     ),
     "rails": Area(
         {"core/guard": "planning railing owning", "ledger": "sends"},
         _tests("core/guard", "railing planning owning"),
-        ("tests/core/guard", "tests/flows", "tests/ledger", "tests/scenarios"),
+        ("tests/core/guard", "tests/flows", "tests/ledger"),
     ),
 }
 
