@@ -197,7 +197,7 @@ def _tried(name: str, tree: Tree, count: int, seed: str) -> None:
     mutants, of = drawn(area, count, f"{seed}/{name}", tree.folder)
     outcomes = Counter[str]()
     for number, one in enumerate(mutants):
-        trial = tree.tried(one.bug(number, area, tree.folder), limit_s=LIMIT_S, wider=area.wider)
+        trial = tree.tried(one.bug(number, area, tree.folder), limit_s=3 * LIMIT_S, wider=area.wider)
         stuck = trial.outcome == HUNG and not trial.wider  # its own tests take seconds; wider ones may take longer than that
         noticed = trial.outcome == CAUGHT or stuck or "error" in trial.by.lower()
         outcomes["noticed" if noticed else trial.outcome] += 1
