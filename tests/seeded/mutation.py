@@ -1,4 +1,4 @@
-"""Mutants: faults that nobody thought of. `python -m tests.seeded.mutation AREA... [--count N] [--seed TEXT]`.
+"""Mutants: faults that nobody thought of. `python -m tests.seeded.mutation AREA... [--count N] [--seed TEXT] [--near]`.
 
 A mutant is the product with one expression changed: `<` for `<=`, `+` for `-`, `and` for `or`, one more for a number, a call
 that is left out. Of all that an area's files allow, N are drawn by the seed, each is tried as a seeded bug is, and the score is
@@ -184,20 +184,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("areas", nargs="*", metavar="AREA", help=f"of {', '.join(AREAS)}; all where none is named")
     parser.add_argument("--count", type=int, default=20, metavar="N", help="mutants of each area")
     parser.add_argument("--seed", default="1", metavar="TEXT")
+    parser.add_argument("--near", action="store_true", help="only an area's near tests: quick, and more survive")
     asked = parser.parse_args(arguments)
     with TemporaryDirectory(prefix="mutants-") as folder:
         tree = Tree(Path(folder).resolve())
         for name in asked.areas or AREAS:
-            _tried(name, tree, asked.count, asked.seed)
+            _tried(name, tree, asked.count, asked.seed, near=asked.near)
     return 0
 
 
-def _tried(name: str, tree: Tree, count: int, seed: str) -> None:
+def _tried(name: str, tree: Tree, count: int, seed: str, *, near: bool) -> None:
     area = AREAS[name]
     mutants, of = drawn(area, count, f"{seed}/{name}", tree.folder)
     outcomes = Counter[str]()
     for number, one in enumerate(mutants):
-        trial = tree.tried(one.bug(number, area, tree.folder), limit_s=3 * LIMIT_S, wider=area.wider)
+        trial = tree.tried(one.bug(number, area, tree.folder), limit_s=3 * LIMIT_S, wider=() if near else area.wider)
         stuck = trial.outcome == HUNG and not trial.wider  # its own tests take seconds; wider ones may take longer than that
         noticed = trial.outcome == CAUGHT or stuck or "error" in trial.by.lower()
         outcomes["noticed" if noticed else trial.outcome] += 1
