@@ -40,7 +40,8 @@ from costguard.flows.guard import Guard, Guarded, Latest
 from costguard.flows.holding import hold
 from costguard.flows.tell import Postman
 from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.holds import Holds
+from costguard.ledger.holds import Holds, open_holds
+from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
 from costguard.ledger.voices import Voices
 from costguard.ledger.writing import Ledger
@@ -207,8 +208,8 @@ class GuardPlay(PollPlay):
         return tuple(cloud.balance() for cloud in self.stage.clouds.values() if isinstance(cloud, BalanceSource))
 
     def _open_holds(self, now: datetime) -> list[Hold]:
-        with Holds(self.stage.ledger_url, rules=self.stage.rules) as holds:
-            return holds.open_holds(now)
+        with Reader(self.stage.ledger_url) as reader, reader.snapshot() as ask:
+            return open_holds(ask, now)
 
     def _live(self, name: str) -> Live:
         key, now = self.stage.key(name), self.stage.clock.now()

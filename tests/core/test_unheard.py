@@ -17,7 +17,7 @@ from costguard.core.metering.inventory import Complete, Failed, Partial
 from costguard.core.metering.observation import Disk, Observation, Price
 from costguard.core.metering.resource import VOLUME
 from costguard.core.metering.span import MAYBE, Span, charge
-from costguard.core.metering.unheard import unheard
+from costguard.core.metering.unheard import needs_ceilings, unheard
 from costguard.core.money import Rate
 from tests.core.stories import EVER, RULE, TEN, Dollars, Story, key, machine, minute
 
@@ -129,6 +129,12 @@ def test_what_ended_for_good_runs_no_more_however_long_nobody_looks() -> None:
 def test_a_price_on_demand_holds_and_one_of_spot_may_be_the_dearest() -> None:
     assert said(silent(machine()), NOW) == (10, 60, 60)
     assert said(silent(machine(tier="spot")), NOW) == (9, 60, 4 + 9 + 4 * 50)  # $4 a minute, and before it was found, too
+
+
+def test_the_market_bounds_what_nobody_stated_a_price_of_and_what_is_spot() -> None:
+    assert needs_ceilings(machine(prices=()), RULE)
+    assert needs_ceilings(machine(tier="spot"), RULE)
+    assert not needs_ceilings(machine(), RULE)
 
 
 def test_a_disk_is_bounded_by_the_state_in_which_it_costs_most() -> None:

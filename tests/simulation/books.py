@@ -26,8 +26,8 @@ def books_plan_of(seed: int) -> Plan:
     """The world of `seed`: two days of forty to a hundred and twenty machines.
 
     It keeps to what decision 0014 assumes: of a few machines that a whole listing lacks the next one tells, a price changes
-    once between two looks, and no listing is older than its lag. The worlds of `drawing` break these, too, and are judged by
-    less.
+    once between two looks, a machine does not start twice between two, and no listing is older than its lag. The worlds of
+    `drawing` break these, too, and are judged by less.
     """
     dice = random.Random(f"{BOOKS} {seed}")  # noqa: S311 - worlds are drawn, not secret
     minutes = 48 * 60
@@ -59,9 +59,13 @@ def _lived(dice: random.Random, minutes: int, boxes: tuple[Box, ...]) -> Iterato
     for box in boxes:
         happens = [dice.choice(LIVED) for _ in range(dice.choice((0, 1, 2, 6)))]
         priced = happens.index("price") if "price" in happens else 0
+        taken = list[int]()
         for what in (what for number, what in enumerate(happens) if what != "price" or number == priced):
             how = dice.choice(("0.29", "1.99 unsaid", "12.29", "34.10 unsaid")) if what == "price" else ""
-            yield Happens(dice.randint(box.at + 2, minutes - 2), what, box.name, how=how)
+            at = dice.randint(box.at + 2, minutes - 2)
+            if all(abs(at - one) > 2 * TICK for one in taken):
+                taken.append(at)
+                yield Happens(at, what, box.name, how=how)
     for _ in range(dice.choice((0, 2, 6))):
         yield Happens(dice.randint(5, minutes - 5), dice.choice(("crash", "sleeps")), minutes=dice.choice((20, 90, 600)))
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.simulation.drawing import plan_of
 from tests.simulation.playing import Played, played
-from tests.simulation.sometimes import SOMETIMES
+from tests.simulation.sometimes import OF_KIND, SOMETIMES
 
 CHUNK = 25
 ROOT = Path(__file__).parents[2]
@@ -90,7 +90,7 @@ def due_of(worlds: int) -> int:
 
 
 def summed(found: list[Line]) -> Line:
-    """All chunks as one line, and which of SOMETIMES were met less often than is due."""
+    """All chunks as one line, and which rare moments of their kinds were met less often than is due."""
     met, faults = Counter(dict.fromkeys(SOMETIMES, 0)), Counter[str]()
     for line in found:
         met.update(line["sometimes"])
@@ -99,7 +99,8 @@ def summed(found: list[Line]) -> Line:
     total["requests"] = sum(line.get("requests", 0) for line in found)
     total["machine_hours"] = round(sum(line["machine_hours"] for line in found), 1)
     total |= {"faults": dict(sorted(faults.items())), "sometimes": dict(met)}
-    total["rare"] = {what: count for what, count in met.items() if count < due_of(total["worlds"])}
+    due = {what for line in found for what in OF_KIND[line.get("kind", "")]}
+    total["rare"] = {what: count for what, count in met.items() if what in due and count < due_of(total["worlds"])}
     total["violations"] = {seed: wrong for line in found for seed, wrong in line["violations"].items()}
     return total
 

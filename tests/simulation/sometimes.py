@@ -28,6 +28,12 @@ SOMETIMES = (
     "ended right after a commit",
     "slept for an hour",
 )
+OF_KIND = {
+    "": SOMETIMES,
+    "wired": ("gap over the end of a month", "kept between the verdict and the call", "rails held an act"),
+    "books": ("gap over the end of a month", "price changed inside a gap", "slept for an hour"),
+}
+"""What worlds of a kind must meet: over the wire there is one watchdog, which is not ended, and in fleets nobody guards."""
 
 
 def sometimes(record: Record) -> Counter[str]:

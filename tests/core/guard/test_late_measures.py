@@ -10,12 +10,13 @@ import pytest
 from costguard_aws import provider as aws
 from costguard_gcp import provider as gcp
 
-from costguard.core.guard.evidence import columns_of
+from costguard.core.guard.evidence import columns_of, heard_of
 from costguard.core.guard.judging import judge, probe, probed_since
 from costguard.core.guard.seat import spacing
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.surveying import survey
 from costguard.core.guard.work import ACTIVE, IDLE, UNKNOWN
+from costguard.core.instant import instant
 from costguard.core.provider import Manifest
 from costguard.core.sample import GPU_UTIL, Sample
 from costguard.core.spending import Live
@@ -117,3 +118,9 @@ def test_a_fleet_that_falls_silent_opens_it(late: Manifest) -> None:
     found = survey(rules, seen(late, few, silent)).breaker
     assert found is not None
     assert len(found.keys) == len(FLEET)
+
+
+def test_what_was_heard_of_is_the_first_and_the_last_sample_of_any_signal() -> None:
+    columns = {"one": ([5_000_000, 9_000_000], [1.0, 1.0]), "other": ([7_000_000, 8_000_000], [1.0, 1.0]), "none": ([], [])}
+    assert heard_of(columns) == (instant(5_000_000), instant(9_000_000))
+    assert heard_of({"none": ([], [])}) is None

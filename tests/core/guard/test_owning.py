@@ -68,6 +68,11 @@ def test_a_label_protects_and_a_slip_of_the_pen_does_too(key: str, value: str, p
     assert (found.protected, bool(found.warning)) == (protects, warned)
 
 
+def test_a_short_label_has_no_slips() -> None:
+    assert protection_of(machine(labels=(("dev", ""),)).observation, [], ("dev",), None, NOW).protected
+    assert not protection_of(machine(labels=(("dew", ""),)).observation, [], ("dev",), None, NOW).protected
+
+
 def test_a_protection_that_vanished_goes_on_for_24_h_with_a_warning() -> None:
     bare = ONE.observation
     assert protection_of(bare, [], NEVER, NOW - DAY + minutes(1), NOW).warning

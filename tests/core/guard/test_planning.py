@@ -200,6 +200,16 @@ def test_h26_of_many_that_are_due_only_as_many_go_as_the_rails_allow_and_caps_go
     assert sum(dict(p.held_by).get("rate") == "at most 2" for p in proposals) == 3
 
 
+def test_neither_a_notice_nor_what_is_held_takes_any_room() -> None:
+    fresh = case(seen_now(machine("i-0"), TOLD), policy(), idle(ENDED), TOLD)
+    notice = plan([fresh], around(TOLD, room=Room(acts=0, irreversible=0, why="no room")))[0]
+    assert (notice.step.do, reasons(notice)) == (NOTIFY, [])
+    held = due(machine("i-1"), frozen=FROZEN)
+    found = plan([held, due(machine("i-2"))], around(DUE, room=Room(acts=1, irreversible=1, why="at most 1")))
+    stops = {p.verdict.life.key.id: reasons(p) for p in found if p.step.do == STOP}
+    assert stops == {"i-1": ["frozen"], "i-2": []}
+
+
 def test_two_policies_do_not_act_on_one_machine_in_one_run() -> None:
     other = replace(policy(), name="other")
     proposals = plan([due(), due(rule=other)], around(DUE))
