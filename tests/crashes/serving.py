@@ -59,6 +59,13 @@ class Server:
                 connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off".encode())
         return urlunsplit(urlsplit(str(self.postgres.get_uri()))._replace(scheme="postgresql+psycopg", path=f"/{name}"))
 
+    def settled(self) -> None:
+        """Have all that was committed so far on disk: what an unsynced life may lose is what it did itself."""
+        import psycopg
+
+        with psycopg.connect(self.postgres.get_uri(), autocommit=True, connect_timeout=5) as connection:
+            connection.execute("CHECKPOINT")
+
     def up(self) -> None:
         """Have it run, whatever became of it, with nothing left of the one before."""
         import psycopg
@@ -112,6 +119,7 @@ def play(server: Server, seed: int, number: int, tries: int, *, task: str = ACT,
         ask(server.theatre.port, f"/a/new{folder}/{chance.randrange(10**9)}")
         chunk, deaths, ends = Chunk(server.theatre, folder, server.database(unsynced=task == UNSYNCED)), list[Death](), 0
         GuardBook(chunk.url, rails=RAILS).close()
+        server.settled()
         for life in range(tries):
             drawn = fate(chance, life, task, server.pid)
             before = family(server.pid)

@@ -25,6 +25,7 @@ from costguard.core.guard.wishes import APPROVE, ARM, FREEZE, LEASE, PHASE, PROT
 from costguard.core.metering.observation import Handling, Observation
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.spending import Live
+from costguard.errors import LedgerError
 from costguard.flows.deeds import Deeds
 from costguard.ledger.guardbook import GuardBook
 from costguard.ports import InstanceSource
@@ -191,9 +192,10 @@ class Rack:
 
     def __init__(self, *machines: Live, labelled: tuple[str, ...] = ()) -> None:
         self.seen = {one.observation.key: one.observation for one in machines}
-        self.labelled, self.asked = labelled, list[str]()
+        self.labelled, self.asked, self.looked = labelled, list[str](), list[str]()
 
     def look(self, key: ResourceKey) -> Observation:
+        self.looked.append(key.id)
         return replace(self.seen[key], labels=(("costguard", "never"),) if key.id in self.labelled else ())
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
@@ -202,15 +204,31 @@ class Rack:
         return Reception(said=ACCEPTED)
 
 
-def goes(book: GuardBook, rack: Rack, machines: list[Live], at: datetime) -> None:
-    """A run in which the stop of each is due, the first of them first, and the rails allow one."""
-    cases = [case(one, RULE, idle(at - 60 * MIN), at, _climb(one, at)) for one in machines]
-    around = Around(now=at, interval=MIN, room=Room(acts=1, irreversible=1, why="at most 1 in a run"))
+def deeds_of(book: GuardBook, rack: Rack, machines: list[Live], at: datetime) -> Deeds:
+    """Those of a run that sees `machines`."""
     known = {one.observation.key: FirstSeen(at=one.first_seen_at, polls=100) for one in machines}
     sight = Sight(now=at, live=tuple(machines), known=known, intents=tuple(book.intents_since(at - timedelta(days=1))))
     assert book.take_turn("me", at, timedelta(hours=1)) == 1
+    return Deeds(
+        book=book,
+        rules=Rules(policies=(RULE,)),
+        source_of=lambda _key: cast("InstanceSource", rack),
+        clock=FakeClock(at),
+        seconds=lambda: 0.0,
+        epoch=1,
+        sight=sight,
+    )
+
+
+def goes(
+    book: GuardBook, rack: Rack, machines: list[Live], at: datetime, *, first: str = "i-1", acts: int = 1, **stated: object
+) -> Deeds:
+    """A run in which the stop of each is due, the `first` of them first, and the rails allow `acts`."""
+    done = cast("tuple[int, ...]", stated.pop("done", (0,)))
+    cases = [case(one, RULE, idle(at - 60 * MIN), at, replace(_climb(one, at), done=done), **stated) for one in machines]
+    around = Around(now=at, interval=MIN, room=Room(acts=acts, irreversible=1, why=f"at most {acts} in a run"))
     proposals = plan(cases, around)
-    assert [p.verdict.life.key.id for p in proposals if p.goes(at)] == ["i-1"]
+    assert [p.verdict.life.key.id for p in proposals if p.step.do == STOP and p.goes(at)][:1] == [first] * bool(first)
     found = Survey(
         at=at,
         works={},
@@ -223,16 +241,9 @@ def goes(book: GuardBook, rack: Rack, machines: list[Live], at: datetime) -> Non
         quarantine={},
         fleet=40,
     )
-    deeds = Deeds(
-        book=book,
-        rules=Rules(policies=(RULE,)),
-        source_of=lambda _key: cast("InstanceSource", rack),
-        clock=FakeClock(at),
-        seconds=lambda: 0.0,
-        epoch=1,
-        sight=sight,
-    )
-    deeds.go(found, sight)
+    deeds = deeds_of(book, rack, machines, at)
+    deeds.go(found, deeds.sight)
+    return deeds
 
 
 def _climb(one: Live, at: datetime) -> Climb:
@@ -261,3 +272,99 @@ def test_of_many_that_are_refused_each_has_its_turn(moment: Moment) -> None:
     assert rack.asked == []
     goes(moment.book, rack, machines, NOW + MIN)
     assert rack.asked == ["i-8"]
+
+
+def three() -> list[Live]:
+    return [machine(f"i-{n}", created_at=NOW - timedelta(days=1)) for n in range(1, 4)]
+
+
+def states(book: GuardBook) -> dict[str, str]:
+    return {one.life.key.id: one.state for one in book.intents_since(NOW)}
+
+
+def test_what_waits_for_room_goes_on_waiting_and_is_cancelled_once_its_reason_is_gone(moment: Moment) -> None:
+    machines = three()
+    rack = Rack(*machines)
+    goes(moment.book, rack, machines, NOW)
+    assert states(moment.book) == {"i-1": "verifying", "i-2": "ready", "i-3": "ready"}
+    goes(moment.book, rack, machines[1:2], NOW + MIN, first="i-2", acts=1)
+    assert states(moment.book)["i-3"] == "cancelled"
+    (gone,) = [one for one in moment.book.intents_since(NOW) if one.life.key.id == "i-3"]
+    assert gone.outcome == "its condition holds no more"
+    assert states(moment.book)["i-2"] != "cancelled"
+
+
+def test_what_somebody_freezes_while_it_waits_is_cancelled_with_the_reason(moment: Moment) -> None:
+    machines = three()
+    rack = Rack(*machines)
+    goes(moment.book, rack, machines, NOW)
+    freeze = Wish(id="f", what=FREEZE, who="ada", why="a demo", at=NOW, until=NOW + timedelta(hours=1))
+    goes(moment.book, rack, machines[1:], NOW + MIN, first="", frozen=freeze)
+    found = {one.life.key.id: one for one in moment.book.intents_since(NOW)}
+    assert {name: one.state for name, one in found.items()} == {"i-1": "verifying", "i-2": "cancelled", "i-3": "cancelled"}
+    assert "ada" in found["i-2"].outcome
+    assert rack.asked == ["i-1"]
+
+
+def test_of_a_stop_that_nobody_was_told_of_there_is_no_intent(moment: Moment) -> None:
+    machines = three()
+    goes(moment.book, Rack(*machines), machines, NOW, first="", done=())
+    assert states(moment.book) == {}
+
+
+class FullBook(GuardBook):
+    """One whose disk is full for whatever is to be sent; `tried`: how often it was to write that."""
+
+    tried = 0
+
+    def move_intent(self, intent: Intent, state: str, now: datetime, **of: Any) -> Intent | None:  # noqa: ANN401 - any field
+        if state == EXECUTING:
+            self.tried += 1
+            raise LedgerError("cannot be written: the disk is full", field="ledger.db")
+        return super().move_intent(intent, state, now, **of)
+
+
+def test_where_the_ledger_cannot_be_written_once_nothing_else_is_tried_in_that_run(tmp_path: Path) -> None:
+    machines = three()
+    rack = Rack(*machines)
+    with FullBook(f"sqlite:///{tmp_path / 'full.db'}", rails=Rails()) as book:
+        assert book.take_turn("me", NOW - MIN, timedelta(hours=1)) == 1
+        book.add_wish(
+            Wish(
+                id="armed",
+                what=ARM,
+                who="ada",
+                why="",
+                at=NOW - MIN,
+                until=NOW + timedelta(hours=1),
+                subject=RULE.name,
+                value=STOP,
+            )
+        )
+        deeds = goes(book, rack, machines, NOW, acts=3)
+        assert "the disk is full" in deeds.broken
+        assert (book.tried, rack.asked) == (1, [])
+
+
+def test_a_stop_that_a_later_listing_shows_is_done_without_asking(moment: Moment) -> None:
+    machines = three()[:1]
+    rack = Rack(*machines)
+    goes(moment.book, rack, machines, NOW)
+    sent = len(rack.looked)
+    rested = replace(machines[0].observation, state="stopped", stopped_at=NOW + MIN)
+    rack.seen[rested.key] = rested
+    later = replace(machines[0], observation=rested, seen_at=NOW + 2 * MIN)
+    deeds = deeds_of(moment.book, rack, [later], NOW + 2 * MIN)
+    assert deeds.confirm_all(moment.book.intents_since(NOW), [later])
+    assert states(moment.book) == {"i-1": "done"}
+    assert len(rack.looked) == sent
+
+
+def test_a_listing_from_before_a_request_is_not_believed_and_the_machine_is_looked_up(moment: Moment) -> None:
+    machines = three()[:1]
+    rack = Rack(*machines)
+    goes(moment.book, rack, machines, NOW)
+    sent = len(rack.looked)
+    older = replace(machines[0], seen_at=NOW - MIN)
+    deeds_of(moment.book, rack, [older], NOW + MIN).confirm_all(moment.book.intents_since(NOW), [older])
+    assert len(rack.looked) == sent + 1

@@ -169,7 +169,7 @@ def test_a_bad_reply_is_told_and_nothing_is_believed_gone(  # noqa: PLR0917 - fi
     if reply.code:
         assert any(one.startswith(f"{reply.rig.provider}/") for one in warnings)
         assert {scope["state"] for scope in ran.data["scopes"]} & {"failed", "partial"}
-    text = "".join(f"{one}\n" for one in (f"exit {ran.code}", *warnings, *map(_priced, ran.data["resources"])))
+    text = "".join(f"{one}\n" for one in (f"exit {ran.code}", *warnings, *sorted(map(_priced, ran.data["resources"]))))
     if request.config.getoption("--write-golden"):
         SNAPSHOT.freeze(reply.case, text)
     assert SNAPSHOT.frozen().get(reply.case.id) == text

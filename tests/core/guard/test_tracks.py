@@ -60,3 +60,14 @@ def test_a_signal_that_is_busy_all_the_time_is_judged_as_by_each_of_its_samples(
                     assert track(line, view, above) == thorough(line, view, above)
                     short += line.low > above
     assert short > 300
+
+
+def test_what_is_missing_is_told_by_the_rhythm_that_is_asked_about() -> None:
+    second = 1_000_000
+    ats = [micros(NOW) - 1200 * second, micros(NOW) - 600 * second, micros(NOW) - 300 * second, micros(NOW)]
+    lines, _ = counting({GPU_UTIL: (array("q", ats), array("d", [0.0] * 4))}, NOW - minutes(60), NOW)
+    (line,) = lines.values()
+    assert list(line.holes(300 * second)) == [micros(NOW) - 900 * second]
+    assert len(line.holes(60 * second)) == 9 + 4 + 4
+    assert list(line.holes(300 * second)) == [micros(NOW) - 900 * second]
+    assert not line.holes(600 * second)
