@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, tzinfo
 from costguard.core.burning import forecasts
 from costguard.core.coverage import Unseen, unseen
 from costguard.core.guard.grouping import GroupKey, group_of
-from costguard.core.instant import MICROSECOND, micros
+from costguard.core.instant import HOUR_US, MICROSECOND, micros
 from costguard.core.metering.meter import COMPUTE
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import RUNNING, ScopeKey
@@ -167,14 +167,19 @@ def forecast_of(accounts: Accounts, spending: Iterable[Spending], question: Ques
 
 
 def drawn_of(accounts: Accounts, question: Question) -> tuple[Days | None, Burnt | None]:
-    """The money of the period, as far as it has passed, by day and by hour; nothing where nobody draws it."""
+    """The money of the period, as far as it has passed, by day and by hour; nothing where nobody draws it.
+
+    Hours count from when somebody first looked, or something first billed: before that nothing is known, which is not zero.
+    """
     passed, as_of = question.passed, question.as_of
     if not question.drawn or passed.start == passed.end:
         return None, None
     sums = accounts.days(question.period, as_of)
     days = days_of(sums, day_key(question.by), passed.start.date(), (passed.end - MICROSECOND).date())
     rates = accounts.rates(passed, as_of)
-    return days, burnt_of(rates, micros(passed.start), micros(passed.end), question.zone)
+    known = [*(micros(one.start) for one in accounts.stretches(passed)), *(hour * HOUR_US for hour in rates)]
+    since = max(micros(passed.start), min(known, default=micros(passed.start)))
+    return days, burnt_of(rates, since, micros(passed.end), question.zone)
 
 
 def _groups(

@@ -144,3 +144,15 @@ def test_burn_by_the_hour_comes_to_what_was_spent(accounts: tuple[Accounts, Path
     assert made.burn is not None
     burnt = sum(4 * (cell or 0.0) for row in made.burn.cells for cell in row)
     assert burnt == pytest.approx(float(made.usd.total.expected.decimal()), rel=1e-3, abs=0.05)
+
+
+def test_hours_before_anybody_looked_do_not_thin_the_burn_of_those_after(
+    accounts: tuple[Accounts, Path, datetime, datetime],
+) -> None:
+    books, _, first, last = accounts
+    month, longer = (
+        stated(books, Period(start=first - timedelta(weeks=n), end=last), ["provider"], as_of=last, drawn=True) for n in (5, 9)
+    )
+    assert month.burn is not None
+    assert longer.burn is not None
+    assert month.burn.cells == longer.burn.cells
