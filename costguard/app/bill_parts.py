@@ -17,6 +17,7 @@ from costguard.app.bill_file import Place, files, records
 from costguard.core.bill_files import About, BillFiles, BillFormat, Part, Record
 from costguard.core.focus_rows import Export, Reader, columns_missing, provider_stated
 from costguard.errors import InputError, one_line, shortened
+from costguard.flows.believed import speaks_for
 from costguard.ports.bills import KnowsBillFiles
 
 FOCUS = "FOCUS"
@@ -148,11 +149,8 @@ def _account(path: Path, provider: str, kinds: Kinds) -> str:
 
 def _focus(path: Path, places: Iterable[Place], kinds: Kinds, as_of: datetime) -> Iterator[Part]:
     """Rows of a FOCUS file, each of the provider that it names."""
-    called = {name.casefold(): provider for provider, files in kinds.known.items() for name in files.called}
-    readers = {
-        provider: Reader(Export(provider=provider, source="FOCUS file", as_of=as_of, resource=files.resource))
-        for provider, files in kinds.known.items()
-    }
+    called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
+    readers = dict[str, Reader]()
     seen: tuple[str, ...] = ()
     for here, record in places:
         if not seen:
@@ -162,10 +160,14 @@ def _focus(path: Path, places: Iterable[Place], kinds: Kinds, as_of: datetime) -
                 hint = "export it with all columns that FOCUS demands"
                 raise InputError(f"lacks the columns {', '.join(missing)}", field=str(path), hint=hint)
         name = provider_stated(record)
-        provider = kinds.only or called.get(name.casefold(), "")
-        if not provider:
+        plugin = kinds.only or called.get(name.casefold()) or next((own for own in kinds.known if speaks_for(own, name)), "")
+        if not plugin:
             kinds.left_out[name or "nobody"] += 1
             continue
+        provider = name if speaks_for(plugin, name) else plugin
+        if provider not in readers:
+            own = Export(provider=provider, source="FOCUS file", as_of=as_of, resource=kinds.known[plugin].resource)
+            readers[provider] = Reader(own)
         try:
             yield readers[provider].line(record)
         except InputError as odd:

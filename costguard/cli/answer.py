@@ -55,7 +55,7 @@ def chosen_format(params: Mapping[str, object]) -> plugins.ReportFormat:
         from costguard.cli import output
 
         output.free(file, force=bool(params.get("force")))
-    elif params.get("force"):
+    elif "output" in params and params.get("force"):
         raise InputError("replaces the file of --output", field="--force", hint="name one: --output FILE")
     return chosen
 

@@ -239,6 +239,7 @@ _WORDS = (
     (ADDRESS, ("publicipv4", "elasticip", "external ip", "static ip", "ipv4 address", "ip address")),
     (TRAFFIC, ("datatransfer", "data transfer", "-bytes", "egress", "network internet", "natgateway", "networking")),
     (STORAGE, ("ebs:", "snapshot", "timedstorage", "storage", "local ssd", "pd capacity", "persistent disk", "hyperdisk")),
+    (STORAGE, ("block volume",)),
     (
         COMPUTE,
         ("boxusage", "spotusage", "dedicatedusage", "hostusage", "unusedbox", "reservation:", "capacityblock"),

@@ -106,3 +106,19 @@ def test_a_simulated_fleet_is_exported_without_a_finding_in_every_version_and_to
         postings = [posting for entry in entries for posting in getattr(entry, "postings", ())]
         booked = sum(posting.units.number for posting in postings if posting.account.startswith("Expenses"))
         assert (errors, booked) == ([], Decimal(expected))
+
+
+def test_an_export_held_against_the_ledger_that_it_came_from_drifts_by_nothing(
+    costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    showing.play(url, seed=41, end=datetime(2026, 11, 3, tzinfo=UTC), days=4, size=10)
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
+    own = str(tmp_path / "own.csv")
+    assert costguard("report", "--month", "2026-10", "--zone", "UTC", "--format", "focus", "--output", own).code == 0
+    ran = costguard("reconcile", "--month", "2026-10", "--file", own, "--json")
+    assert ran.code == 0, ran
+    held = {one["provider"]: (one["outcome"], Decimal(one["unexplained"])) for one in ran.data["accounts"]}
+    assert len(held) > 2, "each cloud is held by itself, also those that one plug-in speaks for"
+    assert set(held.values()) == {("within", Decimal(0))}
+    assert {part["cause"] for one in ran.data["accounts"] for part in one["causes"]} <= {"late", "doubt"}
