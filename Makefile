@@ -35,11 +35,11 @@ check: .venv/.dev
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/test_house.py
 
-FLEETS ?= 70
+FLEETS ?= 72
 proof: .venv/.dev
 	@mkdir -p .proof
 	@$(BIN)/python -m tests.simulation campaign --kind books --worlds $(FLEETS) --from 5000 --chunk 2 --log .proof/fleets.jsonl
-	@$(BIN)/python -m tests.crashes --story acting --story recording --kills 2500
+	@$(BIN)/python -m tests.crashes --story acting --story recording --kills 2520
 	@COSTGUARD_CUTS=30000 COSTGUARD_CONTROL_CUTS=100 $(BIN)/python -m tests.disks cuts
 	@$(BIN)/python -m tests.seeded --rotate 10 --own
 
