@@ -512,6 +512,23 @@ def test_a_machine_that_was_off_may_have_run_in_a_long_gap() -> None:
     assert story.cost(600) == (30 + 10, 30 + 10, 30 + 580 + 10)
 
 
+def test_a_run_that_a_long_gap_hides_may_have_had_the_price_that_is_found_after_it() -> None:
+    story = Story()
+    story.listed(0, machine(state="stopped", started_at=minute(-60), stopped_at=minute(-30)))
+    story.listed(600, machine(started_at=minute(590), stopped_at=minute(580), prices=(Price(Rate.parse("600")),)))
+    low, _, high = story.cost(600)
+    assert (low, high) == (30 + 10, 30 + 10 * 580 + 10 * 10)  # a dollar a minute before, ten after: the hidden run at either
+
+
+def test_a_run_that_a_long_gap_hides_may_have_had_the_disk_that_is_found_after_it() -> None:
+    story = Story(rule=UNTOLD)
+    story.listed(0, untold(state="stopped", disks=(DISK,)))
+    story.listed(600, untold(state="stopped", disks=(GROWN,)))
+    low, _, high = story.cost(600, charge_of="storage")
+    assert low <= 10
+    assert high >= 30
+
+
 def test_a_machine_that_was_off_and_vanished_in_a_long_gap_may_have_run() -> None:
     story = Story()
     story.listed(0, machine(state="stopped", started_at=minute(-60), stopped_at=minute(-30)))

@@ -144,9 +144,11 @@ def _elsewhere(terms: Terms, moment: Moment) -> Mapping[Line, Meter]:
     if moment.seen is None:
         ran = meters(replace(moment.other, state=RUNNING), terms.rule, terms.ceilings) if moment.other else {}
         return {line: meter for line, meter in ran.items() if line == COMPUTING}
-    other = STOPPED if moment.seen.state in UP else RUNNING
-    found = meters(replace(moment.seen, state=other), terms.rule, terms.ceilings)
-    before_us = other == RUNNING and terms.state.complete_at is None
+    state = STOPPED if moment.seen.state in UP else RUNNING
+    found = meters(replace(moment.seen, state=state), terms.rule, terms.ceilings)
+    if moment.other:  # its price or its disks changed at some moment, too: it may have run at either
+        found = either_of(found, meters(replace(moment.other, state=state), terms.rule, terms.ceilings))
+    before_us = state == RUNNING and terms.state.complete_at is None
     return {line: meter for line, meter in found.items() if line != COMPUTING} if before_us else found
 
 
