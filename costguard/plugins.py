@@ -16,8 +16,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol, cast
 
 from costguard.core.checks import nearest_names
-from costguard.core.provider import Manifest, Setting
-from costguard.errors import CostguardError, UnknownNameError, one_line, shortened
+from costguard.core.provider import Manifest, Seller, Setting
+from costguard.errors import CostguardError, InputError, UnknownNameError, one_line, shortened
 from costguard.ports import LongRenderer, Renderer
 
 if TYPE_CHECKING:  # a type and no more: it brings what only a message needs
@@ -84,19 +84,38 @@ def renderer(name: str) -> Renderer:
 
 ENDINGS = {"htm": "html", "md": "markdown", "txt": "table"}
 """Endings of files that are not called as their format is."""
+PACKED = ".gz"
+"""What is written to a file that ends so is packed; the ending before it is the one that counts."""
 
 
 def format_of(file: str) -> str:
-    """The format that the ending of `file` speaks of: html for x.html, focus-parquet for x.parquet; table where of none."""
-    ending = PurePath(file).suffix.lower().removeprefix(".")
-    wanted, names = ENDINGS.get(ending, ending), entry_points(group=REPORTS).names
-    made_for = [name for name in sorted(names) if ending and (name == wanted or name.endswith(f"-{wanted}"))]
-    return min(made_for, key=lambda name: name != wanted, default="table")
+    """The format that the ending of `file` speaks of: html for x.html, focus-parquet for x.parquet, csv for x.csv.gz.
+
+    table where it has none (october, october.2026); InputError for an ending of no format (x.xlsx), with those there are.
+    """
+    ending = _ending(file)
+    if not ending[:1].isalpha():
+        return "table"
+    wanted, names = ENDINGS.get(ending, ending), sorted(entry_points(group=REPORTS).names)
+    made_for = [name for name in names if name == wanted or name.endswith(f"-{wanted}")]
+    if not made_for:
+        known = ", ".join(f".{one}" for one in sorted({*ENDINGS, *(name.rpartition("-")[2] for name in names)}))
+        hint = f"end it in {known}, any of them with {PACKED} behind it, or say which with --format NAME"
+        raise InputError(f"ends in .{shortened(ending, 20)}, and no format does", field=file, hint=hint)
+    return min(made_for, key=lambda name: name != wanted)
+
+
+def _ending(file: str) -> str:
+    """`csv` of x.CSV and of x.csv.gz; "" of x."""
+    path = PurePath(file)
+    if path.suffix.lower() == PACKED:
+        path = path.with_suffix("")
+    return path.suffix.lower().removeprefix(".")
 
 
 def report_format(name: str, *, file: str = "") -> ReportFormat:
     """The report format `name`; for `file` the variant made for its ending: `focus` for x.parquet is `focus-parquet`."""
-    ending = PurePath(file).suffix.lower().removeprefix(".")
+    ending = _ending(file)
     if ending and f"{name}-{ending}" in entry_points(group=REPORTS).names:
         name = f"{name}-{ending}"
     render = renderer(name)
@@ -126,6 +145,11 @@ def providers() -> Providers:
         else:
             found[name] = plugin
     return Providers(found=found, broken=broken)
+
+
+def sellers() -> dict[str, Seller]:
+    """What exports call every installed provider that says so, by what the ledger calls it."""
+    return {name: one.manifest.seller for name, one in providers().found.items() if one.manifest.seller is not None}
 
 
 def _why(wrong: BaseException) -> str:
@@ -166,7 +190,8 @@ def _provider(point: EntryPoint) -> Provider:
         raise TypeError(f"{point.value} calls itself by no name that a provider can have: small letters, digits, - and _")
     texts = (manifest.title, manifest.extra, manifest.key_at, *manifest.credentials, *manifest.not_seen)
     told = (*texts, *manifest.abilities, *manifest.abilities.values())
-    if not all(isinstance(one, str) for one in told) or not all(isinstance(one, Setting) for one in manifest.settings):
+    kinds = (*((one, Setting) for one in manifest.settings), (manifest.seller, Seller | None))
+    if not all(isinstance(one, str) for one in told) or not all(isinstance(one, kind) for one, kind in kinds):
         raise TypeError(f"{point.value} has a manifest that cannot be read")
     return cast("Provider", plugin)
 

@@ -16,14 +16,31 @@ MOST_LINKS = 40
 """Links that are followed on the way to a file, as Linux does."""
 
 
+_given: dict[str, int] = {}
+"""What this process was given and `begin` changed: its umask, its limit of cores."""
+
+
 def begin() -> None:
     """For a process that begins: what it makes is its user's alone, and where it crashes its memory is not written down."""
-    os.umask(0o077)
+    before = os.umask(0o077)
+    _given.setdefault("umask", before)
     with suppress(ImportError, OSError, ValueError):
         import resource
 
-        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        soft, most = resource.getrlimit(resource.RLIMIT_CORE)
+        _given.setdefault("core", soft)
         resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+
+
+def give_back() -> None:
+    """For a process that becomes a program of the user's: as this one was before `begin`."""
+    if "umask" in _given:
+        os.umask(_given["umask"])
+    with suppress(ImportError, OSError, ValueError, KeyError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (_given["core"], most))
 
 
 def undumped() -> None:

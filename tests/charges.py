@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,11 +12,31 @@ from costguard.core.charge_item import ChargeItem
 from costguard.core.metering.meter import COMPUTE, GB_MONTH, HOUR, STORAGE, PriceRange
 from costguard.core.metering.resource import Attribution, ResourceKey
 from costguard.core.money import Money, MoneyInterval
+from costguard.core.provider import Seller
+from costguard.plugins import sellers
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
 ADA = Attribution(
     *("aws", "123456789012", "us-east-1", "instance", "H100-SXM", 8, "on-demand", "ada", "p5.48xlarge", (("team", "vision"),))
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Charge items as an answer has them, and what the installed providers say of themselves."""
+
+    items: Iterable[ChargeItem]
+
+    @property
+    def sellers(self) -> Mapping[str, Seller]:
+        return sellers()
+
+    def __iter__(self) -> Iterator[ChargeItem]:
+        return iter(self.items)
+
+
+def charges(items: Iterable[ChargeItem]) -> Given:
+    return Given(items)
 
 
 def item(

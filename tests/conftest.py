@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,10 @@ from tests import shop
 hypothesis.settings.register_profile("house", deadline=None)
 hypothesis.settings.load_profile("house")
 """Nothing here is measured by the clock: an example that takes long on a machine that is busy is no worse an example."""
+
+for _key, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(_key) is signal.SIG_IGN:  # a shell without job control has jobs in the background ignore these two,
+        signal.signal(_key, _default)  # and so would every program that a test starts and then interrupts
 
 
 @dataclass(frozen=True, slots=True)

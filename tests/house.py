@@ -136,11 +136,11 @@ def _imported(node: ast.AST) -> list[str]:
 
 
 def _sources(root: Path) -> list[Path]:
-    return sorted(p for room in ("costguard", "providers") for p in (root / room).rglob("*.py"))
+    return sorted(p for room in ("costguard", "agent", "providers") for p in (root / room).rglob("*.py"))
 
 
 def _texts(root: Path) -> list[Path]:
-    rooms = ("costguard", "providers", "tests", "bench", "scripts", "docs", "config", ".ci")
+    rooms = ("costguard", "agent", "providers", "tests", "bench", "scripts", "docs", "config", ".ci")
     inside = [p for room in rooms for p in (root / room).rglob("*")]
     kept = (".py", ".md", ".toml", ".txt", ".json", ".csv", ".lock", ".yml", ".yaml", "")
     return sorted(p for p in (*inside, *root.glob("*")) if p.is_file() and p.suffix in kept and "__pycache__" not in p.parts)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from costguard import plugins
+from costguard.app.bill_parts import installed_kinds
 from costguard.core.document import Document
 from costguard.core.provider import Manifest
 from costguard.errors import CostguardError, UnknownNameError
+from costguard.reports import focus
+from tests.charges import ADA, charges, item
 
 
 @pytest.mark.parametrize("name", ["table", "json", "csv", "markdown"])
@@ -69,6 +74,31 @@ def test_a_provider_of_another_package_is_found_by_the_name_of_its_manifest(
     assert {"acme", "sim"} <= set(found.found)
 
 
+def test_a_provider_of_another_package_says_what_exports_call_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(tmp_path, "anything = shouting:provider", SELLER, group="costguard.providers")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert plugins.sellers()["acme"].compute == "Acme Pods"
+    first, unheard = item(attribution=replace(ADA, provider="acme")), item(attribution=replace(ADA, provider="sim-aws"))
+    text = "".join(focus.render(Document(data={}, items=charges([first, unheard]))))
+    rows = list(csv.DictReader(text.splitlines()))
+    told = [(row["ServiceProviderName"], row["ServiceName"], row["ServiceSubcategory"]) for row in rows]
+    assert told == [("Acme GmbH", "Acme Pods", "Containers"), ("sim-aws", "sim-aws Instances", "Virtual Machines")]
+    assert "Acme GmbH" in installed_kinds("", "", lambda _: ()).known["acme"].called, "what it exports, it reads"
+
+
+@pytest.mark.parametrize("odd", ['"Acme"', 'Seller(name=" ", account="a", compute="c", storage="s")', "Seller"])
+def test_what_a_provider_says_of_itself_as_a_seller_must_be_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: str
+) -> None:
+    code = PROVIDER.replace("import Manifest", "import Manifest, Seller").replace(
+        "abilities={}", f"abilities={{}}, seller={odd}"
+    )
+    installed(tmp_path, "costguard_acme = shouting:provider", code, group="costguard.providers")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = plugins.providers()
+    assert ("acme" in found.found, "acme" in found.broken, "aws" in found.found) == (False, True, True)
+
+
 @pytest.mark.parametrize(
     ("code", "why"),
     [
@@ -124,6 +154,10 @@ class Acme:
     manifest = Manifest(name="acme", title="Acme", credentials=(), abilities={})
 provider = Acme()
 """
+SELLER = PROVIDER.replace("import Manifest", "import CONTAINERS, Manifest, Seller").replace(
+    "abilities={}",
+    'abilities={}, seller=Seller(name="Acme GmbH", account="Team", compute="Acme Pods", storage="Disks", runs=CONTAINERS)',
+)
 
 
 def installed(folder: Path, line: str, code: str, group: str = "costguard.reports") -> None:

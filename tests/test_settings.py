@@ -85,7 +85,7 @@ def test_variables_of_other_products_are_left_alone(monkeypatch: pytest.MonkeyPa
     ("name", "meant"),
     [
         ("COSTGUARD_LEDGER_URL", "COSTGUARD_LEDGER__URL"),
-        ("COSTGUARD__URL", "COSTGUARD_LEDGER__URL"),
+        ("COSTGUARD__URL", "COSTGUARD_WEB__URL"),
         ("COSTGUARD_DEFAULT_TIMEZONE", "COSTGUARD_DEFAULTS__TIMEZONE"),
         ("COSTGUARD_QUOTE_MARKET", "COSTGUARD_QUOTE__MARKET"),
         ("COSTGUARD_CONFG", "COSTGUARD_CONFIG"),

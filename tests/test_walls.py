@@ -15,14 +15,15 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "costguard", tmp_path / "costguard", ignore=shutil.ignore_patterns("__pycache__", "*.sqlite"))
-    shutil.copytree(ROOT / "providers", tmp_path / "providers", ignore=shutil.ignore_patterns("__pycache__"))
+    for packages in ("agent", "providers"):
+        shutil.copytree(ROOT / packages, tmp_path / packages, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
 
 
 def lint(root: Path) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
-    path = {"PYTHONPATH": f"{root}:{root / 'providers'}"}
+    path = {"PYTHONPATH": f"{root}:{root / 'agent'}:{root / 'providers'}"}
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=path)
 
 
@@ -40,6 +41,7 @@ def test_the_walls_stand(copy: Path) -> None:
         ("costguard/attic/__init__.py", '"""A room nobody planned."""', "Rooms stand in layers"),
         ("costguard/core/money.py", "import socket", "Core is pure"),
         ("costguard/core/document.py", "import rich", "Core is pure"),
+        ("agent/costguard_agent/message.py", "import costguard.core.money", "The agent carries nothing"),
         ("costguard/app/asking.py", "import sqlite3", "Only the ledger knows SQL"),
         ("costguard/app/asking.py", "from costguard.ledger.market_file import SCHEMA", "Tables are private"),
     ],

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costguard.app import Answer
+from costguard.app.asked import asked_job, calibrated, calibration_file, check_names, market_file, taken_in
 from costguard.core import checks
 from costguard.core.document import TableView
 from costguard.core.gpu_names import GpuNames
-from costguard.core.job import Job, Limits, Table, limits_from, subtable
+from costguard.core.job import Job, Table, limits_from, subtable
 from costguard.core.money import Money, Rate
 from costguard.core.offer import Selection
 from costguard.core.quote import OVER, Option, Quote, Rental, shown
-from costguard.data import MARKET, Facts
-from costguard.errors import InputError, NoAnswerError, UnknownNameError
+from costguard.data import Facts
+from costguard.errors import InputError, NoAnswerError
 from costguard.ledger.market import Market
-from costguard.ledger.market_refresh import newest_market
-from costguard.settings import cache_file, data_file, path_of, read_rows, read_settings
+from costguard.settings import path_of, read_rows, read_settings
 from costguard.stated import (
     Stated,
     beside_hardware,
     read_config,
     read_hardware,
-    read_job,
     read_observed,
     read_rental,
     read_stated,
@@ -66,11 +64,11 @@ def quote(
     asked = (
         read_rental(stated, count, hours)
         if hours is not None
-        else _calibrated(_asked_job(stated, facts, strict=strict), calibration, config)
+        else calibrated(asked_job(stated, facts, strict=strict), calibration, config)
     )
     counts = None if count is None else (checks.whole(count, "--count"),)
-    with Market(_market_file(market, config)) as source:
-        _check_names(asked.limits, source)
+    with Market(market_file(market, config)) as source:
+        check_names(asked.limits, source)
         answer = flow.quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
         compared = _compared(stated, asked, source, facts)
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
@@ -108,7 +106,7 @@ def size(
     facts = Facts()
     stated = read_stated(flags, job_file, facts)
     hardware, notes = read_hardware(on, facts)
-    answer = flow.size(_calibrated(_asked_job(stated, facts, strict=strict), calibration, config), facts=facts, on=hardware)
+    answer = flow.size(calibrated(asked_job(stated, facts, strict=strict), calibration, config), facts=facts, on=hardware)
     answer = flow.with_effects(answer)
     if exact:
         from costguard.exact import FakeTensors
@@ -150,8 +148,8 @@ def offers(
         providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
     )
     most = checks.whole(top, "--top", least=0) or None
-    with Market(_market_file(market, config)) as source:
-        _check_names(limits, source)
+    with Market(market_file(market, config)) as source:
+        check_names(limits, source)
         facts_of = source.described()
         if live:
             from costguard.app.pricing import live_offers
@@ -185,7 +183,7 @@ def breakeven(
 
     facts = Facts()
     found = GpuNames(facts.gpus()).resolve(gpu, field="--gpu") if gpu else None
-    with Market(_market_file(market, config)) as source:
+    with Market(market_file(market, config)) as source:
         answer = flow(
             gpu=facts.gpus()[found.canonical] if found else None,
             count=checks.whole(count, "--count", most=100_000),
@@ -210,55 +208,15 @@ def calibrate(
 ) -> Answer:
     """`costguard calibrate`: observed runs shift quotes. `show`: nothing is written; `reset`: those kept are dropped."""
     from costguard.core.documents.calibration import calibration_document
-    from costguard.flows import calibrate as flow
-    from costguard.ledger.calibration import CalibrationFile
 
-    facts, file = Facts(), CalibrationFile(_calibration_file(calibration, config))
+    facts, path = Facts(), calibration_file(calibration, config)
     if runs is None and not show and not reset:
         hint = "write costguard calibrate RUNS.csv, or --show, or --reset"
         raise InputError("no file of observed runs was given", field="RUNS", hint=hint)
     fresh = read_observed(read_rows(path_of(runs)), path_of(runs).parent, facts) if runs else ()
-    kept, broken = ((), ()) if reset else flow.still_read(file.runs(), lambda rows: read_observed(rows, Path(), facts))
-    answer = flow.calibrate(fresh, kept=kept, facts=facts, file=str(file.path), warnings=broken)
-    if not show:
-        file.keep(answer.weighed.calibration, answer.runs)
+    answer = taken_in(fresh, path, facts, keeps=not show, anew=reset)
     document = calibration_document(answer)
     return Answer(document=document, warnings=answer.warnings)
-
-
-def _calibrated(job: Job, stated: str | None, config: str | None) -> Job:
-    """`job` with what observed runs say. A file that is named by a flag must be there; the usual one need not."""
-    path = _calibration_file(stated, config)
-    if stated is None and not path.exists():
-        return job
-    from costguard.ledger.calibration import CalibrationFile
-
-    return replace(job, calibration=CalibrationFile(path).calibration())
-
-
-def _calibration_file(stated: str | None, config: str | None) -> Path:
-    chosen = stated or read_settings(config).quote.calibration
-    return path_of(chosen) if chosen else data_file("calibration.json")
-
-
-def _market_file(stated: str | None, config: str | None) -> Path:
-    settings = read_settings(config)  # read even where a flag wins, so that a slip in it is said
-    chosen = stated or settings.quote.market
-    return path_of(chosen) if chosen else newest_market(MARKET, cache_file("market.sqlite"))
-
-
-def _check_names(limits: Limits, market: Market) -> None:
-    """A provider or region that the market does not know is a slip of the pen, not a limit."""
-    for field, kind, stated, known_to in (
-        ("limits.providers", "provider", limits.providers, market.providers),
-        ("limits.regions", "region", limits.regions, market.regions),
-    ):
-        known = known_to() if stated else ()
-        for name in stated or ():
-            if name not in known:
-                near = checks.nearest_names(name, known)
-                listed = f"known: {', '.join(known)}" if kind == "provider" else "costguard offers lists the market"
-                raise UnknownNameError(kind, name, field=field, nearest=near, hint=listed)
 
 
 def _refusal(answer: Quote) -> NoAnswerError | None:
@@ -272,16 +230,6 @@ def _refusal(answer: Quote) -> NoAnswerError | None:
         return NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists the market")
     advice = "; ".join(answer.advice[:2]) or "leave out a filter, or state more GPUs"
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
-
-
-def _asked_job(stated: Stated, facts: Facts, *, strict: bool) -> Job:
-    """The job; with `strict` only one that leaves nothing to be assumed."""
-    job = read_job(stated, facts)
-    if strict:
-        from costguard.core.assumed import check_stated
-
-        check_stated(job)
-    return job
 
 
 def _compared(stated: Stated, asked: Job | Rental, source: Market, facts: Facts) -> Compared | None:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from costguard import plugins
-from costguard.app.bill_file import Place, files, records
 from costguard.core.bill_files import About, BillFiles, BillFormat, Part, Record
-from costguard.core.focus_rows import Export, Reader, columns_missing, provider_stated
+from costguard.core.focus_rows import Export, columns_missing, line_stated, provider_stated
 from costguard.errors import InputError, one_line, shortened
+from costguard.files.records import Place, files, records
 from costguard.flows.believed import speaks_for
 from costguard.ports.bills import KnowsBillFiles
 
@@ -45,13 +46,17 @@ class Kinds:
 def installed_kinds(only: str, account: str, accounts: Accounts) -> Kinds:
     """The kinds of every installed provider."""
     found = {
-        name: (plugin.bill_files if isinstance(plugin, KnowsBillFiles) else BillFiles(), plugin.manifest.title)
+        name: (plugin.bill_files if isinstance(plugin, KnowsBillFiles) else BillFiles(), plugin.manifest)
         for name, plugin in sorted(plugins.providers().found.items())
     }
     return Kinds(
         known={
-            name: BillFiles(formats=files.formats, called=(*files.called, title, name), resource=files.resource)
-            for name, (files, title) in found.items()
+            name: BillFiles(
+                formats=files.formats,
+                called=(*files.called, manifest.title, *((manifest.seller.name,) if manifest.seller else ()), name),
+                resource=files.resource,
+            )
+            for name, (files, manifest) in found.items()
         },
         only=only,
         account=account,
@@ -84,7 +89,7 @@ def opened(path: Path, kinds: Kinds, now: datetime) -> Opened:
     provider, one = _format(path, first[1], kinds)
     if not one.says_whose:
         about = About(account=_account(path, provider, kinds), as_of=stated_at)
-    parts = _parts(every, lambda record: one.read(record, about))
+    parts = _parts(every, one, about)
     return Opened(kind=one.name, sums=one.sums, parts=parts, stated_at=stated_at)
 
 
@@ -102,13 +107,27 @@ def _again(first: Place, rest: Iterator[Place]) -> Iterator[Place]:
     yield from rest
 
 
-def _parts(places: Iterable[Place], read: Callable[[Record], Iterable[Part]]) -> Iterator[Part]:
+def _parts(places: Iterable[Place], one: BillFormat, about: About) -> Iterator[Part]:
+    """Every record as the first one is read, which each of them must be like: a bill is written in one way."""
+    seen: frozenset[str] = frozenset()
     for here, record in places:
-        try:
-            yield from read(record)
-        except InputError as odd:
-            told = f"{odd.field} {odd.what}" if odd.field else odd.what
-            raise InputError(told, field=here, hint=odd.hint or "nothing of the file was taken in") from None
+        if record.keys() != seen:
+            seen = frozenset(record)
+            if not one.known(record):
+                hint = f"the first one of the bill is of {one.name}: name files of other kinds one by one"
+                raise InputError("is of another kind", field=here, hint=hint)
+        with _told(here):
+            yield from one.read(record, about)
+
+
+@contextmanager
+def _told(here: str) -> Iterator[None]:
+    """What cannot be read, with the file and line where it stands."""
+    try:
+        yield
+    except InputError as odd:
+        told = f"{odd.field} {odd.what}" if odd.field else odd.what
+        raise InputError(told, field=here, hint=odd.hint or "nothing of the file was taken in") from None
 
 
 def _own(record: Record, kinds: Kinds) -> list[tuple[str, BillFormat]]:
@@ -148,28 +167,44 @@ def _account(path: Path, provider: str, kinds: Kinds) -> str:
 
 
 def _focus(path: Path, places: Iterable[Place], kinds: Kinds, as_of: datetime) -> Iterator[Part]:
-    """Rows of a FOCUS file, each of the provider that it names."""
+    """Rows of a FOCUS file, each of the provider that it names. InputError where none is of one that is asked for."""
     called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
-    readers = dict[str, Reader]()
-    seen: tuple[str, ...] = ()
+    exports = dict[str, Export]()
+    seen: frozenset[str] = frozenset()
     for here, record in places:
-        if not seen:
-            seen = tuple(record)
-            missing = columns_missing(seen)
-            if missing:
-                hint = "export it with all columns that FOCUS demands"
-                raise InputError(f"lacks the columns {', '.join(missing)}", field=str(path), hint=hint)
+        if record.keys() != seen:
+            seen = frozenset(record)
+            _complete(path if not exports else here, record)
         name = provider_stated(record)
-        plugin = kinds.only or called.get(name.casefold()) or next((own for own in kinds.known if speaks_for(own, name)), "")
+        plugin = _whose(name, called, kinds)
         if not plugin:
-            kinds.left_out[name or "nobody"] += 1
+            if not name:
+                raise InputError("names no provider", field=here, hint="--provider NAME says whose such rows are")
+            kinds.left_out[name] += 1
             continue
         provider = name if speaks_for(plugin, name) else plugin
-        if provider not in readers:
-            own = Export(provider=provider, source="FOCUS file", as_of=as_of, resource=kinds.known[plugin].resource)
-            readers[provider] = Reader(own)
-        try:
-            yield readers[provider].line(record)
-        except InputError as odd:
-            told = f"{odd.field} {odd.what}" if odd.field else odd.what
-            raise InputError(told, field=here, hint=odd.hint or "nothing of the file was taken in") from None
+        if provider not in exports:
+            resource = kinds.known[plugin].resource
+            exports[provider] = Export(provider=provider, source="FOCUS file", as_of=as_of, resource=resource)
+        with _told(here):
+            yield line_stated(record, exports[provider])
+    if not exports:
+        names = ", ".join(shortened(one_line(name), 40) for name, _ in kinds.left_out.most_common(MOST_SHOWN))
+        what = f"has no row of {kinds.only or 'an installed provider'}: its rows are of {names}"
+        raise InputError(what, field=str(path), hint=f"installed are {', '.join(kinds.known)}; --provider says whose rows are")
+
+
+def _complete(where: Path | str, record: Record) -> None:
+    """InputError where a record lacks a column that no line can do without."""
+    missing = columns_missing(record)
+    if missing:
+        hint = "export it with all columns that FOCUS demands"
+        raise InputError(f"lacks the columns {', '.join(missing)}", field=str(where), hint=hint)
+
+
+def _whose(name: str, called: Mapping[str, str], kinds: Kinds) -> str:
+    """The plug-in for rows of `name`: the one that is called so; `only` for what is nobody's; "" for what is left out."""
+    plugin = called.get(name.casefold()) or next((own for own in kinds.known if speaks_for(own, name)), "")
+    if not kinds.only:
+        return plugin
+    return kinds.only if plugin in ("", kinds.only) else ""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from costguard.core.charge_item import ChargeItem
 from costguard.core.period import Period
+from costguard.core.provider import Seller
 from costguard.ledger.reading import Books
 
 
@@ -18,6 +19,13 @@ class Charges:
     books: Callable[[], Books]
     period: Period
     as_of: datetime
+
+    @property
+    def sellers(self) -> Mapping[str, Seller]:
+        """What every installed provider says of itself; its package is imported now, and not for a report without items."""
+        from costguard.plugins import sellers
+
+        return sellers()
 
     def __iter__(self) -> Iterator[ChargeItem]:
         """One resource after the other; the ledger is closed after the last, or when no more are asked for."""

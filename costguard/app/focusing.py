@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from costguard.app import Answer
 from costguard.core.documents.focus import findings_text, focus_document
 from costguard.core.focus.check import check as held
 from costguard.core.focus.columns import columns
-from costguard.errors import NoAnswerError
+from costguard.errors import InputError, NoAnswerError
+from costguard.files.cells import read_json, text_of
+from costguard.files.table import Table, table
 from costguard.settings import path_of
-from costguard.settings.focus_files import opened, read_json
 
 
 def check(file: str, *, version: str | None = None) -> Answer:
     """`costguard focus check`; findings end it with exit code 3, after they have been printed."""
     if version is not None:
         columns(version)
-    path = path_of(file)
-    with opened(path) as (header, lines):
-        checked = held(header, lines, read_json, version)
+    with table(path_of(file), delimiters=",") as found:
+        if len(found.header) == 1 and not found.header[0].isidentifier():
+            hint = "FOCUS is CSV with commas, CSV packed by gzip, or Parquet"
+            raise InputError("has one column only in its first line", field=str(found.path), hint=hint)
+        checked = held(found.header, _texts(found), read_json, version)
     refusal = NoAnswerError(findings_text(checked.count), field=file) if checked.count else None
     return Answer(document=focus_document(file, checked), refusal=refusal)
+
+
+def _texts(found: Table) -> Iterator[tuple[int, Sequence[str]]]:
+    return ((number, [text_of(cell) for cell in cells]) for number, cells in found.rows)

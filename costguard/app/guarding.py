@@ -8,8 +8,11 @@ from functools import partial
 
 from costguard.app import Answer
 from costguard.app.beating import WITHIN_S, beat
+from costguard.app.reporting import check_formats, composed
 from costguard.app.ruling import rules_of
+from costguard.app.serving import Serve, serving
 from costguard.app.showing_watch import plan_view, watch_view
+from costguard.app.telling import is_anothers
 from costguard.app.watchroom import Room, room
 from costguard.app.wishing import new_wish
 from costguard.core.checks import require
@@ -17,8 +20,10 @@ from costguard.core.documents.plan import plan_document
 from costguard.core.documents.watch import WatchView
 from costguard.core.guard.encoding import plain
 from costguard.core.guard.wishes import ACCEPT, Wish
+from costguard.core.report_schedule import next_at
 from costguard.errors import ExposedError, InputError, LedgerError
 from costguard.flows.guard import Guarded
+from costguard.flows.reporting import report_due
 from costguard.flows.round import Polled
 from costguard.logs import configure, log
 from costguard.ports import InstanceSource
@@ -31,7 +36,7 @@ from costguard.watchdog.heartbeat import Heartbeat
 Show = Callable[[WatchView], None]
 HASH_LEAST = 8
 """Characters of a plan's hash that are enough to accept it by."""
-OUTBOX_EVERY = timedelta(seconds=5)
+OUTBOX_EVERY, REPORTS_EVERY = timedelta(seconds=5), timedelta(minutes=1)
 
 
 def plan(*, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Wish, ...] = ()) -> Answer:
@@ -66,10 +71,15 @@ def watch(
     config: str | None,
     json_log: bool,
     offline: bool,
+    serve: Serve | None = None,
 ) -> int:
-    """`costguard watch`: poll, judge, tell and act, once or until a signal ends it; the exit code."""
+    """`costguard watch`: poll, judge, tell and act, once or until a signal ends it; the exit code.
+
+    `serve`: answers agents and readers meanwhile, where the settings say at which address; not in a single run.
+    """
     settings = read_settings(config)
     every = lasting(interval, "--interval", least=SHORTEST, most=LONGEST) if interval is not None else settings.watch.every
+    check_formats(settings)
     configure(as_json=json_log)
     with room(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
         _unexposed(made.sources)
@@ -77,12 +87,13 @@ def watch(
         heartbeat = Heartbeat(partial(beat, lambda: made.settings), log=log())
         if once:
             return _once(made, show, heartbeat)
-        code = Watchdog(
-            _duties(made, show, every),
-            log=log(),
-            reload=partial(_reloaded, made, show, interval, config),
-            heartbeat=partial(_beat, made, heartbeat),
-        ).run()
+        with serving(made, serve):
+            code = Watchdog(
+                _duties(made, show, every),
+                log=log(),
+                reload=partial(_reloaded, made, show, interval, config),
+                heartbeat=partial(_beat, made, heartbeat),
+            ).run()
         if code != UNFINISHED:
             made.rest()
         return code
@@ -105,10 +116,13 @@ def _beat(made: Room, heartbeat: Heartbeat) -> None:
 def _once(made: Room, show: Show, heartbeat: Heartbeat) -> int:
     guarded = made.judge()
     _beat(made, heartbeat)
+    unmade = _report_due(made)
     _deliver(made)
     heartbeat.wait(WITHIN_S)
     made.end_hooks()
     made.rest()
+    if unmade:
+        raise unmade[0]
     if guarded.broken:
         raise LedgerError(guarded.broken, field="the ledger", hint="nothing was done; mend the ledger and run it again")
     show(watch_view(guarded, made))
@@ -124,6 +138,7 @@ def _duties(made: Room, show: Show, every: timedelta) -> Duties:
         polls=polls,
         guard=Duty(name="guard", run=partial(_guard, made, show), every=every),
         outbox=Duty(name="outbox", run=partial(_deliver, made), every=OUTBOX_EVERY),
+        others=(Duty(name="reports", run=partial(_reports, made), every=REPORTS_EVERY),),
     )
 
 
@@ -194,11 +209,44 @@ def _deliver(made: Room) -> None:
         log().warning("message_not_sent", channel=message.channel, why=why)
 
 
+def _reports(made: Room) -> None:
+    """A job of its own: making a report takes seconds, and the guard goes on."""
+    unmade = _report_due(made)
+    if unmade:
+        raise unmade[0]
+
+
+def _report_due(made: Room) -> list[Exception]:
+    """Put the reports that are due into the outbox; what stood in the way of those that could not be made."""
+    settings, now = made.settings, made.clock.now()
+    if made.guard.dry_run or is_anothers(made.book, made.guard.holder, now):
+        return []
+    zone = settings.defaults.zone
+    came = report_due(
+        settings.reports,
+        book=made.reports,
+        now=now,
+        zone=zone,
+        compose=lambda schedule, owed: composed(settings, schedule, owed, now),
+    )
+    for schedule in came.seen:
+        first, at = next_at(schedule, now, zone)
+        log().info("report_scheduled", report=schedule.name, first=first.label, at=at.isoformat())
+    for schedule, owed in came.put:
+        log().info("report_put_out", report=schedule.name, period=owed.of.label, late=owed.is_late(now), skipped=owed.skipped)
+    for schedule, wrong in came.failed:
+        log().error("report_not_made", report=schedule.name, error=f"{type(wrong).__name__}: {wrong}")
+    return [wrong for _, wrong in came.failed]
+
+
 def _reloaded(made: Room, show: Show, interval: str | None, config: str | None) -> Duties:
     """Duties by the settings as they are now. Policies, budgets and rails change; accounts and the ledger need a restart."""
     settings: Settings = read_settings(config)
-    same = settings.providers == made.settings.providers and settings.ledger == made.settings.ledger
-    require(same, "SIGHUP", "the accounts or the ledger changed", "restart it: what is under way would belong to neither")
+    before = made.settings
+    same = (settings.providers, settings.ledger, settings.web) == (before.providers, before.ledger, before.web)
+    check_formats(settings)
+    hint = "restart it: what is under way would belong to neither"
+    require(same, "SIGHUP", "the accounts, the ledger or [web] changed", hint)
     every = lasting(interval, "--interval", least=SHORTEST, most=LONGEST) if interval is not None else settings.watch.every
     made.adopt(settings, rules_of(settings, every))
     return _duties(made, show, every)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from costguard import plugins
 from costguard.app import Answer
 from costguard.app.clouds import known_tables, opened
+from costguard.core.documents.amounts import first_lines
 from costguard.core.documents.doctor import Finding, doctor_document
 from costguard.core.documents.providers import Installed, providers_document
 from costguard.core.health import BAD, GOOD, SKIPPED, UNSURE, Check
@@ -69,6 +70,8 @@ def _own(settings: Settings) -> Finding:
 
     url, version = ledger_url(settings), linked_version()
     checks = [_ledger(url)]
+    if checks[0].outcome == GOOD:
+        checks += _agents(url)
     if url.startswith("sqlite:"):
         if is_mended(version):
             checks.append(Check(subject="sqlite", outcome=GOOD, told=f"SQLite {version}"))
@@ -97,3 +100,31 @@ def _ledger(url: str) -> Check:
     except CostguardError as broken:
         return Check(subject="ledger", outcome=BAD, told=broken.what, fix=broken.hint or "")
     return Check(subject="ledger", outcome=GOOD, told=f"it can be read, and knows of {count} scopes")
+
+
+def _agents(url: str) -> list[Check]:
+    """Which machines have an agent, and whose says nothing; nothing where none has joined."""
+    from costguard.app.wishing import present
+    from costguard.core.guard.silence import by_key, silences
+    from costguard.ledger.agents import agents
+    from costguard.ledger.reader import Reader
+    from costguard.ledger.reading import Books
+
+    try:
+        with Reader(url) as reader, reader.snapshot() as ask:
+            found = by_key(agents(ask))
+        with Books(url, rules={}) as books:
+            live = books.live(present()) if found else []
+    except (CostguardError, InputError):  # there is none yet, or it is older: that is said above
+        return []
+    if not found:
+        return []
+    silent = silences(found.values(), live, present())
+    names = {one.observation.key: one.observation.name or one.observation.key.id for one in live}
+    having = first_lines(sorted(names.get(key, key.id) for key in found), "machines")
+    told = f"{len(found)} machines have one: {', '.join(having)}"
+    if not silent:
+        return [Check(subject="agents", outcome=GOOD, told=told)]
+    blind = first_lines(sorted(f"{names.get(key, key.id)}: {says}" for key, says in silent.items()), "of them")
+    fix = "on the machine: costguard-agent status says why; costguard agent revoke ID where it is meant to be without one"
+    return [Check(subject="agents", outcome=UNSURE, told=f"{told}; blind: {'; '.join(blind)}", fix=fix)]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 from costguard.app import Answer
 from costguard.app.bill_parts import Kinds, installed_kinds, opened
+from costguard.app.ceilings import ceilings
 from costguard.app.clouds import Now, sources_of
 from costguard.app.clouds import opened as opened_clouds
 from costguard.app.wishing import guard_book, present, who
@@ -26,13 +28,13 @@ from costguard.core.period import Period
 from costguard.core.statement import month_stated
 from costguard.core.tolerance import USUAL, Tolerance, tolerance_stated
 from costguard.data import Facts
-from costguard.errors import InputError, LedgerError, one_line
+from costguard.errors import InputError, OlderLedgerError, one_line
 from costguard.flows.believed import speaks_for
 from costguard.flows.reconcile import Asked, Reconciled, ask_bills, reconcile
 from costguard.ledger.bill_reading import BillBooks
 from costguard.ledger.bills import Bills, Gathered
 from costguard.ledger.reader import Reader
-from costguard.ledger.reading import Books, Ceilings
+from costguard.ledger.reading import Books
 from costguard.ledger.staging import Staging
 from costguard.ledger.turns import turn_now
 from costguard.ledger.wishes import open_wishes
@@ -67,7 +69,8 @@ def reconciled(
         else:
             asked = [] if offline else _ask(settings, only, period, now)
             imports, notes = _from_answers(bills, asked, now), list[str]()
-        with BillBooks(url) as held, Books(url, rules=Facts().billing_rules(), ceilings=_ceilings(settings)) as books:
+        known = partial(ceilings, settings)
+        with BillBooks(url) as held, Books(url, rules=Facts().billing_rules(), ceilings=known) as books:
             before = held.held(period)
             found = reconcile(
                 bills=held,
@@ -91,7 +94,7 @@ def reconciled(
         results=found.results,
         imports=tuple(imports),
         not_asked=tuple((one.name, one.why) for one in asked if one.billed is None),
-        notes=(*notes, *_notes(found, settings, files, offline=offline)),
+        notes=(*notes, *_of_others(imports, period), *_notes(found, settings, files, offline=offline)),
         told=len({notice.subject for message in messages for notice in message.notices}),
     )
     warnings = tuple(f"{name} was not asked: {one_line(why)}" for name, why in answer.not_asked)
@@ -109,9 +112,8 @@ def _ready(url: str) -> None:
     """InputError where there is no ledger yet. An older one is brought up by the first write."""
     try:
         Reader(url).close()
-    except LedgerError as older:
-        if "older costguard" not in older.what:
-            raise
+    except OlderLedgerError:
+        return
 
 
 def _kinds(url: str, only: Sequence[str], account: str | None) -> Kinds:
@@ -203,11 +205,23 @@ def _deliver(settings: Settings, url: str, now: datetime) -> None:
 
 
 def _left_out(kinds: Kinds) -> list[str]:
-    """What a FOCUS file says of providers that nobody here speaks for."""
+    """What a FOCUS file says of providers that nobody here speaks for, or that were not asked for."""
+    why = (
+        f"--provider asks for {kinds.only}"
+        if kinds.only
+        else "no installed provider is called so (--provider says whose they are)"
+    )
     return [
-        f"{count} rows of {one_line(name)} were left out: no installed provider is called so (--provider says whose they are)"
-        for name, count in kinds.left_out.most_common(MOST_LEFT_OUT)
+        f"{count} rows of {one_line(name)} were left out: {why}" for name, count in kinds.left_out.most_common(MOST_LEFT_OUT)
     ]
+
+
+def _of_others(imports: Sequence[Imported], period: Period) -> Iterator[str]:
+    """What was taken in and is of another time, so that nothing of it was compared."""
+    for one in imports:
+        if one.lines and not (one.start < period.end and period.start < one.end):
+            month = f"{one.start:%Y-%m}"
+            yield f"{one.provider}: nothing of {one_line(one.source)} is of this month: it begins in {month} (--month {month})"
 
 
 def _notes(found: Reconciled, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
@@ -221,12 +235,3 @@ def _notes(found: Reconciled, settings: Settings, files: Sequence[str], *, offli
     for provider, count in found.straddling.items():
         if count:
             yield f"{provider}: {count} lines reach over an edge of the month, and were compared in neither"
-
-
-def _ceilings(settings: Settings) -> Ceilings:
-    def ceilings() -> Mapping[str, int]:
-        from costguard.app.ceilings import ceilings as known
-
-        return known(settings)
-
-    return ceilings

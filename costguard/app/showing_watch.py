@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+from costguard.core.documents.amounts import moment_text
 from costguard.core.documents.plan import Planned, PlanView
 from costguard.core.documents.watch import ActView, BudgetView, MachineView, WatchView
 from costguard.core.guard.facts import rate_of, waste_of
@@ -15,6 +16,7 @@ from costguard.core.guard.owning import frozen, owner_of
 from costguard.core.guard.planning import Case
 from costguard.core.guard.policy import DESTRUCTIVE
 from costguard.core.guard.sight import Rules
+from costguard.core.guard.silence import SILENT, agent_state, by_key, silences
 from costguard.core.guard.verdict import CANNOT_SAY, Proposal
 from costguard.core.metering.resource import INSTANCE, ResourceKey
 from costguard.core.money import Money, Rate
@@ -45,7 +47,7 @@ def plan_view(guarded: Guarded, rules: Rules, notes: Sequence[str]) -> PlanView:
         rows=tuple(rows),
         hash=guarded.plan_hash[:12],
         unaccepted=guarded.unaccepted,
-        notes=(*told, *_short(guarded), *notes),
+        notes=(*told, *_short(guarded), *_blind(guarded), *notes),
     )
 
 
@@ -53,6 +55,14 @@ def _short(guarded: Guarded) -> tuple[str, ...]:
     """Hard caps that the rails do not let be kept."""
     foreseen = guarded.survey.foresights if guarded.survey else ()
     return tuple(f"budget {one.standing.budget.name}: {one.rails}" for one in foreseen if one.rails)
+
+
+def _blind(guarded: Guarded) -> tuple[str, ...]:
+    """Machines whose agent says nothing."""
+    if guarded.sight is None:
+        return ()
+    found = silences(guarded.sight.agents, guarded.sight.live, guarded.at)
+    return tuple(f"{'/'.join(key)}: {says}: it is blind there" for key, says in found.items())
 
 
 def watch_view(guarded: Guarded, made: Room) -> WatchView:
@@ -102,7 +112,17 @@ def _planned(case: Case, proposals: dict[tuple[str, ResourceKey], list[Proposal]
         owner=case.owner,
         rate=_hourly(rate_of(case.live, guarded.at)),
         waste=waste_of(case.live, verdict.work, guarded.at),
+        agent=_agent_text(case.live, guarded),
     )
+
+
+def _agent_text(live: Live, guarded: Guarded) -> str:
+    """How its agent stands, in words; "" where it has none."""
+    agent = by_key(guarded.sight.agents).get(live.observation.key) if guarded.sight else None
+    if agent is None:
+        return ""
+    state = agent_state(agent, live, guarded.at)
+    return f"{state} since {moment_text(agent.heard_at)}" if state == SILENT else state
 
 
 def _machine(live: Live, guarded: Guarded, made: Room, acts: dict[ResourceKey, list[Proposal]]) -> MachineView:

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, overload
 
 from costguard.app import Answer
+from costguard.app.ceilings import ceilings
 from costguard.app.charging import Charges
 from costguard.app.ruling import rules_of
 from costguard.core.guard.beside import beside, overshoots
 from costguard.core.guard.sight import Sight
 from costguard.core.metering.accrual import GAP
-from costguard.core.statement.period import asked
+from costguard.core.statement.period import Asked, asked
 from costguard.core.statement.sums import keys_stated
 from costguard.data import Facts
 from costguard.ledger.accounts import Accounts
+from costguard.ledger.agents import agents
 from costguard.ledger.asking import Ask
 from costguard.ledger.chain import head_text
 from costguard.ledger.climbs import protections
@@ -32,6 +35,8 @@ from costguard.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings neither
     from costguard.app.polling import Looked
+    from costguard.core.document import Document
+    from costguard.core.statement import Statement
     from costguard.core.status import Status
 
 LOOKS_BACK = timedelta(hours=48)
@@ -106,30 +111,31 @@ def report(
 
     `needs`: the field of the document that the format is made of. `strict`: a scope that was not seen all through is refused.
     """
-    from costguard.core.documents.report import incompleteness, report_document, report_warnings
-    from costguard.flows.further import Question
-    from costguard.flows.report import full_report
+    from costguard.core.documents.report import incompleteness, report_warnings
 
     settings, now = read_settings(config), _now()
     place, keys = _zone(zone, settings), keys_stated(by)
     of = asked(stated, now, place)
+    found, document = reported(settings, of, by=keys, zone=place, now=now, drawn=needs == CHARTS, beside=needs != ITEMS)
+    return Answer(document=document, warnings=report_warnings(found), refusal=incompleteness(found) if strict else None)
+
+
+def reported(
+    settings: Settings, of: Asked, *, by: tuple[str, ...], zone: tzinfo, now: datetime, drawn: bool, beside: bool = True
+) -> tuple[Statement, Document]:
+    """The statement of a period, and its document. `drawn`: with what charts are drawn from. `beside`: see `full_report`."""
+    from costguard.core.documents.report import report_document
+    from costguard.flows.further import Question
+    from costguard.flows.report import full_report
+
     with _books(settings, Accounts) as accounts, uninterrupted():
         question = Question(
-            asked=of,
-            by=keys,
-            zone=place,
-            as_of=now,
-            pause=GAP,
-            group_from=settings.defaults.group_from,
-            drawn=needs == CHARTS,
+            asked=of, by=by, zone=zone, as_of=now, pause=GAP, group_from=settings.defaults.group_from, drawn=drawn
         )
-        found = full_report(accounts=accounts, question=question, rules=Facts().billing_rules(), beside=needs != ITEMS)
-    refusal = incompleteness(found) if strict else None
+        found = full_report(accounts=accounts, question=question, rules=Facts().billing_rules(), beside=beside)
     items = Charges(books=lambda: _books(settings), period=of.period, as_of=now)
     exchange = settings.display.exchange(min(of.period.end, now))
-    return Answer(
-        document=replace(report_document(found, exchange), items=items), warnings=report_warnings(found), refusal=refusal
-    )
+    return found, replace(report_document(found, exchange), items=items)
 
 
 @overload
@@ -138,13 +144,7 @@ def _books(settings: Settings) -> Books: ...
 def _books(settings: Settings, kind: type[Accounts]) -> Accounts: ...
 def _books(settings: Settings, kind: type[Books] = Books) -> Books:
     """The ledger of `settings`. The market is opened only where something must be bounded by it."""
-
-    def ceilings() -> Mapping[str, int]:
-        from costguard.app.ceilings import ceilings as known
-
-        return known(settings)
-
-    return kind(ledger_url(settings), rules=Facts().billing_rules(), ceilings=ceilings)
+    return kind(ledger_url(settings), rules=Facts().billing_rules(), ceilings=partial(ceilings, settings))
 
 
 def _known(ask: Ask, now: datetime) -> Sight:
@@ -157,6 +157,7 @@ def _known(ask: Ask, now: datetime) -> Sight:
         protections=protections(ask),
         sent=tuple(sends_since(ask, now - DAY)),
         reactions=tuple(reactions(ask, now - REACTIONS_BACK)),
+        agents=tuple(agents(ask)),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,6 +17,7 @@ from costguard.app.hooking import hooks_of
 from costguard.app.marking import mark_of
 from costguard.app.ruling import rules_of
 from costguard.app.telling import console, postman, routes_of
+from costguard.core.agents.agent import Agent
 from costguard.core.balance import Balance
 from costguard.core.guard.alarms import ledger_unwritable
 from costguard.core.guard.notice import FIRST, Message
@@ -30,16 +31,21 @@ from costguard.core.sample import Sample
 from costguard.data import Facts
 from costguard.errors import InputError, LedgerError
 from costguard.flows.crew import together
-from costguard.flows.guard import Guard, Guarded, Latest
+from costguard.flows.guard import Guard, Guarded
+from costguard.flows.heard import Heard
 from costguard.flows.hooking import record_ends
+from costguard.flows.latest import Latest
 from costguard.flows.measured import measure
 from costguard.flows.poll import ROUND_S, poll
 from costguard.flows.round import Polled, Seen
 from costguard.flows.tell import Postman
+from costguard.ledger.agents import agents
+from costguard.ledger.chain import head_text
 from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.holds import open_holds
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
+from costguard.ledger.reportbook import ReportBook
 from costguard.ledger.writing import Ledger
 from costguard.ports import BalanceSource, InstanceSource
 from costguard.settings import Settings, ledger_url
@@ -53,8 +59,8 @@ BALANCE_EVERY, BALANCE_S = timedelta(minutes=5), 20.0
 class OneAtATime:
     """The ledger, for jobs that poll side by side."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger, self._lock = ledger, threading.Lock()
+    def __init__(self, ledger: Ledger, heard: Heard | None = None) -> None:
+        self._ledger, self._heard, self._lock = ledger, heard or Heard(), threading.Lock()
 
     def record(self, polls: Sequence[Poll]) -> Sequence[Accrued]:
         """As the ledger's own."""
@@ -73,13 +79,18 @@ class OneAtATime:
 
     def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
         """As the ledger's own."""
+        self._heard.measured(samples)
         with self._lock:
             return self._ledger.record_samples(samples)
 
 
 @dataclass(slots=True, kw_only=True)
 class Room:
-    """What was opened. `lags`: how late each provider's measures come. `recorded`: whether the last run is in the ledger."""
+    """What was opened. `lags`: how late each provider's measures come. `recorded`: whether the last run is in the ledger.
+
+    `heard`: what agents said lately. `agents`: those that may speak. `after_run`: told of each run. `committed_at`: of the last
+    run of this process that is in the ledger.
+    """
 
     settings: Settings
     sources: tuple[InstanceSource, ...]
@@ -87,10 +98,17 @@ class Room:
     guard: Guard
     book: GuardBook
     postman: Postman
+    reports: ReportBook
     clock: Now
     lags: Mapping[str, timedelta] = field(default_factory=dict)
+    heard: Heard = field(default_factory=Heard)
+    agents: Callable[[], tuple[Agent, ...]] = field(default=tuple)
+    after_run: Callable[[Guarded], None] | None = None
+    audit_head: Callable[[], str] = field(default=str)
+    committed_at: datetime | None = None
     recorded: bool = False
     _listed: dict[ScopeKey, tuple[Observation, ...]] = field(default_factory=dict)
+    _by_key: dict[ResourceKey, Observation] = field(default_factory=dict)
     _balances: dict[int, Balance] = field(default_factory=dict)
     _sources: dict[ScopeKey, InstanceSource] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -115,7 +133,7 @@ class Room:
         """Go on with other settings, of the same accounts and ledger."""
         self.settings, self.guard.rules, self.guard.routes = settings, rules, routes_of(settings)
         self.book.adopt(rules.rails)
-        self.postman = postman(settings, self.book, self.clock)
+        self.postman = postman(settings, self.book, self.clock, self.guard.holder)
         self.guard.hooks.post = hooks_of(settings, self.clock).post
 
     def latest(self) -> Latest:
@@ -124,12 +142,30 @@ class Room:
             handling = {item.key: item.handling for items in self._listed.values() for item in items}
             members = tuple(item for items in self._listed.values() for item in items if item.handling.controller)
             balances = tuple(self._balances.values())
-            return Latest(handling=handling, sources=dict(self._sources), balances=balances, members=members, lags=self.lags)
+            sources = dict(self._sources)
+        return Latest(
+            handling=handling,
+            sources=sources,
+            balances=balances,
+            members=members,
+            lags=self.lags,
+            measures=(self.heard,),
+            agents=self.agents(),
+        )
+
+    def listed(self, key: ResourceKey) -> Observation | None:
+        """What the last listings say of one resource; None where they do not have it."""
+        with self._lock:
+            return self._by_key.get(key)
 
     def judge(self) -> Guarded:
         """One guard run. That the ledger cannot be written is said on the console, at once and then every hour."""
         guarded = self.guard.run()
         self.recorded = guarded.acting
+        if guarded.committed and not guarded.broken:
+            self.committed_at = guarded.at
+        if self.after_run is not None:
+            self.after_run(guarded)
         if not guarded.broken:
             self._broken_since = self._said_at = None
             return guarded
@@ -167,7 +203,11 @@ class Room:
     def _remember(self, seen: Seen) -> None:
         self._sources[seen.poll.scope] = seen.source
         if not isinstance(seen.poll.inventory, Failed):
+            before = self._listed.get(seen.poll.scope, ())
             self._listed[seen.poll.scope] = seen.poll.inventory.items
+            for one in before:
+                self._by_key.pop(one.key, None)
+            self._by_key |= {one.key: one for one in seen.poll.inventory.items}
 
     def _ask_balances(self, sources: Sequence[InstanceSource]) -> None:
         """Ask what is left of accounts that are paid in advance, every BALANCE_EVERY. Whom nobody can ask keeps its last."""
@@ -192,22 +232,28 @@ def room(
     """Everything opened, and closed when the block ends. `offline`: no account is asked."""
     url, clock, billing = ledger_url(settings), Now(), Facts().billing_rules()
     rules, most = rules_of(settings, interval), ceilings(settings)
+    holder = f"{socket.gethostname()}:{os.getpid()}"
     with (
         opened(settings, only=() if offline else None) as clouds,
         Ledger(url, rules=billing, ceilings=most) as ledger,
         GuardBook(url, rails=rules.rails, rules=billing) as book,
+        ReportBook(url) as reports,
     ):
+        heard = Heard()
         made = Room(
             settings=settings,
             sources=sources_of(clouds),
-            ledger=OneAtATime(ledger),
+            ledger=OneAtATime(ledger, heard),
+            heard=heard,
+            agents=partial(_agents, url),
+            audit_head=partial(_audit_head, url),
             guard=Guard(
                 book=book,
                 books=partial(Books, url, rules=billing, ceilings=lambda: most),
                 rules=rules,
                 latest=Latest,
                 clock=clock,
-                holder=f"{socket.gethostname()}:{os.getpid()}",
+                holder=holder,
                 holds=partial(_holds, url),
                 routes=routes_of(settings),
                 dry_run=dry_run,
@@ -216,7 +262,8 @@ def room(
                 mark=mark_of(settings),
             ),
             book=book,
-            postman=postman(settings, book, clock),
+            postman=postman(settings, book, clock, holder),
+            reports=reports,
             clock=clock,
             lags={cloud.name: cloud.manifest.measures_late for cloud in clouds if cloud.manifest},
         )
@@ -225,6 +272,16 @@ def room(
             yield made
         finally:
             made.end_hooks(cut_short=True)
+
+
+def _agents(url: str) -> tuple[Agent, ...]:
+    with Reader(url) as reader, reader.snapshot() as ask:
+        return tuple(agents(ask))
+
+
+def _audit_head(url: str) -> str:
+    with Reader(url) as reader, reader.snapshot() as ask:
+        return head_text(ask)
 
 
 def _holds(url: str, now: datetime) -> list[Hold]:

@@ -28,6 +28,7 @@ COMMANDS = {
     "offers": "The market: what can be rented, and how old each price is.",
     "prices": "Which prices are in use and how old; refresh asks the providers for today's.",
     "breakeven": "Buy or rent? When a bought GPU has paid for itself.",
+    "run": "A command as a job: quoted, held, attended to, and held against its quote.",
     "calibrate": "Observed runs (tokens/s, hours, peak memory) shift what quotes expect of such jobs.",
     "status": "What is running, what it costs, and what the month comes to.",
     "top": "What runs now, live: burn, how busy each machine is; keep one, filter, sort.",
@@ -40,6 +41,8 @@ COMMANDS = {
     "policy": "Policies: are they sound, what do they say in words, how far may one go?",
     "keep": "A lease: keep a machine running for a while, and see what that costs.",
     "protect": "Never touch a machine, until that is lifted.",
+    "agent": "Agents on machines: which may join and report, which has, which may not any more.",
+    "busy": "A machine works, whatever it looks like: this one by its agent, or another one.",
     "phase": "What a machine does now is work, although nothing that is measured shows it.",
     "snooze": "No messages about a machine or a policy for a while; nothing else changes.",
     "freeze": "No acts at all, until that is lifted.",
@@ -47,6 +50,7 @@ COMMANDS = {
     "init": "Write a settings file from the credentials that are found here.",
     "doctor": "Does every provider answer, with the rights it needs? What to mend, and how.",
     "providers": "What costguard can ask of each provider, and where that ends.",
+    "web": "Tokens of those who read status over HTTP from `costguard watch`.",
     "audit": "What was wished and done, as it was recorded: does it still hold, what does it tell?",
     "db": "The ledger itself: where it is, a backup, a check, an upgrade.",
     "demo": "A quote on real prices, then a simulated fortnight of five clouds beside its own bill.",
@@ -80,7 +84,8 @@ class LazyGroup(AsTypedGroup):
             return None
         module = import_module(f"costguard.cli.{cmd_name}")
         one = typer.Typer(add_completion=False, rich_markup_mode=None)
-        one.command(name=cmd_name, cls=AsTypedCommand, help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}")(module.command)
+        kind = getattr(module, "COMMAND", AsTypedCommand)
+        one.command(name=cmd_name, cls=kind, help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}")(module.command)
         return get_command(one)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
@@ -134,7 +139,8 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to end
     """The exit code of `costguard` with these arguments."""
-    debug, json_log = "--debug" in arguments, "--json-log" in arguments
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments  # the rest may be another program's
+    debug, json_log = "--debug" in ours, "--json-log" in ours
     try:
         code = get_command(app)(arguments, prog_name="costguard", standalone_mode=False)
         sys.stdout.flush()

@@ -24,7 +24,8 @@ class HandOn:
 
         What was given and is empty (`--market "$UNSET"`) is refused: it must not count as not given.
         """
-        if value == "" or (isinstance(value, list | tuple) and "" in value):
+        rest = param.nargs == -1  # another program's arguments, which may be empty
+        if value == "" or (isinstance(value, list | tuple) and "" in value and not rest):
             name = max(param.opts, key=len) if param.param_type_name == "option" else param.metavar.strip("[]")
             hint = f"write {name} {param.metavar}" if name != param.metavar else "write one"
             raise InputError("is empty", field=name, hint=f"{hint}, or leave it out" if not param.required else hint)

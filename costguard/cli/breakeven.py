@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, write
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -18,6 +18,7 @@ EXAMPLES = """Examples:
 """
 
 
+@answering
 def command(
     ctx: typer.Context,
     gpu: Annotated[Text, typer.Option(metavar="NAME", help="Gives the price and the power where they are not stated.")] = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, write
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -23,6 +23,7 @@ peak_gib or peak_gb (allocated), reserved_gib or reserved_gb (nvidia-smi) of one
 """
 
 
+@answering
 def command(
     ctx: typer.Context,
     runs: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, write
 
 EXAMPLES = """Examples:
 
@@ -18,6 +18,7 @@ Nothing is changed, started or stopped, and no key is shown but its last four ch
 """
 
 
+@answering
 def command(
     ctx: typer.Context,
     provider: o.Provider = None,

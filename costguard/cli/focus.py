@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, write
 from costguard.cli.options import Text
 from costguard.core.checks import one_of
 
@@ -21,6 +21,7 @@ EXAMPLES = """Examples:
 """
 
 
+@answering
 def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],

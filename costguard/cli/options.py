@@ -60,7 +60,7 @@ Format = Annotated[Text, typer.Option("--format", metavar="NAME", help="table | 
 FocusVersion = Annotated[Text, typer.Option("--focus-version", metavar="N", help="Of --format focus: 1.2 | 1.3 | 1.4 (1.4).")]
 Output = Annotated[
     Text,
-    typer.Option("--output", "-o", metavar="FILE", help="Write it there, whole or not at all; x.html without a flag is HTML."),
+    typer.Option("--output", "-o", metavar="FILE", help="Write it there, whole or not at all; its ending says the format."),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Let --output replace a file that is there.")]
 Zone = Annotated[Text, typer.Option("--zone", metavar="NAME", help="Time zone of the month's edges, e.g. Europe/Berlin.")]

@@ -1,21 +1,33 @@
 """`--output FILE`: an answer as a file, whole or not at all, and never over another one unless `--force` says so.
 
 It is written under a name that nobody can foresee, beside the file that it becomes; what was there before stays as it was until
-then, whatever ends the process.
+then, whatever ends the process. A file that ends in .gz is packed. What SIGKILL left unfinished beside it, the next one to
+write the same file removes: whoever still writes holds a lock on it. (On Windows it stays.)
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from glob import escape
 from pathlib import Path
+from time import time
 
 from costguard.errors import CostguardError, InputError
-from costguard.ledger.whole import whole
+from costguard.ledger.whole import prefix_of, whole
+from costguard.plugins import PACKED
 from costguard.settings import path_of
 
 FIELD = "--output"
 PRINT = f"leave {FIELD} out to have it printed"
+UNFINISHED = ".unfinished-costguard"
+YOUNG_S = 60
+"""A file that was touched since is left alone: whoever writes it may not hold it yet, or not any more."""
+GZIP = 16 + zlib.MAX_WBITS
+"""How zlib is told to write gzip's header."""
 
 
 def free(stated: str, *, force: bool) -> Path:
@@ -37,14 +49,51 @@ def free(stated: str, *, force: bool) -> Path:
 
 def put(pieces: Iterable[str] | Iterable[bytes], target: Path, *, force: bool) -> None:
     """Put `pieces`, one after the other, in place as `target`. InputError or CostguardError where that cannot be."""
+    data = (piece.encode() if isinstance(piece, str) else piece for piece in pieces)
     try:
-        with whole(target) as unfinished:
+        _forget_unfinished(target)
+        with whole(target, ending=UNFINISHED) as unfinished:
             with unfinished.open("wb") as file:
-                file.writelines(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
+                with suppress(OSError):  # a disk that knows no locks: then nobody else gets one either
+                    _hold(file.fileno())
+                file.writelines(_packed(data) if target.suffix.lower() == PACKED else data)
             if target.is_symlink() or target.exists():  # it may have come meanwhile
                 _replaceable(target, force=force)
     except OSError as wrong:
         raise CostguardError(_what(wrong), field=str(target), hint=f"make room, or name another place with {FIELD}") from None
+
+
+def _hold(file: int) -> None:
+    """Lock an open file until it is closed, however that comes; OSError where another one holds it."""
+    if os.name != "posix":
+        return
+    import fcntl
+
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _forget_unfinished(target: Path) -> None:
+    """Remove unfinished forms of `target` that nobody writes any more. One that may just have begun is left alone."""
+    if os.name != "posix":
+        return
+    for left in target.parent.glob(f"{escape(prefix_of(target))}????????{UNFINISHED}"):
+        with suppress(OSError):
+            file = os.open(left, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                seen = os.fstat(file)
+                ours = stat.S_ISREG(seen.st_mode) and seen.st_uid == os.geteuid()
+                if ours and time() - seen.st_mtime > YOUNG_S:
+                    _hold(file)
+                    left.unlink()
+            finally:
+                os.close(file)
+
+
+def _packed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """`pieces` as gzip has them, without a time: the same answer makes the same file."""
+    packer = zlib.compressobj(wbits=GZIP)
+    yield from map(packer.compress, pieces)
+    yield packer.flush()
 
 
 def _replaceable(target: Path, *, force: bool) -> None:

@@ -15,6 +15,7 @@ EXAMPLES = """Examples:
 \b
   costguard phase download --id train-1 --for 3h
   costguard phase compile --id i-0a1b2c3d --for 40m
+  costguard phase evaluate --for 2h      # on a machine that has an agent: this one
 
 It ends by itself, with its time or with this run of the machine.
 """
@@ -23,13 +24,17 @@ It ends by itself, with its time or with this run of the machine.
 def command(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What it does: download, compile, evaluate ...")],
-    id: Annotated[Text, typer.Option("--id", metavar="ID", help="Which machine: an id, a name, or its beginning.")] = None,  # noqa: A002 - the option's name
+    id: Annotated[Text, typer.Option("--id", metavar="ID", help="Which machine; left out: this one, by its agent.")] = None,  # noqa: A002 - the option's name
     length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long: 45m, 4h.")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
     markdown: o.Markdown = False,
 ) -> None:
     """Record a phase of work."""
+    from costguard.cli.agent import forwarded, has_agent
+
+    if id is None and length is not None and has_agent():
+        raise typer.Exit(forwarded(["phase", name, "--for", length]))
     from costguard.app import wishing
 
     write(wishing.phase(name, stated=id, length=length, config=ctx.obj.config), ctx)

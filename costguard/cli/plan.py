@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, write
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -22,6 +22,7 @@ is accepted by its hash.
 """
 
 
+@answering
 def command(
     ctx: typer.Context,
     accept: Annotated[Text, typer.Option("--accept", metavar="HASH", help="Yes to the plan with this hash.")] = None,

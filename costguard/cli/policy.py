@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, write
 from costguard.cli.options import Names, Text
 from costguard.core.checks import one_of
 from costguard.errors import InputError
@@ -33,6 +33,7 @@ say; lowering one counts at once.
 """
 
 
+@answering
 def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, write
 
 EXAMPLES = """Examples:
 
@@ -15,6 +15,7 @@ EXAMPLES = """Examples:
 """
 
 
+@answering
 def command(ctx: typer.Context, json: o.Json = False, csv: o.Csv = False, markdown: o.Markdown = False) -> None:
     """Print the matrix of abilities."""
     from costguard.app import looking

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, chosen_format, write
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -21,6 +21,7 @@ EXAMPLES = """Examples:
 """
 
 
+@answering
 def command(
     ctx: typer.Context,
     job: o.JobFile = None,
@@ -88,7 +89,7 @@ def command(
         explain=explain,
         strict=strict,
         calibration=calibration,
-        every=o.format_from(ctx.params) in ("json", "csv"),
+        every=chosen_format(ctx).name in ("json", "csv"),
         config=ctx.obj.config,
     )
     write(answer, ctx)

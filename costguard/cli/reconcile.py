@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, write
 from costguard.cli.options import Names, Text
 
 EXAMPLES = """Examples:
@@ -23,6 +23,7 @@ the settings ask for it.
 """
 
 
+@answering
 def command(
     ctx: typer.Context,
     month: Annotated[Text, typer.Option(metavar="YYYY-MM", help="The month, in UTC (default: this one).")] = None,

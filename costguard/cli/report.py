@@ -7,8 +7,12 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import chosen_format, write
+from costguard.cli.answer import answering_with, chosen_format, write
 from costguard.cli.options import Text
+from costguard.errors import InputError
+
+ITEMS = "items"
+"""What a format needs that is made of charges."""
 
 EXAMPLES = """Examples:
 
@@ -19,9 +23,11 @@ EXAMPLES = """Examples:
   costguard report --from 2026-10-03 --to 2026-10-03T18:00 --by resource
   costguard report --month 2026-10 --zone Europe/Berlin --csv
   costguard report --month 2026-10 --format focus --output october.csv      # also october.parquet, --format beancount
+  costguard report --month 2026-10 --email lead@lab.org --notify team        # [[report]] sends it every month
 """
 
 
+@answering_with(ITEMS)
 def command(
     ctx: typer.Context,
     month: Annotated[Text, typer.Option(metavar="YYYY-MM", help="The month (default: this one).")] = None,
@@ -46,12 +52,38 @@ def command(
     markdown: o.Markdown = False,
     format: o.Format = None,  # noqa: A002 - the option's name
     focus_version: o.FocusVersion = None,
-    output: o.Output = None,
-    force: o.Force = False,
+    email: Annotated[
+        list[str] | None, typer.Option("--email", metavar="ADDRESS", help="Send it to a person instead, by [notify] mail.")
+    ] = None,
+    notify: Annotated[
+        list[str] | None, typer.Option("--notify", metavar="ROUTE", help="Send it to a route or a channel instead.")
+    ] = None,
+    attach: Annotated[Text, typer.Option("--attach", metavar="FORMAT", help="What is enclosed when it is sent (html).")] = None,
 ) -> None:
-    """Print the statement of a period."""
+    """Print the statement of a period, or send it."""
+    needs = chosen_format(ctx).needs
+    stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
+    if email or notify:
+        from costguard.app import sending
+
+        _tellable(needs, ctx.params.get("output"))
+        people, routes, config = email or (), notify or (), ctx.obj.config
+        sent = sending.send(
+            stated=stated, by=by, zone=zone, strict=strict, people=people, routes=routes, attach=attach or "html", config=config
+        )
+        write(sent, ctx)
+        return
+    if attach is not None:
+        raise InputError("says what is enclosed", field="--attach", hint="say to whom: --email ADDRESS or --notify ROUTE")
     from costguard.app import spending
 
-    needs = chosen_format(ctx.params).needs
-    stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
     write(spending.report(stated=stated, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config), ctx)
+
+
+def _tellable(needs: str, output: object) -> None:
+    """InputError where it could not be said what was sent: before anything is."""
+    if needs == ITEMS:
+        what = "says in which format it is told what was sent"
+        raise InputError(what, field="--format", hint="--attach says what is enclosed")
+    if output is not None:
+        raise InputError("and sending exclude each other", field="--output", hint="run it twice")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, write
 from costguard.cli.options import Names, Text
 
 EXAMPLES = """Examples:
@@ -22,6 +22,7 @@ a machine that worked again within the hour is a suspected false stop.
 """
 
 
+@answering
 def command(
     ctx: typer.Context,
     since: Annotated[Text, typer.Option(metavar="TIME", help="How far back, such as 7d or 36h (default: 30d).")] = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, write
 
 EXAMPLES = """Examples:
 
@@ -19,6 +19,7 @@ EXAMPLES = """Examples:
 """
 
 
+@answering
 def command(
     ctx: typer.Context,
     job: o.JobFile = None,

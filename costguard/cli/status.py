@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.answer import write
+from costguard.cli.answer import answering, write
 
 EXAMPLES = """Examples:
 
@@ -21,6 +21,7 @@ stands in the answer.
 """
 
 
+@answering
 def command(
     ctx: typer.Context,
     zone: o.Zone = None,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costguard.cli.options import Text
+from costguard.errors import InputError
 
 if TYPE_CHECKING:  # a type and no more: --help imports nothing
+    from costguard.app.serving import Parts
     from costguard.core.documents.watch import WatchView
 
 SELDOM = (50_000, 20, 100)
@@ -50,8 +52,19 @@ def command(
             config=asked.config,
             json_log=asked.json_log,
             offline=asked.offline,
+            serve=_serve,
         )
     raise typer.Exit(code)
+
+
+def _serve(parts: Parts) -> AbstractContextManager[object]:
+    """Answers over HTTP; InputError where what that takes is not installed."""
+    try:
+        from costguard.web.server import served
+    except ModuleNotFoundError as error:
+        told = f"needs more than is installed: there is no {error.name}"
+        raise InputError(told, field="web.listen", hint="pip install 'gpu-costguard[web]'") from None
+    return served(parts)
 
 
 @contextmanager

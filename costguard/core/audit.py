@@ -8,7 +8,7 @@ Whoever has noted that knows that rows 1 to 1234 were so: any change of any of t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from costguard.core.documents.amounts import moment_text
@@ -17,6 +17,7 @@ from costguard.core.instant import EARLIEST, LATEST, instant, micros
 from costguard.errors import InputError
 
 BEGAN, ADOPTED, WISHED, LIFTED, MOVED, HOOKED, SETTINGS = "began", "adopted", "wished", "lifted", "moved", "hook", "settings"
+ENROLLED, JOINED, REVOKED, REFUSED, TOKEN = "enrolled", "joined", "revoked", "refused", "token"
 KINDS = {
     BEGAN: "the audit of a ledger began",
     ADOPTED: "what stood in the ledger when the audit began",
@@ -25,6 +26,11 @@ KINDS = {
     MOVED: "an intent was made, or went from one state to the next",
     HOOKED: "a hook was begun, or has ended",
     SETTINGS: "other settings came into force",
+    ENROLLED: "a code was made with which an agent may join",
+    JOINED: "an agent joined",
+    REVOKED: "an agent was revoked, or another one took its place",
+    REFUSED: "messages in an agent's name were refused whose signature was not its own",
+    TOKEN: "a token for readers over HTTP was made or revoked",
 }
 """Kind of row -> what it tells."""
 
@@ -124,7 +130,7 @@ def _place(body: Mapping[str, Any]) -> str:
     return "/".join(names) if names[-1] else ""
 
 
-_WORDS = {
+_WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     BEGAN: lambda body: f"the audit of ledger {body.get('ledger')} began",
     ADOPTED: _adopted,
     WISHED: _wished,
@@ -132,4 +138,11 @@ _WORDS = {
     MOVED: _moved,
     HOOKED: lambda body: f"hook {body.get('hook')} of {body.get('policy')} on {_place(body)}: {body.get('state')}",
     SETTINGS: _settings,
+    ENROLLED: lambda body: f"{body.get('who')} let an agent join {_place(body)} until {when_text(body.get('expires_us'))}",
+    JOINED: lambda body: f"agent {body.get('id')} of {_place(body)} joined",
+    REVOKED: lambda body: f"{body.get('revoked_by')} revoked agent {body.get('id')} of {_place(body)}",
+    REFUSED: lambda body: (
+        f"{body.get('count')} messages in the name of agent {body.get('id')} of {_place(body)} were not its own"
+    ),
+    TOKEN: lambda body: f"{body.get('who')} {body.get('did')} the token of {body.get('name')} ({body.get('role')})",
 }

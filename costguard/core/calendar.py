@@ -9,7 +9,7 @@ A zone comes in as a `tzinfo`: the settings look it up, and nothing here reads a
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from costguard.core.checks import whole
 from costguard.core.instant import EARLIEST, LATEST, sensible
@@ -73,6 +73,26 @@ def rolling(at: datetime, days: int) -> Period:
     return Period(start=sensible(at, "at") - days * DAY, end=at)
 
 
+def reached(on: date, at: time, zone: tzinfo) -> datetime:
+    """The first instant at which the clock of `zone` has reached `at` on the day `on`.
+
+    A time that the clocks skip is the instant at which they jump; of a time that comes twice the first is meant.
+    """
+    wall = datetime.combine(on, at)
+    first = wall.replace(tzinfo=zone).astimezone(UTC)
+    if first.astimezone(zone).replace(tzinfo=None) == wall:
+        return first
+    # The clocks skip it: between its two readings (PEP 495) lies the instant at which they jump, on a whole second.
+    begun, before = first, wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    while (apart := (begun - before) // timedelta(seconds=1)) > 1:
+        middle = before + timedelta(seconds=apart // 2)
+        if middle.astimezone(zone).replace(tzinfo=None) >= wall:
+            begun = middle
+        else:
+            before = middle
+    return begun
+
+
 def _date_of(at: datetime, zone: tzinfo) -> date:
     """The date at `at`. Once a day has begun it stays begun: clocks that go back over midnight do not bring yesterday back."""
     on = sensible(at, "at").astimezone(zone).date()
@@ -81,16 +101,4 @@ def _date_of(at: datetime, zone: tzinfo) -> date:
 
 def _first(on: date, zone: tzinfo) -> datetime:
     """The first instant of the day `on`. For a day that a zone skipped: that of the day after."""
-    midnight = datetime(on.year, on.month, on.day)  # noqa: DTZ001 - on the wall of the zone
-    first = midnight.replace(tzinfo=zone).astimezone(UTC)
-    if first.astimezone(zone).replace(tzinfo=None) == midnight:
-        return first
-    # The clocks skip midnight: between its two readings (PEP 495) lies the instant at which they jump, on a whole second.
-    begun, before = first, midnight.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    while (apart := (begun - before) // timedelta(seconds=1)) > 1:
-        middle = before + timedelta(seconds=apart // 2)
-        if middle.astimezone(zone).date() >= on:
-            begun = middle
-        else:
-            before = middle
-    return begun
+    return reached(on, time(), zone)

@@ -9,7 +9,7 @@ The items of a period add up to its `Spending` to the nano-unit, at each of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -21,6 +21,7 @@ from costguard.core.metering.meter import COMPUTE, GB, HOUR, PriceRange
 from costguard.core.metering.resource import Attribution, ResourceKey
 from costguard.core.metering.span import PICO
 from costguard.core.money import MoneyInterval
+from costguard.core.provider import Seller
 
 PLACES = 12
 """Decimals of a quantity: an hour is cut finer than a microsecond."""
@@ -90,6 +91,10 @@ class ChargeItem:
 
 class ChargeItems(Protocol):
     """The items of a period, one resource after the other. Each time they are gone through they are read anew."""
+
+    @property
+    def sellers(self) -> Mapping[str, Seller]:
+        """What providers say of themselves as sellers, by what the ledger calls them: see `provider.seller_of`."""
 
     def __iter__(self) -> Iterator[ChargeItem]:
         """From the first resource on; nothing is kept of those that have been given."""

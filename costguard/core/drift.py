@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from fractions import Fraction
 from typing import NamedTuple
 
 from costguard.core.period import Period
@@ -169,7 +170,7 @@ class Group:
     """One resource and kind of charge: what is judged as one.
 
     `settled` and `late`: its blocks of final and of estimated lines. `early`: what was billed before costguard first saw it,
-    and was not charged.
+    and was not charged. `ratio`: of a wrong rate, how many times the charges the bill is.
     """
 
     resource: str
@@ -185,6 +186,7 @@ class Group:
     overlapping: int = 0
     told: str = ""
     cause: str = ""
+    ratio: Fraction = Fraction(1)
 
     @property
     def billed(self) -> int:

@@ -54,12 +54,9 @@ def judged(one: Compared, judging: Judging) -> Result:
     """The result of one account and currency: its parts, each with a cause, and whether it lies within the tolerance."""
     for group in (*one.groups, *one.unplaced):
         group.cause = _cause(group, one, judging)
-    fits = {sku: _rate(groups) for sku, groups in _by_sku(one.groups).items()}
-    for (charge, sku), fit in fits.items():
-        for group in one.groups:
-            if fit and (group.charge, group.sku) == (charge, sku) and group.cause in (OTHER, STORAGE, ROUNDING):
-                group.cause = RATE
-    parts = tuple(sorted(_parts(one, judging, fits), key=lambda part: (part.explained, -abs(part.nano), part.cause, part.sku)))
+    for groups in _by_sku(one.groups).values():
+        _name_rates(groups)
+    parts = tuple(sorted(_parts(one, judging), key=lambda part: (part.explained, -abs(part.nano), part.cause, part.sku)))
     charged = _plus(*(group.charged for group in one.groups), *one.outside.values())
     billed = sum(group.billed for group in (*one.groups, *one.unplaced)) + sum(nano for nano, _ in one.apart.values())
     unexplained = sum(part.off for part in parts if not part.explained)
@@ -134,6 +131,15 @@ def _by_sku(groups: Iterable[Group]) -> dict[tuple[str, str], list[Group]]:
     return found
 
 
+def _name_rates(groups: Sequence[Group]) -> None:
+    """Name what is billed in one ratio: all of an SKU, or a machine by itself where its fellows are billed otherwise."""
+    common = _rate(groups)
+    for group in groups:
+        fit = common or _rate([group])
+        if fit and group.cause in (OTHER, STORAGE, ROUNDING):
+            group.cause, group.ratio = RATE, fit
+
+
 def _rate(groups: Sequence[Group]) -> Fraction | None:
     """The one ratio of bill to charges in every settled block of an SKU; None where there is none, or it is 1."""
     blocks = [block for group in groups for block in group.blocks.values() if block.lines and not block.estimated]
@@ -153,13 +159,13 @@ def _give(block: Block, step: int) -> Fraction:
     return block.billed * SAME + block.lines * max(FINEST, step)
 
 
-def _parts(one: Compared, judging: Judging, fits: dict[tuple[str, str], Fraction | None]) -> Iterator[Part]:
-    causes = defaultdict[tuple[str, str, str], list[Group]](list)
+def _parts(one: Compared, judging: Judging) -> Iterator[Part]:
+    causes = defaultdict[tuple[str, str, str, Fraction], list[Group]](list)
     for group in (*one.groups, *one.unplaced):
         if group.settled.billed != group.settled.expected or group.settled.off:
-            causes[group.cause, group.charge, "" if group.cause == DOUBT else group.sku].append(group)
-    for (cause, charge, sku), groups in sorted(causes.items()):
-        yield _part(cause, charge, sku, groups, _reason(cause, groups, one, judging, fits.get((charge, sku))))
+            causes[group.cause, group.charge, "" if group.cause == DOUBT else group.sku, group.ratio].append(group)
+    for (cause, charge, sku, ratio), groups in sorted(causes.items()):
+        yield _part(cause, charge, sku, groups, _reason(cause, groups, one, judging, ratio))
     yield from _apart(one)
 
 
@@ -218,18 +224,18 @@ def _late(one: Compared, lines: int) -> str:
     return "; ".join([*told, *(["charges from after the newest line"] if one.outside[AFTER][2] else [])])
 
 
-def _reason(cause: str, groups: Sequence[Group], one: Compared, judging: Judging, ratio: Fraction | None) -> str:
+def _reason(cause: str, groups: Sequence[Group], one: Compared, judging: Judging, ratio: Fraction) -> str:
     """The evidence, as a sentence without its full stop."""
     count, kind = len({group.resource for group in groups}), KIND_WORDS.get(groups[0].charge, "resource")
     which = f"{count} {kind}s" if count > 1 else f"one {kind}"
-    if cause == RATE and ratio is not None:
+    if cause == RATE:
         return _rate_reason(groups, ratio, which)
     if cause == UNSEEN:
         account = "" if one.account in judging.accounts else f", of an account that costguard does not poll ({one.account})"
         return f"billed for {which} that costguard never saw{account}"
     if cause == CURRENCY:
-        others = sorted({c for group in groups for c in judging.others[one.account, group.resource, group.charge]})
-        return f"in {one.currency}, the other side in {', '.join(others)}: currencies are never added"
+        others = {c for group in groups for c in judging.others[one.account, group.resource, group.charge]} - {one.currency}
+        return f"in {one.currency}, the other side in {', '.join(sorted(others))}: currencies are never added"
     return _REASONS[cause](groups, which)
 
 

@@ -1,7 +1,7 @@
 """Rows of a FOCUS export (the FinOps billing standard, 1.0 to 1.4) as bill lines: what AWS and Google write into a bucket.
 
 FOCUS gives no row a name, and a month that is not closed is written anew every day. So a line is named by what it is about
-(account, resource, price, period, kind of charge), and rows that share all of that are one line with their sum: what a later
+(account, resource, price, beginning, kind of charge), and rows that share all of that are one line with their sum: what a later
 export says of it has the same id, and replaces it.
 
 Example: two rows of i-0abc for 12:00 to 13:00 with EffectiveCost 1.0060000000 and 0.0000000004 are one line of $1.006.
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 
 from costguard.core.billed import ADDRESS, COMPUTE, CREDIT, OTHER, STORAGE, TAX, TRAFFIC, Billed, BillLine, amount_stated
 from costguard.core.metering.resource import storable
@@ -33,11 +34,15 @@ CLOSED_AFTER = timedelta(days=7)
 MOST_LINES = 1_000_000
 """Lines of one statement that are kept: a month of 1,300 machines by the hour. About 1 GB of memory."""
 
+MOMENT = timedelta(seconds=1)
+"""What a row reaches over that ends when it begins, as rows of taxes and roundings do."""
+
 LONGEST_ID, LONGEST_TOLD = 300, 120
 
 Row = Mapping[str, object]
 
-_EMPTY = ("", "null")
+WRITTEN_NULL = "NULL"
+"""How some write null in CSV, in whatever case, beside nothing at all and blanks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +66,9 @@ def bill_lines(rows: Iterable[Row], period: Period, export: Export) -> Billed:
     """The lines of `period` (those that reach into it, whole), oldest first; `why` counts the rows that could not be read."""
     lines: dict[str, tuple[BillLine, Decimal]] = {}
     unread, first, over = 0, "", 0
-    reader = Reader(export)
     for number, row in enumerate(rows, 1):
         try:
-            line, amount = reader.line(row)
+            line, amount = line_stated(row, export)
         except (InputError, InvalidOperation) as odd:
             unread, first = unread + 1, first or f"row {number}: {_told(odd)}"
             continue
@@ -74,27 +78,26 @@ def bill_lines(rows: Iterable[Row], period: Period, export: Export) -> Billed:
         if before is None and len(lines) >= MOST_LINES:
             over += 1
             continue
-        lines[line.id] = (line, amount) if before is None else (before[0], before[1] + amount)
+        lines[line.id] = (line, amount) if before is None else (_longer(before[0], line), before[1] + amount)
     whole = [replace(line, amount=_money(amount, line.amount.currency)) for line, amount in lines.values()]
     whole.sort(key=lambda line: (line.start, line.id))
     return Billed(lines=tuple(whole), why=_why(unread, first, over))
 
 
-class Reader:
-    """Reads rows one by one; those of one file have the same columns, whose places are looked up once."""
+def line_stated(row: Row, export: Export) -> tuple[BillLine, Decimal]:
+    """The line that `row` belongs to, of no amount yet, and the row's part of it; InputError where it cannot be read."""
+    return _line(_columns(row), export)
 
-    def __init__(self, export: Export) -> None:
-        self._export, self._names = export, _Names()
 
-    def line(self, row: Row) -> tuple[BillLine, Decimal]:
-        """The line that `row` belongs to, of no amount yet, and the row's part of it; InputError where it cannot be read."""
-        return _line(self._names.of(row), self._export)
+def _longer(one: BillLine, other: BillLine) -> BillLine:
+    """Of two parts of one line the one that ends later: a line reaches as far as any of its parts."""
+    return one if other.end <= one.end else other
 
 
 def provider_stated(row: Row) -> str:
     """Who provides what a row charges for, as the row calls them; "" where no column says so. 1.4 has dropped ProviderName."""
-    columns = _Names().of(row)
-    return next(filter(None, map(columns.text, _PROVIDER_COLUMNS)), "")
+    columns = _columns(row)
+    return next(filter(None, (columns.text(name).strip() for name in _PROVIDER_COLUMNS)), "")
 
 
 def columns_missing(names: Iterable[str]) -> tuple[str, ...]:
@@ -114,24 +117,18 @@ def instant_stated(value: object) -> datetime | None:
     """An instant as exports write it: a text, or what a Parquet file holds; without an offset it is in UTC."""
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
-    return time_stated(value)
+    return time_stated(value.isoformat() if isinstance(value, date) else value)
 
 
-class _Names:
-    """The columns of rows whatever their case, and with or without underscores: BilledCost, billedcost, billed_cost."""
+def _columns(row: Row) -> _Columns:
+    """`row` by the names of its columns whatever their case, with or without underscores: BilledCost, billed_cost."""
+    return _Columns(row, _folded_names(tuple(row)))
 
-    def __init__(self) -> None:
-        self._seen: tuple[str, ...] = ()
-        self._columns: dict[str, str] = {}
 
-    def of(self, row: Row) -> _Columns:
-        """`row` by folded names. The table is made once, as every row of a file has the same columns."""
-        seen = tuple(row)
-        if seen != self._seen:
-            self._seen, self._columns = seen, {}
-            for name in seen:
-                self._columns.setdefault(_folded(str(name)), name)
-        return _Columns(row, self._columns)
+@lru_cache(maxsize=64)
+def _folded_names(names: tuple[str, ...]) -> Mapping[str, str]:
+    """Folded name -> column, the first one of those that are alike: every row of a file has the same ones."""
+    return {_folded(str(name)): name for name in reversed(names)}
 
 
 class _Columns:
@@ -144,7 +141,7 @@ class _Columns:
         """The value of the FOCUS column `name`; None where it is missing or empty."""
         column = self._columns.get(_folded(name))
         value = None if column is None else self._row.get(column)
-        return None if isinstance(value, str) and value in _EMPTY else value
+        return None if isinstance(value, str) and (not value or value.isspace() or value.upper() == WRITTEN_NULL) else value
 
     def text(self, name: str) -> str:
         """The same as text that a database holds, "" for none."""
@@ -167,11 +164,11 @@ def _line(row: _Columns, export: Export) -> tuple[BillLine, Decimal]:
     start, end = _instant(row, "ChargePeriodStart"), _instant(row, "ChargePeriodEnd")
     account = row.text("SubAccountId") or row.text("BillingAccountId")
     return BillLine(
-        id=_id(row, currency),
+        id=_id(row, start, currency),
         provider=export.provider,
         account=account,
         start=start,
-        end=end,
+        end=end if start != end else start + MOMENT,
         amount=_money(Decimal(0), currency),
         charge=charge_of(row.text("ChargeCategory"), *(row.text(name) for name in _KIND_COLUMNS)),
         resource_id=export.resource(row.text("ResourceId")),
@@ -191,7 +188,6 @@ _ID_COLUMNS = (
     "SkuPriceId",
     "SkuId",
     "ChargePeriodStart",
-    "ChargePeriodEnd",
     "ChargeCategory",
     "ChargeClass",
     "PricingCategory",
@@ -203,12 +199,20 @@ _ID_COLUMNS = (
     "x_Operation",
     "ChargeDescription",
 )
-"""Tags are not among them: a tag that is set later rewrites the month, and would leave the old line beside the new one."""
+"""Tags are not among them: a tag that is set later rewrites the month, and would leave the old line beside the new one. Nor is
+the end: the last bucket of a bill that is not closed grows, and what is stated of it later replaces what was."""
 
 
-def _id(row: _Columns, currency: str) -> str:
-    parts = (row.text(name).replace("\\", "\\\\").replace("|", "\\|") for name in _ID_COLUMNS)
+def _id(row: _Columns, start: datetime, currency: str) -> str:
+    """The instant as FOCUS writes it, however the file does: an export as CSV and as Parquet is one bill."""
+    period = {"ChargePeriodStart": instant_named(start)}
+    parts = ((period.get(name) or row.text(name)).replace("\\", "\\\\").replace("|", "\\|") for name in _ID_COLUMNS)
     return "|".join(("focus", *parts, currency))
+
+
+def instant_named(at: datetime) -> str:
+    """`2026-11-20T12:00:00Z`, with a fraction where there is one."""
+    return f"{at.replace(tzinfo=None).isoformat()}Z"
 
 
 def _money(amount: Decimal, currency: str) -> Money:

@@ -22,6 +22,8 @@ LONGEST = timedelta(days=366)
 """Of a hold. Money that nobody asks for in a year is not being spent."""
 MOST_NANO = 10**18
 """A billion: no run costs it, and the ledger's 64 bits hold nine of them."""
+JOB = "job"
+"""The label that says of which job a run is an attempt (`costguard run`)."""
 LONGEST_TEXT = 500
 """Characters of a hold's texts: enough to say why."""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from costguard.core.checks import described, nearest_names
+from costguard.core.checks import described, nearest_names, one_of, require
 from costguard.errors import InputError, UnknownNameError
 
 TEXT, TEXTS, FLAG, WHOLE, TABLES = "text", "texts", "flag", "whole", "tables"
@@ -46,6 +46,39 @@ class Setting:
     inner: tuple[Setting, ...] = ()
 
 
+MACHINES, CONTAINERS = "Virtual Machines", "Containers"
+RENTED_AS = (MACHINES, CONTAINERS, "Serverless Compute")
+"""What a provider may rent out, in FOCUS's words (ServiceSubcategory of Compute)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seller:
+    """What a provider, its accounts and its services are called in exports: spelt as in its own bills and price pages.
+
+    `account`: what kind of thing its account is. `compute`, `storage`: its services. `runs`: of RENTED_AS.
+    """
+
+    name: str
+    account: str
+    compute: str
+    storage: str
+    runs: str = MACHINES
+
+    def __post_init__(self) -> None:
+        for name in ("name", "account", "compute", "storage"):
+            stated = getattr(self, name)
+            require(isinstance(stated, str) and bool(stated.strip()), name, f"must be text, not {described(stated)}")
+        one_of(self.runs, RENTED_AS, "runs")
+
+
+def seller_of(sellers: Mapping[str, Seller], provider: str) -> Seller:
+    """Who sells, for the ledger's name of a provider; one that says nothing of itself is called by that name."""
+    found = sellers.get(provider)
+    if found is not None:
+        return found
+    return Seller(name=provider, account="Account", compute=f"{provider} Instances", storage=f"{provider} Storage")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """One provider, before it is asked anything.
@@ -54,7 +87,7 @@ class Manifest:
     order. `abilities`: of ABILITIES, each with how it is done and where it ends; one that is left out it cannot.
     `extra`: what to install for it, as `pip install 'gpu-costguard[EXTRA]'`; "" for nothing. `key_at`: where a key is made.
     `measures_late`: how old the newest measure of work is at best, where it is asked for measures apart from its listing.
-    `measures_every`: how often such a measure comes; 0 where each listing has one.
+    `measures_every`: how often such a measure comes; 0 where each listing has one. `seller`: what exports call it, or its name.
     """
 
     name: str
@@ -66,6 +99,7 @@ class Manifest:
     key_at: str = ""
     measures_late: timedelta = timedelta()
     measures_every: timedelta = timedelta()
+    seller: Seller | None = None
     not_seen: tuple[str, ...] = field(default=())
     """What of its bill no listing shows, a sentence each (SageMaker, serverless workers)."""
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
+from costguard.core.agents.agent import Agent
 from costguard.core.balance import Balance
 from costguard.core.burning import Hourly, ahead, hourly_of, no_burn, together
 from costguard.core.guard.intent import Intent
@@ -40,12 +41,13 @@ STALE, MISDATED, ABSENT = "stale", "ahead", "absent"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """What the guard knows of a resource. `lease`: the one that holds now."""
+    """What the guard knows of a resource. `lease`: the one that holds now. `agent`: the one that may speak of it."""
 
     work: Work = field(default_factory=Work)
     owner: str = ""
     lease: Wish | None = None
     protected: bool = False
+    agent: Agent | None = None
 
 
 NOTHING_BESIDE = Beside()

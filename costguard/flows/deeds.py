@@ -30,7 +30,7 @@ from costguard.flows.acting import Acted, Hands, Still, act, confirm, hands_of, 
 from costguard.flows.carried import evidence_text
 from costguard.flows.hooking import Call, Hooks
 from costguard.flows.probing import members_of, works
-from costguard.ports import Clock, InstanceSource
+from costguard.ports import Clock, InstanceSource, UtilizationSource
 from costguard.ports.guarding import GuardBook
 
 WAITS = frozenset(("grace", "rate", "hook"))
@@ -42,9 +42,9 @@ MOST_TRIES = 5
 
 @dataclass(slots=True, kw_only=True)
 class Deeds:
-    """The deeds of one run. `sources`: who can be asked about a resource. `broken`: why nothing may be done any more.
+    """The deeds of one run. `source_of`: who can be asked about a resource; `measures`: who measures any of them besides.
 
-    `sight`: what the run has before it; `hooks`: those of this process.
+    `sight`: what the run has before it; `hooks`: those of this process. `broken`: why nothing may be done any more.
 
     `observes`: something holds every act of this run (its start, a gap, a clock), so that nothing is sent again either.
     """
@@ -60,6 +60,7 @@ class Deeds:
     notes: list[str] = field(default_factory=list)
     broken: str = ""
     hooks: Hooks = field(default_factory=Hooks)
+    measures: Sequence[UtilizationSource] = ()
 
     @property
     def _listed(self) -> dict[ResourceKey, Live]:
@@ -304,6 +305,7 @@ class Deeds:
             interval=self.rules.interval,
             lags=self.sight.lags,
             now=now,
+            also=self.measures,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
@@ -127,7 +127,7 @@ def wastes_of(
     measured = accounts.measured(gpus, question.passed)
     if not measured:
         return [], {}
-    groups = _groups(accounts, gpus, frozenset(measured), group_from)
+    groups = _groups(accounts, gpus, measured, group_from)
     ran = dict[int, list[Ran]]()
     for number, lines in accounts.lines({*measured, *(n for of in groups for n in of)}, period, as_of):
         ran[number] = [
@@ -174,8 +174,8 @@ def drawn_of(accounts: Accounts, question: Question) -> tuple[Days | None, Burnt
     passed, as_of = question.passed, question.as_of
     if not question.drawn or passed.start == passed.end:
         return None, None
-    sums = accounts.days(question.period, as_of)
-    days = days_of(sums, day_key(question.by), passed.start.date(), (passed.end - MICROSECOND).date())
+    by = day_key(question.by)
+    days = days_of(accounts.days(question.period, as_of, by), by, passed.start.date(), (passed.end - MICROSECOND).date())
     rates = accounts.rates(passed, as_of)
     known = [*(micros(one.start) for one in accounts.stretches(passed)), *(hour * HOUR_US for hour in rates)]
     since = max(micros(passed.start), min(known, default=micros(passed.start)))
@@ -183,16 +183,22 @@ def drawn_of(accounts: Accounts, question: Question) -> tuple[Days | None, Burnt
 
 
 def _groups(
-    accounts: Accounts, computed: Mapping[int, float], measured: frozenset[int], group_from: Sequence[str]
+    accounts: Accounts, computed: Collection[int], measured: Collection[int], group_from: Sequence[str]
 ) -> list[list[int]]:
-    """The machines that work together, where something of one of them was measured."""
-    if not group_from:
+    """The machines that work together, where something of one of them was measured. Most often there are none."""
+    if not _members(accounts, measured, group_from):
         return []
+    groups = _members(accounts, computed, group_from).values()
+    return [of for of in groups if len(of) > 1 and any(number in measured for number in of)]
+
+
+def _members(accounts: Accounts, numbers: Collection[int], group_from: Sequence[str]) -> dict[GroupKey, list[int]]:
+    """Which of the machines `numbers` carry the labels of a group."""
     members = defaultdict[GroupKey, list[int]](list)
-    for number, bearer in accounts.bearers(set(computed), labels=_marks(group_from)).items():
+    for number, bearer in accounts.bearers(numbers, labels=_marks(group_from)).items() if group_from else ():
         if bearer.labels and (group := group_of(_as_seen(bearer), group_from)) is not None:
             members[group].append(number)
-    return [of for of in members.values() if len(of) > 1 and not measured.isdisjoint(of)]
+    return members
 
 
 def _marks(group_from: Sequence[str]) -> list[str]:

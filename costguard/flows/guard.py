@@ -9,13 +9,12 @@ through a channel that needs no disk.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 
-from costguard.core.balance import Balance
 from costguard.core.guard.beside import handled
 from costguard.core.guard.incarnation import Incarnation
 from costguard.core.guard.intent import Intent
@@ -30,8 +29,6 @@ from costguard.core.guard.surveying import Survey, survey
 from costguard.core.guard.telling import tell
 from costguard.core.guard.wishes import ARM, ARMED_FOR, SNOOZE, Wish, is_open
 from costguard.core.hold import Hold
-from costguard.core.metering.observation import Handling, Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.core.spending import ScopeNow
 from costguard.errors import LedgerError
 from costguard.flows.accepting import unaccepted as why_unaccepted
@@ -40,9 +37,10 @@ from costguard.flows.asked import asked_of, intents_lately, wishes_lately
 from costguard.flows.carried import breaker_of, breaker_text, costs_of, instant_of
 from costguard.flows.deeds import Deeds
 from costguard.flows.hooking import Hooks, record_ends
+from costguard.flows.latest import Latest
 from costguard.flows.lookback import Lookback
 from costguard.flows.status import standings
-from costguard.ports import Clock, InstanceSource
+from costguard.ports import Clock
 from costguard.ports.guarding import GuardBook, GuardBooks, LedgerMark
 from costguard.uninterrupted import uninterrupted
 
@@ -50,27 +48,6 @@ DAY = timedelta(days=1)
 TURN_LEAST, LONGEST_DEED = timedelta(seconds=60), timedelta(seconds=60)
 SETTINGS = "settings file"
 """Who armed what the file arms."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latest:
-    """What the last listings told that the ledger does not keep, and who can be asked about each scope.
-
-    `balances`: of accounts that are paid in advance, as last asked. `members`: what controllers bring up, ended ones as well.
-    `lags`: how late the measures of a provider may come that is asked for them apart; one that is missing is not late.
-    """
-
-    handling: Mapping[ResourceKey, Handling] = field(default_factory=dict)
-    sources: Mapping[ScopeKey, InstanceSource] = field(default_factory=dict)
-    balances: tuple[Balance, ...] = ()
-    members: tuple[Observation, ...] = ()
-    lags: Mapping[str, timedelta] = field(default_factory=dict)
-
-    def source_of(self, key: ResourceKey, scope: ScopeKey | None) -> InstanceSource | None:
-        """Who can be asked about `key`, which was listed in `scope`; None: any scope of its account."""
-        if scope is not None:
-            return self.sources.get(scope)
-        return next((source for one, source in self.sources.items() if one[:2] == key[:2]), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +126,7 @@ class Guard:
             sight=sight,
             hooks=self.hooks,
             observes=bool(sight.held),
+            measures=latest.measures,
         )
         if epoch is not None and deeds.confirm_all(sight.intents, sight.live):
             sight = replace(sight, intents=intents_lately(self.book, now))
@@ -215,6 +193,7 @@ class Guard:
             asked=asked,
             balances=latest.balances,
             members=latest.members,
+            agents=latest.agents,
             gap_ended_at=gap_ended,
             apart=now - again.at if again else None,
             breaker=breaker_of(facts.get("breaker")),

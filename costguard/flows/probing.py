@@ -43,10 +43,14 @@ def works(
     interval: timedelta,
     lags: Mapping[str, timedelta],
     now: datetime,
+    also: Sequence[UtilizationSource] = (),
 ) -> str:
-    """Why `seen` may be at work, or one of the `others` of its `group`; "" where surely none is. `lags`: as in a `Sight`."""
+    """Why `seen` may be at work, or one of the `others` of its `group`; "" where surely none is. `lags`: as in a `Sight`.
+
+    `also`: who measures machines whatever their provider does; what any of them measures counts.
+    """
     late = {one.key: lags.get(one.key.provider, timedelta()) for one in (seen, *others)}
-    samples, broken = _measured([seen, *others], book, source_of, probed_since(now, max(late.values())), now)
+    samples, broken = _measured([seen, *others], book, source_of, probed_since(now, max(late.values())), now, also=also)
     for one in (seen, *others):
         of = sorted(samples[one.key], key=lambda sample: (sample.signal, sample.at))
         told = broken.get(one.key, "") or _told(one, of, interval, late[one.key], now)
@@ -65,16 +69,22 @@ def _told(seen: Observation, samples: Sequence[Sample], interval: timedelta, lag
 
 
 def _measured(
-    seen: Sequence[Observation], book: GuardBook, source_of: SourceOf, since: datetime, now: datetime
+    seen: Sequence[Observation],
+    book: GuardBook,
+    source_of: SourceOf,
+    since: datetime,
+    now: datetime,
+    *,
+    also: Sequence[UtilizationSource] = (),
 ) -> tuple[Mapping[ResourceKey, set[Sample]], Mapping[ResourceKey, str]]:
     """The samples `since` then of each of `seen`, those taken now among them; and of which none could be taken, and why."""
     known = book.samples_since(since, [one.key for one in seen])
     samples = {one.key: set(known.get(one.key, ())) for one in seen}
     asked: dict[int, tuple[UtilizationSource, list[Observation]]] = {}
     for one in seen:
-        source = source_of(one.key)
-        if isinstance(source, UtilizationSource):
-            asked.setdefault(id(source), (source, []))[1].append(one)
+        for source in (source_of(one.key), *also):
+            if isinstance(source, UtilizationSource):
+                asked.setdefault(id(source), (source, []))[1].append(one)
     broken = dict[ResourceKey, str]()
     for measures, of in asked.values():
         try:

@@ -42,11 +42,17 @@ def quote(
     on: Hardware | None = None,
     counts: tuple[int, ...] | None = None,
     sort: str = "usd",
+    booted: bool = False,
 ) -> Quote:
-    """Every way to run what was asked, ranked by `sort`, and why the others were refused. `counts`: GPUs of an instance."""
+    """Every way to run what was asked, ranked by `sort`, and why the others were refused. `counts`: GPUs of an instance.
+
+    `booted`: the machine runs already, so nobody waits for it.
+    """
     chosen = selection(asked, counts)
     found = list(
-        _rentals(asked, chosen, market, facts) if isinstance(asked, Rental) else _runs(asked, chosen, market, facts, on)
+        _rentals(asked, chosen, market, facts)
+        if isinstance(asked, Rental)
+        else _runs(asked, chosen, market, facts, on, booted=booted)
     )
     options, over = [], []
     refused = [f for f in found if isinstance(f, Refused)]
@@ -68,12 +74,12 @@ def quote(
 
 
 def _runs(
-    job: Job, chosen: Selection, market: OfferSource, facts: FactSource, on: Hardware | None
+    job: Job, chosen: Selection, market: OfferSource, facts: FactSource, on: Hardware | None, *, booted: bool
 ) -> Iterator[Option | Refused]:
     """Each class of GPU and count: placed, timed, and priced at each provider's best offer."""
     placer, gpus = Placer(job=job), facts.gpus()
     check_split(job, on)
-    boot, disk = startup_of(job), disk_of(job)
+    boot, disk = startup_of(job, booted=booted), disk_of(job)
     for name, gpu_count in _classes(chosen, market, on):
         gpu = gpus.get(name)
         if gpu is None:

@@ -28,6 +28,7 @@ FINE = timedelta(days=1)
 """The day in which a statement ends, and this long before, are compared hour by hour: what is late is late by the hour, and of
 a machine that ran for a day, days say little of a rate."""
 HOURS = DAY_US // HOUR_US
+_Place = tuple[str, str, str]
 SETTLES = timedelta(days=1)
 """How long an account of which a bill says nothing may still be late: bills lag by up to 24 h (providers/aws.md, 2026-11)."""
 
@@ -228,10 +229,25 @@ def _sku(item: ChargeItem) -> str:
 
 
 def _currencies(stated: Iterable[Stated], charged: Iterable[Charged]) -> Mapping[tuple[str, str, str], set[str]]:
-    """(account, resource, charge) of what is billed in one currency and charged in another one, with the currencies."""
-    billed, owed = defaultdict[tuple[str, str, str], set[str]](set), defaultdict[tuple[str, str, str], set[str]](set)
+    """(account, resource, charge) of what is billed in one currency and charged in another one, with the currencies.
+
+    Lines that name no resource, where none of their kind of charge does, are held against all of that kind.
+    """
+    billed, owed = defaultdict[_Place, set[str]](set), defaultdict[_Place, set[str]](set)
+    pools = defaultdict[tuple[str, str], set[str]](set)
     for line in stated:
         billed[line.account, line.resource, line.charge].add(line.currency)
+    named = {(account, charge) for account, resource, charge in billed if resource}
     for one in charged:
-        owed[one.account, one.resource, one.charge].add(one.currency)
-    return {place: billed[place] | owed[place] for place in billed.keys() & owed.keys() if not billed[place] & owed[place]}
+        pooled = (one.account, one.charge) not in named and (one.account, "", one.charge) in billed
+        owed[one.account, "" if pooled else one.resource, one.charge].add(one.currency)
+        if pooled:
+            pools[one.account, one.charge].add(one.resource)
+    others = {place: billed[place] | owed[place] for place in billed.keys() & owed.keys() if not billed[place] & owed[place]}
+    of_pools = {
+        (account, resource, charge): others[account, "", charge]
+        for (account, charge), resources in pools.items()
+        if (account, "", charge) in others
+        for resource in resources
+    }
+    return others | of_pools

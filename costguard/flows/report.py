@@ -13,7 +13,7 @@ from costguard.core.money import Money
 from costguard.core.period import Period
 from costguard.core.spending import Spending
 from costguard.core.statement import Statement, Sums, providers_of, sums_of
-from costguard.core.statement.further import Before, at_rest, may_rest, priced, quoted
+from costguard.core.statement.further import Before, Outlay, at_rest, may_rest, priced, quoted, spending_of
 from costguard.core.statement.period import Asked
 from costguard.core.statement.sums import tells_apart
 from costguard.flows.further import (
@@ -53,9 +53,11 @@ def report(
 def full_report(*, accounts: Accounts, question: Question, rules: Mapping[str, BillingRule], beside: bool = True) -> Statement:
     """The same with all that is said `beside` it; all of it as of one instant."""
     with accounts.at_one_instant():
-        spending = accounts.spending(question.period, question.as_of)
-        made = _stated(accounts, spending, question, rules)
-        return made if made.ahead or not beside else _with_further(made, spending, accounts, question)
+        if not beside or question.period.start > question.as_of:
+            return _stated(accounts, accounts.spending(question.period, question.as_of), question, rules)
+        outlays = accounts.outlays(question.period, question.as_of)
+        spending = spending_of(outlays)
+        return _with_further(_stated(accounts, spending, question, rules), spending, outlays, accounts, question)
 
 
 def _stated(books: Books, spending: Sequence[Spending], question: Question, rules: Mapping[str, BillingRule]) -> Statement:
@@ -82,9 +84,10 @@ def _stated(books: Books, spending: Sequence[Spending], question: Question, rule
     )
 
 
-def _with_further(made: Statement, spending: Sequence[Spending], accounts: Accounts, question: Question) -> Statement:
+def _with_further(
+    made: Statement, spending: Sequence[Spending], outlays: Sequence[Outlay], accounts: Accounts, question: Question
+) -> Statement:
     period, as_of, by = question.period, question.as_of, question.by
-    outlays = accounts.outlays(period, as_of)
     each, bearers = spending_by(accounts, outlays, question) if tells_apart(by) else (spending, {})
     wastes, idle_days = wastes_of(accounts, outlays, bearers, question)
     usd, others = sums_of(each, by, wastes)

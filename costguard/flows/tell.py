@@ -2,7 +2,7 @@
 
 A message is sent at least once: a crash between its sending and its settling sends it again, under the same id. Where the
 ledger cannot be written, what came of it is kept here until it can be, so that nobody is told the same every minute. A message
-that was given up (no try can help, too many failed, or it is a day old) goes through the second channel, the console. Nobody
+that was given up (no try can help, too many failed, or it is too old) goes through the second channel, the console. Nobody
 waits for this: the guard runs elsewhere.
 """
 
@@ -21,6 +21,7 @@ from costguard.ports import Clock
 from costguard.ports.guarding import Notifier
 
 GIVE_UP = timedelta(hours=24)
+"""For each of a message's `days`."""
 LIMIT_S = 15.0
 """Seconds for all messages of a round; a channel has 10 s of its own for each."""
 MOST_OF_ONE = 8
@@ -114,5 +115,5 @@ def _delivery(answer: Delivery | BaseException) -> Delivery:
 
 
 def _last(delivery: Delivery, message: Message, now: datetime) -> Delivery:
-    """No other try for a message that is a day old: whoever is told so late is told through the second channel."""
-    return replace(delivery, again=False) if not delivery.sent and now - message.at >= GIVE_UP else delivery
+    """No other try for a message that is so old: whoever is told so late is told through the second channel."""
+    return replace(delivery, again=False) if not delivery.sent and now - message.at >= message.days * GIVE_UP else delivery

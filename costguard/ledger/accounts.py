@@ -24,15 +24,17 @@ from costguard.core.spending import Bearer
 from costguard.core.statement.further import Outlay
 from costguard.core.statement.history import DaySum, HourRates
 from costguard.core.statement.saved import Act
+from costguard.core.statement.sums import KEPT
 from costguard.core.statement.waste import HourRow
 from costguard.ledger.asking import Ask, in_lots, marks
+from costguard.ledger.burnt import rates_between
 from costguard.ledger.effects import acts_between
 from costguard.ledger.holds import committed_holds
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import USD, Books
 from costguard.ledger.rows import ABSENT, SPAN, moment, span_of
 from costguard.ledger.state import load_attributions, load_books
-from costguard.ledger.sums import CORRECTED, COUNTED_SPAN, NOBODY, Reaches, Sums, counted, reached, still_open
+from costguard.ledger.sums import CORRECTED, COUNTED_SPAN, NOBODY, Reaches, Sums, reached, still_open
 from costguard.uninterrupted import uninterrupted
 
 
@@ -121,11 +123,14 @@ class Accounts(Books):
                     unit = sql.unit_us
                     rows = ask(sql.of.format(ids=marks(lot)), (*lot, first * unit, last * unit))
                     for (number, signal), own in groupby(rows, itemgetter(0, 1)):
-                        found.setdefault(number, {}).setdefault(signal, []).extend(HourRow(*row[2:]) for row in own)
+                        found.setdefault(number, {}).setdefault(signal, []).extend(HourRow._make(row[2:]) for row in own)
         return found
 
-    def days(self, period: Period, as_of: datetime) -> list[DaySum]:
-        """What `period` was expected to cost in dollars, by day (UTC) and attribution; the days add up to it."""
+    def days(self, period: Period, as_of: datetime, by: str) -> list[DaySum]:
+        """What `period` was expected to cost in dollars, by day (UTC) and the key `by`; the days add up to it.
+
+        Each sum has one of the attributions that have its value.
+        """
         start, end = micros(period.start), micros(period.end)
         first, last = -(-start // DAY_US), end // DAY_US
         with self._reader.snapshot() as ask:
@@ -136,7 +141,7 @@ class Accounts(Books):
                 edges = [(start, first * DAY_US), (last * DAY_US, end)]
             found = [
                 DaySum(day, attributions[number], charge, int(whole) * NANO + int(rest))
-                for day, number, charge, whole, rest in ask(_DAYS, (first, last, USD))
+                for day, number, charge, whole, rest in ask(_DAYS.format(by=_KEPT.get(by, "a.labels")), (first, last, USD))
             ]
             for begin, finish in edges:
                 sums = Sums(ask, attributions)
@@ -153,28 +158,8 @@ class Accounts(Books):
 
     def rates(self, period: Period, as_of: datetime) -> dict[int, HourRates]:
         """What began and ended to burn in each hour of `period`, each span's dollars spread evenly over it."""
-        start, end = micros(period.start), micros(period.end)
-        found: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
         with self._reader.snapshot() as ask:
-            attributions = load_attributions(ask)
-            burnt = list(ask(_BURNT, (start, end, end, USD, end, end, USD)))
-            for _, _, span, far in still_open(ask, attributions, end, self._reaches(ask, as_of)):
-                begun, until = micros(span.start), micros(far.expected)
-                if until > begun and span.meter.price.currency == USD:
-                    burnt.append((begun, until, reached(span, begun, until, far)[0][1]))
-        for begun, until, nano in burnt:
-            rate = nano / (until - begun)
-            begin, finish = begun if begun > start else start, until if until < end else end  # noqa: FURB136 - a fleet's spans
-            if finish > begin:
-                hour, offset = divmod(begin, HOUR_US)
-                one = found[hour]
-                one[0] += rate
-                one[1] += rate * offset
-                hour, offset = divmod(finish, HOUR_US)
-                one = found[hour]
-                one[2] += rate
-                one[3] += rate * offset
-        return {hour: HourRates(*sums) for hour, sums in found.items()}
+            return rates_between(ask, period, self._reaches(ask, as_of))
 
     def acts(self, since: datetime, until: datetime) -> list[Act]:
         """The acts on machines that were confirmed within [since, until), with what each machine billed around them."""
@@ -273,24 +258,16 @@ ORDER BY resource_id, signal, at_us / {HOUR_US}
     HOUR_US,
 )
 
-_DAYS = f"""
-SELECT day, attribution_id, charge, sum(expected / {NANO}), sum(expected - expected / {NANO} * {NANO}) FROM daily
-WHERE day >= ? AND day < ? AND currency = ? GROUP BY day, attribution_id, charge
-"""  # noqa: S608 - our own numbers
+_KEPT = {key: "d.charge" if key == "charge" else f"a.{key}" for key in KEPT}
 
-_LONG_US = 8 * DAY_US
-"""As in `sums._ACROSS`: the index `span_long` holds the spans that are longer."""
+_DAYS = f"""
+SELECT d.day, min(d.attribution_id), min(d.charge), sum(d.expected / {NANO}), sum(d.expected - d.expected / {NANO} * {NANO})
+FROM daily AS d JOIN attribution AS a ON a.id = d.attribution_id
+WHERE d.day >= ? AND d.day < ? AND d.currency = ? GROUP BY d.day, {{by}}
+"""  # noqa: S608 - our own numbers
 
 _OPEN = f"""
 SELECT s.resource_id, CASE o.state WHEN '{ABSENT}' THEN o.at_us END, s.attribution_id, {SPAN} FROM span AS s
 JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = s.resource_id)
 WHERE s.end_us IS NULL
-"""  # noqa: S608 - our own column names
-
-_BURNT = f"""
-SELECT s.start_us, s.end_us, {counted("expected")} FROM span AS s {CORRECTED}
-WHERE s.end_us > ? AND s.end_us <= ? + {_LONG_US} AND s.start_us < ? AND s.currency = ? AND s.end_us > s.start_us
-UNION ALL
-SELECT s.start_us, s.end_us, {counted("expected")} FROM span AS s {CORRECTED}
-WHERE s.end_us - s.start_us > {_LONG_US} AND s.end_us > ? + {_LONG_US} AND s.start_us < ? AND s.currency = ?
 """  # noqa: S608 - our own column names

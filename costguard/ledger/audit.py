@@ -51,8 +51,12 @@ AUDITED = {
         ),
         ("policy", "rule", "hook", "epoch", "state"),
     ),
+    "agent": Audited(("id", *_PLACE, "public_key", "joined_us", "revoked_us", "revoked_by"), ("revoked_us", "revoked_by")),
 }
 """Table -> what is told of its rows. Fixed: a column that comes later is no part of these hashes."""
+
+FIRST_AUDITED = ("wish", "intent", "hook_run")
+"""The tables that the first rows of an audit may have to tell of: it is older than the others."""
 
 EVENT = ("intent_id", "at_us", "moved_from", "moved_to", "why", "epoch", "run")
 """The columns of `intent_event` that are hashed."""
@@ -62,7 +66,7 @@ def begin(ask: Ask, tell: Tell, now_us: int) -> None:
     """The first rows: of which ledger it is, and what stands in it already."""
     ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
     append(ask, tell, BEGAN, now_us, {"ledger": ledger_id})
-    for table in AUDITED:
+    for table in FIRST_AUDITED:
         for (row_id,) in ask(f"SELECT id FROM {table} ORDER BY id", ()):  # noqa: S608 - our own name
             tell_row(ask, tell, (table, row_id), ADOPTED, now_us)
     for (facts,) in ask("SELECT facts FROM guard_run ORDER BY id DESC LIMIT 1", ()):

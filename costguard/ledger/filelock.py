@@ -25,8 +25,9 @@ LONGEST_PAUSE_S = 0.05
 
 @contextmanager
 def locked(path: Path, *, patience_s: float) -> Iterator[None]:
-    """Hold the lock on the file `path`; LedgerError where another process or thread keeps it for `patience_s`."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    """Hold the lock on the file or folder `path`; LedgerError where another process or thread keeps it for `patience_s`."""
+    kind = os.O_RDONLY | os.O_DIRECTORY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    file = os.open(path, kind | os.O_CLOEXEC, 0o600)
     try:
         _wait(file, path, time.monotonic() + patience_s)
         yield

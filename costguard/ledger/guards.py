@@ -18,6 +18,8 @@ from costguard.core.guard.hook import BEGUN
 from costguard.core.guard.intent import EXECUTING, GRACE, MOVES, PLANNED, READY
 
 KEPT_FOR_EVER = (
+    "agent",
+    "agent_code",
     "attribution",
     "audit",
     "bill_adjustment",
@@ -35,6 +37,7 @@ KEPT_FOR_EVER = (
     "scope",
     "span",
     "turn",
+    "web_token",
     "wish",
 )
 """Tables whose rows are never removed."""
@@ -45,6 +48,8 @@ _CLOSED = "a closed span does not change: write a correction"
 _OVERLAP = "a span overlaps another one of its resource, charge and part"
 
 EDITS = {
+    "agent": "id, provider, account, region, external_id, life, public_key, joined_us",
+    "agent_code": "hash, provider, account, region, external_id, life, who, at_us, expires_us",
     "attribution": "",
     "audit": "",
     "bill_adjustment": "",
@@ -67,6 +72,7 @@ EDITS = {
         "id, resource_id, attribution_id, charge, part, unit, quantity, quantum_s, minimum_s, price_low, price_expected, "
         "price_high, currency, price_known, price_source, presence, anchor_us, start_us, why"
     ),
+    "web_token": "hash, name, role, who, made_us, expires_us",
     "wish": "id, what, who, why, at_us, until_us, provider, account, region, external_id, life, subject, value",
 }
 """Table -> the columns that are never edited; '' for all of them."""
@@ -75,6 +81,14 @@ _FORWARD = ", ".join(f"'{old}>{new}'" for old, news in MOVES.items() for new in 
 _SETTLED = ", ".join(f"'{state}'" for state, news in MOVES.items() if not news)
 
 CHANGES = {
+    "agent_seq_rises": (
+        "UPDATE OF seq, record_ms ON agent",
+        "NEW.seq < OLD.seq OR NEW.record_ms < OLD.record_ms",
+        "the numbers of an agent never fall",
+    ),
+    "agent_stays_revoked": ("UPDATE ON agent", "OLD.revoked_us IS NOT NULL", "a revoked agent does not change"),
+    "agent_code_is_used_once": ("UPDATE ON agent_code", "OLD.used_us IS NOT NULL", "a code is used once"),
+    "web_token_is_revoked_once": ("UPDATE ON web_token", "OLD.revoked_us IS NOT NULL", "a token is revoked once"),
     "span_closes_once": (
         "UPDATE OF end_us, ended_by, low, expected, high ON span",
         "OLD.end_us IS NOT NULL OR NEW.end_us IS NULL",

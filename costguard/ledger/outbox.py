@@ -1,4 +1,4 @@
-"""The outbox: messages written together with what they tell of, and sent afterwards, at least once, in at most MOST_TRIES."""
+"""The outbox: messages written together with what they tell of, and sent afterwards, at least once, so many times at most."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from costguard.core.guard.notice import Delivery, Message, Notice, Told
+from costguard.core.guard.notice import Delivery, Enclosure, Message, Notice, Told
 from costguard.core.instant import micros
 from costguard.core.metering.resource import storable
 from costguard.ledger import chain
 from costguard.ledger.asking import Ask, Tell
-from costguard.ledger.lives import Shape, make_whole, text_fields, value_text
+from costguard.ledger.lives import Shape, make_whole, put, text_fields, value_text
 
 if TYPE_CHECKING:
     from costguard.ledger.rows import Row
@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 AGAIN = tuple(timedelta(minutes=minutes) for minutes in (1, 2, 5, 15, 60, 180, 360))
 """After each try that failed: how long until the next one."""
 MOST_TRIES = len(AGAIN) + 1
+"""Of a message that is worth sending for a day; each further day has four more."""
+A_DAY_MORE = timedelta(days=1) // AGAIN[-1]
 MOST_DUE = 200
 KEPT = timedelta(days=30)
 """How long a settled message is kept."""
+
+NO_ROUTE = ""
+"""A route has a name; this is kept of what goes past them all."""
 
 _KEY = ("route", "topic", "subject", "owner")
 _TOLD = Shape("notice_state", _KEY, ("told",))
@@ -49,17 +54,28 @@ SELECT payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND next
 
 
 def settle(ask: Ask, tell: Tell, message_id: str, delivery: Delivery, now: datetime) -> None:
-    """What came of one try. After MOST_TRIES, or where no other try helps, it is given up; settled ones stay as they are."""
-    rows = ask("SELECT tries FROM outbox WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL", (message_id,))
-    for (tries,) in rows[:1]:
-        over = not delivery.again or tries + 1 >= MOST_TRIES
-        next_us = micros(now + (timedelta() if over else AGAIN[tries]))
+    """What came of one try. After the last one, or where no other try helps, it is given up; settled ones stay as they are.
+
+    What a settled message enclosed is dropped: it may be large, and nobody sends it again.
+    """
+    sql = "SELECT tries, payload FROM outbox WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL"
+    for tries, payload in ask(sql, (message_id,))[:1]:
+        message = _message_of(payload)
+        over = not delivery.again or tries + 1 >= most_tries(message)
+        next_us = micros(now + (timedelta() if over else AGAIN[min(tries, len(AGAIN) - 1)]))
         sent_us, gave_up_us = (micros(now), None) if delivery.sent else (None, micros(now) if over else None)
+        if message.enclosures and (delivery.sent or over):
+            payload = value_text(replace(message, enclosures=()))  # noqa: PLW2901 - what is left of it
         sql = (
-            "UPDATE outbox SET tries = tries + 1, next_us = ?, sent_us = ?, gave_up_us = ?, why = ? "
+            "UPDATE outbox SET tries = tries + 1, next_us = ?, sent_us = ?, gave_up_us = ?, why = ?, payload = ? "
             "WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL"
         )
-        tell(sql, [(next_us, sent_us, gave_up_us, storable(delivery.why), message_id)])
+        tell(sql, [(next_us, sent_us, gave_up_us, storable(delivery.why), payload, message_id)])
+
+
+def most_tries(message: Message) -> int:
+    """How often `message` is tried at most."""
+    return MOST_TRIES + (message.days - 1) * A_DAY_MORE
 
 
 def undelivered(ask: Ask, since: datetime) -> list[tuple[Message, str]]:
@@ -75,19 +91,43 @@ def forget_settled(tell: Tell, now: datetime) -> None:
 
 
 def told(ask: Ask) -> list[Told]:
-    """What was told of all that is kept, as it was handed to `write_told`, by its key."""
-    rows = ask(f"SELECT {', '.join(_KEY)}, told FROM notice_state ORDER BY {', '.join(_KEY)}", ())  # noqa: S608 - our own column names
-    return [Told(**dict(zip(_KEY, key, strict=True)), **text_fields(rest)) for *key, rest in rows]
+    """What routes were told of all that is kept, as it was handed to `write_told`, by its key."""
+    return _told(ask, "<>")
 
 
 def write_told(ask: Ask, tell: Tell, states: Iterable[Told]) -> None:
-    """Keep `states` and nothing else."""
-    rows: dict[Row, Row] = {
-        tuple(storable(getattr(one, name)) for name in _KEY): (value_text(one, without=_KEY),) for one in states
-    }
-    make_whole(ask, tell, _TOLD, rows)
+    """Keep `states` and nothing else of what routes were told."""
+    make_whole(ask, tell, _TOLD, _told_rows((*states, *told_apart(ask))))
+
+
+def told_apart(ask: Ask) -> list[Told]:
+    """What was told past all routes: see `reportbook`."""
+    return _told(ask, "=")
+
+
+def write_told_apart(tell: Tell, one: Told) -> None:
+    """Keep `one`, which is of no route, over what was kept by its key."""
+    put(tell, _TOLD, _told_rows((one,)))
+
+
+def forget_told_apart(tell: Tell, gone: Iterable[Told]) -> None:
+    """Keep nothing of `gone`, each of no route."""
+    rows = list(_told_rows(gone))
+    if rows:
+        tell(f"DELETE FROM notice_state WHERE {' AND '.join(f'{name} = ?' for name in _KEY)}", rows)  # noqa: S608 - our own column names
+
+
+def _told(ask: Ask, compared: str) -> list[Told]:
+    names = ", ".join(_KEY)
+    rows = ask(f"SELECT {names}, told FROM notice_state WHERE route {compared} ? ORDER BY {names}", (NO_ROUTE,))  # noqa: S608 - our own names
+    return [Told(**dict(zip(_KEY, key, strict=True)), **text_fields(rest)) for *key, rest in rows]
+
+
+def _told_rows(states: Iterable[Told]) -> dict[Row, Row]:
+    return {tuple(storable(getattr(one, name)) for name in _KEY): (value_text(one, without=_KEY),) for one in states}
 
 
 def _message_of(payload: str) -> Message:
     found = text_fields(payload)
-    return Message(**found | {"notices": tuple(Notice(**notice) for notice in found["notices"])})
+    of = {"notices": Notice, "enclosures": Enclosure}
+    return Message(**found | {name: tuple(make(**one) for one in found.get(name, ())) for name, make in of.items()})

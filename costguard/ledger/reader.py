@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from costguard.errors import InputError, LedgerError
+from costguard.errors import InputError, LedgerError, OlderLedgerError
 from costguard.ledger.address import Address, address
 from costguard.ledger.asking import Ask, placed
 from costguard.ledger.faults import ledger_errors
@@ -107,7 +107,7 @@ def _check(ask: Ask, where: Address) -> None:
     found = known([revision for (revision,) in ask("SELECT version_num FROM alembic_version", ())], where)
     if found != HEAD:
         hint = "costguard db upgrade brings it up, with a copy beside it first"
-        raise LedgerError(f"was written by an older costguard (its schema is {found})", field=where.shown, hint=hint)
+        raise OlderLedgerError(f"was written by an older costguard (its schema is {found})", field=where.shown, hint=hint)
 
 
 def _none_yet(where: Address) -> InputError:

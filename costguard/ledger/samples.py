@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from costguard.core.instant import HOUR_US, micros
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.sample import Sample
-from costguard.ledger.asking import Ask, in_lots, marks
+from costguard.ledger.asking import Ask, Tell, in_lots, marks
 from costguard.ledger.lately import LINES
 from costguard.ledger.opening import writing
 from costguard.ledger.voices import voices
@@ -29,15 +29,19 @@ def record_samples(engine: Engine, samples: Sequence[Sample]) -> frozenset[Resou
     A sample that is there already stays as it is, and so does an hour that was rolled up: a replay changes nothing.
     """
     with writing(engine) as connection:
-        ask, tell = voices(connection)
-        ids = _ids(ask, {sample.key for sample in samples})
-        rows = [
-            (ids[s.key], s.signal, at_us := micros(s.at), float(s.value), ids[s.key], s.signal, at_us // HOUR_US)
-            for s in samples
-            if s.key in ids
-        ]
-        if rows:
-            tell(_RECORD, rows)
+        return write_samples(*voices(connection), samples)
+
+
+def write_samples(ask: Ask, tell: Tell, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
+    """The same within a write transaction."""
+    ids = _ids(ask, {sample.key for sample in samples})
+    rows = [
+        (ids[s.key], s.signal, at_us := micros(s.at), float(s.value), ids[s.key], s.signal, at_us // HOUR_US)
+        for s in samples
+        if s.key in ids
+    ]
+    if rows:
+        tell(_RECORD, rows)
     return frozenset(sample.key for sample in samples if sample.key not in ids)
 
 

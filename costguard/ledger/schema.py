@@ -17,7 +17,7 @@ from costguard.ledger.views import views
 if TYPE_CHECKING:  # a type and no more: whoever only reads a ledger does not pay for importing it
     from sqlalchemy import Connection
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 """Every revision, oldest first. The last one is what this version reads and writes."""
 
 HEAD = REVISIONS[-1]

@@ -163,7 +163,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (digest) DO UPDATE SET
 """
 _ADD = f"""{_INSERT} nano = line.nano + excluded.nano, rest = line.rest + excluded.rest,
-    estimated = max(line.estimated, excluded.estimated)
+    end_us = max(line.end_us, excluded.end_us), estimated = max(line.estimated, excluded.estimated)
 """
 _PUT = f"""{_INSERT} start_us = excluded.start_us, end_us = excluded.end_us, nano = excluded.nano, rest = excluded.rest,
     charge = excluded.charge, external_id = excluded.external_id, estimated = excluded.estimated

@@ -4,7 +4,7 @@ Example: November in Berlin is 2026-10-31T23:00Z to 2026-11-30T23:00Z. One hour 
 it, 29 days from the roll-ups, 23 hours of November 30 from spans again. A span that lies whole in such an edge is summed by the
 database, one that reaches out of it is cut here.
 
-Sums of each resource have no roll-up: the whole period is an edge then.
+Sums of each resource have no roll-up: the whole period is an edge then, and the database sums up all of it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from costguard.core.metering.span import Reach, Span, amounts, expected_us
 from costguard.core.money import NANO, Money, MoneyInterval
 from costguard.core.period import Period
 from costguard.core.spending import Spending
-from costguard.ledger.asking import Ask, in_lots, marks
+from costguard.ledger.asking import Ask
 from costguard.ledger.rows import SPAN, Amounts, Row, moment, span_of
 
 Reaches = Callable[[int, datetime, datetime, datetime | None, datetime | None], Reach]
 """The reach of a span: of a scope's row, from its start; when its resource was logged, last seen, and found absent."""
 
-MOST = 4
-"""One part in so many of the ledger's spans, and an index that holds them in another order is read faster from end to end."""
+MOST = 12
+"""One part in so many of the ledger's spans, and the table is read faster from end to end than through an index."""
 
 NOBODY = ResourceKey("", "", "", "")
 """Sums do not ask whose a span is."""
@@ -84,11 +84,11 @@ class Sums:
         """Add what closed spans come to in [start, end), in microseconds, without the roll-ups."""
         if start >= end:
             return
-        if self._each:
-            self._lines(start, end)
-        else:
-            self._add(self._ask(_WITHIN.format(of="0, ''", only="", by=""), (start, end, start)))
-        for resource, attribution_id, *columns in self._ask(_ACROSS, (start, end, end, start, end, end, end)):
+        scan = whole(self._ask, start, end) if self._each else ""
+        within = (_WITHIN_EACH if self._each else _WITHIN).format(scan=scan)
+        self._add(self._ask(as_corrected(self._ask, within), (start, end, start)))
+        across = as_corrected(self._ask, _ACROSS)
+        for resource, attribution_id, *columns in self._ask(across, (start, end, end, start, end, end, end)):
             span = span_of(NOBODY, self._attributions[attribution_id], columns)
             self._take(resource, attribution_id, span, amounts(span, start, end), expected_us(span, start, end))
 
@@ -114,41 +114,11 @@ class Sums:
         """Low, expected and high nano-units, and microseconds that the line probably billed, of each place."""
         return self._found
 
-    def _lines(self, start: int, end: int) -> None:
-        """Add what lies whole in [start, end), resource by resource, before anything else is added.
-
-        Nearly every line of a resource has one attribution and one kind of price all along, so it is summed in the order in
-        which an index holds it, unsorted. Where most of the ledger is asked for, that index is read from end to end.
-        """
-        ((spans,),) = self._ask("SELECT coalesce(max(id), 0) FROM span", ())
-        ((inside,),) = self._ask("SELECT count(*) FROM span WHERE end_us > ? AND end_us <= ?", (start, end))
-        joined = CORRECTED if self._ask("SELECT 1 FROM correction LIMIT 1", ()) else _UNCORRECTED
-        sql = _EACH.format(whole="+" if MOST * inside > spans else "", corrected=joined)
-        mixed = set[int]()
-        for resource, charge, first, last, currency, currency_, known, known_, source, source_, *sums in self._ask(
-            sql, (start, end, start)
-        ):
-            if (first, currency, known, source) == (last, currency_, known_, source_):
-                low, expected, more, high, most, us = sums
-                place = Place(resource, first, charge, currency, known, source)
-                self._found[place] = [int(low), int(expected) * NANO + int(more), int(high) * NANO + int(most), int(us)]
-            else:
-                mixed.add(resource)
-        self._forget(mixed)
-        for lot in in_lots(sorted(mixed)):
-            only = f"AND s.resource_id IN ({marks(lot)})"
-            self._add(self._ask(_WITHIN.format(of=_OF, only=only, by=f", {_OF}"), (start, end, start, *lot)))
-
-    def _forget(self, resources: set[int]) -> None:
-        """Take out what was added of `resources`."""
-        for place in [place for place in self._found if place.resource in resources] if resources else ():
-            del self._found[place]
-
     def _add(self, rows: Iterable[Row]) -> None:
         """Add sums as the database made them: of whole units and of the nano-units left, since 64 bits hold no more."""
-        for resource, source, attribution_id, charge, currency, known, low, expected, more, high, most, us in rows:
-            place = Place(resource, attribution_id, charge, currency, known, source)
-            self._sum(place, (int(low), int(expected) * NANO + int(more), int(high) * NANO + int(most)), int(us))
+        for row in rows:
+            low, expected, more, high, most, us = map(int, row[6:])
+            self._sum(Place._make(row[:6]), (low, expected * NANO + more, high * NANO + most), us)
 
     def _take(self, resource: int, attribution_id: int, span: Span, money: Amounts, us: int) -> None:
         price, of, source = span.meter.price, 0, ""
@@ -185,6 +155,22 @@ def reached(span: Span, start_us: int, end_us: int, reach: Reach) -> tuple[Amoun
     return (low, expected[1], high[2]), expected_us(span, start_us, probably)
 
 
+def whole(ask: Ask, start: int, end: int) -> str:
+    """What stands before a column that no index is to be asked for: "+" where much of the ledger ended in [start, end)."""
+    ((spans,),) = ask("SELECT coalesce(max(id), 0) FROM span", ())
+    ((inside,),) = ask("SELECT count(*) FROM span WHERE end_us > ? AND end_us <= ?", (start, end))
+    return "+" if MOST * inside > spans else ""
+
+
+def as_corrected(ask: Ask, sql: str) -> str:
+    """`sql`, which asks for CORRECTED spans; while there is no correction the same without, which is answered twice as fast."""
+    if ask("SELECT 1 FROM correction LIMIT 1", ()):
+        return sql
+    for column in ("presence", "low", "expected", "high"):
+        sql = sql.replace(counted(column), f"s.{column}")
+    return sql.replace(CORRECTED, "")
+
+
 def interval(money: Amounts, currency: str) -> MoneyInterval:
     """Three amounts as one value."""
     low, expected, high = (Money(nano=nano, currency=currency) for nano in money)
@@ -205,35 +191,27 @@ CORRECTED = "LEFT JOIN correction AS c ON c.id = (SELECT max(x.id) FROM correcti
 """The last correction `c` of each span `s`."""
 
 _DAYS = f"""
-SELECT 0, '', attribution_id, charge, currency, known, sum(low), {_split("expected")}, {_split("high")}, sum(us)
+SELECT 0, attribution_id, charge, currency, known, '', sum(low), {_split("expected")}, {_split("high")}, sum(us)
 FROM daily WHERE day >= ? AND day < ? GROUP BY attribution_id, charge, currency, known
 """  # noqa: S608 - our own column names
 
-_WITHIN = f"""
-SELECT {{of}}, s.attribution_id, s.charge, s.currency, s.price_known, sum({counted("low")}), {_split(counted("expected"))},
-    {_split(counted("high"))},
-    sum((s.end_us - s.start_us) / CASE {counted("presence")} WHEN 'edge' THEN 2 ELSE 1 END
-        * CASE {counted("presence")} WHEN 'maybe' THEN 0 ELSE 1 END)
-FROM span AS s {CORRECTED}
-WHERE s.end_us > ? AND s.end_us <= ? AND s.start_us >= ? {{only}}
-GROUP BY s.attribution_id, s.charge, s.currency, s.price_known{{by}}
-"""  # noqa: S608 - our own column names
-
-_OF = "s.resource_id, s.price_source"
-
-_EACH = f"""
-SELECT s.resource_id, s.charge, min(s.attribution_id), max(s.attribution_id), min(s.currency), max(s.currency),
-    min(s.price_known), max(s.price_known), min(s.price_source), max(s.price_source),
+_SUMMED = f"""
     sum({counted("low")}), {_split(counted("expected"))}, {_split(counted("high"))},
     sum((s.end_us - s.start_us) / CASE {counted("presence")} WHEN 'edge' THEN 2 ELSE 1 END
         * CASE {counted("presence")} WHEN 'maybe' THEN 0 ELSE 1 END)
-FROM span AS s {{corrected}}
-WHERE {{whole}}s.end_us > ? AND {{whole}}s.end_us <= ? AND {{whole}}s.start_us >= ?
-GROUP BY s.resource_id, s.charge
-"""  # noqa: S608 - our own column names
+FROM span AS s {CORRECTED}
+WHERE {{scan}}s.end_us > ? AND {{scan}}s.end_us <= ? AND {{scan}}s.start_us >= ?
+"""
 
-_UNCORRECTED = "LEFT JOIN correction AS c ON 1 = 0"
-"""In the place of CORRECTED while there is no correction."""
+_WITHIN = f"""
+SELECT 0, s.attribution_id, s.charge, s.currency, s.price_known, '', {_SUMMED}
+GROUP BY s.attribution_id, s.charge, s.currency, s.price_known
+"""
+
+_WITHIN_EACH = f"""
+SELECT {{scan}}s.resource_id, s.attribution_id, s.charge, s.currency, s.price_known, s.price_source, {_SUMMED}
+GROUP BY 1, 2, 3, 4, 5, 6
+"""
 
 COUNTED_SPAN = SPAN.replace("s.presence", counted("presence"))
 """The columns of a span `s` as its last correction `c` has them."""

@@ -14,7 +14,7 @@ from sqlalchemy import CheckConstraint, Index, Table, Text, UniqueConstraint, te
 from sqlmodel import Field
 
 from costguard.core.instant import DAY_US
-from costguard.ledger import tables_bill, tables_guard  # noqa: F401 - their tables are part of METADATA
+from costguard.ledger import tables_agent, tables_bill, tables_guard  # noqa: F401 - their tables are part of METADATA
 from costguard.ledger.columns import (
     BIG,
     PACKED,

@@ -12,14 +12,20 @@ LONGEST_PREFIX = 40
 """Characters of a file's name that its unfinished form begins with: a name may be as long as a folder allows."""
 
 
+def prefix_of(path: Path) -> str:
+    """What the names of unfinished forms of `path` begin with; eight letters that nobody can foresee follow."""
+    return f".{path.name[:LONGEST_PREFIX]}."
+
+
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def whole(path: Path, *, ending: str = "") -> Iterator[Path]:
     """A new file beside `path`, empty, 0600, of a name that nobody can foresee: it becomes `path` when the block ends.
 
+    `ending`: what its name ends with until then, so that one that was left behind by SIGKILL is known again.
     Where the block raises, `path` stays as it was. Missing folders are made. OSError where it cannot be written.
     """
     make_folder(path.parent)
-    file, name = mkstemp(dir=path.parent, prefix=f".{path.name[:LONGEST_PREFIX]}.")
+    file, name = mkstemp(dir=path.parent, prefix=prefix_of(path), suffix=ending)
     os.close(file)
     unfinished = Path(name)
     try:

@@ -5,12 +5,14 @@ Retrying, grouping and repeats are not theirs. They raise nothing, and show no a
 
 from __future__ import annotations
 
+import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from costguard.core.guard.notice import Delivery, Message
+from costguard.core.guard.notice import Delivery, Enclosure, Message
 from costguard.errors import InputError
 from costguard.ports import Clock
 
@@ -26,7 +28,8 @@ class Channel:
 
     `secret`: signs, "" for none. `within_s`: seconds that one try may take. `allow_private`: an address may be within a private
     network. `ca_file`: a file of authorities to trust instead of the system's. `proxy`: an http(s) URL through which chats are
-    asked; a webhook goes to the address that was looked at, and through nobody.
+    asked; a webhook goes to the address that was looked at, and through nobody. `person`: whose mail it is, "" for whom the
+    address of the server names.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Channel:
     allow_private: bool = False
     ca_file: Path | None = None
     proxy: str | None = field(default=None, repr=False)
+    person: str = ""
 
 
 class ChannelPlugin(Protocol):
@@ -64,3 +68,13 @@ def secret_of(*, env: str, file: str, environ: Mapping[str, str], field: str) ->
             f"{place} holds no secret of {LEAST_SECRET} characters or more", field=field, hint="openssl rand -hex 32"
         )
     return secret
+
+
+def packed(content: bytes) -> str:
+    """`content` as an enclosure carries it: small, and text."""
+    return b64encode(zlib.compress(content, level=9)).decode()
+
+
+def unpacked(enclosure: Enclosure) -> bytes:
+    """What `packed` packed."""
+    return zlib.decompress(b64decode(enclosure.packed))

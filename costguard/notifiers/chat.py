@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from costguard.core.guard.encoding import chat
 from costguard.core.guard.letters import body_of, title_of
 from costguard.core.guard.notice import INFO, PAGE, WARNING, Delivery, Message
-from costguard.notifiers import Channel
+from costguard.notifiers import Channel, unpacked
 
 if TYPE_CHECKING:  # it takes 0.2 s to import, and most runs send nothing
     from apprise import AppriseAsset, NotifyBase
@@ -45,10 +45,21 @@ def notify(message: Message, channel: Channel) -> Delivery:
         return Delivery(sent=False, why="apprise is not installed: pip install 'gpu-costguard[notify]'", again=False)
     try:
         with _stated(channel.proxy):
-            service = apprise.Apprise.instantiate(channel.address, asset=_asset(channel), suppress_exceptions=True)
+            service = apprise.Apprise.instantiate(_whither(channel), asset=_asset(channel), suppress_exceptions=True)
             return _sent(service, message, channel)
     except Exception as broken:  # noqa: BLE001 - a hundred services behind one call, and their errors may hold the address
         return Delivery(sent=False, why=f"the service failed ({type(broken).__name__})")
+
+
+def _whither(channel: Channel) -> Any:  # noqa: ANN401 - what Apprise takes: an address, or its parts
+    """The address; to the person alone where there is one, whomever else the address names."""
+    if not channel.person:
+        return channel.address
+    import apprise.plugins
+
+    plugins: Any = apprise.plugins  # it says no types
+    parts = plugins.url_to_dict(channel.address, secure_logging=True)
+    return {**parts, "targets": [channel.person], "cc": "", "bcc": ""} if parts else ""
 
 
 def _asset(channel: Channel) -> AppriseAsset:
@@ -114,12 +125,20 @@ def _sent(service: NotifyBase | None, message: Message, channel: Channel) -> Del
     service.redirects = False  # whatever its address says
     if channel.ca_file is not None:
         service.verify_certificate = str(channel.ca_file)  # type: ignore[assignment]  # requests takes a path as well
-    from apprise import Apprise, OverflowMode
+    from apprise import Apprise, AppriseAttachment, OverflowMode
+    from apprise.attachment import memory
 
     service.overflow_mode = OverflowMode.TRUNCATE  # Discord takes 2,000 characters: the first say most, and the title how many
     room = Apprise()
     room.add(service)
+    files, in_memory = AppriseAttachment(), cast("Any", memory).AttachMemory  # never a file on the disk
+    for one in message.enclosures if service.attachment_support else ():
+        files.add(in_memory(content=unpacked(one), name=one.name, mimetype=one.media))
     sent = room.notify(
-        title=title_of(message, chat), body=body_of(message, chat), notify_type=KINDS[message.severity], body_format="text"
+        title=title_of(message, chat),
+        body=body_of(message, chat),
+        notify_type=KINDS[message.severity],
+        body_format="text",
+        attach=files or None,
     )
     return Delivery(sent=True) if sent else Delivery(sent=False, why="the service did not take it")

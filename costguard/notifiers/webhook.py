@@ -16,6 +16,7 @@ import json
 import logging
 import re
 import threading
+from base64 import b64encode
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
@@ -28,12 +29,13 @@ import httpx2
 from costguard.core.documents.amounts import instant_text
 from costguard.core.guard.encoding import plain
 from costguard.core.guard.letters import body_of, title_of
-from costguard.core.guard.notice import Delivery, Message
-from costguard.notifiers import Channel
+from costguard.core.guard.notice import Delivery, Enclosure, Message
+from costguard.notifiers import Channel, unpacked
 from costguard.resolver import addresses
 from costguard.trust import context_of, trouble_of
 
 MOST_NOTICES = 100
+JSON = "application/json"
 MOST_ANSWER, MOST_SAID = 64 * 1024, 4096
 """Bytes of an answer that are read before it is let go, and of those that are kept, to be shown."""
 PLAIN = re.compile(r"[!-~]{1,2000}")
@@ -130,8 +132,21 @@ def body_json(message: Message) -> bytes:
         "notices": notices,
         "audit": plain(message.audit) or None,
         "notices_left_out": max(0, len(message.notices) - MOST_NOTICES),
+        "enclosed": [_enclosed(one) for one in message.enclosures],
     }
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _enclosed(enclosure: Enclosure) -> dict[str, object]:
+    """JSON as it is; anything else as text, or in base64 where it is none."""
+    content = unpacked(enclosure)
+    head: dict[str, object] = {"name": plain(enclosure.name), "media": enclosure.media}
+    if enclosure.media == JSON:
+        return head | {"json": json.loads(content)}
+    try:
+        return head | {"text": content.decode()}
+    except UnicodeDecodeError:
+        return head | {"base64": b64encode(content).decode()}
 
 
 def signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:

@@ -42,8 +42,8 @@ class Accounts(Books, Protocol):
     def measured(self, numbers: Collection[int], period: Period) -> dict[int, dict[str, list[HourRow]]]:
         """Of each of them the hours that begin in `period` and hold samples, by signal; who has none is left out."""
 
-    def days(self, period: Period, as_of: datetime) -> Iterable[DaySum]:
-        """What `period` was expected to cost in dollars, by day and attribution; the days add up to it."""
+    def days(self, period: Period, as_of: datetime, by: str) -> Iterable[DaySum]:
+        """What `period` was expected to cost in dollars, by day and the key `by`; the days add up to it."""
 
     def rates(self, period: Period, as_of: datetime) -> dict[int, HourRates]:
         """What began and ended to burn in each hour of `period`."""

@@ -72,6 +72,23 @@ class Holds(Protocol):
         """Set `hold` aside if each of `budgets` that it counts in has that much left; a refused one writes nothing."""
 
 
+class HoldBook(Holds, Protocol):
+    """Where money is set aside, and what became of it is said."""
+
+    def release(self, hold_id: str, now: datetime) -> Hold:
+        """End a hold whose run will not be; InputError where there is none, or it was committed."""
+
+    def commit(self, hold_id: str, spent: Money | None, now: datetime) -> Hold:
+        """End a hold whose run is over. `spent`: what it came to, if known. InputError where there is none."""
+
+
+class RunWishes(Wishes, Protocol):
+    """Wishes, and those that were made before."""
+
+    def wishes_since(self, at: datetime) -> list[Wish]:
+        """Every wish made at or after `at`, whatever became of it."""
+
+
 class Payments(Protocol):
     """What conditions ask of the ledger about each resource, for the whole fleet at once."""
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 
-from costguard.core.charge_item import ChargeItem
+from costguard.core.charge_item import ChargeItems
 from costguard.core.document import Document
-from costguard.core.focus.services import seller_of
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.money import Money
+from costguard.core.provider import seller_of
 from costguard.errors import one_line, shortened
 
 NEEDS = "items"
@@ -37,8 +37,8 @@ HEAD = """;; Costs of cloud GPUs as costguard's ledger expects them; a transacti
 option "title" "Cloud costs"
 """
 
-_Place = tuple[date, str, str, str, str, str]
-"""Day, provider, account, charge, owner and currency."""
+_Place = tuple[date, str, str, str, str, str, str]
+"""Day, provider, what it is called, account, charge, owner and currency."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class _Sum:
 
 def render(document: Document) -> Iterator[str]:
     """A whole file: options, commodities and accounts, then the transactions day by day."""
-    sums = _sums(document.items or ())
+    sums = _sums(document.items) if document.items is not None else {}
     yield HEAD
     days = [place[0] for place in sums]
     if not days:
@@ -68,11 +68,12 @@ def render(document: Document) -> Iterator[str]:
         yield _transaction(place, sums[place])
 
 
-def _sums(items: Iterable[ChargeItem]) -> dict[_Place, _Sum]:
-    sums = dict[_Place, _Sum]()
+def _sums(items: ChargeItems) -> dict[_Place, _Sum]:
+    sums, sellers = dict[_Place, _Sum](), items.sellers
     for item in items:
         of, money = item.attribution, item.money
-        place = (item.start.date(), of.provider, of.account, item.charge, of.owner, money.low.currency)
+        sold_by = seller_of(sellers, of.provider).name
+        place = (item.start.date(), of.provider, sold_by, of.account, item.charge, of.owner, money.low.currency)
         found = sums.setdefault(place, _Sum())
         found.low += money.low.nano
         found.expected += money.expected.nano
@@ -84,7 +85,7 @@ def _sums(items: Iterable[ChargeItem]) -> dict[_Place, _Sum]:
 
 
 def _transaction(place: _Place, found: _Sum) -> str:
-    on, provider, _, charge, owner, currency = place
+    on, _, seller, _, charge, owner, currency = place
     low, expected, high, owed = (
         f"{Money(nano=nano, currency=currency).text(9)} {currency}"
         for nano in (found.low, found.expected, found.high, -found.expected)
@@ -95,25 +96,25 @@ def _transaction(place: _Place, found: _Sum) -> str:
     expense, liability = _expense(place), _owed(place)
     width = max(len(expense), len(liability)) + 2
     return (
-        f"\n{on} {flag} {_string(seller_of(provider).name)} {_string(told)}\n"
+        f"\n{on} {flag} {_string(seller)} {_string(told)}\n"
         f"  low: {low}\n  high: {high}\n"
         f"  {expense:<{width}}{expected}\n  {liability:<{width}}{owed}\n"
     )
 
 
 def _expense(place: _Place) -> str:
-    _, provider, account, charge, owner, _ = place
+    _, _, seller, account, charge, owner, _ = place
     whose = _named(owner) if owner.strip() else NOBODY
-    return ":".join(("Expenses:Cloud", _sold_by(provider), _named(account), _named(charge), whose))
+    return ":".join(("Expenses:Cloud", _sold_by(seller), _named(account), _named(charge), whose))
 
 
 def _owed(place: _Place) -> str:
-    return ":".join(("Liabilities:Cloud", _sold_by(place[1]), _named(place[2])))
+    return ":".join(("Liabilities:Cloud", _sold_by(place[2]), _named(place[3])))
 
 
-def _sold_by(provider: str) -> str:
+def _sold_by(seller: str) -> str:
     """Vast-ai for Vast.ai: no two sellers are told apart by a dot or a space."""
-    return _named(re.sub(r"[. ]", "-", seller_of(provider).name))
+    return _named(re.sub(r"[. ]", "-", seller))
 
 
 def _named(text: str) -> str:

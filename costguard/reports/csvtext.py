@@ -8,8 +8,9 @@ import io
 from costguard.core.document import Document
 from costguard.errors import one_line
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""A cell that starts so is run by spreadsheets (OWASP, "CSV Injection"); text cells get a quote in front."""
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""A cell that starts so is run by spreadsheets (OWASP, "CSV Injection": some take the full-width signs too); text cells get a
+quote in front."""
 
 
 def render(document: Document) -> str:

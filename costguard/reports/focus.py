@@ -13,10 +13,9 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 
-from costguard.core.charge_item import ChargeItems
 from costguard.core.document import Document
 from costguard.core.focus.columns import NEWEST
-from costguard.core.focus.rows import Value, header, row
+from costguard.core.focus.rows import Value, header, rows
 from costguard.reports.csvtext import safe
 
 NEEDS = "items"
@@ -28,13 +27,12 @@ _LOT = 1000
 
 def render(document: Document, *, focus_version: str | None = None) -> Iterator[str]:
     """The header, then the rows as the ledger gives them; RFC 4180 with line feeds, null is an empty cell."""
-    return _pieces(document.items or (), header(focus_version or NEWEST))
+    return _pieces(rows(document.items), header(focus_version or NEWEST))
 
 
-def _pieces(items: ChargeItems | tuple[()], names: Sequence[str]) -> Iterator[str]:
+def _pieces(found: Iterator[Mapping[str, Value]], names: Sequence[str]) -> Iterator[str]:
     yield _text([names])
-    rows = map(row, items)
-    while lot := list(islice(rows, _LOT)):
+    while lot := list(islice(found, _LOT)):
         yield _text([[_cell(each[name]) for name in names] for each in lot])
 
 

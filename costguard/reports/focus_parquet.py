@@ -11,10 +11,9 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from costguard.core.charge_item import ChargeItems
 from costguard.core.document import Document
 from costguard.core.focus.columns import DECIMAL, NEWEST, TIME, columns
-from costguard.core.focus.rows import CUSTOM_COLUMNS, Value, header, row
+from costguard.core.focus.rows import CUSTOM_COLUMNS, Value, header, rows
 from costguard.errors import CostguardError
 from costguard.reports.focus import as_json
 
@@ -37,7 +36,7 @@ def render(document: Document, *, focus_version: str | None = None) -> Iterator[
         hint = "pip install 'gpu-costguard[parquet]', or name a file that ends in .csv"
         raise CostguardError("Parquet needs pyarrow, which is not installed", field="--output", hint=hint) from None
     schema = pa.schema([(name, _type(pa, name, version)) for name in header(version)])
-    return _pieces(pa, pq, schema, document.items or ())
+    return _pieces(pa, pq, schema, rows(document.items))
 
 
 class _Pieces(io.RawIOBase):
@@ -67,19 +66,19 @@ class _Pieces(io.RawIOBase):
         return data
 
 
-def _pieces(pa: Any, pq: Any, schema: Any, items: ChargeItems | tuple[()]) -> Iterator[bytes]:  # noqa: ANN401 - it has no types
-    out, rows = _Pieces(), map(row, items)
+def _pieces(pa: Any, pq: Any, schema: Any, found: Iterator[dict[str, Value]]) -> Iterator[bytes]:  # noqa: ANN401 - no types
+    out = _Pieces()
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
-        while any((packed := _columns(schema.names, islice(rows, GROUP))).values()):
+        while any((packed := _columns(schema.names, islice(found, GROUP))).values()):
             writer.write_table(pa.table(packed, schema=schema))
             yield out.taken()
     yield out.taken()
 
 
-def _columns(names: list[str], rows: Iterator[dict[str, Value]]) -> dict[str, list[object]]:
+def _columns(names: list[str], lot: Iterator[dict[str, Value]]) -> dict[str, list[object]]:
     """So many rows, column by column."""
     found: dict[str, list[object]] = {name: [] for name in names}
-    for each in rows:
+    for each in lot:
         for name, column in found.items():
             column.append(_cell(each[name]))
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from costguard.core.document import Document, TableView
 from costguard.errors import one_line
 
@@ -22,5 +24,9 @@ def _table(table: TableView) -> str:
     return "\n".join([f"**{_escaped(table.title)}**", "", *lines] if table.title else lines)
 
 
+MARKS = re.compile(r"[\\|`*~\[\]]|&(?=[#A-Za-z])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+"""What would be drawn otherwise than it is written: a name is no link, no picture and no emphasis. Not the _ within a word."""
+
+
 def _escaped(text: str) -> str:
-    return one_line(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return MARKS.sub(r"\\\g<0>", one_line(text)).replace("<", "&lt;")

@@ -19,12 +19,17 @@
     [rails]                                         # `rails`: what holds whatever a policy says
     [[notify.route]]                                # `notify`: who is told
     to = "console"
+    [[report]]                                      # `reports`: what is sent once a day, week or month
+    name = "month"
+    to = ["lead@lab.org"]
     [watch]                                         # WatchSettings
     interval = "60s"
     [reconcile]                                     # ReconcileSettings
     tolerance = "1%, 0.10"
     [display]                                       # DisplaySettings
     currency = "EUR"
+    [web]                                           # WebSettings
+    listen = "127.0.0.1:8470"
     [providers.runpod]                              # the provider's own keys
     base_url = "http://127.0.0.1:8080"
 
@@ -55,6 +60,7 @@ from costguard.settings.sections import (
     ReconcileSettings,
     Settings,
     WatchSettings,
+    WebSettings,
     fields_of,
 )
 from costguard.settings.zones import zone_named
@@ -71,6 +77,7 @@ __all__ = [
     "ReconcileSettings",
     "Settings",
     "WatchSettings",
+    "WebSettings",
     "cache_file",
     "check_settings",
     "data_file",
@@ -82,7 +89,15 @@ __all__ = [
     "zone_named",
 ]
 
-BUDGET, PROVIDERS, POLICY, HOOK, RAILS, NOTIFY = "budget", "providers", "policy", "hook", "rails", "notify"
+BUDGET, PROVIDERS, POLICY, HOOK, RAILS, NOTIFY, REPORT = (
+    "budget",
+    "providers",
+    "policy",
+    "hook",
+    "rails",
+    "notify",
+    "report",
+)
 """The keys of the file that are no section of plain fields."""
 
 
@@ -146,11 +161,11 @@ def _config_folder() -> Path:
 
 
 def _settings(table: Mapping[str, object], where: str) -> Settings:
-    _known(table, (*SECTIONS, BUDGET, POLICY, HOOK, RAILS, NOTIFY, PROVIDERS), where)
+    _known(table, (*SECTIONS, BUDGET, POLICY, HOOK, RAILS, NOTIFY, REPORT, PROVIDERS), where)
     made = {name: _section(name, make, table[name], where) for name, make in SECTIONS.items() if name in table}
     settings = Settings(**made)  # type: ignore[arg-type]  # each made by its own field's factory
     zone = zone_named(settings.defaults.timezone, origin("defaults", "timezone", where))
-    if {"watch", "defaults", "network", "ledger", "display", "reconcile"} & set(made):
+    if {"watch", "defaults", "network", "ledger", "display", "reconcile", "web"} & set(made):
         from costguard.settings.checking import check_sections
 
         check_sections(settings, where)
@@ -184,8 +199,12 @@ def _guarded(settings: Settings, table: Mapping[str, object], where: str, zone: 
     if NOTIFY in table:
         from costguard.settings.notify import read_notify
 
-        routes, signed_with = read_notify(table[NOTIFY], where, policies=tuple(one.name for one in settings.policies))
-        settings = replace(settings, routes=routes, signed_with=signed_with)
+        told = read_notify(table[NOTIFY], where, policies=tuple(one.name for one in settings.policies))
+        settings = replace(settings, routes=told.routes, signed_with=told.signed_with, mail=told.mail)
+    if REPORT in table:
+        from costguard.settings.reports import read_reports
+
+        settings = replace(settings, reports=read_reports(table[REPORT], where, routes=settings.routes, mail=settings.mail))
     return settings
 
 

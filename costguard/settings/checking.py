@@ -9,7 +9,7 @@ from costguard.core.checks import require
 from costguard.errors import shortened
 from costguard.settings.environment import origin, variable_of
 from costguard.settings.lasting import lasting
-from costguard.settings.sections import SQLITE, Settings
+from costguard.settings.sections import SQLITE, Settings, WebSettings
 
 SHORTEST, LONGEST = timedelta(seconds=1), timedelta(hours=1)
 """Between two polls."""
@@ -27,7 +27,7 @@ PROXY = re.compile(r"https?://(?:(?P<who>[^\s/@]*)@)?[^\s/@]+/?", re.IGNORECASE)
 
 
 def check_sections(settings: Settings, where: str) -> None:
-    """InputError for what [watch], [defaults], [network], [display] or [reconcile] cannot mean."""
+    """InputError for what [watch], [defaults], [network], [display], [reconcile] or [web] cannot mean."""
     lasting(settings.watch.interval, origin("watch", "interval", where), least=SHORTEST, most=LONGEST)
     lasting(settings.watch.jitter, origin("watch", "jitter", where))
     if settings.watch.heartbeat_url is not None:
@@ -47,6 +47,10 @@ def check_sections(settings: Settings, where: str) -> None:
         tolerance_stated(settings.reconcile.tolerance, origin("reconcile", "tolerance", where))
     if settings.network.proxy is not None:
         _check_proxy(settings.network.proxy, origin("network", "proxy", where))
+    if settings.web != WebSettings():
+        from costguard.settings.web import check_web
+
+        check_web(settings.web, where)
     _check_display(settings, where)
 
 

@@ -40,8 +40,9 @@ def _known_variable(name: str, section: str, key: str) -> None:
     """UnknownNameError that names the variable, unless it stands for a field."""
     if (section, key) not in _places():
         known = _variables()
-        near = nearest_names(name, known)
-        raise UnknownNameError("variable", name, field="the environment", nearest=near, hint=f"known: {', '.join(known)}")
+        near, ours = nearest_names(name, known), [one for one in known if one.startswith(f"{PREFIX}{section}__".upper())]
+        hint = f"known: {', '.join(ours)}" if ours else f"{PREFIX}SECTION__KEY; sections: {', '.join(SECTIONS)}"
+        raise UnknownNameError("variable", name, field="the environment", nearest=near, hint=hint)
 
 
 def _no_slip(name: str) -> None:

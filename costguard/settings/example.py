@@ -93,6 +93,34 @@ FIELDS: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
         "How far a provider's bill may lie from the charges: a part of it, an amount, or whichever of both is more.",
         "1%, 0.10",
     ),
+    ("web", "listen"): (
+        (
+            "Where `costguard watch` answers agents and readers. Loopback, unless tls_cert and tls_key or behind_proxy are "
+            "stated; left out: nowhere. Needs pip install 'gpu-costguard[web]'."
+        ),
+        "127.0.0.1:8470",
+    ),
+    ("web", "url"): (
+        "What machines and readers call it; left out: the address of listen.",
+        "https://guard.example",
+    ),
+    ("web", "hosts"): (
+        "Further names that it may be asked by; any other Host is refused.",
+        ["guard.internal"],
+    ),
+    ("web", "tls_cert"): ("Its certificate and those above it, a PEM file.", "guard.crt"),
+    ("web", "tls_key"): ("The key of that certificate, a PEM file that only this user can read.", "guard.key"),
+    ("web", "behind_proxy"): (
+        "The address of a proxy that speaks TLS for it: then its X-Forwarded-For is believed, and nobody else's.",
+        "127.0.0.1",
+    ),
+    ("web", "key_file"): (
+        (
+            "Where the key is kept that answers to agents are signed with; it is made where there is none. Left out: beside "
+            "the ledger. Watchdogs of one ledger share it."
+        ),
+        "web.key",
+    ),
 }
 """(section, key) -> what it means, and an example. `tests/golden/test_example.py` holds it against the settings."""
 

@@ -58,9 +58,11 @@ GUARD = """
 #breaker = { percent = 25, least = 5, window = "10m", recovery = "30m" }
 #first_seen = "15m"
 
-# Notices. signed_with: where the secret is kept that webhooks are signed with.
+# Notices. signed_with: where the secret is kept that webhooks are signed with. mail: where the address of the server is kept
+# that mail to a person goes through (mailtos://USER:PASSWORD@HOST?from=ADDRESS), for [[report]] and `report --email`.
 #[notify]
 #signed_with = "env:COSTGUARD_WEBHOOK_SECRET"
+#mail = "env:MAIL_URL"
 # Routes: any number of them; without one the terminal is told. to: "console", the https:// address of a webhook, or where an
 # address is kept that is secret: "env:NAME" or "file:PATH" of slack://..., mailto://..., ntfy://..., all that Apprise knows.
 # group_by: owner, policy, topic, subject. repeat: after the first message, the last one again and again; [] never.
@@ -73,4 +75,16 @@ GUARD = """
 #repeat = ["4h", "24h", "7d"]
 #min_severity = "info"
 #match = { owners = ["alice"], policies = ["idle-gpu"], topics = ["budget:*"], audience = ["owner"] }
+
+# Reports that `costguard watch` sends: any number of them. every: "day", "week" (from Monday) or "month", of [defaults]
+# timezone, each reported at `at` on the first day after it. to: people by their mail, routes by their names, or channels as
+# above. name: usually what `every` says; under it is kept what was sent. by: as `report --by`. format: what is enclosed where
+# a channel takes files; a webhook gets JSON.
+#[[report]]
+#name = "month"
+#every = "month"
+#at = "08:00"
+#to = ["lead@lab.org", "team"]
+#by = ["provider", "owner"]
+#format = "html"
 """

@@ -2,6 +2,7 @@
 
     [notify]
     signed_with = "env:COSTGUARD_WEBHOOK_SECRET"    # what webhooks are signed with; "file:PATH" likewise
+    mail = "env:MAIL_URL"                           # the server (mailto://...) that mail to a person goes through
     [[notify.route]]
     to = ["env:SLACK_URL", "console"]               # see addresses
     name = "team"                                   # usually what `to` says
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from itertools import pairwise
+from typing import NamedTuple
 
 from costguard.core.checks import known_keys, one_of, require
 from costguard.core.guard.notice import AUDIENCES, GROUPED_BY, INFO, REPEATS, SEVERITIES, Route
@@ -30,27 +32,39 @@ from costguard.settings.reading import Table, each_once, read_inner, read_name, 
 
 KEYS = ("to", "name", "group_by", "repeat", "min_severity", "match")
 MATCH_KEYS = ("owners", "policies", "topics", "audience")
+KEPT = {"signed_with": "COSTGUARD_WEBHOOK_SECRET", "mail": "MAIL_URL"}
+"""Keys that say where a secret is kept, and the variable that it might be."""
 TO = 'write to = ["console"], "env:SLACK_URL" or "https://example.com/hook"'
 OFTENEST = timedelta(minutes=15)
 """A repeat more often than this is a storm."""
 
 
-def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> tuple[tuple[Route, ...], str]:
-    """The routes of `where` (a file), and where the secret of webhooks is kept ("": nowhere). `policies`: their names."""
+class Told(NamedTuple):
+    """The `[notify]` section. `signed_with`: where the secret of webhooks is kept, `mail`: the server of mail; "": nowhere."""
+
+    routes: tuple[Route, ...]
+    signed_with: str
+    mail: str
+
+
+def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> Told:
+    """What `where` (a file) says of it. `policies`: their names."""
     if not isinstance(stated, Mapping):
         told = f"must be a table, not {unlike(stated)}"
         raise InputError(told, field=f"{where}: notify", hint="write [[notify.route]], and its keys below it")
-    known_keys(stated, ("route", "signed_with"), f"{where}: notify")
+    known_keys(stated, ("route", *KEPT), f"{where}: notify")
     tables = read_tables(stated.get("route", []), where, "notify.route")
     routes = tuple(_route(table, f"{where}: notify.route {number}", policies) for number, table in enumerate(tables, 1))
     each_once([route.name for route in routes], where, "notify.route")
-    return routes, _signed_with(stated["signed_with"], f"{where}: notify.signed_with") if "signed_with" in stated else ""
+    signed_with, mail = (_kept(stated[key], f"{where}: notify.{key}", key) if key in stated else "" for key in KEPT)
+    return Told(routes, signed_with, mail)
 
 
-def _signed_with(stated: object, field: str) -> str:
+def _kept(stated: object, field: str, key: str) -> str:
+    """Where a secret is kept."""
     text = read_text(stated, field)
     kept = VARIABLE.fullmatch(text) or FILE.fullmatch(text)
-    hint = 'write "env:COSTGUARD_WEBHOOK_SECRET", or "file:PATH" of a file that holds it'
+    hint = f'write "env:{KEPT[key]}", or "file:PATH" of a file that holds it'
     require(kept is not None, field, "holds a secret, and the settings file holds none", hint)
     return text
 
@@ -59,7 +73,7 @@ def _route(table: Table, place: str, policies: tuple[str, ...]) -> Route:
     known_keys(table, KEYS, place)
     if "to" not in table:
         raise InputError("is missing", field=f"{place}.to", hint=TO)
-    channels = tuple(dict.fromkeys(_channel(text, f"{place}.to") for text in read_texts(table["to"], f"{place}.to")))
+    channels = tuple(dict.fromkeys(read_channel(text, f"{place}.to") for text in read_texts(table["to"], f"{place}.to")))
     require(bool(channels), f"{place}.to", "is empty", TO)
     name = read_name(table["name"], f"{place}.name", "team") if "name" in table else ", ".join(channels)
     match = read_inner(table["match"], f"{place}.match", 'match = { owners = ["alice"] }') if "match" in table else {}
@@ -77,7 +91,8 @@ def _route(table: Table, place: str, policies: tuple[str, ...]) -> Route:
     )
 
 
-def _channel(text: str, field: str) -> str:
+def read_channel(text: str, field: str) -> str:
+    """The name of the channel that `text` states: the console, an address, or where one is kept."""
     return CONSOLE if text in (CONSOLE, f"{CONSOLE}:", f"{CONSOLE}://") else check_address(text, field, "SLACK_URL")
 
 

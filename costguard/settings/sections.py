@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nob
     from costguard.core.guard.hook import Hook
     from costguard.core.guard.notice import Route
     from costguard.core.guard.policy import Policy, Rails
+    from costguard.core.report_schedule import ReportSchedule
 
 SQLITE = "sqlite:///"
 GROUP_FROM = (
@@ -156,11 +157,30 @@ class ReconcileSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WebSettings:
+    """`[web]`. `listen`: where `costguard watch` answers agents and readers ("127.0.0.1:8470"); None: nowhere.
+
+    `url`: what others call that, None: as `listen` says. `hosts`: further names that it may be asked by. `tls_cert`, `tls_key`:
+    PEM files. `behind_proxy`: the address of a proxy that speaks TLS for it. `key_file`: where the key is kept that answers to
+    agents are signed with, None: beside the ledger.
+    """
+
+    listen: str | None = None
+    url: str | None = None
+    hosts: tuple[str, ...] = field(default=(), metadata=LIST)
+    tls_cert: str | None = field(default=None, metadata=PATH)
+    tls_key: str | None = field(default=None, metadata=PATH)
+    behind_proxy: str | None = None
+    key_file: str | None = field(default=None, metadata=PATH)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The whole file. `budgets`: the `[[budget]]` tables in their order; `policies`, `hooks`, `routes` likewise.
 
     `rails` None: as they stand in GUARD section 6. `signed_with`: where the secret is kept that webhooks are signed with
-    (`env:NAME`, `file:PATH`), "" for nowhere.
+    (`env:NAME`, `file:PATH`), "" for nowhere; `mail`: where the address of the server is kept that mail to people goes through.
+    `reports`: the `[[report]]` tables in their order.
     `providers`: the table `[providers.NAME]` of each name, whose keys are the provider's business.
     """
 
@@ -171,12 +191,15 @@ class Settings:
     watch: WatchSettings = field(default_factory=WatchSettings)
     display: DisplaySettings = field(default_factory=DisplaySettings)
     reconcile: ReconcileSettings = field(default_factory=ReconcileSettings)
+    web: WebSettings = field(default_factory=WebSettings)
     budgets: tuple[Budget, ...] = ()
     policies: tuple[Policy, ...] = ()
     hooks: tuple[Hook, ...] = ()
     routes: tuple[Route, ...] = ()
     rails: Rails | None = None
     signed_with: str = ""
+    mail: str = ""
+    reports: tuple[ReportSchedule, ...] = ()
     providers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 

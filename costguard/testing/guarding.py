@@ -36,8 +36,9 @@ from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.core.sample import Sample
 from costguard.core.spending import Live
 from costguard.errors import InputError, LedgerError
-from costguard.flows.guard import Guard, Guarded, Latest
+from costguard.flows.guard import Guard, Guarded
 from costguard.flows.holding import hold
+from costguard.flows.latest import Latest
 from costguard.flows.tell import Postman
 from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.holds import Holds, open_holds

@@ -163,7 +163,7 @@ class Watchdog:
         with self._lock:
             was = health.degraded
             pause = health.failed(duty.every.total_seconds(), self._boot())
-            if not account:  # the guard and the outbox are tried every time: money and messages wait for them
+            if duty.name in self._duties.tried_always:  # money and messages wait for them
                 health.not_before, pause = 0.0, duty.every.total_seconds()
         said = str(error) if isinstance(error, CostguardError) else f"{type(error).__name__}: {error}"
         self._log.error(

@@ -49,12 +49,14 @@ class Duty:
 class Duties:
     """All there is to do. `polls`: one an account. `guard.run` returns whether its run was committed to the ledger.
 
-    The guard first runs when every account was polled once, or after its own interval if that is sooner.
+    `others` may wait: one that fails again and again is tried more rarely. The guard first runs when every account was polled
+    once, or after its own interval if that is sooner.
     """
 
     polls: tuple[Duty, ...]
     guard: Duty
     outbox: Duty | None = None
+    others: tuple[Duty, ...] = ()
 
     def __post_init__(self) -> None:
         names = [duty.name for duty in self.every]
@@ -63,9 +65,14 @@ class Duties:
             raise InputError(f"two duties are called {twice[0]}", field="watch", hint="name each account once")
 
     @property
+    def tried_always(self) -> frozenset[str]:
+        """The names of those that are never tried more rarely: the guard and the outbox."""
+        return frozenset(duty.name for duty in (self.guard, self.outbox) if duty)
+
+    @property
     def every(self) -> tuple[Duty, ...]:
         """Each of them."""
-        return (*self.polls, self.guard, *((self.outbox,) if self.outbox else ()))
+        return (*self.polls, self.guard, *((self.outbox,) if self.outbox else ()), *self.others)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from costguard.core.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Setting, checked_table
+from costguard.core.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Seller, Setting, checked_table
 from costguard.errors import InputError
 
 if TYPE_CHECKING:  # a listing of providers does not pay for botocore
@@ -29,6 +29,7 @@ _ROLE = (
 MANIFEST = Manifest(
     name="aws",
     title="Amazon Web Services",
+    seller=Seller(name="AWS", account="AWS account", compute="Amazon EC2", storage="Amazon EBS"),
     credentials=(
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         "AWS_PROFILE, and ~/.aws/config (roles, SSO, processes)",

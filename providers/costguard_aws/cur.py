@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from costguard.core.bill_files import About, BillFormat, Part, Record
 from costguard.core.billed import CREDIT, OTHER, TAX, BillLine, amount_stated
-from costguard.core.focus_rows import arn_tail, charge_of, instant_stated
+from costguard.core.focus_rows import arn_tail, charge_of, instant_named, instant_stated
 from costguard.core.metering.resource import storable
 from costguard.core.money import Money
 from costguard.errors import InputError, one_line, shortened
@@ -73,7 +73,9 @@ def read(record: Record, about: About) -> Iterator[Part]:
         costs = ()  # the upfront fee of a reservation, which its hours carry
     usage = text("lineitemusagetype")
     month_end = instant_stated(record.get(columns.get("billbillingperiodenddate", ""))) or end
-    parts = (text(name).replace("\\", "\\\\").replace("|", "\\|") for name in (*_NAMED, *_NAMED_TOO, *_NAMED_LAST))
+    period = {NEEDED[0]: instant_named(start), NEEDED[1]: instant_named(end)}
+    names = (*_NAMED, *_NAMED_TOO, *_NAMED_LAST)
+    parts = ((period.get(name) or text(name)).replace("\\", "\\\\").replace("|", "\\|") for name in names)
     line = BillLine(
         id="|".join((STATEMENT, *parts)),
         provider="aws",

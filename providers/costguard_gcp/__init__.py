@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from costguard.core.provider import FLAG, TEXTS, WHOLE, Manifest, Setting, checked_table
+from costguard.core.provider import FLAG, TEXTS, WHOLE, Manifest, Seller, Setting, checked_table
 
 if TYPE_CHECKING:
     from costguard.core.bill_files import BillFiles
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MANIFEST = Manifest(
     name="gcp",
     title="Google Cloud",
+    seller=Seller(name="Google Cloud", account="GCP project", compute="Compute Engine", storage="Persistent Disk"),
     credentials=(
         "credentials_file in [providers.gcp]",
         "GOOGLE_APPLICATION_CREDENTIALS",

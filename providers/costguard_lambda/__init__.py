@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costguard.core.provider import TABLES, WHOLE, Manifest, Setting
+from costguard.core.provider import TABLES, WHOLE, Manifest, Seller, Setting
 
 if TYPE_CHECKING:
     from costguard.ports import InstanceSource
@@ -28,6 +28,7 @@ _ONE_ACCOUNT = (
 MANIFEST = Manifest(
     name="lambda",
     title="Lambda Cloud",
+    seller=Seller(name="Lambda", account="Lambda account", compute="Lambda On-Demand Cloud", storage="Lambda Storage"),
     credentials=("LAMBDA_API_KEY", "the file named by LAMBDA_API_KEY_FILE", "~/.lambda_cloud/lambda_keys"),
     abilities={
         "list": "every instance of the account, in one call; launch times from the audit log",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costguard.core.provider import TABLES, WHOLE, Manifest, Setting
+from costguard.core.provider import CONTAINERS, TABLES, WHOLE, Manifest, Seller, Setting
 
 if TYPE_CHECKING:  # importing a plug-in imports no network library
     from costguard.core.bill_files import BillFiles
@@ -25,6 +25,7 @@ ACCOUNT_SETTINGS = (
 MANIFEST = Manifest(
     name="runpod",
     title="RunPod",
+    seller=Seller(name="RunPod", account="RunPod account", compute="RunPod Pods", storage="RunPod Storage", runs=CONTAINERS),
     credentials=("key_env or key_file of the settings", "RUNPOD_API_KEY", "RUNPOD_API_KEY_FILE", "~/.runpod/config.toml"),
     abilities={
         "list": "REST v2: pods, members of clusters, network volumes; no serverless workers",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costguard.core.provider import FLAG, TABLES, WHOLE, Manifest, Setting
+from costguard.core.provider import CONTAINERS, FLAG, TABLES, WHOLE, Manifest, Seller, Setting
 
 if TYPE_CHECKING:  # a type and no more: costguard can say what Vast is without loading it
     from costguard.core.bill_files import BillFiles
@@ -24,6 +24,9 @@ _KEY_FILE = Setting(name="key_file", told="the file that holds the key and nothi
 MANIFEST = Manifest(
     name="vast",
     title="Vast.ai",
+    seller=Seller(
+        name="Vast.ai", account="Vast.ai account", compute="Vast.ai Instances", storage="Vast.ai Storage", runs=CONTAINERS
+    ),
     credentials=(
         "the environment variable that key_env names, or the file that key_file names",
         "VAST_API_KEY",

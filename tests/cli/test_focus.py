@@ -14,6 +14,7 @@ from costguard.app import showing, spending
 from costguard.core.document import Document
 from costguard.core.focus.columns import VERSIONS
 from costguard.reports import focus
+from tests.charges import charges
 from tests.conftest import Command
 from tests.reports.test_focus import ITEMS
 
@@ -24,7 +25,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "focus_check.json"
 def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "export.csv"
-    path.write_text("".join(focus.render(Document(data={}, items=ITEMS))))
+    path.write_text("".join(focus.render(Document(data={}, items=charges(ITEMS)))))
     return path
 
 
@@ -64,12 +65,15 @@ def test_a_file_is_held_against_the_version_that_is_stated(costguard: Command, e
     [
         (b"", ("is empty",)),
         (b"BilledCost\n\xff\xfe1\n", ("is not UTF-8", "after line 0", "0xff")),
-        (b'BilledCost\n"1\n', ("is not valid CSV", "line 2")),
+        (b'BilledCost\n"1\n', ("export.csv, line 2: is not valid CSV",)),
         (b"BilledCost\n" + b"1" * 2_000_000, ("is not valid CSV", "field larger")),
-        (b"\x1f\x8b\x08\x00broken", ("cannot be",)),
+        (b"\x1f\x8b\x08\x00broken", ("is cut short",)),
         (b"BilledCost;ListCost\n1;2\n", ("has one column only", "CSV with commas")),
-        (b"PK\x03\x04 a zip\n", ("has one column only", "CSV with commas")),
-        (gzip.compress(b"BilledCost\n" + b"1\n" * 10000)[:-20], ("cannot be unpacked",)),
+        (b"PK\x03\x04 a zip\n", ("is a zip archive", "unpack it")),
+        (b'{"BilledCost": 1,\n "ListCost": 2}', ("is JSON", "CSV or Parquet")),
+        (b"BilledCost,ListCost\n".ljust(9000, b"1") + b"\xff", ("is not UTF-8", "after line 1", "0xff", "iconv")),
+        ("BilledCost,ListCost\n1,1\n".encode("utf-16-le"), ("is no text", "UTF-16")),
+        (gzip.compress(b"BilledCost\n" + b"1\n" * 10000)[:-20], ("is cut short", "after line")),
         (b"PAR1 and no more", ("Parquet",)),
     ],
 )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
+import re
 import stat
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import pytest
 from costguard.app import spending
 from costguard.cli import output
 from costguard.errors import CostguardError, InputError, LedgerError
+from tests.cli.recorded import POLICY
 from tests.conftest import Command, Ran
 from tests.ledger.fleet import machine, poll
 from tests.ledger.test_items import recorded
@@ -71,6 +75,80 @@ def test_a_flag_goes_before_the_ending_of_a_file(report: Command) -> None:
     assert Path("a.html").read_text() == report("--json").out
     assert report("--output", "october.2026").code == 0
     assert Path("october.2026").read_text() == report().out
+
+
+@pytest.mark.parametrize("file", ["a.xlsx", "a.docx", "a.PDF", "a.tsv", "a.xlsx.gz", "a.tar.gz"])
+def test_an_ending_of_no_format_is_refused_with_those_there_are(report: Command, file: str) -> None:
+    known = ".beancount, .csv, .focus, .htm, .html, .json, .markdown, .md, .parquet, .table, .txt"
+    report("--output", file).says(file, "and no format does", known, "--format NAME")
+    assert list(Path().iterdir()) == []
+    assert report("--csv", "--output", file).code == 0, "who says which format may call the file as they like"
+
+
+@pytest.mark.parametrize(("file", "flags"), [("a.csv.gz", ()), ("a.json.GZ", ()), ("a.gz", ()), ("a.txt.gz", ("--json",))])
+def test_a_file_that_ends_in_gz_is_packed(report: Command, file: str, flags: tuple[str, ...]) -> None:
+    assert report("--output", file, *flags).code == 0
+    packed = Path(file).read_bytes()
+    named = {"a.csv.gz": ("--csv",), "a.gz": ()}.get(file, ("--json",))
+    assert gzip.decompress(packed).decode() == report(*named).out
+    assert report("--output", file, *flags, "--force").code == 0
+    assert Path(file).read_bytes() == packed, "the same answer is the same file"
+
+
+def test_a_packed_focus_export_is_read_back(report: Command, costguard: Command) -> None:
+    assert report("--format", "focus", "--output", "a.csv.gz").code == 0
+    assert costguard("focus", "check", "a.csv.gz").code == 0
+
+
+READING = {
+    "quote": ("--gpu", "H100", "--count", "8", "--hours", "12"),
+    "size": ("--model", "llama-2-7b"),
+    "offers": ("--gpu", "H100"),
+    "prices": (),
+    "breakeven": ("--gpu", "A100-80GB", "--price", "15000"),
+    "calibrate": ("--show",),
+    "status": (),
+    "focus": ("check", "sound.csv"),
+    "reconcile": ("--month", "2026-10"),
+    "plan": (),
+    "simulate": ("--from", "2026-11-01T00:00", "--to", "2026-11-01T01:00"),
+    "policy": ("lint",),
+    "doctor": (),
+    "providers": (),
+    "audit": ("verify",),
+}
+TIMES = re.compile(r'"[a-z_]*(?:at|hours|from|to|start|end|age|days)": [^,}\]]+|\d{4}-\d\d-\d\dT[0-9:.]+Z?')
+"""What two answers of the same question may differ in: when it was asked."""
+
+
+@pytest.mark.parametrize("name", READING)
+def test_every_command_that_reads_answers_into_a_file_as_well(report: Command, costguard: Command, name: str) -> None:
+    assert report("--format", "focus", "--output", "sound.csv").code == 0
+    Path("costguard.toml").write_text(POLICY)
+    words = ("--offline", name, *READING[name])
+    printed = costguard(*words, "--json")
+    ran = costguard(*words, "--output", "answer.json")
+    assert (ran.code, ran.out, printed.code in (0, 3)) == (printed.code, "", True), ran.err
+    assert TIMES.sub("", Path("answer.json").read_text()) == TIMES.sub("", printed.out)
+    costguard(*words, "--output", "answer.json").says("is there already", "--force")
+    costguard(*words, "--force").says("--output FILE")
+    assert costguard(*words, "--csv", "-o", "answer.json", "--force").code == printed.code
+
+
+def test_a_file_that_cannot_be_written_stops_a_bill_from_being_taken_in(report: Command, costguard: Command) -> None:
+    assert report("--format", "focus", "--output", "own.csv").code == 0
+    words = ("reconcile", "--month", "2026-11", "--provider", "aws", "--file", "own.csv")
+    costguard(*words, "-o", "nowhere/a.json").says("there is no folder")
+    costguard(*words, "-o", "a.parquet").says("made of charges", "costguard report")
+    costguard(*words, "--format", "focus").says("made of charges", "costguard report")
+    again = costguard(*words, "--json")
+    assert [one["added"] for one in again.data["imports"]] == [1], "nothing had been"
+
+
+def test_a_quote_into_a_file_of_rows_holds_every_offer(costguard: Command, tmp_path: Path) -> None:
+    words = ("quote", "--gpu", "H100", "--count", "8", "--hours", "12")
+    assert costguard(*words, "-o", str(tmp_path / "a.csv")).code == 0
+    assert (tmp_path / "a.csv").read_text() == costguard(*words, "--csv").out
 
 
 def test_a_file_that_ends_in_parquet_is_never_a_table_of_text(report: Command) -> None:
@@ -184,6 +262,61 @@ def test_a_file_that_comes_meanwhile_is_kept(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is there already"):
         output.put(slow(), target, force=False)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("answer", "theirs")]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from costguard.cli import output
+def pieces():
+    yield "half of it"
+    print("begun", flush=True)
+    sys.stdin.read()
+output.put(pieces(), Path(sys.argv[1]), force=True)
+"""
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    """A process that is amid writing the file answer."""
+    started = list[subprocess.Popen[str]]()
+
+    def begin() -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", WRITER, str(tmp_path / "answer")]
+        one = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(one)
+        assert one.stdout is not None
+        assert one.stdout.readline() == "begun\n"
+        return one
+
+    yield begin
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+def test_what_a_killed_process_left_is_removed_by_the_next_and_what_others_write_is_not(
+    tmp_path: Path, begun: Callable[[], subprocess.Popen[str]]
+) -> None:
+    dead, others = begun(), [".answer.abcdefgh", ".answer.original.unfinished", ".answers.abcdefgh.unfinished-costguard"]
+    dead.kill()
+    dead.wait()
+    (left,) = tmp_path.iterdir()
+    output.put(["mine"], tmp_path / "answer", force=False)
+    assert left.exists(), "it may just have begun"
+    living = begun()
+    (lives,) = set(tmp_path.glob(".answer.*")) - {left}
+    for path in (left, lives, *(tmp_path / name for name in others)):
+        path.touch()
+        os.utime(path, (1, 1))
+    (tmp_path / ".answer.aaaaaaaa.unfinished-costguard").symlink_to(tmp_path / "answer")
+    output.put(["newer"], tmp_path / "answer", force=True)
+    assert (left.exists(), lives.exists()) == (False, True)
+    assert all((tmp_path / name).exists() for name in others)
+    assert (tmp_path / "answer").read_text() == "newer"
+    living.communicate("")
+    assert (living.returncode, (tmp_path / "answer").read_text(), lives.exists()) == (0, "half of it", False)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on the size of files")

@@ -13,11 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic.command import upgrade
+from alembic.config import Config
 
-from costguard.app.bill_file import LONGEST_LINE, records
 from costguard.app.bill_parts import installed_kinds, opened
 from costguard.core.instant import micros
-from costguard.errors import InputError
+from costguard.errors import InputError, OlderLedgerError
+from costguard.files.lines import LONGEST_LINE
+from costguard.files.records import records
+from costguard.ledger import opening, schema
+from costguard.ledger.address import address
+from costguard.ledger.reader import Reader
 from costguard.ledger.staging import Staging
 from costguard.ledger.writing import Ledger
 from tests.conftest import Command, Ran
@@ -223,6 +229,15 @@ def test_rows_of_providers_that_nobody_speaks_for_are_left_out_and_said(lab: Cal
     assert len(lines(tmp_path)) == 1
 
 
+def test_a_bill_of_another_month_is_taken_in_and_said_to_be_one(lab: Callable[..., Ran], tmp_path: Path) -> None:
+    """Whoever forgets --month reads that nothing was compared, and what to write."""
+    ran = lab(CSV, "--json", "--month", "2026-09")
+    assert (ran.code, ran.data["accounts"]) == (0, [])
+    assert ran.data["notes"] == ["aws: nothing of bill.csv (FOCUS) is of this month: it begins in 2026-10 (--month 2026-10)"]
+    assert len(lines(tmp_path)) == len(ROWS)
+    assert lab(CSV, "--json").data["notes"] == []
+
+
 def test_another_currency_stands_apart(lab: Callable[..., Ran]) -> None:
     ran = lab(text([row(), row(1, BillingCurrency="EUR")]), "--json")
     assert {one["currency"]: one["billed"] for one in ran.data["accounts"]} == {"USD": "1.006", "EUR": "1.006"}
@@ -262,7 +277,7 @@ BAD: Mapping[str, tuple[bytes | str, tuple[str, ...]]] = {
     "a zip": (b"PK\x03\x04" + bytes(60), ("is a zip archive", "unpack")),
     "cut gzip": (gzip.compress(CSV.encode())[:-40], ("is cut short", "download it again")),
     "damaged gzip": (gzip.compress(CSV.encode())[:60] + b"xxxx" + gzip.compress(CSV.encode())[64:], ("bill.csv, after line",)),
-    "open quote": (CSV + '"', ("is no CSV",)),
+    "open quote": (CSV + '"', ("line 22: is not valid CSV",)),
     "endless line": ("a,b\n" + "x" * (LONGEST_LINE + 5), ("line 2: is longer than",)),
     "cut JSON": (json.dumps([row()])[:-9], ("is no JSON", "cut short")),
     "cut lines": (json.dumps(row()) + "\n" + json.dumps(row(1))[:-5], ("line 2: is no JSON",)),
@@ -285,6 +300,25 @@ def test_one_bad_file_keeps_the_good_one_out(lab: Callable[..., Ran], costguard:
     lab(broken(19, EffectiveCost="?"), "--file", "good.csv").says("bill.csv, line 21")
     assert lines(tmp_path) == []
     costguard("reconcile", "--file", "gone.csv").says("gone.csv")
+
+
+def test_a_ledger_of_an_older_costguard_is_brought_up_by_a_bill(costguard: Command, tmp_path: Path) -> None:
+    url, config = f"sqlite:///{tmp_path}/ledger.db", Config()
+    where = address(url)
+    (tmp_path / "ledger.db").touch()
+    engine = opening._file_engine(where, 1)
+    with engine.connect() as connection, connection.execution_options(begin="BEGIN IMMEDIATE").begin():
+        config.set_main_option("script_location", str(schema.FOLDER))
+        config.attributes["connection"] = connection
+        upgrade(config, schema.REVISIONS[-2])
+        connection.exec_driver_sql(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+    engine.dispose()
+    with pytest.raises(OlderLedgerError, match=r"older costguard \(its schema is"):
+        Reader(url)
+    (tmp_path / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///ledger.db"\n')
+    (tmp_path / "bill.csv").write_text(CSV)
+    assert costguard("reconcile", "--month", "2026-10", "--file", "bill.csv").code == 3
+    assert len(lines(tmp_path)) == len(ROWS)
 
 
 @pytest.mark.parametrize("name", ["/dev/null", "/dev/zero", "."])

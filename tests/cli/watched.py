@@ -28,7 +28,8 @@ from costguard.core.metering.observation import Handling
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.sample import CPU_UTIL, GPU_UTIL, Sample
 from costguard.data import Facts
-from costguard.flows.guard import Guard, Latest
+from costguard.flows.guard import Guard
+from costguard.flows.latest import Latest
 from costguard.flows.measured import measure
 from costguard.flows.poll import poll
 from costguard.ledger.guardbook import GuardBook

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from costguard.core import drift_causes as causes
 from costguard.core.billed import COMPUTE, CREDIT, STORAGE, TAX
+from costguard.core.documents.reconcile import OUTSIDE, Reconciliation, reconcile_document
 from costguard.core.drift import AFTER, BEFORE, BEYOND, INSIDE, UNSURE, WITHIN, Charged, Judging, Part, Result, Stated
 from costguard.core.drift_causes import judged
 from costguard.core.drift_matching import compared
@@ -135,6 +137,27 @@ def test_a_wrong_rate_is_seen_over_all_machines_of_an_sku() -> None:
     assert cause(found, causes.RATE).resources == 4
 
 
+def test_a_wrong_rate_of_one_machine_is_named_where_another_of_its_kind_is_billed_right() -> None:
+    stated = [*bill(RATE * 103 // 100), *bill(resource="pod-2"), *bill(RATE * 2, resource="pod-3")]
+    found = held(stated, [*day(), *day(resource="pod-2"), *day(resource="pod-3")])
+    assert {part.named: part.reason.split(",")[0].split(" in all")[0] for part in found.parts} == {
+        ("pod-1",): "the bill is 1.0300 times the charges",
+        ("pod-3",): "the bill is 2.0000 times the charges",
+    }
+    assert names(found) == {causes.RATE}
+
+
+def test_the_rows_of_a_table_add_up_to_the_account() -> None:
+    stated = [*bill(), line(-PENNY, charge=CREDIT, resource=""), line(3 * PENNY, charge=TAX, resource="")]
+    found = held(stated, [*day(), owed(where=BEFORE), owed(where=AFTER)])
+    told = Reconciliation(period=MONTH, label="2026-11", at=MONTH.end, tolerance=USUAL, results=(found,))
+    rows = reconcile_document(told).records
+    assert sum(Decimal(str(row["billed"])) for row in rows) == Decimal(found.billed).scaleb(-9)
+    for end, name in enumerate(("low", "expected", "high")):
+        assert sum(Decimal(str(row[name])) for row in rows) == Decimal(found.charged[end]).scaleb(-9)
+    assert [row["cause"] for row in rows] == [causes.DOUBT, TAX, CREDIT, OUTSIDE]
+
+
 @pytest.mark.parametrize(
     "amounts",
     [[RATE] * 11 + [2 * RATE], [0.8 * RATE, 1.2 * RATE, 1.3 * RATE], [2 * RATE]],
@@ -144,6 +167,13 @@ def test_a_drift_in_no_one_ratio_is_no_wrong_rate(amounts: list[float]) -> None:
     stated = [line(int(nano), first=hour) for hour, nano in enumerate(amounts)]
     found = held(stated, day(len(amounts)))
     assert (names(found), found.outcome) == ({causes.OTHER}, BEYOND)
+
+
+def test_too_much_of_one_machine_does_not_pay_for_too_little_of_another_of_its_kind() -> None:
+    stated = [*bill(), line(), *bill(resource="pod-2")[1:], line(0, resource="pod-2")]
+    found = held(stated, [*day(), *day(resource="pod-2")])
+    assert (found.drift, found.unexplained, found.outcome) == (0, 2 * RATE, BEYOND)
+    assert cause(found, causes.OTHER).off == 2 * RATE
 
 
 def test_drift_here_is_not_made_up_for_by_drift_there() -> None:

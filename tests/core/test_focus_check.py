@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -14,12 +16,12 @@ from hypothesis import strategies as st
 
 from costguard.core.document import Document
 from costguard.core.focus.check import REMEMBERED, Checked, check, version_of
-from costguard.core.focus.columns import NEWEST, SUBCATEGORIES, VERSIONS, columns
+from costguard.core.focus.columns import NEWEST, REQUIRED, SUBCATEGORIES, VERSIONS, columns
 from costguard.core.focus.finding import MOST_ALIKE
 from costguard.core.focus.rows import header
+from costguard.files.cells import read_json
 from costguard.reports import focus
-from costguard.settings.focus_files import read_json
-from tests.charges import ADA, START, disk, item
+from tests.charges import ADA, START, charges, disk, item
 
 SPOT = replace(ADA, tier="spot")
 ITEMS = (
@@ -40,7 +42,7 @@ Rows = list[dict[str, str]]
 
 def sample(version: str = NEWEST) -> Rows:
     """An export of four charges, then rows as a cloud would write them: a tax, a credit, a purchase and what it covers."""
-    text = "".join(focus.render(Document(data={}, items=ITEMS), focus_version=version))
+    text = "".join(focus.render(Document(data={}, items=charges(ITEMS)), focus_version=version))
     rows = [{**row, **HAND} for row in csv.DictReader(io.StringIO(text))]
     own = [name for name in rows[0] if name.startswith("x_")]
     rows = [{name: row[name] for name in sorted(row, key=lambda name: (name in own, name))} for row in rows]
@@ -238,6 +240,29 @@ def test_the_first_findings_of_a_kind_are_told_and_the_others_counted() -> None:
     rows = sample()
     found = checked([{**rows[0], "BilledCost": "x", "ResourceId": f"i-{n}"} for n in range(100)])
     assert (len(found.findings), found.count) == (MOST_ALIKE, 100)
+
+
+def test_columns_that_nobody_knows_are_counted_and_the_first_told() -> None:
+    """A header of thousands takes no square of its time, and no page each."""
+    rows = [{**sample()[0], **{f"cost {n}": "" for n in range(2_000)}}]
+    found = checked(rows, NEWEST)
+    assert (len(found.findings), found.count) == (MOST_ALIKE, 2_000)
+    missing = check(["cost"], [], read_json, NEWEST).findings
+    assert {one.column for one in missing} >= {name for name, one in columns(NEWEST).items() if one.level == REQUIRED}
+
+
+def test_long_cells_are_not_remembered() -> None:
+    """Tags of 64 kB, each one's own: what is held does not grow with the rows."""
+    peaks = []
+    for count in (50, 200):
+        first = sample()[0]
+        tags = (json.dumps({f"{n}-{key}": "v" * 60 for key in range(1_000)}) for n in range(count))
+        lines = ((n, list({**first, "ResourceId": f"i-{n}", "Tags": one}.values())) for n, one in enumerate(tags, 2))
+        tracemalloc.start()
+        assert check(list(first), lines, read_json).rows == count
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_charges_of_other_prices_or_owners_may_overlap() -> None:

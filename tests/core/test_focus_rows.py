@@ -69,6 +69,13 @@ def test_a_later_export_has_the_same_ids() -> None:
     assert bill_lines([ROW], DAY, EXPORT).lines[0].id == bill_lines([later], DAY, EXPORT).lines[0].id
 
 
+def test_a_line_reaches_as_far_as_the_longest_of_its_rows() -> None:
+    shorter = {**ROW, "ChargePeriodEnd": "2026-11-20T12:20:00Z", "EffectiveCost": "0.3"}
+    for rows in ([shorter, ROW], [ROW, shorter]):
+        (line,) = bill_lines(rows, DAY, EXPORT).lines
+        assert (line.end, line.amount.nano) == (NOON + timedelta(hours=1), 1_306_000_000)
+
+
 @pytest.mark.parametrize(
     "column",
     ["ResourceId", "SkuPriceId", "ChargePeriodStart", "SubAccountId", "x_UsageType", "ChargeCategory", "BillingCurrency"],

@@ -87,6 +87,12 @@ def test_another_currency_has_sums_of_its_own() -> None:
     assert [(other.currency, other.total.expected.text()) for other in others] == [("CHF", "5.00"), ("EUR", "4.00")]
 
 
+def test_what_only_may_have_been_spent_stays_in_the_upper_bound() -> None:
+    perhaps = spent(money("0", "0", "5"), hours=0, charge="storage")
+    usd, _ = sums_of([spent(money("1")), perhaps], ("charge",))
+    assert (usd.total, [group.by["charge"] for group in usd.groups]) == (money("1", "1", "6"), ["compute", "storage"])
+
+
 def test_nothing_spent_is_zero_dollars_in_no_group() -> None:
     usd, others = sums_of([], DEFAULT_BY)
     assert (usd.total, usd.groups, usd.currency, others) == (money("0"), (), "USD", ())

@@ -50,9 +50,18 @@ events
 """
 
 
-def told(outcome: Outcome, start: datetime, end: datetime, *, at: datetime = MONDAY, drawn: bool = False) -> Statement:
+def told(
+    outcome: Outcome,
+    start: datetime,
+    end: datetime,
+    *,
+    at: datetime = MONDAY,
+    drawn: bool = False,
+    before: Period | None = None,
+) -> Statement:
+    before = before or month(2026, 10, UTC)
     question = Question(
-        asked=Asked(period=Period(start=start, end=end), label="played", before=month(2026, 10, UTC), before_label="2026-10"),
+        asked=Asked(period=Period(start=start, end=end), label="played", before=before, before_label=f"{before.start:%Y-%m}"),
         by=("owner",),
         zone=UTC,
         as_of=at,
@@ -103,6 +112,8 @@ def test_the_disk_of_a_machine_at_rest_is_said_apart(weekend: Outcome) -> None:
     rest = told(weekend, START.replace(hour=19, minute=7), START + timedelta(days=2, hours=17)).rest
     assert rest.machines == 1
     assert [money.expected.text() for money in rest.money] == ["3.39"]
+    whole = told(weekend, START, START + timedelta(days=2, hours=17)).rest
+    assert whole == rest, "while it ran its disk was not at rest"
 
 
 def test_whole_idle_hours_are_waste_and_what_could_not_be_judged_is_unknown(weekend: Outcome) -> None:
@@ -140,6 +151,21 @@ def test_a_running_period_has_the_forecast_of_the_status(tmp_path: Path) -> None
     assert float(forecast.expected.decimal()) == pytest.approx(
         float(spent.decimal()) + left * (32.77 + 500 * 0.08 / 730), abs=0.01
     )
+
+
+def test_a_period_that_is_over_has_no_forecast_though_its_disk_bills_on(weekend: Outcome) -> None:
+    assert told(weekend, START, START + timedelta(days=1)).forecast == ()
+
+
+def test_a_running_period_is_compared_with_as_much_of_the_one_before(tmp_path: Path) -> None:
+    outcome = story(tmp_path, "", end="18:00")
+    half = timedelta(minutes=30)
+    now = outcome.end
+    before = Period(start=now - 3 * half, end=now - half)
+    found = told(outcome, now - half, now + half, at=now, before=before).before
+    assert found is not None
+    assert found.part.total == told(outcome, before.start, before.start + half).usd.total
+    assert found.usd.total == told(outcome, before.start, before.end).usd.total != found.part.total
 
 
 def test_the_idle_share_is_drawn_by_day_where_it_is_known(weekend: Outcome) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from costguard.core.guard.policy import Rails
 from costguard.core.guard.sight import Rules
-from costguard.flows.guard import Guard, Guarded, Latest
+from costguard.flows.guard import Guard, Guarded
+from costguard.flows.latest import Latest
 from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger

@@ -11,19 +11,23 @@ import pytest
 from costguard_sim import Sim
 from costguard_sim.world import Rate, World, make_world
 
-from costguard.core.drift import BEYOND, WITHIN, Result
+from costguard.core.billed import COMPUTE
+from costguard.core.drift import BEYOND, UNSURE, WITHIN, Result
 from costguard.core.drift_causes import RATE, UNBILLED, UNSEEN
 from costguard.core.period import Period
 from costguard.core.tolerance import USUAL
 from costguard.data import Facts
 from costguard.flows.poll import poll
-from costguard.flows.reconcile import Asked, Reconciled, ask_bills, reconcile
+from costguard.flows.reconcile import Asked, Reconciled, _currencies, ask_bills, reconcile
 from costguard.ledger.bill_reading import BillBooks
 from costguard.ledger.bills import Bills, Gathered
 from costguard.ledger.reading import Books
 from costguard.ledger.staging import Staging
 from costguard.ledger.writing import Ledger
 from costguard.testing import FakeClock
+from tests.core.test_drift import HOURS as HOURS_BILLED
+from tests.core.test_drift import RATE as PRICE
+from tests.core.test_drift import bill, day, every, line
 
 START = datetime(2026, 11, 3, tzinfo=UTC)
 MONTH = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))
@@ -129,3 +133,20 @@ def test_sources_that_answer_for_others_or_have_no_bill_are_said(world: World) -
     asked = ask_bills(sources, MONTH, clock.now())  # type: ignore[arg-type]  # on purpose
     assert [(one.name, one.billed) for one in asked] == [("odd", None), ("silent", None)]
     assert ["for others" in asked[0].why, "no bill" in asked[1].why] == [True, True]
+
+
+def test_a_bill_of_no_resources_in_another_currency_is_never_added() -> None:
+    """Google's standard export names no machine: all of it stands beside all that was charged of its kind."""
+    billed = line(PRICE * HOURS_BILLED, resource="", last=HOURS_BILLED - 1, currency="EUR")
+    owed_for = [*day(HOURS_BILLED), *day(HOURS_BILLED, resource="pod-2")]
+    others = _currencies([billed], owed_for)
+    assert set(others) == {("main", resource, COMPUTE) for resource in ("", "pod-1", "pod-2")}
+    results = every([billed], owed_for, others=others)
+    assert {(one.currency, one.outcome) for one in results} == {("EUR", UNSURE), ("USD", UNSURE)}
+    assert {part.reason for one in results for part in one.parts} == {
+        "in EUR, the other side in USD: currencies are never added",
+        "in USD, the other side in EUR: currencies are never added",
+    }
+    assert _currencies([billed, billed._replace(currency="USD")], owed_for) == {}
+    named = [billed, *bill(count=HOURS_BILLED)]
+    assert _currencies(named, owed_for) == {}, "where lines name resources, one without is of none"

@@ -12,7 +12,7 @@ import pytest
 from costguard.core.guard.policy import Rails
 from costguard.core.provider import ABILITIES, checked_table
 from costguard.plugins import providers
-from costguard.settings import SECTIONS, check_settings, hooks, notify, policies, rails, steps
+from costguard.settings import SECTIONS, check_settings, hooks, notify, policies, rails, reports, steps
 from costguard.settings.budgets import KEYS
 from costguard.settings.example import FIELDS, settings_text
 from costguard.settings.matching import MATCH_KEYS
@@ -66,6 +66,8 @@ def test_every_setting_of_the_guard_stands_in_it() -> None:
         key: set(inner) for key, inner in rails.TABLES.items()
     }
     assert set(route) == set(notify.KEYS)
+    assert set(table["notify"]) == {"route", *notify.KEPT}
+    assert set(table["report"][0]) == set(reports.KEYS)
     assert set(route["match"]) == set(notify.MATCH_KEYS)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from costguard import plugins
-from costguard.app import spending
+from costguard.app import sending, spending
 from costguard.core.guard.policy import Rails
 from costguard.core.guard.wishes import Wish
 from costguard.core.metering.inventory import Complete, Failed, Poll
@@ -27,6 +27,7 @@ from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.writing import Ledger
 from tests.cli.acme import BAD_CHECKS, Account, Acme, installed, no_key
 from tests.conftest import Command
+from tests.golden.test_agents import WEB
 from tests.shop import STATED, TODAY
 
 HERE = Path(__file__).parent
@@ -124,7 +125,17 @@ def ledger(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
     monkeypatch.setattr(spending, "_now", lambda: NOON)
+    monkeypatch.setattr(sending, "now_of", lambda: NOON)
     return costguard
+
+
+def test_what_was_sent_is_told_to_the_letter(ledger: Command, request: pytest.FixtureRequest) -> None:
+    ran = ledger(*SPENDING["report"], "--notify", "console", "--json")
+    assert ran.code == 0, ran.err
+    sample = HERE / "report_sent.json"
+    if request.config.getoption("--write-golden"):
+        sample.write_text(ran.out)
+    assert ran.out == sample.read_text()
 
 
 @pytest.mark.parametrize("name", SPENDING)
@@ -255,7 +266,10 @@ def test_there_is_a_sample_of_every_schema() -> None:
         "reconcile",
         "audit",
         "focus_check",
+        "report_sent",
+        "run",
         *LOOKING,
+        *WEB,
     )
     assert schemas == {f"costguard.{name}/1" for name in names}
     assert {p.stem for p in HERE.glob("*.json")} == {
@@ -263,7 +277,10 @@ def test_there_is_a_sample_of_every_schema() -> None:
         *SPENDING,
         *AUDIT,
         *LOOKING,
+        *WEB,
         "simulate",
         "focus_check",
         "reconcile",
+        "report_sent",
+        "run",
     }

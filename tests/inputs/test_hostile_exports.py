@@ -16,9 +16,10 @@ from costguard.core.document import Document
 from costguard.core.focus.check import check
 from costguard.core.focus.columns import VERSIONS
 from costguard.core.metering.resource import ResourceKey, storable
+from costguard.files.cells import read_json, text_of
+from costguard.files.table import table
 from costguard.reports import beancount, focus, focus_parquet
-from costguard.settings.focus_files import opened, read_json
-from tests.charges import ADA, item
+from tests.charges import ADA, charges, item
 from tests.inputs.test_hostile_strings import FORMULA, NUMBER, acts
 from tests.notifiers.hostile import CORPUS
 
@@ -43,7 +44,7 @@ def test_the_corpus_is_as_large_as_it_is_said_to_be() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_focus_export_is_safe_in_a_terminal_and_in_a_spreadsheet_and_keeps_to_the_standard(version: str) -> None:
-    text = "".join(focus.render(Document(data={}, items=ITEMS), focus_version=version))
+    text = "".join(focus.render(Document(data={}, items=charges(ITEMS)), focus_version=version))
     assert acts(text) == set()
     csv.field_size_limit(LONGEST_CELL)
     header, *lines = csv.reader(io.StringIO(text), strict=True)
@@ -58,15 +59,15 @@ def test_a_focus_export_is_safe_in_a_terminal_and_in_a_spreadsheet_and_keeps_to_
 def test_parquet_keeps_every_name_as_it_is(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
     path = tmp_path / "export.parquet"
-    path.write_bytes(b"".join(focus_parquet.render(Document(data={}, items=ITEMS))))
-    with opened(path) as (header, lines):
-        names = [cells[header.index("ResourceName")] for _, cells in lines]
+    path.write_bytes(b"".join(focus_parquet.render(Document(data={}, items=charges(ITEMS)))))
+    with table(path) as found:
+        names = [text_of(cells[found.header.index("ResourceName")]) for _, cells in found.rows]
     assert names == [text if text.strip() else "" for text in HOSTILE]
 
 
 def test_books_are_what_they_would_be_without_the_names(tmp_path: Path) -> None:
     loader = pytest.importorskip("beancount.loader", reason="pip install 'gpu-costguard[dev]' brings beancount")
-    text = "".join(beancount.render(Document(data={}, items=ITEMS)))
+    text = "".join(beancount.render(Document(data={}, items=charges(ITEMS))))
     assert acts(text) == set()
     words = {line.split(" ", 1)[0] for line in text.splitlines() if line and not line[0].isspace()}
     assert words == {";;", "option", "2026-11-02"}

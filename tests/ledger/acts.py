@@ -14,6 +14,7 @@ from costguard.core.guard.policy import Rails
 from costguard.core.guard.wishes import LEASE, Wish
 from costguard.core.metering.resource import ResourceKey
 from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.tables_agent import AGENT, AGENT_CODE, WEB_TOKEN
 from costguard.ledger.tables_guard import GUARD_RUN, HOOK_RUN, INTENT, INTENT_EVENT, TURN, WISH
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -76,3 +77,8 @@ def write_all(connection: Connection) -> None:
     connection.execute(insert(TURN), [{"id": 1, "epoch": 2, "rounds": 1, "holder": "a", "until_us": 1}])
     run = {"id": 1, "run_id": "r", "at_us": 1, "epoch": 1, "interval_us": 1, "skew_us": 0}
     connection.execute(insert(GUARD_RUN), [run | {"outcome": "", "notes": "[]", "facts": "[]"}])
+    spoke = {"id": "a", "public_key": "k", "joined_us": 1, "seq": 1, "record_ms": 0, "version": "", "troubles": "[]"}
+    connection.execute(insert(AGENT), [of | spoke])
+    connection.execute(insert(AGENT_CODE), [of | {"hash": "h", "who": "ada", "at_us": 1, "expires_us": 2}])
+    token = {"hash": "h", "name": "n", "role": "viewer", "who": "ada", "made_us": 1, "expires_us": 2}
+    connection.execute(insert(WEB_TOKEN), [token])

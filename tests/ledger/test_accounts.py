@@ -5,6 +5,8 @@ i-1 runs at $2 an hour with a disk, is stopped by the guard at 23:00 and lies th
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -14,13 +16,16 @@ from costguard.core.guard.incarnation import Incarnation
 from costguard.core.guard.intent import DONE, EXECUTING, VERIFYING
 from costguard.core.hold import Hold
 from costguard.core.metering.observation import Disk
+from costguard.core.metering.resource import GROUPED_LABELS
 from costguard.core.money import Money
 from costguard.core.period import Period
 from costguard.core.sample import GPU_UTIL, Sample
 from costguard.core.statement import total_of
 from costguard.core.statement.further import at_rest, dearest, may_rest, quoted
 from costguard.core.statement.saved import saved
+from costguard.core.statement.sums import KEPT, value_of
 from costguard.core.statement.waste import HourRow
+from costguard.ledger import burnt, sums
 from costguard.ledger.accounts import Accounts
 from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.holds import Holds
@@ -33,6 +38,7 @@ from tests.ledger.fleet import CEILINGS, HOUR, MINUTE, RULES, START, key, machin
 
 NIGHT = Period(start=START, end=START + 4 * HOUR)
 AT = NIGHT.end
+WEEK = Period(start=START - timedelta(days=3), end=START + timedelta(days=4))
 SENT, DONE_AT = START + HOUR, START + HOUR + MINUTE
 DISK = (Disk(730, "ssd"),)
 
@@ -89,7 +95,7 @@ def test_all_of_it_is_answered_as_of_one_instant(accounts: str) -> None:
         assert [bearers[number].labels for number, _ in places] == [(), (), (("Run", "7"),)]
         assert {of.labels for of in books.bearers(bearers, labels=("other",)).values()} == {()}
 
-        days = books.days(NIGHT, AT)
+        days = books.days(NIGHT, AT, "provider")
         assert sum(one.nano for one in days) == whole.expected.nano
         assert {one.day for one in days} == {(START.date() - datetime(1970, 1, 1, tzinfo=UTC).date()).days + n for n in (0, 1)}
         rates = books.rates(NIGHT, AT)
@@ -106,6 +112,37 @@ def test_a_disk_bills_while_its_machine_lies_there(accounts: str) -> None:
     assert rest.machines == 1
     # 730 GB at $0.16 a month of 730 h in October (744 h) and November (720 h), from 23:00 until 02:00
     assert float(money.expected.decimal()) == pytest.approx(730 * 0.16 * (1 / 744 + 2 / 720), abs=0.01)
+
+
+def test_days_come_to_what_each_value_of_a_key_cost(accounts: str) -> None:
+    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+        for by in (*KEPT, *GROUPED_LABELS):
+            found, spent = defaultdict[str, int](int), defaultdict[str, int](int)
+            for day in books.days(WEEK, AT, by):
+                found[value_of(day, by)] += day.nano
+            for part in books.spending(WEEK, AT):
+                spent[value_of(part, by)] += part.money.expected.nano
+            assert found == spent
+
+
+def test_a_table_read_from_end_to_end_says_what_an_index_does(accounts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
+        each, rates = sorted(books.outlays(NIGHT, AT), key=str), books.rates(NIGHT, AT)
+        monkeypatch.setattr(burnt, "SPANS", 1)
+        for most in (0, 10**9):
+            monkeypatch.setattr(sums, "MOST", most)
+            assert sorted(books.outlays(NIGHT, AT), key=str) == each
+            again = books.rates(NIGHT, AT)
+            assert again.keys() == rates.keys()
+            assert all(again[hour] == pytest.approx(one) for hour, one in rates.items())
+
+
+@pytest.mark.parametrize("sql", [sums._WITHIN, sums._WITHIN_EACH, sums._ACROSS, burnt._BURNT, burnt._BURNT_LONG])
+def test_a_ledger_without_corrections_is_asked_for_none(sql: str) -> None:
+    bare = sums.as_corrected(lambda _, __: [], sql)
+    assert "correction" not in bare
+    assert not re.search(r"\bc\.", bare)
+    assert sums.as_corrected(lambda _, __: [(1,)], sql) == sql
 
 
 def test_an_act_is_told_with_what_it_ended(accounts: str) -> None:

@@ -26,11 +26,12 @@ from costguard.core.metering.meter import HOUR as HOURS
 from costguard.core.metering.observation import Counter, Disk
 from costguard.core.metering.resource import INSTANCE, Attribution
 from costguard.core.period import Period
+from costguard.files.cells import read_json
 from costguard.ledger.reading import Books
 from costguard.ledger.rows import Row
 from costguard.ledger.writing import Ledger
 from costguard.reports import focus
-from costguard.settings.focus_files import read_json
+from tests.charges import charges
 from tests.ledger.fleet import CEILINGS, DAY, HOUR, RULES, START, copies, histories, key, machine, poll
 
 FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -105,7 +106,7 @@ def test_a_focus_export_of_any_history_has_no_finding_and_bills_what_the_ledger_
 ) -> None:
     period = Period(start=START - 40 * DAY, end=START + 40 * DAY)
     with recorded(fresh(), *said) as books:
-        document = Document(data={}, items=list(books.items(period, as_of)))
+        document = Document(data={}, items=charges(list(books.items(period, as_of))))
         spent = sum(one.money.expected.nano for one in books.spending(period, as_of))
     header, *lines = csv.reader(io.StringIO("".join(focus.render(document, focus_version=version))))
     found = check(header, enumerate(lines, 2), read_json, version)
@@ -136,6 +137,7 @@ def test_runs_of_a_day_at_one_price_are_one_item_and_another_price_is_another(ur
         poll(180, machine(state="stopped", started_at=START + 2 * HOUR, stopped_at=START + 3 * HOUR)),
         poll(240, machine(started_at=START + 4 * HOUR)),
         poll(300, machine(state="stopped", started_at=START + 4 * HOUR, stopped_at=START + 5 * HOUR)),
+        poll(358, machine(state="stopped", started_at=START + 4 * HOUR, stopped_at=START + 5 * HOUR)),
         poll(360, machine(usd="3", started_at=START + 6 * HOUR)),
         poll(420, machine(usd="3", state="stopped", started_at=START + 6 * HOUR, stopped_at=START + 7 * HOUR)),
     ]

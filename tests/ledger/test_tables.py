@@ -264,3 +264,19 @@ def test_ids_are_counted_up_where_none_is_given(connection: Connection) -> None:
 
 def test_the_index_of_long_spans_is_what_the_sums_ask_for() -> None:
     assert str(sums._LONG_US) in str(LONG)
+
+
+def test_numbers_of_an_agent_never_fall_and_what_is_over_stays_so(connection: Connection) -> None:
+    write_all(connection)
+    connection.execute(text("UPDATE agent SET seq = 5, record_ms = 7"))
+    refused(connection, "UPDATE agent SET seq = 4", "the numbers of an agent never fall")
+    refused(connection, "UPDATE agent SET record_ms = 6", "the numbers of an agent never fall")
+    refused(connection, "UPDATE agent SET public_key = 'another'", "agent is written once")
+    refused(connection, "UPDATE agent_code SET expires_us = 99", "agent_code is written once")
+    refused(connection, "UPDATE web_token SET role = 'operator'", "web_token is written once")
+    connection.execute(text("UPDATE agent SET revoked_us = 3, revoked_by = 'ada'"))
+    connection.execute(text("UPDATE agent_code SET used_us = 3, used_by = 'a'"))
+    connection.execute(text("UPDATE web_token SET revoked_us = 3, revoked_by = 'ada'"))
+    refused(connection, "UPDATE agent SET revoked_us = NULL, revoked_by = NULL", "a revoked agent does not change")
+    refused(connection, "UPDATE agent_code SET used_us = NULL, used_by = NULL", "a code is used once")
+    refused(connection, "UPDATE web_token SET revoked_us = NULL, revoked_by = NULL", "a token is revoked once")

@@ -13,7 +13,7 @@ import pytest
 from costguard.core.charge_item import ChargeItem
 from costguard.core.document import Document
 from costguard.reports import beancount
-from tests.charges import ADA, START, disk, item
+from tests.charges import ADA, START, charges, disk, item
 from tests.reports.test_focus import ITEMS
 
 loader = pytest.importorskip("beancount.loader", reason="pip install 'gpu-costguard[dev]' brings beancount")
@@ -22,7 +22,7 @@ EURO = item("3", usd="1", currency="EUR")
 
 
 def text(*items: ChargeItem) -> str:
-    return "".join(beancount.render(Document(data={}, items=items)))
+    return "".join(beancount.render(Document(data={}, items=charges(items))))
 
 
 def sums(told: str) -> dict[tuple[str, str], Decimal]:

@@ -14,12 +14,14 @@ import pytest
 
 from costguard.core.charge_item import ChargeItem
 from costguard.core.document import Document
+from costguard.core.focus.check import check
 from costguard.core.focus.columns import VERSIONS
 from costguard.core.metering.meter import ADDRESS_CHARGE, GB, GB_MONTH_730, PriceRange
 from costguard.core.metering.resource import ResourceKey
 from costguard.errors import UnknownNameError
+from costguard.files.cells import read_json
 from costguard.reports import focus
-from tests.charges import ADA, START, disk, item
+from tests.charges import ADA, START, charges, disk, item
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 EXACT = Context(prec=80)
@@ -43,7 +45,7 @@ ITEMS = (
 
 def text(*items: ChargeItem, version: str | None = None) -> str:
     options = {} if version is None else {"focus_version": version}
-    return "".join(focus.render(Document(data={}, items=items), **options))
+    return "".join(focus.render(Document(data={}, items=charges(items)), **options))
 
 
 def rows(*items: ChargeItem, version: str | None = None) -> list[dict[str, str]]:
@@ -65,7 +67,7 @@ def test_the_newest_version_is_written_where_none_is_stated() -> None:
 
 def test_a_version_that_does_not_exist_is_refused_before_anything_is_written() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown version '1\.5'"):
-        focus.render(Document(data={}, items=ITEMS), focus_version="1.5")
+        focus.render(Document(data={}, items=charges(ITEMS)), focus_version="1.5")
 
 
 def test_an_empty_period_is_a_header_alone() -> None:
@@ -130,9 +132,21 @@ def test_periods_are_whole_seconds_and_never_empty() -> None:
     assert (row["ChargePeriodStart"], row["ChargePeriodEnd"]) == ("2026-11-02T00:00:01Z", "2026-11-02T00:00:02Z")
 
 
+def test_what_ran_until_midnight_is_billed_in_the_month_that_it_ends() -> None:
+    (row,) = rows(item(start=START.replace(day=30, hour=21)))
+    assert (row["BillingPeriodStart"], row["BillingPeriodEnd"]) == ("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z")
+
+
 def test_an_unknown_provider_is_called_what_the_ledger_calls_it() -> None:
     (row,) = rows(item(attribution=replace(ADA, provider="acme")))
     assert (row["ServiceProviderName"], row["ServiceName"]) == ("acme", "acme Instances")
+
+
+@pytest.mark.parametrize("word", ["unknown", "N/A", "na", "-", "None", " "])
+def test_a_region_that_a_provider_has_only_a_word_for_is_null(word: str) -> None:
+    (row,) = rows(item(attribution=replace(ADA, region=word)))
+    assert (row["RegionId"], row["RegionName"]) == ("", "")
+    assert check(list(row), [(2, list(row.values()))], read_json).findings == ()
 
 
 def test_parts_of_an_id_cannot_be_mistaken_for_others() -> None:
@@ -143,7 +157,7 @@ def test_parts_of_an_id_cannot_be_mistaken_for_others() -> None:
 
 def test_rows_are_written_as_they_come() -> None:
     given = iter([item() for _ in range(2500)])
-    pieces = focus.render(Document(data={}, items=given))
+    pieces = focus.render(Document(data={}, items=charges(given)))
     next(pieces)
     next(pieces)
     assert sum(1 for _ in given) == 1500

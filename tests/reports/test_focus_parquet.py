@@ -11,9 +11,10 @@ import pytest
 
 from costguard.core.document import Document
 from costguard.errors import CostguardError
+from costguard.files.cells import text_of
+from costguard.files.table import table
 from costguard.reports import focus_parquet
-from costguard.settings.focus_files import opened
-from tests.charges import item
+from tests.charges import charges, item
 from tests.reports.test_focus import ITEMS, rows
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="pip install 'gpu-costguard[parquet]' brings pyarrow")
@@ -21,13 +22,13 @@ parquet = pytest.importorskip("pyarrow.parquet", reason="pip install 'gpu-costgu
 
 def written(folder: Path, *items: object) -> Path:
     path = folder / "export.parquet"
-    path.write_bytes(b"".join(focus_parquet.render(Document(data={}, items=items))))  # type: ignore[arg-type]  # charge items
+    path.write_bytes(b"".join(focus_parquet.render(Document(data={}, items=charges(items)))))  # type: ignore[arg-type]  # charge items
     return path
 
 
 def test_parquet_holds_the_cells_of_the_csv(tmp_path: Path) -> None:
-    with opened(written(tmp_path, *ITEMS)) as (header, lines):
-        found = [dict(zip(header, cells, strict=True)) for _, cells in lines]
+    with table(written(tmp_path, *ITEMS)) as packed:
+        found = [dict(zip(packed.header, map(text_of, cells), strict=True)) for _, cells in packed.rows]
     expected = [{**row, "ResourceName": row["ResourceName"].removeprefix("'")} for row in rows(*ITEMS)]
     assert found == expected
 
@@ -49,4 +50,19 @@ def test_rows_come_in_groups_that_are_written_one_by_one(tmp_path: Path, monkeyp
 def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(CostguardError, match=r"gpu-costguard\[parquet\]"):
-        focus_parquet.render(Document(data={}, items=ITEMS))
+        focus_parquet.render(Document(data={}, items=charges(ITEMS)))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ([("a", "b"), ("c", None)], '{"a": "b", "c": null}'),
+        ([{"key": "a", "value": "b"}], '[{"key": "a", "value": "b"}]'),
+        ([1, 2], "[1, 2]"),
+        (["ab"], '["ab"]'),
+        ({"at": datetime(2026, 11, 2, tzinfo=UTC), "cost": Decimal("1.50")}, '{"at": "2026-11-02T00:00:00Z", "cost": "1.5"}'),
+    ],
+)
+def test_a_nested_cell_of_anybodys_file_is_json(value: object, text: str) -> None:
+    """A map is an object; a list is none, whatever it holds."""
+    assert text_of(value) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,20 @@ def test_lead_and_notes_stand_around_the_tables() -> None:
 def test_an_empty_table_is_left_out() -> None:
     empty = TableView(title="Nothing", columns=("a",), rows=())
     assert "Nothing" not in render(Document(data={}, lead=("x",), tables=(empty,)))
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("![x](https://e.example/x.png)", r"!\[x\](https://e.example/x.png)"),
+        ("[click](javascript:alert(1))", r"\[click\](javascript:alert(1))"),
+        ("`a` *b* ~~c~~", r"\`a\` \*b\* \~\~c\~\~"),
+        ("_a_ run_2_b", r"\_a\_ run_2_b"),
+        ("&lt;img> R&D 1 & 2", r"\&lt;img> R\&D 1 & 2"),
+    ],
+)
+def test_a_name_is_drawn_as_it_is_written_and_is_no_link(name: str, written: str) -> None:
+    assert render(Document(data={}, lead=(name,))) == f"{written}  \n"
 
 
 @given(st.text(max_size=20), st.text(max_size=20))

@@ -49,7 +49,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("wheels")
     copy = folder / "copy"
     copy.mkdir()
-    for name in ("costguard", "providers"):
+    for name in ("agent", "costguard", "providers"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"), copy_function=shutil.copyfile)
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
         if (ROOT / name).exists():

@@ -29,7 +29,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 BUGS = Path(__file__).parent / "bugs"
-PRODUCT = ("costguard/", "providers/")
+PRODUCT = ("agent/", "costguard/", "providers/")
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 HAZARD = re.compile(r"(?:H\d\d[a-z]?|G\d{1,2})(?: (?:H\d\d[a-z]?|G\d{1,2}))*")
 CURE = "take the snippet anew from the file as it is now, or drop the bug where what it broke is gone"

@@ -149,7 +149,7 @@ class Tree:
 
     def _environment(self) -> dict[str, str]:
         ours = {k: v for k, v in os.environ.items() if not k.startswith(("COSTGUARD_", "PYTEST_", "XDG_"))}
-        path = f"{self.folder}{os.pathsep}{self.folder / 'providers'}"
+        path = os.pathsep.join(map(str, (self.folder, self.folder / "agent", self.folder / "providers")))
         return ours | {"PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 

@@ -19,7 +19,8 @@ from costguard.core.guard.notice import INFO, Route
 from costguard.core.guard.sight import Rules
 from costguard.core.guard.wishes import ACCEPT, ARM, LEASE, PROTECT, SNOOZE, Wish
 from costguard.flows import deeds, guard
-from costguard.flows.guard import Guard, Guarded, Latest
+from costguard.flows.guard import Guard, Guarded
+from costguard.flows.latest import Latest
 from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger
@@ -131,6 +132,7 @@ class World(Ways):
             guard=watching,
             book=book,
             postman=Channel(self.log, self.troubles, self.clock).postman(book),
+            reports=cast(Any, None),  # nobody asks for any here
             clock=cast(Any, self.clock),
             lags=self.late,
         )

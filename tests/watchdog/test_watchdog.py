@@ -258,6 +258,27 @@ def test_an_account_that_fails_again_and_again_is_tried_more_rarely_and_comes_ba
     assert told.facts[-1] == ("recovered", {"job": "aws"})
 
 
+def test_what_may_wait_is_tried_more_rarely_and_the_guard_and_the_outbox_every_time() -> None:
+    told, clock, tries = Told(), [0.0, 0.0], list[str]()
+
+    def failing(name: str) -> Duty:
+        def run() -> None:
+            tries.append(name)
+            raise OSError("no space")
+
+        return Duty(name=name, run=run, every=10 * SECOND)
+
+    duties = Duties(polls=(), guard=failing("guard"), outbox=failing("outbox"), others=(failing("reports"),))
+    made = Watchdog(duties, log=told, wall=lambda: clock[1], boot=lambda: clock[0], tell=lambda *_: None)
+    made._assign(duties)
+    for second in range(0, 400, 10):
+        clock[0] = second
+        for duty in duties.every:
+            made._play(duty)
+    assert (tries.count("guard"), tries.count("outbox"), tries.count("reports")) == (40, 40, 7)
+    assert made.degraded == ()
+
+
 def test_the_longest_pause_is_ten_minutes() -> None:
     told, clock = Told(), [0.0, 0.0]
     made, duty = watchdog(lambda: 1 / 0, told, clock)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.core.metering.resource import ScopeKey
-from costguard.core.money import Money, MoneyInterval
+from costguard.core.money import NANO, Money, MoneyInterval
 from costguard.core.spending import ScopeNow
 from costguard.errors import one_line, shortened
 
@@ -15,6 +15,8 @@ SUM, RATE = 2, 4
 
 LONGEST_WHY = 300
 LEAST_SHARE = 0.005
+LARGEST_SHARE = 10
+"""A change that is a larger share of what it was is said in money alone."""
 MOST_LINES = 20
 """Lines about scopes that people are shown: a company has thousands. JSON holds them all."""
 
@@ -23,8 +25,9 @@ LARGE = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 
 def exact(money: Money, least: int = SUM) -> str:
     """The amount to the nano-unit, without the zeros at its end beyond `least` decimals: parts add up to their total."""
-    whole, _, decimals = money.text(9).partition(".")
-    return f"{whole}.{decimals.rstrip('0').ljust(least, '0')}"
+    whole, nano = divmod(abs(money.nano), NANO)
+    minus = "-" if money.nano < 0 else ""
+    return f"{minus}{whole}.{f'{nano:09}'.rstrip('0').ljust(least, '0')}"
 
 
 def interval_exact(interval: MoneyInterval, least: int = SUM) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from costguard.core.documents.amounts import (
+    LARGEST_SHARE,
     exact,
     instant_text,
     interval_exact,
@@ -16,6 +17,7 @@ from costguard.core.documents.amounts import (
 from costguard.core.instant import HOUR_US
 from costguard.core.money import Money
 from costguard.core.statement.further import Before, Priced, Quoted, Spender
+from costguard.core.statement.jobs import JobQuoted, jobs_of
 from costguard.core.statement.saved import EXPECTED_FOR, HIGH_FOR, Saved, Saving
 from costguard.core.statement.sums import Group, Sums, nothing
 from costguard.core.statement.whole import Statement
@@ -23,8 +25,6 @@ from costguard.errors import shortened
 
 LONGEST_NAME = 60
 USD = "USD"
-LARGEST_SHARE = 10
-"""A change that is larger is said in money alone."""
 IDLE_MEANS = (
     "idle: whole clock hours in which nothing that was measured worked; partly idle: the GPUs of a working machine, and the "
     "machines of a working group, that did nothing all hour"
@@ -49,6 +49,7 @@ def further_data(statement: Statement) -> dict[str, object]:
         },
         "top": [_spender(one) for one in statement.spenders],
         "quotes": [_quoted(one) for one in statement.quotes],
+        "jobs": [_job(one) for one in jobs_of(statement.quotes)],
         "prices": [_priced(one, statement) for one in statement.prices],
     }
 
@@ -222,6 +223,7 @@ def _quoted(one: Quoted) -> dict[str, object]:
     hold = one.hold
     return {
         "hold": hold.id,
+        "job": one.job or None,
         "who": hold.who,
         "why": hold.why,
         "currency": hold.money.currency,
@@ -229,6 +231,17 @@ def _quoted(one: Quoted) -> dict[str, object]:
         "actual": exact(one.actual),
         "over": exact(one.over),
         "ended_at": instant_text(hold.ended_at) if hold.ended_at else None,
+    }
+
+
+def _job(one: JobQuoted) -> dict[str, object]:
+    return {
+        "job": one.job,
+        "attempts": one.attempts,
+        "currency": one.quoted.currency,
+        "quoted": exact(one.quoted),
+        "actual": exact(one.actual),
+        "over": exact(one.actual - one.quoted),
     }
 
 

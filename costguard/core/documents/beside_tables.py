@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from costguard.core.document import TableView
 from costguard.core.documents.amounts import interval_text, length_text, moment_text, sign
 from costguard.core.instant import HOUR_US
 from costguard.core.statement.further import Quoted, Spender
+from costguard.core.statement.jobs import jobs_of
 from costguard.core.statement.saved import Saving
 from costguard.core.statement.whole import Statement
 from costguard.errors import shortened
@@ -33,7 +34,7 @@ def further_tables(statement: Statement) -> Iterator[TableView]:
         yield TableView(
             title="Quoted and actual",
             columns=("run", "who", "why", "quoted>", "actual>", "difference>"),
-            rows=tuple(_quoted_row(one) for one in statement.quotes),
+            rows=tuple(_quoted_rows(statement.quotes)),
         )
 
 
@@ -72,6 +73,22 @@ def _quoted_row(one: Quoted) -> tuple[str, ...]:
     hold, code = one.hold, sign(one.hold.money.currency)
     texts = (shortened(text or "-", LONGEST_NAME) for text in (hold.id, hold.who, hold.why))
     return (*texts, f"{code}{hold.money.text()}", f"{code}{one.actual.text()}", f"{code}{one.over.text()}")
+
+
+def _quoted_rows(quotes: Sequence[Quoted]) -> Iterator[tuple[str, ...]]:
+    """A row a run; below the last attempt of a job that took several, what they came to together."""
+    several = {(one.job, one.quoted.currency): one for one in jobs_of(quotes) if one.attempts > 1}
+    left = {key: one.attempts for key, one in several.items()}
+    for quote in quotes:
+        yield _quoted_row(quote)
+        key = (quote.job, quote.hold.money.currency)
+        if key in left:
+            left[key] -= 1
+            if not left[key]:
+                one, code = several[key], sign(quote.hold.money.currency)
+                named = (f"{shortened(one.job, LONGEST_NAME)}: {one.attempts} attempts", "", "first quoted, all spent")
+                amounts = (one.quoted, one.actual, one.actual - one.quoted)
+                yield (*named, *(f"{code}{money.text()}" for money in amounts))
 
 
 def _called(name: str, id_: str) -> str:

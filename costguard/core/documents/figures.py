@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from costguard.core.document import Figure
-from costguard.core.documents.amounts import sign
+from costguard.core.documents.amounts import LARGEST_SHARE, sign
 from costguard.core.money import Money, MoneyInterval
 from costguard.core.statement.sums import Sums
 from costguard.core.statement.whole import Statement
 from costguard.errors import shortened
 
 LONGEST_NAME = 40
-LARGEST_SHARE = 10
-"""A larger change is said in money alone."""
 UNKNOWN = "not known"
 
 

@@ -28,7 +28,7 @@ SHOWN = {HOLDS: "holds", NOT_YET: "not yet", CANNOT_SAY: "cannot say", DOES_NOT:
 class Planned:
     """A verdict and what follows from it. `rate`: money an hour, None: unknown; `waste`: since the condition holds, if known.
 
-    `level`: how far its policy is armed today.
+    `level`: how far its policy is armed today. `agent`: how the agent of the machine stands, "" where it has none.
     """
 
     verdict: Verdict
@@ -38,6 +38,7 @@ class Planned:
     owner: str = ""
     rate: Money | None = None
     waste: Money | None = None
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,7 @@ def _row(row: Planned, at: datetime) -> dict[str, object]:
         "since": instant_text(verdict.since) if verdict.since else None,
         "missing": list(verdict.truth.missing),
         "reasons": list(verdict.reasons),
+        "agent": row.agent or None,
         "work": _work(verdict.work),
         "steps": [_step(proposal, at) for proposal in row.proposals],
     }

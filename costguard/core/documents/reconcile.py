@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from costguard.core.billed import Imported
+from costguard.core.billed import CREDIT, TAX, Imported
 from costguard.core.document import Document, TableView
 from costguard.core.documents.amounts import exact, first_lines, instant_text, sign
 from costguard.core.documents.reconciled import OUTCOMES, interval_of, money, signed
-from costguard.core.drift import BEYOND, UNSURE, WITHIN, Day, Group, Part, Result
+from costguard.core.drift import BEYOND, UNSURE, WITHIN, Amounts, Day, Group, Part, Result
 from costguard.core.instant import DAY_US, instant
 from costguard.core.period import Period
 from costguard.core.tolerance import Tolerance
@@ -19,6 +19,8 @@ from costguard.errors import IncompleteError, NoAnswerError, one_line, shortened
 SCHEMA = "costguard.reconcile/1"
 MOST_TOLD = 5
 LONGEST_NAME = 40
+OUTSIDE = "outside of the statement"
+"""What a row is of that has charges from before the bill begins or after its newest line, all together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ def reconcile_document(found: Reconciliation) -> Document:
     }
     return Document(
         data=data,
-        records=tuple(_record(found, result, group) for result in found.results for group in result.groups),
+        records=tuple(record for result in found.results for record in _records(found, result)),
         lead=tuple(_lead(found)),
         tables=tuple(_tables(found)),
         notes=(*first_lines(_told(found), "lines"),),
@@ -130,10 +132,19 @@ def _tables(found: Reconciliation) -> Iterator[TableView]:
 def _row(one: Result) -> tuple[str, ...]:
     low, expected, high = (money(nano, one.currency).text() for nano in one.charged)
     mark = sign(one.currency)
-    billed, off = money(one.billed, one.currency).text(), money(one.unexplained, one.currency).text()
+    billed, off = money(abs(one.billed), one.currency).text(), money(one.unexplained, one.currency).text()
     drift = signed(one.drift, one.currency)
     names = (one.provider, shortened(one_line(one.account), LONGEST_NAME))
-    return (*names, f"{mark}{billed}", f"{mark}{expected}", low, high, drift, off, OUTCOMES[one.outcome])
+    return (
+        *names,
+        f"{'-' * (one.billed < 0)}{mark}{billed}",
+        f"{mark}{expected}",
+        low,
+        high,
+        drift,
+        off,
+        OUTCOMES[one.outcome],
+    )
 
 
 def _cause_row(one: Result, part: Part) -> tuple[str, ...]:
@@ -220,19 +231,32 @@ def _group(group: Group, currency: str) -> dict[str, object]:
     }
 
 
-def _record(found: Reconciliation, result: Result, group: Group) -> Mapping[str, object]:
+def _records(found: Reconciliation, result: Result) -> Iterator[Mapping[str, object]]:
+    """Rows that add up to the account: its resources, what is billed apart, and charges that the statement does not reach."""
+    for one in result.groups:
+        whose = {"region": one.region, "resource": one.resource, "charge": one.charge, "sku": one.sku, "cause": one.cause}
+        yield _record(found, result, whose, (one.billed, one.charged))
+    for part in result.parts:
+        if part.charge in (TAX, CREDIT):
+            yield _record(found, result, {"charge": part.charge, "cause": part.cause}, (part.nano, (0, 0, 0)))
+    low, expected, high = (total - sum(one.charged[end] for one in result.groups) for end, total in enumerate(result.charged))
+    if high:
+        yield _record(found, result, {"cause": OUTSIDE}, (0, (low, expected, high)))
+
+
+def _record(
+    found: Reconciliation, result: Result, whose: Mapping[str, str], amounts: tuple[int, Amounts]
+) -> Mapping[str, object]:
     """Amounts are numbers here: a text that begins with a minus sign is no number to a spreadsheet."""
+    billed, charged = amounts
     return {
         "period": found.label,
         "provider": result.provider,
         "account": result.account,
-        "region": group.region,
-        "resource": group.resource,
-        "charge": group.charge,
-        "sku": group.sku,
+        **{name: whose.get(name, "") for name in ("region", "resource", "charge", "sku")},
         "currency": result.currency,
-        "billed": money(group.billed, result.currency).decimal(),
-        **interval_of(group.charged, result.currency),
-        "drift": money(group.billed - group.charged[1], result.currency).decimal(),
-        "cause": group.cause,
+        "billed": money(billed, result.currency).decimal(),
+        **interval_of(charged, result.currency),
+        "drift": money(billed - charged[1], result.currency).decimal(),
+        "cause": whose["cause"],
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from typing import NamedTuple
 
 from costguard.core.coverage import Hole, Unseen
 from costguard.core.display import Exchange
@@ -48,14 +49,15 @@ MISSING = "what both began and ended while its scope was not seen"
 def report_document(statement: Statement, exchange: Exchange | None = None) -> Document:
     """The whole statement. `exchange`: how people are shown dollars as well; the data stays as it is."""
     sums = (statement.usd, *statement.others)
+    told = [[_told(group) for group in one.groups] for one in sums]
     left_out = tuple(not_counted(statement))
     data = {
         "schema": SCHEMA,
         "period": _period(statement),
         "as_of": instant_text(statement.as_of),
         "totals": interval_exact(statement.usd.total),
-        "groups": [_group(group) for group in statement.usd.groups],
-        "other_currencies": [_other(other) for other in statement.others],
+        "groups": [_group(group, one) for group, one in zip(statement.usd.groups, told[0], strict=True)],
+        "other_currencies": [_other(other, of) for other, of in zip(statement.others, told[1:], strict=True)],
         **further_data(statement),
         "not_counted": list(left_out),
         "saved": saved_data(statement),
@@ -63,7 +65,7 @@ def report_document(statement: Statement, exchange: Exchange | None = None) -> D
     }
     return Document(
         data=data,
-        records=tuple(_record(statement, one, group) for one in sums for group in one.groups),
+        records=tuple(_record(statement, one.currency, each) for one, of in zip(sums, told, strict=True) for each in of),
         lead=tuple(_lead(statement, exchange)),
         tables=(*(_table(statement, one, exchange) for one in sums if one.groups), *further_tables(statement)),
         notes=(
@@ -159,48 +161,54 @@ def _period(statement: Statement) -> dict[str, object]:
     }
 
 
-def _group(group: Group) -> dict[str, object]:
+class _Told(NamedTuple):
+    """A group as data, as it stands in JSON and in CSV."""
+
+    by: dict[str, str | None]
+    hours: float
+    gpu_hours: float
+    money: dict[str, str]
+    more: dict[str, object]
+
+
+def _told(group: Group) -> _Told:
+    return _Told(
+        by={key: value or None for key, value in group.by.items()},
+        hours=_hours(group.us),
+        gpu_hours=_hours(group.gpu_milli_us / 1000),
+        money=interval_exact(group.money),
+        more=group_data(group),
+    )
+
+
+def _group(group: Group, told: _Told) -> dict[str, object]:
     """`unknown_usd`: the part of `usd` whose price nobody stated."""
     return {
-        "by": _by(group),
-        "hours": _hours(group.us),
-        "gpu_hours": _hours(group.gpu_milli_us / 1000),
-        "usd": interval_exact(group.money),
+        "by": told.by,
+        "hours": told.hours,
+        "gpu_hours": told.gpu_hours,
+        "usd": told.money,
         "unknown_usd": interval_exact(group.unknown) if group.unknown else None,
-        **group_data(group),
+        **told.more,
     }
 
 
-def _other(sums: Sums) -> dict[str, object]:
-    groups = [
-        {
-            "by": _by(group),
-            "hours": _hours(group.us),
-            "gpu_hours": _hours(group.gpu_milli_us / 1000),
-            "amount": interval_exact(group.money),
-        }
-        for group in sums.groups
-    ]
+def _other(sums: Sums, told: Sequence[_Told]) -> dict[str, object]:
+    groups = [{"by": one.by, "hours": one.hours, "gpu_hours": one.gpu_hours, "amount": one.money} for one in told]
     return {"currency": sums.currency, "totals": interval_exact(sums.total), "groups": groups}
 
 
-def _by(group: Group) -> dict[str, str | None]:
-    return {key: value or None for key, value in group.by.items()}
-
-
-def _record(statement: Statement, sums: Sums, group: Group) -> Mapping[str, object]:
-    by: dict[str, object] = {**_by(group)}
-    return (
-        {"period": statement.label, "zone": statement.zone}
-        | by
-        | {
-            "hours": _hours(group.us),
-            "gpu_hours": _hours(group.gpu_milli_us / 1000),
-            "currency": sums.currency,
-            **interval_exact(group.money),
-            **(group_data(group) if sums.currency == "USD" else dict.fromkeys(group_data(group))),
-        }
-    )
+def _record(statement: Statement, currency: str, told: _Told) -> Mapping[str, object]:
+    return {
+        "period": statement.label,
+        "zone": statement.zone,
+        **told.by,
+        "hours": told.hours,
+        "gpu_hours": told.gpu_hours,
+        "currency": currency,
+        **told.money,
+        **(told.more if currency == "USD" else dict.fromkeys(told.more)),
+    }
 
 
 def _hours(us: float) -> float:

@@ -6,6 +6,7 @@ Amounts in the contract's fields are US dollars; what is in another currency sta
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from costguard.core.burning import Hourly
 from costguard.core.display import Exchange
@@ -27,6 +28,7 @@ from costguard.core.documents.amounts import (
 )
 from costguard.core.documents.standing import standing_data, standings_table
 from costguard.core.documents.status_data import (
+    agent_data,
     intent_data,
     lease_data,
     other_data,
@@ -34,6 +36,7 @@ from costguard.core.documents.status_data import (
     runway_lines,
     scope_data,
 )
+from costguard.core.guard.silence import silences
 from costguard.core.metering.inventory import COMPLETE, FAILED, PARTIAL
 from costguard.core.metering.observation import Observation
 from costguard.core.status import Burning, Outlook, ScopeView, Status
@@ -65,7 +68,7 @@ def status_document(status: Status, told: Sequence[str] = (), audit: str = "", e
     `audit`: the head of the ledger's audit, "" for none. `exchange`: how people are shown dollars as well.
     """
     warnings = (*status_warnings(status), *told)
-    resources = [_resource(one) for one in status.resources]
+    resources = [_resource(one, status.at) for one in status.resources]
     data = {
         "schema": SCHEMA,
         "at": instant_text(status.at),
@@ -91,7 +94,7 @@ def status_document(status: Status, told: Sequence[str] = (), audit: str = "", e
     tables += [standings_table(status.budgets, status.overshoots)] if status.budgets else []
     return Document(
         data=data,
-        records=tuple(_record(one) for one in status.resources),
+        records=tuple(_record(one, status.at) for one in status.resources),
         lead=(*(f"WARNING: {line}" for line in first_lines(warnings, "warnings")), *_lead(status, exchange)),
         tables=tuple(tables),
         notes=tuple(_notes(status)),
@@ -141,7 +144,7 @@ def _unpriced(outlook: Outlook, status: Status) -> str:
     return f"{what} at a price that nobody stated: not in the burn, at most {most} an hour"
 
 
-def _resource(one: Burning) -> dict[str, object]:
+def _resource(one: Burning, at: datetime) -> dict[str, object]:
     """`usd_per_hour` None: unknown, `usd_per_hour_bounds` says within what; `spent` None: in another currency, see there."""
     seen, key, live = one.live.observation, one.live.observation.key, one.live
     dollars = live.spent.low.currency == "USD"
@@ -174,6 +177,7 @@ def _resource(one: Burning) -> dict[str, object]:
         },
         "lease": lease_data(one.beside.lease),
         "protected": one.beside.protected,
+        "agent": agent_data(one.beside.agent, live, at),
         "first_seen_at": instant_text(live.first_seen_at),
         "seen_at": instant_text(live.seen_at),
         "absent_since": instant_text(live.absent_at) if live.absent_at else None,
@@ -187,9 +191,9 @@ def _stated(one: Burning) -> str | None:
     return None if burn.unknown or elsewhere or (one.absent and burn.bounds.high.nano) else exact(burn.stated, RATE)
 
 
-def _record(one: Burning) -> Mapping[str, object]:
+def _record(one: Burning, at: datetime) -> Mapping[str, object]:
     """The resource on one line."""
-    row = _resource(one)
+    row = _resource(one, at)
     bounds = {"usd_per_hour_low": exact(one.burn().bounds.low, RATE), "usd_per_hour_high": exact(one.burn().bounds.high, RATE)}
     spent = {f"spent_{end}": text for end, text in interval_exact(one.live.spent).items()}
     currency = {"currency": one.live.spent.low.currency}
@@ -270,6 +274,7 @@ def _notes(status: Status) -> Iterator[str]:
     seen = sum(scope.seen for scope in status.scopes)
     if status.scopes:
         yield f"{seen} of {len(status.scopes)} scopes are seen completely."
+    yield from _silent(status)
     absent = sum(one.absent for one in status.resources)
     if absent:
         yield f"{absent} absent: complete listings lack them, and their end is not settled; the burn leaves them out."
@@ -278,3 +283,10 @@ def _notes(status: Status) -> Iterator[str]:
     for standing in status.budgets:
         for note in standing.notes:
             yield f"Budget {standing.budget.name}: {note}."
+
+
+def _silent(status: Status) -> Iterator[str]:
+    """Machines whose agent says nothing, a sentence each."""
+    agents = [one.beside.agent for one in status.resources if one.beside.agent is not None]
+    for key, says in silences(agents, (one.live for one in status.resources), status.at).items():
+        yield f"{_cut(key.id)}: {says}, so it says nothing of its work."

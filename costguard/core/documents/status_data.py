@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
+from costguard.core.agents.agent import Agent
 from costguard.core.documents.amounts import RATE, exact, instant_text, interval_exact, length_text, moment_text, sign
 from costguard.core.guard.intent import Intent
 from costguard.core.guard.runway import Runway
+from costguard.core.guard.silence import agent_state
 from costguard.core.guard.wishes import Wish
+from costguard.core.spending import Live
 from costguard.core.status import Outlook, ScopeView, Status
 from costguard.errors import shortened
 
@@ -42,6 +46,19 @@ def lease_data(lease: Wish | None) -> Mapping[str, object] | None:
     """Who keeps it, why, and until when."""
     until = instant_text(lease.until) if lease and lease.until else None
     return {"who": lease.who, "why": lease.why, "until": until} if lease else None
+
+
+def agent_data(agent: Agent | None, live: Live, at: datetime) -> Mapping[str, object] | None:
+    """How the agent of a machine stands: silent is blind, and no word about work."""
+    if agent is None:
+        return None
+    return {
+        "id": agent.id,
+        "state": agent_state(agent, live, at),
+        "heard_at": instant_text(agent.heard_at),
+        "version": agent.version,
+        "troubles": list(agent.troubles),
+    }
 
 
 def intent_data(intent: Intent) -> Mapping[str, object]:

@@ -25,8 +25,8 @@ Line = tuple[int, Sequence[str]]
 REMEMBERED = 2_000_000
 """Rows that are kept to be compared with later ones: some 400 MB. Of a longer file the rest is compared with nothing."""
 
-_CELLS = 4096
-"""Cells of one column whose verdict is kept: most say what others said before."""
+_CELLS, _SHORT = 4096, 1000
+"""Cells of one column whose verdict is kept, and characters of such a cell: most say what others said before."""
 
 AMOUNTS = frozenset(
     (
@@ -52,7 +52,7 @@ def check(header: Sequence[str], lines: Iterable[Line], read_json: ReadJson, ver
     version = version or version_of(header)
     known, found, rows = columns(version), Findings(), 0
     for name, fault in _header_faults(header, version, known):
-        found.add(1, name, fault)
+        found.add(1, name, fault, alike=name if name in known else "")
     reader, among = _Reader([known.get(name) for name in header], read_json), _Among(header, found)
     for line, cells in lines:
         rows += 1
@@ -82,9 +82,10 @@ def _header_faults(header: Sequence[str], version: str, known: Mapping[str, Colu
             hint = f"write it {name}, not {alike[0]}" if alike else "add it"
             yield name, Fault(COLUMN, f"is missing, and FOCUS {version} demands it", hint)
     custom = next((place for place, name in enumerate(header) if name.startswith(CUSTOM)), len(header))
+    before = set[str]()
     for place, name in enumerate(header):
         told = shortened(one_line(name), 60)
-        if name in header[:place]:
+        if name in before:
             yield told, Fault(COLUMN, "stands in the header twice", "keep one of them")
         elif name in known:
             if place > custom:
@@ -98,6 +99,7 @@ def _header_faults(header: Sequence[str], version: str, known: Mapping[str, Colu
             near = nearest_names(name, known)
             hint = f"write {' or '.join((*near[:1], f'{CUSTOM}{told}'))}"
             yield told, Fault(COLUMN, "is no column of FOCUS", hint)
+        before.add(name)
 
 
 class _Reader:
@@ -116,7 +118,7 @@ class _Reader:
             verdict = verdicts.get(text)
             if verdict is None:
                 verdict = read(column, text, self._read_json)
-                if len(verdicts) < _CELLS:
+                if len(verdicts) < _CELLS and len(text) <= _SHORT:
                     verdicts[text] = verdict
             value, fault = verdict
             values[name] = value

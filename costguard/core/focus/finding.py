@@ -27,7 +27,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A fault, and where it is. `line`: of the file, from 1, where the row ends; of a Parquet file, the row's number plus 1."""
+    """A fault, and where it is. `line`: of the file, from 1, where the row ends; of a Parquet file, the row's number"""
 
     line: int
     column: str
@@ -41,10 +41,11 @@ class Findings:
     told: list[Finding] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, line: int, column: str, fault: Fault) -> None:
-        """One more."""
-        self.counts[column, fault.rule] += 1
-        if self.counts[column, fault.rule] <= MOST_ALIKE:
+    def add(self, line: int, column: str, fault: Fault, *, alike: str | None = None) -> None:
+        """One more. `alike`: the column that it counts with, where that is not its own."""
+        kind = (column if alike is None else alike, fault.rule)
+        self.counts[kind] += 1
+        if self.counts[kind] <= MOST_ALIKE:
             self.told.append(Finding(line=line, column=column, fault=fault))
 
     @property

@@ -8,18 +8,20 @@ ledger expects, to the nano-unit, and add up to it; they differ from the product
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 
 from costguard.core import calendar
-from costguard.core.charge_item import ChargeItem
+from costguard.core.charge_item import ChargeItem, ChargeItems
+from costguard.core.focus.cells import PLACEHOLDERS
 from costguard.core.focus.columns import NEWEST, columns
-from costguard.core.focus.services import seller_of, service_of
+from costguard.core.focus.services import service_of
 from costguard.core.instant import HOUR_US
 from costguard.core.metering.meter import FIXED_UNITS, GB_MONTH, HOUR
 from costguard.core.metering.resource import ADDRESS, VOLUME
 from costguard.core.offer import SPOT
+from costguard.core.provider import Seller, seller_of
 
 Value = str | Decimal | datetime | bool | Mapping[str, object] | None
 """A cell. A mapping is a JSON object, a datetime an instant in UTC, None is null."""
@@ -63,9 +65,16 @@ def header(version: str = NEWEST) -> tuple[str, ...]:
     return (*(name for name in columns(version) if name not in _LEFT_OUT), *CUSTOM_COLUMNS)
 
 
-def row(item: ChargeItem) -> dict[str, Value]:
-    """Every column of every version; a format takes those of `header`."""
-    of, seller = item.attribution, seller_of(item.attribution.provider)
+def rows(items: ChargeItems | None) -> Iterator[dict[str, Value]]:
+    """Every column of every version, item by item; a format takes those of `header`. None: there are no items."""
+    if items is not None:
+        sellers = items.sellers
+        for item in items:
+            yield _row(item, seller_of(sellers, item.attribution.provider))
+
+
+def _row(item: ChargeItem, seller: Seller) -> dict[str, Value]:
+    of = item.attribution
     service, month = service_of(seller, item.charge), calendar.month_of(item.start, UTC)
     sku, price_details = _sku(item)
     cost, amount = EXACT.multiply(item.unit_price, item.quantity), item.money.expected.decimal()
@@ -104,8 +113,8 @@ def row(item: ChargeItem) -> dict[str, Value]:
         "PricingUnit": "GB-Months" if item.unit in _MONTHS else item.unit,
         "ProviderName": seller.name,
         "PublisherName": seller.name,
-        "RegionId": _text(of.region),
-        "RegionName": _text(of.region),
+        "RegionId": _place(of.region),
+        "RegionName": _place(of.region),
         "ResourceId": item.key.id,
         "ResourceName": _text(item.name),
         "ResourceType": resource,
@@ -197,6 +206,11 @@ def _custom(item: ChargeItem) -> dict[str, Value]:
         "x_UnitPriceHigh": Decimal(item.price.high).scaleb(-9),
         "x_UnitPriceLow": Decimal(item.price.low).scaleb(-9),
     }
+
+
+def _place(region: str) -> str | None:
+    """Null also where a provider writes "unknown" or "N/A": FOCUS has no words for nothing."""
+    return None if region.strip().casefold() in PLACEHOLDERS else _text(region)
 
 
 def _text(text: str) -> str | None:

@@ -1,39 +1,11 @@
-"""What FOCUS calls the services of each provider: a fact about their bills, not about costguard.
-
-Spelt as in the providers' own FOCUS exports and price pages, 2026-11 (AWS writes "AWS", Google "Google Cloud"). A provider that
-stands nowhere is called what the ledger calls it. A service has one category, so that disks are a service of their own.
-"""
+"""What FOCUS calls the service that a charge is of. A service has one category, so that disks are a service of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from costguard.core.metering.meter import ADDRESS_CHARGE, COMPUTE, STORAGE
-
-MACHINES, CONTAINERS = "Virtual Machines", "Containers"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seller:
-    """A provider. `account`: what kind of thing its account is. `runs`: how it rents machines out."""
-
-    name: str
-    account: str
-    compute: str
-    storage: str
-    runs: str = MACHINES
-
-
-SELLERS: Mapping[str, Seller] = {
-    "aws": Seller(name="AWS", account="AWS account", compute="Amazon EC2", storage="Amazon EBS"),
-    "gcp": Seller(name="Google Cloud", account="GCP project", compute="Compute Engine", storage="Persistent Disk"),
-    "lambda": Seller(name="Lambda", account="Lambda account", compute="Lambda On-Demand Cloud", storage="Lambda Storage"),
-    "runpod": Seller(name="RunPod", account="RunPod account", compute="RunPod Pods", storage="RunPod Storage", runs=CONTAINERS),
-    "vast": Seller(
-        name="Vast.ai", account="Vast.ai account", compute="Vast.ai Instances", storage="Vast.ai Storage", runs=CONTAINERS
-    ),
-}
+from costguard.core.provider import Seller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +16,6 @@ class Service:
     category: str
     subcategory: str
     meter: str
-
-
-def seller_of(provider: str) -> Seller:
-    """Who sells, for the ledger's name of a provider."""
-    made = Seller(name=provider, account="Account", compute=f"{provider} Instances", storage=f"{provider} Storage")
-    return SELLERS.get(provider, made)
 
 
 def service_of(seller: Seller, charge: str) -> Service:

@@ -10,7 +10,9 @@ from dataclasses import replace
 
 from costguard.core.guard.seat import seats_of
 from costguard.core.guard.sight import Rules, Sight
+from costguard.core.guard.silence import by_key
 from costguard.core.guard.surveying import foresights_of
+from costguard.core.guard.work import Work
 from costguard.core.metering.observation import Handling
 from costguard.core.metering.resource import RUNNING, ResourceKey
 from costguard.core.money import Money
@@ -18,14 +20,16 @@ from costguard.core.spending import Live
 from costguard.core.status import Beside
 
 
-def beside(rules: Rules, sight: Sight) -> dict[ResourceKey, Beside]:
-    """Of each resource of `sight`, as the policy that waits longest for it judges its work."""
+def beside(rules: Rules, sight: Sight, works: Mapping[ResourceKey, Work] | None = None) -> dict[ResourceKey, Beside]:
+    """Of each resource of `sight`, as the policy that waits longest for it judges its work. `works`: judged so already."""
+    agents = by_key(sight.agents)
     return {
         seat.key: Beside(
-            work=seat.work(seat.longest(), rules, sight),
+            work=(works or {}).get(seat.key) or seat.work(seat.longest(), rules, sight),
             owner=seat.owner,
             lease=seat.lease,
             protected=seat.protection.protected,
+            agent=agents.get(seat.key),
         )
         for seat in seats_of(rules, sight)
     }

@@ -26,6 +26,7 @@ def title_of(message: Message, encode: Encode = plain) -> str:
 def body_of(message: Message, encode: Encode = plain) -> str:
     """The text below the title. Each line of it went through `encode` by itself, so that no name can make a line of its own."""
     parts = [f"Told now because {WHY_NOW[message.why_now]}, at {message.told_at or moment_text(message.at)}."]
+    parts += ["\n".join(encode(line) for line in paragraph) for paragraph in message.letter]
     parts += ["\n".join(_lines(notice, encode)) for notice in message.notices[:MOST_NOTICES]]
     more = len(message.notices) - MOST_NOTICES
     if more > 0:

@@ -9,13 +9,16 @@ from costguard.core.checks import one_of, require
 
 INFO, WARNING, PAGE = "info", "warning", "page"
 SEVERITIES = (INFO, WARNING, PAGE)
-FIRST, NEW_IN_GROUP, ESCALATED, REPEAT_DUE, RESOLVED, SNOOZE_ENDED = (
+FIRST, NEW_IN_GROUP, ESCALATED, REPEAT_DUE, RESOLVED, SNOOZE_ENDED, DUE, LATE, ASKED = (
     "first",
     "new_in_group",
     "escalated",
     "repeat_due",
     "resolved",
     "snooze_ended",
+    "due",
+    "late",
+    "asked",
 )
 WHY_NOW = {
     FIRST: "it is new",
@@ -24,6 +27,9 @@ WHY_NOW = {
     REPEAT_DUE: "it still holds",
     RESOLVED: "it is over",
     SNOOZE_ENDED: "its snooze has ended",
+    DUE: "it is the time for it",
+    LATE: "its time has passed without it",
+    ASKED: "somebody asked for it",
 }
 REPEATS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=7))
 """After the first; the last one again and again."""
@@ -59,11 +65,21 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Enclosure:
+    """A file that goes with a message where the channel can take one. `packed`: its bytes as text, see `notifiers.packed`."""
+
+    name: str
+    media: str
+    packed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """Notices of one owner and topic, to be sent through one channel once. `id`: the same for every try.
+    """Notices of one owner and topic, or a letter, to be sent through one channel once. `id`: the same for every try.
 
     `told_at`: `at` as people are told it, in their zone; "" in UTC. `audit`: the head of the audit when it was written
-    ("1234:9f86d081884c7d65"), "" where it was not written.
+    ("1234:9f86d081884c7d65"), "" where it was not written. `letter`: paragraphs of lines that stand where notices would.
+    `days`: for how long it is worth another try.
     """
 
     id: str
@@ -75,6 +91,12 @@ class Message:
     at: datetime
     told_at: str = ""
     audit: str = ""
+    letter: tuple[tuple[str, ...], ...] = ()
+    enclosures: tuple[Enclosure, ...] = ()
+    days: int = 1
+
+    def __post_init__(self) -> None:
+        require(self.days >= 1, "message.days", "must be at least 1", "state how long it is worth sending")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from costguard.core.guard.owning import owner_of
 from costguard.core.guard.planning import RESTING, Case, effective
 from costguard.core.guard.policy import ASK, DESTRUCTIVE, IDLE_RULE, NOTIFY, STOP, TERMINATE, reaches
 from costguard.core.guard.sight import Rules, Sight
+from costguard.core.guard.silence import silences
 from costguard.core.guard.surveying import Survey
 from costguard.core.guard.verdict import CANNOT_SAY, Proposal
 from costguard.core.guard.work import ACTIVE, HUNG, IDLE, WARMING
@@ -69,7 +70,7 @@ def _of_cases(survey: Survey, rules: Rules, sight: Sight, scopes: Iterable[Scope
     for proposal in survey.proposals:
         if proposal.step.do in DESTRUCTIVE:
             ahead[proposal.verdict.policy.name, proposal.verdict.life].append(proposal)
-    blind = set[object]()
+    blind, silent = set[object](), silences(sight.agents, sight.live, sight.now)
     for case in survey.cases:
         policy, climb = case.verdict.policy, case.climb
         if not reaches(case.level, NOTIFY):
@@ -88,7 +89,13 @@ def _of_cases(survey: Survey, rules: Rules, sight: Sight, scopes: Iterable[Scope
         elif case.live.scope not in dark and _is_blind(case, sight.now) and case.verdict.life.key not in blind:
             blind.add(case.verdict.life.key)
             matter = replace(matter_of(case.live, case.owner, sight.now, rules.zone), topic="blind")
-            yield wording.blind(matter, at=sight.now, since=None, why=case.verdict.reasons, so_far=None)
+            says = silent.pop(case.verdict.life.key, "")
+            why = (*([says] if says else []), *case.verdict.reasons)
+            yield wording.blind(matter, at=sight.now, since=None, why=why, so_far=None)
+    for live in (one for one in sight.live if one.observation.key in silent and one.scope not in dark):
+        matter = matter_of(live, owner_of(live.observation, rules.owner_from), sight.now, rules.zone)
+        why = (silent[live.observation.key],)
+        yield wording.blind(replace(matter, topic="blind"), at=sight.now, since=None, why=why, so_far=None)
 
 
 def _tells(case: Case, done: Iterable[int]) -> list[int]:

@@ -102,6 +102,19 @@ def protection_of(
     return UNPROTECTED
 
 
+def untouchable(
+    seen: Observation, wishes: Sequence[Wish], patterns: Sequence[str], seen_before: datetime | None, now: datetime
+) -> str:
+    """Why nobody but a person may end it now: protected, a member of what would bring it back, or frozen; "" if any may."""
+    protection = protection_of(seen, wishes, patterns, seen_before, now)
+    if protection.protected:
+        return protection.why
+    if seen.handling.controller:
+        return f"{seen.handling.controller} would bring it back"
+    freeze = frozen(wishes, seen.key, now)
+    return "" if freeze is None else f"{freeze.who} froze all acts" + (f": {freeze.why}" if freeze.why else "")
+
+
 def marked(seen: Observation, patterns: Sequence[str]) -> Protection:
     """Whether its labels protect it, exactly or by a slip of the pen: what is to be remembered for `seen_before`."""
     return _marked(seen.labels, tuple(patterns))

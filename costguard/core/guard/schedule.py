@@ -9,10 +9,11 @@ A time that the clocks skip is the instant at which they jump; of a time that co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 
+from costguard.core.calendar import reached
 from costguard.core.checks import require
 
 DAY = timedelta(days=1)
@@ -63,7 +64,7 @@ class Wanted(NamedTuple):
 def wants_off(schedule: Schedule, now: datetime) -> Wanted:
     """Whether `schedule` wants it off at `now` (UTC), since when without a break, and until when."""
     today = now.astimezone(schedule.zone).date()
-    first, last = _instant(today - AROUND * DAY, time(), schedule.zone), _instant(today + AROUND * DAY, time(), schedule.zone)
+    first, last = reached(today - AROUND * DAY, time(), schedule.zone), reached(today + AROUND * DAY, time(), schedule.zone)
     blocks = [(start, end) for start, end in _blocks(schedule, today) if end > first and start < last]
     for start, end in blocks:
         if start <= now < end:
@@ -93,24 +94,7 @@ def _blocks(schedule: Schedule, today: date) -> list[tuple[datetime, datetime]]:
 
 def _window(off: Off, day: date, zone: tzinfo) -> tuple[datetime, datetime]:
     last = day if off.start < off.end else day + DAY
-    return _instant(day, off.start, zone), _instant(last, off.end, zone)
-
-
-def _instant(day: date, at: time, zone: tzinfo) -> datetime:
-    """The first instant at which the clock of `zone` has reached `at` on `day`."""
-    wall = datetime.combine(day, at)
-    first = wall.replace(tzinfo=zone).astimezone(UTC)
-    if first.astimezone(zone).replace(tzinfo=None) == wall:
-        return first
-    # The clocks skip it: between its two readings (PEP 495) lies the instant at which they jump, on a whole second.
-    reached, before = first, wall.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    while (apart := (reached - before) // timedelta(seconds=1)) > 1:
-        middle = before + timedelta(seconds=apart // 2)
-        if middle.astimezone(zone).replace(tzinfo=None) >= wall:
-            reached = middle
-        else:
-            before = middle
-    return reached
+    return reached(day, off.start, zone), reached(last, off.end, zone)
 
 
 ALL_DAY = Off(start=time(), end=time())

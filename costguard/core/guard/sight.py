@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from costguard.core.agents.agent import Agent
 from costguard.core.balance import Balance
 from costguard.core.budget import Budget
 from costguard.core.guard.asked import NOTHING_ASKED, Asked
@@ -53,6 +54,7 @@ class Sight:
     `held`: what holds every act.
     `hooks`: runs of hooks, those that have not ended and late ones.
     `members`: what controllers bring up, as last listed, with what has ended. `asked`: what some condition asks for.
+    `agents`: those that may speak.
     """
 
     now: datetime
@@ -70,6 +72,7 @@ class Sight:
     lags: Mapping[str, timedelta] = field(default_factory=dict)
     balances: tuple[Balance, ...] = ()
     members: tuple[Observation, ...] = ()
+    agents: tuple[Agent, ...] = ()
     asked: Asked = NOTHING_ASKED
     gap_ended_at: datetime | None = None
     apart: timedelta | None = None

@@ -50,10 +50,10 @@ class Duration:
     parts: tuple[tuple[str, Interval], ...] = ()
 
 
-def startup(*architectures: Architecture) -> Interval:
+def startup(*architectures: Architecture, boot: Interval = BOOT_HOURS) -> Interval:
     """Hours from the order to the first step: boot, then fetch the weights of each model."""
     gigabytes = FETCHED_BYTES_PER_WEIGHT * sum(a.parameters for a in architectures) / 1e9
-    return BOOT_HOURS.plus(FETCH_GB_S.inverse().scaled(gigabytes / SECONDS_PER_HOUR))
+    return boot.plus(FETCH_GB_S.inverse().scaled(gigabytes / SECONDS_PER_HOUR))
 
 
 def duration(tokens: int, speed: Throughput, *, gpus: int, startup_hours: Interval, efficiency: Efficiency) -> Duration:

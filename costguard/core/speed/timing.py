@@ -5,7 +5,7 @@ from __future__ import annotations
 from costguard.core.interval import Interval
 from costguard.core.job import Job
 from costguard.core.placement import Placement
-from costguard.core.speed.duration import startup
+from costguard.core.speed.duration import BOOT_HOURS, startup
 from costguard.core.speed.efficiency import Efficiency
 from costguard.core.speed.throughput import Throughput, throughput
 
@@ -20,7 +20,8 @@ def speed_of(job: Job, placed: Placement, efficiency: Efficiency) -> Throughput 
     return speed_of_turns(job.architecture, job.beside, placed, efficiency)
 
 
-def startup_of(job: Job) -> Interval:
-    """Hours from the order to the first step, companions' weights fetched too."""
+def startup_of(job: Job, *, booted: bool = False) -> Interval:
+    """Hours from the order to the first step, companions' weights fetched too. `booted`: the machine runs already."""
     beside = job.beside.with_weights(job.recipe) if job.beside else ()
-    return startup(job.architecture, *(c.architecture for c in beside))
+    boot = Interval.exactly(0.0) if booted else BOOT_HOURS
+    return startup(job.architecture, *(c.architecture for c in beside), boot=boot)

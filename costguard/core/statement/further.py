@@ -11,7 +11,7 @@ from fractions import Fraction
 from heapq import nsmallest
 from typing import NamedTuple
 
-from costguard.core.hold import COMMITTED, Hold
+from costguard.core.hold import COMMITTED, JOB, Hold
 from costguard.core.metering.meter import COMPUTE, STORAGE
 from costguard.core.metering.resource import INSTANCE, Attribution
 from costguard.core.metering.span import Reach, Span, charge
@@ -112,6 +112,11 @@ class Quoted:
     actual: Money
 
     @property
+    def job(self) -> str:
+        """The job that it was an attempt of, "" where it was of none that is known."""
+        return dict(self.hold.labels).get(JOB, "")
+
+    @property
     def over(self) -> Money:
         """How much more than quoted; below nothing: less."""
         return self.actual - self.hold.money
@@ -129,6 +134,28 @@ class Priced:
     def old(self, at: datetime) -> bool:
         """Whether it was old at `at`."""
         return self.as_of is not None and at.astimezone(UTC).date() - self.as_of > OLD_AFTER
+
+
+def spending_of(outlays: Iterable[Outlay]) -> list[Spending]:
+    """The sums of `outlays` of all resources together, by attribution, charge, currency, and whether the price is known."""
+    sums: dict[tuple[int, str, str, bool], list[int]] = {}
+    attributions: dict[int, Attribution] = {}
+    for one in outlays:
+        number = id(one.attribution)  # a ledger hands out few of them, many times
+        place = number, one.charge, one.currency, one.known
+        of = sums.get(place)
+        if of is None:
+            attributions[number] = one.attribution
+            sums[place] = [one.low, one.expected, one.high, one.us]
+            continue
+        of[0] += one.low
+        of[1] += one.expected
+        of[2] += one.high
+        of[3] += one.us
+    return [
+        Outlay(0, attributions[number], charge, currency, known, "", *of).spending(None)
+        for (number, charge, currency, known), of in sums.items()
+    ]
 
 
 def dearest(outlays: Iterable[Outlay], most: int = MOST_SPENDERS) -> list[tuple[int, str]]:

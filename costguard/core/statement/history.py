@@ -22,7 +22,7 @@ HOURS_A_DAY, DAYS_A_WEEK = 24, 7
 
 
 class DaySum(NamedTuple):
-    """What one line of one attribution was expected to come to on a day (since 1970, UTC), in nano-units."""
+    """What was expected to be spent on a day (since 1970, UTC), in nano-units, by lines and attributions like these."""
 
     day: int
     attribution: Attribution

@@ -21,6 +21,7 @@ from costguard.core.metering.resource import GROUPED_LABELS, INSTANCE, Attributi
 from costguard.core.money import Money, MoneyInterval
 from costguard.core.spending import Bearer, Spending
 from costguard.core.statement.waste import Waste
+from costguard.errors import InputError
 
 DEFAULT_BY = ("provider", "account", "owner", "gpu")
 LABEL = "label:"
@@ -125,16 +126,25 @@ def sums_of(spending: Iterable[Spending], by: Sequence[str], wastes: Iterable[Wa
 
 def total_of(parts: Iterable[MoneyInterval], currency: str = "USD") -> MoneyInterval:
     """The sum of `parts`, zero where there are none. All must be of `currency`."""
-    total = nothing(currency)
+    low = expected = high = 0
     for part in parts:
-        total = total.plus(part)
-    return total
+        if part.low.currency != currency:
+            raise InputError(f"cannot mix {currency} with {part.low.currency}", field="currency")
+        low, expected, high = low + part.low.nano, expected + part.expected.nano, high + part.high.nano
+    return _interval(low, expected, high, currency)
 
 
 def nothing(currency: str = "USD") -> MoneyInterval:
     """Zero, three times."""
-    zero = Money(nano=0, currency=currency)
-    return MoneyInterval(low=zero, expected=zero, high=zero)
+    return _interval(0, 0, 0, currency)
+
+
+def _interval(low: int, expected: int, high: int, currency: str) -> MoneyInterval:
+    return MoneyInterval(
+        low=Money(nano=low, currency=currency),
+        expected=Money(nano=expected, currency=currency),
+        high=Money(nano=high, currency=currency),
+    )
 
 
 def keys_stated(text: str | None) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ set up less than 45 minutes before is not judged yet. So waste is at least this 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
@@ -117,16 +117,16 @@ def hours_of(measured: Measured, ran: Sequence[Ran], gpus: float) -> dict[int, H
         active |= _worked(signal, rows, gpus, limit)
         fullest = max(row.samples for row in rows)
         due = COVERED * fullest / HOUR_US if fullest >= LEAST else float("inf")
-        covered[signal] = {row.hour for row in rows if row.samples >= due * running.get(row.hour, 0)}
-        days[signal] = {row.hour // HOURS_A_DAY for row in rows}
+        covered[signal] = {hour for hour, samples, _, _, _ in rows if samples >= due * running.get(hour, 0)}
+        days[signal] = {hour // HOURS_A_DAY for hour, _, _, _, _ in rows}
     proven = set[int]().union(*(hours for signal, hours in covered.items() if KINDS[signal].family in (DUTY, AGENT)))
     begun = _begun(ran)
     quiet = {hour for hour in proven - active if begun.get(hour, False)}
     for signal, hours in covered.items():
         quiet -= {hour for hour in quiet - hours if hour // HOURS_A_DAY in days[signal]}
-    found = {hour: Hour(ACTIVE) for hour in active if hour in running}
+    found = dict.fromkeys(active & running.keys(), Hour(ACTIVE))
     found |= _spare(known.get(GPU_BUSY_COUNT, ()), found.keys() & covered.get(GPU_BUSY_COUNT, set()), gpus)
-    return found | {hour: Hour(IDLE) for hour in quiet}
+    return found | dict.fromkeys(quiet, Hour(IDLE))
 
 
 def together(hours: Mapping[int, Hours], groups: Iterable[Sequence[int]], ran: Mapping[int, Sequence[Ran]]) -> dict[int, Hours]:
@@ -155,53 +155,71 @@ def together(hours: Mapping[int, Hours], groups: Iterable[Sequence[int]], ran: M
 def waste_of(ran: Sequence[Ran], hours: Hours, start_us: int, end_us: int) -> list[Waste]:
     """What the judged hours of a machine cost between `start_us` and `end_us`, by attribution and currency."""
     sums: dict[tuple[Attribution, str], list[int]] = {}
+    judged, wasted = _judged(hours), _wasted(hours)
     for one in ran:
         first, last = max(micros(one.span.start), start_us), min(one.until_us, end_us)
         place = sums.setdefault((one.span.attribution, one.span.meter.price.currency), [0, 0, 0])
-        for begin, finish, _ in _stretches(hours, first, last, lambda hour: hour is not None):
+        for begin, finish, _ in _stretches(judged, first, last):
             place[0] += amounts(one.span, begin, finish)[1]
-        for begin, finish, hour in _stretches(hours, first, last, _wasted):
-            cost = amounts(one.span, begin, finish)[1]
-            if hour.state == IDLE:
-                place[1] += cost
-            else:
-                place[2] += cost * hour.share.numerator // hour.share.denominator
+        for begin, finish, hour in _stretches(wasted, first, last):
+            place[1 if hour.state == IDLE else 2] += _of_it(hour, amounts(one.span, begin, finish)[1])
     return [
-        Waste(attribution=attribution, currency=currency, judged=judged, idle=idle, partly=partly)
-        for (attribution, currency), (judged, idle, partly) in sums.items()
-        if judged
+        Waste(attribution=attribution, currency=currency, judged=nano, idle=idle, partly=partly)
+        for (attribution, currency), (nano, idle, partly) in sums.items()
+        if nano
     ]
 
 
 def days_wasted(ran: Sequence[Ran], hours: Hours, start_us: int, end_us: int) -> dict[int, tuple[int, int]]:
     """Day (since 1970, UTC) -> the dollars for computing that could be judged, and those that did nothing, in nano-units."""
-    found = dict[int, tuple[int, int]]()
-    for day in sorted({hour // HOURS_A_DAY for hour in hours}):
-        first, last = max(start_us, day * DAY_US), min(end_us, (day + 1) * DAY_US)
-        wastes = [one for one in waste_of(ran, hours, first, last) if one.currency == "USD"] if first < last else []
-        if wastes:
-            found[day] = sum(one.judged for one in wastes), sum(one.idle + one.partly for one in wastes)
-    return found
+    judged, wasted = _judged(hours), _wasted(hours)
+    costs, idled = defaultdict[int, int](int), defaultdict[int, int](int)
+    for one in ran:
+        if one.span.meter.price.currency != "USD":
+            continue
+        first, last = max(micros(one.span.start), start_us), min(one.until_us, end_us)
+        for begin, finish, _ in _by_day(_stretches(judged, first, last)):
+            costs[begin // DAY_US] += amounts(one.span, begin, finish)[1]
+        for begin, finish, hour in _by_day(_stretches(wasted, first, last)):
+            idled[begin // DAY_US] += _of_it(hour, amounts(one.span, begin, finish)[1])
+    return {day: (nano, idled[day]) for day, nano in sorted(costs.items()) if nano}
 
 
-def _stretches(
-    hours: Hours, first: int, last: int, of: Callable[[Hour | None], Hour | bool | None]
-) -> Iterator[tuple[int, int, Hour]]:
-    """The parts of [first, last) of which `of` says the same, where that is anything."""
+def _by_day(stretches: Iterable[tuple[int, int, Hour]]) -> Iterator[tuple[int, int, Hour]]:
+    """The same, cut where a day ends."""
+    for begin, last, hour in stretches:
+        reached = begin
+        while reached < last:
+            until = min(last, (reached // DAY_US + 1) * DAY_US)
+            yield reached, until, hour
+            reached = until
+
+
+def _of_it(hour: Hour, cost: int) -> int:
+    """How much of `cost` was for what did nothing in `hour`."""
+    return cost if hour.state == IDLE else cost * hour.share.numerator // hour.share.denominator
+
+
+def _stretches(hours: Hours, first: int, last: int) -> Iterator[tuple[int, int, Hour]]:
+    """The parts of [first, last) in which `hours` says the same of each hour, where it says anything."""
     number, end = first // HOUR_US, -(-last // HOUR_US)
     while number < end:
         begin, hour = number, hours.get(number)
-        said = of(hour)
         number += 1
-        while number < end and of(hours.get(number)) == said:
+        while number < end and hours.get(number) == hour:
             number += 1
-        if said and hour is not None:
+        if hour is not None:
             yield max(first, begin * HOUR_US), min(last, number * HOUR_US), hour
 
 
-def _wasted(hour: Hour | None) -> Hour | None:
-    """The hour, where it holds any waste."""
-    return hour if hour is not None and (hour.state == IDLE or hour.share) else None
+def _judged(hours: Hours) -> Hours:
+    """All of them, as if there were no difference between them."""
+    return dict.fromkeys(hours, Hour(ACTIVE))
+
+
+def _wasted(hours: Hours) -> Hours:
+    """Those that hold any waste."""
+    return {number: hour for number, hour in hours.items() if hour.state == IDLE or hour.share}
 
 
 def _running(ran: Sequence[Ran]) -> dict[int, int]:
@@ -252,7 +270,7 @@ def _worked(signal: str, rows: Sequence[HourRow], gpus: float, limit: float) -> 
         floor = min(FLOOR_SHARE * most, *(row.lowest for row in rows)) + RISE_SHARE * most
         return {row.hour for row in rows if row.highest > floor} if most > 0 else set()
     above = CPU_UTIL_LARGE if signal == CPU_UTIL and gpus >= LARGE_GPUS else kind.above
-    found = {row.hour for row in rows if row.highest > above}
+    found = {hour for hour, _, _, _, highest in rows if highest > above}
     if kind.reading == VOLUMES:
         found |= {row.hour for row in rows if row.total / row.samples * HOUR_US / SECOND_US > VOLUME}
     return found

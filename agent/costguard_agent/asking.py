@@ -1,0 +1,147 @@
+"""One HTTP request, bounded in time and size: to servers on this machine, and to whoever ends it.
+
+Redirects are not followed, proxies are not used, nothing is sent again. The request goes out in one piece, so that a process
+that is ended in between has sent all of it or nothing that a server would take for a whole one.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+WITHIN_S, MOST = 3.0, 2**20
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class Reply(NamedTuple):
+    """A status and a body; what it says is not judged here."""
+
+    status: int
+    body: bytes
+
+    def json(self) -> Any:  # noqa: ANN401 - whatever a server says
+        """The body, read as JSON; None where it is none."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+
+class UnansweredError(Exception):
+    """No answer, and why, without address or key. `sent`: whether the request may have arrived."""
+
+    def __init__(self, why: str, *, sent: bool = False) -> None:
+        super().__init__(why)
+        self.sent = sent
+
+
+def ask(
+    url: str,
+    *,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    within_s: float = WITHIN_S,
+    most: int = MOST,
+    own_certificate: bool = False,
+) -> Reply:
+    """The answer to one request, within `within_s` seconds in all; raises UnansweredError.
+
+    `own_certificate`: the server made its certificate itself, as notebook servers do; on this machine only.
+    """
+    until, sent = time.monotonic() + within_s, False
+    try:
+        parts = urlsplit(url)
+        request = _request(method, parts.netloc, _path(parts.path, parts.query), headers or {}, body)
+        with _connected(parts.scheme, parts.hostname or "", parts.port, until, own_certificate=own_certificate) as wire:
+            wire.settimeout(_left(until))
+            sent = True
+            wire.sendall(request)
+            answer = http.client.HTTPResponse(_Timed(wire, until), method=method)  # type: ignore[arg-type]
+            answer.begin()
+            data = answer.read(most + 1)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise UnansweredError(_why(error, within_s), sent=sent) from None
+    if len(data) > most:
+        raise UnansweredError(f"an answer of more than {most} bytes", sent=True)
+    return Reply(answer.status, data)
+
+
+def _request(method: str, host: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    every = {"Host": host, "Accept": "application/json", "Accept-Encoding": "identity", "Connection": "close", **headers}
+    if body:
+        every["Content-Type"] = "application/json"
+    if body or method in ("POST", "PUT"):
+        every["Content-Length"] = str(len(body))
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in every.items())]
+    if any(ord(sign) < 32 or ord(sign) > 126 for line in lines for sign in line):  # noqa: PLR2004 - printable ASCII
+        raise ValueError("a request with signs that do not belong there")
+    return "\r\n".join([*lines, "", ""]).encode("ascii") + body
+
+
+def _path(path: str, query: str) -> str:
+    return (path or "/") + (f"?{query}" if query else "")
+
+
+def _connected(scheme: str, host: str, port: int | None, until: float, *, own_certificate: bool) -> socket.socket:
+    secure = scheme == "https"
+    if not secure and scheme != "http":
+        raise ValueError("an address that is neither http nor https")
+    wire = socket.create_connection((host, port or (443 if secure else 80)), timeout=_left(until))
+    if not secure:
+        return wire
+    import ssl
+
+    context = ssl.create_default_context()
+    if own_certificate and host in LOOPBACK:
+        # Nobody vouches for a certificate that a server on this machine made itself; plain HTTP to it is no safer.
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        wire.settimeout(_left(until))
+        return context.wrap_socket(wire, server_hostname=host)
+    except BaseException:
+        wire.close()
+        raise
+
+
+class _Timed(io.RawIOBase):
+    """What a socket sends, until one moment for all of it: an answer that drips ends there, too."""
+
+    def __init__(self, wire: socket.socket, until: float) -> None:
+        self.wire, self.until = wire, until
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        """As http.client asks for it."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, into: Any) -> int:  # noqa: ANN401 - a buffer; its type is named in Python 3.12
+        """What came, at least one byte, zero at the end."""
+        self.wire.settimeout(_left(self.until))
+        return self.wire.recv_into(into)
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _why(error: Exception, within_s: float) -> str:
+    if isinstance(error, (TimeoutError, socket.timeout)):
+        return f"no answer within {within_s:g} s"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody listens there"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"{type(error).__name__} on the way"

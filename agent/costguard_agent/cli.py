@@ -1,0 +1,189 @@
+"""The commands of costguard-agent: join, run, status, phase, busy, keep, install, version.
+
+They end with 0, with 1 where something failed, 2 where they were called wrongly or `run` cannot begin, and 3 where the watchdog
+refused or did not answer yet.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from costguard_agent.faults import AgentError
+
+if TYPE_CHECKING:
+    import argparse
+
+OK, FAILED, WRONG, REFUSED = 0, 1, 2, 3
+ANSWER_S = 15.0
+SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+SECONDS = (86400, 3600, 60, 1)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """One command; its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if words == ["run"]:  # it stays: what only commands need is not imported for it
+            return _run()
+        return _command(words)
+    except AgentError as error:
+        sys.stderr.write(f"costguard-agent: {error}\n")
+        return WRONG if words[:1] == ["run"] else FAILED
+    except KeyboardInterrupt:
+        return 130
+
+
+def seconds(text: str) -> float:
+    """A length of time as it is written: 90m, 3h, 1h30m, 2d. Raises AgentError."""
+    found = SPAN.fullmatch(text.strip())
+    total = sum(int(part) * unit for part, unit in zip(found.groups(), SECONDS) if part) if found else 0
+    if not total:
+        raise AgentError(f"{text!r} is no length of time: write 90m, 3h, 1h30m or 2d")
+    return float(total)
+
+
+def _run() -> int:
+    from costguard_agent import folder, pyz
+
+    pyz.settle(folder.made(folder.state()))
+    from costguard_agent.loop import run
+
+    return run()
+
+
+def _command(words: list[str]) -> int:
+    given = _parser().parse_args(words)
+    return int(given.do(given))
+
+
+def _join(given: argparse.Namespace) -> int:
+    from costguard_agent import folder, joined
+
+    code = sys.stdin.readline().strip() if given.code == "-" else given.code
+    made = joined.join(folder.state(), given.url, code, ca=given.ca, proxy=given.proxy, again=given.again)
+    print(f"joined {made.url} as {made.name or made.agent}; now: costguard-agent install, or costguard-agent run")  # noqa: T201
+    return OK
+
+
+def _status(given: argparse.Namespace) -> int:
+    from costguard_agent import status
+
+    found = status.read()
+    if given.json:
+        import json
+
+        print(json.dumps(found, indent=1, sort_keys=True))  # noqa: T201 - its answer
+    else:
+        print(status.text(found))  # noqa: T201
+    return OK if found["guarded"] else FAILED
+
+
+def _ask(given: argparse.Namespace) -> int:
+    from costguard_agent import hints, listening
+
+    for_s = seconds(given.span)
+    found = listening.put(hints.sockets(), {"what": given.what, "name": given.name, "for_s": for_s, "why": given.why}, ANSWER_S)
+    if found is None:
+        sys.stderr.write("costguard-agent: the watchdog did not answer yet; the agent asks on until it does\n")
+        return REFUSED
+    if found.get("why"):
+        sys.stderr.write(f"costguard-agent: not granted: {found['why']}\n")
+        return REFUSED
+    print(f"granted: {given.what} {given.name}".rstrip() + f" for {given.span}")  # noqa: T201
+    return OK
+
+
+def _install(given: argparse.Namespace) -> int:
+    if given.print:
+        from costguard_agent import unit
+
+        print(unit.text(), end="")  # noqa: T201
+        return OK
+    from costguard_agent import folder, joined, unit
+
+    state = folder.state()
+    agent = joined.load(state).agent
+    if given.dead_man:
+        print(_dead_man(given, agent))  # noqa: T201
+    print(unit.install())  # noqa: T201
+    return OK
+
+
+def _dead_man(given: argparse.Namespace, agent: str) -> str:
+    from costguard_agent import folder, switch
+    from costguard_agent.surroundings import Surroundings
+
+    if given.dead_man == "off":
+        return "the dead-man switch is off" if switch.disarm(folder.state()) else "the dead-man switch was off"
+    bounds = {"after_s": given.dead_man_after, "idle_s": given.dead_man_idle}
+    chosen: dict[str, Any] = {name: seconds(text) for name, text in bounds.items() if text}
+    around = Surroundings.real()
+    return switch.arm(folder.state(), given.dead_man, around, shutdown_means=given.shutdown_means, agent_id=agent, **chosen)
+
+
+def _version(_: argparse.Namespace) -> int:
+    from costguard_agent import __version__
+
+    print(f"costguard-agent {__version__}")  # noqa: T201
+    return OK
+
+
+def _parser() -> argparse.ArgumentParser:
+    import argparse
+
+    made = argparse.ArgumentParser(
+        "costguard-agent", description="Tells the watchdog what this machine does. It can report and ask, never act."
+    )
+    commands = made.add_subparsers(metavar="COMMAND", required=True)
+
+    join = commands.add_parser("join", help="join a watchdog with a one-time code (costguard agent enrol ID makes one)")
+    join.add_argument("url", help="https://HOST[:PORT], or http://127.0.0.1:PORT of a tunnel")
+    join.add_argument("code", help="the code; - reads it from standard input")
+    join.add_argument("--ca", default="", metavar="FILE", help="certificates to trust instead of the system's")
+    join.add_argument("--proxy", default="", metavar="URL", help="http://HOST:PORT; variables of the environment are not used")
+    join.add_argument("--again", action="store_true", help="with a new key, in place of what was joined")
+    join.set_defaults(do=_join)
+
+    commands.add_parser("run", help="measure and report until told to end").set_defaults(do=lambda _: _run())
+
+    status = commands.add_parser("status", help="what is measured, and when the watchdog answered last")
+    status.add_argument("--json", action="store_true", help="as JSON")
+    status.set_defaults(do=_status)
+
+    phase = commands.add_parser("phase", help="what follows looks idle and is not")
+    phase.add_argument("name", help="download, compile, evaluate, ...")
+    _wish(commands, phase, "phase", "a job")
+    _wish(commands, commands.add_parser("busy", help="this machine works, whatever it looks like"), "busy", "work")
+    _wish(commands, commands.add_parser("keep", help="keep this machine, for a stated reason"), "keep", "", why=True)
+
+    install = commands.add_parser("install", help="as a service of systemd (needs root)")
+    install.add_argument("--print", action="store_true", help="the unit, and do nothing")
+    install.add_argument(
+        "--dead-man",
+        choices=("stop", "terminate", "off"),
+        default="",
+        help="end this machine if the watchdog is silent for hours and it is idle (docs/DEADMAN.md)",
+    )
+    install.add_argument("--dead-man-after", default="", metavar="6h", help="silence before that")
+    install.add_argument("--dead-man-idle", default="", metavar="1h", help="idleness before that")
+    install.add_argument(
+        "--shutdown-means",
+        choices=("stop", "terminate"),
+        default="",
+        help="what a shutdown from inside does to this machine, where only you can know",
+    )
+    install.set_defaults(do=_install)
+
+    commands.add_parser("version", help="which version this is").set_defaults(do=_version)
+    return made
+
+
+def _wish(_: object, parser: argparse.ArgumentParser, what: str, reason: str, *, why: bool = False) -> None:
+    parser.add_argument("--for", dest="span", required=True, metavar="3h", help="for how long: 90m, 3h, 1h30m, 2d")
+    parser.add_argument("--why", required=why, default=reason, help="others read it")
+    parser.set_defaults(do=_ask, what=what)
+    if what != "phase":
+        parser.set_defaults(name="")

@@ -1,0 +1,62 @@
+"""Three clocks, and what their disagreement says: a suspended machine, a clock that was set, an agent that did not run.
+
+Example: between two looks the boot clock went on by 3,600 s and the clock of waking time by 1 s: the machine slept.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+APART_S = 2.0
+"""How far two clocks may drift apart between two looks before one of them was set, or the machine slept."""
+
+
+class Moment(NamedTuple):
+    """One moment: `wall_ms` Unix milliseconds; `boot_s` runs on in sleep, `awake_s` does not; both only rise."""
+
+    wall_ms: int
+    boot_s: float
+    awake_s: float
+
+
+def now() -> Moment:
+    """This moment."""
+    awake = time.monotonic()
+    boot = time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else awake
+    return Moment(time.time_ns() // 1_000_000, boot, awake)
+
+
+def broken(earlier: Moment, later: Moment, *, most_s: float) -> str:
+    """Why nothing may be said of the time between two looks that should be at most `most_s` apart; "" where it may."""
+    boot, awake = later.boot_s - earlier.boot_s, later.awake_s - earlier.awake_s
+    wall = (later.wall_ms - earlier.wall_ms) / 1000
+    if boot - awake > APART_S:
+        return f"the machine slept for {boot - awake:.0f} s"
+    if awake > most_s:
+        return f"the agent did not run for {awake:.0f} s"
+    if abs(wall - boot) > APART_S:
+        return f"the clock was set by {wall - boot:+.0f} s"
+    return ""
+
+
+class Calendar:
+    """The clock that records are dated by: the machine's own, or the watchdog's once the machine's was found to be wrong."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+        """How far the machine's clock is ahead of the one that counts."""
+
+    def ms(self, moment: Moment | None = None) -> int:
+        """Unix milliseconds, by the clock that counts."""
+        return (moment or now()).wall_ms - self.ahead_ms
+
+    def found(self, ahead_ms: int) -> None:
+        """The clock that counted until now is so far ahead of the watchdog's."""
+        self.ahead_ms += ahead_ms
+
+    def was_set(self, earlier: Moment, later: Moment) -> None:
+        """The machine's clock was set in between: a wrong one may be right now, and what is corrected goes on as it was."""
+        jump_ms = later.wall_ms - earlier.wall_ms - round((later.boot_s - earlier.boot_s) * 1000)
+        if self.ahead_ms and abs(jump_ms) > APART_S * 1000:
+            self.ahead_ms += jump_ms

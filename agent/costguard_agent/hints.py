@@ -1,0 +1,100 @@
+"""Hints from jobs: two lines of Python that tell the agent of this machine that a job makes progress.
+
+    import costguard_agent
+    costguard_agent.progress(step)
+
+A hint is a datagram of JSON to the agent's socket: {"hint": "progress", "step": 1200}, {"hint": "beat"} or
+{"hint": "phase", "name": "download", "for_s": 10800}. Nothing waits, nothing raises, and where no agent listens nothing
+happens: a job must never suffer from being watched. At most one hint of a kind a second leaves the process.
+
+COSTGUARD_HINTS names another socket than the agent's own (`costguard run` listens itself where no agent does).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from typing import Any
+
+SOCKET_ENV = "COSTGUARD_HINTS"
+EVERY_S = 1.0
+LOOKED_S = 10.0
+"""For how long a socket that was not there is not looked for."""
+HINT_MOST = 2048
+"""Bytes of a datagram."""
+PROGRESS, BEAT, PHASE = "progress", "beat", "phase"
+
+_last: dict[str, float] = {}
+_ways: dict[str, Any] = {}
+
+
+def progress(step: float) -> None:
+    """The job is at `step` (any counter that changes while it works): the strongest sign of work there is."""
+    if _due(PROGRESS):
+        with contextlib.suppress(Exception):
+            _send({"hint": PROGRESS, "step": _finite(step)})
+
+
+def beat() -> None:
+    """The job lives and gets on, and has no step to tell: a checkpoint was written, a request answered."""
+    if _due(BEAT):
+        _send({"hint": BEAT})
+
+
+def phase(name: str, for_s: float) -> None:
+    """What follows looks idle and is not (a download, a compilation): asks to be let be for `for_s` seconds, within bounds."""
+    if _due(PHASE):
+        with contextlib.suppress(Exception):
+            _send({"hint": PHASE, "name": str(name)[:100], "for_s": _finite(for_s)})
+
+
+def sockets() -> list[str]:
+    """Where a socket of hints may be, most particular first."""
+    from costguard_agent.folder import SOCKET, runtimes
+
+    named = os.environ.get(SOCKET_ENV)
+    return ([named] if named else []) + [str(folder / SOCKET) for folder in runtimes()]
+
+
+def _due(kind: str) -> bool:
+    now = time.monotonic()
+    if now - _last.get(kind, -math.inf) < EVERY_S:
+        return False
+    _last[kind] = now
+    return True
+
+
+def _send(hint: dict[str, Any]) -> None:
+    with contextlib.suppress(Exception):  # whatever it is: the job goes on
+        import json
+
+        path = _path()
+        if path:
+            _socket().sendto(json.dumps(hint).encode(), path)
+
+
+def _path() -> str:
+    """The socket that was there when last looked; "" where none was."""
+    now = time.monotonic()
+    if now - _ways.get("looked", -math.inf) >= LOOKED_S or _ways.get("pid") != os.getpid():
+        _ways.update(looked=now, pid=os.getpid(), path=next(filter(os.path.exists, sockets()), ""))
+    return str(_ways["path"])
+
+
+def _socket() -> Any:  # noqa: ANN401 - the module socket is imported by those only who send
+    if _ways.get("owner") != os.getpid():
+        import socket
+
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        made.setblocking(False)  # noqa: FBT003 - its own name for it
+        _ways.update(socket=made, owner=os.getpid())
+    return _ways["socket"]
+
+
+def _finite(value: float) -> float:
+    found = float(value)
+    if not math.isfinite(found):
+        raise ValueError("not a finite number")
+    return found

@@ -1,0 +1,223 @@
+"""Cores used by the processes that hold a GPU and by all they started, the short-lived among them included.
+
+The kernel adds what an ended child used to its parent once that waits for it, so the time of a tree is counted by differences:
+what each member used since the last look, plus what was added to a parent, less what of that had been counted already while
+the child lived. Example: a worker that was counted with 3 s ends after 5 s; its parent's children go up by 5 s; 2 s are new.
+A process that was found today with 40 h behind it starts at nothing: the first look is no rate.
+
+Who once belonged to a tree belongs to it until it ends, also where its parent ended first and the system adopted it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from costguard_agent.pace import Pace
+
+PROC = Path("/proc")
+INITIAL_NAMESPACE = "pid:[4026531836]"
+"""What /proc/self/ns/pid is where no container stands between us and the machine (PROC_PID_INIT_INO of the kernel)."""
+SHARE, HOLDERS_EVERY_S, KEPT_S = 0.001, 30.0, 120.0
+"""Of a core, at most, for each of two ways through all processes; how long a value stands where one costs more than that."""
+DEVICE, CONTROL = "/dev/nvidia", ("/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-caps")
+DAEMONS = frozenset((
+    "costguard-agent", "cron", "dbus-daemon", "dcgm-exporter", "nv-hostengine", "nvidia-persiste", "rsyslogd", "sshd",
+    "supervisord", "systemd", "systemd-journal", "systemd-logind", "tini", "dumb-init",
+))  # fmt: skip
+"""Who runs beside every job, where it cannot be told who holds a GPU (the kernel cuts names to 15 characters)."""
+
+
+class Process(NamedTuple):
+    """One process: seconds it used (`own_s`) and those its ended children used (`children_s`); `began`: ticks since boot."""
+
+    pid: int
+    parent: int
+    began: int
+    own_s: float
+    children_s: float
+    name: str = ""
+
+
+Table = Mapping[int, Process]
+
+
+def used(before: Table, after: Table, members: Iterable[int], *, since_ticks: float) -> float:
+    """Seconds of processor time that `members` of `after` used since `before`, which was at `since_ticks` after boot. Pure."""
+    known = set(members)
+    total, added = 0.0, {}
+    for pid in known & after.keys():
+        now, then = after[pid], before.get(pid)
+        if then is not None and then.began == now.began:
+            total += max(0.0, now.own_s - then.own_s)
+            added[pid] = max(0.0, now.children_s - then.children_s)
+        elif now.began >= since_ticks:
+            total += now.own_s
+            added[pid] = now.children_s
+    for process in before.values():
+        if process.pid in known and not _same(process, after.get(process.pid)):
+            heir = _heir(process, before, after)
+            if heir in added:
+                added[heir] -= process.own_s + process.children_s
+    return total + sum(max(0.0, seconds) for seconds in added.values())
+
+
+def trees(table: Table, roots: Iterable[int]) -> set[int]:
+    """`roots` and all that descend from them, by the parents of now. Pure."""
+    children: dict[int, list[int]] = {}
+    for process in table.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    found: set[int] = set()
+    left = [pid for pid in roots if pid in table]
+    while left:
+        pid = left.pop()
+        if pid not in found:
+            found.add(pid)
+            left.extend(children.get(pid, ()))
+    return found
+
+
+class Trees:
+    """The trees of those that hold a GPU, looked at again and again."""
+
+    def __init__(self, proc: Path = PROC) -> None:
+        self._proc = proc
+        self._tick = os.sysconf("SC_CLK_TCK")
+        self.contained = _link(proc / "self" / "ns" / "pid") != INITIAL_NAMESPACE
+        self._pace, self._finding = Pace(0.0, SHARE), Pace(HOLDERS_EVERY_S, SHARE)
+        self._before: dict[int, Process] = {}
+        self._before_s = -1.0
+        self._cores: float | None = None
+        self._members: dict[int, int] = {}
+        self._found: frozenset[int] | None = None
+        self.troubles: tuple[str, ...] = ()
+
+    def look(self, at_s: float, pids: frozenset[int] | None, *, gpus: bool) -> float | None:
+        """Cores in use since the last look, `at_s` seconds after boot; None where that is not known, or there is no GPU.
+
+        `pids`: who holds one by NVML, which numbers them as the machine does: in a container they mean nothing.
+        """
+        if not (gpus or pids):
+            return None
+        if self._pace.due(at_s):
+            self._pace.paid(at_s, lambda: self._measure(at_s, None if self.contained else pids))
+        return self._cores if at_s - self._before_s <= KEPT_S else None
+
+    def forget(self) -> None:
+        """After a gap: the next look is a first one."""
+        self._before, self._before_s, self._cores = {}, -1.0, None
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Who was counted last."""
+        return tuple(self._members)
+
+    def _measure(self, at_s: float, pids: frozenset[int] | None) -> None:
+        table = read(self._proc, self._tick)
+        if not table:
+            self.forget()
+            return
+        inside = trees(table, pids if pids is not None else self._holders(at_s, table))
+        inside |= {pid for pid, began in self._members.items() if pid in table and table[pid].began == began}
+        inside = trees(table, inside) - {os.getpid()}
+        over_s = at_s - self._before_s
+        if self._before_s >= 0 and over_s > 0:
+            seconds = used(self._before, table, inside | self._members.keys(), since_ticks=self._before_s * self._tick)
+            self._cores = seconds / over_s
+        self._members = {pid: table[pid].began for pid in inside}
+        self._before, self._before_s = {pid: table[pid] for pid in inside}, at_s
+
+    def _holders(self, now_s: float, table: Table) -> frozenset[int]:
+        """Who has a GPU's device open; whoever may not be asked counts too, but for those that run beside every job."""
+        if self._found is None or self._finding.due(now_s):
+            self._found = self._finding.paid(now_s, lambda: self._open(table))
+        return self._found
+
+    def _open(self, table: Table) -> frozenset[int]:
+        found, hidden = set(), set()
+        for pid, process in table.items():
+            holds = holding(self._proc / str(pid) / "fd")
+            if holds:
+                found.add(pid)
+            elif holds is None and process.name not in DAEMONS and process.began > 0:
+                hidden.add(pid)
+        text = f"who holds a GPU cannot be seen here: {len(hidden)} processes of others count as if they did"
+        self.troubles = (text,) if hidden else ()
+        return frozenset(found | hidden)
+
+
+def read(proc: Path, tick: int) -> dict[int, Process]:
+    """All processes that can be seen; none where there is no /proc."""
+    try:
+        names = os.listdir(proc)  # noqa: PTH208 - thousands of names: no objects for them
+    except OSError:
+        return {}
+    found = (_process(f"{proc}/{name}/stat", tick) for name in names if name.isdigit())
+    return {process.pid: process for process in found if process is not None}
+
+
+def holding(folder: Path) -> bool | None:
+    """Whether a process has a GPU open; None where it may not be asked."""
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - as above
+    except PermissionError:
+        return None
+    except OSError:
+        return False
+    links = (_link(folder / name) for name in names)
+    return any(link.startswith(DEVICE) and not link.startswith(CONTROL) for link in links)
+
+
+def _process(path: str, tick: int) -> Process | None:
+    """Out of /proc/PID/stat (proc(5)); a name may hold spaces and brackets, so what follows begins after the last one."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        text = os.read(handle, 2048)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return parsed(text, tick)
+
+
+def parsed(text: bytes, tick: int) -> Process | None:
+    """One line of /proc/PID/stat; None where it is none."""
+    opened, closed = text.find(b"("), text.rfind(b")")
+    fields = text[closed + 2 :].split(None, 21)
+    if opened < 1 or len(fields) < 20:  # noqa: PLR2004 - up to starttime
+        return None
+    try:
+        user, system, user_ended, system_ended = (int(field) for field in fields[11:15])
+        name = text[opened + 1 : closed].decode("utf-8", "replace")
+        own_s, children_s = (user + system) / tick, (user_ended + system_ended) / tick
+        return Process(int(text[:opened]), int(fields[1]), int(fields[19]), own_s, children_s, name)
+    except ValueError:
+        return None
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path)  # noqa: PTH115 - may be "pid:[1]", which is no path
+    except OSError:
+        return ""
+
+
+def _same(one: Process, two: Process | None) -> bool:
+    return two is not None and one.began == two.began
+
+
+def _heir(process: Process, before: Table, after: Table) -> int:
+    """Who was told what an ended process used: its nearest ancestor that still lives; 0 where none does."""
+    seen: set[int] = set()
+    pid = process.parent
+    while pid in before and pid not in seen:
+        if _same(before[pid], after.get(pid)):
+            return pid
+        seen.add(pid)
+        pid = before[pid].parent
+    return 0

@@ -1,0 +1,188 @@
+"""Records that the watchdog has not acknowledged, and a number for each message that was never used before.
+
+Records are lines of JSON in one file: appended when they are made, gone when they were told. Between a crash and an answer that
+got lost a record may be told twice; it carries the same moment then, by which the watchdog knows it. Bounded by size and age,
+the oldest go first and are counted. On a full disk records are kept in memory alone, which is said.
+
+A number rises with the clock in milliseconds and never falls, so that even a machine set back to an old picture of its disk
+goes on above what it used; an hour of numbers is set aside on disk before any of them is used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from costguard_agent.folder import PRIVATE_FILE, SEQ, SPOOL, written
+from costguard_agent.message import SEQ_MOST
+
+BYTES_MOST = 2 * 2**20
+"""Of records: more than a day of 15 s."""
+AGE_MOST_MS = 24 * 3600 * 1000
+LINE_MOST = 4096
+AHEAD = 3_600_000
+"""Numbers set aside at once: an hour, in milliseconds."""
+
+
+class Spool:
+    """The records still to be told, in the order of their making. Safe between threads."""
+
+    def __init__(self, folder: Path, now_ms: int) -> None:
+        self._path = folder / SPOOL
+        self._lock = threading.Lock()
+        self._lines: deque[bytes] = deque()
+        self._bytes = 0
+        self._whole = False
+        """Whether the file holds what is in memory, and at its head at most what was told already."""
+        self._told = 0
+        self.dropped = 0
+        self.trouble = ""
+        self._load(now_ms)
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, record: dict[str, Any], now_ms: int) -> None:
+        """One more record. Never raises: what cannot be written is kept in memory."""
+        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            self._keep(line)
+            self._bound(now_ms)
+            self._write(line)
+
+    def head(self, most: int, bytes_most: int) -> list[bytes]:
+        """The oldest records, as text of JSON: at most so many, and so many bytes with what stands between them."""
+        with self._lock:
+            found: list[bytes] = []
+            size = 0
+            for line in self._lines:
+                size += len(line)
+                if len(found) == most or size > bytes_most:
+                    break
+                found.append(line[:-1])
+            return found
+
+    def told(self, records: list[bytes], dropped: int) -> None:
+        """Those were acknowledged, and that so many had been dropped."""
+        with self._lock:
+            for record in records:
+                if self._lines and self._lines[0][:-1] == record:
+                    self._bytes -= len(self._lines.popleft())
+                    self._told += 1
+            self.dropped -= min(dropped, self.dropped)
+            self._write(None)
+
+    def drop(self, records: list[bytes]) -> None:
+        """Those will never be taken: they are counted as lost."""
+        before = len(self._lines)
+        self.told(records, 0)
+        self.dropped += before - len(self._lines)
+
+    def shift(self, by_ms: int) -> None:
+        """Date all of them anew: our clock was found to be wrong by so much."""
+        with self._lock:
+            moved = []
+            for line in self._lines:
+                record = json.loads(line)
+                record["at"] += by_ms
+                moved.append(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+            self._lines, self._bytes, self._whole = deque(moved), sum(map(len, moved)), False
+            self._write(None)
+
+    def _load(self, now_ms: int) -> None:
+        try:
+            data = self._path.read_bytes()[-2 * BYTES_MOST :]
+        except OSError:
+            return
+        for line in data.splitlines(keepends=True):
+            if line.endswith(b"\n") and len(line) <= LINE_MOST and _moment(line) >= 0:
+                self._keep(line)
+        self._bound(now_ms)
+
+    def _keep(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._bytes += len(line)
+
+    def _bound(self, now_ms: int) -> None:
+        while self._lines and (self._bytes > BYTES_MOST or _moment(self._lines[0]) < now_ms - AGE_MOST_MS):
+            self._bytes -= len(self._lines.popleft())
+            self._told += 1
+            self.dropped += 1
+
+    def _write(self, line: bytes | None) -> None:
+        """Bring the file to what is in memory: by appending while that is enough, else by writing it anew."""
+        try:
+            if self._whole and not self._told:
+                if line is not None:
+                    self._append(line)
+            else:
+                self._rewrite()
+            self.trouble = ""
+        except OSError as error:
+            self._whole = False
+            self.trouble = f"records are kept in memory alone: {self._path.parent} cannot be written ({error.strerror})"
+
+    def _append(self, line: bytes) -> None:
+        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_FILE)
+        try:
+            if os.write(handle, line) != len(line):
+                raise OSError(28, "no space left")
+        finally:
+            os.close(handle)
+
+    def _rewrite(self) -> None:
+        if self._lines:
+            written(self._path, b"".join(self._lines))
+        else:
+            os.truncate(self._path, 0) if self._path.exists() else written(self._path, b"")
+        self._whole, self._told = True, 0
+
+
+class Numbers:
+    """Numbers of messages that rise for ever, also over a crash."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / SEQ
+        self._last = self._until = _number(self._path)
+        self.trouble = ""
+
+    def next(self, now_ms: int) -> int:
+        """A number above all that were used before."""
+        self._last = min(max(self._last + 1, now_ms), SEQ_MOST)
+        if self._last > self._until:
+            self._set_aside(self._last + AHEAD)
+        return self._last
+
+    def leap(self, hours: int) -> None:
+        """Go on far above: the watchdog has seen larger ones, of which nothing is known here any more."""
+        self._last = min(self._last + hours * AHEAD, SEQ_MOST)
+
+    def _set_aside(self, until: int) -> None:
+        try:
+            written(self._path, f"{until}\n".encode(), sure=True)
+        except OSError as error:
+            self.trouble = f"the numbers of messages cannot be written ({error.strerror}): a restart goes by the clock alone"
+            return
+        self._until, self.trouble = until, ""
+
+
+def _number(path: Path) -> int:
+    try:
+        found = int(path.read_bytes()[:20])
+    except (OSError, ValueError):
+        return 0
+    return found if 0 <= found <= SEQ_MOST - AHEAD else 0
+
+
+def _moment(line: bytes) -> int:
+    """When a record ended, Unix milliseconds; -1 where the line is no record (torn, or something else)."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return -1
+    at = found.get("at") if isinstance(found, dict) and isinstance(found.get("signals"), dict) else None
+    return at if isinstance(at, int) else -1

@@ -1,0 +1,97 @@
+"""`costguard agent`: who may report from a machine. What is typed on the machine itself goes to the agent's own commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from typer._click import Context
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.as_typed import AsTypedCommand
+from costguard.cli.options import Names
+from costguard.core.checks import one_of
+from costguard.errors import InputError
+
+ACTIONS = {"enrol": 1, "list": 0, "revoke": 1}
+"""Action -> how many words follow it."""
+ON_THE_BOX = ("join", "run", "status", "phase", "busy", "keep", "install", "version")
+"""What `costguard-agent` does on the machine that it measures."""
+USAGE = {
+    "enrol": "costguard agent enrol ID [--through-restarts]",
+    "list": "costguard agent list",
+    "revoke": "costguard agent revoke AGENT",
+}
+EXAMPLES = """Examples:
+
+\b
+  costguard agent enrol train-1                     # a one-time code, and the line to type on the machine
+  costguard agent enrol train-1 --through-restarts  # also after it was stopped and started again
+  costguard agent list
+  costguard agent revoke train-1
+
+On the machine, as costguard-agent does: join, run, status, phase, busy, keep, install.
+"""
+
+
+class Forwarding(AsTypedCommand):
+    """Hands what belongs on the machine to the agent as it was typed."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """As every command, but for the agent's own words."""
+        if args and args[0] in ON_THE_BOX:
+            raise typer.Exit(forwarded(args))
+        return super().parse_args(ctx, args)
+
+
+COMMAND = Forwarding
+
+
+def command(
+    ctx: typer.Context,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join((*ACTIONS, *ON_THE_BOX)))],
+    words: Annotated[Names, typer.Argument(metavar="[ID]", help="Which machine, or which agent.")] = None,
+    through_restarts: Annotated[
+        bool, typer.Option("--through-restarts", help="For all runs of the machine, not this one alone.")
+    ] = False,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Do one of them and print what came of it."""
+    one_of(action, (*ACTIONS, *ON_THE_BOX), "ACTION")
+    given = list(words or ())
+    if len(given) != ACTIONS[action]:
+        raise InputError(f"{action} takes other words", field="agent", hint=USAGE[action])
+    if through_restarts and action != "enrol":
+        raise InputError("belongs to enrol", field="--through-restarts", hint=USAGE["enrol"])
+    from costguard.app import agents
+
+    config = ctx.obj.config
+    if action == "enrol":
+        write(agents.enrol(given[0], through_restarts=through_restarts, config=config), ctx)
+    elif action == "list":
+        write(agents.listed(config=config), ctx)
+    else:
+        write(agents.revoke(given[0], config=config), ctx)
+
+
+def forwarded(words: list[str]) -> int:
+    """What the agent's own command line makes of `words`: its exit code."""
+    from costguard_agent.cli import main
+
+    try:
+        return main(words)
+    except SystemExit as ended:  # argparse ends so
+        return ended.code if isinstance(ended.code, int) else 1
+
+
+def has_agent() -> bool:
+    """Whether an agent joined or runs on this machine, where this user can see it."""
+    from costguard_agent import folder
+
+    try:
+        return (folder.state() / folder.CONFIG).exists() or any((one / folder.STATUS).exists() for one in folder.runtimes())
+    except OSError:
+        return False

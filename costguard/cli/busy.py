@@ -1,0 +1,38 @@
+"""`costguard busy`: a machine works, whatever it looks like: a phase without a name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard busy --for 2h                # this machine, by its agent
+  costguard busy --id train-1 --for 2h
+
+It ends by itself, with its time or with this run of the machine. A hard cap counts the money all the same.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    id: Annotated[Text, typer.Option("--id", metavar="ID", help="Which machine; left out: this one, by its agent.")] = None,  # noqa: A002 - the option's name
+    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long: 45m, 4h.")] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Record that it works."""
+    from costguard.cli.agent import forwarded, has_agent
+
+    if id is None and length is not None and has_agent():
+        raise typer.Exit(forwarded(["busy", "--for", length]))
+    from costguard.app import wishing
+
+    write(wishing.phase("busy", stated=id, length=length, config=ctx.obj.config), ctx)

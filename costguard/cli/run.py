@@ -1,0 +1,91 @@
+"""`costguard run`: a command as a job. Quoted before, attended to while it runs, held against the quote when it has ended."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.options import Text
+
+EXAMPLES = """Examples:
+
+\b
+  costguard run --job job.toml -- python train.py
+  costguard run --job job.toml --id train-1 --then stop -- torchrun --nproc-per-node 8 train.py
+  costguard run --job job.toml --on H100:8 --rate 23.92 --yes --id-of-job llama-7 -- ./train.sh
+
+What costguard itself says goes to standard error; the command's streams are its own, and its exit code is passed on (128 and
+the signal's number where a signal ended it). 2: it was not begun, as something stated is wrong; 3: a budget, a cap or a person
+said no; 126, 127: there is no such command. Ctrl-C is the command's; again ends it (SIGTERM), again at once (SIGKILL).
+The command tells its steps with two lines of Python: import costguard_agent; costguard_agent.progress(step).
+"""
+
+
+def command(
+    ctx: typer.Context,
+    command: Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND", help="What to run, with its arguments.")] = None,
+    job: Annotated[
+        Text, typer.Option("--job", metavar="FILE", help="Job file: what is trained, its tokens, its limits.")
+    ] = None,
+    on: o.On = None,
+    id: Annotated[Text, typer.Option("--id", metavar="ID", help="This machine, as the ledger knows it.")] = None,  # noqa: A002 - as it is shown
+    rate: Annotated[Text, typer.Option(metavar="USD", help="Dollars an hour, where nobody else knows: 2.49.")] = None,
+    max_usd: Annotated[Text, typer.Option("--max-usd", metavar="USD", help="Refuse where more is expected.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    name: Annotated[Text, typer.Option("--id-of-job", metavar="NAME", help="One job over several runs of it.")] = None,
+    record: Annotated[
+        Text, typer.Option(metavar="FILE", help="Its record, beside the checkpoints: a restart elsewhere goes on.")
+    ] = None,
+    owner: Annotated[Text, typer.Option(metavar="NAME", help="Whose budget it counts in (default: everybody's).")] = None,
+    tokens_per_step: Annotated[
+        Text, typer.Option(metavar="N", help="Of one step that the job tells (default: of its global batch).")
+    ] = None,
+    notices: Annotated[str, typer.Option(metavar="NAME", help="Spot notices of: auto | aws | gcp | none.")] = "auto",
+    on_notice: Annotated[
+        Text, typer.Option(metavar="COMMAND", help="Run it when the machine is about to be taken, such as a checkpoint.")
+    ] = None,
+    signal_on_notice: Annotated[Text, typer.Option(metavar="NAME", help="Send the job USR1 or TERM then.")] = None,
+    then: Annotated[str, typer.Option(metavar="ACT", help="Afterwards: nothing | stop | terminate this machine.")] = "nothing",
+    then_always: Annotated[bool, typer.Option("--then-always", help="Whatever the exit code.")] = False,
+    yes_then: Annotated[bool, typer.Option("--yes-then", help="Without a terminal, too.")] = False,
+    outlive: Annotated[
+        bool, typer.Option("--outlive", help="Let the job go on where costguard itself is ended by -9.")
+    ] = False,
+    result: Annotated[Text, typer.Option(metavar="FILE", help="What came of it, as JSON (costguard.run/1).")] = None,
+    market: o.Market = None,
+    calibration: o.Calibration = None,
+) -> None:
+    """Run it."""
+    from costguard.app import running
+    from costguard.app.running_terms import Asked
+    from costguard.app.running_then import After
+    from costguard.core import checks
+
+    per_step = None if tokens_per_step is None else o.number_from(tokens_per_step, "tokens_per_step")
+    wanted = running.Wanted(
+        command=tuple(command or ()),
+        asked=Asked(
+            job_file=job,
+            flags={"limits": {"max_usd": max_usd}} if max_usd is not None else {},
+            on=on,
+            id=id,
+            rate=rate,
+            owner=owner,
+            tokens_per_step=None if per_step is None else checks.whole(per_step, "--tokens-per-step"),
+            market=market,
+            calibration=calibration,
+            config=ctx.obj.config,
+        ),
+        yes=yes,
+        job=name,
+        record=record,
+        on_notice=on_notice,
+        signal_on_notice=signal_on_notice,
+        notices=notices,
+        after=After(act=then, always=then_always, yes=yes_then),
+        result=result,
+        outlive=outlive,
+    )
+    raise typer.Exit(running.run(wanted))

@@ -1,0 +1,60 @@
+"""`costguard web`: who may read status over HTTP. `costguard watch` answers, where `[web] listen` says."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costguard.cli import options as o
+from costguard.cli.answer import write
+from costguard.cli.options import Names, Text
+from costguard.core.checks import one_of
+from costguard.errors import InputError
+
+ACTIONS = {"token": 1, "tokens": 0, "revoke": 1}
+"""Action -> how many words follow it."""
+USAGE = {
+    "token": "costguard web token NAME --role viewer --for 90d",
+    "tokens": "costguard web tokens",
+    "revoke": "costguard web revoke NAME",
+}
+EXAMPLES = """Examples:
+
+\b
+  costguard web token grafana --for 90d       # shown once; its hash is kept
+  costguard web tokens
+  costguard web revoke grafana
+  curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8470/v1/status
+
+Roles: viewer, operator.
+"""
+
+
+def command(
+    ctx: typer.Context,
+    action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
+    words: Annotated[Names, typer.Argument(metavar="[NAME]", help="Whose token.")] = None,
+    role: Annotated[Text, typer.Option("--role", metavar="NAME", help="viewer | operator (viewer).")] = None,
+    length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long it counts (90d).")] = None,
+    json: o.Json = False,
+    csv: o.Csv = False,
+    markdown: o.Markdown = False,
+) -> None:
+    """Do one of the three and print what came of it."""
+    one_of(action, ACTIONS, "ACTION")
+    given = list(words or ())
+    if len(given) != ACTIONS[action]:
+        raise InputError(f"{action} takes other words", field="web", hint=USAGE[action])
+    for flag, value in (("--role", role), ("--for", length)):
+        if value is not None and action != "token":
+            raise InputError("belongs to token", field=flag, hint=USAGE["token"])
+    from costguard.app import agents
+
+    config = ctx.obj.config
+    if action == "token":
+        write(agents.token(given[0], role=role or "viewer", length=length, config=config), ctx)
+    elif action == "tokens":
+        write(agents.tokens(config=config), ctx)
+    else:
+        write(agents.revoke_token(given[0], config=config), ctx)

@@ -1,0 +1,47 @@
+"""Cells of tables as text, as FOCUS writes them in CSV; and the JSON within a cell."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from costguard.errors import InputError
+
+
+def text_of(value: object) -> str:
+    """A cell of Parquet as FOCUS would write it in CSV; text as it is; "" is null."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        at = value.astimezone(UTC) if value.tzinfo else value
+        return f"{at:%Y-%m-%dT%H:%M:%S}{f'.{at:%f}' * bool(at.microsecond)}{'Z' * bool(value.tzinfo)}"
+    if isinstance(value, Decimal):
+        text = f"{value:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, float):
+        return text_of(Decimal(repr(value)))
+    if isinstance(value, list) and all(isinstance(one, tuple) for one in value):  # a map: pairs
+        value = dict(value)
+    return json.dumps(value, default=text_of) if isinstance(value, dict | list | bool) else str(value)
+
+
+def read_json(text: str) -> object:
+    """The value of a JSON text; InputError where it is none, or names a key of an object twice."""
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_refused)
+    except (ValueError, RecursionError) as wrong:
+        raise InputError(str(wrong).split(":")[0]) from None
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands in it twice")
+    return found
+
+
+def _refused(word: str) -> object:
+    raise ValueError(f"{word} is no number of JSON")

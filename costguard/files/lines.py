@@ -1,0 +1,127 @@
+"""A file, opened and bounded: its bytes unpacked, its text as lines that are counted, each error with its line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from costguard.errors import InputError, one_line, shortened
+
+LONGEST_LINE = 4 * 2**20
+"""Characters: a row of an export has some thousand, with all its tags."""
+LARGEST_UNPACKED = 64 * 2**30
+"""Bytes that a packed file may unpack to: a small file can hold a huge one."""
+
+MOST_BLANK = 10_000
+"""Blank lines before the first one with something on it."""
+
+GZIP, PARQUET, ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
+MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+"""What a file may begin with, and how it is written then."""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[io.BufferedReader]:
+    """The bytes of a plain file. InputError names it where it cannot be opened, or not be read on."""
+    try:
+        with path.open("rb") as raw:
+            if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+                raise InputError("is no plain file", field=str(path), hint="write it to a file first")
+            yield raw
+    except FileNotFoundError:
+        raise InputError("there is no such file", field=str(path), hint="name a file that is there") from None
+    except IsADirectoryError:
+        raise InputError("is a folder, not a file", field=str(path), hint="name one file of it") from None
+    except OSError as wrong:
+        raise InputError(f"cannot be read: {wrong.strerror or wrong}", field=str(path), hint="check its rights") from None
+
+
+def is_parquet(raw: io.BufferedReader) -> bool:
+    """Whether what was opened is Parquet rather than text."""
+    return raw.peek(4)[:4] == PARQUET
+
+
+class Lines:
+    """The lines of a text file, unpacked where it is packed, counted, each of them bounded."""
+
+    def __init__(self, path: Path, raw: io.BufferedReader) -> None:
+        stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if raw.peek(2)[:2] == GZIP else raw
+        self.path, self.number, self._raw = path, 0, io.BufferedReader(_Counted(stream, path))
+        self._text: io.TextIOWrapper | None = None
+
+    def begin(self) -> str:
+        """The first line that is not blank. InputError for what is no text."""
+        with self._told():
+            head = self._raw.peek(4096)[:4096]
+        if not head:
+            raise InputError("is empty", field=str(self.path), hint="export it again")
+        encoding = next((name for mark, name in MARKS if head.startswith(mark)), "utf-8")
+        if head.startswith(ZIP):
+            raise InputError("is a zip archive", field=str(self.path), hint="unpack it, and name the file or folder in it")
+        if b"\0" in head and encoding != "utf-16":
+            hint = "a CSV, JSON or Parquet file is wanted; UTF-16 without a mark at its beginning is not read: save it as UTF-8"
+            raise InputError("is no text", field=str(self.path), hint=hint)
+        self._text = io.TextIOWrapper(self._raw, encoding, newline="")
+        for line in self:
+            if line.strip():
+                return line
+            if self.number > MOST_BLANK:
+                raise InputError(f"begins with {self.number} blank lines", field=str(self.path), hint="is it a bill?")
+        raise InputError("holds nothing but blank lines", field=str(self.path), hint="export it again")
+
+    def __iter__(self) -> Iterator[str]:
+        assert self._text is not None  # noqa: S101 - for the type checker: begun before
+        with self._told():
+            while line := self._text.readline(LONGEST_LINE):
+                self.number += 1
+                if len(line) >= LONGEST_LINE:
+                    what = f"is longer than {LONGEST_LINE >> 20} million characters"
+                    raise InputError(what, field=self.here, hint="is it a bill?")
+                if "\0" in line:
+                    raise InputError("holds a zero byte, which no text has", field=self.here, hint="export it again")
+                yield line
+
+    @property
+    def here(self) -> str:
+        """`bill.csv, line 7`."""
+        return f"{self.path}, line {self.number}"
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What is wrong with the bytes, as an InputError that names the line after which it was found."""
+        try:
+            yield
+        except UnicodeDecodeError as odd:
+            name, byte = shortened(self.path.name, 60), odd.object[odd.start]
+            hint = f"byte 0x{byte:02x}: save it as UTF-8, e.g. iconv -f latin1 -t utf-8 {name}"
+            after = f"{self.path}, after line {self.number}"
+            raise InputError(f"is not {odd.encoding.upper()}", field=after, hint=hint) from None
+        except (EOFError, zlib.error, gzip.BadGzipFile) as broken:
+            what = "is cut short" if isinstance(broken, EOFError) else f"is damaged ({one_line(str(broken))})"
+            hint = "copy or download it again"
+            raise InputError(what, field=f"{self.path}, after line {self.number}", hint=hint) from None
+
+
+class _Counted(io.RawIOBase):
+    """A stream that breaks off after LARGEST_UNPACKED bytes."""
+
+    def __init__(self, inner: IO[bytes], path: Path) -> None:
+        self._inner, self._path, self._left = inner, path, LARGEST_UNPACKED
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # the base takes any buffer
+        data = self._inner.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError(f"unpacks to more than {LARGEST_UNPACKED >> 30} GiB", field=str(self._path))
+        buffer[: len(data)] = data
+        return len(data)

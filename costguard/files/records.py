@@ -1,0 +1,137 @@
+"""A file as records, objects with keys: a row of CSV or Parquet by its header, an object of JSON. Or every file of a folder.
+
+Nothing is read whole but JSON that is one document, of which there are no large ones: a file of 2 GB passes through a few MB of
+memory. What a record means is the providers' business: see `core.bill_files`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+
+from costguard.errors import InputError, shortened
+from costguard.files.lines import Lines, is_parquet, opened
+from costguard.files.table import Table, csv_table, looks_like_json, parquet_table
+
+LARGEST_DOCUMENT = 64 * 2**20
+"""Characters of JSON that is one document: a month of 1,000 pods by the hour is half of that."""
+MOST_FILES = 10_000
+DEEPEST = 4
+"""Levels of pages within pages."""
+
+ENDINGS = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".parquet")
+
+Place = tuple[str, Mapping[str, object]]
+"""(file and line, record)."""
+
+
+def records(path: Path) -> Iterator[Place]:
+    """The records of a file, or of every bill file in a folder, one after another. InputError names the file and line."""
+    for one in files(path):
+        yield from _file(one)
+
+
+def files(path: Path) -> list[Path]:
+    """The file itself, or those of a folder, sorted."""
+    if not path.is_dir():
+        return [path]
+    found = sorted(one for one in path.rglob("*") if one.name.lower().endswith(ENDINGS) and one.is_file())
+    if not found:
+        raise InputError("is a folder without bill files", field=str(path), hint=f"they end in {', '.join(ENDINGS)}")
+    if len(found) > MOST_FILES:
+        raise InputError(
+            f"holds {len(found)} files, more than {MOST_FILES}", field=str(path), hint="name a folder of one month"
+        )
+    return found
+
+
+def _file(path: Path) -> Iterator[Place]:
+    with opened(path) as raw:
+        if is_parquet(raw):
+            yield from _rows(parquet_table(path, raw))
+            return
+        lines = Lines(path, raw)
+        first = lines.begin()
+        yield from _json(lines, first) if looks_like_json(first) else _rows(csv_table(lines, first), at=lines.here)
+
+
+def _rows(table: Table, at: str = "") -> Iterator[Place]:
+    """Rows by the names of their columns, which stand `at`. Every row must have as many cells as the header."""
+    header = [name.strip() for name in table.header]
+    if len(header) < 2 or len(set(header)) != len(header):  # noqa: PLR2004 - one column is no table
+        hint = "a table begins with the names of its columns, each once"
+        raise InputError("is no header of a table", field=at or str(table.path), hint=hint)
+    for number, row in table.rows:
+        if len(row) != len(header):
+            hint = "is a text in it not quoted, or a decimal comma not turned into a point?"
+            raise InputError(f"has {len(row)} cells, and the header {len(header)}", field=table.here(number), hint=hint)
+        if row == table.header:
+            hint = "are two files in one? put them into a folder of their own, and name that"
+            raise InputError("is the header once more", field=table.here(number), hint=hint)
+        yield table.here(number), dict(zip(header, row, strict=True))
+
+
+def _json(lines: Lines, first: str) -> Iterator[Place]:
+    """The objects of JSON lines, or of one document: a list of them, or an object with a list of them, page within page."""
+    alone = _parsed(first)
+    if alone is None:
+        document = _parsed(_rest(lines, first))
+        if document is None:
+            raise InputError("is no JSON", field=str(lines.path), hint="is it cut short? export it again")
+        yield from _inner(document, f"{lines.path}, item", DEEPEST)
+        return
+    yield from _inner(alone, lines.here, DEEPEST)
+    for line in lines:
+        if line.strip():
+            found = _parsed(line)
+            if found is None:
+                raise InputError("is no JSON", field=lines.here, hint="is the file cut short? export it again")
+            yield from _inner(found, lines.here, DEEPEST)
+
+
+def _rest(lines: Lines, first: str) -> str:
+    """All from `first` on, in one text that is not too large."""
+    parts, size = [first], len(first)
+    for line in lines:
+        parts.append(line)
+        size += len(line)
+        if size > LARGEST_DOCUMENT:
+            hint = "write one object a line (JSON lines), or CSV: those are read line by line"
+            what = f"is one JSON document of more than {LARGEST_DOCUMENT >> 20} MB"
+            raise InputError(what, field=str(lines.path), hint=hint)
+    return "".join(parts)
+
+
+def _parsed(text: str) -> object | None:
+    """`text` as JSON with exact numbers; None where it is none. A lone null is nothing either."""
+    try:
+        found: object = json.loads(text, parse_float=Decimal, parse_constant=lambda _: None)
+    except (ValueError, RecursionError, ArithmeticError):
+        return None
+    return found
+
+
+def _inner(value: object, here: str, deep: int) -> Iterator[Place]:
+    """`value` as records: itself, or those of the one list of objects in it."""
+    if isinstance(value, list):
+        for number, one in enumerate(value, 1):
+            yield from _inner(one, f"{here} {number}", deep)
+        return
+    if not isinstance(value, Mapping):
+        shown = shortened(repr(value), 40)
+        raise InputError(f"is no object with keys and values: {shown}", field=here, hint="is it a bill?")
+    lists = [inner for inner in value.values() if isinstance(inner, list) and all(isinstance(one, Mapping) for one in inner)]
+    wrapped = deep > 0 and len(lists) == 1 and not _amounts(value)
+    if wrapped:
+        yield from (place for place in _inner(lists[0], here, deep - 1))
+    elif deep > 0 and len(lists) > 1 and not _amounts(value):
+        raise InputError("holds several lists: which is the bill?", field=here, hint="keep the one that holds its lines")
+    else:
+        yield here, value
+
+
+def _amounts(value: Mapping[object, object]) -> bool:
+    """Whether an object states money itself, and is no page around others that do."""
+    return any("amount" in str(key).lower() or "cost" in str(key).lower() for key in value)

@@ -1,0 +1,153 @@
+"""A file as a table: CSV or Parquet, a header and rows of cells, never the whole file in memory."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from costguard.errors import CostguardError, InputError, one_line, shortened
+from costguard.files.lines import Lines, is_parquet, opened
+
+LONGEST_CELL = 2**20
+"""Characters. Tags of a resource come to some thousand."""
+LONGEST_ROW = 2**24
+"""Characters, over all lines that its quoted cells reach over."""
+MOST_COLUMNS = 10_000
+"""A CUR with a column for each of its 500 tags has some 700."""
+DELIMITERS = (",", ";", "\t")
+ROWS = 4096
+"""Rows of Parquet that are unpacked at once."""
+
+Numbered = tuple[int, Sequence[object]]
+"""The line that a row ends on (of Parquet: its number, from 1), and its cells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """`header`: as it stands there. `rows`: as many cells as each has; text in CSV, values in Parquet. Blank lines are none.
+
+    `word`: what a row's number is of.
+    """
+
+    path: Path
+    header: Sequence[str]
+    rows: Iterator[Numbered]
+    word: str = "line"
+
+    def here(self, number: int) -> str:
+        """`bill.csv, line 7`."""
+        return f"{self.path}, {self.word} {number}"
+
+
+@contextmanager
+def table(path: Path, delimiters: Sequence[str] = DELIMITERS) -> Iterator[Table]:
+    """The table in `path`. InputError names the file, and the line where it cannot be read on."""
+    with opened(path) as raw:
+        if is_parquet(raw):
+            yield parquet_table(path, raw)
+            return
+        lines = Lines(path, raw)
+        first = lines.begin()
+        if looks_like_json(first):
+            raise InputError("is JSON, and no table", field=str(path), hint="export it as CSV or Parquet")
+        yield csv_table(lines, first, delimiters)
+
+
+def looks_like_json(first: str) -> bool:
+    """Whether a text whose first line is `first` is an object or a list rather than a table."""
+    return first.lstrip()[:1] in ("{", "[")
+
+
+def csv_table(lines: Lines, first: str, delimiters: Sequence[str] = DELIMITERS) -> Table:
+    """The rest of `lines` after `first`, which is the header: its cells stand apart by the commonest of `delimiters`."""
+    rows = _csv(lines, first, max(delimiters, key=first.count))
+    _, header = next(rows)
+    return Table(path=lines.path, header=_named(header, lines.here), rows=rows)
+
+
+def _named(header: Iterable[object], here: str) -> list[str]:
+    """The names of the columns. InputError for more than any bill has."""
+    names = [str(name) for name in header]
+    if len(names) > MOST_COLUMNS:
+        raise InputError(f"has {len(names)} columns, more than {MOST_COLUMNS}", field=here, hint="is it a bill?")
+    return names
+
+
+def _csv(lines: Lines, first: str, delimiter: str) -> Iterator[Numbered]:
+    read = len(first)
+
+    def every() -> Iterator[str]:
+        nonlocal read
+        yield first
+        for line in lines:
+            read += len(line)
+            if read > LONGEST_ROW:
+                what = f"is in a row, or among blank lines, of more than {LONGEST_ROW >> 20} million characters"
+                raise InputError(what, field=lines.here, hint="is a quote missing? export it again")
+            yield line
+
+    csv.field_size_limit(LONGEST_CELL)
+    reader = csv.reader(every(), delimiter=delimiter, strict=True)
+    try:
+        for cells in reader:
+            if cells:
+                read = 0
+                yield lines.number, cells
+    except csv.Error as odd:
+        hint = "is a quote missing? export it again"
+        raise InputError(f"is not valid CSV: {one_line(str(odd))}", field=lines.here, hint=hint) from None
+
+
+def parquet_table(path: Path, file: IO[bytes]) -> Table:
+    """The table in a file that is open. CostguardError where pyarrow is missing."""
+    try:
+        import pyarrow as pa
+        from pyarrow import compute, parquet
+    except ImportError:
+        hint = "pip install 'gpu-costguard[parquet]', or export CSV"
+        raise CostguardError("a Parquet file needs pyarrow, which is not installed", field=str(path), hint=hint) from None
+    try:
+        found = parquet.ParquetFile(file)
+    except (pa.ArrowException, OSError, ValueError) as broken:
+        raise _no_parquet(str(path), broken) from None
+    rows = _parquet(pa, compute, path, found)
+    return Table(path=path, header=_named(found.schema_arrow.names, str(path)), rows=rows, word="row")
+
+
+def _parquet(pa: Any, compute: Any, path: Path, found: Any) -> Iterator[Numbered]:  # noqa: ANN401 - no types
+    number = 0
+    batches = found.iter_batches(batch_size=ROWS)
+    while True:
+        try:
+            batch = next(batches, None)
+            columns = [] if batch is None else [_told(pa, compute, column).to_pylist() for column in batch.columns]
+        except (pa.ArrowException, OSError, ValueError, OverflowError) as odd:
+            raise _no_parquet(f"{path}, after row {number}", odd) from None
+        if batch is None:
+            return
+        for cells in zip(*columns, strict=True):
+            number += 1
+            yield number, cells
+
+
+def _told(pa: Any, compute: Any, column: Any) -> Any:  # noqa: ANN401 - no types
+    """A column as Python can hold it: texts that writers left as bytes, instants in UTC, and no nanoseconds."""
+    its, types, kind = column.type, pa.types, None
+    if types.is_binary(its) or types.is_large_binary(its):
+        kind = pa.string()
+    elif types.is_timestamp(its):
+        kind = pa.timestamp("us", tz="UTC" if its.tz else None)
+    elif types.is_duration(its):
+        kind = pa.duration("us")
+    elif types.is_time64(its):
+        kind = pa.time64("us")
+    return column if kind is None else column.cast(options=compute.CastOptions(kind, allow_time_truncate=True))
+
+
+def _no_parquet(where: str, broken: Exception) -> InputError:
+    what = f"cannot be read as Parquet: {shortened(one_line(str(broken)), 120)}"
+    return InputError(what, field=where, hint="it is cut short or damaged: get it anew")

@@ -1,0 +1,112 @@
+"""`[web]`: where the watchdog answers, and what that address must be guarded by."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from costguard.core.checks import require
+from costguard.errors import InputError, shortened
+from costguard.settings.environment import origin
+from costguard.settings.sections import WebSettings
+
+PORTS = range(65536)
+LISTEN = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[^:\[\]\s]+)):(?P<port>\d{1,5})", re.ASCII)
+HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]", re.ASCII)
+EXAMPLE = "127.0.0.1:8470"
+GUARDED = 'write listen = "127.0.0.1:8470", or state tls_cert and tls_key, or behind_proxy = "ADDRESS"'
+
+
+class Listen(NamedTuple):
+    """An address to listen at. `host`: as it is bound, without brackets."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def shown(self) -> str:
+        """As it stands in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def listen_of(stated: str, field: str) -> Listen:
+    """The address that `stated` says; InputError where it says none."""
+    found = LISTEN.fullmatch(stated.strip())
+    hint = f'write an address and a port: "{EXAMPLE}"'
+    if found is None or int(found["port"]) not in PORTS:
+        raise InputError(f"'{shortened(stated)}' is no address to listen at", field=field, hint=hint)
+    host = found["six"] or found["four"]
+    if host != "localhost":
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            told = f"'{shortened(host)}' is no address: a name may come to mean another machine"
+            raise InputError(told, field=field, hint=hint) from None
+    return Listen(host, int(found["port"]))
+
+
+def check_web(web: WebSettings, where: str) -> None:
+    """InputError for what [web] cannot mean, or would let others read on the way."""
+    named = ("tls_cert", "tls_key") if (web.tls_cert is None) != (web.tls_key is None) else ()
+    for key in named:
+        stated = getattr(web, key) is not None
+        require(stated, origin("web", key, where), "is missing", "tls_cert and tls_key belong together")
+    if web.behind_proxy is not None:
+        try:
+            ipaddress.ip_address(web.behind_proxy)
+        except ValueError:
+            told = f"'{shortened(web.behind_proxy)}' is no address"
+            raise InputError(told, field=origin("web", "behind_proxy", where), hint='write "127.0.0.1"') from None
+    for host in web.hosts:
+        told = f"'{shortened(host)}' is no name of a host"
+        require(bool(HOST.fullmatch(host)), origin("web", "hosts", where), told, 'write ["guard.internal"], without a port')
+    if web.url is not None:
+        _check_url(web.url, origin("web", "url", where))
+    if web.listen is not None:
+        listen = listen_of(web.listen, origin("web", "listen", where))
+        guarded = listen.is_loopback or web.tls_cert is not None or web.behind_proxy is not None
+        require(guarded, origin("web", "listen", where), "is reached by others, who could read all that is said", GUARDED)
+
+
+def address_of(web: WebSettings) -> str:
+    """What others call it, "" where it listens nowhere and nobody said."""
+    if web.url is not None:
+        return web.url.rstrip("/")
+    if web.listen is None:
+        return ""
+    return f"{'https' if web.tls_cert else 'http'}://{listen_of(web.listen, 'web.listen').shown}"
+
+
+def hosts_of(web: WebSettings) -> frozenset[str]:
+    """The names that it may be asked by, in lower case and without a port."""
+    names = {"localhost", "127.0.0.1", "[::1]", *web.hosts}
+    if web.url is not None:
+        names.add(urlsplit(web.url).netloc.rpartition("@")[2])
+    if web.listen is not None:
+        listen = listen_of(web.listen, "web.listen")
+        names.add(f"[{listen.host}]" if ":" in listen.host else listen.host)
+    return frozenset(bare_host(name) for name in names)
+
+
+def bare_host(name: str) -> str:
+    """`name` as it is compared: in lower case, without a port or the dot at its end."""
+    host = name.strip().lower()
+    bare = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+    return bare.removesuffix(".")
+
+
+def _check_url(url: str, field: str) -> None:
+    parts = urlsplit(url)
+    plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment and "@" not in url
+    require(
+        bool(plain) and parts.path in ("", "/"), field, f"'{shortened(url)}' is no address", 'write "https://guard.example"'
+    )
+    near = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    require(parts.scheme == "https" or near, field, "is not https: agents send over TLS only", 'write "https://guard.example"')

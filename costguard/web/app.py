@@ -1,0 +1,70 @@
+"""The application: routes, and the words in which they refuse. Around it stands the `door`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+
+from costguard import __version__
+from costguard.app.serving import Parts
+from costguard.core.agents.refusals import BROKEN, MALFORMED, NO_METHOD, NOT_FOUND, UNWRITABLE, RefusedError
+from costguard.errors import LedgerError
+from costguard.flows.agents import Desk
+from costguard.ports.agents import Seal
+from costguard.web.door import refusal
+from costguard.web.routes import agents, reading
+
+BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
+
+
+def application(parts: Parts, desk: Desk, seal: Seal, agent_zip: Callable[[], bytes] | None = None) -> FastAPI:
+    """All routes of `parts`. `agent_zip`: the agent as one file, None: as it is installed here."""
+    app = FastAPI(title="costguard", version=__version__, docs_url=None, redoc_url=None, swagger_ui_oauth2_redirect_url=None)
+    app.include_router(agents.router(desk, seal))
+    app.include_router(reading.router(parts, agent_zip or reading.zipped()))
+
+    @app.exception_handler(RefusedError)
+    async def refused(_: Request, error: RefusedError) -> Response:
+        return _response(error)
+
+    @app.exception_handler(HTTPException)
+    async def unknown(_: Request, error: HTTPException) -> Response:
+        response = _response(RefusedError(BY_STATUS.get(error.status_code, MALFORMED)))
+        for name, value in (error.headers or {}).items():
+            response.headers[name] = value
+        return response
+
+    @app.exception_handler(LedgerError)
+    async def unwritable(_: Request, __: LedgerError) -> Response:
+        return _response(RefusedError(UNWRITABLE, wait_s=5))
+
+    @app.exception_handler(Exception)
+    async def broke(_: Request, __: Exception) -> Response:
+        return _response(RefusedError(BROKEN))  # the door logs what it was
+
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to say it
+    return app
+
+
+def _response(error: RefusedError) -> Response:
+    status, headers, body = refusal(error)
+    return Response(body, status_code=status, headers=headers)
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """As FastAPI makes it, without its own form of validation errors, of which there are none here."""
+    if app.openapi_schema is None:
+        made = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        for path in made["paths"].values():
+            for operation in path.values():
+                operation["responses"].pop("422", None)
+        components = made.setdefault("components", {})
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        for name in ("HTTPValidationError", "ValidationError"):
+            components.get("schemas", {}).pop(name, None)
+        app.openapi_schema = made
+    return app.openapi_schema

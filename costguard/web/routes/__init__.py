@@ -1,0 +1,1 @@
+"""One file a subject: each makes a router of the parts that it serves."""

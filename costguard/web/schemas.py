@@ -1,0 +1,112 @@
+"""What is said and answered over HTTP, as JSON schemas for `/openapi.json`. What is checked is in `core.agents.beat`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from costguard.core.agents.beat import (
+    ASKS,
+    ASKS_MOST,
+    BOUNDS,
+    DROPPED_MOST,
+    FIRST_MS,
+    ID_MOST,
+    LAST_MS,
+    OVER_MOST_S,
+    RECORDS_MOST,
+    TEXT_MOST,
+    TROUBLES_MOST,
+    VERSION_MOST,
+)
+from costguard.core.agents.refusals import REFUSALS
+
+Schema = dict[str, Any]
+
+
+def _object(required: tuple[str, ...], **properties: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": False, "required": list(required), "properties": properties}
+
+
+def _text(most: int, **more: object) -> Schema:
+    return {"type": "string", "maxLength": most, **more}
+
+
+def _list(items: Schema, most: int) -> Schema:
+    return {"type": "array", "items": items, "maxItems": most}
+
+
+JOINING = _object(
+    ("code", "public_key", "version"),
+    code=_text(ID_MOST),
+    public_key=_text(ID_MOST, pattern="^[A-Za-z0-9+/]{43}=$"),
+    version=_text(VERSION_MOST),
+)
+JOINED = _object(
+    ("agent", "guard_key", "every_s", "name"),
+    agent={"type": "string"},
+    guard_key={"type": "string"},
+    every_s={"type": "integer"},
+    name={"type": "string"},
+)
+_SIGNALS = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {name: {"type": "number", "minimum": least, "maximum": most} for name, (least, most) in BOUNDS.items()},
+}
+BEAT = _object(
+    ("agent", "records"),
+    agent=_object(("version",), version=_text(VERSION_MOST), python=_text(VERSION_MOST), boot_id=_text(VERSION_MOST)),
+    records=_list(
+        _object(
+            ("at", "over_s", "signals"),
+            at={"type": "integer", "minimum": FIRST_MS, "maximum": LAST_MS},
+            over_s={"type": "number", "minimum": 0, "maximum": OVER_MOST_S},
+            signals=_SIGNALS,
+        ),
+        RECORDS_MOST,
+    ),
+    troubles=_list(_text(TEXT_MOST), TROUBLES_MOST),
+    dropped={"type": "integer", "minimum": 0, "maximum": DROPPED_MOST},
+    ask=_list(
+        _object(
+            ("id", "what", "for_s"),
+            id=_text(ID_MOST, pattern="^[A-Za-z0-9_-]{1,64}$"),
+            what={"enum": list(ASKS)},
+            name=_text(TEXT_MOST),
+            for_s={"type": "number", "minimum": 0, "maximum": 1e9},
+            why=_text(TEXT_MOST),
+        ),
+        ASKS_MOST,
+    ),
+)
+ANSWER = _object(
+    ("seq", "every_s", "guard_at", "state", "notices", "kept_until", "protected", "asked"),
+    seq={"type": "integer"},
+    every_s={"type": "integer"},
+    guard_at={"type": "integer"},
+    state={"type": "string"},
+    notices={"type": "array", "items": {"type": "string"}},
+    kept_until={"type": ["integer", "null"]},
+    protected={"type": ["boolean", "null"]},
+    asked={"type": "object", "additionalProperties": {"type": "string"}},
+)
+HEALTH = _object(("state", "guard_age_s"), state={"enum": ["ok", "late", "never"]}, guard_age_s={"type": ["number", "null"]})
+REFUSED = _object(("error", "says"), error={"enum": list(REFUSALS)}, says={"type": "string"})
+STATUS = {"type": "object", "required": ["schema", "at", "resources"]}
+
+
+def said(schema: Schema) -> Schema:
+    """What a route is sent."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def answers(of: dict[int, Schema | str]) -> dict[int | str, dict[str, Any]]:
+    """What a route answers: status -> schema, or the type of a body that is no JSON; and every refusal there is."""
+    found: dict[int | str, dict[str, Any]] = {}
+    for name, one in REFUSALS.items():
+        told = f"{found[one.status]['description']}, {name}" if one.status in found else name
+        found[one.status] = {"description": told, "content": {"application/json": {"schema": REFUSED}}}
+    for status, schema in of.items():
+        content = {schema: {}} if isinstance(schema, str) else {"application/json": {"schema": schema}}
+        found[status] = {"description": found.get(status, {}).get("description", "done"), "content": content}
+    return found

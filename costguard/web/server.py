@@ -1,0 +1,190 @@
+"""The server: uvicorn in a thread of the watchdog's process. It ends with the watchdog, and never the other way around.
+
+Who is slow is cut off: a head must be there within seconds (uvicorn waits for one as long as it takes), a body and an answer by
+the `door`. A process may have so many connections and no more: the next one is refused at once, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from costguard.app.serving import Parts
+from costguard.core.agents.refusals import MALFORMED, RefusedError
+from costguard.errors import InputError
+from costguard.logs import log
+from costguard.settings import WebSettings, path_of
+from costguard.settings.web import Listen, hosts_of, listen_of
+from costguard.web.app import application
+from costguard.web.door import Door, refusal
+from costguard.web.signing import seal_at
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+HEAD_S, IDLE_S = 10.0, 75
+"""Seconds for the head of a request, and between two requests of one connection: agents report every 15."""
+CONNECTIONS, SPARE_FILES = 4000, 200
+"""Connections at once, and open files that the rest of the process needs."""
+HEAD_MOST = 16 * 1024
+BACKLOG = 512
+PATIENCE_S = 5.0
+SWITCH_S = 0.0005
+"""How long a run of the guard may compute before the server has its turn; the usual 5 ms, some times a request, add up."""
+
+
+class Patient(H11Protocol):
+    """HTTP/1.1 as uvicorn speaks it, with a limit on the time that a head takes and on connections."""
+
+    most = CONNECTIONS
+    _head: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as asyncio calls it
+        """Somebody connects."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.abort()
+            return
+        self._head = self.loop.call_later(HEAD_S, self._cut)
+
+    def data_received(self, data: bytes) -> None:
+        """Something came: of a head for which a time is set, or of a body, whose time the door keeps."""
+        if self._head is None and (self.cycle is None or self.cycle.response_complete):
+            self._head = self.loop.call_later(HEAD_S, self._cut)
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._calm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Somebody has gone."""
+        self._calm()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """The next head has its own time, from its first byte on."""
+        self._calm()
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are for its log
+        """What came is no HTTP: said as everything else is."""
+        status, headers, body = refusal(RefusedError(MALFORMED, "this is no HTTP/1.1 request"))
+        lines = [
+            f"HTTP/1.1 {status} Bad Request",
+            *(f"{name}: {value}" for name, value in headers.items()),
+            "connection: close",
+        ]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
+        self.transport.close()
+
+    def _calm(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _cut(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.abort()
+
+
+@contextmanager
+def served(parts: Parts) -> Iterator[Listen]:
+    """Answer at the address of the settings for as long as the block runs; where, with the port that was chosen for 0.
+
+    InputError where that address cannot be had, or TLS not be spoken with these files.
+    """
+    web = parts.web
+    seal = seal_at(parts.key_file)
+    app = Door(application(parts, parts.desk(seal), seal), hosts=hosts_of(web), log=log(), secure=web.tls_cert is not None)
+    listen = listen_of(web.listen or "127.0.0.1:0", "web.listen")
+    server = uvicorn.Server(_config(app, web))
+    bound = _bound(listen)
+    at = Listen(listen.host, bound.getsockname()[1])
+    thread = threading.Thread(target=_run, args=(server, bound), name="web", daemon=True)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    thread.start()
+    log().info("web_listens", address=at.shown, tls=web.tls_cert is not None, proxy=web.behind_proxy or "")
+    try:
+        yield at
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE_S)
+        sys.setswitchinterval(before)
+        bound.close()
+
+
+def _config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
+    Patient.most = _connections()
+    config = uvicorn.Config(
+        app,
+        http=Patient,
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        log_level="error",  # whoever sends nonsense fills no log with it
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        proxy_headers=web.behind_proxy is not None,
+        forwarded_allow_ips=[web.behind_proxy] if web.behind_proxy else [],
+        timeout_keep_alive=IDLE_S,
+        timeout_graceful_shutdown=2,
+        h11_max_incomplete_event_size=HEAD_MOST,
+        backlog=BACKLOG,
+        ssl_certfile=path_of(web.tls_cert) if web.tls_cert else None,
+        ssl_keyfile=path_of(web.tls_key) if web.tls_key else None,
+    )
+    try:
+        config.load()
+    except (OSError, ValueError) as error:
+        told = f"TLS cannot be spoken with these files: {error.strerror or error if isinstance(error, OSError) else error}"
+        hint = "state a PEM certificate with those above it, and its key"
+        raise InputError(told, field="web.tls_cert, web.tls_key", hint=hint) from None
+    return config
+
+
+def _run(server: uvicorn.Server, bound: socket.socket) -> None:
+    try:
+        server.run(sockets=[bound])
+    except Exception as error:  # noqa: BLE001 - whatever ends it, the guard goes on, and somebody is told
+        log().error("web_ended", error=f"{type(error).__name__}: {error}")
+
+
+def _bound(listen: Listen) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY on such alone
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((listen.host, listen.port))
+        made.listen(BACKLOG)
+    except OSError as error:
+        made.close()
+        hint = "is another watchdog running? else name another port"
+        raise InputError(f"cannot be listened at: {error.strerror}", field=f"web.listen {listen.shown}", hint=hint) from None
+    made.setblocking(False)  # noqa: FBT003 - the socket's own word
+    return made
+
+
+def _connections() -> int:
+    """As many as this process may have open, once it has raised that to what the system allows."""
+    most: Any = CONNECTIONS
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = CONNECTIONS + SPARE_FILES
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft != resource.RLIM_INFINITY:
+            most = max(50, min(CONNECTIONS, soft - SPARE_FILES))
+    return int(most)

@@ -1,0 +1,103 @@
+"""The watchdog's key: answers to agents are signed with it, and their signatures are held against the keys they joined with.
+
+It is a file of its own (0600), made where there is none. A ledger holds nothing that could sign in anybody's name.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from costguard_agent.message import decoded, encoded
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from costguard.errors import InputError
+from costguard.private import exposed
+
+KEY_BYTES = 32
+FIELD = "web.key_file"
+
+
+class WatchdogSeal:
+    """Signs with `key`. Keys and signatures of others are base64."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self._public = encoded(key.public_key().public_bytes_raw())
+
+    @property
+    def public_key(self) -> str:
+        """What agents know our answers by."""
+        return self._public
+
+    def sign(self, message: bytes) -> str:
+        """Our signature of `message`."""
+        return encoded(self._key.sign(message))
+
+    def is_key(self, public_key: str) -> bool:
+        """Whether it is the public half of a key."""
+        return _key_of(public_key) is not None
+
+    def verify(self, public_key: str, message: bytes, signature: str) -> bool:
+        """Whether `signature` of `message` was made with the secret half of `public_key`."""
+        key, signed = _key_of(public_key), decoded(signature)
+        if key is None or signed is None:
+            return False
+        try:
+            key.verify(signed, message)
+        except InvalidSignature:
+            return False
+        return True
+
+
+def seal_at(path: Path) -> WatchdogSeal:
+    """The seal whose key is kept at `path`, made where there is none. InputError where it is no key, or others can read it."""
+    try:
+        return WatchdogSeal(Ed25519PrivateKey.from_private_bytes(_kept(path) or _made(path)))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or type(error).__name__}", field=f"{FIELD} {path}") from None
+
+
+def _kept(path: Path) -> bytes | None:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if who := exposed(path):
+        raise InputError(who, field=f"{FIELD} {path}", hint=f"chmod 600 {path}")
+    key = decoded(text.decode("ascii", "replace").strip())
+    if key is None or len(key) != KEY_BYTES:
+        hint = "put the key back from a backup, or remove the file: then every agent joins anew"
+        raise InputError("holds no key", field=f"{FIELD} {path}", hint=hint)
+    return key
+
+
+def _made(path: Path) -> bytes:
+    """A new key at `path`; the one of another watchdog that was faster."""
+    key = os.urandom(KEY_BYTES)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(encoded(key).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(unfinished, path)
+    except FileExistsError:
+        return _kept(path) or key
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return key
+
+
+@lru_cache(maxsize=4096)
+def _key_of(public_key: str) -> Ed25519PublicKey | None:
+    found = decoded(public_key)
+    if found is None or len(found) != KEY_BYTES:
+        return None
+    try:
+        return Ed25519PublicKey.from_public_bytes(found)
+    except ValueError:
+        return None

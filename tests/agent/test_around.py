@@ -1,0 +1,150 @@
+"""What is around an agent as one look: what shows work is told, that nothing works only where all was asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from costguard_agent.around import Around, Inquiry
+from costguard_agent.people import People
+from costguard_agent.seen import Seen, together
+
+from tests.agent.near import Machine, answering
+from tests.agent.test_kernels import kernel, listed, runs
+from tests.agent.test_people import NOW, PTS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("seen", "signals"),
+    [
+        ([Seen({"input_age_s": 9000.0}), Seen({"input_age_s": 20.0})], {"input_age_s": 20.0}),
+        ([Seen({"input_age_s": 9000.0}), Seen({}, ("input_age_s",))], {}),
+        ([Seen({"input_age_s": 20.0}), Seen({}, ("input_age_s",))], {"input_age_s": 20.0}),
+        ([Seen({"connections": 1.0}), Seen({"connections": 2.0})], {"connections": 3.0}),
+        ([Seen({"connections": 1.0}), Seen({}, ("connections",))], {}),
+        ([Seen({"queue_jobs": 0.0}), Seen({}, ("queue_jobs",))], {}),
+        ([Seen({"queue_jobs": 2.0}, ("queue_jobs",))], {"queue_jobs": 2.0}),
+        ([Seen({"queue_jobs": 0.0})], {"queue_jobs": 0.0}),
+        ([], {}),
+    ],
+)
+def test_no_work_is_told_only_where_all_was_asked(seen: list[Seen], signals: dict[str, float]) -> None:
+    found = together(seen)
+    assert found.signals == signals
+    assert found.unknown == tuple(sorted({name for one in seen for name in one.unknown} - signals.keys()))
+
+
+def test_a_terminal_and_a_notebook_come_to_one_age(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.process(700, "bash", tty=PTS | 3)
+    machine.terminal("pts/3", time.time() - 500)
+    with answering({"GET /api/kernels": listed(kernel("busy"))}) as (_, port):  # type: ignore[dict-item]
+        runs(machine, port)
+        seen = Around(machine.around).look(time.time(), within_s=20)
+    assert seen.signals["connections"] == 2.0
+    assert 0.0 <= seen.signals["input_age_s"] < 60
+    assert (seen.unknown, seen.troubles) == ((), ())
+
+
+def test_a_look_never_waits_for_a_scheduler_that_hangs(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, SLURMD_NODENAME="gpu7")
+    machine.command("squeue", "sleep 60")
+    machine.command("sinfo", f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; exit 1")
+    near = Around(machine.around)
+    assert "queue_jobs" in near.look(time.time()).unknown
+    machine.file("go", "")
+    seen = near.look(time.time(), within_s=20)
+    assert seen.unknown == ("queue_jobs",)
+    assert "Slurm is here and its jobs are unknown" in seen.troubles[0]
+
+
+def test_an_answer_grows_older_and_is_none_after_three_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_s = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: at_s[0])
+    go, asked = threading.Event(), []
+
+    def ask(now: float) -> Seen:
+        asked.append(now)
+        if len(asked) > 1:
+            go.wait(20)
+        return Seen({"input_age_s": 10.0, "connections": 1.0})
+
+    inquiry = Inquiry("notebook servers", ask, ("connections", "input_age_s"))
+    inquiry.latest(0.0)
+    inquiry.wait(20)
+    at_s[0] += 59
+    assert inquiry.latest(59.0).signals == {"input_age_s": 69.0, "connections": 1.0}
+    for _ in range(3):
+        at_s[0] += 61
+        late = inquiry.latest(0.0)
+    go.set()
+    inquiry.wait(20)
+    assert len(asked) == 2
+    assert (late.signals, late.unknown) == ({}, ("connections", "input_age_s"))
+    assert late.troubles == ("notebook servers did not answer for 242 s",)
+
+
+def test_between_two_looks_at_people_only_the_age_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_s = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: at_s[0])
+    machine = Machine(tmp_path)
+    machine.process(700, "bash", tty=PTS | 3)
+    machine.terminal("pts/3", NOW - 500)
+    near = Around(machine.around)
+    assert near.look(NOW).signals["input_age_s"] == 500.0
+    machine.terminal("pts/3", NOW)
+    at_s[0] += 4
+    assert near.look(NOW + 4).signals["input_age_s"] == 504.0
+    at_s[0] += 600
+    assert near.look(NOW + 604).signals["input_age_s"] == 604.0
+
+
+def test_what_cannot_even_be_asked_is_told_and_unknown() -> None:
+    def ask(_: float) -> Seen:
+        raise KeyError("surprise")
+
+    inquiry = Inquiry("schedulers", ask, ("queue_jobs",))
+    inquiry.latest(0.0)
+    inquiry.wait(20)
+    assert inquiry.latest(0.0) == Seen({}, ("queue_jobs",), ("schedulers could not be asked: KeyError",))
+
+
+def test_people_of_this_machine_are_looked_at_in_milliseconds() -> None:
+    from costguard_agent.surroundings import Surroundings
+
+    people = People(Surroundings.real())
+    people.look(time.time())
+    before = time.thread_time()
+    seen = people.look(time.time())
+    assert seen.signals["input_age_s"] >= 0
+    assert time.thread_time() - before < 5
+
+
+@pytest.mark.skipif(shutil.which("python3.9") is None, reason="no Python 3.9 here")
+def test_all_of_it_runs_on_python_3_9(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, COSTGUARD_PLACE="lambda")
+    script = """
+import json, sys, time
+from pathlib import Path
+from costguard_agent import deadman, ending, kernels, queues, quiet, switch
+from costguard_agent.around import Around
+from costguard_agent.surroundings import Surroundings
+here = Surroundings({"COSTGUARD_PLACE": "lambda"}, Path(sys.argv[1]))
+seen = Around(here).look(time.time(), within_s=20)
+print(json.dumps([sorted(seen.signals), ending.where(here).provider, kernels.moment("2026-11-22T18:00:00.5Z")]))
+"""
+    env = {**os.environ, "PYENV_VERSION": "3.9.18", "PYTHONPATH": str(ROOT / "agent")}
+    done = subprocess.run(
+        ["python3.9", "-c", script, str(machine.root)], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    if "is not installed" in done.stderr:
+        pytest.skip("no Python 3.9 here")
+    assert json.loads(done.stdout) == [["connections", "input_age_s"], "lambda", 1795370400.5], done.stderr

@@ -1,0 +1,273 @@
+"""Hints of jobs: cheap, silent, and nothing that anybody sends can hurt the agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import costguard_agent
+import pytest
+from costguard_agent import folder, hints, listening
+from costguard_agent.asks import Asks
+from costguard_agent.faults import AgentError
+from costguard_agent.listening import Heard, Listener
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NOW = 1_795_000_000_000
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is the agent's, for this process."""
+    monkeypatch.setenv(folder.DIR, str(tmp_path))
+    monkeypatch.delenv(hints.SOCKET_ENV, raising=False)
+    monkeypatch.setattr(hints, "_last", {})
+    monkeypatch.setattr(hints, "_ways", {})
+    return tmp_path
+
+
+@pytest.fixture
+def listener(here: Path) -> Iterator[Listener]:
+    made = Listener(here / folder.SOCKET, Asks(here))
+    yield made
+    made.close()
+    ours = hints._ways.get("socket")
+    if ours is not None:
+        ours.close()
+
+
+def sent(listener: Listener, *datagrams: bytes) -> Heard:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
+        for datagram in datagrams:
+            ours.sendto(datagram, str(listener._path))
+            listener.drain(NOW)
+    return listener.heard
+
+
+def test_two_lines_tell_the_step(listener: Listener) -> None:
+    costguard_agent.progress(1200)
+    listener.drain(NOW)
+    assert listener.heard.signals() == {"step": 1200}
+
+
+def test_a_sign_of_life_is_told_by_its_moment(listener: Listener) -> None:
+    costguard_agent.beat()
+    listener.drain(NOW)
+    assert listener.heard.signals() == {"heartbeat": NOW / 1000}
+
+
+def test_the_last_step_goes_on_being_told(listener: Listener) -> None:
+    sent(listener, b'{"hint":"progress","step":7}', b'{"hint":"beat"}')
+    listener.drain(NOW + 10**6)
+    assert listener.heard.signals() == {"step": 7, "heartbeat": NOW / 1000}
+
+
+def test_a_phase_is_asked_for_and_not_again_while_most_of_it_is_left(listener: Listener) -> None:
+    for _ in range(3):
+        sent(listener, b'{"hint":"phase","name":"eval","for_s":7200}')
+    asks = listener._asks.waiting(NOW)
+    assert [(ask["what"], ask["name"], ask["for_s"]) for ask in asks] == [("phase", "eval", 7200)]
+    listener._asks.hint("eval", 7200, NOW + 4_000_000)
+    assert len(listener._asks) == 2
+
+
+def test_a_hint_costs_a_job_nothing_where_no_agent_listens(here: Path) -> None:
+    for step in range(100_000):
+        costguard_agent.progress(step)
+    assert list(here.iterdir()) == []
+
+
+def test_at_most_one_hint_of_a_kind_leaves_in_a_second(listener: Listener) -> None:
+    for step in range(1000):
+        costguard_agent.progress(step)
+    costguard_agent.beat()
+    listener.drain(NOW)
+    assert listener.heard == Heard(0, NOW / 1000)
+
+
+@pytest.mark.parametrize("step", [float("nan"), float("inf"), "many", None, [], 10**400])
+def test_a_hint_never_raises(listener: Listener, step: object) -> None:
+    costguard_agent.progress(step)  # type: ignore[arg-type]
+    costguard_agent.phase(step, step)  # type: ignore[arg-type]
+    listener.drain(NOW)
+    assert listener.heard == Heard()
+
+
+def test_a_socket_full_of_hints_makes_no_job_wait(listener: Listener) -> None:
+    for step in range(2000):
+        hints._send({"hint": "progress", "step": step})
+    listener.drain(NOW)
+    assert listener.heard.step is not None
+
+
+def test_a_child_of_a_job_tells_by_itself(listener: Listener) -> None:
+    costguard_agent.progress(1)
+    hints._last.clear()
+    pid = os.fork()
+    if pid == 0:
+        costguard_agent.progress(2)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    listener.drain(NOW)
+    assert listener.heard.step == 2
+
+
+def test_another_socket_can_be_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(hints.SOCKET_ENV, str(here / "other.sock"))
+    other = Listener(here / "other.sock", Asks(here))
+    try:
+        costguard_agent.progress(5)
+        other.drain(NOW)
+        assert other.heard.step == 5
+    finally:
+        other.close()
+        hints._ways["socket"].close()
+
+
+def test_jobs_of_other_users_reach_an_agent_of_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("becoming another user needs root")
+    before = os.umask(0o077)
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        place.chmod(0o755)
+        runtime = folder.made(place / "run", folder.OPEN_FOLDER)
+        monkeypatch.setenv(hints.SOCKET_ENV, str(runtime / folder.SOCKET))
+        monkeypatch.setattr(hints, "_last", {})
+        monkeypatch.setattr(hints, "_ways", {})
+        made = Listener(runtime / folder.SOCKET, Asks(tmp_path))
+        pid = os.fork()
+        if pid == 0:
+            os.setuid(65534)
+            costguard_agent.progress(9)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        made.drain(NOW)
+        made.close()
+        assert made.heard.step == 9
+    finally:
+        os.umask(before)
+        shutil.rmtree(place)
+
+
+def test_what_root_writes_belongs_to_whom_the_folder_belongs(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("giving files away needs root")
+    os.chown(tmp_path, 65534, 65534)
+    folder.written(tmp_path / "key", b"x")
+    assert (tmp_path / "key").stat().st_uid == 65534
+
+
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(AgentError, match="others may write to"):
+        folder.made(tmp_path / "open")
+
+
+HOSTILE = [
+    b"", b"{", b"[]", b"7", b"null", b"\xff\xfe", b"[" * 2000, b'{"hint":[]}', b'{"hint":"progress"}',
+    b'{"hint":"progress","step":true}', b'{"hint":"progress","step":"1"}', b'{"hint":"progress","step":NaN}',
+    b'{"hint":"progress","step":1e999}', b'{"hint":"progress","step":' + b"9" * 1900 + b"}", b'{"hint":"stop"}',
+    b'{"hint":"phase","for_s":{}}', b'{"hint":"ask","what":"stop","for_s":7200}', b'{"hint":"ask"}',
+    b'{"hint":"progress","step":3,"pad":"' + b"x" * 60_000 + b'"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("datagram", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_is_no_hint_is_passed_over(listener: Listener, datagram: bytes) -> None:
+    assert sent(listener, datagram) == Heard()
+    assert len(listener._asks) == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    found=st.recursive(
+        st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["hint", "step", "for_s", "name", "what", "id"]), inner)
+        ),
+        max_leaves=6,
+    ),
+    kind=st.sampled_from(["progress", "beat", "phase", "ask"]),
+)
+def test_whatever_json_it_is_the_agent_lives(found: object, kind: str) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        made = Listener(Path(place) / "s", Asks(Path(place)))
+        try:
+            data = {**found, "hint": kind} if isinstance(found, dict) else found
+            made._take(json.dumps(data).encode(), None, NOW)
+            json.dumps(made._asks.waiting(NOW), allow_nan=False)
+            json.dumps(made.heard.signals(), allow_nan=False)
+        finally:
+            made.close()
+
+
+def test_nobody_fills_the_memory_with_asks(listener: Listener) -> None:
+    ask = json.dumps({"hint": "ask", "what": "busy", "for_s": 7200}).encode()
+    sent(listener, *[ask] * 50)
+    assert len(listener._asks) == 8
+
+
+def test_an_odd_ask_becomes_one_that_a_watchdog_takes(tmp_path: Path) -> None:
+    asks = Asks(tmp_path)
+    for odd in ("\ud800", "a b", "x" * 999, "\x1b[31m\n", 7, None):
+        assert asks.ask({"what": "phase", "for_s": 7200, "id": odd, "name": odd, "why": odd}, NOW) == ""
+    for ask in asks.waiting(NOW):
+        assert re.fullmatch("[0-9a-f]{16}", ask["id"])
+        assert len(ask["name"]) <= 100
+        assert (ask["name"] + ask["why"]).isprintable()
+
+
+def test_an_ask_that_waits_grows_shorter_and_ends(tmp_path: Path) -> None:
+    asks = Asks(tmp_path)
+    asks.ask({"what": "busy", "for_s": 3600}, NOW)
+    assert asks.waiting(NOW + 1_800_000)[0]["for_s"] == 1800
+    assert asks.waiting(NOW + 3_599_000) == []
+
+
+def test_an_ask_survives_a_restart_with_its_id(tmp_path: Path) -> None:
+    asks = Asks(tmp_path)
+    asks.ask({"what": "keep", "for_s": 3600, "why": "demo"}, NOW, b"x")
+    again = Asks(tmp_path)
+    assert again.waiting(NOW) == asks.waiting(NOW)
+    assert again.until_ms == {"keep": NOW + 3_600_000}
+
+
+@pytest.mark.parametrize("torn", [b"", b"[]", b'{"open":[7,{"what":"keep"}],"until_ms":[]}', b'{"open":7}', b"\xff"])
+def test_torn_asks_are_none(tmp_path: Path, torn: bytes) -> None:
+    (tmp_path / "asks.json").write_bytes(torn)
+    assert len(Asks(tmp_path)) == 0
+
+
+def test_who_asks_is_told_what_became_of_it(listener: Listener) -> None:
+    answers: list[object] = []
+    asking = threading.Thread(
+        target=lambda: answers.append(listening.put(hints.sockets(), {"what": "busy", "for_s": 7200, "name": "", "why": ""}, 5))
+    )
+    asking.start()
+    while not len(listener._asks):
+        listener.drain(NOW)
+    waiting = listener._asks.waiting(NOW)
+    for ask, why in listener._asks.answered({waiting[0]["id"]: "too long"}, waiting):
+        listener.answer(ask.reply_to, {"why": why})
+    asking.join()
+    assert answers == [{"why": "too long"}]
+
+
+def test_where_no_agent_runs_it_is_said(here: Path) -> None:
+    with pytest.raises(AgentError, match="no agent runs on this machine"):
+        listening.put([str(here / "none")], {}, 1)
+    stale = Listener(here / "stale", Asks(here))
+    stale._socket.close()
+    with pytest.raises(AgentError, match="no agent answers at"):
+        listening.put([str(here / "stale")], {}, 1)

@@ -1,0 +1,208 @@
+"""Cores in use by the trees of those that hold a GPU, by differences of what the kernel counts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from costguard_agent.processes import DAEMONS, Process, Trees, holding, parsed, trees, used
+from hypothesis import given
+from hypothesis import strategies as st
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def table(*processes: Process) -> dict[int, Process]:
+    return {process.pid: process for process in processes}
+
+
+def process(pid: int, parent: int = 1, own_s: float = 0.0, children_s: float = 0.0, began: int = 0) -> Process:
+    return Process(pid, parent, began, own_s, children_s)
+
+
+def test_a_worker_that_ended_is_counted_once() -> None:
+    before = table(process(10), process(11, 10, own_s=3))
+    after = table(process(10, children_s=5))
+    assert used(before, after, [10, 11], since_ticks=100) == 2
+
+
+def test_workers_that_came_and_went_between_two_looks_count_through_their_parent() -> None:
+    assert used(table(process(10)), table(process(10, children_s=7)), [10], since_ticks=100) == 7
+
+
+def test_a_worker_and_its_own_worker_that_ended_together_count_once() -> None:
+    before = table(process(10), process(11, 10, own_s=2, children_s=1), process(12, 11, own_s=4))
+    after = table(process(10, children_s=2 + 1 + 4 + 0.5))
+    assert used(before, after, [10, 11, 12], since_ticks=100) == 0.5
+
+
+def test_who_was_found_today_starts_at_nothing() -> None:
+    assert used({}, table(process(10, own_s=144_000)), [10], since_ticks=100) == 0
+
+
+def test_who_began_since_counts_from_its_beginning() -> None:
+    assert used({}, table(process(10, own_s=2, children_s=1, began=150)), [10], since_ticks=100) == 3
+
+
+def test_a_number_that_another_process_got_is_another_process() -> None:
+    assert used(table(process(10, own_s=90)), table(process(10, own_s=1, began=150)), [10], since_ticks=100) == 1
+
+
+def test_a_child_whose_time_nobody_took_makes_no_negative_time() -> None:
+    before = table(process(10, own_s=1), process(11, 10, own_s=50))
+    assert used(before, table(process(10, own_s=2)), [10, 11], since_ticks=100) == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=40),
+    st.lists(st.integers(0, 39), max_size=6),
+)
+def test_whatever_a_tree_does_all_its_time_counts_once(deeds: list[tuple[int, int]], looks: list[int]) -> None:
+    """A simulated tree: work, fork, end and be waited for; looked at wherever. The parts add up to the whole."""
+    living, worked, counted, last, last_at = {1: process(1)}, 0.0, 0.0, table(process(1)), 0
+    known = {1}
+    for at, (what, whom) in enumerate(deeds):
+        clock = at + 1
+        pid = sorted(living)[whom % len(living)]
+        one = living[pid]
+        if what <= 1:
+            living[pid] = one._replace(own_s=one.own_s + whom)
+            worked += whom
+        elif what == 2:
+            new = max(known) + 1
+            known.add(new)
+            living[new] = process(new, pid, began=clock)
+        elif pid != 1 and not any(child.parent == pid for child in living.values()):
+            del living[pid]
+            parent = living[one.parent]
+            living[one.parent] = parent._replace(children_s=parent.children_s + one.own_s + one.children_s)
+        if at in looks or at == len(deeds) - 1:
+            counted += used(last, living, known, since_ticks=last_at + 0.5)
+            last, last_at = dict(living), clock
+    assert counted == worked
+
+
+def test_a_tree_is_all_that_descends() -> None:
+    found = table(process(10), process(11, 10), process(12, 11), process(20), process(21, 20))
+    assert trees(found, [10, 99]) == {10, 11, 12}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            b"7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 250 50 100 25 20 0 1 0 12345 0 0 0",
+            Process(7, 3, 12345, 3.0, 1.25, "a) b (c"),
+        ),
+        (b"7 (cut off", None),
+        (b"", None),
+        (b"7 (x) S 3", None),
+        (b"7 (x) S " + b"z " * 25, None),
+    ],
+)
+def test_a_line_of_the_kernel_is_read_or_refused(line: bytes, said: Process | None) -> None:
+    assert parsed(line, 100) == said
+
+
+BURN = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: pass"
+WORKERS = f"""
+import subprocess, sys
+print("ready", flush=True)
+for line in sys.stdin:
+    for _ in range(3):
+        subprocess.run([sys.executable, "-S", "-c", '''{BURN.format(0.1)}'''])
+    print("done", flush=True)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
+def test_real_workers_that_live_for_a_tenth_of_a_second_are_seen() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", WORKERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdin is not None
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+        found = Trees()
+        found.contained = False
+        at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        assert found.look(at_s, frozenset([job.pid]), gpus=True) is None, "a first look is no rate"
+        job.stdin.write("go\n")
+        job.stdin.flush()
+        assert job.stdout.readline() == "done\n"
+        cores = found.look(at_s + 10, frozenset([job.pid]), gpus=True)
+        job.stdin.close()
+    assert cores is not None
+    assert 0.03 <= cores <= 0.3, "0.3 s and what starting three interpreters takes, in what is said to be 10 s"
+
+
+class Proc:
+    """A /proc of our own."""
+
+    def __init__(self, root: Path, namespace: str = "pid:[4026532000]") -> None:
+        self.root = root
+        (root / "self" / "ns").mkdir(parents=True)
+        (root / "self" / "ns" / "pid").symlink_to(namespace)
+
+    def add(self, pid: int, name: str, ticks: int, *files: str, parent: int = 1) -> None:
+        folder = self.root / str(pid)
+        (folder / "fd").mkdir(parents=True, exist_ok=True)
+        (folder / "stat").write_text(f"{pid} ({name}) S {parent} 0 0 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {pid} 0 0 0")
+        for number, file in enumerate(files):
+            (folder / "fd" / str(number)).unlink(missing_ok=True)
+            (folder / "fd" / str(number)).symlink_to(file)
+
+
+def test_in_a_container_who_has_a_gpu_open_holds_it_whatever_nvml_calls_it(tmp_path: Path) -> None:
+    proc = Proc(tmp_path)
+    proc.add(20, "python", 0, "/dev/null", "/dev/nvidia3")
+    proc.add(30, "nvidia-smi", 0, "/dev/nvidiactl", "/dev/nvidia-uvm")
+    found = Trees(tmp_path)
+    assert found.contained
+    assert found.look(100.0, frozenset([999]), gpus=True) is None
+    proc.add(20, "python", 5 * TICK, "/dev/null", "/dev/nvidia3")
+    proc.add(30, "nvidia-smi", 5 * TICK)
+    assert found.look(110.0, frozenset([30]), gpus=True) == 0.5
+    assert found.members == (20,)
+
+
+def test_who_holds_no_gpu_uses_no_core_of_one(tmp_path: Path) -> None:
+    proc = Proc(tmp_path)
+    proc.add(20, "python", 0, "/dev/null")
+    found = Trees(tmp_path)
+    found.look(100.0, None, gpus=True)
+    assert found.look(110.0, None, gpus=True) == 0.0
+    assert found.look(120.0, None, gpus=False) is None, "no GPU, no such signal"
+
+
+def test_who_may_not_be_asked_counts_unless_it_runs_beside_every_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc = Proc(tmp_path)
+    for pid, name in ((20, "python"), (30, "sshd")):
+        proc.add(pid, name, 0)
+    assert "sshd" in DAEMONS
+    monkeypatch.setattr("costguard_agent.processes.holding", lambda _: None)
+    found = Trees(tmp_path)
+    found.look(100.0, None, gpus=True)
+    assert found.members == (20,)
+    assert found.troubles == ("who holds a GPU cannot be seen here: 1 processes of others count as if they did",)
+
+
+def test_who_left_its_tree_belongs_to_it_until_it_ends(tmp_path: Path) -> None:
+    proc = Proc(tmp_path, "pid:[4026531836]")
+    proc.add(20, "python", 0)
+    proc.add(21, "worker", 0, parent=20)
+    found = Trees(tmp_path)
+    found.look(100.0, frozenset([20]), gpus=True)
+    proc.add(20, "python", 0)
+    proc.add(21, "worker", TICK, parent=1)
+    assert found.look(110.0, frozenset([20]), gpus=True) == 0.1
+
+
+def test_no_proc_is_no_cores(tmp_path: Path) -> None:
+    found = Trees(tmp_path / "none")
+    assert [found.look(at, frozenset([1]), gpus=True) for at in (1.0, 2.0)] == [None, None]
+    assert holding(tmp_path / "none") is False

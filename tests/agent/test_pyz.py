@@ -1,0 +1,140 @@
+"""The agent as one file, as a wheel of its own, and as a service."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+from costguard_agent import pyz, unit
+from costguard_agent.faults import AgentError
+
+from tests.agent.test_agent_process import ROOT, oldest
+from tests.agent.watchdog import CODE, Watchdog
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Path:
+    path = tmp_path / "costguard-agent.pyz"
+    path.write_bytes(pyz.build())
+    return path
+
+
+def test_the_same_packages_give_the_same_file(packed: Path) -> None:
+    assert packed.read_bytes() == pyz.build()
+
+
+def test_it_carries_the_agent_and_nvidias_binding_and_nothing_else(packed: Path) -> None:
+    with zipfile.ZipFile(packed) as whole:
+        names = whole.namelist()
+    assert {"__main__.py", "costguard_agent/cli.py", "costguard_agent/queues/slurm.py", "pynvml.py"} <= set(names)
+    assert {name.partition("/")[0] for name in names} == {"__main__.py", "costguard_agent", "pynvml.py"}
+    assert names == sorted(names)
+
+
+def test_from_within_it_gives_itself(packed: Path) -> None:
+    asked = (
+        "import sys, hashlib; sys.path[0] = sys.argv[1]; from costguard_agent import pyz; sys.stdout.buffer.write(pyz.build())"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", asked, str(packed)], capture_output=True, check=True)
+    assert done.stdout == packed.read_bytes()
+
+
+@pytest.mark.parametrize("version", ["oldest", "ours"])
+def test_one_file_joins_runs_and_unpacks_itself_once(packed: Path, tmp_path: Path, version: str) -> None:
+    python = oldest() if version == "oldest" else sys.executable
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COSTGUARD_AGENT_DIR": str(tmp_path / "agent")}
+    dog = Watchdog()
+    try:
+        said = subprocess.run([python, "-I", str(packed), "version"], env=env, capture_output=True, text=True, check=True)
+        assert said.stdout.startswith("costguard-agent ")
+        subprocess.run([python, str(packed), "join", dog.url, CODE], env=env, check=True, capture_output=True)
+        for _ in range(2):
+            known = len(dog.beats)
+            with subprocess.Popen([python, str(packed), "run"], env=env, stderr=subprocess.DEVNULL) as agent:
+                dog.until(lambda known=known: len(dog.beats) > known)  # type: ignore[misc]
+                agent.terminate()
+                assert agent.wait(10) == 0
+        folders = list((tmp_path / "agent" / "program").iterdir())
+        assert len(folders) == 1
+        assert list((folders[0] / "__pycache__").iterdir()), "compiled"
+    finally:
+        dog.close()
+
+
+def test_a_python_that_is_too_old_is_told_so() -> None:
+    source = pyz.MAIN.replace("(3, 9)", "(9, 9)")
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("costguard-agent needs Python 3.9 or newer, this is 3.")
+    compile(pyz.MAIN, "main", "exec")
+
+
+def test_a_file_that_would_unpack_elsewhere_is_refused(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.zip"
+    for name in ("../x.py", "/x.py", "x.so"):
+        with zipfile.ZipFile(bad, "w") as made:
+            made.writestr(name, "")
+        with pytest.raises(OSError, match="does not belong into the agent"):
+            pyz.unpacked(bad.read_bytes(), tmp_path / f"out{time.monotonic_ns()}", sys.executable)
+
+
+def test_the_agents_own_wheel_has_the_agent_alone(tmp_path: Path) -> None:
+    build = "from hatchling.build import build_wheel; import sys; print(build_wheel(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", build, str(tmp_path)], cwd=ROOT / "agent", capture_output=True, text=True, check=True
+    )
+    with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
+        names = wheel.namelist()
+        meta = next(wheel.read(name).decode() for name in names if name.endswith("METADATA"))
+        entry = next(wheel.read(name).decode() for name in names if name.endswith("entry_points.txt"))
+    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"costguard_agent"}
+    assert "Name: gpu-costguard-agent" in meta
+    assert "Requires-Python: >=3.9" in meta
+    assert "costguard-agent = costguard_agent.cli:main" in entry
+
+
+def test_the_unit_in_config_is_the_one_that_is_installed() -> None:
+    assert (ROOT / "config" / "systemd" / "costguard-agent.service").read_text() == unit.text()
+
+
+def test_installing_puts_program_and_unit_in_place_and_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    (commands / "systemctl").write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\n')
+    (commands / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(unit, "PROGRAM", tmp_path / "lib" / "agent")
+    monkeypatch.setattr(unit, "UNIT", tmp_path / "costguard-agent.service")
+    monkeypatch.setattr(unit, "_python", lambda: sys.executable)
+    (tmp_path / "lib").mkdir()
+    for _ in range(2):
+        assert unit.install(systemd=tmp_path).startswith("costguard-agent.service runs")
+    done = subprocess.run([sys.executable, "-I", str(tmp_path / "lib" / "agent"), "version"], capture_output=True, check=True)
+    assert done.stdout.startswith(b"costguard-agent ")
+    assert f"ExecStart={sys.executable} " in (tmp_path / "costguard-agent.service").read_text()
+    assert [path.name for path in (tmp_path / "lib").iterdir()] == ["agent"]
+    asked = ["daemon-reload", "enable costguard-agent.service", "restart costguard-agent.service"]
+    assert (tmp_path / "asked").read_text().splitlines() == asked * 2
+
+
+def test_what_systemd_refuses_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "systemctl").write_text("#!/bin/sh\necho masked >&2; exit 3\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(AgentError, match="systemctl enable x ended with 3: masked"):
+        unit._systemctl(["enable", "x"])
+
+
+def test_without_systemd_it_says_how_to_start_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(AgentError, match=r"there is no systemd here. Start it .*: nohup .* run >>"):
+        unit.install(systemd=tmp_path / "none")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(AgentError, match="needs root: sudo costguard-agent install"):
+        unit.install(systemd=tmp_path)

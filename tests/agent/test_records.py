@@ -1,0 +1,126 @@
+"""Looks become a record by what each signal means; what is missing is never zero."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from costguard_agent.clock import Calendar, Moment, broken
+from costguard_agent.message import SIGNALS
+from costguard_agent.records import MEANINGS, Look, merged
+from hypothesis import given
+from hypothesis import strategies as st
+
+BUSY, QUIET = {"util": 100.0, "power_w": 600.0}, {"util": 0.0, "power_w": 70.0}
+
+
+def of_gpus(*looks: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return merged([Look(float(at), 0.0, {}, gpus) for at, gpus in enumerate(looks)], at_s=15.0)
+
+
+def of(*looks: tuple[float, float, dict[str, float]], at_s: float = 15.0) -> dict[str, float]:
+    return merged([Look(at, over, signals) for at, over, signals in looks], at_s=at_s)
+
+
+def test_the_busiest_gpu_stands_for_the_machine_never_the_mean_over_gpus() -> None:
+    looks = [{"0": BUSY, **{str(n): QUIET for n in range(1, 8)}}] * 5 + [{str(n): QUIET for n in range(8)}] * 10
+    found = of_gpus(*looks)
+    assert found["gpu_util"] == 33.333
+    assert found["gpu_busy_count"] == 1
+    assert found["gpu_power_w"] == round((5 * (600 + 7 * 70) + 10 * 8 * 70) / 15, 3)
+    assert found["gpu_power_busiest_w"] == round((5 * 600 + 10 * 70) / 15, 3)
+
+
+def test_two_gpus_that_take_turns_are_half_busy_and_not_busy_all_the_time() -> None:
+    assert of_gpus({"0": BUSY, "1": QUIET}, {"0": QUIET, "1": BUSY})["gpu_util"] == 50
+
+
+def test_a_gpu_that_cannot_be_read_might_be_the_busy_one() -> None:
+    assert "gpu_util" not in of_gpus({"0": QUIET, "1": {}})
+    assert "gpu_busy_count" not in of_gpus({"0": QUIET, "1": {}})
+
+
+def test_work_that_is_seen_is_told_though_another_gpu_cannot_be_read() -> None:
+    found = of_gpus({"0": BUSY, "1": {}})
+    assert (found["gpu_util"], found["gpu_busy_count"]) == (100, 1)
+    assert "gpu_power_w" not in found, "a sum without one of them is no sum"
+
+
+def test_a_value_that_was_missing_in_some_looks_is_the_mean_of_the_others() -> None:
+    assert of_gpus({"0": {"util": 80.0}}, {"0": {}}, {"0": {"util": 40.0}})["gpu_util"] == 60
+
+
+def test_memory_and_heat_are_the_most_and_the_limit_is_the_lowest_of_the_last() -> None:
+    one, two = {"memory_used": 10.0, "temperature_c": 40.0, "limit_w": 700.0}, {"memory_used": 30.0, "temperature_c": 35.0}
+    found = of_gpus({"0": one, "1": {**two, "limit_w": 400.0}}, {"0": one, "1": {**two, "limit_w": 350.0}})
+    assert (found["gpu_memory_used"], found["gpu_temperature_c"], found["gpu_power_limit_w"]) == (30, 40, 350)
+
+
+def test_no_gpu_is_no_signal_of_one() -> None:
+    assert of_gpus({}, {}) == {}
+    assert of((1.0, 15.0, {"cpu_util": 3.0})) == {"cpu_util": 3.0}
+
+
+def test_rates_are_means_over_time() -> None:
+    assert of((5.0, 5.0, {"network_bytes_s": 100.0}), (15.0, 10.0, {"network_bytes_s": 400.0}))["network_bytes_s"] == 300
+
+
+def test_counters_are_the_last_and_sessions_the_most() -> None:
+    found = of((5.0, 5.0, {"step": 10.0, "connections": 2.0}), (15.0, 10.0, {"step": 12.0, "connections": 0.0}))
+    assert found == {"step": 12, "connections": 2}
+
+
+def test_input_counts_from_its_latest_moment_though_the_terminal_is_gone() -> None:
+    found = of((5.0, 5.0, {"input_age_s": 1.0}), (15.0, 10.0, {"input_age_s": 9000.0}), at_s=20.0)
+    assert found["input_age_s"] == 16
+
+
+def test_what_is_no_number_or_no_signal_is_left_out() -> None:
+    assert of((1.0, 1.0, {"cpu_util": float("nan"), "step": float("inf"), "humour": 3.0, "cpu_cores": 1.0})) == {"cpu_cores": 1}
+
+
+def test_every_meaning_is_of_a_signal() -> None:
+    assert set(MEANINGS) < set(SIGNALS)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abc"), st.dictionaries(st.sampled_from(["util", "power_w"]), st.floats(0, 100)), min_size=1
+    )
+)
+def test_a_gpu_that_goes_unread_never_makes_a_working_machine_idle(gpus: dict[str, dict[str, float]]) -> None:
+    whole = of_gpus(gpus).get("gpu_busy_count")
+    for name in gpus:
+        told = of_gpus({**gpus, name: {}}).get("gpu_busy_count")
+        assert not whole or told is None or told > 0
+
+
+def moment(wall_s: float = 0.0, boot_s: float = 0.0, awake_s: float = 0.0) -> Moment:
+    return Moment(round(wall_s * 1000), boot_s, awake_s)
+
+
+def test_a_machine_that_slept_makes_no_record_of_the_night() -> None:
+    assert broken(moment(), moment(3600, 3600, 1), most_s=11) == "the machine slept for 3599 s"
+
+
+def test_an_agent_that_was_held_up_makes_no_record_either() -> None:
+    assert broken(moment(), moment(300, 300, 300), most_s=11) == "the agent did not run for 300 s"
+
+
+def test_a_clock_that_was_set_is_noticed_either_way() -> None:
+    assert broken(moment(), moment(-7199, 1, 1), most_s=11) == "the clock was set by -7200 s"
+    assert broken(moment(), moment(7201, 1, 1), most_s=11) == "the clock was set by +7200 s"
+    assert broken(moment(), moment(1.4, 1, 1), most_s=11) == ""
+
+
+def test_records_go_on_by_the_watchdogs_clock_though_the_machines_is_set_right() -> None:
+    calendar = Calendar()
+    calendar.found(3_600_000)
+    assert calendar.ms(moment(7200)) == 3_600_000
+    calendar.was_set(moment(7200, 10, 10), moment(3601, 11, 11))
+    assert (calendar.ahead_ms, calendar.ms(moment(3601))) == (0, 3_601_000)
+
+
+def test_a_clock_that_counts_and_is_set_is_followed() -> None:
+    calendar = Calendar()
+    calendar.was_set(moment(7200, 10, 10), moment(3601, 11, 11))
+    assert calendar.ms(moment(3601)) == 3_601_000

@@ -1,0 +1,157 @@
+"""Records outlive outages, restarts and full disks; a number is never used twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from costguard_agent import spool as spools
+from costguard_agent.spool import AHEAD, Numbers, Spool
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NOW = 1_795_000_000_000
+
+
+def record(number: int, **signals: float) -> dict[str, Any]:
+    return {"at": NOW + number, "over_s": 15.0, "signals": signals or {"step": float(number)}}
+
+
+def told(spool: Spool) -> list[int]:
+    return [json.loads(line)["at"] - NOW for line in spool.head(10**6, 10**9)]
+
+
+def test_what_was_not_told_is_there_after_a_restart_in_its_order(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, NOW)
+    for number in range(5):
+        spool.add(record(number), NOW)
+    spool.told(spool.head(2, 10**6), 0)
+    assert told(Spool(tmp_path, NOW)) == [2, 3, 4]
+
+
+def test_when_all_was_told_nothing_is_left(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, NOW)
+    spool.add(record(1), NOW)
+    spool.told(spool.head(9, 10**6), 0)
+    assert (len(Spool(tmp_path, NOW)), (tmp_path / "records.jsonl").read_bytes()) == (0, b"")
+
+
+def test_a_torn_line_and_what_is_no_record_are_passed_over(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, NOW)
+    spool.add(record(1), NOW)
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(b'\0\0\0\n{"at": 5}\n[]\n' + path.read_bytes() + b'{"at": 17950000')
+    again = Spool(tmp_path, NOW)
+    again.add(record(2), NOW)
+    assert told(Spool(tmp_path, NOW)) == [1, 2]
+
+
+def test_the_oldest_go_first_and_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = len(json.dumps(record(1), separators=(",", ":"))) + 1
+    monkeypatch.setattr(spools, "BYTES_MOST", 3 * line)
+    spool = Spool(tmp_path, NOW)
+    for number in range(1, 6):
+        spool.add(record(number), NOW)
+    assert (told(spool), spool.dropped) == ([3, 4, 5], 2)
+    assert told(Spool(tmp_path, NOW)) == [3, 4, 5]
+    spool.told([], 2)
+    assert spool.dropped == 0
+
+
+def test_what_is_older_than_a_day_is_not_told_any_more(tmp_path: Path) -> None:
+    Spool(tmp_path, NOW).add(record(0), NOW)
+    late = Spool(tmp_path, NOW + 25 * 3600 * 1000)
+    assert (len(late), late.dropped) == (0, 1)
+
+
+def test_the_head_fits_into_a_message(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, NOW)
+    for number in range(10):
+        spool.add(record(number), NOW)
+    size = len(json.dumps(record(1), separators=(",", ":"))) + 1
+    assert len(spool.head(100, 4 * size)) == 4
+    assert len(spool.head(3, 10**6)) == 3
+
+
+def test_a_clock_that_was_wrong_dates_all_anew(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, NOW)
+    spool.add(record(5), NOW)
+    spool.shift(-3)
+    assert told(spool) == told(Spool(tmp_path, NOW)) == [2]
+
+
+def test_a_folder_that_cannot_be_written_keeps_records_in_memory_and_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    spool = Spool(folder, NOW)
+    spool.add(record(1), NOW)
+    assert told(spool) == [1]
+    assert "records are kept in memory alone" in spool.trouble
+    folder.mkdir()
+    spool.add(record(2), NOW)
+    assert (spool.trouble, told(Spool(folder, NOW))) == ("", [1, 2])
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Path:
+    """A disk of 64 KiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], check=False, capture_output=True)
+    if done.returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    return disk
+
+
+def test_on_a_full_disk_nothing_is_lost_and_it_is_written_once_there_is_room(small_disk: Path) -> None:
+    try:
+        spool, numbers = Spool(small_disk, NOW), Numbers(small_disk)
+        (small_disk / "fill").write_bytes(bytes(60 * 1024))
+        for number in range(200):
+            spool.add(record(number, gpu_util=99.5, network_bytes_s=12345678.9), NOW)
+        assert "No space left" in spool.trouble
+        assert told(spool) == list(range(200))
+        first = numbers.next(NOW)
+        assert first == NOW
+        (small_disk / "fill").unlink()
+        spool.add(record(200), NOW)
+        assert (spool.trouble, told(Spool(small_disk, NOW))) == ("", list(range(201)))
+    finally:
+        subprocess.run(["umount", "-l", str(small_disk)], check=True)
+
+
+def test_numbers_rise_with_the_clock_and_never_fall(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path)
+    assert [numbers.next(NOW), numbers.next(NOW), numbers.next(NOW - 999), numbers.next(NOW + 50)] == [
+        NOW, NOW + 1, NOW + 2, NOW + 50,
+    ]  # fmt: skip
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(-(10**7), 10**7)), max_size=15))
+def test_no_crash_and_no_clock_makes_a_number_come_twice(deeds: list[tuple[bool, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        numbers, seen, now = Numbers(Path(folder)), [0], NOW
+        for crash, step in deeds:
+            now += step
+            if crash:
+                numbers = Numbers(Path(folder))
+            seen.append(numbers.next(now))
+        assert seen == sorted(set(seen))
+
+
+def test_a_disk_that_was_set_back_goes_on_above_by_the_clock(tmp_path: Path) -> None:
+    (tmp_path / "seq").write_text(f"{NOW - 10 * AHEAD}\n")
+    assert Numbers(tmp_path).next(NOW) == NOW
+
+
+@pytest.mark.parametrize("torn", [b"", b"x", b"-5", b"9" * 40, b"\xff\xff"])
+def test_a_torn_number_goes_by_the_clock(tmp_path: Path, torn: bytes) -> None:
+    (tmp_path / "seq").write_bytes(torn)
+    assert Numbers(tmp_path).next(NOW) == NOW

@@ -1,0 +1,28 @@
+"""Attends to the command it is given, and to nothing else: `python -m tests.child.driver [--outlive] COMMAND`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from costguard.child.attending import Attendance, listening
+from costguard.child.process import begin
+from costguard.child.terminal import say
+from costguard.errors import CostguardError
+
+
+def main() -> int:
+    """The exit code of the command."""
+    command = sys.argv[1:]
+    outlives = command[0] == "--outlive"
+    try:
+        with listening() as heard:
+            child = begin(command[outlives:], os.environ, blocked=heard.before, outlives=outlives)
+            return Attendance(child, heard, lambda: None, say).until_ended()
+    except CostguardError as error:
+        say(str(error))
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

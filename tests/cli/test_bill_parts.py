@@ -1,0 +1,190 @@
+"""Bill files as clouds and people leave them: every form of one bill is the same bill, and what is no bill is refused."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costguard.app.bill_parts import Kinds, installed_kinds, opened
+from costguard.core.billed import BillLine
+from costguard.core.instant import micros
+from costguard.errors import InputError
+from costguard.files.lines import MOST_BLANK
+from costguard.files.table import MOST_COLUMNS
+from costguard.ledger.staging import Staging
+from tests.cli.test_reconcile_files import CSV, CUR, HOUR, INVOICES, ROWS, RUNPOD, START, VAST, row, text
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+Bill = Mapping[str, bytes | str] | bytes | str
+"""The contents of a file, or of the files of a folder by their names."""
+
+
+@pytest.fixture
+def kinds() -> Kinds:
+    return installed_kinds("", "main", lambda _: ())
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., dict[BillLine, Decimal]]:
+    """The lines of a bill, with their amounts."""
+
+    def lines(bill: Bill, kinds: Kinds) -> dict[BillLine, Decimal]:
+        folder = tmp_path / "bill"
+        folder.mkdir(exist_ok=True)
+        parts = bill if isinstance(bill, Mapping) else {"one.csv": bill}
+        for name, data in parts.items():
+            (folder / name).write_bytes(data.encode() if isinstance(data, str) else data)
+        found = dict[BillLine, Decimal]()
+        for line, amount in opened(folder, kinds, NOW).parts:
+            found[line] = found.get(line, Decimal(0)) + amount
+        return found
+
+    return lines
+
+
+def parquet(rows: Sequence[Mapping[str, Any]], **types: Any) -> bytes:  # noqa: ANN401 - of pyarrow
+    """`rows` as Parquet; `types`: of columns that have another one than pyarrow sees in them."""
+    arrow, written = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    held = io.BytesIO()
+    columns = {name: arrow.array([one[name] for one in rows], types.get(name)) for name in rows[0]}
+    written.write_table(arrow.table(columns), held)
+    return held.getvalue()
+
+
+def ids(lines: Mapping[BillLine, Decimal]) -> set[tuple[str, Decimal]]:
+    return {(line.id, amount) for line, amount in lines.items()}
+
+
+PERIOD = ("ChargePeriodStart", "ChargePeriodEnd")
+FORMS: Mapping[str, Callable[[datetime], str]] = {
+    "AWS": lambda at: f"{at:%Y-%m-%dT%H:%M:%S.000Z}",
+    "Azure": lambda at: f"{at:%Y-%m-%dT%H:%MZ}",
+    "BigQuery": lambda at: f"{at:%Y-%m-%d %H:%M:%S UTC}",
+    "an offset": lambda at: f"{at - timedelta(hours=8):%Y-%m-%dT%H:%M:%S-08:00}",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_line_has_one_name_however_its_times_are_written(
+    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds, form: str
+) -> None:
+    """An export that is taken in twice, once as CSV and once as Parquet or of another tool, would be counted twice."""
+    written = [one | {name: FORMS[form](datetime.fromisoformat(one[name])) for name in PERIOD} for one in ROWS]
+    assert ids(read(text(written), kinds)) == ids(read(CSV, kinds))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "America/New_York", "Mars/Base"])
+def test_parquet_of_any_unit_and_zone_is_the_same_bill(
+    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds, unit: str, zone: str | None
+) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    per = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    odd = 1 if unit == "ns" else 0
+    rows = [one | {name: int(datetime.fromisoformat(one[name]).timestamp()) * per + odd for name in PERIOD} for one in ROWS]
+    data = parquet(rows, **dict.fromkeys(PERIOD, arrow.timestamp(unit, tz=zone)))
+    assert ids(read({"one.parquet": data}, kinds)) == ids(read({"one.parquet": CSV}, kinds))
+
+
+def test_a_cur_as_parquet_is_the_cur_as_csv(read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds) -> None:
+    typed = {name: datetime.fromisoformat(v) if "Date" in name else v for name, v in CUR.items()}
+    assert ids(read({"one.parquet": parquet([typed])}, kinds)) == ids(read({"one.parquet": text([CUR])}, kinds))
+
+
+def test_parquet_with_texts_as_bytes_days_and_other_types_is_read(
+    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds
+) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    types = {name: arrow.binary() for name in row() if name not in PERIOD}
+    days = {"ChargePeriodStart": date(2026, 10, 1), "ChargePeriodEnd": date(2026, 10, 2)}
+    stated = {name: v.encode() for name, v in row().items()} | days | {"x_took": 5}
+    ((line, amount),) = read({"one.parquet": parquet([stated], **types, x_took=arrow.duration("ns"))}, kinds).items()
+    assert (line.provider, line.account, line.resource_id, amount) == ("aws", "111122223333", "i-0", Decimal("1.0060000000"))
+    assert (line.start, line.end) == (START, START + 24 * HOUR)
+
+
+def test_parquet_that_python_cannot_hold_is_refused(read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    for name, value, kind in (
+        ("ChargePeriodStart", 2**62, arrow.timestamp("us", tz="UTC")),
+        ("ChargePeriodStart", 2**62, arrow.timestamp("ms")),
+        ("ChargeDescription", b"a\xffb", arrow.binary()),
+    ):
+        data = parquet([row() | {name: value}], **{name: kind})
+        with pytest.raises(InputError, match=r"one\.parquet, after row 0: cannot be read as Parquet"):
+            read({"one.parquet": data}, kinds)
+
+
+@pytest.mark.parametrize("null", ["NULL", "null", "Null", "", "  "])
+def test_a_cell_may_be_null_in_every_way_that_exports_write_it(
+    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds, null: str
+) -> None:
+    ((line, amount),) = read(text([row(SubAccountId=null, EffectiveCost=null, InvoiceId=null, BilledCost="2")]), kinds).items()
+    assert (line.account, amount, line.estimated) == ("999988887777", Decimal(2), False)
+    ((open_month, _),) = read(text([row(InvoiceId=null, BillingPeriodEnd="2026-12-01T00:00:00Z")]), kinds).items()
+    assert open_month.estimated, "no word for nothing is the number of an invoice"
+
+
+def test_a_row_that_ends_when_it_begins_is_of_that_moment(read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds) -> None:
+    moment = row(ChargeCategory="Tax", ChargePeriodEnd=row()["ChargePeriodStart"])
+    ((line, _),) = read(text([moment]), kinds).items()
+    assert (line.start, line.end) == (START, START + timedelta(seconds=1))
+    with pytest.raises(InputError, match="ends before it starts"):
+        read(text([row(ChargePeriodEnd="2026-09-30T00:00:00Z")]), kinds)
+
+
+def test_the_last_bucket_grows_and_is_replaced_not_joined(read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds) -> None:
+    """A month that is not closed: at noon the newest row ends at noon, in the evening it reaches until then and costs more."""
+    noon = read(text([row(ChargePeriodEnd="2026-10-01T00:20:00Z", EffectiveCost="0.3")]), kinds)
+    evening = read(text([row()]), kinds)
+    assert {line.id for line in noon} == {line.id for line in evening}
+    with Staging() as staged:
+        staged.add([*noon.items(), *evening.items()])
+        ((one,),) = staged.lots("aws")
+    assert (one[5], one[6]) == (micros(START + HOUR), 1_306_000_000), "two parts of one line in one file are their sum"
+
+
+WRONG: Mapping[str, tuple[Bill, str]] = {
+    "two files in one": (CSV + CSV, "one.csv, line 22: is the header once more"),
+    "a total at the end": (CSV + "Total" + "," * (len(row()) - 1) + "\n", "one.csv, line 22: names no provider"),
+    "nobody's rows": (text([row(ProviderName="")]), "line 2: names no provider"),
+    "of others alone": (
+        text([row(ProviderName="Microsoft")]),
+        "has no row of an installed provider: its rows are of Microsoft",
+    ),
+    "FOCUS, then a CUR": ({"a.csv": CSV, "b.csv": text([CUR])}, "b.csv, line 2: lacks the columns ChargePeriodStart, Ch"),
+    "a CUR, then FOCUS": ({"a.csv": text([CUR]), "b.csv": CSV}, "b.csv, line 2: is of another kind"),
+    "Vast, then RunPod": ({"a.json": json.dumps(VAST), "b.json": json.dumps(RUNPOD)}, "b.json, line 1 1: is of another kind"),
+    "a record without its time": (json.dumps([INVOICES[0], {"type": "charge", "amount": "1"}]), "line 1 2: is of another kind"),
+    "columns without end": (",".join(f"c{n}" for n in range(MOST_COLUMNS + 1)), f"more than {MOST_COLUMNS}"),
+    "a row without end": ('"' + ("x" * 900_000 + '","\n') * 20, "is in a row, or among blank lines, of more than 16 million"),
+    "blanks without end": (gzip.compress(b"\n" * 2**20), f"begins with {MOST_BLANK + 1} blank lines"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_bill_is_refused_where_it_stands(
+    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds, name: str
+) -> None:
+    bill, said = WRONG[name]
+    with pytest.raises(InputError) as refused:
+        read(bill, kinds)
+    assert said in f"{refused.value.field}: {refused.value.what}"
+
+
+def test_a_provider_that_is_named_takes_its_rows_and_nobodys_and_no_others(
+    read: Callable[..., dict[BillLine, Decimal]],
+) -> None:
+    only = installed_kinds("aws", "", lambda _: ())
+    rows = [row(), row(1, ProviderName=""), row(2, ProviderName="A reseller"), row(3, ProviderName="Google Cloud")]
+    assert {(line.provider, line.start) for line in read(text(rows), only)} == {("aws", START + n * HOUR) for n in range(3)}
+    assert only.left_out == Counter({"Google Cloud": 1})

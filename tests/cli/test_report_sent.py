@@ -1,0 +1,175 @@
+"""`costguard report --email` and `--notify`: over a real mail server and a real web server of this machine."""
+
+from __future__ import annotations
+
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from costguard.app import sending, spending
+from costguard.data import Facts
+from costguard.ledger.writing import Ledger
+from tests.conftest import Command
+from tests.fakes.server import Answer, serving
+from tests.golden.test_golden import NOON, polls
+from tests.smtp import PASSWORD, Post, post_office
+from tests.transport.wires import Told
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+"""What Apprise's plug-ins do when they are imported is theirs."""
+
+MAIL = '[notify]\nmail = "env:MAIL_URL"\n'
+MONTH = ("report", "--month", "2026-10", "--zone", "Europe/Berlin")
+
+
+@pytest.fixture
+def report(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Two days of two scopes, and a settings file that names a mail server."""
+    url = f"sqlite:///{tmp_path}/spent.db"
+    with Ledger(url, rules=Facts().billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+        books.record(polls())
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
+    monkeypatch.setattr(spending, "_now", lambda: NOON)
+    monkeypatch.setattr(sending, "now_of", lambda: NOON)
+    (tmp_path / "costguard.toml").write_text(MAIL)
+    return costguard
+
+
+def parts_of(letter: EmailMessage) -> tuple[str, EmailMessage]:
+    """What is read, and what is enclosed."""
+    body = letter.get_body()
+    assert body is not None
+    [enclosed] = letter.iter_attachments()
+    assert isinstance(enclosed, EmailMessage)
+    return body.get_content(), enclosed
+
+
+def test_a_report_goes_to_the_person_alone_with_the_page_enclosed(report: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    with post_office(Post()) as post:
+        monkeypatch.setenv("MAIL_URL", f"{post.url}&cc=boss@lab.org&bcc=spy@lab.org")
+        ran = report(*MONTH, "--email", "lead@lab.org")
+    assert ran.code == 0, ran.err
+    assert "mail:lead@lab.org" in ran.out
+    assert "yes" in ran.out
+    assert PASSWORD not in ran.out + ran.err
+    [(whom, letter)] = post.read
+    assert whom == ("lead@lab.org",)
+    assert letter["Cc"] is None
+    printed = report(*MONTH, "--json").data
+    text, page = parts_of(letter)
+    assert letter["Subject"].startswith("costguard: GPU spending in 2026-10: $")
+    assert f"2026-10 (Europe/Berlin): ${float(printed['totals']['expected']):.2f}" in text
+    assert "Told now because somebody asked for it, at 2026-11-01 13:00 CET." in text
+    assert "Dearest, 1: " in text
+    assert "2026-09, the period before: " in text
+    assert "Idle: not known" in text
+    assert "Saved by the guard: nothing." in text
+    assert "Not counted: " in text
+    assert "All of it: costguard report --month 2026-10 --by provider,account,owner,gpu --zone Europe/Berlin" in text
+    assert (page.get_filename(), page.get_content_type()) == ("costguard-2026-10.html", "text/html")
+    assert page.get_content() == report(*MONTH, "--format", "html").out
+
+
+def test_what_is_enclosed_may_be_any_format(report: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = {
+        "csv": ("costguard-2026-10.csv", b"period,zone"),
+        "markdown": ("costguard-2026-10.md", b"|"),
+        "focus": ("costguard-2026-10.csv", b"BilledCost"),
+        "focus-parquet": ("costguard-2026-10.parquet", b"PAR1"),
+    }
+    with post_office(Post()) as post:
+        monkeypatch.setenv("MAIL_URL", post.url)
+        for name in wanted:
+            assert report(*MONTH, "--email", "lead@lab.org", "--attach", name, "--json").code == 0
+    for (_, letter), (name, begins) in zip(post.read, wanted.values(), strict=True):
+        enclosed = parts_of(letter)[1]
+        content = enclosed.get_payload(decode=True)
+        assert enclosed.get_filename() == name
+        assert isinstance(content, bytes)
+        assert begins in content
+
+
+def test_each_channel_is_told_and_the_one_that_refuses_ends_it_with_one(
+    report: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud, closed = Told(), Told(Answer.of({}, status=403))
+    with post_office(Post()) as post, serving(cloud) as address, serving(closed) as other:
+        monkeypatch.setenv("MAIL_URL", post.url)
+        ran = report(*MONTH, "--email", "lead@lab.org", "--notify", f"{other}/x", "--notify", f"{address}/hook", "--json")
+    assert ran.code == 1
+    assert [(one["sent"], one["why"]) for one in ran.data["sent"]] == [(True, None), (False, "it answered 403"), (True, None)]
+    assert "was not sent: it answered 403" in ran.err
+    assert "to 1 of 3 it was not sent" in ran.err
+    assert len(post.letters) == 1
+    [asked] = cloud.asked
+    said = asked.json()
+    assert said["title"] == f"costguard: {ran.data['title']}"
+    [enclosed] = said["enclosed"]
+    printed = report(*MONTH, "--json").data
+    assert enclosed["json"] == printed
+    assert said["notices"] == []
+
+
+def test_a_mail_server_that_says_no_or_is_not_there_is_said_and_nothing_is_shown_of_it(
+    report: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with post_office(Post(no="554 no spam here")) as post:
+        monkeypatch.setenv("MAIL_URL", post.url)
+        refused = report(*MONTH, "--email", "lead@lab.org")
+    gone = report(*MONTH, "--email", "lead@lab.org")
+    for ran in (refused, gone):
+        assert ran.code == 1
+        assert "mail:lead@lab.org: was not sent: the service did not take it" in ran.err
+        assert PASSWORD not in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--email", "lead"), "error: --email: is no address of a person's mail: 'lead'\nhint: write lead@lab.org"),
+        (("--email", "a@b.org\nBcc: c@d.org"), "error: --email: is no address of a person's mail: "),
+        (("--notify", "tame"), "error: --notify: is no address, and no route has this name\nhint: did you mean team?"),
+        (("--notify", "slack://TOKEN"), "error: --notify: slack:// addresses hold a secret"),
+        (("--email", "a@b.org", "--attach", "htlm"), "error: --format: unknown format 'htlm'\nhint: did you mean html?"),
+        (("--attach", "csv"), "error: --attach: says what is enclosed\nhint: say to whom: --email ADDRESS"),
+        (("--email", "a@b.org", "--output", "x.html"), "error: --output: and sending exclude each other"),
+        (("--email", "a@b.org", "--format", "focus"), "error: --format: says in which format it is told what was sent"),
+        (("--email", "a@b.org"), "error: notify.mail: what env:MAIL_URL holds is no address of a mail server"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_before_anything_is(
+    report: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], says: str
+) -> None:
+    monkeypatch.setenv("MAIL_URL", "slack://canary")
+    (tmp_path / "costguard.toml").write_text(MAIL + '[[notify.route]]\nname = "team"\nto = "console"\n')
+    ran = report(*MONTH, *flags)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(says), ran.err
+    assert "canary" not in ran.err
+
+
+def test_without_a_mail_server_it_says_what_to_write(report: Command, tmp_path: Path) -> None:
+    (tmp_path / "costguard.toml").write_text("")
+    ran = report(*MONTH, "--email", "lead@lab.org")
+    assert (ran.code, ran.out) == (2, "")
+    assert "goes by mail, and nothing says through which server" in ran.err
+    assert '[notify] mail = "env:MAIL_URL"' in ran.err
+
+
+def test_a_period_that_was_not_seen_all_through_is_not_sent_where_it_must_be(
+    report: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with post_office(Post()) as post:
+        monkeypatch.setenv("MAIL_URL", post.url)
+        assert report(*MONTH, "--email", "lead@lab.org", "--strict").code == 4
+    assert post.letters == []
+
+
+def test_a_month_of_which_nothing_is_known_says_so(report: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    with post_office(Post()) as post:
+        monkeypatch.setenv("MAIL_URL", post.url)
+        assert report("report", "--month", "2025-02", "--email", "lead@lab.org").code == 0
+    [(_, letter)] = post.read
+    assert letter["Subject"] == "costguard: GPU spending in 2025-02: not known"
+    assert "the ledger holds nothing of it" in parts_of(letter)[0]

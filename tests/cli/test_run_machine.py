@@ -1,0 +1,263 @@
+"""`costguard run` and its machine: the lease in the ledger, notices of its cloud, and what is done with it afterwards."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from costguard.core.metering.inventory import Complete, Poll
+from costguard.core.metering.observation import Observation, Price
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.core.money import Rate
+from costguard.data import Facts
+from costguard.ledger.writing import Ledger
+from tests.child.terminals import terminal
+from tests.child.test_notices import ACTION, metadata
+from tests.cli.ran import Bench
+
+POLICY = """
+[[policy]]
+name = "short"
+when = 'state == "idle"'
+then = [{ do = "notify" }]
+lease = { max = "1m" }
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+TRAIN_1 = ResourceKey("aws", "123456789012", "us-east-1", "i-0a1b")
+
+
+def listed(bench: Bench, key: ResourceKey = TRAIN_1) -> None:
+    """The machine that we are on, in the ledger: a T4 of ada's at ten cents a second, for an hour."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    seen = Observation(
+        key=key,
+        state="running",
+        name="train-1",
+        instance_type="g4dn.xlarge",
+        gpu="T4",
+        gpu_count=1,
+        labels=(("owner", "ada"),),
+        started_at=now - timedelta(hours=1),
+        prices=(Price(Rate.parse("360")),),
+    )
+    polls = [
+        Poll(scope=ScopeKey(*key[:3]), at=now - timedelta(minutes=m), inventory=Complete((seen,))) for m in range(60, -1, -4)
+    ]
+    with Ledger(bench.url, rules=Facts().billing_rules(), ceilings={}) as ledger:
+        ledger.record(polls)
+
+
+def leases(bench: Bench) -> list[tuple[str, str, bool]]:
+    with sqlite3.connect(bench.folder / "ledger.db") as ledger:
+        rows = ledger.execute("SELECT external_id, why, lifted_us IS NOT NULL FROM wish WHERE what = 'lease'").fetchall()
+    return [(id_, why, bool(lifted)) for id_, why, lifted in rows]
+
+
+def test_a_machine_of_the_ledger_is_priced_there_kept_meanwhile_and_let_go(bench: Bench) -> None:
+    listed(bench)
+    command = bench.command("--job", "job.toml", "--id", "train-1", "--yes", "--id-of-job", "demo", "--result", "r.json")
+    ran = bench.run([*command, "--", sys.executable, "train.py", "0", "3", "0"])
+    assert ran.returncode == 0, ran.stderr
+    assert "at $360.0000/h (the ledger's train-1 (aws/123456789012/us-east-1/i-0a1b))" in ran.stderr
+    assert "the machine is kept until" in ran.stderr
+    assert leases(bench) == [("i-0a1b", "costguard run: job demo, attempt 1", True)]
+    with sqlite3.connect(bench.folder / "ledger.db") as ledger:
+        (found,) = ledger.execute("SELECT provider, account, owner, gpu, labels FROM hold").fetchall()
+    assert found[:4] == ("aws", "123456789012", "ada", "T4")
+    assert dict(json.loads(found[4])) == {"job": "demo", "owner": "ada"}
+
+
+def test_a_lease_that_a_policy_does_not_allow_is_said_and_the_job_runs(bench: Bench) -> None:
+    listed(bench)
+    (bench.folder / "costguard.toml").write_text(POLICY)
+    command = bench.command("--job", "job.toml", "--id", "train-1", "--yes", "--", sys.executable, "train.py", "0", "3", "0")
+    ran = bench.run(command)
+    assert ran.returncode == 0, ran.stderr
+    assert "the machine is not kept: short allows leases of at most" in ran.stderr
+    assert leases(bench) == []
+
+
+NVML = """
+class NVMLError(Exception): pass
+NAMES = {names!r}
+def nvmlInit(): pass
+def nvmlShutdown(): pass
+def nvmlDeviceGetCount(): return len(NAMES)
+def nvmlDeviceGetHandleByIndex(number): return number
+def nvmlDeviceGetName(handle): return NAMES[handle]
+"""
+"""NVIDIA's library of a machine with these GPUs."""
+
+
+@pytest.mark.parametrize(
+    ("names", "on", "said"),
+    [
+        ([b"Tesla T4", b"Tesla T4"], (), "found here: T4:2"),
+        (["Tesla T4", "NVIDIA A10G"], (), "several kinds of GPU were found here: NVIDIA A10G, Tesla T4"),
+        (["NVIDIA A10G"], ("--on", "T4"), "--on says T4:1, and NVML finds 1 x NVIDIA A10G here"),
+    ],
+)
+def test_the_gpus_are_those_that_nvml_finds(bench: Bench, names: list[str], on: tuple[str, ...], said: str) -> None:
+    (bench.folder / "pynvml.py").write_text(NVML.format(names=names))
+    env = bench.env | {"PYTHONPATH": f"{bench.folder}:{bench.env['PYTHONPATH']}"}
+    ran = bench.run(bench.command("--job", "job.toml", "--rate", "1", "--yes", *on, "--", "true"), env=env)
+    assert said in ran.stderr
+    assert ran.returncode == (0 if said.startswith("found here:") or on else 2)
+
+
+def test_the_machine_that_its_cloud_names_is_found_in_the_ledger(bench: Bench) -> None:
+    listed(bench, ResourceKey("runpod", "main", "EU-RO-1", "k3v9x2m0000000"))
+    env = bench.env | {"RUNPOD_POD_ID": "k3v9x2m0000000"}
+    ran = bench.run(bench.command("--yes", "--", "true"), env=env)
+    assert ran.returncode == 0, ran.stderr
+    assert "on T4 x1, at $360.0000/h (the ledger's train-1 (runpod/main/EU-RO-1/k3v9x2m0000000))" in ran.stderr
+
+
+def test_a_price_beside_one_that_the_ledger_knows_is_refused(bench: Bench) -> None:
+    listed(bench)
+    ran = bench.run(bench.command("--id", "train-1", "--rate", "2", "--yes", "--", "true"))
+    assert (ran.returncode, "whose price the ledger knows: 360" in ran.stderr) == (2, True), ran.stderr
+
+
+def test_a_spot_notice_runs_the_hook_and_signals_the_job(bench: Bench) -> None:
+    says = "import signal, sys, time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(75)); print('up'); time.sleep(60)"
+    with metadata({ACTION: '{"action": "terminate", "time": "2026-11-22T19:02:00Z"}'}) as base:
+        (bench.folder / "save.sh").write_text('echo "$COSTGUARD_REASON for $COSTGUARD_NAME" > saved; sleep 1\n')
+        command = bench.command(
+            "--yes", "--id-of-job", "demo", "--on-notice", "sh save.sh", "--signal-on-notice", "usr1", "--result", "r.json"
+        )
+        env = bench.env | {"AWS_EC2_METADATA_SERVICE_ENDPOINT": base}
+        ran = bench.run([*command, "--", sys.executable, "-c", says], env=env)
+    assert ran.returncode == 75, ran.stderr
+    assert "aws is about to take this machine away: terminate at 2026-11-22T19:02:00Z" in ran.stderr
+    assert "the job was sent SIGUSR1" in ran.stderr
+    assert "--on-notice succeeded" in ran.stderr
+    assert (bench.folder / "saved").read_text() == "terminate at 2026-11-22T19:02:00Z for demo\n"
+    assert len(json.loads((bench.folder / "r.json").read_text())["notices"]) == 1
+
+
+@contextmanager
+def runpod(asked: list[str]) -> Iterator[dict[str, str]]:
+    """RunPod's GraphQL for one pod, and the variables of that pod."""
+
+    class Pod(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["query"]
+            asked.append("stop" if "podStop" in query else "terminate" if "podTerminate" in query else "read")
+            pod = {"id": "k3v9x2m0000000", "desiredStatus": "RUNNING", "networkVolumeId": None, "volumeInGb": 20}
+            name = "podStop" if asked[-1] == "stop" else "pod"
+            said = {**pod, "desiredStatus": "EXITED"} if asked[-1] == "stop" else pod
+            body = json.dumps({"data": {name: said}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Pod)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{served.server_address[1]}"
+    try:
+        yield {
+            "RUNPOD_POD_ID": "k3v9x2m0000000",
+            "RUNPOD_API_KEY": "of-this-pod",
+            "COSTGUARD_RUNPOD_GRAPHQL": f"{base}/graphql",
+            "COSTGUARD_RUNPOD_REST": f"{base}/v2",
+        }
+    finally:
+        served.shutdown()
+        served.server_close()
+
+
+SOON = """
+import sys
+from functools import partial
+from costguard.app import running, running_then
+running.afterwards = partial(running_then.afterwards, seconds=1)
+from costguard.cli import run
+sys.exit(run(["run", *sys.argv[1:]]))
+"""
+"""The command with a countdown of a second."""
+
+
+def test_any_key_keeps_the_machine(bench: Bench) -> None:
+    asked: list[str] = []
+    with runpod(asked) as variables:
+        command = bench.command("--yes", "--then", "stop", "--", "true")
+        with terminal(command, bench.env | variables, cwd=str(bench.folder)) as screen:
+            screen.until(b"any key keeps it")
+            assert b"Lost: its container disk" in screen.seen.replace(b"\r\n", b" ")
+            screen.type(b" ")
+            screen.until(b"it is kept")
+            assert screen.end() == 0
+    assert "stop" not in asked
+
+
+def test_nobody_keeps_it_and_it_is_stopped_once(bench: Bench) -> None:
+    asked: list[str] = []
+    listed(bench)
+    with runpod(asked) as variables:
+        words = ("--yes", "--id", "train-1", "--then", "stop", "--yes-then", "--result", "r.json", "--", "true")
+        ran = bench.run([sys.executable, "-c", SOON, *words], env=bench.env | variables)
+    assert ran.returncode == 0, ran.stderr
+    assert asked.count("stop") == 1
+    assert json.loads((bench.folder / "r.json").read_text())["then"]["done"] is True
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (("protect", "train-1", "--why", "demo on Monday"), "protects it: demo on Monday"),
+        (("keep", "train-1", "--for", "2h", "--why", "my notebook"), "my notebook"),
+        (("phase", "download", "--id", "train-1", "--for", "2h"), "download"),
+        (("freeze", "--why", "we look into it"), "froze all acts: we look into it"),
+    ],
+    ids=lambda said: said[0] if isinstance(said, tuple) else "",
+)
+def test_what_somebody_wants_to_stay_is_not_stopped_after_the_job(bench: Bench, said: tuple[str, ...], why: str) -> None:
+    asked: list[str] = []
+    listed(bench)
+    wished = bench.run([sys.executable, "-m", "costguard", *said])
+    assert wished.returncode == 0, wished.stderr
+    with runpod(asked) as variables:
+        words = ("--yes", "--id", "train-1", "--then", "stop", "--yes-then", "--result", "r.json", "--", "true")
+        ran = bench.run([sys.executable, "-c", SOON, *words], env=bench.env | variables)
+    assert ran.returncode == 0, ran.stderr
+    assert "stop" not in asked
+    then = json.loads((bench.folder / "r.json").read_text())["then"]
+    assert (then["done"], why in then["why"]) == (False, True), then
+
+
+def test_it_is_kept_after_a_failure_and_where_nothing_is_certain(bench: Bench) -> None:
+    asked: list[str] = []
+    with runpod(asked) as variables:
+        command = [sys.executable, "-c", SOON, "--yes", "--then", "stop", "--yes-then", "--", "false"]
+        ran = bench.run(command, env=bench.env | variables)
+        assert (ran.returncode, "is not done: the job ended with status 1" in ran.stderr) == (1, True), ran.stderr
+        always = bench.run([*command[:4], "--then-always", *command[4:]], env=bench.env | variables)
+        assert (always.returncode, asked.count("stop")) == (1, 1), always.stderr
+    nowhere = bench.run([sys.executable, "-c", SOON, "--yes", "--then", "terminate", "--yes-then", "--", "true"])
+    assert (nowhere.returncode, "--then terminate is not done: " in nowhere.stderr) == (0, True), nowhere.stderr

@@ -1,0 +1,97 @@
+"""One sample of what `costguard agent` and `costguard web` print as JSON, to the letter."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from costguard.app import agents
+from costguard.core.agents.agent import Agent
+from costguard.core.metering.inventory import Complete, Poll
+from costguard.core.metering.observation import Observation
+from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.flows.one_time import code_hash
+from costguard.ledger.agentbook import AgentBook
+from costguard.ledger.writing import Ledger
+from tests.conftest import Command
+
+HERE = Path(__file__).parent
+NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
+SCOPE, KEY = ScopeKey("aws", "123456789012", "us-east-1"), ResourceKey("aws", "123456789012", "us-east-1", "i-0a1b")
+WEB = {
+    "enrol": ("agent", "enrol", "train-1"),
+    "agents": ("agent", "list"),
+    "tokens": ("web", "token", "grafana", "--for", "90d"),
+}
+CODE, TOKEN = "Q7KM-2RXD-9VTP-HW4C", "cg_4vZ"
+
+
+@pytest.fixture
+def machine(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """A machine that runs, and the agent of another run of it."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "{url}"\n[web]\nurl = "https://guard.example"\n')
+    seen = Observation(key=KEY, state="running", name="train-1", started_at=NOON - timedelta(hours=3))
+    with Ledger(url, rules={}, ceilings={}) as ledger:
+        ledger.record([Poll(scope=SCOPE, at=NOON - timedelta(minutes=1), inventory=Complete(items=(seen,)))])
+    for name, value in (("present", NOON), ("who", "ada@lab"), ("new_code", CODE), ("new_token", TOKEN)):
+        monkeypatch.setattr(agents, name, lambda value=value: value)
+    return costguard
+
+
+@pytest.mark.parametrize("name", WEB)
+def test_the_json_is_the_sample_to_the_letter(
+    machine: Command, request: pytest.FixtureRequest, tmp_path: Path, name: str
+) -> None:
+    if name == "agents":
+        assert machine("agent", "enrol", "train-1").code == 0
+        with AgentBook(f"sqlite:///{tmp_path}/ledger.db") as book:
+            joined = Agent(id="a1b2c3d4e5f60718", key=KEY, public_key="A" * 43 + "=", joined_at=NOON, version="0.1.0")
+            assert isinstance(book.join(code_hash(CODE), joined), Agent)
+    ran = machine(*WEB[name], "--json")
+    assert ran.code == 0, ran.err
+    sample = HERE / f"{name}.json"
+    if request.config.getoption("--write-golden"):
+        sample.write_text(ran.out)
+    assert ran.out == sample.read_text()
+
+
+def test_a_code_is_shown_with_the_line_for_the_machine(machine: Command) -> None:
+    ran = machine("agent", "enrol", "train-1")
+    assert ran.code == 0
+    assert f"python3 costguard-agent.pyz join https://guard.example {CODE}" in ran.out
+    assert machine("agent", "list").out.startswith("No agent has joined")
+
+
+def test_tokens_are_made_listed_and_revoked_and_one_is_shown_once(machine: Command) -> None:
+    assert TOKEN in machine("web", "token", "grafana").out
+    machine("web", "token", "grafana").says("has a token already", "costguard web revoke grafana")
+    assert TOKEN not in machine("web", "tokens").out
+    assert machine("web", "revoke", "grafana").code == 0
+    assert "revoked" in machine("web", "tokens").out
+    machine("web", "revoke", "grafana").says("has no token")
+    machine("web", "token", "x", "--role", "owner").says("--role")
+    machine("web", "tokens", "--role", "viewer").says("belongs to token")
+
+
+def test_enrolling_says_what_is_missing(machine: Command, tmp_path: Path) -> None:
+    machine("agent", "enrol", "train-9").says("nothing that is there is called 'train-9'")
+    machine("agent", "enrol").says("takes other words")
+    machine("agent", "list", "--through-restarts").says("belongs to enrol")
+    machine("agent", "revoke", "train-1").says("has no agent")
+    (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "sqlite:///{tmp_path}/ledger.db"\n')
+    machine("agent", "enrol", "train-1").says("web.listen", "127.0.0.1:8470")
+
+
+def test_words_of_the_machine_go_to_its_agent(costguard: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COSTGUARD_AGENT_DIR", str(tmp_path / "agent"))
+    assert costguard("agent", "version").out.startswith("costguard-agent ")
+    assert costguard("agent", "phase").code == 2
+    costguard("phase", "download", "--for", "3h").says("--id")
+    (tmp_path / "agent").mkdir(mode=0o700)
+    (tmp_path / "agent" / "config.json").write_text("{}")
+    ran = costguard("busy", "--for", "2h")
+    assert ran.code != 0
+    assert "costguard-agent:" in ran.err

@@ -1,0 +1,106 @@
+"""Up to where reports were put out, on both databases: with their messages or not at all, apart from what routes were told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from threading import Barrier
+
+import pytest
+
+from costguard.core.guard.notice import DUE, INFO, Delivery, Enclosure, Message
+from costguard.core.report_schedule import Mark, ReportSchedule
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.reportbook import ReportBook
+from costguard.notifiers import packed, unpacked
+from tests.ledger.acts import DAY, HOUR, NOON, WIDE
+from tests.ledger.test_guardbook import RUN
+
+MONTH = ReportSchedule(name="month", every="month", channels=("console",), by=("owner",))
+WEEK = replace(MONTH, name="lab", every="week")
+PAGE = Enclosure(name="a.html", media="text/html", packed=packed(b"<p>\x00 five</p>" * 9))
+MESSAGE = Message(
+    id="m1", channel="console", why_now=DUE, severity=INFO, title="October", notices=(), at=NOON,
+    letter=(("$5", "of alice"), ("two",)), enclosures=(PAGE,), days=7,
+)  # fmt: skip
+
+
+@pytest.fixture
+def book(url: str) -> Iterator[ReportBook]:
+    with GuardBook(url, rails=WIDE), ReportBook(url) as made:
+        made.see([MONTH, WEEK], NOON)
+        yield made
+
+
+@pytest.fixture
+def guard(url: str, book: ReportBook) -> Iterator[GuardBook]:
+    assert book.marks()
+    with GuardBook(url, rails=WIDE) as made:
+        yield made
+
+
+def test_a_schedule_that_was_seen_is_known_since_then_and_stays_so(book: ReportBook) -> None:
+    book.see([MONTH, WEEK], NOON + DAY)
+    assert book.marks() == {"report:month": Mark("month", NOON), "report:lab": Mark("week", NOON)}
+    book.see([replace(MONTH, every="day")], NOON + DAY)
+    assert book.marks() == {"report:month": Mark("day", NOON + DAY)}
+
+
+def test_a_report_is_put_out_with_its_mark_once(book: ReportBook, guard: GuardBook) -> None:
+    assert book.put_out(MONTH, NOON + HOUR, [MESSAGE])
+    assert not book.put_out(MONTH, NOON + HOUR, [replace(MESSAGE, id="m2")])
+    assert not book.put_out(replace(MONTH, name="gone"), NOON + HOUR, [replace(MESSAGE, id="m3")])
+    assert book.marks()["report:month"] == Mark("month", NOON + HOUR)
+    [found] = guard.due_messages(NOON)
+    assert replace(found, audit="") == MESSAGE
+    assert unpacked(found.enclosures[0]) == b"<p>\x00 five</p>" * 9
+
+
+def test_of_ten_who_put_it_out_at_once_one_does(url: str, book: ReportBook, guard: GuardBook) -> None:
+    start = Barrier(10)
+
+    def put(number: int) -> bool:
+        with ReportBook(url) as own:
+            start.wait(60)
+            return own.put_out(MONTH, NOON + HOUR, [replace(MESSAGE, id=f"m{number}")])
+
+    with ThreadPoolExecutor(10) as pool:
+        assert sum(pool.map(put, range(10))) == 1
+    assert len(guard.due_messages(NOON)) == 1
+    assert book.marks()["report:lab"] == Mark("week", NOON)
+
+
+def test_a_guard_run_forgets_what_routes_were_told_and_no_report(book: ReportBook, guard: GuardBook) -> None:
+    book.put_out(MONTH, NOON + HOUR, [MESSAGE])
+    before = book.marks()
+    assert guard.told() == []
+    assert guard.take_turn("this:1", NOON, HOUR) == RUN.epoch
+    assert guard.record_run(RUN, told=guard.told())
+    assert book.marks() == before
+
+
+def test_a_settled_message_lets_go_of_what_it_enclosed(book: ReportBook, guard: GuardBook) -> None:
+    book.put_out(MONTH, NOON + HOUR, [MESSAGE])
+    guard.settle_message("m1", Delivery(sent=False, why="down"), NOON)
+    [later] = guard.due_messages(NOON + HOUR)
+    assert later.enclosures == (PAGE,)
+    guard.settle_message("m1", Delivery(sent=False, why="gone", again=False), NOON + HOUR)
+    [(lost, why)] = guard.undelivered(NOON)
+    assert (lost.enclosures, lost.letter, why) == ((), MESSAGE.letter, "gone")
+
+
+@pytest.mark.parametrize(("days", "tries"), [(1, 8), (7, 32)])
+def test_what_is_worth_sending_for_longer_is_tried_more_often(
+    book: ReportBook, guard: GuardBook, days: int, tries: int
+) -> None:
+    book.put_out(MONTH, NOON + HOUR, [replace(MESSAGE, days=days)])
+    count, now = 0, NOON
+    while not guard.undelivered(NOON):
+        if guard.due_messages(now):
+            count += 1
+            guard.settle_message("m1", Delivery(sent=False, why="down"), now)
+        now += timedelta(minutes=30)
+    assert count == tries
+    assert days * DAY * 0.4 < now - NOON < days * DAY

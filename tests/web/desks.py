@@ -1,0 +1,166 @@
+"""A desk where agents report, over a real ledger, with machines that a test sets; and an agent that signs as real ones do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from costguard_agent import ed25519
+from costguard_agent.message import BEATS_PATH, decoded, encoded, signed
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from costguard.core.agents.agent import CODE_FOR, Agent, Code
+from costguard.core.agents.refusals import RefusedError
+from costguard.core.guard.incarnation import Incarnation
+from costguard.core.guard.policy import Rails
+from costguard.core.instant import micros
+from costguard.core.metering.inventory import Complete, Poll
+from costguard.core.metering.resource import ResourceKey
+from costguard.core.sample import Sample
+from costguard.flows.agents import Desk, Envelope
+from costguard.flows.commits import Commits, Incoming
+from costguard.flows.heard import Heard
+from costguard.flows.one_time import code_hash
+from costguard.ledger.agentbook import AgentBook
+from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.reader import Reader
+from costguard.ledger.writing import Ledger
+from costguard.ports.agents import Machine
+from costguard.testing.clock import FakeClock
+from costguard.web.signing import WatchdogSeal
+from tests.core.stories import SCOPE, key, machine
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+S, MIN = timedelta(seconds=1), timedelta(minutes=1)
+CODE = "Q7KM-2RXD-9VTP-HW4C"
+SECRET = bytes(range(32))
+
+
+def envelope(
+    agent: str, seq: int, at: datetime, body: object, *, secret: bytes = SECRET, path: str = "", signature: str | None = None
+) -> Envelope:
+    """A message as an agent signs it."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    path, at_ms = path or BEATS_PATH.format(agent), micros(at) // 1000
+    key = Ed25519PrivateKey.from_private_bytes(secret)
+    made = encoded(key.sign(signed("POST", path, agent=agent, seq=seq, at_ms=at_ms, body=data)))
+    return Envelope("POST", path, agent, str(seq), str(at_ms), made if signature is None else signature, data)
+
+
+def record(at: datetime, over_s: float = 15.0, **signals: float) -> dict[str, object]:
+    """A record of a beat."""
+    return {"at": micros(at) // 1000, "over_s": over_s, "signals": signals or {"gpu_util": 50.0, "agent_alive": 1.0}}
+
+
+def beat(*records: Mapping[str, object], **more: object) -> dict[str, object]:
+    """A beat with `records`."""
+    return {"agent": {"version": "0.1.0", "python": "3.11", "boot_id": "b"}, "records": list(records), **more}
+
+
+@dataclass
+class Rig:
+    """What a test holds in hand. `lives`: the machines that are there now."""
+
+    url: str
+    desk: Desk
+    book: AgentBook
+    clock: FakeClock
+    heard: Heard
+    commits: Commits
+    lives: dict[ResourceKey, Machine] = field(default_factory=dict)
+
+    def enrol(self, of: ResourceKey, *, code: str = CODE, through: bool = False) -> Code:
+        """A code for the machine `of` this key."""
+        now = self.clock.now()
+        life = None if through else self.lives[of].life
+        made = Code(hash=code_hash(code), key=of, who="ada@desk", at=now, expires_at=now + CODE_FOR, life=life)
+        self.book.add_code(made)
+        return made
+
+    def join(self, code: str = CODE, *, secret: bytes = SECRET) -> str:
+        """The id of an agent that joined with `code`."""
+        public = encoded(ed25519.public_key(secret))
+        said = self.desk.join(json.dumps({"code": code, "public_key": public, "version": "0.1.0"}).encode())
+        assert decoded(str(said["guard_key"])) is not None
+        return str(said["agent"])
+
+    def joined(self, of: ResourceKey, *, through: bool = False, secret: bytes = SECRET, code: str = CODE) -> str:
+        """Enrolled and joined."""
+        self.enrol(of, code=code, through=through)
+        return self.join(code, secret=secret)
+
+    def send(self, message: Envelope) -> Mapping[str, Any]:
+        """The answer to `message`, once it is committed; the RefusedError it is refused with."""
+        incoming = self.desk.checked(message)
+        return self.taken(incoming)
+
+    def taken(self, incoming: Incoming) -> Mapping[str, Any]:
+        """The answer to a checked message."""
+        try:
+            asked = self.commits.submit(incoming).result(timeout=30)
+        except RefusedError:
+            self.desk.forget(incoming.agent.id)
+            raise
+        return self.desk.answer(incoming, asked)
+
+    def state(self) -> tuple[object, ...]:
+        """All that a message can change: the whole of it, to be compared."""
+        with Reader(self.url) as reader, reader.snapshot() as ask:
+            tables = {
+                table: ask(f"SELECT * FROM {table} ORDER BY 1, 2, 3", ())  # noqa: S608 - our own names
+                for table in ("agent", "agent_code", "sample", "wish")
+            }
+        return (tables, {name: (one.record_ms, one.waiting) for name, one in self.commits._states.items()})
+
+    def samples(self, of: ResourceKey) -> list[Sample]:
+        """All that the ledger has `of` a machine."""
+        with GuardBook(self.url, rails=Rails()) as book:
+            return list(book.samples_since(NOON - timedelta(days=1), [of]).get(of, ()))
+
+    def agent(self, agent_id: str) -> Agent:
+        """As the ledger has it."""
+        found = self.book.agent(agent_id)
+        assert found is not None
+        return found
+
+    def restart(self, of: ResourceKey) -> None:
+        """The machine was stopped and started again."""
+        before = self.lives[of]
+        self.lives[of] = replace(before, life=Incarnation(of, self.clock.now()))
+
+
+def keys(count: int = 2) -> list[ResourceKey]:
+    """Of machines."""
+    return [key(f"i-{number}") for number in range(count)]
+
+
+@contextmanager
+def rig(url: str, *, machines: int = 2, together_s: float = 0.0, begun: bool = True) -> Iterator[Rig]:
+    """A desk over the ledger at `url`, with machines that run since eleven."""
+    clock, heard = FakeClock(NOON), Heard()
+    seen = [machine(one.id, started_at=NOON - timedelta(hours=1)) for one in keys(machines)]
+    with Ledger(url, rules={}, ceilings={}) as ledger:
+        ledger.record([Poll(scope=SCOPE, at=NOON - MIN, inventory=Complete(items=tuple(seen)))])
+    with AgentBook(url) as book:
+        lives = {
+            one.key: Machine(life=Incarnation(one.key, one.started_at), name=one.name, first_seen_at=NOON - MIN) for one in seen
+        }
+        commits = Commits(book=book, heard=heard, clock=clock, interval=MIN, together_s=together_s)
+        seal = WatchdogSeal(Ed25519PrivateKey.from_private_bytes(bytes(32)))
+        desk = Desk(book=book, seal=seal, clock=clock, machine=lives.get, heard=heard, commits=commits)
+        if begun:
+            commits.start()
+        try:
+            yield Rig(url, desk, book, clock, heard, commits, lives)
+        finally:
+            commits.end()
+
+
+def ledger_at(folder: Path) -> str:
+    """The URL of a new ledger in `folder`."""
+    return f"sqlite:///{folder}/ledger.db"

@@ -1,0 +1,143 @@
+"""A watchdog that answers over loopback: its room, its guard and its server, over a ledger with machines in it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from costguard_agent import ed25519
+from costguard_agent.message import AT_HEADER, BEATS_PATH, SEQ_HEADER, SIGNATURE_HEADER, encoded
+
+from costguard.app.serving import Parts, serving
+from costguard.app.watchroom import Room, room
+from costguard.core.agents.agent import CODE_FOR, Code, WebToken
+from costguard.core.guard.incarnation import incarnation_of
+from costguard.core.metering.inventory import Complete, Poll
+from costguard.flows.one_time import code_hash, token_hash
+from costguard.ledger.agentbook import AgentBook
+from costguard.ledger.writing import Ledger
+from costguard.settings import check_settings, ledger_url
+from costguard.settings.web import Listen
+from costguard.web.server import served
+from tests.core.stories import SCOPE, key, machine
+from tests.web.desks import CODE, SECRET, envelope
+
+TOKEN = "cg_reader"  # noqa: S105 - a test's
+JSON = {"Content-Type": "application/json"}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def data(self) -> Any:  # noqa: ANN401 - JSON
+        """The body as JSON."""
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Station:
+    """A watchdog. `room`: its own; a test lets its guard run."""
+
+    room: Room
+    at: Listen
+    url: str
+
+    def ask(self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
+        """One request on a connection of its own."""
+        wire = http.client.HTTPConnection(self.at.host, self.at.port, timeout=30)
+        try:
+            wire.request(method, path, body, dict(headers or {}))
+            came = wire.getresponse()
+            return Reply(came.status, {name.lower(): value for name, value in came.getheaders()}, came.read())
+        finally:
+            wire.close()
+
+    def beat(self, agent: str, seq: int, said: object, *, at: datetime | None = None, secret: bytes = SECRET) -> Reply:
+        """A signed beat."""
+        message = envelope(agent, seq, at or datetime.now(UTC), said, secret=secret)
+        headers = {SEQ_HEADER: message.seq, AT_HEADER: message.at, SIGNATURE_HEADER: message.signature, **JSON}
+        return self.ask("POST", BEATS_PATH.format(agent), message.body, headers)
+
+    def enrol(self, name: str = "i-0", code: str = CODE) -> None:
+        """A code for a machine."""
+        now = datetime.now(UTC)
+        live = next(one for one in self.lives() if one.observation.key.id == name)
+        made = Code(
+            hash=code_hash(code),
+            key=live.observation.key,
+            who="ada",
+            at=now,
+            expires_at=now + CODE_FOR,
+            life=incarnation_of(live.observation),
+        )
+        with AgentBook(self.url) as book:
+            book.add_code(made)
+
+    def join(self, code: str = CODE, secret: bytes = SECRET) -> Reply:
+        """A join."""
+        said = {"code": code, "public_key": encoded(ed25519.public_key(secret)), "version": "0.1.0"}
+        return self.ask("POST", "/v1/agents/join", json.dumps(said).encode(), JSON)
+
+    def joined(self, name: str = "i-0") -> str:
+        """The id of an agent that joined."""
+        self.enrol(name)
+        return str(self.join().data["agent"])
+
+    def token(
+        self, shown: str = TOKEN, *, name: str = "ada", lasts: timedelta = timedelta(days=1), role: str = "viewer"
+    ) -> dict[str, str]:
+        """The header of a reader who may read."""
+        now = datetime.now(UTC)
+        with AgentBook(self.url) as book:
+            book.add_token(
+                WebToken(
+                    hash=token_hash(shown), name=name, role=role, who="x", at=now - timedelta(seconds=1), expires_at=now + lasts
+                )
+            )
+        return {"Authorization": f"Bearer {shown}"}
+
+    def lives(self) -> list[Any]:
+        """What the ledger says lives."""
+        with self.room.guard.books() as books:
+            return list(books.live(datetime.now(UTC)))
+
+
+@contextmanager
+def station(folder: Path, *, machines: int = 2, web: str = "", more: str = "") -> Iterator[Station]:
+    """A watchdog whose ledger lies in `folder`. `web`: further settings of [web]; `more`: of others."""
+    text = f'[ledger]\nurl = "sqlite:///{folder}/ledger.db"\n{more}\n[web]\nlisten = "127.0.0.1:0"\n{web}\n'
+    settings = check_settings(text, "costguard.toml")
+    url, now = ledger_url(settings), datetime.now(UTC)
+    began = now - timedelta(hours=2)
+    seen = tuple(replace(machine(f"i-{n}", started_at=began), name=f"train-{n}") for n in range(machines))
+    with Ledger(url, rules={}, ceilings={}) as ledger:
+        for number in (30, 20, 10, 0):
+            at = now - timedelta(minutes=number)
+            ledger.record([Poll(scope=SCOPE, at=at, asked_at=at, inventory=Complete(items=seen))])
+    where = list[Listen]()
+
+    @contextmanager
+    def serve(parts: Parts) -> Iterator[None]:
+        with served(parts) as at:
+            where.append(at)
+            yield
+
+    with ExitStack() as stack:
+        made = stack.enter_context(room(settings, offline=True))
+        stack.enter_context(serving(made, serve))
+        yield Station(made, where[0], url)
+
+
+__all__ = ["JSON", "TOKEN", "Reply", "Station", "key", "station"]

@@ -1,0 +1,63 @@
+"""A silent agent in a run of the guard: people are told once that it is blind, and status, plan and doctor say so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from costguard.core.agents.agent import CODE_FOR, Code
+from costguard.core.guard.incarnation import Incarnation
+from costguard.core.instant import micros
+from costguard.flows.one_time import code_hash
+from costguard.ledger.agentbook import AgentBook
+from tests.conftest import Command
+from tests.core.stories import key
+from tests.web.desks import CODE, beat, record
+from tests.web.stations import Station, station
+
+MIN = timedelta(minutes=1)
+
+
+def aged(watchdog: Station, agent: str, minutes: int) -> None:
+    """Its last beat was so long ago."""
+    at = datetime.now(UTC) - minutes * MIN
+    with AgentBook(watchdog.url) as book, book._alone() as (_, tell):
+        tell("UPDATE agent SET beat_us = ? WHERE id = ?", [(micros(at), agent)])
+
+
+def test_silence_is_told_as_blind_and_a_beat_ends_it(tmp_path: Path, costguard: Command) -> None:
+    with station(tmp_path) as watchdog:
+        agent = watchdog.joined()
+        assert watchdog.beat(agent, 1, beat()).status == 200
+        assert [one.topic for one in watchdog.room.judge().notices if "agent" in str(one.facts)] == []
+        aged(watchdog, agent, 4)
+        (notice,) = [one for one in watchdog.room.judge().notices if one.topic == "blind"]
+        assert notice.subject == "cloud/lab/here/i-0"
+        assert "its agent is silent since" in dict(notice.facts)["why"]
+        (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "{watchdog.url}"\n')
+        (one, other) = sorted(costguard("status", "--json").data["resources"], key=lambda found: found["id"])
+        assert (one["agent"]["state"], other["agent"]) == ("silent", None)
+        assert "its agent is silent since" in costguard("status").out
+        (check,) = [one for one in costguard("doctor", "--json").data["ledger"]["checks"] if one["check"] == "agents"]
+        assert check["outcome"] != "good"
+        assert "1 machines have one: train-0; blind: train-0: its agent is silent since" in check["told"]
+        plan = costguard("plan", "--json").data
+        assert any("its agent is silent since" in note for note in plan["notes"])
+        at = datetime.now(UTC)
+        assert watchdog.beat(agent, 2, beat(record(at))).status == 200
+        assert [one.topic for one in watchdog.room.judge().notices if one.topic == "blind"] == []
+        assert costguard("status", "--json").data["resources"][0]["agent"]["state"] == "reports"
+
+
+def test_the_agent_of_an_earlier_run_is_told_of_too(tmp_path: Path) -> None:
+    with station(tmp_path) as watchdog:
+        now, one = datetime.now(UTC), key("i-0")
+        earlier = Incarnation(one, now - 900 * MIN)
+        made = Code(hash=code_hash(CODE), key=one, who="ada", at=now, expires_at=now + CODE_FOR, life=earlier)
+        with AgentBook(watchdog.url) as book:
+            book.add_code(made)
+        agent = watchdog.join().data["agent"]
+        watchdog.room.judge()
+        assert watchdog.beat(agent, 1, beat()).data["error"] == "another_life"
+        (notice,) = [one for one in watchdog.room.judge().notices if one.topic == "blind"]
+        assert "in an earlier run of it" in dict(notice.facts)["why"]

@@ -1,0 +1,42 @@
+"""What an agent is told of its machine that a dead-man switch must know: False only where anybody may end it."""
+
+from __future__ import annotations
+
+import pytest
+from costguard_agent.deadman import PROTECTED, Facts, Settings, deadman
+from costguard_agent.quiet import Evidence
+
+from costguard.app.serving import _untouchable
+from costguard.core.guard.sight import Sight
+from costguard.core.guard.wishes import FREEZE, PROTECT, Wish
+from costguard.core.metering.observation import Handling
+from costguard.core.spending import Live
+from tests.core.guard.cases import friday, machine, wish
+
+NOW = friday(18)
+LABEL = ("label:costguard=never",)
+PLAIN = machine()
+
+
+def sight(*wishes: Wish) -> Sight:
+    return Sight(now=NOW, live=(PLAIN,), wishes=wishes)
+
+
+@pytest.mark.parametrize(
+    ("live", "wishes", "untouchable"),
+    [
+        (PLAIN, (), False),
+        (PLAIN, (wish(PROTECT, PLAIN, NOW),), True),
+        (PLAIN, (wish(FREEZE, PLAIN, NOW),), True),
+        (machine(labels=(("costguard", "never"),)), (), True),
+        (machine(labels=(("costguard", "nevr"),)), (), True),
+        (machine(handling=Handling(stops=True, terminates=True, controller="auto-scaling group train")), (), True),
+        (machine(handling=Handling(stops=True, terminates=True, protected=("stop",))), (), True),
+    ],
+)
+def test_a_machine_is_told_whether_only_a_person_may_end_it(live: Live, wishes: tuple[Wish, ...], *, untouchable: bool) -> None:
+    assert _untouchable(live, NOW, sight(*wishes), LABEL) is untouchable
+    idle = Facts(silent_s=9e4, evidence=Evidence(7200.0, (), (), 7200.0), checked=True, protected=untouchable, job=False)
+    judged = deadman(idle, Settings("stop", "vast", "1"))
+    assert judged.end is not untouchable
+    assert not untouchable or judged.reason == PROTECTED
