@@ -60,6 +60,7 @@ def ours(*, metrics: bool, listed: bool) -> None:
     """The product: adapter, metering, ledger; with `listed` the adapter alone."""
     from costguard_aws import provider
 
+    from costguard.app.exports import Exports
     from costguard.core.gpu_names import GpuNames
     from costguard.core.metering.inventory import Failed
     from costguard.core.period import Period
@@ -71,7 +72,10 @@ def ours(*, metrics: bool, listed: bool) -> None:
     facts, transport, watch = Facts(), Transport(), Watch()
     with TemporaryDirectory() as folder:
         names, home = GpuNames(facts.gpus()), Path(folder)
-        around = Surroundings(transport=transport, clock=watch, gpus=names, cache=watch, environ=dict(os.environ), home=home)
+        environ = dict(os.environ)
+        around = Surroundings(
+            transport=transport, clock=watch, gpus=names, cache=watch, environ=environ, home=home, bills=Exports()
+        )
         (source,) = provider.open({"regions": ["us-east-1"]}, around)
         if listed:
             found = source.poll(source.scopes()[0]).inventory

@@ -26,14 +26,14 @@ def scopes() -> Iterator[Measured]:
     from costguard.flows.poll import poll
     from costguard.ledger.writing import Ledger
     from costguard.transport import Surroundings, Transport
-    from tests.contract.rig import NAMES, NoCache
+    from tests.contract.rig import BILLS, NAMES, NoCache
     from tests.fakes.runpod import KEY
     from tests.fakes.server import Hands
 
     clock, transport = Hands(), Transport()
     keys = {f"K{i}": KEY for i in range(SCOPES)}
     around = Surroundings(
-        transport=transport, clock=clock, gpus=NAMES, cache=NoCache(), environ=keys, home=Path("/nonexistent")
+        transport=transport, clock=clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ=keys, home=Path("/nonexistent")
     )
     with _far_away() as base, TemporaryDirectory() as folder:
         sources = [

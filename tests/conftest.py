@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 from costguard.app import asking
-from costguard.cli import run
+from costguard.cli import exit_code_of
 from tests import shop
 
 hypothesis.settings.register_profile("house", deadline=None)
@@ -60,7 +60,11 @@ class Ran:
 
 Command = Callable[..., Ran]
 
-SLOW = ("tests/simulation", "tests/seeded", "tests/disks", "tests/crashes", "tests/networks", "tests/test_wheel.py")
+SLOW = (
+    *("tests/simulation", "tests/seeded", "tests/disks", "tests/crashes", "tests/networks", "tests/test_wheel.py"),
+    *("tests/cli/test_watch_five_clouds.py", "tests/cli/test_five_clouds.py", "tests/cli/test_demo.py"),
+    *("tests/inputs/test_canaries.py", "tests/scenarios"),
+)
 """Where single tests take long."""
 
 
@@ -86,7 +90,7 @@ def costguard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
     def ran(*arguments: str) -> Ran:
         capsys.readouterr()
-        code = run(list(arguments))
+        code = exit_code_of(list(arguments))
         printed = capsys.readouterr()
         return Ran(code=code, out=printed.out, err=printed.err)
 

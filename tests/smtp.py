@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socketserver
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,22 +12,35 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 
 PASSWORD = "canary-password-0123456789"  # noqa: S105 - looked for where it must not stand
-SAYS = {b"EHLO": "250-test\r\n250 AUTH PLAIN LOGIN", b"AUTH": "235 yes", b"DATA": "354 go on", b"QUIT": "221 bye"}
+SAYS = {b"EHLO": "250-test\r\n250 AUTH PLAIN LOGIN", b"DATA": "354 go on", b"QUIT": "221 bye", b"STAR": "220 now"}
+IMPLICIT, STARTTLS = "ssl", "starttls"
+ASKED, TAKEN = "asked", "taken"
+"""Where a server breaks off: when it is asked to take a letter, and when it has it."""
 
 
 @dataclass(slots=True)
 class Post:
-    """What came in. `no`: the answer to a letter, "" takes it. `silent`: it has the letter, and does not say so until set."""
+    """What came in. `no`: the answer to a letter, "" takes it. `silent`: it has the letter, and does not say so until set.
+
+    `tls`: IMPLICIT or STARTTLS, with a `context` (none: STARTTLS is not offered). `login`: the answer to a password. `breaks`:
+    where it breaks off. `heard`: what was said to it in the open.
+    """
 
     port: int = 0
     no: str = ""
     silent: threading.Event | None = None
+    tls: str = ""
+    context: ssl.SSLContext | None = None
+    login: str = "235 yes"
+    breaks: str = ""
+    heard: list[bytes] = field(default_factory=list)
     letters: list[tuple[tuple[str, ...], bytes]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
         """Its address, as `[notify] mail` names one; it says whom the letters are from and, if nobody else is, to."""
-        return f"mailto://user:{PASSWORD}@127.0.0.1:{self.port}?from=costguard@lab.org&to=everybody@lab.org&mode=insecure"
+        scheme, mode = ("mailtos", self.tls) if self.tls else ("mailto", "insecure")
+        return f"{scheme}://user:{PASSWORD}@127.0.0.1:{self.port}?from=costguard@lab.org&to=everybody@lab.org&mode={mode}"
 
     @property
     def read(self) -> list[tuple[tuple[str, ...], EmailMessage]]:
@@ -38,6 +52,24 @@ class Talk(socketserver.StreamRequestHandler):
     """One connection. `post`: of the server."""
 
     post: Post
+    secret: bool
+
+    def setup(self) -> None:
+        """Over TLS from the start, where that is spoken."""
+        self.secret = False
+        if self.post.tls == IMPLICIT:
+            self._wrap()
+        super().setup()
+
+    def finish(self) -> None:
+        """Close what was wrapped: the server knows the plain one alone."""
+        super().finish()
+        if self.secret:
+            self.request.close()
+
+    def _wrap(self) -> None:
+        assert self.post.context is not None
+        self.request, self.secret = self.post.context.wrap_socket(self.request, server_side=True), True
 
     def handle(self) -> None:
         """Answer line by line, until it is over."""
@@ -45,11 +77,25 @@ class Talk(socketserver.StreamRequestHandler):
         self._say("220 test")
         while word != b"QUIT" and (line := self.rfile.readline()):
             word = line[:4].upper()
+            if not self.secret:
+                self.post.heard.append(line)
             if word == b"RCPT":
                 whom.append(line.decode().partition("<")[2].partition(">")[0])
-            self._say(SAYS.get(word, "250 yes"))
+            if word == b"DATA" and self.post.breaks == ASKED:
+                return
+            self._say(self._answer(word))
+            if word == b"STAR":
+                self._wrap()
+                super().setup()
             if word == b"DATA":
                 self._take(tuple(whom))
+            if word == b"DATA" and self.post.breaks:
+                return
+
+    def _answer(self, word: bytes) -> str:
+        if word == b"EHLO" and self.post.context is not None and not self.secret:
+            return "250-test\r\n250-STARTTLS\r\n250 AUTH PLAIN LOGIN"
+        return self.post.login if word == b"AUTH" else SAYS.get(word, "250 yes")
 
     def _take(self, whom: tuple[str, ...]) -> None:
         lines = list[bytes]()
@@ -59,7 +105,8 @@ class Talk(socketserver.StreamRequestHandler):
             self.post.letters.append((whom, b"".join(lines)))
         if self.post.silent is not None:
             self.post.silent.wait(60)
-        self._say(self.post.no or "250 taken")
+        if not self.post.breaks:
+            self._say(self.post.no or "250 taken")
 
     def _say(self, text: str) -> None:
         self.wfile.write(f"{text}\r\n".encode())

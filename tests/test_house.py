@@ -19,10 +19,20 @@ def test_the_house_keeps_its_rules() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    shutil.copytree(ROOT / "costguard", tmp_path / "costguard", ignore=shutil.ignore_patterns("__pycache__", "*.sqlite"))
-    shutil.copytree(ROOT / "providers", tmp_path / "providers", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    return tmp_path
+    return copied(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What such a copy lacks before anybody changes it."""
+    return faults(copied(tmp_path_factory.mktemp("before")))
+
+
+def copied(folder: Path) -> Path:
+    shutil.copytree(ROOT / "costguard", folder / "costguard", ignore=shutil.ignore_patterns("__pycache__", "*.sqlite"))
+    shutil.copytree(ROOT / "providers", folder / "providers", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
 
 
 def add(path: str, text: str) -> Callable[[Path], None]:
@@ -59,8 +69,9 @@ def remove(path: str) -> Callable[[Path], None]:
         (add("uv.lock", "version = 1\n"), "is a lock file"),
     ],
 )
-def test_a_broken_rule_is_named_with_what_to_do(copy: Path, change: Callable[[Path], None], said: str) -> None:
-    before = faults(copy)
+def test_a_broken_rule_is_named_with_what_to_do(
+    copy: Path, before: list[str], change: Callable[[Path], None], said: str
+) -> None:
     change(copy)
     new = [f for f in faults(copy) if f not in before]
     assert any(said in f for f in new), new

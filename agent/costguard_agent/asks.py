@@ -6,7 +6,6 @@ An ask that waits while the watchdog is away grows shorter: three hours asked fo
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import threading
@@ -131,9 +130,9 @@ def _of(found: object, now_ms: int, reply_to: bytes | str) -> Ask | str:
     if not isinstance(found, dict) or found.get("what") not in ASKS:
         return f"one of {', '.join(ASKS)} can be asked for"
     for_s = found.get("for_s")
-    if isinstance(for_s, bool) or not isinstance(for_s, (int, float)) or not math.isfinite(for_s):
+    if isinstance(for_s, bool) or not isinstance(for_s, (int, float)):
         return "for how long?"
-    if not LEAST_S <= for_s <= MOST_S:
+    if not LEAST_S <= for_s <= MOST_S:  # neither is NaN, nor a whole number that no float holds
         return f"between a minute and {MOST_S / 86400:.0f} days"
     name, why = printable(str(found.get("name") or ""), NAME_MOST), printable(str(found.get("why") or ""), TEXT_MOST)
     made = str(found.get("id"))

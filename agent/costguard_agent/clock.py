@@ -55,8 +55,16 @@ class Calendar:
         """The clock that counted until now is so far ahead of the watchdog's."""
         self.ahead_ms += ahead_ms
 
-    def was_set(self, earlier: Moment, later: Moment) -> None:
-        """The machine's clock was set in between: a wrong one may be right now, and what is corrected goes on as it was."""
+    def was_set(self, earlier: Moment, later: Moment) -> int:
+        """The machine's clock may have been set in between; by how much records must be dated anew, in milliseconds.
+
+        One that was corrected goes on as it was. Else the new clock may be the right one, or the old: all records follow it, so
+        that they keep their distances, and move together once the watchdog says what time it is.
+        """
         jump_ms = later.wall_ms - earlier.wall_ms - round((later.boot_s - earlier.boot_s) * 1000)
-        if self.ahead_ms and abs(jump_ms) > APART_S * 1000:
+        if abs(jump_ms) <= APART_S * 1000:
+            return 0
+        if self.ahead_ms:
             self.ahead_ms += jump_ms
+            return 0
+        return jump_ms

@@ -3,6 +3,7 @@
     switch = Switch.armed(folder, joined.agent, around)    # switch.py; None where it is off
     switch.measured(moment, over_s, signals, unknown)      # each record, once it is finished; `unknown` as around.look() has it
     switch.answered(moment, answer)                        # each verified answer of the watchdog
+    switch.refused(moment)                                 # the watchdog is there, and does not hear this agent
     switch.disturbed(moment)                               # after a gap: it slept, its clock was set, the agent stood still
     for text in switch.look(moment, asks.until_ms):        # once a minute; lines for the log
         log(text)

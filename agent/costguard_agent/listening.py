@@ -65,7 +65,8 @@ class Listener:
                 data, sender = self._socket.recvfrom(HINT_MOST + 1)
             except OSError:
                 return
-            self._take(data, sender, now_ms)
+            with contextlib.suppress(Exception):  # whatever it was: anybody may send anything, and the agent goes on
+                self._take(data, sender, now_ms)
 
     def answer(self, reply_to: bytes | str, said: dict[str, Any]) -> None:
         """Tell who waits; who does not wait any more is not told."""

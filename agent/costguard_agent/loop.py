@@ -62,11 +62,12 @@ class Agent:
         moment = now()
         self._spool, self._numbers, self._asks = Spool(state, self._calendar.ms(moment)), Numbers(state), Asks(state)
         self._listener = Listener(runtime / folder.SOCKET, self._asks)
-        self._sender = Sender(joined, secret, self._spool, self._numbers, self._asks, boot_id=_boot_id())
+        self._sender = Sender(joined, secret, self._spool, self._numbers, self._asks, boot_id=_start())
         self._status = Status(runtime / folder.STATUS, joined)
         self._measuring = Measuring(now(), joined.every_s)
         self._wake, self._ended = threading.Event(), threading.Event()
-        self._answers: deque[tuple[Moment, Mapping[str, Any]]] = deque(maxlen=1)
+        self._answers: deque[tuple[Moment, Mapping[str, Any] | None]] = deque(maxlen=1)
+        """The last one that the switch does not know yet; None: a refusal."""
         self._gap = ""
         self._every_s = joined.every_s
         self._troubles: tuple[str, ...] = ()
@@ -122,7 +123,9 @@ class Agent:
 
     def _after(self, gap: str, before: Moment, moment: Moment) -> None:
         """Something is between two looks of which nothing can be said."""
-        self._calendar.was_set(before, moment)
+        jump_ms = self._calendar.was_set(before, moment)
+        if jump_ms:
+            self._spool.shift(jump_ms)
         self._measuring.forget(moment)
         if self._switch is not None:
             self._switch.disturbed(self._dated(moment))
@@ -150,7 +153,10 @@ class Agent:
         """Tell the switch of the last answer, in the thread that it lives in."""
         while self._answers:
             moment, answer = self._answers.popleft()
-            self._switch.answered(self._dated(moment), answer)
+            if answer is None:
+                self._switch.refused(self._dated(moment))
+            else:
+                self._switch.answered(self._dated(moment), answer)
 
     def _dated(self, moment: Moment) -> Moment:
         return moment._replace(wall_ms=self._calendar.ms(moment))
@@ -210,7 +216,8 @@ class Agent:
         if told.state == ANSWERED:
             self._every_s = self._sender.every_s
             self._measuring.every(self._every_s)
-            self._answers.append((now(), told.answer))
+        if told.alive or told.state == ANSWERED:
+            self._answers.append((now(), told.answer if told.state == ANSWERED else None))
         for ask, why in told.done:
             self._listener.answer(ask.reply_to, {"why": why, "asked": True})
         self._log.state(told.state, told.why or "the watchdog answers")
@@ -262,8 +269,9 @@ def _no_core() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return ""
+def _start() -> str:
+    """This start of the agent, on this boot: by it the watchdog knows two machines that have one key, from a copied disk."""
+    boot = ""
+    with contextlib.suppress(OSError, ValueError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot}.{os.urandom(4).hex()}"

@@ -12,8 +12,8 @@ way with the watchdog's key, which the agent was told when it joined: Costguard-
     answer {"seq", "every_s", "guard_at", "state", "notices": [text], "kept_until", "protected", "asked": {id: "" or why not}}
 
 A record is what was measured in the `over_s` seconds that end at `at` (Unix milliseconds), in the units of `SIGNALS`. What
-could not be measured is left out: missing is never zero. Unknown keys are refused by the watchdog, and ignored by the agent,
-so that a newer watchdog may say more.
+could not be measured is left out: missing is never zero. `boot_id` names the boot and the start of the agent. Unknown keys are
+refused by the watchdog, and ignored by the agent, so that a newer watchdog may say more.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Example: eight GPUs, one at 100 % in five of fifteen looks and the rest idle: gpu_util 33.3 (the mean of the busiest GPU, never
 the mean over GPUs), gpu_busy_count 1. A GPU that could not be read might have been the busy one: then the most duty and the
-count stand only where they show work, and a sum of all does not stand at all. Missing is never zero.
+count stand only where they show work, and a sum of all does not stand at all. Nor is a GPU known that was read in less than
+half of the looks, or of the time: one look at rest, and then a driver that hangs, is no quiet record. Missing is never zero.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ UTIL, MEMORY_UTIL, MEMORY_USED, POWER, LIMIT, TEMPERATURE, PCIE = (
 )
 BUSY_PERCENT = 5.0
 """A GPU ran a kernel where its mean duty is above this, as the watchdog reads it."""
+ENOUGH, FAR_S = 0.5, 5.0
+"""Of the looks that there should be, those that a mean needs; seconds between two looks of which both know something."""
 DECIMALS = 3
 LARGEST = 1e15
 
@@ -60,7 +63,9 @@ class Look(NamedTuple):
 
 def merged(looks: Sequence[Look], *, at_s: float) -> dict[str, float]:
     """The signals of all `looks` as one record that ends at `at_s`."""
-    found = _of_gpus([look.gpus for look in looks if look.gpus is not None])
+    told = [look for look in looks if look.gpus is not None]
+    over_s = max((look.over_s for look in looks), default=0.0)
+    found = _of_gpus([look.gpus for look in told if look.gpus is not None], _due([look.at_s for look in told], at_s, over_s))
     for signal, meaning in MEANINGS.items():
         seen = [look for look in looks if signal in look.signals]
         if seen:
@@ -78,12 +83,21 @@ def _value(meaning: str, signal: str, seen: Sequence[Look], at_s: float) -> floa
     return seen[-1].signals[signal]
 
 
-def _of_gpus(looks: Sequence[Mapping[str, Gpu]]) -> dict[str, float]:
-    """What all GPUs together come to; nothing where there is none."""
+def _due(ats: Sequence[float], at_s: float, over_s: float) -> float:
+    """How many looks there should be in the `over_s` seconds until `at_s`, at the rhythm of those at `ats`."""
+    if over_s <= 0:
+        return len(ats)
+    edges = [at_s - over_s, *sorted(ats), at_s]
+    unseen_s = sum(max(0.0, after - before - FAR_S) for before, after in zip(edges, edges[1:]))
+    return len(ats) / max(1 - unseen_s / over_s, 1e-9)
+
+
+def _of_gpus(looks: Sequence[Mapping[str, Gpu]], due: float) -> dict[str, float]:
+    """What all GPUs together come to, of which `due` looks should be there; nothing where there is none."""
     names = {name for look in looks for name in look}
     if not names:
         return {}
-    gpus = [_gpu([look[name] for look in looks if name in look]) for name in sorted(names)]
+    gpus = [_gpu([look[name] for look in looks if name in look], due) for name in sorted(names)]
     found = {**_sums(gpus), **_extremes(gpus)}
     util = _all(gpus, UTIL)
     busiest = max(_known(gpus, UTIL), default=0.0)
@@ -109,15 +123,22 @@ def _extremes(gpus: Sequence[Gpu]) -> dict[str, float]:
     return found
 
 
-def _gpu(looks: Sequence[Gpu]) -> Gpu:
-    """One GPU over all looks: means, but the most of what it held and how hot it was, and the last of its limits."""
+def _gpu(looks: Sequence[Gpu], due: float) -> Gpu:
+    """One GPU over all looks: means, but the most of what it held and how hot it was, and the last of its limits.
+
+    A mean of too few of the looks that are `due` says nothing, unless it shows work.
+    """
     found = {}
     for name in (UTIL, MEMORY_UTIL, MEMORY_USED, POWER, LIMIT, TEMPERATURE, PCIE):
         values = [look[name] for look in looks if name in look]
         if values and name in {MEMORY_USED, TEMPERATURE}:
             found[name] = max(values)
+        elif values and name == LIMIT:
+            found[name] = values[-1]
         elif values:
-            found[name] = values[-1] if name == LIMIT else sum(values) / len(values)
+            mean = sum(values) / len(values)
+            if len(values) >= ENOUGH * due or (name == UTIL and mean > BUSY_PERCENT):
+                found[name] = mean
     return found
 
 

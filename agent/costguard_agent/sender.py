@@ -43,12 +43,17 @@ LATEST_S, REFUSED_S, ASKED_MOST_S = 300.0, 300.0, 3600.0
 ANSWERED, UNREACHABLE, UNVERIFIED, REFUSED = "answered", "unreachable", "unverified", "refused"
 OK, BAD, CONFLICT, TOO_LARGE, TOO_OFTEN, FAILING, UNPROCESSABLE = 200, 400, 409, 413, 429, 500, 422
 STALE, REPLAYED = "stale", "replayed"
+LEAP_MOST = 1024
+"""Hours of numbers that one refusal may cost: refusals are not signed, and numbers end."""
+FIRST_MS, LAST_MS = 1_577_836_800_000, 4_102_444_800_000
+"""2020 to 2100: what says that it is another time than that is no clock to go by."""
 
 
 class Told(NamedTuple):
     """What became of a beat. `why`: for people, "" where all is well; `wait_s`: until the next one, None for the usual time.
 
-    `ahead_ms`: how far our clock was found to be ahead of the watchdog's; None where that is no matter.
+    `ahead_ms`: how far our clock was found to be ahead of the watchdog's; None where that is no matter. `alive`: the watchdog
+    itself is there, as far as an answer that is not signed can say it.
     """
 
     state: str
@@ -58,6 +63,7 @@ class Told(NamedTuple):
     done: Sequence[tuple[Ask, str]] = ()
     ahead_ms: int | None = None
     more: bool = False
+    alive: bool = False
 
 
 class Sender:
@@ -89,9 +95,11 @@ class Sender:
         except UnreachedError as error:
             return self._failing(UNREACHABLE, f"the watchdog at {self._joined.url} cannot be reached: {error}")
         if reply.status != OK:
-            return self._refused(reply, now_ms, records, asks)
+            alive = isinstance(parsed(reply.body).get("error"), str)
+            return self._refused(reply, now_ms, records, asks)._replace(alive=alive)
         if not self._verified(reply, seq):
-            return self._failing(UNVERIFIED, _foreign(self._joined.url, reply))
+            alive = SIGNATURE_HEADER.lower() in reply.headers
+            return self._failing(UNVERIFIED, _foreign(self._joined.url, reply))._replace(alive=alive)
         return self._answered(reply, records, asks, dropped)
 
     def close(self) -> None:
@@ -134,7 +142,7 @@ class Sender:
                 return Told(REFUSED, why, 1.0, ahead_ms=ahead)
         if reply.status == CONFLICT and name == REPLAYED:
             self._numbers.leap(self._leap)
-            self._leap *= 2
+            self._leap = min(2 * self._leap, LEAP_MOST)
             return self._failing(REFUSED, why)
         if reply.status == TOO_OFTEN or reply.status >= FAILING:
             found = self._failing(REFUSED, why)
@@ -176,13 +184,14 @@ def _ahead_ms(reply: Reply, now_ms: int) -> int | None:
     """How far ahead our clock is; the connection was verified, so what it says of the time can be believed."""
     text = reply.headers.get(AT_HEADER.lower(), "")
     if text.isascii() and text.isdigit():
-        found = now_ms - int(text[:19])
+        there_ms = int(text[:19])
     else:
         try:
-            found = now_ms - int(parsedate_to_datetime(reply.headers.get("date", "")).timestamp() * 1000)
+            there_ms = int(parsedate_to_datetime(reply.headers.get("date", "")).timestamp() * 1000)
         except (TypeError, ValueError, IndexError):
             return None
-    return found if abs(found) > WINDOW_MS // 2 else None
+    found = now_ms - there_ms
+    return found if FIRST_MS <= there_ms <= LAST_MS and abs(found) > WINDOW_MS // 2 else None
 
 
 def _foreign(url: str, reply: Reply) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from costguard_agent.folder import PRIVATE_FILE, SEQ, SPOOL, written
-from costguard_agent.message import SEQ_MOST
+from costguard_agent.message import SEQ_MOST, WINDOW_MS
 
 BYTES_MOST = 2 * 2**20
 """Of records: more than a day of 15 s."""
@@ -39,6 +39,8 @@ class Spool:
         self._whole = False
         """Whether the file holds what is in memory, and at its head at most what was told already."""
         self._told = 0
+        self._earlier = 0
+        """Of the lines, the first so many are of an earlier process, which may have dated them by another clock."""
         self.dropped = 0
         self.trouble = ""
         self._load(now_ms)
@@ -71,8 +73,7 @@ class Spool:
         with self._lock:
             for record in records:
                 if self._lines and self._lines[0][:-1] == record:
-                    self._bytes -= len(self._lines.popleft())
-                    self._told += 1
+                    self._let_go()
             self.dropped -= min(dropped, self.dropped)
             self._write(None)
 
@@ -83,8 +84,14 @@ class Spool:
         self.dropped += before - len(self._lines)
 
     def shift(self, by_ms: int) -> None:
-        """Date all of them anew: our clock was found to be wrong by so much."""
+        """Date all of them anew: our clock was set, or found to be wrong by so much.
+
+        Those of an earlier process were dated by a clock of which nothing is known: where it matters they go, and are missing.
+        """
         with self._lock:
+            while self._earlier and abs(by_ms) > WINDOW_MS:
+                self._let_go()
+                self.dropped += 1
             moved = []
             for line in self._lines:
                 record = json.loads(line)
@@ -101,16 +108,21 @@ class Spool:
         for line in data.splitlines(keepends=True):
             if line.endswith(b"\n") and len(line) <= LINE_MOST and _moment(line) >= 0:
                 self._keep(line)
+        self._earlier = len(self._lines)
         self._bound(now_ms)
 
     def _keep(self, line: bytes) -> None:
         self._lines.append(line)
         self._bytes += len(line)
 
+    def _let_go(self) -> None:
+        self._bytes -= len(self._lines.popleft())
+        self._told += 1
+        self._earlier = max(0, self._earlier - 1)
+
     def _bound(self, now_ms: int) -> None:
         while self._lines and (self._bytes > BYTES_MOST or _moment(self._lines[0]) < now_ms - AGE_MOST_MS):
-            self._bytes -= len(self._lines.popleft())
-            self._told += 1
+            self._let_go()
             self.dropped += 1
 
     def _write(self, line: bytes | None) -> None:

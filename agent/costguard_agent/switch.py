@@ -45,6 +45,7 @@ from costguard_agent.surroundings import Surroundings, alive, text, titles
 SETTINGS, TOLD, INTENT = "deadman.json", "deadman-told.json", "deadman-intent.json"
 BETWEEN_MOST_S = 180.0
 """Looks come once a minute; after a longer pause silence and idleness count anew."""
+MOMENT_MOST = 2**53
 PLACED_S = 3600.0
 """Where the metadata service did not say which machine this is, it is asked again after this."""
 BOOT_ID = ("proc", "sys", "kernel", "random", "boot_id")
@@ -102,6 +103,10 @@ class Switch:
         self._looked: Moment | None = None
         self._called_s: float | None = None
         self._told = _read(folder / TOLD)
+        self._leased_s: float | None = None
+        """When the lease that was told last began to be counted."""
+        self._wished: dict[tuple[str, int], float] = {}
+        """Wishes, and until when each is in force."""
         self._place, self._placed_s = Place(""), float("-inf")
         self._news: deque[str] = deque()
         self._lock = threading.Lock()
@@ -121,16 +126,24 @@ class Switch:
 
     def answered(self, moment: Moment, answer: Mapping[str, Any]) -> None:
         """A verified answer of the watchdog: the silence ends."""
-        self._steady_s = moment.boot_s
-        protected, kept = answer.get("protected"), answer.get("kept_until")
-        said = {
-            "protected": protected if isinstance(protected, bool) else None,
-            "kept_until": kept if isinstance(kept, int) and not isinstance(kept, bool) else None,
-        }
-        if said != {name: self._told.get(name) for name in said} or self._intent().get("attempts"):
-            self._told = said
-            self._keep(TOLD, said)
+        self._steady_s = self._leased_s = moment.boot_s
+        protected, kept, at = answer.get("protected"), _whole(answer.get("kept_until")), _whole(answer.get("guard_at"))
+        said = {"protected": protected if isinstance(protected, bool) else None, "kept_until": kept}
+        changed = said != {name: self._told.get(name) for name in said}
+        self._told = {**said, "kept_s": None if kept is None else (kept - (moment.wall_ms if at is None else at)) / 1000}
+        if changed or self._intent().get("attempts"):
+            self._keep(TOLD, self._told)
             self._keep(INTENT, {})
+
+    def refused(self, moment: Moment) -> None:
+        """The watchdog is there and does not hear this agent (revoked, replaced, another life, busy): that is no silence.
+
+        It guards this machine without us, and somebody may have protected it since: what was told before counts no more.
+        """
+        self.disturbed(moment)
+        if self._told:
+            self._told = {}
+            self._keep(TOLD, self._told)
 
     def disturbed(self, moment: Moment) -> None:
         """The machine slept, its clock was set, or the agent did not run: silence and idleness count anew."""
@@ -181,25 +194,31 @@ class Switch:
         return [line] if outcome.result == ACCEPTED else self._announced(f"costguard: {line}")
 
     def _facts(self, moment: Moment, wishes: Mapping[str, int]) -> Facts:
-        kept, protected = self._told.get("kept_until"), self._told.get("protected")
+        kept_s, protected = self._told.get("kept_s"), self._told.get("protected")
         silent_s = moment.boot_s - (self._steady_s if self._steady_s is not None else moment.boot_s)
         return Facts(
             silent_s=silent_s,
             evidence=self._quiet.evidence(moment.boot_s, self._settings.idle_s),
             checked=(self._place.provider, self._place.id) == (self._settings.provider, self._settings.id),
             protected=protected if isinstance(protected, bool) else None,
-            wishes=tuple(sorted(name for name, until in wishes.items() if until > moment.wall_ms)),
+            wishes=tuple(sorted(self._in_force(moment, wishes))),
             job=silent_s <= self._settings.after_s or self._has_job(),
-            lease_left_s=(kept - moment.wall_ms) / 1000 if isinstance(kept, int) else None,
+            lease_left_s=kept_s - moment.boot_s + (self._leased_s or 0.0) if isinstance(kept_s, (int, float)) else None,
             attempts=self._attempts(),
         )
+
+    def _in_force(self, moment: Moment, wishes: Mapping[str, int]) -> list[str]:
+        """Those of `wishes` that are not over, by a clock that is not set: one that is set forwards ends none of them."""
+        left = {wish: self._wished.get(wish, moment.boot_s + (wish[1] - moment.wall_ms) / 1000) for wish in wishes.items()}
+        self._wished = left
+        return [name for (name, until), end_s in left.items() if end_s > moment.boot_s or until > moment.wall_ms]
 
     def _steady(self, moment: Moment) -> None:
         """The silence counts from the first look, the last answer, or the last time that a clock or the machine stood still."""
         if self._looked is not None and broken(self._looked, moment, most_s=BETWEEN_MOST_S):
             self.disturbed(moment)
-        if self._steady_s is None:
-            self._steady_s = moment.boot_s
+        self._steady_s = moment.boot_s if self._steady_s is None else self._steady_s
+        self._leased_s = moment.boot_s if self._leased_s is None else self._leased_s
         self._looked = moment
 
     def _has_job(self) -> bool:
@@ -265,6 +284,11 @@ def is_run(words: list[str]) -> bool:
     """Whether a command line is a `costguard run`, by itself or through python."""
     names = [word.rpartition("/")[2] for word in words[:4]]
     return any(name == "costguard" and "run" in words[at + 1 : at + 8] for at, name in enumerate(names))
+
+
+def _whole(value: object) -> int | None:
+    """A moment in Unix milliseconds; None where it is none that can be."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MOMENT_MOST else None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from costguard.app import Answer
 from costguard.app.wishing import present, who
-from costguard.core.agents.agent import CODE_FOR, LONGEST_TOKEN, ROLES, Code, WebToken
-from costguard.core.checks import one_of, require
+from costguard.core.agents.agent import CODE_FOR, LONGEST_TOKEN, VIEWER, Code, WebToken
+from costguard.core.checks import require
 from costguard.core.documents.agents import agents_document, enrol_document, tokens_document
 from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.wishing import found, resource_text
@@ -82,18 +82,17 @@ def revoke(stated: str, *, config: str | None = None) -> Answer:
     return Answer(document=agents_document([done], live, now, did=did))
 
 
-def token(name: str, *, role: str, length: str | None, config: str | None = None) -> Answer:
+def token(name: str, *, length: str | None, config: str | None = None) -> Answer:
     """`costguard web token`: a token of a reader, shown once."""
     settings, now = read_settings(config), present()
-    one_of(role, ROLES, "--role")
     told = "is no name: letters, digits and . _ @ -, at most 64"
     require(bool(NAME.fullmatch(name)), "NAME", told, "costguard web token grafana --for 90d")
     lasts = lasting(length or "90d", "--for", least=timedelta(minutes=1), most=LONGEST_TOKEN)
     shown = new_token()
-    made = WebToken(hash=token_hash(shown), name=name, role=role, who=who(), at=now, expires_at=now + lasts)
+    made = WebToken(hash=token_hash(shown), name=name, role=VIEWER, who=who(), at=now, expires_at=now + lasts)
     with agent_book(settings) as book:
         book.add_token(made)
-    did = f"{name} may read ({role}: {ROLES[role]}), with this token:"
+    did = f"{name} may read status, with this token:"
     return Answer(document=tokens_document([made], now, shown=shown, did=did))
 
 

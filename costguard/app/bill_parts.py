@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from costguard import plugins
 from costguard.core.bill_files import About, BillFiles, BillFormat, Part, Record
 from costguard.core.focus_rows import Export, columns_missing, line_stated, provider_stated
 from costguard.errors import InputError, one_line, shortened
-from costguard.files.records import Place, files, records
+from costguard.files.records import Place, pieces_in, records
 from costguard.flows.believed import speaks_for
-from costguard.ports.bills import KnowsBillFiles
+from costguard.ports.bills import KnowsBillFiles, Piece
 
 FOCUS = "FOCUS"
 LOOKS_LIKE_FOCUS = frozenset(("billedcost", "effectivecost", "chargeperiodstart", "chargecategory"))
@@ -75,13 +75,18 @@ class Opened:
 
 
 def opened(path: Path, kinds: Kinds, now: datetime) -> Opened:
-    """The bill in `path`, of which nothing but the first record has been read yet."""
-    stated_at = min(now, max((_made(one) for one in files(path)), default=now))
-    places = records(path)
+    """The bill in the file or folder `path`, of which nothing but the first record has been read yet."""
+    return opened_pieces(str(path), pieces_in(path), kinds, now)
+
+
+def opened_pieces(path: str, pieces: Sequence[Piece], kinds: Kinds, now: datetime) -> Opened:
+    """The same of a bill whose files stand anywhere. `path`: what all of it is called."""
+    stated_at = min(now, max((one.made_at for one in pieces if one.made_at is not None), default=now))
+    places = records(pieces)
     first = next(places, None)
     if first is None:
         hint = "a month without charges needs no file"
-        raise InputError("holds a header and no line", field=str(path), hint=hint)
+        raise InputError("holds a header and no line", field=path, hint=hint)
     about = About(account="", as_of=stated_at)
     every = _again(first, places)
     if LOOKS_LIKE_FOCUS & {name.lower().replace("_", "") for name in first[1]} and not _own(first[1], kinds):
@@ -91,15 +96,6 @@ def opened(path: Path, kinds: Kinds, now: datetime) -> Opened:
         about = About(account=_account(path, provider, kinds), as_of=stated_at)
     parts = _parts(every, one, about)
     return Opened(kind=one.name, sums=one.sums, parts=parts, stated_at=stated_at)
-
-
-def _made(path: Path) -> datetime:
-    try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    except (OSError, OverflowError, ValueError):
-        raise InputError(
-            "cannot be opened: no such file, or not allowed", field=str(path), hint="name a file or folder"
-        ) from None
 
 
 def _again(first: Place, rest: Iterator[Place]) -> Iterator[Place]:
@@ -141,20 +137,20 @@ def _own(record: Record, kinds: Kinds) -> list[tuple[str, BillFormat]]:
     ]
 
 
-def _format(path: Path, record: Record, kinds: Kinds) -> tuple[str, BillFormat]:
+def _format(path: str, record: Record, kinds: Kinds) -> tuple[str, BillFormat]:
     found = _own(record, kinds)
     if len(found) == 1:
         return found[0]
     if found:
         names = ", ".join(sorted(name for name, _ in found))
-        raise InputError(f"may be a bill of {names}", field=str(path), hint="say whose with --provider")
+        raise InputError(f"may be a bill of {names}", field=path, hint="say whose with --provider")
     keys = ", ".join(shortened(one_line(str(key)), 24) for key in list(record)[:MOST_SHOWN])
     readable = [one.name for name, files in kinds.known.items() if kinds.only in ("", name) for one in files.formats]
     what = f"is no bill that can be read: it has {keys}" + (" ..." if len(record) > MOST_SHOWN else "")
-    raise InputError(what, field=str(path), hint=f"known are: {', '.join((FOCUS, *readable))}")
+    raise InputError(what, field=path, hint=f"known are: {', '.join((FOCUS, *readable))}")
 
 
-def _account(path: Path, provider: str, kinds: Kinds) -> str:
+def _account(path: str, provider: str, kinds: Kinds) -> str:
     """Whose a file is that does not say so: as stated, or the only account of its provider."""
     if kinds.account:
         return kinds.account
@@ -163,10 +159,10 @@ def _account(path: Path, provider: str, kinds: Kinds) -> str:
         return known[0]
     told = f"the ledger knows {', '.join(map(one_line, known[:MOST_SHOWN]))}" if known else "the ledger knows none"
     hint = f"say whose with --account NAME ({told})"
-    raise InputError(f"does not say which account of {provider} it is of", field=str(path), hint=hint)
+    raise InputError(f"does not say which account of {provider} it is of", field=path, hint=hint)
 
 
-def _focus(path: Path, places: Iterable[Place], kinds: Kinds, as_of: datetime) -> Iterator[Part]:
+def _focus(path: str, places: Iterable[Place], kinds: Kinds, as_of: datetime) -> Iterator[Part]:
     """Rows of a FOCUS file, each of the provider that it names. InputError where none is of one that is asked for."""
     called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
     exports = dict[str, Export]()
@@ -191,15 +187,15 @@ def _focus(path: Path, places: Iterable[Place], kinds: Kinds, as_of: datetime) -
     if not exports:
         names = ", ".join(shortened(one_line(name), 40) for name, _ in kinds.left_out.most_common(MOST_SHOWN))
         what = f"has no row of {kinds.only or 'an installed provider'}: its rows are of {names}"
-        raise InputError(what, field=str(path), hint=f"installed are {', '.join(kinds.known)}; --provider says whose rows are")
+        raise InputError(what, field=path, hint=f"installed are {', '.join(kinds.known)}; --provider says whose rows are")
 
 
-def _complete(where: Path | str, record: Record) -> None:
+def _complete(where: str, record: Record) -> None:
     """InputError where a record lacks a column that no line can do without."""
     missing = columns_missing(record)
     if missing:
         hint = "export it with all columns that FOCUS demands"
-        raise InputError(f"lacks the columns {', '.join(missing)}", field=str(where), hint=hint)
+        raise InputError(f"lacks the columns {', '.join(missing)}", field=where, hint=hint)
 
 
 def _whose(name: str, called: Mapping[str, str], kinds: Kinds) -> str:

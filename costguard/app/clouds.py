@@ -117,6 +117,7 @@ def surroundings(settings: Settings) -> Iterator[Surroundings]:
     """What every provider is handed; the connections are let go of when the block ends."""
     import os
 
+    from costguard.app.exports import Exports
     from costguard.app.kept import FileCache
     from costguard.core.gpu_names import GpuNames
     from costguard.data import Facts
@@ -132,6 +133,7 @@ def surroundings(settings: Settings) -> Iterator[Surroundings]:
             cache=FileCache(cache_file("providers")),
             environ=dict(os.environ),
             home=_home(),
+            bills=Exports(),
         )
     finally:
         transport.close()

@@ -21,7 +21,7 @@ def check(file: str, *, version: str | None = None) -> Answer:
     with table(path_of(file), delimiters=",") as found:
         if len(found.header) == 1 and not found.header[0].isidentifier():
             hint = "FOCUS is CSV with commas, CSV packed by gzip, or Parquet"
-            raise InputError("has one column only in its first line", field=str(found.path), hint=hint)
+            raise InputError("has one column only in its first line", field=found.name, hint=hint)
         checked = held(found.header, _texts(found), read_json, version)
     refusal = NoAnswerError(findings_text(checked.count), field=file) if checked.count else None
     return Answer(document=focus_document(file, checked), refusal=refusal)

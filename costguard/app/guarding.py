@@ -83,6 +83,9 @@ def watch(
     configure(as_json=json_log)
     with room(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
         _unexposed(made.sources)
+        if not made.sources and not offline:
+            hint = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
+            log().warning("nothing_watched", why="no provider is configured", hint=hint)
         _say(made.poll())
         heartbeat = Heartbeat(partial(beat, lambda: made.settings), log=log())
         if once:

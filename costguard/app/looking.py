@@ -33,7 +33,7 @@ def doctor(*, only: tuple[str, ...] | None = None, offline: bool = False, config
     own = _own(settings)
     document = doctor_document(findings, own, notes=notes)
     bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == BAD]
-    refusal = NoAnswerError(f"{len(bad)} checks are bad: {', '.join(bad[:5])}", hint="the fixes stand above") if bad else None
+    refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="the fixes stand above") if bad else None
     return Answer(document=document, warnings=tuple(notes), refusal=refusal)
 
 

@@ -54,7 +54,11 @@ def ask(settings: Settings, *, only: Collection[str] | None = None, gpus: Collec
     names = None if only is None else [name for name in only if name in settings.providers]
     with opened(settings, only=names) as clouds:
         found = live({cloud.name: cloud.sources for cloud in clouds if cloud.error is None}, gpus)
-        closed = {cloud.name: "; ".join(str(cloud.error).splitlines()) for cloud in clouds if cloud.error}
+        closed = {
+            cloud.name: "; ".join(str(cloud.error).removeprefix(f"{cloud.name}: ").splitlines())
+            for cloud in clouds
+            if cloud.error
+        }
     return Live(listings=found.listings, failed={**found.failed, **closed}, unable=found.unable)
 
 

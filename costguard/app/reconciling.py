@@ -50,12 +50,15 @@ def reconciled(
     files: Sequence[str],
     tolerance: str | None,
     account: str | None,
+    whole: bool,
     strict: bool,
     offline: bool,
     config: str | None,
 ) -> Answer:
     """`costguard reconcile`: what the bills of a month say beside the charges, and what the difference comes from."""
     settings, now = read_settings(config), present()
+    if whole and not files:
+        raise InputError("says that files are all of a bill", field="--whole", hint="name them with --file")
     period = calendar.month_of(now, UTC) if month is None else calendar.month(*month_stated(month), UTC)
     if period.start > now:
         raise InputError("lies ahead: there is no bill yet", field="--month", hint="name a month that has begun")
@@ -65,10 +68,11 @@ def reconciled(
     with Bills(url) as bills:
         if files:
             kinds = _kinds(url, only, account)
-            imports, asked, notes = _from_files(bills, files, kinds, now), list[Asked](), _left_out(kinds)
+            imports, asked = _from_files(bills, files, kinds, now, whole=whole), list[Asked]()
+            notes = [*_left_out(kinds), *_lacking(imports)]
         else:
             asked = [] if offline else _ask(settings, only, period, now)
-            imports, notes = _from_answers(bills, asked, now), list[str]()
+            imports, notes = _from_answers(bills, asked, now), _not_theirs(asked)
         known = partial(ceilings, settings)
         with BillBooks(url) as held, Books(url, rules=Facts().billing_rules(), ceilings=known) as books:
             before = held.held(period)
@@ -131,17 +135,48 @@ def _kinds(url: str, only: Sequence[str], account: str | None) -> Kinds:
     return kinds
 
 
-def _from_files(bills: Bills, files: Sequence[str], kinds: Kinds, now: datetime) -> list[Imported]:
-    """Every file read to its end, then all of them taken in by one transaction, those that were made first before."""
+def _from_files(bills: Bills, files: Sequence[str], kinds: Kinds, now: datetime, *, whole: bool) -> list[Imported]:
+    """Every file read to its end, then all of them taken in by one transaction, those that were made first before.
+
+    `whole`: each is all of the bills that it has lines of.
+    """
     with ExitStack() as stack:
         statements = list[Gathered]()
         for name in dict.fromkeys(files):
             bill, staged = opened(path_of(name), kinds, now), stack.enter_context(Staging())
             staged.add(bill.parts, sums=bill.sums)
             source = f"{Path(name).name} ({bill.kind})"
-            statements.append(Gathered(staged=staged, source=source, stated_at=bill.stated_at))
+            statements.append(Gathered(staged=staged, source=source, stated_at=bill.stated_at, whole=whole))
         statements.sort(key=lambda one: one.stated_at)
+        if whole:
+            _each_a_bill_of_its_own(statements)
         return bills.take_in(statements, who=who(), now=now)
+
+
+def _each_a_bill_of_its_own(statements: Sequence[Gathered]) -> None:
+    """InputError where a file is of no bill that is delivered whole, or two are of one: they would withdraw each other."""
+    seen = dict[tuple[str, str, str], str]()
+    for one in statements:
+        bills = [(provider, *bill) for provider in one.staged.providers() for bill in one.staged.bills(provider)]
+        if not bills:
+            what = f"does not mean {one.source}, which is of no bill that is delivered whole"
+            raise InputError(what, field="--whole", hint="FOCUS and Cost and Usage Reports are; leave --whole out for others")
+        for bill in bills:
+            if bill in seen:
+                what = f"cannot mean both {seen[bill]} and {one.source}: they are of one bill"
+                raise InputError(what, field="--whole", hint="put the pieces of one bill into a folder, and name that")
+            seen[bill] = one.source
+
+
+def _lacking(imports: Sequence[Imported]) -> Iterator[str]:
+    """What files leave open: whether lines that they lack are stated no more, or stand in another piece."""
+    for one in imports:
+        if one.lacking:
+            kept = "1 line, which was kept" if one.lacking == 1 else f"{one.lacking} lines, which were kept"
+            yield (
+                f"{one.provider}: {one_line(one.source)} lacks of what the ledger has of the same bill {kept}: "
+                "if it is all of that bill, --whole withdraws them"
+            )
 
 
 def _from_answers(bills: Bills, asked: Sequence[Asked], now: datetime) -> list[Imported]:
@@ -153,7 +188,10 @@ def _from_answers(bills: Bills, asked: Sequence[Asked], now: datetime) -> list[I
             staged = stack.enter_context(Staging())
             staged.add(_parts(one))
             place = (one.providers, one.period)
-            statements.append(Gathered(staged=staged, source=f"{one.name}, asked", stated_at=now, asked=place, why=one.why))
+            stated_at = one.billed.made_at or now
+            statements.append(
+                Gathered(staged=staged, source=f"{one.name}, asked", stated_at=stated_at, asked=place, why=one.why)
+            )
         return bills.take_in(statements, who=who(), now=now) if statements else []
 
 
@@ -213,6 +251,16 @@ def _left_out(kinds: Kinds) -> list[str]:
     )
     return [
         f"{count} rows of {one_line(name)} were left out: {why}" for name, count in kinds.left_out.most_common(MOST_LEFT_OUT)
+    ]
+
+
+def _not_theirs(asked: Sequence[Asked]) -> list[str]:
+    """What an account's files say of others."""
+    return [
+        f"{count} rows of {one_line(name)} were left out of the bill of {one.name}"
+        for one in asked
+        if one.billed
+        for name, count in one.billed.left_out[:MOST_LEFT_OUT]
     ]
 
 

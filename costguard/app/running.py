@@ -33,7 +33,7 @@ from costguard.app.wishing import LONGEST_LEASE, present
 from costguard.child.attending import Attendance, Heard, listening, signal_name, told_to_end
 from costguard.child.hints import Hints
 from costguard.child.notices import AUTO, CLOUDS, Watch, cloud_here
-from costguard.child.process import BY_SIGNAL, RUN, Child, begin
+from costguard.child.process import BY_SIGNAL, RUN, Child, as_given, begin
 from costguard.child.terminal import Title, ask, can_ask, say
 from costguard.core.checks import one_of
 from costguard.core.documents.amounts import instant_text
@@ -46,7 +46,7 @@ from costguard.core.money import Money
 from costguard.core.run.record import NEVER, Attempt
 from costguard.core.run.telling import cost_text, lease_text, quote_lines
 from costguard.core.run.terms import hold_for, lease_length, to_hold
-from costguard.errors import CostguardError, InputError, NoAnswerError
+from costguard.errors import CostguardError, InputError, NoAnswerError, one_line
 from costguard.flows.run import Desk, lease, set_aside, settle
 from costguard.settings import Settings, read_settings
 
@@ -113,6 +113,7 @@ def run(wanted: Wanted) -> int:
                 on_notice=on_notice,
                 title=Title(),
                 limit=_limit(found),
+                prepare=as_given(heard.before),
             )
             try:
                 child = _begun(state, watching, heard)
@@ -122,11 +123,15 @@ def run(wanted: Wanted) -> int:
                 status = attendance.until_ended()
             finally:
                 watching.end()
-            came = _ended(state, watching, status)
-            write_result(result, came)
-            then = afterwards(after, status, heard, came, partial(spared_by, settings, found.live))
-            if then:
-                write_result(result, replace(came, then=then))
+            try:
+                came = _ended(state, watching, status)
+                write_result(result, came)
+                watching.wait()
+                then = afterwards(after, status, heard, came, partial(spared_by, settings, found.live))
+                if then:
+                    write_result(result, replace(came, then=then))
+            except Exception as broken:  # noqa: BLE001 - the program's exit code is passed on, whatever becomes of us
+                say(f"costguard itself failed after the job ({type(broken).__name__}: {one_line(str(broken))})")
     return status
 
 

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
+from time import monotonic, sleep
 
 from costguard.app.ceilings import ceilings
 from costguard.app.wishing import guard_book, present, who
@@ -35,6 +36,8 @@ LARGEST_RECORD = 2**22
 PATIENCE_S = 0.2
 ELSEWHERE = timedelta(minutes=2)
 """An attempt on another machine that was alive this shortly ago may still be."""
+WATCHED_S, LOOK_S = 75.0, 1.0
+"""For so long: a run that lives writes its record once a minute."""
 
 
 @dataclass(slots=True)
@@ -46,14 +49,22 @@ class Book:
 
     def put(self, attempt: Attempt) -> None:
         """Have `attempt` on the disk. CostguardError where that cannot be."""
-        self.write(self.record.put(attempt))
+        self._write(self._there().put(attempt))
 
     def drop(self, attempt: Attempt) -> None:
         """Have it no more: it was not to be."""
-        self.write(replace(self.record, attempts=tuple(a for a in self.record.attempts if a.id != attempt.id)))
+        there = self._there()
+        self._write(replace(there, attempts=tuple(a for a in there.attempts if a.id != attempt.id)))
 
-    def write(self, record: Record) -> None:
-        """Have `record` on the disk. CostguardError where that cannot be."""
+    def _there(self) -> Record:
+        """The record as it stands there now: a lock on a shared disk need not hold between two machines."""
+        try:
+            there = read_record(self.path) if self.path.exists() else self.record
+        except CostguardError:
+            return self.record
+        return there if there.job == self.record.job else self.record
+
+    def _write(self, record: Record) -> None:
         try:
             put(self.path, f"{json.dumps(table_of(record), indent=1)}\n".encode())
         except OSError as wrong:
@@ -74,6 +85,9 @@ def opened(job: str | None, stated: str | None, otherwise: str) -> Iterator[Book
         inherited = os.environ.get(JOB_ENV)
         named = job_named(inherited, JOB_ENV) if inherited else f"{otherwise}-{token_hex(3)}"
     path = path or data_file("runs") / f"{named}.json"
+    if path.exists() and not path.is_file():
+        hint = "name a file that there is not yet, or the record of this job"
+        raise InputError("is no plain file", field=str(path), hint=hint)
     with _alone(path, named or str(path)):
         record = read_record(path) if path.exists() else Record(job=str(named))
         if named is not None and record.job != named:
@@ -101,7 +115,8 @@ def _alone(path: Path, named: str) -> Iterator[None]:
 def read_record(path: Path) -> Record:
     """The record in the file `path`; InputError where it is none."""
     try:
-        text = path.read_bytes()[:LARGEST_RECORD].decode()
+        with path.open("rb") as file:
+            text = file.read(LARGEST_RECORD).decode()
         return record_from(json.loads(text), str(path))
     except (OSError, ValueError, RecursionError):
         hint = "name another file with --record, or move this one away: the job then begins anew"
@@ -127,19 +142,34 @@ def settled(book: Book, desk: Desk) -> None:
             hint = f"wait for it, or end it: kill {pids}"
             what = f"attempt {attempt.number} still runs here without costguard (processes {pids})"
             raise NoAnswerError(what, field=f"job {book.record.job}", hint=hint)
-        if not here and now - attempt.seen_at < ELSEWHERE:
-            say(f"attempt {attempt.number} was alive on {attempt.host} a moment ago: if it still runs there, two run now")
+        if attempt.host != host() and now - attempt.seen_at < ELSEWHERE:
+            _silent(book, attempt)
         _close(book, desk, found, now)
         money = found.spent
         cost = "at an unknown price" if money is None else f"{money.text()} {money.currency}"
         say(f"attempt {found.number} was {found.state}: {found.why}. It counts {found.seconds} s, {cost}.")
 
 
+def _silent(book: Book, attempt: Attempt) -> None:
+    """Wait until `attempt`, of another machine, had to show that it lives. NoAnswerError where it does."""
+    say(f"attempt {attempt.number} was alive on {attempt.host} a moment ago: whether it still is shows in {WATCHED_S:.0f} s")
+    until = monotonic() + WATCHED_S
+    while monotonic() < until:
+        sleep(LOOK_S)
+        now = next((one for one in read_record(book.path).attempts if one.id == attempt.id), attempt)
+        if now != attempt:
+            hint = "wait for it to end, or give this run a record and a name of its own: --record FILE --id-of-job NAME"
+            raise NoAnswerError(
+                f"attempt {attempt.number} runs on {attempt.host} now", field=f"job {book.record.job}", hint=hint
+            )
+
+
 def settle_others(folder: Path, desk: Desk, but: Path) -> None:
     """Settle what runs of other jobs left open here, as far as nobody attends to them; what cannot be is left as it is."""
     for path in sorted(folder.glob("*.json")):
-        if path == but:
-            continue
+        with suppress(CostguardError):
+            if path == but or not read_record(path).unfinished:
+                continue
         with suppress(CostguardError, OSError), _alone(path, path.stem):
             book = Book(path=path, record=read_record(path))
             for attempt in (one for one in book.record.unfinished if one.host == host()):

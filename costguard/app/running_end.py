@@ -16,7 +16,7 @@ from costguard.child.terminal import say
 from costguard.core.documents.run import SCHEMA, Came, run_data
 from costguard.core.observed import JOB_KEYS
 from costguard.core.run.progress import Mark, Unfit, learnt
-from costguard.core.run.record import ENDED, Attempt
+from costguard.core.run.record import ENDED, OPEN, Attempt
 from costguard.core.run.telling import end_lines, next_line
 from costguard.core.run.terms import Terms
 from costguard.data import Facts
@@ -47,7 +47,7 @@ def closing(book: Book, attempt: Attempt, status: int, settings: Settings, now: 
                 say(note)
     except CostguardError as error:
         say(f"{str(error).splitlines()[0]}: hold and lease stay until the next costguard run of this job settles them")
-        ended = attempt
+        ended = replace(ended, state=OPEN)  # with its status: it has ended, and is not settled
     try:
         book.put(ended)
     except CostguardError as error:

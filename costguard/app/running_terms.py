@@ -14,6 +14,8 @@ from datetime import datetime
 from fractions import Fraction
 from importlib import import_module
 
+from costguard_agent.ending import where
+
 from costguard.app.asked import asked_job, calibrated, check_names, market_file
 from costguard.child.notices import AWS, GCP, cloud_here
 from costguard.core.gpu_names import GpuNames
@@ -228,13 +230,17 @@ def _live(stated: str, settings: Settings, now: datetime) -> Live:
     if live.observation.state != RUNNING:
         hint = "name the machine that we are on: costguard status lists them"
         raise InputError(f"is {live.observation.state}, so we cannot be on it", field="--id", hint=hint)
+    place, key = where(), live.observation.key
+    if place.id and (place.provider, place.id) != (key.provider, key.id):
+        hint = "leave --id out: what its cloud says is taken"
+        raise InputError(
+            f"is {resource_text(live.observation)}, and this machine is {place.provider}'s {place.id}", field="--id", hint=hint
+        )
     return live
 
 
 def _live_here(settings: Settings, now: datetime) -> Live | None:
     """The machine that we are on, where its cloud says which that is and the ledger lists it as running; else None."""
-    from costguard_agent.ending import where
-
     place = where()
     if not place.id:
         return None

@@ -54,7 +54,10 @@ def boot_s() -> float:
 
 @dataclass(slots=True)
 class Watching:
-    """What is known of the attempt while it runs. `limit`: of money, as the job states it."""
+    """What is known of the attempt while it runs.
+
+    `limit`: of money, as the job states it. `prepare`: what a hook's process does first.
+    """
 
     book: Book
     attempt: Attempt
@@ -65,18 +68,21 @@ class Watching:
     title: Title
     limit: Money | None = None
     clock: Callable[[], float] = boot_s
+    prepare: Callable[[], None] | None = None
     child: Child | None = None
     marks: Marks = field(default_factory=Marks)
     noticed: list[str] = field(default_factory=list)
     _began_s: float = 0.0
     _kept_s: float = 0.0
     _logged_s: float = 0.0
+    _lasted_s: float | None = None
     _told: set[str] = field(default_factory=set)
     _hook: threading.Thread | None = None
 
     def begin(self, child: Child) -> None:
         """The program runs from now on."""
         self.child, self._began_s = child, self.clock()
+        self.hints.begin()
         self.notices.begin()
 
     @property
@@ -86,7 +92,8 @@ class Watching:
 
     def now(self) -> Attempt:
         """The attempt as it is now; its times count on from its beginning, whatever becomes of the wall clock."""
-        seen_at = self.attempt.began_at + timedelta(seconds=self.elapsed_s)
+        lasted_s = self.elapsed_s if self._lasted_s is None else self._lasted_s
+        seen_at = self.attempt.began_at + timedelta(seconds=lasted_s)
         return replace(self.attempt, seen_at=seen_at, first_step=self.marks.first_step, last_step=self.marks.last_step)
 
     def tick(self) -> None:
@@ -101,6 +108,7 @@ class Watching:
             if self.elapsed_s - self._kept_s >= HEARTBEAT_S:
                 self._kept_s = self.elapsed_s
                 self.book.put(self.now())
+                self._alone()
         except CostguardError as error:
             self._once(str(error).splitlines()[0])
         except Exception as broken:  # noqa: BLE001 - the program goes on, whatever it is
@@ -125,12 +133,16 @@ class Watching:
             self._hook.start()
 
     def end(self) -> None:
-        """The program has ended: the last steps are read, and what runs beside it is waited for, which is bounded."""
-        with suppress(Exception):
-            self._steps()
+        """The program has ended, now: the last steps are read."""
+        self._lasted_s = self.elapsed_s
         self.notices.end()
         self.hints.close()
+        with suppress(Exception):
+            self._steps()
         self.title.end()
+
+    def wait(self) -> None:
+        """Until what runs beside the program has ended, which is bounded; what is to be settled has no time for it."""
         if self._hook is not None:
             self._hook.join()
 
@@ -140,6 +152,11 @@ class Watching:
             self.marks.first_step = steps[0]
         if steps:  # what came since the last look came by now: the newest is as old as that at most
             self.marks.add(steps[-1], self.elapsed_s)
+
+    def _alone(self) -> None:
+        others = [one for one in self.book.record.unfinished if one.id != self.attempt.id]
+        for one in others:
+            self._once(f"attempt {one.number} runs on {one.host or 'another machine'} beside this one: one job runs twice")
 
     def _show(self) -> None:
         attempts = self.book.record.put(self.now())
@@ -188,7 +205,7 @@ class Watching:
             reason=notice.text,
             deadline=deadline_of(now, notice.within_s),
         )
-        end = run_command(call)
+        end = run_command(call, prepare=self.prepare)
         how = "succeeded" if end.state == SUCCEEDED else f"did not: {end.why}"
         say(f"--on-notice {how}")
 

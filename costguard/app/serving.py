@@ -154,7 +154,7 @@ def serving(room: Room, serve: Serve | None) -> Iterator[None]:
             machines.judged(guarded.sight.live)
             board.judged(guarded)
             for one in desks:
-                one.judged(_judged(guarded, room.guard.rules.protect))
+                one.judged(_judged(guarded, room.guard.rules.protect), guarded.at + LATE_RUNS * room.guard.rules.interval)
 
         parts = Parts(
             web=room.settings.web,

@@ -24,7 +24,7 @@ from costguard.ledger.agents import agents
 from costguard.ledger.asking import Ask
 from costguard.ledger.chain import head_text
 from costguard.ledger.climbs import protections
-from costguard.ledger.holds import open_holds
+from costguard.ledger.holds import counting_holds
 from costguard.ledger.intents import open_intents, reactions, sends_since
 from costguard.ledger.lately import columns_since
 from costguard.ledger.reader import Reader
@@ -78,7 +78,7 @@ def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple
 
     now, url = _now(), ledger_url(settings)
     with Reader(url) as reader, reader.snapshot() as ask:
-        holds, intents, known = open_holds(ask, now), open_intents(ask), _known(ask, now)
+        holds, intents, known = counting_holds(ask, now), open_intents(ask), _known(ask, now)
         head = head_text(ask)
     rules, handling = rules_of(settings), looked.handling if looked else {}
     with _books(settings) as books:

@@ -42,7 +42,7 @@ from costguard.flows.tell import Postman
 from costguard.ledger.agents import agents
 from costguard.ledger.chain import head_text
 from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.holds import open_holds
+from costguard.ledger.holds import counting_holds
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
 from costguard.ledger.reportbook import ReportBook
@@ -286,4 +286,4 @@ def _audit_head(url: str) -> str:
 
 def _holds(url: str, now: datetime) -> list[Hold]:
     with Reader(url) as reader, reader.snapshot() as ask:
-        return open_holds(ask, now)
+        return counting_holds(ask, now)

@@ -30,7 +30,7 @@ from costguard.flows.further import Question
 from costguard.flows.poll import poll
 from costguard.flows.report import full_report
 from costguard.ledger.accounts import Accounts
-from costguard.ledger.holds import open_holds
+from costguard.ledger.holds import counting_holds
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
 from costguard.settings import read_settings
@@ -129,7 +129,7 @@ class Listed(GuardPlay):
 
     def _open_holds(self, now: datetime) -> list[Hold]:
         with Reader(self.stage.ledger_url) as reader, reader.snapshot() as ask:
-            return open_holds(ask, now)
+            return counting_holds(ask, now)
 
 
 def weekend(*, config: str | None = None, now: datetime | None = None) -> Answer:

@@ -78,12 +78,14 @@ class Attendance:
 
     def until_ended(self) -> int:
         """Its exit code, as a shell has it."""
+        due_s = monotonic() + TICK_S
         while (code := self.child.ended()) is None:
-            caught = signal.sigtimedwait(self.heard.numbers, TICK_S)
+            caught = signal.sigtimedwait(self.heard.numbers, max(0.0, due_s - monotonic()))
             if caught is not None and caught.si_signo != signal.SIGCHLD:
                 self._caught(caught.si_signo, by_terminal=caught.si_code == SI_KERNEL)
-            elif caught is None:
+            if monotonic() >= due_s:  # also where signals come faster than that
                 self.tick()
+                due_s = monotonic() + TICK_S
         return code
 
     def _caught(self, number: int, *, by_terminal: bool) -> None:

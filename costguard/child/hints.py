@@ -1,7 +1,8 @@
-"""Hints from the program: it tells its steps by datagram, and they are read twice a second.
+"""Hints from the program: it tells its steps by datagram, each read as it comes, in a thread of its own.
 
-The socket lies in a folder of this user's alone, and $COSTGUARD_HINTS tells the program where. Where an agent listens on this
-machine, every hint is handed on to it as it came. Whatever comes is bounded, and what cannot be read is left out.
+Whoever sends more than are read waits (the kernel holds ten), and a job must never wait for us. The socket lies in a folder of
+this user's alone, and $COSTGUARD_HINTS tells the program where. Where an agent listens on this machine, every hint is handed on
+to it as it came. Whatever comes is bounded, and what cannot be read is left out.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ import os
 import shutil
 import socket
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from costguard_agent.hints import HINT_MOST, PROGRESS, SOCKET_ENV
 
-MOST_AT_ONCE = 512
-"""Hints that are read at one look: more wait in the kernel, or are dropped there."""
 MOST_PATH = 100
 """Bytes of a socket's path: Linux takes 108, with a NUL."""
+CLOSES_WITHIN_S = 2.0
 
 
 class Hints:
@@ -33,19 +34,27 @@ class Hints:
     def __init__(self, agents: Sequence[str] = ()) -> None:
         self._agent = next((path for path in agents if os.path.exists(path)), "")  # noqa: PTH110 - it may be unreadable
         self.path, self._folder = "", ""
+        self._first: int | None = None
+        self._last: int | None = None
+        self._lock = threading.Lock()
+        self._reader: threading.Thread | None = None
+        self._closing = False
         try:
             self._socket: socket.socket | None = self._made()
         except OSError:
             self._socket = None
 
+    def begin(self) -> None:
+        """Read from now on."""
+        if self._socket is not None:
+            self._reader = threading.Thread(target=self._read, args=(self._socket,), daemon=True, name="hints")
+            self._reader.start()
+
     def steps(self) -> list[int]:
-        """The steps that were told since the last look, in order."""
-        found = []
-        for data in self._datagrams():
-            self._hand_on(data)
-            step = _step(data)
-            if step is not None:
-                found.append(step)
+        """The first and the newest of the steps that were told since the last look."""
+        with self._lock:
+            found = [step for step in (self._first, self._last) if step is not None]
+            self._first = self._last = None
         return found
 
     def environment(self) -> dict[str, str]:
@@ -53,9 +62,15 @@ class Hints:
         return {SOCKET_ENV: self.path} if self.path else {}
 
     def close(self) -> None:
-        """Have no socket any more."""
+        """Read what has come, and have no socket any more."""
         if self._socket is not None:
+            self._closing = True
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RD)  # the reader is told so after the last datagram
+            if self._reader is not None:
+                self._reader.join(CLOSES_WITHIN_S)
             self._socket.close()
+            self._socket = None
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -65,7 +80,6 @@ class Hints:
         self._folder = tempfile.mkdtemp(prefix="costguard-run-", dir=base if fits else "/tmp")  # noqa: S108 - a folder of its own, 0700
         made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            made.setblocking(False)  # noqa: FBT003 - its own name for it
             made.bind(str(Path(self._folder) / "hints"))
         except OSError:
             made.close()
@@ -73,19 +87,16 @@ class Hints:
         self.path = str(Path(self._folder) / "hints")
         return made
 
-    def _datagrams(self) -> list[bytes]:
-        found: list[bytes] = []
-        while self._socket is not None and len(found) < MOST_AT_ONCE:
-            try:
-                found.append(self._socket.recv(HINT_MOST + 1))
-            except OSError:
-                break
-        return found
-
-    def _hand_on(self, data: bytes) -> None:
-        if self._agent and self._socket is not None:
-            with suppress(OSError):
-                self._socket.sendto(data, self._agent)
+    def _read(self, made: socket.socket) -> None:
+        with suppress(OSError):
+            while (data := made.recv(HINT_MOST + 1)) or not self._closing:
+                if self._agent:
+                    with suppress(OSError):
+                        made.sendto(data, socket.MSG_DONTWAIT, self._agent)
+                step = _step(data)
+                if step is not None:
+                    with self._lock:
+                        self._first, self._last = step if self._first is None else self._first, step
 
 
 def _step(data: bytes) -> int | None:

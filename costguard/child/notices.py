@@ -84,10 +84,11 @@ class Watch:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            with suppress(OSError, http.client.HTTPException, ValueError):
-                self.notice = ASKED[self.cloud](self)
-            if self.notice is not None:
-                return
+            with suppress(OSError, http.client.HTTPException, ValueError, RecursionError):
+                notice = ASKED[self.cloud](self)
+                if notice is not None:  # once: whoever reads it takes it away
+                    self.notice = notice
+                    return
             self._over.wait(self.every_s)
 
     def aws(self) -> Notice | None:

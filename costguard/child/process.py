@@ -40,8 +40,8 @@ class CannotBeginError(CostguardError):
 class Child:
     """The program while it runs. `own_group`: whether it is alone in its process group."""
 
-    def __init__(self, process: subprocess.Popen[bytes], *, own_group: bool) -> None:
-        self._process, self.own_group = process, own_group
+    def __init__(self, process: subprocess.Popen[bytes], *, own_group: bool, attempt: str = "") -> None:
+        self._process, self.own_group, self._attempt = process, own_group, attempt
 
     @property
     def pid(self) -> int:
@@ -63,12 +63,17 @@ class Child:
 
     def end_all(self) -> None:
         """SIGKILL to it and to all that it has begun, the youngest last: what is stopped begins nothing new."""
-        tree = [self.pid, *descendants(self.pid)]
+        tree = self._tree()
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in tree:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
-            tree = list(dict.fromkeys((*tree, *descendants(self.pid))))
+            tree = list(dict.fromkeys((*tree, *self._tree())))
+
+    def _tree(self) -> list[int]:
+        """It, those that descend from it, and those that only its environment tells: their parents have ended before."""
+        strays = alive(self._attempt) if self._attempt else []
+        return list(dict.fromkeys((self.pid, *descendants(self.pid), *strays)))
 
 
 def begin(
@@ -99,7 +104,7 @@ def begin(
         no_program = number == errno.ENOEXEC
         why = "is no program: its first line names none (#!/bin/sh)" if no_program else f"cannot be run: {wrong}"
         raise CannotBeginError(why, field=shown, hint="name the program that reads it", exit_code=NOT_EXECUTABLE) from None
-    return Child(process, own_group=own_group)
+    return Child(process, own_group=own_group, attempt=environment.get(RUN, ""))
 
 
 def has_terminal() -> bool:
@@ -113,15 +118,28 @@ def has_terminal() -> bool:
 
 def alive(attempt: str) -> list[int]:
     """The processes of the attempt of this id that still run, of this user on this machine: they carry it about."""
-    wanted = f"{RUN}={attempt}".encode()
-    found = []
-    for pid in _pids():
-        if pid == os.getpid():
-            continue
+    return attempts().get(attempt, [])
+
+
+def attempts() -> dict[str, list[int]]:
+    """The processes of every attempt that run here and can be seen, by its id; without this one."""
+    mark, found = f"{RUN}=".encode(), dict[str, list[int]]()
+    for pid in sorted(_pids()):
         with suppress(OSError):
-            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") and _state(pid) not in ("Z", "X"):
-                found.append(pid)
-    return sorted(found)
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if pid != os.getpid() else []
+            carried = next((one.removeprefix(mark) for one in variables if one.startswith(mark)), b"")
+            if carried and _state(pid) not in ("Z", "X"):
+                found.setdefault(os.fsdecode(carried), []).append(pid)
+    return found
+
+
+def ancestors(pid: int) -> list[int]:
+    """Its parent, that one's parent, and so on."""
+    found: list[int] = []
+    while (parent := _parent(pid)) and parent not in found:
+        found.append(parent)
+        pid = parent
+    return found
 
 
 def descendants(pid: int) -> list[int]:
@@ -141,14 +159,23 @@ def descendants(pid: int) -> list[int]:
 
 def _prepared(blocked: Collection[int], *, outlives: bool) -> Callable[[], None]:
     """What the new process does before it becomes the program."""
-    libc, ours = ctypes.CDLL(None, use_errno=True), os.getpid()
+    libc, ours, plain = ctypes.CDLL(None, use_errno=True), os.getpid(), as_given(blocked)
 
     def prepare() -> None:
-        private.give_back()
         if not outlives:
             libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
             if os.getppid() != ours:  # it was over before the kernel knew
                 os.kill(os.getpid(), signal.SIGTERM)
+        plain()
+
+    return prepare
+
+
+def as_given(blocked: Collection[int]) -> Callable[[], None]:
+    """What a new process does to have the umask, the limits and the blocked signals that costguard was started with."""
+
+    def prepare() -> None:
+        private.give_back()
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     return prepare

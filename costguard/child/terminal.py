@@ -26,6 +26,11 @@ LONGEST_TITLE = 120
 LONGEST_ANSWER = 1024
 STDIN, STDERR = 0, 2
 YES = frozenset(("y", "yes"))
+KEEPING = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP))
+"""What keeps a machine that is counted down."""
+STEP_S = 0.2
+WRITABLE_WITHIN_S = 1.0
+"""How long a terminal, or whoever reads what we say, is waited for: a job is not attended to meanwhile."""
 
 
 def say(text: str) -> None:
@@ -33,7 +38,18 @@ def say(text: str) -> None:
     lines = "".join(f"costguard: {line}\n" for line in printable(text).splitlines())
     with suppress(OSError, ValueError):
         sys.stderr.flush()
-        os.write(STDERR, lines.encode(sys.stderr.encoding or "utf-8", errors="replace"))
+    put(lines)
+
+
+def put(text: str) -> bool:
+    """Write it on standard error, unless nobody takes it there: what is said is not worth a job that nobody attends to."""
+    data = text.encode(sys.stderr.encoding or "utf-8", errors="replace")
+    with suppress(OSError, ValueError):
+        waits = select.poll()
+        waits.register(STDERR, select.POLLOUT)
+        while data and waits.poll(WRITABLE_WITHIN_S * 1000):
+            data = data[os.write(STDERR, data[: select.PIPE_BUF]) :]
+    return not data
 
 
 def can_ask() -> bool:
@@ -41,10 +57,14 @@ def can_ask() -> bool:
     return _is_terminal(STDIN) and _is_terminal(STDERR)
 
 
+def can_keep() -> bool:
+    """Whether a person sees a countdown, and a key that they press now reaches us."""
+    return can_ask() and in_front()
+
+
 def ask(question: str) -> bool:
     """Whether the answer is yes. A line is read, and no byte of what follows it: that is the program's."""
-    with suppress(OSError):
-        os.write(STDERR, f"costguard: {printable(question)} [y/N] ".encode(errors="replace"))
+    put(f"costguard: {printable(question)} [y/N] ")
     answer = os.read(STDIN, LONGEST_ANSWER)
     return answer.decode(errors="replace").strip().lower() in YES
 
@@ -66,20 +86,14 @@ class Title:
         line = shortened(printable(text).replace("\n", " "), LONGEST_TITLE)
         if not self._shows or line == self._last or not in_front():
             return
-        self._put(f"{'' if self._last else SAVE}\x1b]2;{line}\x07")
-        self._last = line
+        if put(f"{'' if self._last else SAVE}\x1b]2;{line}\x07"):
+            self._last = line
 
     def end(self) -> None:
         """Have the title that was there before."""
         if self._last and in_front():
-            self._put(RESTORE)
+            put(RESTORE)
             self._last = ""
-
-    def _put(self, text: str) -> None:
-        try:
-            os.write(STDERR, text.encode(errors="replace"))
-        except OSError:
-            self._shows = False
 
 
 def in_front() -> bool:
@@ -91,32 +105,36 @@ def in_front() -> bool:
 
 
 def countdown(seconds: int, text: str, heard: Heard) -> bool:
-    """Whether nobody kept it: any key, Ctrl-C, or a signal that ends costguard does. Without a terminal only the latter can."""
-    ends = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)) & heard.numbers
+    """Whether nobody kept it: any key, Ctrl-C, Ctrl-Z, or a signal that ends costguard does; the latter without a terminal.
+
+    Only the time that passes here counts: while costguard was stopped, or the terminal took nothing, nobody saw it.
+    """
+    ends = KEEPING & heard.numbers
     sees = _is_terminal(STDERR)
-    until, shown = monotonic() + seconds, -1
+    left, shown, looked = float(seconds), -1, monotonic()
     with _keys() as keys:
-        while (left := until - monotonic()) > 0:
+        while not _kept(keys=keys, ends=ends, within_s=min(max(left, 0.0), STEP_S)):
+            if left <= 0:
+                return _told(kept=False, sees=sees)
+            now = monotonic()
+            left, looked = left - min(now - looked, 2 * STEP_S), now
             if sees and ceil(left) != shown:
-                shown = ceil(left)
-                with suppress(OSError):
-                    os.write(STDERR, f"\r\x1b[Kcostguard: {printable(text)} in {shown} s; any key keeps it ".encode())
-            if ends and signal.sigtimedwait(ends, 0) is not None:
-                return _told(kept=True, sees=sees)
-            if keys and select.select([STDIN], [], [], min(left, 0.2))[0]:
-                termios.tcflush(STDIN, termios.TCIFLUSH)
-                return _told(kept=True, sees=sees)
-            if not keys and ends:
-                caught = signal.sigtimedwait(ends, min(left, 0.2))
-                if caught is not None:
-                    return _told(kept=True, sees=sees)
-    return _told(kept=False, sees=sees)
+                shown = max(0, ceil(left))
+                put(f"\r\x1b[Kcostguard: {printable(text)} in {shown} s; any key keeps it ")
+    return _told(kept=True, sees=sees)
+
+
+def _kept(*, keys: bool, ends: frozenset[int], within_s: float) -> bool:
+    """Whether somebody keeps it within so many seconds."""
+    if keys and select.select([STDIN], [], [], within_s)[0]:
+        termios.tcflush(STDIN, termios.TCIFLUSH)
+        return True
+    return bool(ends) and signal.sigtimedwait(ends, 0 if keys else within_s) is not None
 
 
 def _told(*, kept: bool, sees: bool) -> bool:
     if sees:
-        with suppress(OSError):
-            os.write(STDERR, b"\n")
+        put("\n")
     return not kept
 
 

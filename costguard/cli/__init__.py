@@ -15,12 +15,12 @@ from typing import Annotated
 
 import typer
 from typer._click import Command, Context, HelpFormatter  # typer 0.29 carries click inside and re-exports only Context
-from typer._click.exceptions import ClickException, UsageError
+from typer._click.exceptions import ClickException, NoSuchOption, UsageError
 from typer.main import get_command
 
 from costguard import __version__, private
 from costguard.cli.as_typed import AsTypedCommand, AsTypedGroup
-from costguard.errors import CostguardError, InputError, one_line, printable, shortened
+from costguard.errors import CostguardError, InputError, UnknownNameError, one_line, printable, shortened
 
 COMMANDS = {
     "quote": "What will this run cost, how long does it take, where? Ranked.",
@@ -88,6 +88,15 @@ class LazyGroup(AsTypedGroup):
         one.command(name=cmd_name, cls=kind, help=f"{COMMANDS[cmd_name]}\n\n{module.EXAMPLES}")(module.command)
         return get_command(one)
 
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        """The command that is asked for. UnknownNameError where there is none, with what may have been meant."""
+        if args and args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
+            meant = get_close_matches(args[0][:80].lower(), COMMANDS, n=2, cutoff=0.7)  # a guess at 0.5 names other deeds
+            raise UnknownNameError("command", args[0], field="COMMAND", nearest=tuple(meant), hint="see costguard --help")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
         """Write the table of contents for `--help`."""
         with formatter.section("Commands"):
@@ -130,14 +139,30 @@ def _root(
 
 def main() -> None:
     """Run one command; every expected failure ends in at most five lines on stderr and the contract's exit code."""
+    _open_streams()
     private.begin()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that cannot show a letter shows "?" instead of failing
             stream.reconfigure(errors="replace")
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(exit_code_of(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to end
+def _open_streams() -> None:
+    """Have a standard stream that was closed open on nothing: else the next file gets its number, and what is said goes there.
+
+    To write an answer to the output still fails, as it does where it is closed. A program that we begin finds them closed.
+    """
+    for number, flag in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, flag)
+    for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115 - until we end
+
+
+def exit_code_of(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to end
     """The exit code of `costguard` with these arguments."""
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments  # the rest may be another program's
     debug, json_log = "--debug" in ours, "--json-log" in ours
@@ -174,10 +199,16 @@ def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way to end
 
 
 def _help_hint(error: ClickException) -> str:
-    """Where to look, if the error belongs to a command."""
+    """Where to look, or what to write where an option of all commands stands behind one."""
     context = error.ctx if isinstance(error, UsageError) else None
-    command = f" {context.info_name}" if context and context.parent else ""
-    return f"\nhint: see costguard{command} --help"
+    if context is None or context.parent is None:
+        return "\nhint: see costguard --help"
+    typed = error.option_name if isinstance(error, NoSuchOption) else None
+    for option in context.parent.command.params:
+        if typed in option.opts:
+            words = " ".join(filter(None, (typed, option.metavar)))
+            return f"\nhint: it stands before the command: costguard {words} {context.info_name}"
+    return f"\nhint: see costguard {context.info_name} --help"
 
 
 def _failed(message: str, code: int, *, json_log: bool, debug: bool = False) -> int:

@@ -16,6 +16,7 @@ EXAMPLES = """Examples:
   costguard reconcile
   costguard reconcile --month 2026-10 --provider runpod --tolerance 2%
   costguard reconcile --file focus-2026-10.csv.gz --json
+  costguard reconcile --file exports/2026-10/ --whole                        # delivered anew, all of it
   costguard reconcile --file billing.json --account default
 
 Exit 3 where a bill differs from the charges by more than the tolerance. AWS takes $0.01 for each page of Cost Explorer, where
@@ -39,6 +40,9 @@ def command(
         Text, typer.Option(metavar="T", help='How far they may differ: 2%, 0.50 or "1%, 0.10" (which it is otherwise).')
     ] = None,
     account: Annotated[Text, typer.Option(metavar="NAME", help="Whose a file is that does not say so.")] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Each --file is all of its bill: what the ledger has of it besides is withdrawn.")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 4 where a bill could not be asked for or compared.")] = False,
     json: o.Json = False,
     csv: o.Csv = False,
@@ -55,6 +59,7 @@ def command(
             files=tuple(file or ()),
             tolerance=tolerance,
             account=account,
+            whole=whole,
             strict=strict,
             offline=ctx.obj.offline,
             config=ctx.obj.config,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
+from costguard.cli.as_typed import AsTypedCommand
 from costguard.cli.options import Text
 
 EXAMPLES = """Examples:
@@ -21,6 +22,15 @@ the signal's number where a signal ended it). 2: it was not begun, as something 
 said no; 126, 127: there is no such command. Ctrl-C is the command's; again ends it (SIGTERM), again at once (SIGKILL).
 The command tells its steps with two lines of Python: import costguard_agent; costguard_agent.progress(step).
 """
+
+
+class AsWritten(AsTypedCommand):
+    """Options stand before the command: all that follows its first word is its own, with `--` or without."""
+
+    allow_interspersed_args = False
+
+
+COMMAND = AsWritten
 
 
 def command(

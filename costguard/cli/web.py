@@ -15,7 +15,7 @@ from costguard.errors import InputError
 ACTIONS = {"token": 1, "tokens": 0, "revoke": 1}
 """Action -> how many words follow it."""
 USAGE = {
-    "token": "costguard web token NAME --role viewer --for 90d",
+    "token": "costguard web token NAME --for 90d",
     "tokens": "costguard web tokens",
     "revoke": "costguard web revoke NAME",
 }
@@ -26,8 +26,6 @@ EXAMPLES = """Examples:
   costguard web tokens
   costguard web revoke grafana
   curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8470/v1/status
-
-Roles: viewer, operator.
 """
 
 
@@ -35,7 +33,6 @@ def command(
     ctx: typer.Context,
     action: Annotated[str, typer.Argument(metavar="ACTION", help=" | ".join(ACTIONS))],
     words: Annotated[Names, typer.Argument(metavar="[NAME]", help="Whose token.")] = None,
-    role: Annotated[Text, typer.Option("--role", metavar="NAME", help="viewer | operator (viewer).")] = None,
     length: Annotated[Text, typer.Option("--for", metavar="TIME", help="How long it counts (90d).")] = None,
     json: o.Json = False,
     csv: o.Csv = False,
@@ -46,14 +43,13 @@ def command(
     given = list(words or ())
     if len(given) != ACTIONS[action]:
         raise InputError(f"{action} takes other words", field="web", hint=USAGE[action])
-    for flag, value in (("--role", role), ("--for", length)):
-        if value is not None and action != "token":
-            raise InputError("belongs to token", field=flag, hint=USAGE["token"])
+    if length is not None and action != "token":
+        raise InputError("belongs to token", field="--for", hint=USAGE["token"])
     from costguard.app import agents
 
     config = ctx.obj.config
     if action == "token":
-        write(agents.token(given[0], role=role or "viewer", length=length, config=config), ctx)
+        write(agents.token(given[0], length=length, config=config), ctx)
     elif action == "tokens":
         write(agents.tokens(config=config), ctx)
     else:

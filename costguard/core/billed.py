@@ -28,7 +28,9 @@ class BillLine:
 
     `resource_id`: the provider's id, "" where the line is of no single resource. `source` names where it stands
     ("GET /v2/billing/pods"). `statement`: which of its provider's statements it belongs to: two that state the same money in
-    two ways (Cost Explorer and an export file) have two names and are never added. `tags` are sorted pairs.
+    two ways (Cost Explorer and an export file) have two names and are never added. `bill`: which bill it stands in, where its
+    provider delivers whole bills anew until they are closed ("focus|999988887777|2026-10-01T00:00:00Z"), as exports are; its
+    id begins with that.
     """
 
     id: str
@@ -44,11 +46,12 @@ class BillLine:
     source: str = ""
     statement: str = ""
     description: str = ""
-    tags: tuple[tuple[str, str], ...] = ()
+    bill: str = ""
 
     def __post_init__(self) -> None:
         require(bool(self.id and self.provider), "bill line", "needs an id and a provider")
         require(self.charge in CHARGES, f"bill line {self.id}", f"has charge '{self.charge}'", f"one of {', '.join(CHARGES)}")
+        require(self.id.startswith(self.bill), f"bill line {self.id}", "is of another bill", "an id that begins with its bill")
         sensible(self.start, f"bill line {self.id}")
         sensible(self.end, f"bill line {self.id}")
         require(self.start < self.end, f"bill line {self.id}", "ends before it starts", "a half-open period")
@@ -56,10 +59,15 @@ class BillLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Billed:
-    """Every line that a provider could give of a period. `why`: what is missing, "" where the statement is whole."""
+    """Every line that a provider could give of a period. `why`: what is missing, "" where the statement is whole.
+
+    `made_at`: when it was stated, None for now. `left_out`: rows of others that stood among them, by whose they are.
+    """
 
     lines: tuple[BillLine, ...]
     why: str = ""
+    made_at: datetime | None = None
+    left_out: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +75,9 @@ class Imported:
     """What became of one statement of `provider`, read from `source`: so many `lines`, in `start` to `end`.
 
     `added` were new, `replaced` said something else before, `withdrawn` are stated no more, `outdated` were known as a later
-    statement has them and stayed. `why`: what the statement leaves out, "" where it is whole. `estimated`: lines that will
-    still change.
+    statement has them and stayed. `lacking`: those that the ledger has of the same bills and the statement does not, which
+    stayed, too, as nobody said that it is all of them. `why`: what the statement leaves out, "" where it is whole. `estimated`:
+    lines that will still change.
     """
 
     provider: str
@@ -81,6 +90,7 @@ class Imported:
     withdrawn: int
     outdated: int
     estimated: int
+    lacking: int = 0
     why: str = ""
 
 

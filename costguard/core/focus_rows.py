@@ -1,8 +1,8 @@
 """Rows of a FOCUS export (the FinOps billing standard, 1.0 to 1.4) as bill lines: what AWS and Google write into a bucket.
 
-FOCUS gives no row a name, and a month that is not closed is written anew every day. So a line is named by what it is about
-(account, resource, price, beginning, kind of charge), and rows that share all of that are one line with their sum: what a later
-export says of it has the same id, and replaces it.
+FOCUS gives no row a name, and a month that is not closed is written anew every day. So a line is named by the bill it stands
+in and by what it is about (account, resource, price, beginning, kind of charge), and rows that share all of that are one line
+with their sum: what a later export says of it has the same id, and replaces it. A correction stands in a later month's bill.
 
 Example: two rows of i-0abc for 12:00 to 13:00 with EffectiveCost 1.0060000000 and 0.0000000004 are one line of $1.006.
 """
@@ -10,20 +10,19 @@ Example: two rows of i-0abc for 12:00 to 13:00 with EffectiveCost 1.0060000000 a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import lru_cache
 
-from costguard.core.billed import ADDRESS, COMPUTE, CREDIT, OTHER, STORAGE, TAX, TRAFFIC, Billed, BillLine, amount_stated
+from costguard.core.billed import ADDRESS, COMPUTE, CREDIT, OTHER, STORAGE, TAX, TRAFFIC, BillLine, amount_stated
 from costguard.core.metering.resource import storable
 from costguard.core.money import Money
-from costguard.core.period import Period
 from costguard.core.stated_time import time_stated
 from costguard.errors import InputError, one_line, shortened
 
-EFFECTIVE, BILLED, LIST = "EffectiveCost", "BilledCost", "ListCost"
-"""Amortised over what a commitment covers; as invoiced; at list prices. All three are columns that FOCUS demands."""
+EFFECTIVE, BILLED = "EffectiveCost", "BilledCost"
+"""Amortised over what a commitment covers, which counts; and as invoiced, where a row lacks the other."""
 
 STATEMENT = "focus"
 """Which statement of a provider's it is: its rows are never added to those of another one."""
@@ -31,13 +30,10 @@ STATEMENT = "focus"
 CLOSED_AFTER = timedelta(days=7)
 """A month without an invoice number counts as closed this long after its end: an assumption, 2026-11."""
 
-MOST_LINES = 1_000_000
-"""Lines of one statement that are kept: a month of 1,300 machines by the hour. About 1 GB of memory."""
-
 MOMENT = timedelta(seconds=1)
 """What a row reaches over that ends when it begins, as rows of taxes and roundings do."""
 
-LONGEST_ID, LONGEST_TOLD = 300, 120
+LONGEST_ID, LONGEST_PAYER = 300, 64
 
 Row = Mapping[str, object]
 
@@ -49,49 +45,19 @@ WRITTEN_NULL = "NULL"
 class Export:
     """Where rows come from and how they are read.
 
-    `provider`: the ledger's name for it. `source` names the statement. `as_of`: when it was read, which says whether a month
-    can be closed. `cost`: the column that counts; where a row lacks it, BilledCost. `resource`: the provider's ResourceId as
-    the ledger's id. `tags`: reads the text of the column Tags; None leaves tags given as text out (core reads no JSON).
+    `provider`: the ledger's name for it. `source` names the statement. `as_of`: when it was made, which says whether a month
+    can be closed. `resource`: the provider's ResourceId as the ledger's id.
     """
 
     provider: str
     source: str
     as_of: datetime
-    cost: str = EFFECTIVE
     resource: Callable[[str], str] = lambda stated: arn_tail(stated)  # noqa: PLW0108 - it stands further down
-    tags: Callable[[str], object] | None = None
-
-
-def bill_lines(rows: Iterable[Row], period: Period, export: Export) -> Billed:
-    """The lines of `period` (those that reach into it, whole), oldest first; `why` counts the rows that could not be read."""
-    lines: dict[str, tuple[BillLine, Decimal]] = {}
-    unread, first, over = 0, "", 0
-    for number, row in enumerate(rows, 1):
-        try:
-            line, amount = line_stated(row, export)
-        except (InputError, InvalidOperation) as odd:
-            unread, first = unread + 1, first or f"row {number}: {_told(odd)}"
-            continue
-        if not (line.start < period.end and period.start < line.end):
-            continue
-        before = lines.get(line.id)
-        if before is None and len(lines) >= MOST_LINES:
-            over += 1
-            continue
-        lines[line.id] = (line, amount) if before is None else (_longer(before[0], line), before[1] + amount)
-    whole = [replace(line, amount=_money(amount, line.amount.currency)) for line, amount in lines.values()]
-    whole.sort(key=lambda line: (line.start, line.id))
-    return Billed(lines=tuple(whole), why=_why(unread, first, over))
 
 
 def line_stated(row: Row, export: Export) -> tuple[BillLine, Decimal]:
     """The line that `row` belongs to, of no amount yet, and the row's part of it; InputError where it cannot be read."""
     return _line(_columns(row), export)
-
-
-def _longer(one: BillLine, other: BillLine) -> BillLine:
-    """Of two parts of one line the one that ends later: a line reaches as far as any of its parts."""
-    return one if other.end <= one.end else other
 
 
 def provider_stated(row: Row) -> str:
@@ -159,17 +125,20 @@ def _folded(name: str) -> str:
 
 def _line(row: _Columns, export: Export) -> tuple[BillLine, Decimal]:
     """The line that a row belongs to, and the row's part of its amount."""
-    column = export.cost if row.get(export.cost) is not None else BILLED
+    column = EFFECTIVE if row.get(EFFECTIVE) is not None else BILLED
     amount, currency = amount_stated(row.get(column), column), row.text("BillingCurrency")
     start, end = _instant(row, "ChargePeriodStart"), _instant(row, "ChargePeriodEnd")
-    account = row.text("SubAccountId") or row.text("BillingAccountId")
+    payer = row.text("BillingAccountId")
+    account = row.text("SubAccountId") or payer
+    bill = bill_named(STATEMENT, payer, _billed_from(row, start))
     return BillLine(
-        id=_id(row, start, currency),
+        id=_id(row, bill, start, currency),
+        bill=bill,
         provider=export.provider,
         account=account,
         start=start,
         end=end if start != end else start + MOMENT,
-        amount=_money(Decimal(0), currency),
+        amount=Money(nano=0, currency=currency),
         charge=charge_of(row.text("ChargeCategory"), *(row.text(name) for name in _KIND_COLUMNS)),
         resource_id=export.resource(row.text("ResourceId")),
         region=row.text("RegionId"),
@@ -177,12 +146,10 @@ def _line(row: _Columns, export: Export) -> tuple[BillLine, Decimal]:
         source=f"{export.source}, {column}",
         statement=STATEMENT,
         description=one_line(row.text("ChargeDescription")),
-        tags=_tags(row.get("Tags"), export.tags),
     ), amount
 
 
 _ID_COLUMNS = (
-    "BillingAccountId",
     "SubAccountId",
     "ResourceId",
     "SkuPriceId",
@@ -203,21 +170,40 @@ _ID_COLUMNS = (
 the end: the last bucket of a bill that is not closed grows, and what is stated of it later replaces what was."""
 
 
-def _id(row: _Columns, start: datetime, currency: str) -> str:
+def _id(row: _Columns, bill: str, start: datetime, currency: str) -> str:
     """The instant as FOCUS writes it, however the file does: an export as CSV and as Parquet is one bill."""
     period = {"ChargePeriodStart": instant_named(start)}
-    parts = ((period.get(name) or row.text(name)).replace("\\", "\\\\").replace("|", "\\|") for name in _ID_COLUMNS)
-    return "|".join(("focus", *parts, currency))
+    return id_named(bill, (*(period.get(name) or row.text(name) for name in _ID_COLUMNS), currency))
+
+
+def _billed_from(row: _Columns, start: datetime) -> datetime:
+    """When the billing period of a row begins; where it does not say so, that of its month."""
+    stated, end = instant_stated(row.get("BillingPeriodStart")), instant_stated(row.get("BillingPeriodEnd"))
+    return stated or month_begun(start if end is None else end - MOMENT)
+
+
+def month_begun(at: datetime) -> datetime:
+    """The first instant of the month of `at`, in UTC."""
+    return at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def bill_named(statement: str, payer: str, start: datetime) -> str:
+    """What a bill is called that is delivered whole, and anew until it is closed: whose it is, and since when it bills."""
+    return "|".join((statement, _escaped(shortened(payer, LONGEST_PAYER)), instant_named(start)))
+
+
+def id_named(bill: str, parts: Iterable[str]) -> str:
+    """The name of a line of `bill` that is about `parts`."""
+    return "|".join((bill, *map(_escaped, parts)))
+
+
+def _escaped(part: str) -> str:
+    return part.replace("\\", "\\\\").replace("|", "\\|")
 
 
 def instant_named(at: datetime) -> str:
     """`2026-11-20T12:00:00Z`, with a fraction where there is one."""
     return f"{at.replace(tzinfo=None).isoformat()}Z"
-
-
-def _money(amount: Decimal, currency: str) -> Money:
-    """Exports state ten and more decimals: rounded half to even to the nano-unit, once, after summing."""
-    return Money(nano=int(amount.scaleb(9).to_integral_value()), currency=currency)
 
 
 def _instant(row: _Columns, column: str) -> datetime:
@@ -262,23 +248,3 @@ def charge_of(category: str, *told: str) -> str:
             if any(word in text for word in words):
                 return charge
     return OTHER
-
-
-def _tags(value: object, read: Callable[[str], object] | None) -> tuple[tuple[str, str], ...]:
-    """Sorted pairs; what is no map of names to values is left out rather than guessed at."""
-    if isinstance(value, str):
-        value = read(value) if read else None
-    if not isinstance(value, Mapping):
-        return ()
-    pairs = ((str(k), "" if v is None else str(v)) for k, v in value.items() if isinstance(v, str | int | bool | None))
-    return tuple(sorted((storable(shortened(k, LONGEST_ID)), storable(shortened(v, LONGEST_ID))) for k, v in pairs))
-
-
-def _told(odd: Exception) -> str:
-    return shortened(one_line(str(odd).splitlines()[0] if str(odd) else type(odd).__name__), LONGEST_TOLD)
-
-
-def _why(unread: int, first: str, over: int) -> str:
-    told = [f"{unread} rows could not be read (first: {first})"] if unread else []
-    told += [f"{over} rows beyond {MOST_LINES:,} lines were left out"] if over else []
-    return "; ".join(told)

@@ -13,8 +13,11 @@ from datetime import datetime, timedelta
 from costguard.core.budget import Budget, Match
 from costguard.core.checks import one_of, require
 from costguard.core.instant import sensible
-from costguard.core.metering.resource import INSTANCE
-from costguard.core.money import Money
+from costguard.core.metering.meter import COMPUTE
+from costguard.core.metering.resource import INSTANCE, Attribution
+from costguard.core.money import Money, MoneyInterval
+from costguard.core.period import Period
+from costguard.core.spending import Spending
 
 RELEASED, COMMITTED, EXPIRED = "released", "committed", "expired"
 ENDINGS = (RELEASED, COMMITTED, EXPIRED)
@@ -75,6 +78,32 @@ class Hold:
 def is_open(hold: Hold, now: datetime) -> bool:
     """Whether it counts at `now`: nobody ended it, and its time has not run out."""
     return hold.ended_at is None and now < hold.expires_at
+
+
+def unlisted(hold: Hold) -> bool:
+    """Whether it was of a run on a machine that no listing told of, and what that came to is known."""
+    return hold.spent is not None and hold.ended_at is not None and not hold.account and JOB in dict(hold.labels)
+
+
+def unlisted_spending(holds: Iterable[Hold], period: Period) -> list[Spending]:
+    """What runs that ended in `period` came to on machines that no listing tells of: no span has it.
+
+    Its low end is 0: a machine that is listed later, with its times, has spans of the same run then.
+    """
+    found = []
+    for hold in holds:
+        if (
+            unlisted(hold)
+            and hold.spent is not None
+            and hold.ended_at is not None
+            and period.start <= hold.ended_at < period.end
+        ):
+            at = Attribution(
+                provider=hold.provider, account="", region="", kind=INSTANCE, gpu=hold.gpu, owner=hold.owner, labels=hold.labels
+            )
+            money = MoneyInterval(low=Money(nano=0, currency=hold.spent.currency), expected=hold.spent, high=hold.spent)
+            found.append(Spending(attribution=at, charge=COMPUTE, money=money, us=0))
+    return found
 
 
 def counts_in(hold: Hold, match: Match) -> bool:

@@ -1,4 +1,7 @@
-"""A file, opened and bounded: its bytes unpacked, its text as lines that are counted, each error with its line."""
+"""A file, opened and bounded: its bytes unpacked, its text as lines that are counted, each error with its line.
+
+A file is called by a name beside its bytes: what stands in a bucket has no path.
+"""
 
 from __future__ import annotations
 
@@ -49,11 +52,11 @@ def is_parquet(raw: io.BufferedReader) -> bool:
 
 
 class Lines:
-    """The lines of a text file, unpacked where it is packed, counted, each of them bounded."""
+    """The lines of a text file, unpacked where it is packed, counted, each of them bounded. `name`: for people."""
 
-    def __init__(self, path: Path, raw: io.BufferedReader) -> None:
+    def __init__(self, name: str, raw: io.BufferedReader) -> None:
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if raw.peek(2)[:2] == GZIP else raw
-        self.path, self.number, self._raw = path, 0, io.BufferedReader(_Counted(stream, path))
+        self.name, self.number, self._raw = name, 0, io.BufferedReader(_Counted(stream, name))
         self._text: io.TextIOWrapper | None = None
 
     def begin(self) -> str:
@@ -61,20 +64,20 @@ class Lines:
         with self._told():
             head = self._raw.peek(4096)[:4096]
         if not head:
-            raise InputError("is empty", field=str(self.path), hint="export it again")
+            raise InputError("is empty", field=self.name, hint="export it again")
         encoding = next((name for mark, name in MARKS if head.startswith(mark)), "utf-8")
         if head.startswith(ZIP):
-            raise InputError("is a zip archive", field=str(self.path), hint="unpack it, and name the file or folder in it")
+            raise InputError("is a zip archive", field=self.name, hint="unpack it, and name the file or folder in it")
         if b"\0" in head and encoding != "utf-16":
             hint = "a CSV, JSON or Parquet file is wanted; UTF-16 without a mark at its beginning is not read: save it as UTF-8"
-            raise InputError("is no text", field=str(self.path), hint=hint)
+            raise InputError("is no text", field=self.name, hint=hint)
         self._text = io.TextIOWrapper(self._raw, encoding, newline="")
         for line in self:
             if line.strip():
                 return line
             if self.number > MOST_BLANK:
-                raise InputError(f"begins with {self.number} blank lines", field=str(self.path), hint="is it a bill?")
-        raise InputError("holds nothing but blank lines", field=str(self.path), hint="export it again")
+                raise InputError(f"begins with {self.number} blank lines", field=self.name, hint="is it a bill?")
+        raise InputError("holds nothing but blank lines", field=self.name, hint="export it again")
 
     def __iter__(self) -> Iterator[str]:
         assert self._text is not None  # noqa: S101 - for the type checker: begun before
@@ -91,7 +94,7 @@ class Lines:
     @property
     def here(self) -> str:
         """`bill.csv, line 7`."""
-        return f"{self.path}, line {self.number}"
+        return f"{self.name}, line {self.number}"
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -99,21 +102,21 @@ class Lines:
         try:
             yield
         except UnicodeDecodeError as odd:
-            name, byte = shortened(self.path.name, 60), odd.object[odd.start]
-            hint = f"byte 0x{byte:02x}: save it as UTF-8, e.g. iconv -f latin1 -t utf-8 {name}"
-            after = f"{self.path}, after line {self.number}"
+            file, byte = shortened(Path(self.name).name, 60), odd.object[odd.start]
+            hint = f"byte 0x{byte:02x}: save it as UTF-8, e.g. iconv -f latin1 -t utf-8 {file}"
+            after = f"{self.name}, after line {self.number}"
             raise InputError(f"is not {odd.encoding.upper()}", field=after, hint=hint) from None
         except (EOFError, zlib.error, gzip.BadGzipFile) as broken:
             what = "is cut short" if isinstance(broken, EOFError) else f"is damaged ({one_line(str(broken))})"
             hint = "copy or download it again"
-            raise InputError(what, field=f"{self.path}, after line {self.number}", hint=hint) from None
+            raise InputError(what, field=f"{self.name}, after line {self.number}", hint=hint) from None
 
 
 class _Counted(io.RawIOBase):
     """A stream that breaks off after LARGEST_UNPACKED bytes."""
 
-    def __init__(self, inner: IO[bytes], path: Path) -> None:
-        self._inner, self._path, self._left = inner, path, LARGEST_UNPACKED
+    def __init__(self, inner: IO[bytes], name: str) -> None:
+        self._inner, self._name, self._left = inner, name, LARGEST_UNPACKED
 
     def readable(self) -> bool:
         return True
@@ -122,6 +125,6 @@ class _Counted(io.RawIOBase):
         data = self._inner.read(len(buffer))
         self._left -= len(data)
         if self._left < 0:
-            raise InputError(f"unpacks to more than {LARGEST_UNPACKED >> 30} GiB", field=str(self._path))
+            raise InputError(f"unpacks to more than {LARGEST_UNPACKED >> 30} GiB", field=self._name)
         buffer[: len(data)] = data
         return len(data)

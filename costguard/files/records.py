@@ -1,4 +1,4 @@
-"""A file as records, objects with keys: a row of CSV or Parquet by its header, an object of JSON. Or every file of a folder.
+"""A file as records, objects with keys: a row of CSV or Parquet by its header, an object of JSON. Or several files in a row.
 
 Nothing is read whole but JSON that is one document, of which there are no large ones: a file of 2 GB passes through a few MB of
 memory. What a record means is the providers' business: see `core.bill_files`.
@@ -7,13 +7,18 @@ memory. What a record means is the providers' business: see `core.bill_files`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
+from glob import glob
+from io import BufferedReader
 from pathlib import Path
 
 from costguard.errors import InputError, shortened
 from costguard.files.lines import Lines, is_parquet, opened
 from costguard.files.table import Table, csv_table, looks_like_json, parquet_table
+from costguard.ports.bills import Piece
 
 LARGEST_DOCUMENT = 64 * 2**20
 """Characters of JSON that is one document: a month of 1,000 pods by the hour is half of that."""
@@ -22,39 +27,69 @@ DEEPEST = 4
 """Levels of pages within pages."""
 
 ENDINGS = (".csv", ".csv.gz", ".json", ".json.gz", ".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".parquet")
+MANIFEST = "manifest.json"
+"""How the name of a file ends that clouds put beside their exports, and that says which files these are."""
 
 Place = tuple[str, Mapping[str, object]]
 """(file and line, record)."""
 
 
-def records(path: Path) -> Iterator[Place]:
-    """The records of a file, or of every bill file in a folder, one after another. InputError names the file and line."""
-    for one in files(path):
-        yield from _file(one)
+def records(pieces: Iterable[Piece]) -> Iterator[Place]:
+    """The records of files, one after another. InputError names the file and line."""
+    for one in pieces:
+        with one.opened() as raw:
+            yield from _file(one.name, raw)
 
 
-def files(path: Path) -> list[Path]:
-    """The file itself, or those of a folder, sorted."""
-    if not path.is_dir():
-        return [path]
-    found = sorted(one for one in path.rglob("*") if one.name.lower().endswith(ENDINGS) and one.is_file())
-    if not found:
-        raise InputError("is a folder without bill files", field=str(path), hint=f"they end in {', '.join(ENDINGS)}")
-    if len(found) > MOST_FILES:
+def pieces_in(path: Path) -> list[Piece]:
+    """The file itself, or those of a folder, sorted. InputError where there is none."""
+    return [_piece(one) for one in ([path] if not path.is_dir() else _few(filter(is_bill_file, _within(path)), str(path)))]
+
+
+def pieces_at(where: str) -> list[Piece]:
+    """The same for a path, where a pattern (`/exports/**/*.csv.gz`) may stand, too: then the files that it names."""
+    path = Path(where).expanduser()
+    if path.exists() or not any(sign in where for sign in "*?["):
+        return pieces_in(path)
+    named = (Path(one) for one in glob(str(path), recursive=True))  # noqa: PTH207 - the pattern may be absolute
+    return [_piece(one) for one in _few((one for one in named if one.is_file()), where)]
+
+
+def is_bill_file(name: Path | str) -> bool:
+    """Whether what is called so may be one of a bill's files."""
+    return str(name).lower().endswith(ENDINGS) and not str(name).lower().endswith(MANIFEST)
+
+
+def _within(path: Path) -> Iterator[Path]:
+    return (one for one in path.rglob("*") if one.is_file())
+
+
+def _few(found: Iterable[Path], where: str) -> list[Path]:
+    every = sorted(found)
+    if not every:
+        raise InputError("names no bill file", field=where, hint=f"they end in {', '.join(ENDINGS)}")
+    if len(every) > MOST_FILES:
+        raise InputError(f"holds {len(every)} files, more than {MOST_FILES}", field=where, hint="name a folder of one month")
+    return every
+
+
+def _piece(path: Path) -> Piece:
+    try:
+        made_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except (OSError, OverflowError, ValueError):
         raise InputError(
-            f"holds {len(found)} files, more than {MOST_FILES}", field=str(path), hint="name a folder of one month"
-        )
-    return found
+            "cannot be opened: no such file, or not allowed", field=str(path), hint="name a file or folder"
+        ) from None
+    return Piece(name=str(path), opened=partial(opened, path), made_at=made_at)
 
 
-def _file(path: Path) -> Iterator[Place]:
-    with opened(path) as raw:
-        if is_parquet(raw):
-            yield from _rows(parquet_table(path, raw))
-            return
-        lines = Lines(path, raw)
-        first = lines.begin()
-        yield from _json(lines, first) if looks_like_json(first) else _rows(csv_table(lines, first), at=lines.here)
+def _file(name: str, raw: BufferedReader) -> Iterator[Place]:
+    if is_parquet(raw):
+        yield from _rows(parquet_table(name, raw))
+        return
+    lines = Lines(name, raw)
+    first = lines.begin()
+    yield from _json(lines, first) if looks_like_json(first) else _rows(csv_table(lines, first), at=lines.here)
 
 
 def _rows(table: Table, at: str = "") -> Iterator[Place]:
@@ -62,7 +97,7 @@ def _rows(table: Table, at: str = "") -> Iterator[Place]:
     header = [name.strip() for name in table.header]
     if len(header) < 2 or len(set(header)) != len(header):  # noqa: PLR2004 - one column is no table
         hint = "a table begins with the names of its columns, each once"
-        raise InputError("is no header of a table", field=at or str(table.path), hint=hint)
+        raise InputError("is no header of a table", field=at or table.name, hint=hint)
     for number, row in table.rows:
         if len(row) != len(header):
             hint = "is a text in it not quoted, or a decimal comma not turned into a point?"
@@ -79,8 +114,8 @@ def _json(lines: Lines, first: str) -> Iterator[Place]:
     if alone is None:
         document = _parsed(_rest(lines, first))
         if document is None:
-            raise InputError("is no JSON", field=str(lines.path), hint="is it cut short? export it again")
-        yield from _inner(document, f"{lines.path}, item", DEEPEST)
+            raise InputError("is no JSON", field=lines.name, hint="is it cut short? export it again")
+        yield from _inner(document, lines.name, DEEPEST)
         return
     yield from _inner(alone, lines.here, DEEPEST)
     for line in lines:
@@ -100,7 +135,7 @@ def _rest(lines: Lines, first: str) -> str:
         if size > LARGEST_DOCUMENT:
             hint = "write one object a line (JSON lines), or CSV: those are read line by line"
             what = f"is one JSON document of more than {LARGEST_DOCUMENT >> 20} MB"
-            raise InputError(what, field=str(lines.path), hint=hint)
+            raise InputError(what, field=lines.name, hint=hint)
     return "".join(parts)
 
 
@@ -117,7 +152,7 @@ def _inner(value: object, here: str, deep: int) -> Iterator[Place]:
     """`value` as records: itself, or those of the one list of objects in it."""
     if isinstance(value, list):
         for number, one in enumerate(value, 1):
-            yield from _inner(one, f"{here} {number}", deep)
+            yield from _inner(one, f"{here}, item {number}", deep)
         return
     if not isinstance(value, Mapping):
         shown = shortened(repr(value), 40)

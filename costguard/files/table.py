@@ -30,17 +30,17 @@ Numbered = tuple[int, Sequence[object]]
 class Table:
     """`header`: as it stands there. `rows`: as many cells as each has; text in CSV, values in Parquet. Blank lines are none.
 
-    `word`: what a row's number is of.
+    `name`: the file's, for people. `word`: what a row's number is of.
     """
 
-    path: Path
+    name: str
     header: Sequence[str]
     rows: Iterator[Numbered]
     word: str = "line"
 
     def here(self, number: int) -> str:
         """`bill.csv, line 7`."""
-        return f"{self.path}, {self.word} {number}"
+        return f"{self.name}, {self.word} {number}"
 
 
 @contextmanager
@@ -48,9 +48,9 @@ def table(path: Path, delimiters: Sequence[str] = DELIMITERS) -> Iterator[Table]
     """The table in `path`. InputError names the file, and the line where it cannot be read on."""
     with opened(path) as raw:
         if is_parquet(raw):
-            yield parquet_table(path, raw)
+            yield parquet_table(str(path), raw)
             return
-        lines = Lines(path, raw)
+        lines = Lines(str(path), raw)
         first = lines.begin()
         if looks_like_json(first):
             raise InputError("is JSON, and no table", field=str(path), hint="export it as CSV or Parquet")
@@ -66,7 +66,7 @@ def csv_table(lines: Lines, first: str, delimiters: Sequence[str] = DELIMITERS) 
     """The rest of `lines` after `first`, which is the header: its cells stand apart by the commonest of `delimiters`."""
     rows = _csv(lines, first, max(delimiters, key=first.count))
     _, header = next(rows)
-    return Table(path=lines.path, header=_named(header, lines.here), rows=rows)
+    return Table(name=lines.name, header=_named(header, lines.here), rows=rows)
 
 
 def _named(header: Iterable[object], here: str) -> list[str]:
@@ -102,23 +102,23 @@ def _csv(lines: Lines, first: str, delimiter: str) -> Iterator[Numbered]:
         raise InputError(f"is not valid CSV: {one_line(str(odd))}", field=lines.here, hint=hint) from None
 
 
-def parquet_table(path: Path, file: IO[bytes]) -> Table:
+def parquet_table(name: str, file: IO[bytes]) -> Table:
     """The table in a file that is open. CostguardError where pyarrow is missing."""
     try:
         import pyarrow as pa
         from pyarrow import compute, parquet
     except ImportError:
         hint = "pip install 'gpu-costguard[parquet]', or export CSV"
-        raise CostguardError("a Parquet file needs pyarrow, which is not installed", field=str(path), hint=hint) from None
+        raise CostguardError("a Parquet file needs pyarrow, which is not installed", field=name, hint=hint) from None
     try:
         found = parquet.ParquetFile(file)
     except (pa.ArrowException, OSError, ValueError) as broken:
-        raise _no_parquet(str(path), broken) from None
-    rows = _parquet(pa, compute, path, found)
-    return Table(path=path, header=_named(found.schema_arrow.names, str(path)), rows=rows, word="row")
+        raise _no_parquet(name, broken) from None
+    rows = _parquet(pa, compute, name, found)
+    return Table(name=name, header=_named(found.schema_arrow.names, name), rows=rows, word="row")
 
 
-def _parquet(pa: Any, compute: Any, path: Path, found: Any) -> Iterator[Numbered]:  # noqa: ANN401 - no types
+def _parquet(pa: Any, compute: Any, name: str, found: Any) -> Iterator[Numbered]:  # noqa: ANN401 - no types
     number = 0
     batches = found.iter_batches(batch_size=ROWS)
     while True:
@@ -126,7 +126,7 @@ def _parquet(pa: Any, compute: Any, path: Path, found: Any) -> Iterator[Numbered
             batch = next(batches, None)
             columns = [] if batch is None else [_told(pa, compute, column).to_pylist() for column in batch.columns]
         except (pa.ArrowException, OSError, ValueError, OverflowError) as odd:
-            raise _no_parquet(f"{path}, after row {number}", odd) from None
+            raise _no_parquet(f"{name}, after row {number}", odd) from None
         if batch is None:
             return
         for cells in zip(*columns, strict=True):

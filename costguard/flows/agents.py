@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from secrets import token_hex
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ from costguard.core.agents.refusals import (
     UNSIGNED,
     RefusedError,
 )
-from costguard.core.instant import micros
+from costguard.core.instant import EPOCH, micros
 from costguard.core.metering.resource import ResourceKey
 from costguard.flows.commits import Commits, Incoming
 from costguard.flows.heard import Heard
@@ -73,12 +74,16 @@ class Desk:
     commits: Commits
     every_s: int = EVERY_S
     _judged: Mapping[ResourceKey, Judged] = field(default_factory=dict)
+    _judged_until: datetime = EPOCH
     _agents: dict[str, Agent] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def judged(self, judged: Mapping[ResourceKey, Judged]) -> None:
-        """Go on with what the guard has just found."""
-        self._judged = judged
+    def judged(self, judged: Mapping[ResourceKey, Judged], until: datetime) -> None:
+        """Go on with what the guard has just found, until the next run should long have been: after that nothing is known.
+
+        A dead-man switch would else believe a guard that hangs, of a machine that somebody has protected since.
+        """
+        self._judged, self._judged_until = judged, until
 
     def join(self, body: bytes) -> dict[str, object]:
         """Let an agent join; what it is answered. RefusedError where its code does not let it."""
@@ -123,18 +128,20 @@ class Desk:
         refused = unbound(agent, machine.life if machine else None)
         if refused or machine is None:
             raise RefusedError(refused)
-        return Incoming(agent=agent, machine=machine, seq=seq, sent_ms=at_ms, beat=beat_of(parsed(envelope.body)))
+        beat = beat_of(parsed(envelope.body))
+        return Incoming(agent=agent, machine=machine, seq=seq, sent_ms=at_ms, came_at=now, beat=beat)
 
     def answer(self, incoming: Incoming, asked: Mapping[str, str]) -> dict[str, object]:
         """What a message that was committed is answered. `asked`: by the id of each ask "" or why not."""
         with self._lock:
             known = self._agents.get(incoming.agent.id, incoming.agent)
             self._agents[known.id] = replace(known, seq=max(known.seq, incoming.seq))
-        said = self._judged.get(incoming.agent.key, NOBODY)
+        now = self.clock.now()
+        said = self._judged.get(incoming.agent.key, NOBODY) if now <= self._judged_until else NOBODY
         return {
             "seq": incoming.seq,
             "every_s": self.every_s,
-            "guard_at": micros(self.clock.now()) // 1000,
+            "guard_at": micros(now) // 1000,
             "state": said.state,
             "notices": [*said.notices, *_remarks(incoming.beat)],
             "kept_until": None if said.kept_until is None else micros(said.kept_until) // 1000,

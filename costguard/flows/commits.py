@@ -13,14 +13,14 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from costguard.core.agents.agent import Agent
 from costguard.core.agents.asking import Asked, granted
 from costguard.core.agents.beat import Beat
 from costguard.core.agents.merging import Moment, agreed, merged, moments
-from costguard.core.agents.refusals import BROKEN, REPLAYED, REVOKED, TOO_OFTEN, UNWRITABLE, RefusedError
+from costguard.core.agents.refusals import BROKEN, DOUBLED, REPLAYED, REVOKED, TOO_OFTEN, UNWRITABLE, RefusedError
 from costguard.core.instant import EPOCH
 from costguard.errors import LedgerError
 from costguard.flows.heard import Heard
@@ -31,6 +31,8 @@ TOGETHER_S = 0.06
 """How long the first message of a transaction waits for others."""
 MOST = 500
 """Messages of one transaction; twice as many may wait."""
+STARTS_MOST = 16
+"""Starts of one agent that are remembered."""
 TOLD_EVERY = timedelta(hours=1)
 """How often the audit is told of messages that were not an agent's own."""
 PATIENCE_S = 10.0
@@ -38,22 +40,29 @@ PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """A message that its agent may send. `sent_ms`: by the agent's clock."""
+    """A message that its agent may send. `sent_ms`: by the agent's clock; `came_at`: by ours, however long it then waits."""
 
     agent: Agent
     machine: Machine
     seq: int
     sent_ms: int
+    came_at: datetime
     beat: Beat
 
 
 @dataclass(slots=True)
 class _State:
-    """What one agent said and is in no sample yet. `record_ms`: the end of its last record that counted."""
+    """What one agent said and is in no sample yet. `record_ms`: the end of its last record that counted.
+
+    `seq`: of its last message here. `starts`: those of it that spoke, the last one last: each is a process of the agent, so one
+    that speaks again after another shows that two machines have one key.
+    """
 
     record_ms: int
+    seq: int = 0
     waiting: tuple[Moment, ...] = ()
     fresh: tuple[Moment, ...] = ()
+    starts: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -167,13 +176,20 @@ class Commits:
         if state is None:
             stored = page.agent(agent.id)
             state = _State(stored.record_ms if stored else 0)
-        found, record_ms = moments(beat.records, after_ms=state.record_ms, sent_ms=incoming.sent_ms, now=now)
+        starts = state.starts if beat.boot_id in ("", *state.starts[-1:]) else (*state.starts, beat.boot_id)[-STARTS_MOST:]
+        if starts.count(beat.boot_id) > 1 and incoming.seq > state.seq:
+            staged[agent.id] = replace(state, starts=starts, waiting=())
+            return RefusedError(DOUBLED)
+        found, record_ms = moments(
+            beat.records, after_ms=state.record_ms, sent_ms=incoming.sent_ms, now=incoming.came_at, since=agent.joined_at
+        )
         if not page.take(agent.id, incoming.seq, now, record_ms, beat.version, beat.troubles):
             stands = page.agent(agent.id)
             return RefusedError(REVOKED if stands is None or stands.revoked_at is not None else REPLAYED)
         done = merged(agent.key, (*state.waiting, *found), self.interval)
         page.record(agreed(done.samples, self.heard.latest(agent.key)))
-        staged[agent.id] = _State(record_ms, done.rest, (*state.fresh, *found) if agent.id in staged else found)
+        fresh = (*state.fresh, *found) if agent.id in staged else found
+        staged[agent.id] = _State(record_ms, incoming.seq, done.rest, fresh, starts)
         return self._asked(page, incoming, now) if beat.asks else {}
 
     @staticmethod

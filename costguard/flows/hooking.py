@@ -181,8 +181,11 @@ class _Going:
     thread: threading.Thread | None = None
 
 
-def run_command(call: Call, over: threading.Event | None = None) -> HookEnd:
-    """Run the command of `call` once, to its end or for as long as it may. `over`: set where it is to end now."""
+def run_command(call: Call, over: threading.Event | None = None, *, prepare: Callable[[], None] | None = None) -> HookEnd:
+    """Run the command of `call` once, to its end or for as long as it may. `over`: set where it is to end now.
+
+    `prepare`: what the new process does before it becomes the command.
+    """
     until = monotonic() + call.within_s
     try:
         process = subprocess.Popen(  # noqa: S603 - what the settings state, and no shell
@@ -192,6 +195,7 @@ def run_command(call: Call, over: threading.Event | None = None) -> HookEnd:
             stderr=subprocess.STDOUT,
             env=environment(call, os.environ),
             start_new_session=True,
+            preexec_fn=prepare,  # noqa: PLW1509 - calls of the system alone
         )
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "its command cannot be read"

@@ -17,7 +17,7 @@ from costguard.core.instant import DAY_US, HOUR_US, MICROSECOND, instant, micros
 from costguard.core.metering.meter import COMPUTE
 from costguard.core.period import Period
 from costguard.core.tolerance import Tolerance
-from costguard.errors import CostguardError, one_line
+from costguard.errors import CostguardError, InputError, one_line
 from costguard.flows.crew import together
 from costguard.ports import ChargeSource, InstanceSource
 from costguard.ports.bills import Charges, HeldBills
@@ -134,7 +134,8 @@ def _asked(name: str, providers: tuple[str, ...], period: Period, answer: Billed
     elif isinstance(answer, Billed):
         why = "it answered for others: that was not believed"
     elif isinstance(answer, CostguardError):
-        why = f"{answer.what} ({one_line(answer.hint)})" if answer.hint else answer.what
+        what = f"{one_line(answer.field)} {answer.what}" if isinstance(answer, InputError) and answer.field else answer.what
+        why = f"{what} ({one_line(answer.hint)})" if answer.hint else what
     else:
         why = "no answer in time" if isinstance(answer, TimeoutError) else f"unexpected {type(answer).__name__}"
     return Asked(name=name, providers=providers, period=period, billed=billed, why=why)

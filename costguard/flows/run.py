@@ -18,7 +18,7 @@ from costguard.core.guard.owning import may_lease
 from costguard.core.guard.policy import Policy
 from costguard.core.guard.wishes import LEASE, Wish
 from costguard.core.hold import Hold
-from costguard.core.run.record import LOST, NEVER, OPEN, PLANNED, Attempt
+from costguard.core.run.record import ENDED, LOST, NEVER, OPEN, PLANNED, Attempt
 from costguard.core.spending import Live
 from costguard.core.standing import Admission
 from costguard.errors import InputError
@@ -65,6 +65,8 @@ def closed(attempt: Attempt, alive: Callable[[str], Sequence[int]], *, here: boo
         return running or attempt
     if attempt.state == PLANNED:
         return replace(attempt, state=NEVER, why="costguard was ended before the command began, or as it did")
+    if attempt.status is not None:
+        return replace(attempt, state=ENDED)
     where = "" if here else f", on {attempt.host}"
     return replace(attempt, state=LOST, why=f"costguard was ended while it ran{where}: it may have gone on a little")
 

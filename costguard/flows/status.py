@@ -10,7 +10,7 @@ from costguard.core.budget import Budget, period_at
 from costguard.core.burning import burns_of
 from costguard.core.calendar import month_of
 from costguard.core.guard.intent import Intent
-from costguard.core.hold import Hold, held
+from costguard.core.hold import Hold, held, unlisted_spending
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.money import Money
 from costguard.core.spending import Live
@@ -33,7 +33,7 @@ def status(
     live: Sequence[Live] | None = None,
     balances: Sequence[Balance] | None = None,
 ) -> Status:
-    """The status at `now`, for the month of `zone`. `holds`: those that may still be open; `intents`: those that are.
+    """The status at `now`, for the month of `zone`. `holds`: those that may still count; `intents`: those that are.
 
     `beside`: what the guard knows of what lives; `overshoots`: by how much each hard budget could be exceeded at worst. `live`:
     what `books` say lives at `now`, for who has asked them already. `balances`: what prepaid accounts have left, None: not
@@ -62,7 +62,10 @@ def standings(
 ) -> tuple[Standing, ...]:
     """How each budget stands, in the order in which they are written. Budgets of one period share one question."""
     budgets, burns = tuple(budgets), burns_of(live, now)
-    spent = {period: books.spending(period, now) for period in dict.fromkeys(period_at(budget, now) for budget in budgets)}
+    spent = {
+        period: [*books.spending(period, now), *unlisted_spending(holds, period)]
+        for period in dict.fromkeys(period_at(budget, now) for budget in budgets)
+    }
     return tuple(
         standing(budget, spent[period_at(budget, now)], burns, holds=held(budget, holds, now), now=now) for budget in budgets
     )

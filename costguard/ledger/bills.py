@@ -36,17 +36,20 @@ LONGEST_WHY = 300
 CALLED = {"start_us": "period", "end_us": "period", "nano": "amount", "estimated": "whether it is estimated"}
 """Fact -> what people call it, where that is another word."""
 WITHDRAWN = "a newer statement has it no more"
+FAR_US = 2**62
+"""Further than any line reaches."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Taking:
-    """One import under way, and what it has changed so far."""
+    """One import under way, and what it has changed so far. `gone_since`: names that a later statement has no more."""
 
     ask: Ask
     tell: Tell
     number: int
     now_us: int
     stated_us: int
+    gone_since: frozenset[Row] = frozenset()
     added: int = 0
     replaced: int = 0
     withdrawn: int = 0
@@ -58,7 +61,8 @@ class Gathered:
     """One statement to be taken in: its lines, gathered, where they are from, and when they were stated.
 
     `asked`: the providers that answered, and for which period: what they stated of that before, and state no more, is
-    withdrawn, but where `why` says that the answer is not whole.
+    withdrawn, but where `why` says that the answer is not whole. `whole`: not asked, and all of the bills that its lines stand
+    in: what the ledger has of those besides is withdrawn.
     """
 
     staged: Staging
@@ -66,6 +70,7 @@ class Gathered:
     stated_at: datetime
     asked: tuple[Sequence[str], Period] | None = None
     why: str = ""
+    whole: bool = False
 
 
 class Bills:
@@ -109,12 +114,25 @@ def _taken(ask: Ask, tell: Tell, statement: Gathered, who: str, now: datetime) -
         if asked is not None:
             start_us, end_us = micros(asked[1].start), max(micros(asked[1].start), end_us)
         stated_us = micros(statement.stated_at)
-        taking = _Taking(ask=ask, tell=tell, number=_next(ask, "bill_import"), now_us=micros(now), stated_us=stated_us)
+        gone_since = ask(_GONE_SINCE, (provider, WITHDRAWN, stated_us)) if ask(_LATER, (provider, stated_us)) else ()
+        taking = _Taking(
+            ask=ask,
+            tell=tell,
+            number=_next(ask, "bill_import"),
+            now_us=micros(now),
+            stated_us=stated_us,
+            gone_since=frozenset(gone_since),
+        )
         facts = (taking.number, micros(now), storable(who), provider, storable(statement.source), start_us, end_us, stated_us)
         rest = (int(not statement.why), storable(shortened(statement.why, LONGEST_WHY)), lines)
         tell(_IMPORT, [(*facts, *rest)])
-        if asked is not None and not statement.why:
-            _withdraw(taking, staged, provider, asked[1])
+        lacking = 0
+        for gone in _unstated(taking, staged, provider, asked[1] if asked else None):
+            if statement.whole or (asked is not None and not statement.why):
+                _write(tell, _REPLACE, [(taking.now_us, taking.number, WITHDRAWN, number) for number in gone])
+                taking.withdrawn += len(gone)
+            else:
+                lacking += len(gone)
         for lot in staged.lots(provider):
             _take(taking, lot)
         yield Imported(
@@ -128,6 +146,7 @@ def _taken(ask: Ask, tell: Tell, statement: Gathered, who: str, now: datetime) -
             withdrawn=taking.withdrawn,
             outdated=taking.outdated,
             estimated=estimated,
+            lacking=lacking if taking.added < lines else 0,  # a statement of which nothing was known is another piece
             why=statement.why,
         )
 
@@ -151,28 +170,45 @@ def _take(taking: _Taking, lot: Sequence[Row]) -> None:
                 taking.outdated += 1
                 continue
             gone.append((taking.now_us, taking.number, f"another {changed}", number))
+        elif row[:4] in taking.gone_since:
+            taking.outdated += 1
+            continue
         new.append((taking.number, *row, taking.stated_us))
     _write(taking.tell, _REPLACE, gone)
     _write(taking.tell, _LINE, new)
     taking.added, taking.replaced = taking.added + len(new) - len(gone), taking.replaced + len(gone)
 
 
-def _withdraw(taking: _Taking, staged: Staging, provider: str, period: Period) -> None:
-    """Mark what the provider stated of `period` before and states no more, of the accounts and statements that it speaks of."""
-    speaks_of = {row[1:3] for lot in staged.lots(provider) for row in lot}
-    last = 0
-    values = (provider, micros(period.start), micros(period.end), taking.stated_us)
-    while rows := taking.ask(_STILL, (*values, last, LOT)):
-        last = rows[-1][0]
-        names = [(provider, *row[1:4]) for row in rows]
-        stated = {found for some in in_lots(names) for found in staged.states(some)}
-        gone = [
-            (taking.now_us, taking.number, WITHDRAWN, row[0])
-            for row, name in zip(rows, names, strict=True)
-            if name[1:3] in speaks_of and digest(*name) not in stated
-        ]
-        _write(taking.tell, _REPLACE, gone)
-        taking.withdrawn += len(gone)
+def _unstated(taking: _Taking, staged: Staging, provider: str, period: Period | None) -> Iterator[list[int]]:
+    """Rows, lot by lot, of what was stated before and `staged` has no more: of its bills; of what was asked in `period`.
+
+    A bill delivered whole speaks for every account that it was ever for. Any other answer speaks for the accounts and
+    statements that it has lines of, and for `period` alone.
+    """
+    start_us, end_us = (micros(period.start), micros(period.end)) if period else (-FAR_US, FAR_US)
+    within = (provider, end_us, start_us, taking.stated_us)
+    for statement, bill in staged.bills(provider):
+        name = f"{bill}|"
+        for rows in _rows(taking.ask, _OF_BILL, (*within, statement, len(name), name), -FAR_US):
+            yield _missing(staged, rows)
+    others = staged.accounts(provider) if period else set()
+    for rows in _rows(taking.ask, _OF_PERIOD, within, start_us) if others else ():
+        yield _missing(staged, [row for row in rows if row[2:4] in others])
+
+
+def _rows(ask: Ask, sql: str, values: Row, start_us: int) -> Iterator[Sequence[Row]]:
+    """What `sql` finds from `start_us` on, lot by lot in the order of an index: each row is looked at once."""
+    last = (start_us, 0)
+    while rows := ask(sql, (*values, *last, LOT)):
+        last = (rows[-1][5], rows[-1][0])
+        yield rows
+
+
+def _missing(staged: Staging, rows: Sequence[Row]) -> list[int]:
+    """Those of `rows` that are not stated."""
+    names = [row[1:5] for row in rows]
+    stated = {found for some in in_lots(names) for found in staged.states(some)}
+    return [row[0] for row, name in zip(rows, names, strict=True) if digest(*name) not in stated]
 
 
 def _places(lot: Sequence[Row]) -> dict[Row, list[str]]:
@@ -230,8 +266,16 @@ SELECT id, stated_us, line_id, {FACTS} FROM bill_line
 WHERE provider = ? AND account = ? AND statement = ? AND line_id IN ({{ids}}) AND replaced_us IS NULL
 """  # noqa: S608 - our own names
 _STILL = """
-SELECT id, account, statement, line_id FROM bill_line
-WHERE provider = ? AND start_us >= ? AND start_us < ? AND replaced_us IS NULL AND stated_us <= ? AND id > ? ORDER BY id LIMIT ?
+SELECT id, provider, account, statement, line_id, start_us FROM bill_line
+WHERE provider = ? AND start_us < ? AND end_us > ? AND replaced_us IS NULL AND stated_us <= ?
+"""
+_ONWARDS = "AND (start_us, id) > (?, ?) ORDER BY start_us, id LIMIT ?"
+_OF_BILL = f"{_STILL} AND statement = ? AND substr(line_id, 1, ?) = ? {_ONWARDS}"
+_OF_PERIOD = f"{_STILL} {_ONWARDS}"
+_LATER = "SELECT id FROM bill_import WHERE provider = ? AND stated_us > ? LIMIT 1"
+_GONE_SINCE = """
+SELECT l.provider, l.account, l.statement, l.line_id FROM bill_line AS l JOIN bill_import AS i ON i.id = l.replaced_by
+WHERE l.provider = ? AND l.replaced_why = ? AND i.stated_us > ?
 """
 _IMPORT = """
 INSERT INTO bill_import (id, at_us, who, provider, source, start_us, end_us, stated_us, whole, why, lines)

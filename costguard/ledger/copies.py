@@ -15,6 +15,9 @@ from costguard.ledger.address import Address
 from costguard.ledger.faults import ledger_errors
 from costguard.ledger.whole import synced
 
+OF_THE_COPY = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_TRUNCATE, sqlite3.SQLITE_IOERR_FSYNC)
+"""What goes wrong in writing: of the ledger itself nothing but its log's index is."""
+
 
 def copy(source: Address, target: Path) -> None:
     """Make `target`, which must not exist, a checked copy of the ledger as it is at one instant, in one file.
@@ -60,7 +63,13 @@ def _copied(source: Address, unfinished: Path, target: Path) -> None:
     uri = Address(shown=str(target), path=unfinished).writable_uri()
     with closing(sqlite3.connect(uri, uri=True)) as copied:
         with ledger_errors(source), closing(sqlite3.connect(source.read_only_uri(), uri=True)) as original:
-            original.backup(copied)
+            try:
+                original.backup(copied)
+            except sqlite3.Error as error:
+                if error.sqlite_errorcode not in OF_THE_COPY:
+                    raise
+                with ledger_errors(Address(shown=str(target), path=target)):
+                    raise
         copied.execute("PRAGMA journal_mode = DELETE")  # one file, readable from a read-only disk too
         said = [text for (text,) in copied.execute("PRAGMA integrity_check(3)")]
     if said != ["ok"]:

@@ -13,13 +13,14 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from costguard.core.budget import Budget, period_at
+from costguard.core.calendar import LONGEST_ROLLING
 from costguard.core.checks import require
-from costguard.core.hold import COMMITTED, EXPIRED, RELEASED, Hold, counts_in, held, is_open
+from costguard.core.hold import COMMITTED, EXPIRED, RELEASED, Hold, counts_in, held, is_open, unlisted, unlisted_spending
 from costguard.core.instant import instant, micros
 from costguard.core.metering.accrual import GAP
 from costguard.core.metering.resource import storable
@@ -76,7 +77,9 @@ class Holds:
             ask = asking(connection)
             if _is_there(ask, hold, now):
                 return Admission(admitted=True, reason=ALREADY_HELD, asked=hold.money)
-            admission = _admission(_BooksWithin(ask, self._rules, self._ceilings), open_holds(ask, now), hold, matching, now)
+            admission = _admission(
+                _BooksWithin(ask, self._rules, self._ceilings), counting_holds(ask, now), hold, matching, now
+            )
             if admission.admitted:
                 _end_expired(connection, now)
                 _insert(connection, hold, matching)
@@ -117,9 +120,17 @@ def open_holds(ask: Ask, now: datetime) -> list[Hold]:
     return [_hold_of(row) for row in ask(sql, (micros(now),))]
 
 
+def counting_holds(ask: Ask, now: datetime) -> list[Hold]:
+    """Those, and the ended ones of runs that no listing tells of, for as long as a budget may look back."""
+    since = micros(now - timedelta(days=LONGEST_ROLLING + 1))
+    sql = f"SELECT {COLUMNS} FROM hold WHERE spent_nano IS NOT NULL AND account = '' AND ended_us >= ? ORDER BY ended_us, id"  # noqa: S608 - our own column names
+    return [*open_holds(ask, now), *(hold for hold in map(_hold_of, ask(sql, (since,))) if unlisted(hold))]
+
+
 def committed_holds(ask: Ask, start: datetime, end: datetime) -> list[Hold]:
-    """The holds that were committed within [start, end), the earliest first."""
-    sql = f"SELECT {COLUMNS} FROM hold WHERE ended_by = ? AND ended_us >= ? AND ended_us < ? ORDER BY ended_us, id"  # noqa: S608 - our own column names
+    """The holds of runs that ended within [start, end), the earliest first; also of one that outlasted its hold."""
+    ended = "(ended_by = ? OR spent_nano IS NOT NULL) AND ended_us >= ? AND ended_us < ?"
+    sql = f"SELECT {COLUMNS} FROM hold WHERE {ended} ORDER BY ended_us, id"  # noqa: S608 - our own column names
     return [_hold_of(row) for row in ask(sql, (COMMITTED, micros(start), micros(end)))]
 
 
@@ -163,7 +174,13 @@ def _admission(books: Books, others: Sequence[Hold], hold: Hold, budgets: Sequen
     periods = [period_at(budget, now) for budget in budgets]
     spendings = {period: books.spending(period, now) for period in set(periods)}
     standings = [
-        standing(budget, spendings[period], (), holds=held(budget, others, now), now=now)
+        standing(
+            budget,
+            [*spendings[period], *unlisted_spending(others, period)],
+            (),
+            holds=held(budget, others, now),
+            now=now,
+        )
         for budget, period in zip(budgets, periods, strict=True)
     ]
     return admit_all(standings, hold.money)

@@ -84,6 +84,17 @@ FROM line WHERE provider = ?
             last = rows[-1][0]
             yield [_rounded(row[1], row[2:]) for row in rows]
 
+    def bills(self, provider: str) -> list[tuple[str, str]]:
+        """(statement, bill) of the bills that its lines stand in and that are delivered whole, where they are."""
+        sql = "SELECT DISTINCT statement, bill FROM line WHERE provider = ? AND bill <> '' ORDER BY statement, bill"
+        return self._file.execute(sql, (provider,)).fetchall()
+
+    def accounts(self, provider: str) -> set[tuple[str, str]]:
+        """(account, statement) of its other lines."""
+        return set(
+            self._file.execute("SELECT DISTINCT account, statement FROM line WHERE provider = ? AND bill = ''", (provider,))
+        )
+
     def states(self, names: Sequence[tuple[str, str, str, str]]) -> set[bytes]:
         """The digests of those of `names` that the statement has."""
         digests = [digest(*name) for name in names]
@@ -104,10 +115,13 @@ def digest(provider: str, account: str, statement: str, line_id: str) -> bytes:
     return sha256(f"{provider}\0{account}\0{statement}\0{line_id}".encode()).digest()[:16]
 
 
-def kept_id(line_id: str) -> str:
-    """A line's id as the ledger has it: itself, or a hash of a long one."""
+def kept_id(line_id: str, bill: str = "") -> str:
+    """A line's id as the ledger has it: itself, or a hash of a long one behind the `bill` that it begins with."""
     text = storable(line_id)
-    return text if len(text) <= LONGEST_ID else f"sha256:{sha256(text.encode()).hexdigest()}"
+    if len(text) <= LONGEST_ID:
+        return text
+    hashed = f"sha256:{sha256(text.encode()).hexdigest()}"
+    return f"{storable(bill)}|{hashed}" if bill else hashed
 
 
 @contextmanager
@@ -124,9 +138,10 @@ def _room() -> Iterator[None]:
 
 
 def _row(line: BillLine, nano: int, rest: int) -> Row:
-    name = (storable(line.provider), storable(line.account), line.statement, kept_id(line.id))
+    name = (storable(line.provider), storable(line.account), line.statement, kept_id(line.id, line.bill))
     return (
         digest(*name),
+        storable(line.bill),
         *name,
         micros(line.start),
         micros(line.end),
@@ -150,16 +165,17 @@ def _rounded(rest: int, row: Row) -> Row:
 
 _TABLE = """
 CREATE TABLE line (
-    digest BLOB NOT NULL UNIQUE, provider TEXT NOT NULL, account TEXT NOT NULL, statement TEXT NOT NULL, line_id TEXT NOT NULL,
+    digest BLOB NOT NULL UNIQUE, bill TEXT NOT NULL, provider TEXT NOT NULL, account TEXT NOT NULL,
+    statement TEXT NOT NULL, line_id TEXT NOT NULL,
     start_us INTEGER NOT NULL, end_us INTEGER NOT NULL, nano INTEGER NOT NULL, rest INTEGER NOT NULL, currency TEXT NOT NULL,
     charge TEXT NOT NULL, external_id TEXT NOT NULL, region TEXT NOT NULL, estimated INTEGER NOT NULL, source TEXT NOT NULL,
     description TEXT NOT NULL
 ) STRICT
 """
 _INSERT = """
-INSERT INTO line (digest, provider, account, statement, line_id, start_us, end_us, nano, rest, currency, charge, external_id,
-    region, estimated, source, description)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO line (digest, bill, provider, account, statement, line_id, start_us, end_us, nano, rest, currency, charge,
+    external_id, region, estimated, source, description)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (digest) DO UPDATE SET
 """
 _ADD = f"""{_INSERT} nano = line.nano + excluded.nano, rest = line.rest + excluded.rest,

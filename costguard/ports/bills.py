@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
+from io import BufferedReader
 from typing import Protocol, runtime_checkable
 
 from costguard.core.bill_files import BillFiles
+from costguard.core.billed import Billed
 from costguard.core.charge_item import ChargeItem
 from costguard.core.drift import Bill, Stated
 from costguard.core.period import Period
@@ -19,6 +23,25 @@ class KnowsBillFiles(Protocol):
     @property
     def bill_files(self) -> BillFiles:
         """How they are recognised and read; importing it brings no SDK and no network."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One file of a bill, wherever it stands. `name`: for people. `made_at`: None where nothing says. `opened`: its bytes."""
+
+    name: str
+    opened: Callable[[], AbstractContextManager[BufferedReader]]
+    made_at: datetime | None = None
+
+
+class BillReader(Protocol):
+    """Reads bills from files as `costguard reconcile --file` does: a provider says where they stand, and no more."""
+
+    def pieces(self, where: str) -> Sequence[Piece]:
+        """The files that a path, a folder or a pattern (`/exports/**/*.csv.gz`) names. InputError where there are none."""
+
+    def billed(self, provider: str, pieces: Sequence[Piece], period: Period, now: datetime) -> Billed:
+        """The lines of `period` in `pieces`, which together are one bill of `provider`. InputError names file and line."""
 
 
 class HeldBills(Protocol):

@@ -103,8 +103,12 @@ def bare_host(name: str) -> str:
 
 
 def _check_url(url: str, field: str) -> None:
+    if "@" in url:  # what stands before it may be a password, and is not shown
+        raise InputError(
+            "holds a name or a password", field=field, hint='write "https://guard.example": agents bring their own key'
+        )
     parts = urlsplit(url)
-    plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment and "@" not in url
+    plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
     require(
         bool(plain) and parts.path in ("", "/"), field, f"'{shortened(url)}' is no address", 'write "https://guard.example"'
     )

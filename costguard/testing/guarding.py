@@ -41,7 +41,7 @@ from costguard.flows.holding import hold
 from costguard.flows.latest import Latest
 from costguard.flows.tell import Postman
 from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.holds import Holds, open_holds
+from costguard.ledger.holds import Holds, counting_holds
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
 from costguard.ledger.voices import Voices
@@ -210,7 +210,7 @@ class GuardPlay(PollPlay):
 
     def _open_holds(self, now: datetime) -> list[Hold]:
         with Reader(self.stage.ledger_url) as reader, reader.snapshot() as ask:
-            return open_holds(ask, now)
+            return counting_holds(ask, now)
 
     def _live(self, name: str) -> Live:
         key, now = self.stage.key(name), self.stage.clock.now()

@@ -10,12 +10,16 @@ from typing import Protocol
 from costguard.core.gpu_names import GpuNames
 from costguard.core.provider import Manifest
 from costguard.ports import Cache, Clock, InstanceSource
+from costguard.ports.bills import BillReader
 from costguard.transport.wire import Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """`environ` and `home`: where credentials are looked for. `cache`: for what is dear to ask and changes slowly (prices)."""
+    """`environ` and `home`: where credentials are looked for. `cache`: for what is dear to ask and changes slowly (prices).
+
+    `bills`: who reads bills from files.
+    """
 
     transport: Transport
     clock: Clock
@@ -23,6 +27,7 @@ class Surroundings:
     cache: Cache
     environ: Mapping[str, str]
     home: Path
+    bills: BillReader
 
 
 class ProviderPlugin(Protocol):

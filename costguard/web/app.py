@@ -23,7 +23,14 @@ BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 
 def application(parts: Parts, desk: Desk, seal: Seal, agent_zip: Callable[[], bytes] | None = None) -> FastAPI:
     """All routes of `parts`. `agent_zip`: the agent as one file, None: as it is installed here."""
-    app = FastAPI(title="costguard", version=__version__, docs_url=None, redoc_url=None, swagger_ui_oauth2_redirect_url=None)
+    app = FastAPI(
+        title="costguard",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
+        redirect_slashes=False,
+    )
     app.include_router(agents.router(desk, seal))
     app.include_router(reading.router(parts, agent_zip or reading.zipped()))
 

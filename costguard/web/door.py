@@ -18,6 +18,7 @@ from costguard_agent.message import BODY_MOST, JOIN_PATH
 from costguard.core.agents.refusals import (
     BROKEN,
     ENCODED,
+    MALFORMED,
     REFUSALS,
     TOO_LARGE,
     TOO_OFTEN,
@@ -114,6 +115,8 @@ async def _body(headers: dict[bytes, str], receive: Receive) -> bytes:
     if headers.get(b"content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RefusedError(ENCODED)
     stated = headers.get(b"content-length", "")
+    if stated and b"transfer-encoding" in headers:  # RFC 9112, 6.3: a proxy may have read it otherwise, so nothing follows
+        raise RefusedError(MALFORMED, "a body has a length or comes in chunks, and not both")
     if stated.isdecimal() and (len(stated) > len(str(BODY_MOST)) or int(stated) > BODY_MOST):
         raise RefusedError(TOO_LARGE)
     parts, size = list[bytes](), 0

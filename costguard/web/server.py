@@ -1,7 +1,7 @@
 """The server: uvicorn in a thread of the watchdog's process. It ends with the watchdog, and never the other way around.
 
 Who is slow is cut off: a head must be there within seconds (uvicorn waits for one as long as it takes), a body and an answer by
-the `door`. A process may have so many connections and no more: the next one is refused at once, and the others go on.
+the `door`. A process may have so many connections and no more (`listening`): the next one is refused, and the others go on.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -21,17 +22,19 @@ from costguard.app.serving import Parts
 from costguard.core.agents.refusals import MALFORMED, RefusedError
 from costguard.errors import InputError
 from costguard.logs import log
+from costguard.private import exposed
 from costguard.settings import WebSettings, path_of
 from costguard.settings.web import Listen, hosts_of, listen_of
 from costguard.web.app import application
 from costguard.web.door import Door, refusal
+from costguard.web.listening import HEAD_S, Listening
 from costguard.web.signing import seal_at
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-HEAD_S, IDLE_S = 10.0, 75
-"""Seconds for the head of a request, and between two requests of one connection: agents report every 15."""
+IDLE_S = 75
+"""Seconds between two requests of one connection: agents report every 15."""
 CONNECTIONS, SPARE_FILES = 4000, 200
 """Connections at once, and open files that the rest of the process needs."""
 HEAD_MOST = 16 * 1024
@@ -42,17 +45,13 @@ SWITCH_S = 0.0005
 
 
 class Patient(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it, with a limit on the time that a head takes and on connections."""
+    """HTTP/1.1 as uvicorn speaks it, with a limit on the time that a head takes."""
 
-    most = CONNECTIONS
     _head: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as asyncio calls it
         """Somebody connects."""
         super().connection_made(transport)
-        if len(self.connections) > self.most:
-            transport.abort()
-            return
         self._head = self.loop.call_later(HEAD_S, self._cut)
 
     def data_received(self, data: bytes) -> None:
@@ -106,6 +105,7 @@ def served(parts: Parts) -> Iterator[Listen]:
     listen = listen_of(web.listen or "127.0.0.1:0", "web.listen")
     server = uvicorn.Server(_config(app, web))
     bound = _bound(listen)
+    bound.only = "" if web.tls_cert is not None else web.behind_proxy or ""
     at = Listen(listen.host, bound.getsockname()[1])
     thread = threading.Thread(target=_run, args=(server, bound), name="web", daemon=True)
     before = sys.getswitchinterval()
@@ -122,13 +122,12 @@ def served(parts: Parts) -> Iterator[Listen]:
 
 
 def _config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
-    Patient.most = _connections()
     config = uvicorn.Config(
         app,
         http=Patient,
         ws="none",
         lifespan="off",
-        loop="asyncio",
+        loop="costguard.web.listening:Loop",
         log_config=None,
         log_level="error",  # whoever sends nonsense fills no log with it
         access_log=False,
@@ -143,6 +142,8 @@ def _config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
         ssl_certfile=path_of(web.tls_cert) if web.tls_cert else None,
         ssl_keyfile=path_of(web.tls_key) if web.tls_key else None,
     )
+    if web.tls_key is not None and (who := exposed(Path(path_of(web.tls_key)))):
+        raise InputError(who, field=f"web.tls_key {web.tls_key}", hint=f"chmod 600 {web.tls_key}")
     try:
         config.load()
     except (OSError, ValueError) as error:
@@ -159,9 +160,10 @@ def _run(server: uvicorn.Server, bound: socket.socket) -> None:
         log().error("web_ended", error=f"{type(error).__name__}: {error}")
 
 
-def _bound(listen: Listen) -> socket.socket:
+def _bound(listen: Listen) -> Listening:
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY on such alone
+    made = Listening(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY on such alone
+    made.most = _connections()
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((listen.host, listen.port))

@@ -61,7 +61,7 @@ MANIFEST = Manifest(
         ),
         Setting(name="agent_namespace", told="CloudWatch namespace of the agent; CWAgent"),
         Setting(name="cost_explorer", kind=FLAG, told="ask Cost Explorer for the bill: $0.01 a request", example="true"),
-        Setting(name="focus_export", told="FOCUS export files: a path, a pattern or s3://bucket/prefix"),
+        Setting(name="focus_export", told="FOCUS or CUR export files: a path, a folder, a pattern or s3://bucket/prefix"),
     ),
     extra="aws",
     key_at="https://console.aws.amazon.com/iam",

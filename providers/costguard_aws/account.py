@@ -202,5 +202,5 @@ def _bill_source(
 ) -> FocusExport | CostExplorer | None:
     """Exports hold all accounts, so one account reads them for all."""
     if "focus_export" in table:
-        return FocusExport(table["focus_export"], around.clock, session) if exports else None
+        return FocusExport(table["focus_export"], around.bills, around.clock, session) if exports else None
     return CostExplorer(session, around.cache, around.clock) if table.get("cost_explorer") else None

@@ -10,13 +10,21 @@ Example: lineItem/LineItemType "Usage", lineItem/UsageType "USW2-BoxUsage:p5.48x
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from decimal import Decimal
 from functools import lru_cache
 
 from costguard.core.bill_files import About, BillFormat, Part, Record
 from costguard.core.billed import CREDIT, OTHER, TAX, BillLine, amount_stated
-from costguard.core.focus_rows import arn_tail, charge_of, instant_named, instant_stated
+from costguard.core.focus_rows import (
+    MOMENT,
+    arn_tail,
+    bill_named,
+    charge_of,
+    id_named,
+    instant_named,
+    instant_stated,
+    month_begun,
+)
 from costguard.core.metering.resource import storable
 from costguard.core.money import Money
 from costguard.errors import InputError, one_line, shortened
@@ -46,9 +54,10 @@ KINDS: Mapping[str, tuple[str, tuple[tuple[str, int], ...]]] = {
 """Line item type -> its charge ("": by the usage type), and the columns that its amortised cost is the sum of."""
 
 NEEDED = ("lineitemusagestartdate", "lineitemusageenddate", "lineitemlineitemtype", "lineitemunblendedcost")
-_NAMED = ("billpayeraccountid", "lineitemusageaccountid", "lineitemresourceid", "lineitemproductcode", "lineitemusagetype")
+_NAMED = ("lineitemusageaccountid", "lineitemresourceid", "lineitemproductcode", "lineitemusagetype")
 _NAMED_TOO = ("lineitemoperation", "lineitemavailabilityzone", "lineitemlineitemtype", "lineitemusagestartdate")
-_NAMED_LAST = ("lineitemusageenddate", "lineitemlineitemdescription", "pricingterm", "lineitemcurrencycode")
+_NAMED_LAST = ("lineitemlineitemdescription", "pricingterm", "lineitemcurrencycode")
+"""The end is not among them: the last bucket of a month that is not closed grows, and replaces what it was."""
 
 
 def known(record: Record) -> bool:
@@ -73,15 +82,16 @@ def read(record: Record, about: About) -> Iterator[Part]:
         costs = ()  # the upfront fee of a reservation, which its hours carry
     usage = text("lineitemusagetype")
     month_end = instant_stated(record.get(columns.get("billbillingperiodenddate", ""))) or end
-    period = {NEEDED[0]: instant_named(start), NEEDED[1]: instant_named(end)}
+    month = instant_stated(record.get(columns.get("billbillingperiodstartdate", ""))) or month_begun(month_end - MOMENT)
+    bill = bill_named(STATEMENT, text("billpayeraccountid"), month)
     names = (*_NAMED, *_NAMED_TOO, *_NAMED_LAST)
-    parts = ((period.get(name) or text(name)).replace("\\", "\\\\").replace("|", "\\|") for name in names)
     line = BillLine(
-        id="|".join((STATEMENT, *parts)),
+        id=id_named(bill, (instant_named(start) if name == NEEDED[0] else text(name) for name in names)),
+        bill=bill,
         provider="aws",
         account=text("lineitemusageaccountid") or text("billpayeraccountid"),
         start=start,
-        end=end if start < end else start + timedelta(seconds=1),
+        end=end if start != end else start + MOMENT,
         amount=Money(nano=0, currency=text("lineitemcurrencycode") or "USD"),
         charge=charge or charge_of("Usage", usage, text("lineitemproductcode")),
         resource_id=arn_tail(text("lineitemresourceid")),

@@ -44,7 +44,7 @@ MANIFEST = Manifest(
             name="impersonate", told="the service account to act as", example='"costguard@my-project.iam.gserviceaccount.com"'
         ),
         Setting(name="anonymous", kind=FLAG, told="send no credentials (tests)"),
-        Setting(name="focus_export", told="a FOCUS export: a csv or json file (may be .gz), or a folder of them"),
+        Setting(name="focus_export", told="FOCUS export files: a path, a folder or a pattern"),
         Setting(name="timeout_s", kind=WHOLE, told="seconds for one poll of a project", example="60"),
         Setting(name="api_endpoint", told="base address of Compute Engine; the other services are asked there too"),
         Setting(name="monitoring_endpoint", told="base address of Cloud Monitoring"),
@@ -78,9 +78,9 @@ class GcpPlugin:
     def bill_files(self) -> BillFiles:
         """What FOCUS files call it, and how they name its resources."""
         from costguard.core.bill_files import BillFiles
-        from costguard_gcp.focus import number_of
+        from costguard_gcp.wire import last
 
-        return BillFiles(called=("GCP", "Google", "Google Cloud Platform", "Google LLC"), resource=number_of)
+        return BillFiles(called=("GCP", "Google", "Google Cloud Platform", "Google LLC"), resource=last)
 
     def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
         """One source for the one login, with all its projects."""

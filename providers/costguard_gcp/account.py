@@ -31,6 +31,7 @@ from costguard_gcp.translate import observed
 from costguard_gcp.wire import Instance, ProjectPage, last
 
 SCOPE = "project"
+NO_BILL = "no bill: name a FOCUS export of BigQuery in [providers.gcp] focus_export"
 MOST_PAGES = 50
 
 
@@ -98,9 +99,10 @@ class GcpAccount:
 
     def bill_lines(self, period: Period) -> Billed:
         """The lines of the FOCUS export that the setting `focus_export` names; without it nothing is known of the bill."""
-        from costguard_gcp.focus import exported
-
-        return exported(self.stated.focus_export, period, self._now())
+        if not self.stated.focus_export:
+            return Billed(lines=(), why=NO_BILL)
+        bills = self.around.bills
+        return bills.billed("gcp", bills.pieces(self.stated.focus_export), period, self._now())
 
     def examine(self) -> Sequence[Check]:
         """Credentials, reach and rights, proven without acting."""

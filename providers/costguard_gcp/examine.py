@@ -19,7 +19,7 @@ from costguard.core.health import (
     UTILIZATION,
     Check,
 )
-from costguard.errors import CostguardError, CredentialsError, ProviderError, one_line
+from costguard.errors import CostguardError, CredentialsError, InputError, ProviderError, one_line
 from costguard.transport import Deadline
 from costguard_gcp.absence import none_there
 from costguard_gcp.api import COMPUTE, MONITORING, RESOURCES
@@ -141,13 +141,11 @@ def _bill(account: GcpAccount) -> Check:
         return Check(
             subject=subject, outcome=UNSURE, told="no FOCUS export is named: charges cannot be held against the bill", fix=fix
         )
-    from pathlib import Path
-
-    there = Path(account.stated.focus_export).expanduser().exists()
-    told = f"{account.stated.focus_export} {'is there' if there else 'is not there'}"
-    return Check(
-        subject=subject, outcome=GOOD if there else BAD, told=told, fix="" if there else "name a file or folder that is there"
-    )
+    try:
+        pieces = account.around.bills.pieces(account.stated.focus_export)
+    except InputError as wrong:
+        return Check(subject=subject, outcome=BAD, told=f"{wrong.field} {wrong.what}", fix=wrong.hint or "")
+    return Check(subject=subject, outcome=GOOD, told=f"{len(pieces)} files at {account.stated.focus_export}")
 
 
 def _clock(account: GcpAccount, project: str) -> Check:

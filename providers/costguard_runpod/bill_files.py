@@ -21,6 +21,8 @@ from costguard_runpod.money import PODS, TOTALS, VOLUMES, Statement, bill_lines
 from costguard_runpod.wire import BillRecord
 
 HOUR = timedelta(hours=1)
+OF_A_RESOURCE = frozenset(("gpuAmount", "cpuAmount", "diskAmount", "standardAmount", "highPerformanceAmount"))
+"""Amounts that no total of an account has: without an id their money would be of nobody, and be left out."""
 EVER = Period(start=EARLIEST, end=LATEST - MICROSECOND)
 
 
@@ -36,6 +38,10 @@ def read(record: Record, about: About) -> Iterator[Part]:
         bucket = msgspec.convert(record, BillRecord, strict=False)
     except (msgspec.ValidationError, ArithmeticError) as odd:
         raise InputError(f"is no bucket of a bill: {shortened(str(odd), 80)}", field="record") from None
+    stated = {name for name, value in record.items() if value is not None}
+    if bucket.pod_id is None and bucket.network_volume_id is None and OF_A_RESOURCE & stated:
+        hint = "podId or networkVolumeId is wanted: export it again, without grouping it"
+        raise InputError("states amounts of a resource and not of which", field="record", hint=hint)
     kind = PODS if bucket.pod_id is not None else VOLUMES if bucket.network_volume_id is not None else TOTALS
     lines, unread = bill_lines([bucket], Statement(kind=kind, account=about.account, now=about.as_of, period=EVER))
     if unread:

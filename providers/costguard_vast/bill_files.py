@@ -1,6 +1,7 @@
 """Vast's charges and invoices, kept as files, as bill lines.
 
-Charges (`GET /api/v0/charges`, JSON): what lies within one day has the name that the account's own answer gives it. Invoices
+Charges (`GET /api/v0/charges`, JSON): what lies within one day has the name that the account's own answer gives it; what is of
+several is a statement of its own, whose lines are named by when they begin, for they grow until their contract ends. Invoices
 (`vastai show invoices`, JSON or CSV) state one amount and the moment at which it was taken; they are a statement of their own,
 which is never added to the charges. Source: Vast's documentation of both (docs.vast.ai, api-reference/billing, 2026-11).
 
@@ -50,13 +51,15 @@ def read_charge(record: Record, about: About) -> Iterator[Part]:
     if start is None or end is None:
         raise InputError("states no time", field="record", hint="start and end are wanted")
     day = _day(start)
-    if end <= day + DAY:
-        for line in lines_of(charge, about.account, day, about.as_of, Counter()):
-            yield line, Decimal(0)
-        return
-    for number, line in enumerate(lines_of(charge, about.account, day, about.as_of, Counter()), 1):
-        named = f"{about.account}/{start:%Y-%m-%dT%H:%M:%S}/{end:%Y-%m-%dT%H:%M:%S}/{charge.source.strip()}/{number}"
-        yield replace(line, id=named, start=start, end=end, statement="charges of several days"), Decimal(0)
+    for line in lines_of(charge, about.account, day, about.as_of, Counter()):
+        yield line if end <= day + DAY else _longer(line, start, end, about), Decimal(0)
+
+
+def _longer(line: BillLine, start: datetime, end: datetime, about: About) -> BillLine:
+    """A line of several days: its name has the instant in which they begin in place of their first day."""
+    rest = line.id.removeprefix(f"{about.account}/{start:%Y-%m-%d}")
+    named, settled = f"{about.account}/{start:%Y-%m-%dT%H:%M:%S}{rest}", about.as_of >= end + SETTLES
+    return replace(line, id=named, start=start, end=end, estimated=not settled, statement="charges of several days")
 
 
 def is_invoice(record: Record) -> bool:

@@ -26,8 +26,8 @@ from costguard.errors import ProviderError, one_line, shortened
 from costguard.transport import Deadline
 from costguard_vast.listing import rows, sentence
 from costguard_vast.numbers import finite, nano
-from costguard_vast.translate import PROVIDER, labels_of
-from costguard_vast.wire import Charge, Item, Metadata
+from costguard_vast.translate import PROVIDER
+from costguard_vast.wire import Charge, Item
 
 if TYPE_CHECKING:
     from costguard_vast.account import VastAccount
@@ -101,7 +101,6 @@ def _items(charge: Charge) -> Sequence[Item]:
 def lines_of(charge: Charge, account: str, day: datetime, now: datetime, counted: Counter[str]) -> Iterator[BillLine]:
     """Those parts that state an amount. `counted`: how many of one name the day has; two with one name are two lines."""
     source = shortened(one_line(charge.source.strip()), 80)
-    _, tags = labels_of((charge.metadata or Metadata()).label)
     for item in _items(charge):
         kind, amount = shortened(one_line((item.type or "other").strip().lower()), 20), finite(item.amount)
         name = f"{account}/{day:%Y-%m-%d}/{source}/{kind}"
@@ -121,7 +120,6 @@ def lines_of(charge: Charge, account: str, day: datetime, now: datetime, counted
             estimated=now < day + DAY + SETTLES,
             source=SOURCE,
             description=shortened(one_line((item.description or "").strip()), 200),
-            tags=tags,
         )
 
 

@@ -184,12 +184,6 @@ class Item(msgspec.Struct):
     description: str | None = None
 
 
-class Metadata(msgspec.Struct):
-    """What is known of the contract that was charged."""
-
-    label: str | None = None
-
-
 class Charge(msgspec.Struct):
     """What one contract was charged. `source`: instance-24815377."""
 
@@ -199,7 +193,6 @@ class Charge(msgspec.Struct):
     start: Time = None
     end: Time = None
     description: str | None = None
-    metadata: Metadata | None = None
     items: list[Item] | None = None
 
 

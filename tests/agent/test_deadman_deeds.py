@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from costguard_agent.clock import Moment
-from costguard_agent.deadman import HOUR_S, delay_s
+from costguard_agent.deadman import HOUR_S, PROTECTION_UNKNOWN, delay_s
 from costguard_agent.faults import AgentError
 from costguard_agent.switch import INTENT, SETTINGS, TOLD, Switch, arm, disarm, is_run
 
@@ -102,6 +102,52 @@ def test_a_silent_idle_machine_is_stopped_after_a_last_call(box: Box) -> None:
     intent = json.loads((box.folder / INTENT).read_text())
     assert (intent["state"], intent["outcome"], intent["act"]) == ("sent", "accepted", "stop")
     assert KEY not in "".join(path.read_text() for path in box.folder.iterdir())
+
+
+def test_a_watchdog_that_refuses_this_agent_is_not_silent_and_may_have_protected_the_machine(box: Box) -> None:
+    """Revoked, replaced by another agent of this machine, started anew: the watchdog guards it, and does not speak to us."""
+    assert box.switch is not None
+    box.answer()
+    for _ in range(3 * 24):
+        box.go(1)
+        box.switch.refused(box.at)
+    assert box.ends == 0
+    box.go(3 * WAIT_H)  # and now it is gone indeed
+    box.restart()
+    box.go(3 * WAIT_H)
+    assert (box.ends, box.switch.judgement.reason) == (0, PROTECTION_UNKNOWN)
+    box.answer()
+    box.go(WAIT_H + 1)
+    assert box.ends == 1
+
+
+@pytest.mark.parametrize("by_s", [86400, 30 * 86400, -86400])
+def test_a_clock_that_is_set_ends_no_lease_and_no_wish(box: Box, by_s: int) -> None:
+    """Its watchdog is gone, so nobody tells this machine what time it is."""
+    box.answer(kept_until=START_MS + 20 * 3_600_000, guard_at=START_MS)
+    box.go(0.1)
+    box.at = box.at._replace(wall_ms=box.at.wall_ms + by_s * 1000)
+    box.go(19.5)
+    assert box.ends == 0
+    box.wishes = {"keep": box.at.wall_ms + 20 * 3_600_000}
+    box.go(0.1)
+    box.at = box.at._replace(wall_ms=box.at.wall_ms + by_s * 1000)
+    box.go(19.5)
+    assert box.ends == 0
+    box.go(WAIT_H + 25)
+    assert box.ends, "and then it is over"
+
+
+def test_a_lease_that_was_told_before_a_restart_counts_as_long_as_it_was(box: Box) -> None:
+    """The clock of a machine that was off may say anything: what was left of the lease when it was told is what it has."""
+    box.answer(kept_until=START_MS + 20 * 3_600_000, guard_at=START_MS)
+    box.go(1)
+    box.at = box.at._replace(wall_ms=box.at.wall_ms + 400 * 86_400_000)
+    box.restart()
+    box.go(19.5)
+    assert box.ends == 0
+    box.go(WAIT_H)
+    assert box.ends == 1
 
 
 def test_with_the_watchdog_dead_for_a_month_a_busy_machine_is_not_ended(box: Box) -> None:

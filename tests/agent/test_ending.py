@@ -150,11 +150,13 @@ def test_a_channel_that_refuses_for_certain_is_followed_by_the_other_and_one_tha
         ({"RUNPOD_ENDPOINT_ID": "abc"}, "serverless worker"),
         ({"RUNPOD_API_KEY": ""}, "RUNPOD_API_KEY is set neither here"),
         ({"RUNPOD_POD_ID": "../../pods"}, "no pod's id"),
+        ({"RUNPOD_POD_ID": "k3v9x2m7q1w8ab"}, "names another pod than that of the first process"),
         ({"RUNPOD_API_KEY": "wrong"}, "neither GraphQL nor REST"),
     ],
 )
 def test_a_pod_that_cannot_end_itself_says_why(machine: Machine, change: dict[str, str], why: str) -> None:
-    with pods(machine):
+    with pods(machine) as (_, pod):
+        machine.file("proc/1/environ", f"RUNPOD_POD_ID={pod}\0")
         machine.env.update(change)
         way, reason = ending.chosen(ending.where(machine.around), "stop", machine.around)
     assert way is None
@@ -297,8 +299,19 @@ def test_ec2_is_shut_down_as_was_stated_for_this_instance(machine: Machine) -> N
     assert off(machine) == ["shutdown -h now"]
 
 
-def test_an_image_does_not_carry_the_statement_to_another_instance(machine: Machine) -> None:
-    machine.file("etc/costguard-shutdown-means", "i-00000000000000000 stop\n")
+def test_a_pods_id_on_a_whole_machine_ends_no_pod(machine: Machine) -> None:
+    machine.file("run/systemd/system/boot", "")
+    with pods(machine) as (rig, _):
+        way, reason = ending.chosen(ending.where(machine.around), "stop", machine.around)
+        assert rig.fake.calls("/") == 0
+    assert way is None
+    assert "this is a whole machine" in reason
+
+
+@pytest.mark.parametrize("stated", ["i-00000000000000000 stop", "stop"])
+def test_an_image_does_not_carry_the_statement_to_another_instance(machine: Machine, stated: str) -> None:
+    machine.file("etc/costguard-shutdown-means", f"{stated}\n")
+    machine.env["COSTGUARD_SHUTDOWN_MEANS"] = stated
     with instance(machine):
         assert ending.chosen(ending.where(machine.around), "stop", machine.around)[0] is None
 
@@ -313,7 +326,7 @@ def test_an_image_does_not_carry_the_statement_to_another_instance(machine: Mach
     ],
 )
 def test_ec2_has_no_way_where_a_shutdown_would_do_something_else(machine: Machine, pages: dict[str, str], why: str) -> None:
-    machine.env["COSTGUARD_SHUTDOWN_MEANS"] = "stop"
+    machine.env["COSTGUARD_SHUTDOWN_MEANS"] = "i-0123456789abcdef0 stop"
     with instance(machine, **pages):
         way, reason = ending.chosen(ending.where(machine.around), "stop", machine.around)
     assert way is None

@@ -58,6 +58,30 @@ def test_two_lines_tell_the_step(listener: Listener) -> None:
     assert listener.heard.signals() == {"step": 1200}
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"hint":"ask","what":"keep","for_s":1' + b"0" * 400 + b"}",
+        b'{"hint":"ask","what":"keep","for_s":NaN}',
+        b'{"hint":"ask","what":["keep"],"for_s":Infinity}',
+        b'{"hint":"phase","name":' + b"[" * 400 + b"]" * 400 + b',"for_s":1' + b"0" * 400 + b"}",
+        b'{"hint":"ask","what":"keep","for_s":3600,"why":"\\ud800"}',
+        b'{"hint":"ask","what":"keep","for_s":3600,"id":{}}',
+    ],
+)
+def test_nothing_that_anybody_sends_ends_the_agent(listener: Listener, said: bytes) -> None:
+    sent(listener, said, b'{"hint":"progress","step":5}')
+    assert listener.heard.step == 5
+
+
+def test_what_breaks_while_it_is_read_is_passed_over(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> str:
+        raise RecursionError
+
+    monkeypatch.setattr(listener._asks, "ask", breaks)
+    assert sent(listener, b'{"hint":"ask","what":"keep","for_s":60}', b'{"hint":"progress","step":5}').step == 5
+
+
 def test_a_sign_of_life_is_told_by_its_moment(listener: Listener) -> None:
     costguard_agent.beat()
     listener.drain(NOW)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from costguard_agent.clock import Calendar, Moment, broken
 from costguard_agent.message import SIGNALS
 from costguard_agent.records import MEANINGS, Look, merged
@@ -47,6 +48,23 @@ def test_work_that_is_seen_is_told_though_another_gpu_cannot_be_read() -> None:
 
 def test_a_value_that_was_missing_in_some_looks_is_the_mean_of_the_others() -> None:
     assert of_gpus({"0": {"util": 80.0}}, {"0": {}}, {"0": {"util": 40.0}})["gpu_util"] == 60
+
+
+@pytest.mark.parametrize(("read", "known"), [(1, False), (7, False), (8, True), (15, True)])
+def test_a_gpu_that_was_read_in_less_than_half_of_the_looks_is_no_quiet_one(read: int, known: bool) -> None:  # noqa: FBT001
+    looks = [{"0": QUIET, "1": QUIET}] * read + [{"0": QUIET, "1": {}}] * (15 - read)
+    found = of_gpus(*looks)
+    assert ("gpu_util" in found, "gpu_power_w" in found, "gpu_busy_count" in found) == (known, known, known)
+    assert of_gpus({"0": QUIET, "1": BUSY}, *[{"0": QUIET, "1": {}}] * 14)["gpu_util"] == 100, "work is told by one look"
+
+
+@pytest.mark.parametrize(("hangs_s", "known"), [(0, True), (5, True), (14, False)])
+def test_a_driver_that_hung_for_most_of_a_record_makes_no_quiet_one(hangs_s: int, known: bool) -> None:  # noqa: FBT001
+    looks = [Look(float(at), 0.0, {}, {"0": QUIET}) for at in range(15 - hangs_s)]
+    found = merged([*looks, Look(15.0, 15.0, {"cpu_util": 1.0})], at_s=15.0)
+    assert (("gpu_util" in found), ("gpu_power_w" in found), "cpu_util" in found) == (known, known, True)
+    busy = [Look(0.0, 0.0, {}, {"0": BUSY}), Look(15.0, 15.0, {})]
+    assert merged(busy, at_s=15.0)["gpu_util"] == 100
 
 
 def test_memory_and_heat_are_the_most_and_the_limit_is_the_lowest_of_the_last() -> None:
@@ -116,11 +134,12 @@ def test_records_go_on_by_the_watchdogs_clock_though_the_machines_is_set_right()
     calendar = Calendar()
     calendar.found(3_600_000)
     assert calendar.ms(moment(7200)) == 3_600_000
-    calendar.was_set(moment(7200, 10, 10), moment(3601, 11, 11))
+    assert calendar.was_set(moment(7200, 10, 10), moment(3601, 11, 11)) == 0, "and records stay as they are dated"
     assert (calendar.ahead_ms, calendar.ms(moment(3601))) == (0, 3_601_000)
 
 
-def test_a_clock_that_counts_and_is_set_is_followed() -> None:
+def test_a_clock_that_counts_and_is_set_is_followed_and_so_are_records_that_it_dated() -> None:
     calendar = Calendar()
-    calendar.was_set(moment(7200, 10, 10), moment(3601, 11, 11))
+    assert calendar.was_set(moment(7200, 10, 10), moment(3601, 11, 11)) == -3_600_000
+    assert calendar.was_set(moment(3601, 11, 11), moment(3603, 12, 12)) == 0, "a second is no other clock"
     assert calendar.ms(moment(3601)) == 3_601_000

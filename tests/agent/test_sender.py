@@ -15,14 +15,16 @@ from pathlib import Path
 import pytest
 import trustme
 from costguard_agent import joined as joining
+from costguard_agent import message
 from costguard_agent.asks import Asks
 from costguard_agent.faults import AgentError
+from costguard_agent.message import SEQ_MOST
 from costguard_agent.sender import ANSWERED, REFUSED, UNREACHABLE, UNVERIFIED, Sender
 from costguard_agent.spool import Numbers, Spool
 from costguard_agent.wire import address
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.agent.watchdog import AGENT, CODE, Asked, Watchdog
+from tests.agent.watchdog import AGENT, CODE, Asked, Misbehaviour, Watchdog
 
 
 class Box:
@@ -297,6 +299,50 @@ def test_a_clock_that_is_hours_off_is_measured_by_the_watchdogs(box: Box) -> Non
     assert told.ahead_ms is not None
     assert abs(told.ahead_ms - 3_600_000) < 5000
     assert box.sender.beat(box.now_ms() - told.ahead_ms, []).state == ANSWERED
+
+
+@pytest.mark.parametrize(
+    ("misbehave", "alive"),
+    [
+        (lambda asked: asked.refuse(410, "revoked"), True),
+        (lambda asked: asked.refuse(503, "unwritable"), True),
+        (lambda asked: asked.refuse(409, "stale"), True),
+        (lambda asked: asked.send(502, b"<h1>Bad Gateway</h1>", {}, "text/html"), False),
+        (lambda asked: asked.send(503, b"[]", {}), False),
+        (lambda asked: asked.send(200, b"<h1>Log in</h1>", {}, "text/html"), False),
+        (lambda asked: asked.answer_signed(1, Ed25519PrivateKey.generate()), True),
+        (None, False),
+    ],
+)
+def test_what_refuses_as_a_watchdog_does_is_there_and_a_proxy_before_nobody_is_not(
+    box: Box,
+    misbehave: Misbehaviour | None,
+    alive: bool,  # noqa: FBT001 - a case
+) -> None:
+    box.dog.misbehave = misbehave
+    assert box.sender.beat(box.now_ms(), []).alive is alive
+
+
+@pytest.mark.parametrize("said", ["9" * 19, "0", "1", "-5", "4102444800001"])
+def test_a_moment_that_cannot_be_is_no_clock_to_go_by(box: Box, said: str) -> None:
+    def squats(asked: Asked) -> None:
+        asked.refuse(409, "stale", {message.AT_HEADER: said})
+
+    box.dog.misbehave = squats
+    assert box.sender.beat(box.now_ms(), []).ahead_ms is None
+    box.dog.misbehave = None
+    assert box.sender.beat(box.now_ms(), []).state == ANSWERED
+
+
+def test_who_refuses_for_ever_does_not_use_up_the_numbers(box: Box) -> None:
+    """A refusal is not signed: whoever sits at the end of a broken tunnel can send them."""
+    box.dog.misbehave = lambda asked: asked.refuse(409, "replayed")
+    for _ in range(60):
+        box.sender.beat(box.now_ms(), [])
+    box.dog.misbehave = None
+    assert box.sender.beat(box.now_ms(), []).state == ANSWERED
+    assert box.dog.seqs[-1] < SEQ_MOST // 1000
+    assert box.sender.beat(box.now_ms(), []).state == ANSWERED
 
 
 def test_numbers_that_were_used_already_are_passed_by(box: Box) -> None:

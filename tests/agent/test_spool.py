@@ -6,11 +6,17 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
+from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from costguard_agent import loop
 from costguard_agent import spool as spools
+from costguard_agent.clock import Calendar, Moment
+from costguard_agent.sender import ANSWERED, REFUSED, UNREACHABLE, Told
 from costguard_agent.spool import AHEAD, Numbers, Spool
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -83,6 +89,54 @@ def test_a_clock_that_was_wrong_dates_all_anew(tmp_path: Path) -> None:
     spool.add(record(5), NOW)
     spool.shift(-3)
     assert told(spool) == told(Spool(tmp_path, NOW)) == [2]
+
+
+def bare(folder: Path) -> Any:  # noqa: ANN401 - an agent with nothing but what dates records, and a switch that listens
+    agent: Any = loop.Agent.__new__(loop.Agent)
+    agent._calendar, agent._spool, agent._log = Calendar(), Spool(folder, NOW), SimpleNamespace(say=lambda _: None)
+    agent._measuring, agent._switch = SimpleNamespace(forget=lambda _: None), None
+    return agent
+
+
+def test_a_clock_that_was_set_moves_the_records_that_wait_with_it(tmp_path: Path) -> None:
+    """Else the watchdog's own clock, learnt later, would move an idle hour onto one of work."""
+    agent = bare(tmp_path)
+    agent._spool.add(record(5), NOW)
+    agent._after("the clock was set", Moment(NOW, 10, 10), Moment(NOW - 3_599_000, 11, 11))
+    assert told(agent._spool) == [5 - 3_600_000]
+    agent._calendar.found(-3_600_000)  # what the watchdog said, after which all is dated by its clock
+    agent._spool.shift(3_600_000)
+    agent._after("the clock was set", Moment(NOW, 20, 20), Moment(NOW + 3_601_000, 21, 21))
+    assert (told(agent._spool), agent._calendar.ahead_ms) == ([5], 0)
+
+
+def test_a_refusal_is_told_to_the_dead_man_switch_as_one(tmp_path: Path) -> None:
+    agent, heard = bare(tmp_path), list[str]()
+    agent._switch = SimpleNamespace(answered=lambda *_: heard.append("answered"), refused=lambda _: heard.append("refused"))
+    agent._answers, agent._ended, agent._troubles = deque(maxlen=1), threading.Event(), ()
+    agent._status, agent._listener = SimpleNamespace(told=lambda *_, **__: None), None
+    agent._log.state, agent._measuring.every = lambda *_: None, lambda _: None
+    for one in (Told(REFUSED, alive=True), Told(UNREACHABLE), Told(ANSWERED), Told(REFUSED)):
+        agent._sender = SimpleNamespace(beat=lambda *_, said=one, **__: said, every_s=15)
+        agent._beat()
+        agent._heard()
+    assert heard == ["refused", "answered"]
+
+
+def test_what_an_earlier_process_dated_by_another_clock_is_not_dated_anew(tmp_path: Path) -> None:
+    before = Spool(tmp_path, NOW)
+    before.add(record(1), NOW)
+    before.add(record(2), NOW)
+    spool = Spool(tmp_path, NOW)
+    spool.add(record(3), NOW)
+    spool.shift(60_000)
+    assert told(spool) == [60_001, 60_002, 60_003], "a minute is what a beat may be off"
+    spool.shift(3_600_000)
+    assert told(spool) == told(Spool(tmp_path, NOW)) == [3_660_003]
+    assert spool.dropped == 2
+    spool.add(record(4_000_000), NOW)
+    spool.shift(-3_600_000)
+    assert told(spool) == [60_003, 400_000], "what this process dated moves as a whole"
 
 
 def test_a_folder_that_cannot_be_written_keeps_records_in_memory_and_says_so(tmp_path: Path) -> None:

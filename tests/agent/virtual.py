@@ -25,7 +25,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from costguard_agent import around, clock, folder, joined, loop, measuring, sender, watching
+from costguard_agent import around, clock, folder, joined, loop, measuring, records, sender, watching
 from costguard_agent.machine import Machine
 from costguard_agent.processes import Trees
 from costguard_agent.surroundings import Surroundings
@@ -236,6 +236,7 @@ def play(plan: dict[str, Any], shared: mmap.mmap) -> None:
 def main() -> None:
     """Play whatever is asked for."""
     vars(watching)["LOOK_S"] = GPU_LOOK_S
+    vars(records)["FAR_S"] = 2 * GPU_LOOK_S
     vars(sender)["ed25519"] = SimpleNamespace(sign=sign, verify=verify)
     vars(os)["cpu_count"] = lambda: CORES
     with Path(sys.argv[1]).open("r+b") as file, mmap.mmap(file.fileno(), 8) as shared:

@@ -77,6 +77,34 @@ def test_ctrl_c_again_asks_to_end_and_once_more_ends_all_that_it_began() -> None
         assert alive(env["COSTGUARD_RUN"]) == []
 
 
+def test_ended_at_once_is_also_what_left_its_parents() -> None:
+    goes_on = "trap : INT TERM HUP; echo up; while :; do sleep 0.1; done"
+    env = ENV | {"COSTGUARD_RUN": f"test-{os.getpid()}-left"}
+    with terminal([*DRIVER, "sh", "-c", f"(setsid sh -c '{goes_on}' &); {goes_on}"], env) as screen:
+        screen.until(b"up", times=2)
+        for _ in range(2):
+            screen.type(CTRL_C)
+            settle()
+        screen.type(CTRL_C)
+        assert screen.end() == 137
+        assert alive(env["COSTGUARD_RUN"]) == []
+
+
+def test_signals_without_end_do_not_keep_costguard_from_its_looks() -> None:
+    floods = f"import os, time\nfor _ in range(150): os.kill(os.getppid(), {int(signal.SIGWINCH)}); time.sleep(0.01)"
+    looks = "from tests.child import driver; driver.TICK = lambda: print('look', flush=True); driver.main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", looks, sys.executable, "-c", floods],
+        env=ENV,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+        check=False,
+    )
+    assert "look" in ran.stdout, ran
+
+
 def test_a_key_that_is_held_down_counts_once() -> None:
     with terminal(code(COUNTS), ENV) as screen:
         screen.until(b"ready")

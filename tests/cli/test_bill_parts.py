@@ -20,8 +20,10 @@ from costguard.core.instant import micros
 from costguard.errors import InputError
 from costguard.files.lines import MOST_BLANK
 from costguard.files.table import MOST_COLUMNS
+from costguard.ledger.bills import Bills, Gathered
 from costguard.ledger.staging import Staging
 from tests.cli.test_reconcile_files import CSV, CUR, HOUR, INVOICES, ROWS, RUNPOD, START, VAST, row, text
+from tests.ledger.fleet import asked
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 Bill = Mapping[str, bytes | str] | bytes | str
@@ -153,6 +155,51 @@ def test_the_last_bucket_grows_and_is_replaced_not_joined(read: Callable[..., di
     assert (one[5], one[6]) == (micros(START + HOUR), 1_306_000_000), "two parts of one line in one file are their sum"
 
 
+def grown(name: str, hours: int) -> Bill:
+    """What a charge that began at START has come to after `hours`, in each way in which a bill says it."""
+    end, at = START + hours * HOUR, micros(START) // 10**6
+    if name == "CUR":
+        stated = {"lineItem/UsageEndDate": end.isoformat(), "lineItem/UnblendedCost": str(hours)}
+        return text([CUR | stated])
+    if name == "FOCUS":
+        return text([row(ChargePeriodEnd=end.isoformat(), EffectiveCost=str(hours), BillingPeriodEnd="2026-11-01T00:00:00Z")])
+    items = [
+        {"type": kind, "amount": hours, "start": at, "end": at + hours * 3600} for kind in ("gpu", "disk")[:: hours % 2 or -1]
+    ]
+    charge = {"source": "instance-7", "type": "instance", "amount": 2 * hours, "start": at, "end": at + hours * 3600}
+    return {"one.json": json.dumps({"success": True, "results": [charge | {"items": items}]})}
+
+
+@pytest.mark.parametrize("name", ["CUR", "FOCUS", "Vast"])
+def test_a_bucket_that_grows_over_three_imports_is_one_line(
+    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds, tmp_path: Path, name: str
+) -> None:
+    """It has one name however far it reaches, and however its parts are ordered: else each delivery is billed once more."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    for day, hours in enumerate((30, 51, 72)):
+        bill = grown(name, hours)
+        with Staging() as staged, Bills(url) as bills:
+            staged.add(read(bill, kinds).items(), sums=name != "Vast")
+            made = START + (10 + day) * 24 * HOUR
+            (done,) = bills.take_in([Gathered(staged=staged, source="x", stated_at=made)], who="ada", now=NOW)
+        lines = 2 if name == "Vast" else 1
+        assert (done.added, done.replaced) == ((0, lines) if day else (lines, 0))
+    sql = "SELECT charge, end_us, nano FROM bill_line WHERE replaced_us IS NULL ORDER BY charge"
+    kept = asked(url, lambda ask: [tuple(one) for one in ask(sql, ())])
+    whole = (micros(START + 72 * HOUR), 72 * 10**9)
+    assert kept == ([("compute", *whole), ("storage", *whole)] if name == "Vast" else [("compute", *whole)])
+
+
+def test_a_correction_in_a_later_bill_is_a_line_beside_the_one_that_it_corrects(
+    read: Callable[..., dict[BillLine, Decimal]], kinds: Kinds
+) -> None:
+    for one, later in (
+        (row(), {"BillingPeriodEnd": "2026-12-01T00:00:00Z", "EffectiveCost": "-0.1"}),
+        (CUR, {"bill/BillingPeriodEndDate": "2026-12-01T00:00:00Z", "lineItem/UnblendedCost": "-0.1"}),
+    ):
+        assert len({line.id for line in read(text([one, one | later]), kinds)}) == 2
+
+
 WRONG: Mapping[str, tuple[Bill, str]] = {
     "two files in one": (CSV + CSV, "one.csv, line 22: is the header once more"),
     "a total at the end": (CSV + "Total" + "," * (len(row()) - 1) + "\n", "one.csv, line 22: names no provider"),
@@ -163,8 +210,15 @@ WRONG: Mapping[str, tuple[Bill, str]] = {
     ),
     "FOCUS, then a CUR": ({"a.csv": CSV, "b.csv": text([CUR])}, "b.csv, line 2: lacks the columns ChargePeriodStart, Ch"),
     "a CUR, then FOCUS": ({"a.csv": text([CUR]), "b.csv": CSV}, "b.csv, line 2: is of another kind"),
-    "Vast, then RunPod": ({"a.json": json.dumps(VAST), "b.json": json.dumps(RUNPOD)}, "b.json, line 1 1: is of another kind"),
-    "a record without its time": (json.dumps([INVOICES[0], {"type": "charge", "amount": "1"}]), "line 1 2: is of another kind"),
+    "Vast, then RunPod": (
+        {"a.json": json.dumps(VAST), "b.json": json.dumps(RUNPOD)},
+        "b.json, line 1, item 1: is of another kind",
+    ),
+    "a record without its time": (
+        json.dumps([INVOICES[0], {"type": "charge", "amount": "1"}]),
+        "line 1, item 2: is of another kind",
+    ),
+    "a document of several lines": (json.dumps([VAST, {}], indent=1), "one.csv, item 2: is of another kind"),
     "columns without end": (",".join(f"c{n}" for n in range(MOST_COLUMNS + 1)), f"more than {MOST_COLUMNS}"),
     "a row without end": ('"' + ("x" * 900_000 + '","\n') * 20, "is in a row, or among blank lines, of more than 16 million"),
     "blanks without end": (gzip.compress(b"\n" * 2**20), f"begins with {MOST_BLANK + 1} blank lines"),

@@ -109,7 +109,10 @@ def test_a_url_that_names_nothing_is_a_slip_of_the_pen(costguard: Command, tmp_p
 
 
 def test_asking_for_the_path_imports_no_database() -> None:
-    script = "import sys; from costguard.cli import run; run(['db', 'path']); print(sorted(sys.modules), file=sys.stderr)"
+    script = (
+        "import sys; from costguard.cli import exit_code_of; exit_code_of(['db', 'path']); "
+        "print(sorted(sys.modules), file=sys.stderr)"
+    )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "'costguard.ledger.care'" in ran.stderr
     for heavy in ("sqlalchemy", "sqlmodel", "alembic", "pydantic", "psycopg"):

@@ -6,33 +6,23 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from costguard.app import Answer, showing, weekend
+from costguard.app import showing, weekend
 from costguard.cli.demo import AS_TYPED
 from costguard.core.metering.inventory import Poll
 from costguard.ledger.writing import Ledger
 from tests.conftest import Command
-
-PLAY = weekend.weekend
-NOW = datetime(2026, 11, 11, 12, tzinfo=UTC)
-"""A Wednesday: the weekend before it began on the sixth."""
-
-
-@cache
-def played() -> Answer:
-    """One weekend for all tests of this process: to play it takes seconds."""
-    return PLAY(now=NOW)
+from tests.played import FORTNIGHT, NOW, WEEKEND, played, tell_again
 
 
 @pytest.fixture(autouse=True)
-def _one_weekend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weekend, "weekend", lambda **_: played())
+def _told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tell_again(monkeypatch)
 
 
 def moments(machine: str, kind: str) -> list[Mapping[str, Any]]:
@@ -80,6 +70,7 @@ def test_the_fortnight_stands_beside_its_bill_and_is_right(costguard: Command) -
 
 
 def test_the_ledger_of_a_demo_can_be_kept_and_asked(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weekend, "weekend", WEEKEND)
     assert costguard("demo", "--ledger", "demo.db").code == 0
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", f"sqlite:///{Path('demo.db').absolute()}")
     assert costguard("db", "check").code == 0
@@ -109,6 +100,7 @@ def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pyt
         return record(self, polls[: len(polls) // 2])
 
     monkeypatch.setattr(Ledger, "record", forgetful)
+    monkeypatch.setattr(showing, "fortnight", FORTNIGHT)
     ran = costguard("demo")
     assert ran.code == 1
     assert "the bill lies outside the interval" in ran.out
@@ -197,7 +189,7 @@ def test_the_timeline_is_in_the_order_of_time_and_dates_are_local() -> None:
 def test_the_weekend_that_is_over_is_played_where_the_clocks_go_back(tmp_path: Path) -> None:
     settings = tmp_path / "costguard.toml"
     settings.write_text('[defaults]\ntimezone = "Europe/Berlin"\n')
-    answer = PLAY(config=str(settings), now=datetime(2026, 10, 27, 12, tzinfo=UTC))
+    answer = WEEKEND(config=str(settings), now=datetime(2026, 10, 27, 12, tzinfo=UTC))
     assert answer.refusal is None
     assert answer.document.data["start"] == "2026-10-23T14:00:00Z"
     assert answer.document.data["end"] == "2026-10-26T08:00:00Z"
@@ -205,7 +197,7 @@ def test_the_weekend_that_is_over_is_played_where_the_clocks_go_back(tmp_path: P
 
 def test_a_weekend_that_nobody_guards_is_found_out(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weekend.Listed, "guard", lambda _: None)
-    unguarded = PLAY(now=NOW)
+    unguarded = WEEKEND(now=NOW)
     monkeypatch.setattr(weekend, "weekend", lambda **_: unguarded)
     ran = costguard("demo")
     assert ran.code == 1

@@ -1,7 +1,7 @@
 """The real command against five fake clouds at once, one of them broken in turn: the other four whole, the broken one named.
 
-Every provider is asked over real HTTP on loopback by a `costguard` of its own process, as somebody would run it. Nothing that
-the broken one held is believed gone.
+Every provider is asked over real HTTP on loopback by a `costguard` of its own process, as somebody would run it (where all are
+whole, from a cold start). Nothing that the broken one held is believed gone.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from costguard.ledger import care
 from costguard.ledger.writing import Ledger
 from costguard.ports import InstanceSource
 from costguard.transport import Transport
+from tests import warm
 from tests.contract.rig import Rig
 from tests.fakes.gcp import account_file
 from tests.fakes.server import serving
@@ -88,27 +89,37 @@ class Five:
     def ledger(self) -> str:
         return f"sqlite:///{self.folder}/ledger.db"
 
-    def run(self, *commands: tuple[str, ...]) -> list[Ran]:
-        """`costguard` with each of `commands`, all at the same time, the ledger as it was after the first look."""
+    def run(self, *commands: tuple[str, ...], cold: bool = False) -> list[Ran]:
+        """`costguard` with each of `commands`, all at the same time, the ledger as it was after the first look.
+
+        `cold`: each starts from nothing.
+        """
         now = datetime.now(UTC)
         for rig in self.rigs.values():
             rig.clock.at = now
-        started = [self._started(command) for command in commands]
-        return [_ran(process) for process in started]
+        words = [(*command, "--json") for command in commands]
+        environs = [{**self.environ, "COSTGUARD_LEDGER__URL": self._copy()} for _ in commands]
+        if not cold:
+            ended = warm.run(*words, cwd=self.folder, environs=environs, limit_s=LONGEST_S)
+            return [_ran(one.returncode, one.stdout, one.stderr) for one in ended]
+        started = [self._started(*one) for one in zip(words, environs, strict=True)]
+        said = [process.communicate(timeout=LONGEST_S) for process in started]
+        return [_ran(process.returncode, *texts) for process, texts in zip(started, said, strict=True)]
 
-    def _started(self, command: tuple[str, ...]) -> subprocess.Popen[str]:
+    def _copy(self) -> str:
         self.number += 1
         kept = self.folder / f"{self.number}.db"
         care.backup(self.ledger, kept)
-        environ = {**self.environ, "COSTGUARD_LEDGER__URL": f"sqlite:///{kept}"}
-        words = [sys.executable, "-m", "costguard", *command, "--json"]
-        return subprocess.Popen(words, cwd=self.folder, env=environ, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return f"sqlite:///{kept}"
+
+    def _started(self, words: tuple[str, ...], environ: dict[str, str]) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "costguard", *words]
+        return subprocess.Popen(command, cwd=self.folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def _ran(process: subprocess.Popen[str]) -> Ran:
-    out, err = process.communicate(timeout=LONGEST_S)
-    assert out, err
-    return Ran(code=process.returncode, data=json.loads(out), text=out + err)
+def _ran(code: int, out: bytes, err: bytes) -> Ran:
+    assert out, err.decode()
+    return Ran(code=code, data=json.loads(out), text=(out + err).decode())
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +181,7 @@ COMMANDS = (("doctor",), ("status", "--strict"), ("offers", "--live", "--strict"
 
 
 def test_all_five_are_whole(five: Five) -> None:
-    doctor, status, offers = five.run(*COMMANDS[:2], ("offers", "--live", "--top", "0"))
+    doctor, status, offers = five.run(*COMMANDS[:2], ("offers", "--live", "--top", "0"), cold=True)
     bad = [(p["provider"], c) for p in doctor.data["providers"] for c in p["checks"] if c["outcome"] == "bad"]
     assert (doctor.code, bad) == (0, []), doctor.text
     assert {p["provider"] for p in doctor.data["providers"]} == set(NAMES)

@@ -18,6 +18,7 @@ from costguard.cli import COMMANDS, options
 from costguard.errors import CostguardError, InputError
 from tests import shop
 from tests.conftest import Command
+from tests.played import tell_again
 
 COSTGUARD = [sys.executable, "-m", "costguard"]
 READING = [
@@ -28,6 +29,11 @@ READING = [
     ("breakeven", "--gpu", "T4"),
     ("demo",),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tell_again(monkeypatch)
 
 
 @pytest.fixture
@@ -83,6 +89,25 @@ def test_the_version_is_printed(costguard: Command) -> None:
 @pytest.mark.parametrize("arguments", [("frobnicate",), ("--frobnicate",), ("quote", "--frobnicate"), ("quote", "--model")])
 def test_an_unknown_command_or_option_says_where_help_is(costguard: Command, arguments: tuple[str, ...]) -> None:
     costguard(*arguments).says("hint: see costguard", "--help")
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("reprot", "report"), ("stat", "status"), ("WATCH", "watch")])
+def test_a_mistyped_command_is_told_which_one_was_meant(costguard: Command, typed: str, meant: str) -> None:
+    costguard(typed).says(f"unknown command '{typed}'", f"did you mean {meant}", "costguard --help")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "instead"),
+    [
+        (("report", "--config", "x.toml"), "costguard --config FILE report"),
+        (("status", "--offline"), "costguard --offline status"),
+        (("watch", "--once", "--json-log"), "costguard --json-log watch"),
+    ],
+)
+def test_an_option_of_all_commands_behind_one_is_told_where_it_stands(
+    costguard: Command, arguments: tuple[str, ...], instead: str
+) -> None:
+    costguard(*arguments).says(f"hint: it stands before the command: {instead}")
 
 
 def test_two_formats_at_once_are_refused(costguard: Command) -> None:

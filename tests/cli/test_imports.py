@@ -18,7 +18,7 @@ HEAVY = (
     *("httpx2", "httpcore2", "msgspec", "stamina", "costguard.transport", "costguard.app.clouds"),
 )
 SEEN = (
-    "import sys; from costguard.cli import run; code = run({arguments}); "
+    "import sys; from costguard.cli import exit_code_of; code = exit_code_of({arguments}); "
     "sys.stderr.write(' '.join(sorted(sys.modules))); sys.exit(code)"
 )
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests import warm
+
 PLUGIN = """
 import sys, time
 from datetime import UTC, datetime
@@ -56,7 +58,8 @@ GOOD = PLUGIN.replace('bad = Plugin("bad")', 'good = Plugin("good")')
 WAYS = ("import", "manifest", "name", "open", "nothing", "words", "providers", "others", "scopes", "items")
 
 
-def ran(folder: Path, how: str, *command: str) -> tuple[int, dict[str, Any], str]:
+def ran(folder: Path, how: str, *command: str, cold: bool = False) -> tuple[int, dict[str, Any], str]:
+    """Its exit code, its JSON, and all that it printed. `cold`: it starts from nothing."""
     for name, text in (("bad", PLUGIN.format(how=how)), ("good", GOOD.format(how=""))):
         info = folder / f"{name}-1.dist-info"
         info.mkdir(exist_ok=True)
@@ -67,10 +70,13 @@ def ran(folder: Path, how: str, *command: str) -> tuple[int, dict[str, Any], str
     dirs = {f"XDG_{name}_HOME": str(folder) for name in ("CONFIG", "DATA", "CACHE")}
     path = os.pathsep.join((str(folder), *sys.path))
     environ = {**os.environ, **dirs, "HOME": str(folder), "PYTHONPATH": path}
-    words = [sys.executable, "-m", "costguard", *command, "--json"]
-    done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout), done.stdout + done.stderr
+    if cold:
+        words = [sys.executable, "-m", "costguard", *command, "--json"]
+        done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, timeout=60, check=False)
+    else:
+        (done,) = warm.run((*command, "--json"), cwd=folder, environs=[environ], limit_s=60)
+    assert done.stdout, done.stderr.decode()
+    return done.returncode, json.loads(done.stdout), (done.stdout + done.stderr).decode()
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -84,7 +90,7 @@ def test_it_is_named_hides_no_other_and_says_no_word_of_its_own(tmp_path: Path, 
 
 
 def test_doctor_names_one_that_ends_the_program_when_it_is_imported(tmp_path: Path) -> None:
-    code, data, text = ran(tmp_path, "import", "doctor")
+    code, data, text = ran(tmp_path, "import", "doctor", cold=True)
     assert code == 3, text
     (check,) = next(one["checks"] for one in data["providers"] if one["provider"] == "bad")
     assert (check["outcome"], "SystemExit: needs Python 4" in check["told"]) == ("bad", True)

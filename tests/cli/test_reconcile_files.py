@@ -20,7 +20,7 @@ from costguard.app.bill_parts import installed_kinds, opened
 from costguard.core.instant import micros
 from costguard.errors import InputError, OlderLedgerError
 from costguard.files.lines import LONGEST_LINE
-from costguard.files.records import records
+from costguard.files.records import pieces_in, records
 from costguard.ledger import opening, schema
 from costguard.ledger.address import address
 from costguard.ledger.reader import Reader
@@ -223,6 +223,34 @@ def test_a_cur_counts_what_a_savings_plan_covers_at_what_it_cost(lab: Callable[.
     ]
 
 
+def test_a_bill_delivered_anew_withdraws_what_it_lacks_where_it_is_said_to_be_whole(
+    lab: Callable[..., Ran], tmp_path: Path
+) -> None:
+    """An hour that a savings plan came to cover has another name: beside the old line it would be billed twice."""
+    standard, covered = {"PricingCategory": "Standard"}, {"PricingCategory": "Committed", "EffectiveCost": "0.6"}
+    lab(text([row() | standard, row(1) | standard]), "--json")
+    anew = text([row() | standard, row(1) | covered])
+    kept = lab(anew, "--json")
+    assert sum(nano for *_, nano, _ in lines(tmp_path)) == 2_612_000_000
+    (note,) = kept.data["notes"]
+    assert note == (
+        "aws: bill.csv (FOCUS) lacks of what the ledger has of the same bill 1 line, which was kept: "
+        "if it is all of that bill, --whole withdraws them"
+    )
+    ran = lab(anew, "--json", "--whole")
+    assert (ran.data["imports"][0]["withdrawn"], ran.data["notes"]) == (1, [])
+    assert [nano for *_, nano, _ in lines(tmp_path)] == [1_006_000_000, 600_000_000]
+    assert lab(anew, "--json", "--whole").data["imports"][0]["withdrawn"] == 0
+
+
+def test_whole_is_refused_where_it_can_mean_nothing(lab: Callable[..., Ran], costguard: Command, tmp_path: Path) -> None:
+    (tmp_path / "more.csv").write_text(text([row(1)]))
+    lab(text([row()]), "--whole", "--file", "more.csv").says("--whole", "they are of one bill", "folder")
+    lab(json.dumps(RUNPOD), "--whole", "--account", "main").says("--whole", "no bill that is delivered whole")
+    costguard("reconcile", "--whole").says("--whole", "--file")
+    assert lines(tmp_path) == []
+
+
 def test_rows_of_providers_that_nobody_speaks_for_are_left_out_and_said(lab: Callable[..., Ran], tmp_path: Path) -> None:
     ran = lab(text([row(), row(1, ProviderName="Microsoft")]), "--json")
     assert "1 rows of Microsoft were left out" in ran.data["notes"][0]
@@ -292,6 +320,16 @@ BAD: Mapping[str, tuple[bytes | str, tuple[str, ...]]] = {
 def test_what_is_wrong_is_named_and_nothing_is_taken_in(lab: Callable[..., Ran], tmp_path: Path, name: str) -> None:
     data, said = BAD[name]
     lab(data).says("bill.csv", *said)
+    assert lines(tmp_path) == []
+
+
+@pytest.mark.parametrize("gone", [{}, {"podId": None}])
+def test_money_of_a_pod_that_is_not_named_is_refused_and_not_left_out(
+    lab: Callable[..., Ran], tmp_path: Path, gone: dict[str, None]
+) -> None:
+    named = {"startTime": "2026-10-01T00:00:00Z", "endTime": "2026-10-01T01:00:00Z", "podId": "k3v9", "gpuAmount": 0.69}
+    nameless = {key: value for key, value in named.items() if key != "podId"} | gone
+    lab(json.dumps({"records": [named, nameless]}), "--account", "main").says("item 2: record states amounts", "podId")
     assert lines(tmp_path) == []
 
 
@@ -374,9 +412,10 @@ def test_a_large_bill_passes_through_little_memory(tmp_path: Path) -> None:
 def test_a_page_of_pages_is_its_records(tmp_path: Path) -> None:
     path = tmp_path / "pages.json"
     path.write_text(json.dumps([RUNPOD, {"records": []}, RUNPOD]))
-    assert len(list(records(path))) == 2
+    assert len(list(records(pieces_in(path)))) == 2
     path.write_text("\n".join(json.dumps(RUNPOD) for _ in range(3)))
-    assert [here.rsplit(", ", 1)[1] for here, _ in records(path)] == ["line 1 1", "line 2 1", "line 3 1"]
+    assert [here.rsplit(", ", 1)[1] for here, _ in records(pieces_in(path))] == ["item 1"] * 3
+    assert [here.rsplit(", ", 2)[1] for here, _ in records(pieces_in(path))] == ["line 1", "line 2", "line 3"]
     path.write_text("null")
     with pytest.raises(InputError):
-        list(records(path))
+        list(records(pieces_in(path)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
 import sys
 import threading
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from costguard.child.process import alive
 from costguard.core.metering.inventory import Complete, Poll
 from costguard.core.metering.observation import Observation, Price
 from costguard.core.metering.resource import ResourceKey, ScopeKey
@@ -137,7 +140,10 @@ def test_a_price_beside_one_that_the_ledger_knows_is_refused(bench: Bench) -> No
 def test_a_spot_notice_runs_the_hook_and_signals_the_job(bench: Bench) -> None:
     says = "import signal, sys, time; signal.signal(signal.SIGUSR1, lambda *_: sys.exit(75)); print('up'); time.sleep(60)"
     with metadata({ACTION: '{"action": "terminate", "time": "2026-11-22T19:02:00Z"}'}) as base:
-        (bench.folder / "save.sh").write_text('echo "$COSTGUARD_REASON for $COSTGUARD_NAME" > saved; sleep 1\n')
+        (bench.folder / "save.sh").write_text(
+            'echo "$COSTGUARD_REASON for $COSTGUARD_NAME" > saved; '
+            "grep SigBlk /proc/self/status > blocked; umask > mask; until grep -q ended data/*/runs/*; do sleep 0.1; done\n"
+        )
         command = bench.command(
             "--yes", "--id-of-job", "demo", "--on-notice", "sh save.sh", "--signal-on-notice", "usr1", "--result", "r.json"
         )
@@ -149,6 +155,8 @@ def test_a_spot_notice_runs_the_hook_and_signals_the_job(bench: Bench) -> None:
     assert "--on-notice succeeded" in ran.stderr
     assert (bench.folder / "saved").read_text() == "terminate at 2026-11-22T19:02:00Z for demo\n"
     assert len(json.loads((bench.folder / "r.json").read_text())["notices"]) == 1
+    assert int((bench.folder / "blocked").read_text().split()[1], 16) == 0, "it can be asked to end"
+    assert int((bench.folder / "mask").read_text(), 8) == int(bench.run(["sh", "-c", "umask"]).stdout, 8)
 
 
 @contextmanager
@@ -193,21 +201,23 @@ def runpod(asked: list[str]) -> Iterator[dict[str, str]]:
 
 
 SOON = """
-import sys
+import os, sys
 from functools import partial
 from costguard.app import running, running_then
-running.afterwards = partial(running_then.afterwards, seconds=1)
-from costguard.cli import run
-sys.exit(run(["run", *sys.argv[1:]]))
+running.afterwards = partial(running_then.afterwards, seconds=int(os.environ.get("SECONDS", "1")))
+running_then.others = lambda attempt: iter(())
+from costguard.cli import exit_code_of
+sys.exit(exit_code_of(["run", *sys.argv[1:]]))
 """
-"""The command with a countdown of a second."""
+"""The command with a countdown of a second, and blind for other runs: those of other tests live beside it."""
+POD = ResourceKey("runpod", "main", "EU-RO-1", "k3v9x2m0000000")
 
 
 def test_any_key_keeps_the_machine(bench: Bench) -> None:
     asked: list[str] = []
     with runpod(asked) as variables:
-        command = bench.command("--yes", "--then", "stop", "--", "true")
-        with terminal(command, bench.env | variables, cwd=str(bench.folder)) as screen:
+        command = [sys.executable, "-c", SOON, "--yes", "--then", "stop", "--", "true"]
+        with terminal(command, bench.env | variables | {"SECONDS": "60"}, cwd=str(bench.folder)) as screen:
             screen.until(b"any key keeps it")
             assert b"Lost: its container disk" in screen.seen.replace(b"\r\n", b" ")
             screen.type(b" ")
@@ -218,7 +228,7 @@ def test_any_key_keeps_the_machine(bench: Bench) -> None:
 
 def test_nobody_keeps_it_and_it_is_stopped_once(bench: Bench) -> None:
     asked: list[str] = []
-    listed(bench)
+    listed(bench, POD)
     with runpod(asked) as variables:
         words = ("--yes", "--id", "train-1", "--then", "stop", "--yes-then", "--result", "r.json", "--", "true")
         ran = bench.run([sys.executable, "-c", SOON, *words], env=bench.env | variables)
@@ -237,18 +247,65 @@ def test_nobody_keeps_it_and_it_is_stopped_once(bench: Bench) -> None:
     ],
     ids=lambda said: said[0] if isinstance(said, tuple) else "",
 )
-def test_what_somebody_wants_to_stay_is_not_stopped_after_the_job(bench: Bench, said: tuple[str, ...], why: str) -> None:
+@pytest.mark.parametrize("stated", [("--id", "train-1"), ()], ids=["stated", "by-its-cloud"])
+def test_what_somebody_wants_to_stay_is_not_stopped_after_the_job(
+    bench: Bench, said: tuple[str, ...], why: str, stated: tuple[str, ...]
+) -> None:
     asked: list[str] = []
-    listed(bench)
+    listed(bench, POD)
     wished = bench.run([sys.executable, "-m", "costguard", *said])
     assert wished.returncode == 0, wished.stderr
     with runpod(asked) as variables:
-        words = ("--yes", "--id", "train-1", "--then", "stop", "--yes-then", "--result", "r.json", "--", "true")
+        words = ("--yes", *stated, "--then", "stop", "--yes-then", "--result", "r.json", "--", "true")
         ran = bench.run([sys.executable, "-c", SOON, *words], env=bench.env | variables)
     assert ran.returncode == 0, ran.stderr
     assert "stop" not in asked
     then = json.loads((bench.folder / "r.json").read_text())["then"]
     assert (then["done"], why in then["why"]) == (False, True), then
+
+
+def test_an_id_of_another_machine_than_this_is_refused_before_anything_is_asked_of_it(bench: Bench) -> None:
+    asked: list[str] = []
+    listed(bench)
+    with runpod(asked) as variables:
+        words = ("--yes", "--id", "train-1", "--then", "terminate", "--yes-then", "--", "true")
+        ran = bench.run([sys.executable, "-c", SOON, *words], env=bench.env | variables)
+    assert ran.returncode == 2, ran.stderr
+    assert "--id: is train-1 (aws/123456789012/us-east-1/i-0a1b), and this machine is runpod's k3v9x2m0000000" in ran.stderr
+    assert "terminate" not in asked
+
+
+def test_a_freeze_holds_for_a_machine_that_the_ledger_does_not_know(bench: Bench) -> None:
+    asked: list[str] = []
+    frozen = bench.run([sys.executable, "-m", "costguard", "freeze", "--why", "we look into it"])
+    assert frozen.returncode == 0, frozen.stderr
+    with runpod(asked) as variables:
+        words = ("--yes", "--then", "stop", "--yes-then", "--result", "r.json", "--", "true")
+        ran = bench.run([sys.executable, "-c", SOON, *words], env=bench.env | variables)
+    assert (ran.returncode, "froze all acts: we look into it" in ran.stderr) == (0, True), ran.stderr
+    assert "stop" not in asked
+
+
+LEFT = SOON.replace(
+    "running_then.others = lambda attempt: iter(())",
+    "running_then.LINGERS_S, running_then.titles = 0.0, lambda around: ()\n"
+    "seen = running_then.attempts\n"
+    "running_then.attempts = lambda: {one: pids for one, pids in seen().items() if one.startswith('left-')}",
+)
+"""The command as it is, but for a shorter wait, and with eyes for this test's own processes alone."""
+
+
+def test_what_the_job_left_running_keeps_the_machine_after_a_moment(bench: Bench) -> None:
+    asked: list[str] = []
+    job = f"left-{os.getpid()}"
+    with runpod(asked) as variables:
+        words = ("--yes", "--id-of-job", job, "--then", "stop", "--yes-then", "--", "sh", "-c", "sleep 60 >/dev/null 2>&1 &")
+        ran = bench.run([sys.executable, "-c", LEFT, *words], env=bench.env | variables)
+    (attempt,) = bench.record(job)
+    for pid in alive(attempt["id"]):
+        os.kill(pid, signal.SIGKILL)
+    assert (ran.returncode, "processes of the job still run" in ran.stderr) == (0, True), ran.stderr
+    assert "stop" not in asked
 
 
 def test_it_is_kept_after_a_failure_and_where_nothing_is_certain(bench: Bench) -> None:

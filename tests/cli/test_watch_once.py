@@ -37,6 +37,14 @@ def test_a_run_gives_its_turn_back_so_that_the_next_one_acts_however_soon_it_com
         book.give_turn(epoch)
 
 
+def test_that_no_provider_is_configured_is_said_and_no_silence_over_a_fleet(costguard: Command, book: GuardBook) -> None:
+    ran = costguard("watch", "--once")
+    assert "event=nothing_watched" in ran.err, ran.err
+    assert "costguard init" in ran.err
+    assert "nothing_watched" not in costguard("--offline", "watch", "--once").err
+    assert len(book.last_runs(9)) == 2
+
+
 def test_it_takes_nobody_elses_turn_and_leaves_it_where_it_is(costguard: Command, book: GuardBook) -> None:
     book.take_turn(ANOTHER, datetime.now(UTC), 10 * MINUTE)
     ran = costguard("watch", "--once")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from costguard.app.exports import Exports
 from costguard.core.gpu_names import GpuNames
 from costguard.core.metering.inventory import Poll
 from costguard.core.metering.resource import ScopeKey
@@ -33,6 +34,7 @@ class NoCache:
 
 
 NAMES = GpuNames(Facts().gpus())
+BILLS = Exports()
 
 
 class Rig(ABC):
@@ -157,7 +159,9 @@ class Rig(ABC):
     ) -> Sequence[InstanceSource]:
         """Every account of the plug-in, with the fake at `base`."""
         environ = self.environ() if environ is None else environ
-        around = Surroundings(transport=transport, clock=self.clock, gpus=NAMES, cache=NoCache(), environ=environ, home=home)
+        around = Surroundings(
+            transport=transport, clock=self.clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=home
+        )
         accounts: Sequence[InstanceSource] = self.plugin().open({**self.table(base), **more}, around)
         return accounts
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -9,8 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costguard.core.focus_rows import BILLED, Export, arn_tail, bill_lines, charge_of, instant_stated
+from costguard.core import bill_files
+from costguard.core.bill_files import summed
+from costguard.core.billed import Billed, BillLine
+from costguard.core.focus_rows import Export, Row, arn_tail, charge_of, instant_stated, line_stated
 from costguard.core.period import Period
+from costguard.errors import InputError
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 DAY = Period(start=datetime(2026, 11, 20, tzinfo=UTC), end=datetime(2026, 11, 21, tzinfo=UTC))
@@ -39,40 +45,44 @@ ROW: dict[str, object] = {
 }
 
 
+def billed(rows: Iterable[Row], export: Export = EXPORT) -> Billed:
+    """The lines of the day in `rows`."""
+    return summed((line_stated(row, export) for row in rows), DAY)
+
+
+def line_of(*rows: Row, export: Export = EXPORT) -> BillLine:
+    """The one line that `rows` are."""
+    (line,) = billed(rows, export).lines
+    return line
+
+
 def test_a_row_is_a_line_of_what_it_cost_amortised() -> None:
-    billed = bill_lines([ROW], DAY, EXPORT)
-    (line,) = billed.lines
-    assert billed.why == ""
+    line = line_of(ROW)
     assert (line.amount.nano, line.charge, line.account, line.region) == (1_006_000_000, "compute", "111122223333", "us-east-1")
     assert (line.resource_id, line.start, line.end) == ("i-0abc", NOON, NOON + timedelta(hours=1))
-    assert line.tags == (("project", ""), ("team", "vision"))
     assert line.estimated
     assert line.source == "FOCUS export, EffectiveCost"
 
 
-def test_the_column_can_be_chosen_and_billed_cost_stands_in_for_a_missing_one() -> None:
-    chosen = Export(provider="aws", source="x", as_of=EXPORT.as_of, cost=BILLED)
-    assert bill_lines([ROW], DAY, chosen).lines[0].amount.nano == 0
-    without = {k: v for k, v in ROW.items() if k != "EffectiveCost"} | {"BilledCost": "0.5"}
-    line = bill_lines([without], DAY, EXPORT).lines[0]
+def test_billed_cost_stands_in_for_a_missing_effective_one() -> None:
+    line = line_of({k: v for k, v in ROW.items() if k != "EffectiveCost"} | {"BilledCost": "0.5"})
     assert (line.amount.nano, line.source) == (500_000_000, "FOCUS export, BilledCost")
 
 
 def test_rows_of_one_thing_are_one_line_and_are_rounded_once() -> None:
     tiny = [{**ROW, "EffectiveCost": "0.0000000004"}] * 5
-    (line,) = bill_lines(tiny, DAY, EXPORT).lines
-    assert line.amount.nano == 2
+    assert line_of(*tiny).amount.nano == 2
 
 
 def test_a_later_export_has_the_same_ids() -> None:
     later = {**ROW, "EffectiveCost": "0.9", "BilledCost": "0.9", "Tags": {"team": "other"}}
-    assert bill_lines([ROW], DAY, EXPORT).lines[0].id == bill_lines([later], DAY, EXPORT).lines[0].id
+    assert line_of(ROW).id == line_of(later).id
 
 
 def test_a_line_reaches_as_far_as_the_longest_of_its_rows() -> None:
     shorter = {**ROW, "ChargePeriodEnd": "2026-11-20T12:20:00Z", "EffectiveCost": "0.3"}
     for rows in ([shorter, ROW], [ROW, shorter]):
-        (line,) = bill_lines(rows, DAY, EXPORT).lines
+        line = line_of(*rows)
         assert (line.end, line.amount.nano) == (NOON + timedelta(hours=1), 1_306_000_000)
 
 
@@ -83,26 +93,25 @@ def test_a_line_reaches_as_far_as_the_longest_of_its_rows() -> None:
 def test_rows_of_different_things_are_different_lines(column: str) -> None:
     odd = {"ChargePeriodStart": "2026-11-20T12:30:00Z", "ChargeCategory": "Credit", "BillingCurrency": "EUR"}
     other = {**ROW, column: odd.get(column, "other")}
-    assert len(bill_lines([ROW, other], DAY, EXPORT).lines) == 2
+    assert len(billed([ROW, other]).lines) == 2
 
 
 def test_parts_of_an_id_cannot_run_into_each_other() -> None:
     one = {**ROW, "ResourceId": "a|b", "SkuPriceId": "c"}
     two = {**ROW, "ResourceId": "a", "SkuPriceId": "b|c"}
-    assert len(bill_lines([one, two], DAY, EXPORT).lines) == 2
+    assert len(billed([one, two]).lines) == 2
 
 
 def test_only_lines_that_reach_into_the_period_are_given_and_those_whole() -> None:
     before = {**ROW, "ChargePeriodStart": "2026-11-19T23:00:00Z", "ChargePeriodEnd": "2026-11-20T00:00:00Z"}
     month = {**ROW, "ChargePeriodStart": "2026-11-01T00:00:00Z", "ChargePeriodEnd": "2026-12-01T00:00:00Z"}
-    lines = bill_lines([before, month, ROW], DAY, EXPORT).lines
-    assert [line.start.day for line in lines] == [1, 20]
+    assert [line.start.day for line in billed([before, month, ROW]).lines] == [1, 20]
 
 
 def test_a_line_with_an_invoice_or_of_a_month_long_over_is_final() -> None:
-    assert not bill_lines([{**ROW, "InvoiceId": "E-1"}], DAY, EXPORT).lines[0].estimated
+    assert not line_of({**ROW, "InvoiceId": "E-1"}).estimated
     later = Export(provider="aws", source="x", as_of=datetime(2026, 12, 9, tzinfo=UTC))
-    assert not bill_lines([ROW], DAY, later).lines[0].estimated
+    assert not line_of(ROW, export=later).estimated
 
 
 @pytest.mark.parametrize(
@@ -119,16 +128,23 @@ def test_a_line_with_an_invoice_or_of_a_month_long_over_is_final() -> None:
         ("BillingCurrency", ""),
     ],
 )
-def test_a_row_that_cannot_be_read_is_counted_and_the_others_are_kept(column: str, odd: object) -> None:
-    billed = bill_lines([{**ROW, column: odd}, ROW], DAY, EXPORT)
-    assert len(billed.lines) == 1
-    assert billed.why.startswith("1 rows could not be read (first: row 1: ")
+def test_a_row_that_cannot_be_read_is_refused(column: str, odd: object) -> None:
+    with pytest.raises(InputError):
+        line_stated({**ROW, column: odd}, EXPORT)
+
+
+def test_lines_without_end_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bill_files, "MOST_LINES", 2)
+    rows = [{**ROW, "ResourceId": f"i-{number % 4}"} for number in range(6)]
+    found = billed(rows)
+    assert {(line.resource_id, line.amount.nano) for line in found.lines} == {("i-0", 2_012_000_000), ("i-1", 2_012_000_000)}
+    assert found.why.startswith("2 lines beyond 2 were left out")
 
 
 def test_columns_are_found_whatever_their_case() -> None:
     lower = {key.lower(): value for key, value in ROW.items()}
     snake = {"".join(f"_{c.lower()}" if c.isupper() else c for c in key).lstrip("_"): value for key, value in ROW.items()}
-    lines = [bill_lines([row], DAY, EXPORT).lines for row in (ROW, lower, snake)]
+    lines = [billed([row]).lines for row in (ROW, lower, snake)]
     assert lines[0] == lines[1] == lines[2]
 
 
@@ -170,13 +186,6 @@ def test_an_arn_is_cut_to_the_id_and_other_ids_are_left() -> None:
     )
 
 
-def test_tags_as_text_need_a_reader() -> None:
-    row = {**ROW, "Tags": "team=vision"}
-    assert bill_lines([row], DAY, EXPORT).lines[0].tags == ()
-    reading = Export(provider="aws", source="x", as_of=EXPORT.as_of, tags=lambda text: dict([text.split("=")]))
-    assert bill_lines([row], DAY, reading).lines[0].tags == (("team", "vision"),)
-
-
 ODD: st.SearchStrategy[Any] = st.one_of(
     st.none(),
     st.booleans(),
@@ -191,12 +200,16 @@ ODD: st.SearchStrategy[Any] = st.one_of(
 @given(st.lists(st.dictionaries(st.sampled_from(sorted(ROW)), ODD, max_size=4), max_size=4))
 def test_whatever_a_row_says_no_amount_is_invented(changes: list[dict[str, object]]) -> None:
     rows = [{**ROW, **change} for change in changes]
-    billed = bill_lines(rows, DAY, EXPORT)
+    parts = []
+    for row in rows:
+        with suppress(InputError):
+            parts.append(line_stated(row, EXPORT))
+    found = summed(parts, DAY)
     stated = [value for row in rows for value in (row["EffectiveCost"], row["BilledCost"])]
     amounts = {int(_decimal(value).scaleb(9).to_integral_value()) for value in stated if _decimal(value).is_finite()}
-    if len(billed.lines) == len(rows):
-        assert all(line.amount.nano in amounts for line in billed.lines)
-    assert len(billed.lines) <= len(rows)
+    if len(found.lines) == len(rows):
+        assert all(line.amount.nano in amounts for line in found.lines)
+    assert len(found.lines) <= len(rows)
 
 
 def _decimal(value: object) -> Decimal:

@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 from costguard import plugins
 from costguard.app import clouds, spending, wishing
-from costguard.cli import run
+from costguard.cli import exit_code_of
 from costguard.core.acting import ACCEPTED, Reception
 from costguard.core.guard.intent import EXECUTING, EXPIRES, Intent
 from costguard.core.guard.wishes import Wish
@@ -177,7 +177,7 @@ def live(life: Life, told: int) -> None:
     with around(life):
         sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115 - as a process begins
         shim.disks_arm(life.nth, life.how)
-        code = run(life.words)
+        code = exit_code_of(life.words)
         try:
             sys.stdout.flush()  # as a process does when it ends
         except OSError:
@@ -213,4 +213,4 @@ if __name__ == "__main__":
     else:
         alone = Life(**json.loads(sys.argv[1]))
         with around(alone):
-            sys.exit(run(alone.words))
+            sys.exit(exit_code_of(alone.words))

@@ -61,6 +61,8 @@ def _write(folder: Path, rigs: list[Rig], bases: dict[str, str]) -> None:
     ]
     (folder / "costguard.toml").write_text("\n".join(lines))
     key = folder / "gcp-key.json"
+    key.touch(mode=0o600)  # one that others can read is refused
+    key.chmod(0o600)
     key.write_text(account_file(bases["gcp"], "/token"))
     environ = {name: value for rig in rigs for name, value in rig.environ().items()}
     environ |= {"GOOGLE_APPLICATION_CREDENTIALS": str(key.absolute()), "NO_GCE_CHECK": "true"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -32,8 +31,8 @@ from costguard.ledger.opening import open_engine, writing
 from costguard.ledger.reader import Reader
 from costguard.ledger.voices import voices
 from tests.ledger.acts import FLEET, HOUR, MINUTE, NOON, WIDE, intent, life, planned, wish
+from tests.processes import BESIDE
 
-SPAWNED = multiprocessing.get_context("spawn")
 EDITS = 10_000
 RUN = GuardRun(id="r1", at=NOON, epoch=1, interval=MINUTE, facts=(("settings", "00aa11bb22cc33dd"),))
 HOOK_RUN = HookRun(
@@ -354,7 +353,7 @@ def wish_often(url: str, name: str, times: int) -> None:
 
 
 def test_two_processes_that_write_at_once_make_one_chain(url: str, book: GuardBook) -> None:
-    processes = [SPAWNED.Process(target=wish_often, args=(url, name, 30)) for name in ("a", "b")]
+    processes = [BESIDE.Process(target=wish_often, args=(url, name, 30)) for name in ("a", "b")]
     for process in processes:
         process.start()
     wish_often(url, "c", 30)
@@ -389,7 +388,7 @@ def test_after_a_death_at_any_statement_the_audit_holds(url: str, book: GuardBoo
     assert book.turn()
     heads: list[str] = []
     for after in range(1, 90, 6):
-        process = SPAWNED.Process(target=die_while_writing, args=(url, after))
+        process = BESIDE.Process(target=die_while_writing, args=(url, after))
         process.start()
         process.join(timeout=60)
         assert findings(url, *heads) == []

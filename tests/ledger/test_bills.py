@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -31,12 +30,12 @@ from costguard.ledger.opening import open_engine, writing
 from costguard.ledger.rows import Row
 from costguard.ledger.staging import Staging
 from tests.ledger.fleet import asked
+from tests.processes import BESIDE
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 MONTH = Period(start=START, end=datetime(2026, 12, 1, tzinfo=UTC))
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-SPAWNED = multiprocessing.get_context("spawn")
 
 
 def line(number: int = 0, nano: int = 690_000_000, **more: Any) -> BillLine:  # noqa: ANN401 - any field
@@ -64,12 +63,14 @@ def take_in(
     period: Period | None = None,
     why: str = "",
     sums: bool = True,
+    whole: bool = False,
 ) -> list[Imported]:
     """Take `lines` in as one statement made `at`; `period`: asked for, by the provider runpod."""
     with Staging() as staged, Bills(url) as bills:
         staged.add(((one, Decimal(0)) for one in lines), sums=sums)
         of = (("runpod",), period) if period else None
-        return bills.take_in([Gathered(staged=staged, source=source, stated_at=at, asked=of, why=why)], who="ada", now=NOW)
+        one = Gathered(staged=staged, source=source, stated_at=at, asked=of, why=why, whole=whole)
+        return bills.take_in([one], who="ada", now=NOW)
 
 
 def stated(url: str) -> list[Row]:
@@ -130,6 +131,63 @@ def test_a_file_withdraws_nothing(url: str) -> None:
     take_in(url, [line(0), line(1)])
     take_in(url, [line(0)], at=NOW + HOUR)
     assert len(stated(url)) == 2
+
+
+OCTOBER, NOVEMBER, OTHERS = "focus|1|2026-10", "focus|1|2026-11", "focus|12|2026-10"
+
+
+def of_bill(bill: str, number: int = 0, **more: Any) -> BillLine:  # noqa: ANN401 - any field
+    """A line of an export that is delivered whole."""
+    return line(number, **{"id": f"{bill}|{number}", "bill": bill, "statement": "focus"} | more)
+
+
+def withdrawn(url: str) -> list[tuple[str, str]]:
+    """The names of lines that are stated no more, with why."""
+    sql = "SELECT line_id, replaced_why FROM bill_line WHERE replaced_us IS NOT NULL ORDER BY line_id"
+    return asked(url, lambda ask: [(str(row[0]), str(row[1])) for row in ask(sql, ())])
+
+
+def test_what_a_bill_delivered_anew_lacks_is_withdrawn_and_of_no_other_bill(url: str) -> None:
+    """An hour that a savings plan came to cover is another line; a correction of it stands in the bill of November."""
+    others = [of_bill(NOVEMBER, 0), of_bill(OTHERS, 0), line(5)]
+    take_in(url, [of_bill(OCTOBER, 0), of_bill(OCTOBER, 1), of_bill(OCTOBER, 2, account="gone"), *others])
+    anew = [of_bill(OCTOBER, 0), of_bill(OCTOBER, 3)]
+    (done,) = take_in(url, anew, at=NOW + HOUR, whole=True)
+    assert (done.added, done.withdrawn, done.lacking) == (1, 2, 0)
+    assert withdrawn(url) == [(f"{OCTOBER}|{number}", "a newer statement has it no more") for number in (1, 2)]
+    kept = [f"{OCTOBER}|0", f"{OCTOBER}|3", f"{NOVEMBER}|0", f"{OTHERS}|0", "pods:pod-1:5"]
+    assert sorted(row[3] for row in stated(url)) == sorted(kept)
+    (again,) = take_in(url, anew, at=NOW + HOUR, whole=True)
+    assert (again.added, again.replaced, again.withdrawn) == (0, 0, 0)
+    (older,) = take_in(url, [of_bill(OCTOBER, 1)], at=NOW - HOUR, whole=True)
+    assert (older.added, older.withdrawn, older.outdated) == (0, 0, 1), "an older delivery changes nothing of a newer one"
+    assert sorted(row[3] for row in stated(url)) == sorted(kept)
+    (newest,) = take_in(url, [*anew, of_bill(OCTOBER, 1)], at=NOW + DAY, whole=True)
+    assert newest.added == 1, "what comes back counts again"
+
+
+def test_a_bill_of_long_names_is_known_by_its_bill(url: str) -> None:
+    names = [of_bill(OCTOBER, number, id=f"{OCTOBER}|{'x' * 500}{number}") for number in range(2)]
+    take_in(url, names)
+    assert {row[3][: len(OCTOBER) + 8] for row in stated(url)} == {f"{OCTOBER}|sha256:"}
+    assert take_in(url, names[:1], at=NOW + HOUR, whole=True)[0].withdrawn == 1
+
+
+def test_a_file_that_nobody_calls_whole_says_what_it_lacks_and_withdraws_nothing(url: str) -> None:
+    take_in(url, [of_bill(OCTOBER, number) for number in range(3)])
+    (piece,) = take_in(url, [of_bill(OCTOBER, 7)], at=NOW + HOUR)
+    assert (piece.lacking, piece.withdrawn) == (0, 0), "it states nothing that was known: it is another piece"
+    (less,) = take_in(url, [of_bill(OCTOBER, 0)], at=NOW + HOUR)
+    assert (less.lacking, less.withdrawn, len(stated(url))) == (3, 0, 4)
+
+
+def test_an_export_that_was_asked_of_a_period_withdraws_of_its_bills_what_lies_there(url: str) -> None:
+    before = of_bill(OCTOBER, 0, start=START - 2 * DAY, end=START - DAY)
+    take_in(url, [before, of_bill(OCTOBER, 1), of_bill(NOVEMBER, 2), line(3)], period=MONTH)
+    (partly,) = take_in(url, [of_bill(OCTOBER, 4)], at=NOW + HOUR, period=MONTH, why="a page was lost")
+    assert partly.withdrawn == 0
+    (done,) = take_in(url, [of_bill(OCTOBER, 4)], at=NOW + HOUR, period=MONTH)
+    assert (done.withdrawn, [name for name, _ in withdrawn(url)]) == (1, [f"{OCTOBER}|1"])
 
 
 def test_parts_of_a_line_are_summed_exactly_and_rounded_once(url: str) -> None:
@@ -210,7 +268,7 @@ def test_an_import_that_is_killed_leaves_all_or_nothing(url: str) -> None:
     before = stated(url)
     deaths = 0
     for after in (2, 5, 8, 1000):
-        process = SPAWNED.Process(target=die_in_an_import, args=(url, after))
+        process = BESIDE.Process(target=die_in_an_import, args=(url, after))
         process.start()
         process.join(timeout=120)
         if process.exitcode == 0:

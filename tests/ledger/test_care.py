@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -202,6 +203,19 @@ def test_a_backup_that_fails_leaves_no_half_copy(sqlite_url: str, tmp_path: Path
     with pytest.raises(LedgerError, match="No space left on device"):
         care.backup(sqlite_url, tmp_path / "copy.db")
     assert not (tmp_path / "copy.db").exists()
+
+
+def test_a_backup_that_finds_no_room_names_the_copy_and_not_the_ledger(sqlite_url: str, tmp_path: Path) -> None:
+    open_engine(sqlite_url).dispose()
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, usual[1]))
+    try:
+        with pytest.raises(LedgerError, match="cannot be written") as refused:
+            care.backup(sqlite_url, tmp_path / "copy.db")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert refused.value.field == str(tmp_path / "copy.db")
+    assert not list(tmp_path.glob("*copy.db*"))
 
 
 def test_a_backup_of_a_server_is_its_own_tools_work(tmp_path: Path) -> None:

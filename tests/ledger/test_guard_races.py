@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -18,10 +17,10 @@ from costguard.core.guard.policy import Rails
 from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.opening import open_engine
 from tests.ledger.acts import FLEET, HOUR, MINUTE, NOON, WIDE, intent, planned
+from tests.processes import BESIDE
 
 MOVERS = 50
 ROUNDS = 15
-SPAWNED = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def test_of_fifty_who_take_the_turn_one_has_it(book: GuardBook) -> None:
         assert [epoch for epoch in pool.map(take, range(MOVERS)) if epoch] == [2]
 
 
-def move_all(url: str, start: Any, answers: Any) -> None:  # noqa: ANN401 - a Barrier and a Queue of spawned processes
+def move_all(url: str, start: Any, answers: Any) -> None:  # noqa: ANN401 - a Barrier and a Queue of processes beside this one
     """Move each open intent at the same moment as the other process does."""
     with GuardBook(url, rails=WIDE) as book:
         for one in sorted(book.open_intents(), key=lambda found: found.id):
@@ -101,8 +100,8 @@ def move_all(url: str, start: Any, answers: Any) -> None:  # noqa: ANN401 - a Ba
 def test_of_two_processes_that_move_an_intent_exactly_one_wins(url: str, book: GuardBook) -> None:
     for number in range(ROUNDS):
         planned(book, f"i-{number}")
-    start, answers = SPAWNED.Barrier(2), SPAWNED.Queue()
-    processes = [SPAWNED.Process(target=move_all, args=(url, start, answers)) for _ in range(2)]
+    start, answers = BESIDE.Barrier(2), BESIDE.Queue()
+    processes = [BESIDE.Process(target=move_all, args=(url, start, answers)) for _ in range(2)]
     for process in processes:
         process.start()
     found = [answers.get(timeout=60) for _ in range(2 * ROUNDS)]
@@ -131,7 +130,7 @@ def die_in_a_move(url: str, after: int) -> None:
 def test_a_process_that_dies_between_two_statements_leaves_whole_deeds(url: str, book: GuardBook) -> None:
     left = []
     for after in range(1, 40, 4):
-        process = SPAWNED.Process(target=die_in_a_move, args=(url, after))
+        process = BESIDE.Process(target=die_in_a_move, args=(url, after))
         process.start()
         process.join(timeout=60)
         one = {found.id: found for found in book.open_intents()}.get(f"stop i-{after}")

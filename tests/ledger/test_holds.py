@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ from costguard.ledger.holds import Holds, asking, fresh_id, open_holds
 from costguard.ledger.opening import open_engine
 from costguard.ledger.reader import Reader
 from costguard.ledger.writing import Ledger
+from tests.processes import BESIDE
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -246,7 +246,7 @@ def test_texts_that_no_database_holds_are_made_harmless(holds: Holds) -> None:
     assert (found.who, found.labels) == ("a\ufffdb", (("team", "x\ufffd"),))
 
 
-def ask_at_once(url: str, name: str, start: Any, answers: Any) -> None:  # noqa: ANN401 - a Barrier and a Queue of spawned processes
+def ask_at_once(url: str, name: str, start: Any, answers: Any) -> None:  # noqa: ANN401 - a Barrier and a Queue of processes beside this one
     """Ask for 6 of 10 in every round, at the same moment as the others do."""
     with Holds(url, rules=RULES) as opened:
         for number in range(ROUNDS):
@@ -262,9 +262,8 @@ EVERYBODY_LARGE = replace(EVERYBODY, cap=usd("100000"))
 
 def test_of_two_processes_that_ask_at_once_exactly_one_is_admitted(url: str) -> None:
     spend(url)
-    spawned = multiprocessing.get_context("spawn")
-    start, answers = spawned.Barrier(2), spawned.Queue()
-    processes = [spawned.Process(target=ask_at_once, args=(url, name, start, answers)) for name in ("left", "right")]
+    start, answers = BESIDE.Barrier(2), BESIDE.Queue()
+    processes = [BESIDE.Process(target=ask_at_once, args=(url, name, start, answers)) for name in ("left", "right")]
     for process in processes:
         process.start()
     found = [_next(answers, processes) for _ in range(2 * ROUNDS)]

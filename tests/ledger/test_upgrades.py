@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -27,13 +26,13 @@ from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
 from costguard.ledger.schema import HEAD
 from tests.ledger.acts import FLEET, HOUR, WIDE, intent, planned, wish
+from tests.processes import BESIDE
 
 GOLDEN = Path(__file__).parent / "golden"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 GUARDED = ("0001-guard", "0002", "0003")
 """The old ledgers that hold wishes, intents and a run."""
 MONTH = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))
-SPAWNED = multiprocessing.get_context("spawn")
 SPENT = {
     ("ben", "compute"): (4_024_000_000, 4_024_000_000, 32_879_433_333),
     ("ben", "storage"): (125_740_741, 444_444_444, 444_444_444),
@@ -146,7 +145,7 @@ def test_an_upgrade_that_is_killed_anywhere_is_made_good_by_the_next(url: str, o
     deaths = 0
     spans = rows(url, "span", "id")
     for after in (3, 30, 60, 10_000):
-        process = SPAWNED.Process(target=die_in_an_upgrade, args=(url, after))
+        process = BESIDE.Process(target=die_in_an_upgrade, args=(url, after))
         process.start()
         process.join(timeout=120)
         if process.exitcode == 0:

@@ -76,7 +76,7 @@ PLANS = {
 def wrongly(how: str, cloud: FakeCloud, authorities: Authorities) -> Iterator[tuple[str, Path | None]]:
     """`cloud` served in this wrong way, or RIGHT: its https address, and the file of authorities that the client is to name."""
     file = {"unknown authority": None, "another authority": authorities.other_file}.get(how, authorities.file)
-    context = None if how == "no TLS" else _MAKE.get(how, _right)(authorities)
+    context = None if how == "no TLS" else server_context(how, authorities)
     with serving(cloud, context) as base:
         if how not in PLANS:
             yield base.replace("http://", "https://"), file
@@ -84,6 +84,11 @@ def wrongly(how: str, cloud: FakeCloud, authorities: Authorities) -> Iterator[tu
         with proxied(port_of(base), [PLANS[how]]) as proxy:
             yield f"https://{HOST}:{proxy.port}", file
             assert proxy.struck, f"{how} never happened"
+
+
+def server_context(how: str, authorities: Authorities) -> ssl.SSLContext:
+    """Of a server whose TLS is wrong in this way (one of CERTIFICATES), or RIGHT."""
+    return _MAKE.get(how, _right)(authorities)
 
 
 def _right(authorities: Authorities) -> ssl.SSLContext:

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import pytest
 
-from costguard.cli import run
+from costguard.cli import exit_code_of
 from tests.contract.rig import Rig
 from tests.fakes.server import serving
 from tests.providers.runpod.rig import RunpodRig
@@ -51,7 +51,7 @@ class House:
                 redirect_stdout(said),
                 redirect_stderr(said),
             ):
-                code = run(list(words))
+                code = exit_code_of(list(words))
             self.printed.append(said.getvalue())
             return code
         done = subprocess.run(

@@ -18,7 +18,7 @@ from costguard.errors import ExposedError
 from costguard.private import exposed
 from costguard.transport import Surroundings, Transport
 from tests.conftest import Command
-from tests.contract.rig import NAMES, NoCache, Rig
+from tests.contract.rig import BILLS, NAMES, NoCache, Rig
 from tests.fakes.aws import KEY_ID, SECRET
 from tests.fakes.gcp import account_file
 from tests.providers.aws.rig import AwsRig
@@ -72,7 +72,7 @@ def test_a_key_that_others_can_read_is_not_used(make: type[Rig], public: Path, t
     file, environ, settings = keyed_by_file(rig, public)
     plain = {key: value for key, value in rig.table(NOWHERE).items() if key not in ("anonymous", "credentials_file")}
     around = Surroundings(
-        transport=transport, clock=rig.clock, gpus=NAMES, cache=NoCache(), environ=environ, home=public / "home"
+        transport=transport, clock=rig.clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=public / "home"
     )
 
     def opened() -> None:
@@ -321,7 +321,7 @@ def test_a_hook_is_given_no_key_and_cannot_look_one_up_in_the_watchdog() -> None
 def test_every_command_that_opens_accounts_is_undumped(house: House) -> None:
     """What the probe shows is in force in a real one."""
     code = (
-        "import ctypes, sys; from costguard.cli import run; code = run([{!r}]); "
+        "import ctypes, sys; from costguard.cli import exit_code_of; code = exit_code_of([{!r}]); "
         "print('dumpable', ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)); sys.exit(code)"
     )
 

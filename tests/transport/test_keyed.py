@@ -13,7 +13,7 @@ from costguard.core.provider import TABLES, Manifest, Setting
 from costguard.errors import CostguardError, CredentialsError, InputError
 from costguard.transport import Surroundings, Transport
 from costguard.transport.keyed import LONGEST_FILE, Keyed, Locked, Places, accounts_of, checked, first_line, timeout_of
-from tests.contract.rig import NAMES, NoCache
+from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 
 ONE = tuple(Setting(name=name, told="") for name in ("account", "key_env", "key_file"))
@@ -33,7 +33,9 @@ def found(home: Path, table: Mapping[str, object], **environ: str) -> tuple[Keye
 
 def looked_for(home: Path, table: Mapping[str, object], **environ: str) -> tuple[Keyed | Locked, ...]:
     transport = Transport()
-    around = Surroundings(transport=transport, clock=Hands(), gpus=NAMES, cache=NoCache(), environ=environ, home=home)
+    around = Surroundings(
+        transport=transport, clock=Hands(), gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=home
+    )
     places = Places(env="ACME_API_KEY", files=((home / ".acme" / "key", first_line), (home / ".acme_key", first_line)))
     try:
         return accounts_of(checked(table, ACME), ACME, places, around)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -18,10 +17,10 @@ from costguard.core.agents.agent import Agent
 from costguard.core.agents.refusals import RefusedError
 from costguard.flows.agents import Envelope
 from costguard.ledger.agentbook import AgentBook, Page
+from tests.processes import BESIDE
 from tests.web.desks import CODE, MIN, NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
 
 ONE, _ = keys()
-SPAWNED = multiprocessing.get_context("spawn")
 BEFORE, AFTER = "before", "after"
 
 
@@ -70,7 +69,7 @@ def die_joining(url: str) -> None:
 
 
 def died(target: object, *arguments: str) -> None:
-    process = SPAWNED.Process(target=target, args=arguments)  # type: ignore[arg-type]
+    process = BESIDE.Process(target=target, args=arguments)  # type: ignore[arg-type]
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL

@@ -15,13 +15,15 @@ from typing import Any
 
 from costguard_agent.asking import Reply, UnansweredError, ask
 from costguard_agent.place import ACCEPTED, ENDED, REFUSED, RUNNING, STOP, TERMINATE, UNKNOWN, Outcome, Place, Way
-from costguard_agent.surroundings import Surroundings, variables
+from costguard_agent.surroundings import FIRST, Surroundings, variables, variables_of
 
 NAME = "runpod"
 REST, GRAPHQL = "https://api.runpod.io/v2", "https://api.runpod.io/graphql"
 REST_VARIABLE, GRAPHQL_VARIABLE = "COSTGUARD_RUNPOD_REST", "COSTGUARD_RUNPOD_GRAPHQL"
 POD, KEY, ENDPOINT = "RUNPOD_POD_ID", "RUNPOD_API_KEY", "RUNPOD_ENDPOINT_ID"
 ID = re.compile(r"[A-Za-z0-9]{6,40}")
+BOOTED = ("run", "systemd", "system")
+"""sd_booted(3). A pod is a container."""
 WITHIN_S = 10.0
 BY_REST, BY_GRAPHQL = "REST v2 with the pod's own key", "GraphQL with the pod's own key"
 READ = "query Pod($input: PodFilter!) { pod(input: $input) { id desiredStatus networkVolumeId volumeInGb } }"
@@ -40,6 +42,11 @@ def found(around: Surroundings) -> Place | None:
         return None
     if not ID.fullmatch(had[POD]):
         return Place(NAME, "", f"{POD} is no pod's id")
+    first = variables_of(around, int(FIRST)).get(POD, had[POD])
+    if first != had[POD]:
+        return Place(NAME, "", f"{POD} names another pod than that of the first process here")
+    if around.at(*BOOTED).exists():
+        return Place(NAME, "", f"{POD} is set, and this is a whole machine (systemd runs it) and no pod")
     if had[ENDPOINT]:
         return Place(NAME, had[POD], "it is a serverless worker: RunPod starts and ends those by itself")
     return Place(NAME, had[POD], "" if had[KEY] else f"{KEY} is set neither here nor for the pod's first process")

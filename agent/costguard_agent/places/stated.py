@@ -2,7 +2,8 @@
 
     /etc/costguard-shutdown-means     i-0123456789abcdef0 stop
 
-It holds for that one instance. COSTGUARD_SHUTDOWN_MEANS in the environment goes before it.
+It holds for that one instance: an image carries it, and the environment too, to machines where a shutdown means something else.
+COSTGUARD_SHUTDOWN_MEANS in the environment, of the same two words, goes before it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ FILE, VARIABLE = "/etc/costguard-shutdown-means", "COSTGUARD_SHUTDOWN_MEANS"
 
 def shutdown_means(place: Place, around: Surroundings) -> str:
     """Stop or terminate, as stated for this machine; "" where nobody did, or for another machine."""
-    given = around.env.get(VARIABLE, "")
-    words = (text(around.within(FILE)) or "").split()
-    kept = words[1] if len(words) == 2 and words[0] == place.id else ""  # noqa: PLR2004 - an id and a word
-    return next((word for word in (given, kept) if word in ACTS), "")
+    for stated in (around.env.get(VARIABLE, ""), text(around.within(FILE)) or ""):
+        words = stated.split()
+        if len(words) == 2 and words[0] == place.id and words[1] in ACTS:  # noqa: PLR2004 - an id and a word
+            return words[1]
+    return ""
 
 
 def state_shutdown(place: Place, means: str, around: Surroundings) -> None:
@@ -31,4 +33,6 @@ def state_shutdown(place: Place, means: str, around: Surroundings) -> None:
     try:
         around.within(FILE).write_text(f"{place.id} {means}\n", "utf-8")
     except OSError as error:
-        raise AgentError(f"cannot write {FILE}: {error.strerror}; run this as root, or set {VARIABLE}={means}") from error
+        raise AgentError(
+            f"cannot write {FILE}: {error.strerror}; run this as root, or set {VARIABLE}='{place.id} {means}'"
+        ) from error

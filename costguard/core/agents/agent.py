@@ -18,8 +18,8 @@ CODE_FOR = timedelta(minutes=10)
 """How long a code may be used."""
 SILENT_AFTER = timedelta(minutes=3)
 """An agent that was not heard for so long is silent: twelve beats. An assumption, 2026-11."""
-VIEWER, OPERATOR = "viewer", "operator"
-ROLES = {VIEWER: "reads status", OPERATOR: "reads status, and whatever operators may do besides"}
+VIEWER = "viewer"
+"""What a token lets its holder do: read status. There is nothing else yet that one could do over HTTP."""
 LONGEST_TOKEN = timedelta(days=366)
 
 

@@ -2,10 +2,12 @@
 
 Example: an interval of 60 s, and records of 15 s each. Four come to one sample at the end of the fourth: of GPU duty the
 mean over time, of busy GPUs the most, of a step counter the last, of key input the latest moment that it counts from. What is
-less than half an interval by itself, because nothing came after it, is no sample: it may hide work.
+less than half an interval by itself, because nothing came after it, is no sample: it may hide work. Nor is a signal that some
+of the records lack, unless it shows work all the same: of a GPU that was read in one of four, nobody knows the other three.
 
 Every record counts once: one that does not end later than all before it was here already. What an agent says of the past is
-moved by how far its clock is from ours, where that is more than network and scheduling come to.
+moved by how far its clock is from ours, where that is more than network and scheduling come to. Of the time before it joined
+it says nothing: what a copied disk brings along was measured elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from costguard.core.agents.beat import Record
-from costguard.core.guard.signals import KINDS, LEVEL, VOLUMES
+from costguard.core.guard.signals import AGE, INPUT_COUNTS, KINDS, LEVEL, VOLUMES
 from costguard.core.guard.work import POWER
 from costguard.core.instant import MICROSECOND, SECOND_US, instant, micros
 from costguard.core.metering.resource import ResourceKey
@@ -39,8 +41,8 @@ SKEW_MS = 2000
 """A clock that is off by less is taken as it is: so much comes from the way."""
 FURTHEST = timedelta(hours=47)
 """Records of longer ago come too late: single samples are kept for 48 h."""
-COVERED = 0.5
-"""Of an interval, the share that records must cover."""
+COVERED, WHOLE = 0.5, 0.8
+"""Of an interval, the share that records must cover; and of what they cover, the share with a signal that shows no work."""
 LESS_POWER = 0.8
 """Watts below this share of what the provider measures are another picture."""
 BELIEVED = timedelta(minutes=15)
@@ -63,15 +65,20 @@ class Merged:
     rest: tuple[Moment, ...]
 
 
-def moments(records: Iterable[Record], *, after_ms: int, sent_ms: int, now: datetime) -> tuple[tuple[Moment, ...], int]:
+def moments(
+    records: Iterable[Record], *, after_ms: int, sent_ms: int, now: datetime, since: datetime
+) -> tuple[tuple[Moment, ...], int]:
     """Those of `records` that count, on our clock, and the end of the last one on the agent's: `after_ms` where none does.
 
-    `sent_ms`: when they were sent, by the agent's clock; it is `now` by ours.
+    `sent_ms`: when they were sent, by the agent's clock; it is `now` by ours. `since`: when the agent joined. An `after_ms`
+    that has yet to come by the agent's clock was told by a wrong one, which is right now: it does not hold up what follows.
     """
     now_us = micros(now)
     skew_ms = sent_ms - now_us // 1000
     moved_us = skew_ms * 1000 if abs(skew_ms) > SKEW_MS else 0
-    earliest, found = now_us - FURTHEST // MICROSECOND, list[Moment]()
+    earliest, found = max(now_us - FURTHEST // MICROSECOND, micros(since)), list[Moment]()
+    if after_ms > sent_ms + SKEW_MS:
+        after_ms = 0
     for record in records:
         if not after_ms < record.at_ms <= sent_ms + SKEW_MS:
             continue
@@ -86,6 +93,8 @@ def merged(key: ResourceKey, waiting: Sequence[Moment], interval: timedelta) -> 
     """`waiting`, in order, merged by intervals, each from its first record on."""
     each, done, lot = interval // MICROSECOND, list[Sample](), list[Moment]()
     for one in waiting:
+        if lot and one.at_us < lot[-1].at_us:
+            lot = []  # a clock was set back: what is left of it is dated by the wrong one
         if lot and one.at_us - one.over_us - lot[-1].at_us >= each:
             done += _samples(key, lot, each)
             lot = []
@@ -122,15 +131,30 @@ def _contradicted(said: Sample, measured: Sample | None) -> bool:
 
 def _samples(key: ResourceKey, lot: Sequence[Moment], each: int) -> list[Sample]:
     """The samples of one interval, at the end of its last record."""
-    if sum(one.over_us for one in lot) < COVERED * each:
+    over_us = sum(one.over_us for one in lot)
+    if over_us < COVERED * each:
         return []
     values = dict[str, list[tuple[Moment, float]]]()
     for one in lot:
         for signal, value in one.signals:
             values.setdefault(signal, []).append((one, value))
     end_us = lot[-1].at_us
-    at = instant(end_us)
-    return [Sample(key=key, signal=signal, at=at, value=_value(signal, of, end_us)) for signal, of in sorted(values.items())]
+    found = ((signal, of, _value(signal, of, end_us)) for signal, of in sorted(values.items()))
+    return [
+        Sample(key=key, signal=signal, at=instant(end_us), value=value)
+        for signal, of, value in found
+        if sum(one.over_us for one, _ in of) >= WHOLE * over_us or _says_all(signal, value)
+    ]
+
+
+def _says_all(signal: str, value: float) -> bool:
+    """Whether what some records say of `signal` holds whatever the others would have said: it shows work, or is no level."""
+    kind = KINDS.get(signal)
+    if kind is None or kind.reading not in (LEVEL, VOLUMES, AGE):
+        return True
+    if kind.reading == AGE:
+        return value < INPUT_COUNTS.total_seconds()
+    return kind.family != POWER and value > kind.above
 
 
 def _value(signal: str, of: Sequence[tuple[Moment, float]], end_us: int) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 MALFORMED, UNSIGNED, UNKNOWN_AGENT, FOREIGN = "malformed", "unsigned", "unknown_agent", "foreign"
-STALE, REPLAYED = "stale", "replayed"
+STALE, REPLAYED, DOUBLED = "stale", "replayed", "doubled"
 REVOKED, ANOTHER_LIFE, GONE = "revoked", "another_life", "gone"
 BAD_CODE, EXPIRED_CODE, USED_CODE = "bad_code", "expired_code", "used_code"
 TOO_LARGE, TOO_SLOW, TOO_OFTEN, ENCODED, WRONG_HOST = "too_large", "too_slow", "too_often", "encoded", "wrong_host"
@@ -39,6 +39,9 @@ REFUSALS: Mapping[str, Refusal] = {
     TOO_SLOW: Refusal(408, "the message did not come in time"),
     STALE: Refusal(409, "the moment of sending is too far from this clock: set the machine's clock (chrony)"),
     REPLAYED: Refusal(409, "its number does not rise: this message, or a later one, was here already"),
+    DOUBLED: Refusal(
+        409, "two machines speak with this key, as after a copied disk, and neither is heard: enrol each of them anew"
+    ),
     REVOKED: Refusal(410, "this agent was revoked: costguard agent enrol ID lets another one join"),
     ANOTHER_LIFE: Refusal(410, "the machine was started anew since it joined: enrol it again, or with --through-restarts"),
     GONE: Refusal(410, "the machine is not listed by its provider any more"),

@@ -221,9 +221,14 @@ def _holds_for_now(due: Due, case: Case, around: Around) -> Iterator[Held]:
     if due.at > around.now or due.untold:
         yield "grace", "nobody was told yet" if due.untold else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
     if now - case.live.first_seen_at < rails.first_seen or case.polls < rails.first_polls:
-        yield "first_seen", f"it was seen for {now - case.live.first_seen_at} in {case.polls} listings"
+        seen, needed = (_minutes(length) for length in (now - case.live.first_seen_at, rails.first_seen))
+        yield "first_seen", f"it was seen for {seen} in {case.polls} listings, and needs {needed} and {rails.first_polls}"
     if now - case.live.seen_at > rails.gap_polls * around.interval or case.live.seen_at > now + around.interval:
         yield "stale", f"it was last seen at {case.live.seen_at:%Y-%m-%d %H:%M} UTC"
+
+
+def _minutes(length: timedelta) -> str:
+    return f"{max(length, timedelta()) // timedelta(minutes=1)} min"
 
 
 def _holds_destruction(due: Due, case: Case) -> Iterator[Held]:

@@ -177,10 +177,11 @@ def _head(kind: Kind, first: int, window: Window) -> int:
 def power_above(line: Line, window: Window, limit: float, gpus: float) -> float:
     """Watts above which `line` draws for work: its own floor in the window and 15 % of the limit.
 
-    Where a sample is missing it could have been the lowest: the floor is then taken for 0.
+    Where a sample of the window is missing it could have been the lowest: the floor is then taken for 0.
     """
     whole = limit * (max(1.0, gpus) if line.signal == GPU_POWER else 1)
-    missed = 2 * line.gap > 3 * window.poll or line.ats[0] - window.opens >= window.poll
+    holes = line.holes(window.poll)
+    missed = bool(holes and holes[-1] > window.opens) or line.ats[0] - window.opens >= window.poll
     first = bisect_right(line.ats, window.opens)
     floor_w = 0.0 if missed or window.newest - line.ats[-1] >= window.poll else min(line.values[first:], default=0.0)
     return max(0.0, min(floor_w, FLOOR_SHARE * whole)) + RISE_SHARE * whole

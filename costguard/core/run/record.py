@@ -105,8 +105,8 @@ class Record:
 
     @property
     def last_step(self) -> int | None:
-        """How far the job is known to have come."""
-        return max((a.last_step for a in self.attempts if a.last_step is not None), default=None)
+        """How far the job is known to have come: of the newest attempt that told it, which may have begun anew."""
+        return next((a.last_step for a in reversed(self.attempts) if a.last_step is not None), None)
 
     @property
     def unfinished(self) -> tuple[Attempt, ...]:
@@ -114,9 +114,9 @@ class Record:
         return tuple(attempt for attempt in self.attempts if attempt.state in (PLANNED, OPEN))
 
     def put(self, attempt: Attempt) -> Record:
-        """With `attempt` in the place of the one of its number, or after all others."""
-        others = [one for one in self.attempts if one.number != attempt.number]
-        return replace(self, attempts=tuple(sorted((*others, attempt), key=lambda one: one.number)))
+        """With `attempt` in the place of the one of its id, or after all others of its number."""
+        others = [one for one in self.attempts if one.id != attempt.id]
+        return replace(self, attempts=tuple(sorted((*others, attempt), key=lambda one: (one.number, one.id))))
 
 
 def job_named(name: str, field: str) -> str:

@@ -69,9 +69,13 @@ class Terms:
 
 
 def share_left(record: Record, steps: int | None) -> Fraction:
-    """How much of the job is left to do; all of it where it did not say how far it has come, or how long it is is not known."""
+    """How much of the job is left to do.
+
+    All of it where it did not say how far it has come, where how long it is is not known, and where it came to its end: it is
+    begun anew.
+    """
     done = record.last_step
-    if done is None or not steps or done > steps:
+    if done is None or not steps or done >= steps:
         return Fraction(1)
     return Fraction(steps - done, steps)
 

@@ -248,6 +248,13 @@ def test_power_counts_above_its_own_floor_and_15_percent_of_the_limit() -> None:
     assert judged([*known, *above], 60).state == ACTIVE
 
 
+@pytest.mark.parametrize(("missing", "state"), [(100, IDLE), (180, ACTIVE), (199, ACTIVE)])
+def test_a_floor_is_believed_where_no_sample_of_the_window_is_missing(missing: int, state: str) -> None:
+    high = [one for one in signal(GPU_POWER_BUSIEST, 62, 200) if one.at != START + missing * MINUTE]
+    known = [*signal(GPU_UTIL, 0, 200), *signal(GPU_POWER_LIMIT, 400, 200), *high]
+    assert judged(known, 200).state == state
+
+
 def test_two_gigabytes_in_a_window_are_work_however_they_are_spread() -> None:
     burst = [one for one in at_rest(60) if one.signal != DISK]
     written = [*burst, *signal(DISK, lambda m: 35e6 if m == 50 else 0, 60)]

@@ -74,6 +74,34 @@ def test_a_damaged_attempt_is_refused_and_named(key: str, value: object) -> None
         record_from(table, "f.json")
 
 
+def test_two_attempts_of_one_number_stand_beside_each_other() -> None:
+    """Two machines began the second at once, each without the other's."""
+    ours, theirs = attempt(2, TEN, 1), attempt(2, TEN, 1, id="job.2-theirs", host="other")
+    both = Record(job="job").put(ours).put(theirs)
+    assert [one.id for one in both.put(replace(ours, state=ENDED)).attempts] == [ours.id, theirs.id]
+
+
+def test_how_far_it_came_its_newest_attempt_says() -> None:
+    far, anew, silent = (
+        attempt(1, TEN, 1, last_step=600),
+        attempt(2, TEN + HOUR, 1, last_step=10),
+        attempt(3, TEN + 2 * HOUR, 1),
+    )
+    record = Record(job="job", attempts=(far, anew, silent))
+    assert (record.last_step, share_left(record, 1000)) == (10, Fraction(99, 100))
+
+
+@pytest.mark.parametrize("done", [1000, 1001])
+def test_a_job_that_came_to_its_end_is_begun_anew(done: int) -> None:
+    assert share_left(Record(job="job", attempts=(attempt(1, TEN, 1, last_step=done),)), 1000) == 1
+
+
+def test_an_attempt_whose_end_was_seen_and_not_settled_has_ended() -> None:
+    found = closed(attempt(1, TEN, 1, state=OPEN, status=7), lambda _: (), here=False)
+    assert isinstance(found, Attempt)
+    assert (found.state, found.status) == (ENDED, 7)
+
+
 def test_the_next_attempt_holds_what_is_left() -> None:
     record = Record(job="job", attempts=(attempt(1, TEN, 1, last_step=600),))
     assert share_left(record, 1000) == Fraction(2, 5)

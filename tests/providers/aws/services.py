@@ -11,7 +11,7 @@ from costguard_aws.credentials import Source
 from costguard_aws.session import Session
 
 from costguard.transport import Surroundings, Transport
-from tests.contract.rig import NAMES
+from tests.contract.rig import BILLS, NAMES
 from tests.fakes.aws_ce import FakeCostExplorer
 from tests.fakes.aws_cloudwatch import FakeCloudWatch
 from tests.fakes.aws_pricing import FakePricing
@@ -76,7 +76,9 @@ class Services(FakeCloud):
         """A session whose every service is this one."""
         transport = Transport()
         with serving(self) as base:
-            around = Surroundings(transport=transport, clock=self.clock, gpus=NAMES, cache=self.cache, environ=KEYS, home=home)
+            around = Surroundings(
+                transport=transport, clock=self.clock, gpus=NAMES, bills=BILLS, cache=self.cache, environ=KEYS, home=home
+            )
             made = Session(Source(), around, endpoint=base, region="us-east-1")
             made.account = ACCOUNT
             yield made

@@ -22,7 +22,7 @@ from costguard.core.money import Rate
 from costguard.core.period import Period
 from costguard.core.sample import CPU_UTIL, GPU_UTIL
 from costguard.transport import Surroundings, Transport
-from tests.contract.rig import NAMES, NoCache
+from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 from tests.providers.aws.services import KEYS
 
@@ -44,7 +44,9 @@ def moto() -> Iterator[str]:
 @pytest.fixture
 def session(moto: str, tmp_path: Path) -> Iterator[Session]:
     transport, clock = Transport(), Hands(datetime.now(UTC))
-    around = Surroundings(transport=transport, clock=clock, gpus=NAMES, cache=NoCache(), environ=KEYS, home=tmp_path)
+    around = Surroundings(
+        transport=transport, clock=clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ=KEYS, home=tmp_path
+    )
     made = Session(Source(), around, endpoint=moto, region="us-east-1")
     made.account = MOTO_ACCOUNT
     yield made
@@ -80,7 +82,13 @@ def test_machines_are_listed_looked_at_stopped_and_terminated(moto: str, session
     first, second = _launched(session, 2)
     transport = Transport()
     around = Surroundings(
-        transport=transport, clock=Hands(datetime.now(UTC)), gpus=NAMES, cache=NoCache(), environ=KEYS, home=tmp_path
+        transport=transport,
+        clock=Hands(datetime.now(UTC)),
+        gpus=NAMES,
+        bills=BILLS,
+        cache=NoCache(),
+        environ=KEYS,
+        home=tmp_path,
     )
     (account,) = AwsPlugin().open({"endpoint_url": moto + "/", "regions": ["us-east-1"]}, around)
     (scope,) = account.scopes()

@@ -23,7 +23,7 @@ from costguard.flows.poll import poll
 from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger
 from costguard.transport import Surroundings, Transport
-from tests.contract.rig import NAMES, NoCache
+from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.gcp import FakeGCP, number_of, project_of
 from tests.fakes.server import Hands, serving
 
@@ -48,7 +48,7 @@ def _world(seed: int) -> list[Resource]:
 def _watched(fake: FakeGCP, clock: Hands, home: Path) -> Iterator[GcpAccount]:
     transport = Transport()
     with serving(fake) as base:
-        around = Surroundings(transport=transport, clock=clock, gpus=NAMES, cache=NoCache(), environ={}, home=home)
+        around = Surroundings(transport=transport, clock=clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ={}, home=home)
         table = {"projects": ["acme-lab", "acme-prod"], "api_endpoint": base, "anonymous": True}
         (account,) = provider.open(table, around)
         assert isinstance(account, GcpAccount)

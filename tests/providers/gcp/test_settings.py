@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from costguard_gcp import provider
 from costguard_gcp.account import GcpAccount
-from costguard_gcp.focus import exported
 
-from costguard.core.period import Period
 from costguard.errors import CredentialsError, InputError
 from costguard.transport import Surroundings, Transport
-from tests.contract.rig import NAMES, NoCache
-from tests.fakes.server import START, Hands
+from tests.contract.rig import BILLS, NAMES, NoCache
+from tests.fakes.server import Hands
 from tests.providers.gcp.rig import GcpRig, resource
 
 
 def _open(home: Path, table: dict[str, Any], **environ: str) -> GcpAccount:
     transport = Transport()
-    around = Surroundings(transport=transport, clock=Hands(), gpus=NAMES, cache=NoCache(), environ=environ, home=home)
+    around = Surroundings(
+        transport=transport, clock=Hands(), gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=home
+    )
     try:
         (account,) = provider.open(table, around)
     finally:
@@ -78,9 +78,10 @@ def test_opening_imports_no_sdk() -> None:
     code = (
         "import sys; from pathlib import Path; from costguard_gcp import provider\n"
         "assert not {'google', 'requests', 'msgspec', 'httpx2'} & set(sys.modules), 'import'\n"
-        "from tests.contract.rig import NAMES, NoCache; from tests.fakes.server import Hands\n"
+        "from tests.contract.rig import BILLS, NAMES, NoCache; from tests.fakes.server import Hands\n"
         "from costguard.transport import Surroundings, Transport\n"
-        "around = Surroundings(transport=Transport(), clock=Hands(), gpus=NAMES, cache=NoCache(), environ={}, home=Path('/'))\n"
+        "around = Surroundings(transport=Transport(), clock=Hands(), gpus=NAMES, cache=NoCache(), environ={}, home=Path('/'),\n"
+        "    bills=BILLS)\n"
         "provider.open({'projects': ['a-b']}, around)\n"
         "assert not {'google.cloud', 'google.auth', 'requests'} & set(sys.modules), 'open'\n"
     )
@@ -92,17 +93,3 @@ def test_every_active_project_is_found_page_by_page(rig: GcpRig, tmp_path: Path)
     rig.fake.resources = [resource(scope, 10**15, scope=scope) for scope in ("lab", "prod", "web")]
     with rig.opened(tmp_path, projects=["acme-lab"], discover=True) as account:
         assert [scope.account for scope in account.scopes()] == ["acme-lab", "acme-prod", "acme-web"]
-
-
-def test_a_focus_export_is_read_as_bill_lines(tmp_path: Path) -> None:
-    rows = (
-        "BilledCost,EffectiveCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ResourceId,SubAccountId\n"
-        "1.5,1.25,USD,2026-11-21T10:00:00Z,2026-11-21T11:00:00Z,Usage,//compute.googleapis.com/projects/1/zones/z/instances/77,p\n"
-    )
-    (tmp_path / "export.csv").write_text(rows)
-    period = Period(start=START.replace(hour=0), end=START)
-    (line,) = exported(str(tmp_path), period, START).lines
-    assert (line.resource_id, line.amount.text(), line.account) == ("77", "1.25", "p")
-    assert exported("", period, START).why
-    with pytest.raises(InputError):
-        exported(str(tmp_path / "none"), period, START)

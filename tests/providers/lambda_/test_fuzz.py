@@ -28,7 +28,7 @@ from costguard.errors import ProviderError
 from costguard.transport import Channel, Reply, Secret, Surroundings, Transport
 from costguard.transport.keyed import Keyed
 from tests.contract.edits import paths, put
-from tests.contract.rig import NAMES, NoCache
+from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.lambda_ import GIB
 from tests.fakes.server import Hands
 from tests.providers.lambda_.test_spec import ask, cloud
@@ -79,7 +79,13 @@ class Canned(Channel):
 
 def account(bodies: Mapping[str, bytes]) -> LambdaAccount:
     around = Surroundings(
-        transport=cast("Transport", None), clock=Hands(), gpus=NAMES, cache=NoCache(), environ={}, home=Path("/nowhere")
+        transport=cast("Transport", None),
+        clock=Hands(),
+        gpus=NAMES,
+        bills=BILLS,
+        cache=NoCache(),
+        environ={},
+        home=Path("/nowhere"),
     )
     key = Keyed(account="default", key=Secret("x" * 20), source="a test")
     return LambdaAccount(name="default", api=LambdaApi(Canned(bodies)), key=key, around=around, timeout_s=60)

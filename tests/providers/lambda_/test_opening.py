@@ -15,7 +15,7 @@ from costguard.core.metering.inventory import Complete
 from costguard.errors import CredentialsError, InputError
 from costguard.ports import InstanceSource
 from costguard.transport import Bucket, Surroundings, Transport
-from tests.contract.rig import NAMES, NoCache
+from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.lambda_ import KEY
 from tests.fakes.server import Hands
 from tests.providers.lambda_.open_fake import account, polled
@@ -24,7 +24,9 @@ from tests.providers.lambda_.rig import LambdaRig
 
 def opened(table: Mapping[str, object], home: Path, **environ: str) -> list[InstanceSource]:
     transport = Transport()
-    around = Surroundings(transport=transport, clock=Hands(), gpus=NAMES, cache=NoCache(), environ=environ, home=home)
+    around = Surroundings(
+        transport=transport, clock=Hands(), gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=home
+    )
     try:
         return list(provider.open(table, around))
     finally:

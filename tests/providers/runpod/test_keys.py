@@ -13,7 +13,7 @@ from costguard_runpod.account import Account, opened
 
 from costguard.errors import CostguardError, CredentialsError, InputError
 from costguard.transport import Surroundings, Transport
-from tests.contract.rig import NAMES, NoCache
+from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 from tests.providers.runpod.rig import RunpodRig
 
@@ -28,7 +28,9 @@ def transport() -> Iterator[Transport]:
 
 
 def around(transport: Transport, home: Path, environ: Mapping[str, str]) -> Surroundings:
-    return Surroundings(transport=transport, clock=Hands(), gpus=NAMES, cache=NoCache(), environ=environ, home=home)
+    return Surroundings(
+        transport=transport, clock=Hands(), gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=home
+    )
 
 
 @pytest.mark.parametrize("text", [f'apikey = "{MINE}"', f'[default]\napi_key = "{MINE}"\n'])

@@ -17,13 +17,15 @@ from costguard.core.provider import ABILITIES
 from costguard.errors import CredentialsError, InputError
 from costguard.transport import Deadline, Surroundings, Transport
 from costguard.transport.keyed import Keyed
-from tests.contract.rig import NAMES, NoCache
+from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 
 
 def around(home: Path, environ: Mapping[str, str] | None = None) -> Surroundings:
     transport: Any = Transport.__new__(Transport)
-    return Surroundings(transport=transport, clock=Hands(), gpus=NAMES, cache=NoCache(), environ=dict(environ or {}), home=home)
+    return Surroundings(
+        transport=transport, clock=Hands(), gpus=NAMES, bills=BILLS, cache=NoCache(), environ=dict(environ or {}), home=home
+    )
 
 
 def put(path: Path, text: str) -> Path:

@@ -13,7 +13,7 @@ from costguard_vast.opening import base_of
 from costguard.core.metering.inventory import Complete, Failed, Partial
 from costguard.errors import ProviderError
 from costguard.transport import Surroundings, Transport
-from tests.contract.rig import NAMES, NoCache, poll_of
+from tests.contract.rig import BILLS, NAMES, NoCache, poll_of
 from tests.fakes.server import Answer, serving
 from tests.providers.vast.rig import VastRig
 
@@ -59,7 +59,13 @@ def test_an_account_that_nobody_states_is_asked_for_by_name(rig: VastRig, tmp_pa
         with serving(rig.fake) as base:
             table = {name: value for name, value in rig.table(base).items() if name != "account"}
             around = Surroundings(
-                transport=transport, clock=rig.clock, gpus=NAMES, cache=NoCache(), environ=rig.environ(), home=tmp_path
+                transport=transport,
+                clock=rig.clock,
+                gpus=NAMES,
+                bills=BILLS,
+                cache=NoCache(),
+                environ=rig.environ(),
+                home=tmp_path,
             )
             (one,) = rig.plugin().open(table, around)
             with pytest.raises(ProviderError) as caught:

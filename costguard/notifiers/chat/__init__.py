@@ -3,8 +3,8 @@
 Apprise is imported with the first message. What it logs holds addresses, which hold keys, so it logs nothing.
 
 Most of its services ask through `requests`, which by itself takes proxies, authorities and passwords from the environment
-(HTTPS_PROXY, REQUESTS_CA_BUNDLE, ~/.netrc). Here it takes them from the settings alone: `_Stated`. Services that speak another
-protocol (mail) verify by Apprise's own authorities, or by the system's, which SSL_CERT_FILE can add to.
+(HTTPS_PROXY, REQUESTS_CA_BUNDLE, ~/.netrc). Here it takes them from the settings alone: `_Stated`. Mail is read by Apprise and
+sent by `mail`. Services that speak yet another protocol (MQTT, XMPP) verify by Apprise's own authorities, or by the system's.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from costguard.core.guard.encoding import chat
 from costguard.core.guard.letters import body_of, title_of
 from costguard.core.guard.notice import INFO, PAGE, WARNING, Delivery, Message
 from costguard.notifiers import Channel, unpacked
+from costguard.notifiers.chat import mail
 
 if TYPE_CHECKING:  # it takes 0.2 s to import, and most runs send nothing
     from apprise import AppriseAsset, NotifyBase
@@ -122,6 +123,8 @@ def _sent(service: NotifyBase | None, message: Message, channel: Channel) -> Del
         return Delivery(sent=False, why="its address is none that Apprise knows", again=False)
     if not service.verify_certificate:
         return Delivery(sent=False, why=UNVERIFIED, again=False)
+    if channel.address.partition("://")[0].lower() in mail.SCHEMES:
+        return mail.send(service, message, channel)
     service.redirects = False  # whatever its address says
     if channel.ca_file is not None:
         service.verify_certificate = str(channel.ca_file)  # type: ignore[assignment]  # requests takes a path as well

@@ -1,0 +1,149 @@
+"""Mail over SMTP, through the server that an address names: mailtos://USER:PASSWORD@HOST?from=ADDRESS&mode=ssl (or starttls).
+
+Apprise reads the address, and knows the servers of large providers. The talk with the server is had here: whom TLS trusts is
+the settings' to say, a password never goes where others could read it, what went wrong is said in words, and each try of one
+message bears the same Message-ID, by which a second copy is known as one.
+"""
+
+from __future__ import annotations
+
+import smtplib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime, formataddr
+from hashlib import sha256
+from ipaddress import ip_address
+from typing import Any
+
+from costguard import trust
+from costguard.core.guard.encoding import chat
+from costguard.core.guard.letters import body_of, title_of
+from costguard.core.guard.notice import Delivery, Message
+from costguard.notifiers import Channel, unpacked
+
+SCHEMES = ("mailto", "mailtos")
+INSECURE, TLS = "insecure", "ssl"
+"""Apprise's words for a talk without TLS, and for one that begins with it; the third one, starttls, turns to it."""
+
+OPEN = "its address holds a password, which would cross the network in the open: write mailtos://, or add mode=starttls"
+NO_STARTTLS = (
+    "the server offers no STARTTLS: nothing was said to it (mode=ssl and port 465, where it speaks TLS from the start)"
+)
+NO_LOGIN = "the server takes no password: check its port, or leave name and password out"
+MAY_HAVE_IT = "the server broke off after it was given the letter, and may have it: another try bears the same Message-ID"
+
+
+class _Refused(Exception):  # noqa: N818 - it is caught here, and says why
+    """The server will not have it, or cannot be given it."""
+
+
+def send(service: Any, message: Message, channel: Channel) -> Delivery:  # noqa: ANN401 - Apprise's, which says no types
+    """Send `message` once to everybody whom `service`, an address of mail as Apprise read it, names."""
+    if service.secure_mode == INSECURE and service.password and not _is_here(service.smtp_host):
+        return Delivery(sent=False, why=OPEN, again=False)
+    try:
+        with _talk(service, channel) as smtp:
+            for name, address in service.targets:
+                letter = _letter(service, message, (name, address))
+                _give(smtp, service.from_addr[1], [address, *sorted(service.cc), *sorted(service.bcc)], letter)
+    except _Refused as why:
+        return Delivery(sent=False, why=str(why))
+    except (OSError, smtplib.SMTPException) as broken:
+        return Delivery(sent=False, why=_why(broken))
+    return Delivery(sent=True)
+
+
+def _is_here(host: str) -> bool:
+    """Whether `host` is this machine by its name or number: what is said to it crosses no network."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+@contextmanager
+def _talk(service: Any, channel: Channel) -> Iterator[smtplib.SMTP]:  # noqa: ANN401 - see `send`
+    """A server that has been greeted, over TLS where the address says so, and told who we are."""
+    context = trust.context_of(channel.ca_file)
+    if service.secure_mode == TLS:
+        smtp: smtplib.SMTP = smtplib.SMTP_SSL(service.smtp_host, service.port, timeout=channel.within_s, context=context)
+    else:
+        smtp = smtplib.SMTP(service.smtp_host, service.port, timeout=channel.within_s)
+    try:
+        if service.secure_mode not in (TLS, INSECURE):
+            with _instead(smtplib.SMTPNotSupportedError, NO_STARTTLS):
+                smtp.starttls(context=context)
+        if service.user and service.password:
+            with _instead(smtplib.SMTPNotSupportedError, NO_LOGIN):
+                smtp.login(service.user, service.password)
+        yield smtp
+        with suppress(OSError, smtplib.SMTPException):  # it has the letter: how it takes leave is nothing to us
+            smtp.quit()
+    finally:
+        smtp.close()
+
+
+@contextmanager
+def _instead(error: type[Exception], why: str) -> Iterator[None]:
+    try:
+        yield
+    except error:
+        raise _Refused(why) from None
+
+
+def _give(smtp: smtplib.SMTP, sender: str, whom: Sequence[str], letter: EmailMessage) -> None:
+    """Hand one letter over. _Refused says which part the server did not take, without its words: they may name people."""
+    code, _ = smtp.mail(sender)
+    _must(code, "the sender")
+    for address in whom:
+        code, _ = smtp.rcpt(address)
+        _must(code, "a recipient")
+    try:
+        code, _ = smtp.data(letter.as_bytes())
+    except smtplib.SMTPDataError as odd:
+        code = odd.smtp_code
+    except (OSError, smtplib.SMTPServerDisconnected):
+        raise _Refused(MAY_HAVE_IT) from None
+    _must(code, "the letter")
+
+
+def _must(code: int, what: str) -> None:
+    if not 200 <= code < 300:  # noqa: PLR2004 - SMTP's yes
+        raise _Refused(f"the server did not take {what} ({code})")
+
+
+def _letter(service: Any, message: Message, to: tuple[str | bool, str]) -> EmailMessage:  # noqa: ANN401 - see `send`
+    made = EmailMessage(policy=SMTP)
+    made["Subject"] = title_of(message, chat)
+    made["From"] = formataddr(_named(service.from_addr))
+    made["To"] = formataddr(_named(to))
+    if service.cc:
+        made["Cc"] = ", ".join(sorted(service.cc))
+    made["Date"] = format_datetime(message.at)
+    made["Message-ID"] = f"<{sha256(f'{message.id} {to[1]}'.encode()).hexdigest()[:32]}@costguard>"
+    made["X-Application"] = "costguard"
+    made.set_content(body_of(message, chat))
+    for one in message.enclosures:
+        kind, _, rest = one.media.partition(";")[0].partition("/")
+        made.add_attachment(unpacked(one), maintype=kind, subtype=rest, filename=one.name)
+    return made
+
+
+def _named(address: tuple[str | bool, str]) -> tuple[str, str]:
+    """Apprise has False where there is no name."""
+    name, its = address
+    return (name if isinstance(name, str) else ""), its
+
+
+def _why(broken: Exception) -> str:
+    """What went wrong before the letter was given, in our words."""
+    trouble = trust.trouble_of(broken)
+    if trouble is not None:
+        return f"{trouble.what} ({trouble.hint})"
+    if isinstance(broken, smtplib.SMTPAuthenticationError):
+        return f"the server does not know the name and password ({broken.smtp_code})"
+    if isinstance(broken, smtplib.SMTPResponseException):
+        return f"the server said no ({broken.smtp_code})"
+    return "no answer in time" if isinstance(broken, TimeoutError) else "the server cannot be reached, or broke off"

@@ -1,0 +1,34 @@
+"""The demo's weekend and fortnight, each played once in a test process: that takes seconds, and the telling is tried often."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+
+import pytest
+
+from costguard.app import Answer, showing, weekend
+
+WEEKEND, FORTNIGHT = weekend.weekend, showing.fortnight
+"""The real ones."""
+NOW = datetime(2026, 11, 11, 12, tzinfo=UTC)
+"""A Wednesday: the weekend before it began on the sixth."""
+
+
+@cache
+def played() -> Answer:
+    """The weekend."""
+    return WEEKEND(now=NOW)
+
+
+@cache
+def _fortnight() -> Answer:
+    return FORTNIGHT()
+
+
+def tell_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have `costguard demo` tell of those; a fortnight that is to be kept is played anew."""
+    monkeypatch.setattr(weekend, "weekend", lambda **_: played())
+    monkeypatch.setattr(
+        showing, "fortnight", lambda *, ledger=None: _fortnight() if ledger is None else FORTNIGHT(ledger=ledger)
+    )
