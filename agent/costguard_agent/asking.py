@@ -7,13 +7,14 @@ that is ended in between has sent all of it or nothing that a server would take 
 from __future__ import annotations
 
 import http.client
-import io
 import json
 import socket
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+from costguard_agent.timed import Timed, left
 
 WITHIN_S, MOST = 3.0, 2**20
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -60,10 +61,10 @@ def ask(
         parts = urlsplit(url)
         request = _request(method, parts.netloc, _path(parts.path, parts.query), headers or {}, body)
         with _connected(parts.scheme, parts.hostname or "", parts.port, until, own_certificate=own_certificate) as wire:
-            wire.settimeout(_left(until))
+            wire.settimeout(left(until))
             sent = True
             wire.sendall(request)
-            answer = http.client.HTTPResponse(_Timed(wire, until), method=method)  # type: ignore[arg-type]
+            answer = http.client.HTTPResponse(Timed(wire, until), method=method)  # type: ignore[arg-type]
             answer.begin()
             data = answer.read(most + 1)
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -93,7 +94,7 @@ def _connected(scheme: str, host: str, port: int | None, until: float, *, own_ce
     secure = scheme == "https"
     if not secure and scheme != "http":
         raise ValueError("an address that is neither http nor https")
-    wire = socket.create_connection((host, port or (443 if secure else 80)), timeout=_left(until))
+    wire = socket.create_connection((host, port or (443 if secure else 80)), timeout=left(until))
     if not secure:
         return wire
     import ssl
@@ -103,38 +104,11 @@ def _connected(scheme: str, host: str, port: int | None, until: float, *, own_ce
         # Nobody vouches for a certificate that a server on this machine made itself; plain HTTP to it is no safer.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        wire.settimeout(_left(until))
+        wire.settimeout(left(until))
         return context.wrap_socket(wire, server_hostname=host)
     except BaseException:
         wire.close()
         raise
-
-
-class _Timed(io.RawIOBase):
-    """What a socket sends, until one moment for all of it: an answer that drips ends there, too."""
-
-    def __init__(self, wire: socket.socket, until: float) -> None:
-        self.wire, self.until = wire, until
-
-    def makefile(self, _: str) -> io.BufferedReader:
-        """As http.client asks for it."""
-        return io.BufferedReader(self)
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def readinto(self, into: Any) -> int:  # noqa: ANN401 - a buffer; its type is named in Python 3.12
-        """What came, at least one byte, zero at the end."""
-        self.wire.settimeout(_left(self.until))
-        return self.wire.recv_into(into)
-
-
-def _left(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
 
 
 def _why(error: Exception, within_s: float) -> str:

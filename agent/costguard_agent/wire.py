@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import io
 import select
 import socket
 import time
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from costguard_agent.faults import AgentError
+from costguard_agent.timed import Timed, left
 
 WITHIN_S, ANSWER_MOST, PROXY_PORT = 10.0, 64 * 1024, 3128
 LOOPBACK = ("127.", "localhost", "::1")
@@ -83,7 +83,7 @@ class Wire:
         self._until = until = time.monotonic() + within_s
         try:
             connection = self._opened(until)
-            connection.sock.settimeout(_left(until))
+            connection.sock.settimeout(left(until))
             every = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
             connection.request("POST", path, body=body, headers=every)
             answer = connection.getresponse()
@@ -117,10 +117,10 @@ class Wire:
         host, port = (via.hostname or "", via.port or PROXY_PORT) if via else (to.host, to.port)
         if to.scheme == "https":
             made: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, port, timeout=_left(until), context=self._verifying()
+                host, port, timeout=left(until), context=self._verifying()
             )
         else:
-            made = http.client.HTTPConnection(host, port, timeout=_left(until))
+            made = http.client.HTTPConnection(host, port, timeout=left(until))
         made.response_class = self._response  # type: ignore[assignment]
         if via:
             made.set_tunnel(to.host, to.port, _authorized(via))
@@ -133,7 +133,7 @@ class Wire:
         return made
 
     def _response(self, wire: socket.socket, **named: Any) -> http.client.HTTPResponse:  # noqa: ANN401 - its own arguments
-        return http.client.HTTPResponse(_Timed(wire, self._until), **named)  # type: ignore[arg-type]
+        return http.client.HTTPResponse(Timed(wire, self._until), **named)  # type: ignore[arg-type]
 
     def _verifying(self) -> Any:  # noqa: ANN401 - ssl is imported for https alone
         if self._context is None:
@@ -162,33 +162,6 @@ def _authorized(via: SplitResult) -> dict[str, str]:
         return {}
     words = f"{unquote(via.username)}:{unquote(via.password or '')}".encode()
     return {"Proxy-Authorization": f"Basic {base64.b64encode(words).decode('ascii')}"}
-
-
-class _Timed(io.RawIOBase):
-    """What a socket sends, until one moment for all of it: an answer that drips ends there, too."""
-
-    def __init__(self, wire: socket.socket, until: float) -> None:
-        self._wire, self._until = wire, until
-
-    def makefile(self, _: str) -> io.BufferedReader:
-        """As http.client asks for it."""
-        return io.BufferedReader(self)
-
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
-    def readinto(self, into: Any) -> int:  # noqa: ANN401 - a buffer; its type is named in Python 3.12
-        """What came, at least one byte, zero at the end."""
-        self._wire.settimeout(_left(self._until))
-        return self._wire.recv_into(into)
-
-
-def _left(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
 
 
 def _why(error: Exception, within_s: float) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from costguard import plugins
 from costguard.core.bill_files import About, BillFiles, BillFormat, Part, Record
+from costguard.core.checks import nearest_names
 from costguard.core.focus_rows import Export, columns_missing, line_stated, provider_stated
 from costguard.errors import InputError, one_line, shortened
 from costguard.files.records import Place, pieces_in, records
@@ -151,10 +152,17 @@ def _format(path: str, record: Record, kinds: Kinds) -> tuple[str, BillFormat]:
 
 
 def _account(path: str, provider: str, kinds: Kinds) -> str:
-    """Whose a file is that does not say so: as stated, or the only account of its provider."""
+    """Whose a file is that does not say so: as stated, or the only account of its provider.
+
+    What is taken in for an account stays there: one that the ledger does not know, beside others that it does, is a slip.
+    """
+    known = kinds.accounts(provider)
+    if kinds.account and known and kinds.account not in known:
+        near = nearest_names(kinds.account, known) or known[:MOST_SHOWN]
+        hint = f"did you mean {', '.join(map(one_line, near))}? Another one is polled first: costguard status"
+        raise InputError(f"'{one_line(kinds.account)}' is no account of {provider} in the ledger", field="--account", hint=hint)
     if kinds.account:
         return kinds.account
-    known = kinds.accounts(provider)
     if len(known) == 1:
         return known[0]
     told = f"the ledger knows {', '.join(map(one_line, known[:MOST_SHOWN]))}" if known else "the ledger knows none"

@@ -45,7 +45,8 @@ class Live:
     """A resource that is not known to have ended. `open`: the lines that bill now. `spent`: all its life, as far as recorded.
 
     `absent_at`: since when complete listings lack it, while its end is not settled; else None. `unheard`: what may bill beside
-    what is open, as nobody has looked for too long; it stands in the high end of `spent`.
+    what is open, as nobody has looked for too long; it stands in the high end of `spent`. `not_counted`: what it holds that
+    surely costs something which nobody can say, a sentence each; that stands in no figure.
     """
 
     scope: ScopeKey
@@ -56,6 +57,7 @@ class Live:
     spent: MoneyInterval
     absent_at: datetime | None = None
     unheard: tuple[Span, ...] = ()
+    not_counted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

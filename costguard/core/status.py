@@ -81,6 +81,11 @@ class Burning:
         """The provider's state in our words, or "absent"."""
         return ABSENT if self.absent else self.live.observation.state
 
+    @property
+    def unpriced(self) -> bool:
+        """Whether it surely costs something, and nobody can say what, not even within what."""
+        return bool(self.live.not_counted) and not self.burns
+
     def burn(self, currency: str = "USD") -> Hourly:
         """What it burns in `currency`."""
         return next((burn for burn in self.burns if burn.currency == currency), no_burn(currency))

@@ -17,7 +17,7 @@ from costguard.core.drift import Held
 from costguard.core.instant import HOUR_US, MICROSECOND, instant, micros
 from costguard.core.metering.accrual import GAP, SETTLES, last_seen
 from costguard.core.metering.accrued import Known
-from costguard.core.metering.billing import BillingRule, rule_for
+from costguard.core.metering.billing import BillingRule, not_counted, rule_for
 from costguard.core.metering.inventory import COMPLETE
 from costguard.core.metering.reach import reach_of
 from costguard.core.metering.resource import ResourceKey, ScopeKey
@@ -193,6 +193,7 @@ class Books:
             spent=interval((low, expected, high), currency),
             absent_at=known.absent_at,
             unheard=unheard,
+            not_counted=not_counted(known.observation, self._rule(book)),
         )
 
     def _still(self, book: ScopeBook, known: Known, unheard: Iterable[Span], as_of: datetime) -> Iterator[tuple[str, Amounts]]:

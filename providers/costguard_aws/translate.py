@@ -223,7 +223,7 @@ def volume_of(item: Element, place: Place, told: Callable[[str], None]) -> Obser
     state, kind = VOLUME_STATES.get(word, "unknown"), intern(text_of(item, "volumeType"))
     labels, attached = labels_of(item.find("tagSet")), text_of(item, "attachmentSet/item/instanceId")
     if size is None:
-        told(f"{key.id}: its size cannot be read, so what it costs is not counted")
+        told(f"{key.id}: its size cannot be read, so what it costs is unknown")
     return Observation(
         key=key,
         state=state,
@@ -233,7 +233,7 @@ def volume_of(item: Element, place: Place, told: Callable[[str], None]) -> Obser
         owner=_label(labels, "owner"),
         labels=labels,
         created_at=_time(item.find("createTime"), key.id, "createTime", told),
-        disks=(Disk(size, kind),) if size is not None else (),
+        disks=(Disk(size, kind),),
         why="" if state == RUNNING else word[:80],
     )
 

@@ -27,9 +27,9 @@ def disk_observed(disk: PersistentDisk, where: str, project: str) -> tuple[Obser
     size = whole_stated(disk.size_gb)
     notes = [] if size is not None else ["size is missing or cannot be read"]
     try:
-        disks = () if size is None else (Disk(size, last(disk.type)),)
+        disks = (Disk(size, last(disk.type)),)
     except InputError:
-        disks, notes = (), [f"size {size} GB is more than any disk has"]
+        disks, notes = (Disk(None, last(disk.type)),), [f"size {size} GB is more than any disk has"]
     seen = Observation(
         key=_key(project, last(disk.zone) or last(disk.region) or where, disk.id),
         kind=VOLUME,

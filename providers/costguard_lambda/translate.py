@@ -108,7 +108,7 @@ def filesystem(seen: Seen, one: Filesystem, context: Context) -> None:
             name=one.name or "",
             owner=(one.created_by and one.created_by.email) or "",
             created_at=created,
-            disks=() if used is None else (Disk(used, "filesystem"),),
+            disks=(Disk(used, "filesystem"),),
         )
     except InputError as odd:
         seen.faults.append(f"{whose} cannot be kept: {one_line(shortened(odd.what))}")

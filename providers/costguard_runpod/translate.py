@@ -275,7 +275,7 @@ def _disks(pod: Pod, notes: list[str]) -> tuple[Disk, ...]:
 
 
 def _disk(gb: Count, kind: str, where: str, notes: list[str]) -> tuple[Disk, ...]:
-    """A disk, or none with a note: its size is unknown, and what it costs with it."""
+    """A disk; with a note where its size is unknown, and what it costs with it."""
     size = None if gb is None else _plain(gb)
     try:
         if isinstance(size, int):
@@ -284,7 +284,7 @@ def _disk(gb: Count, kind: str, where: str, notes: list[str]) -> tuple[Disk, ...
         notes.append(f"{where}: its size is {odd}, so its price is unknown")
     except InputError as broken:
         notes.append(f"{where}: {broken.what}")
-    return ()
+    return (Disk(None, kind),)
 
 
 def _plain(count: float) -> float:

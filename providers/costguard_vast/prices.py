@@ -23,6 +23,8 @@ AGREE = Decimal("0.01")
 """Two statements of one price that differ by less are the same, rounded."""
 COMPUTING = ("running", "paused", "failed", "stopping", "unknown")
 """The states in which the contract may be charged for its GPU now."""
+WHOLE = "dph_total, with a disk that is not stated"
+"""Where the price comes from that holds the disk as well."""
 
 
 def computing(one: Instance, state: str, gpus: float, say: Say) -> tuple[Price, ...]:
@@ -53,7 +55,7 @@ def _gpu_part(one: Instance, state: str) -> tuple[Decimal | None, str]:
     if one.dph_base is None and whole is not None and disk and whole > disk:
         return whole - disk, "dph_total less the disk"
     if one.dph_base is None and whole is not None and not disk and positive(one.disk_space) is None:
-        return whole, "dph_total, with a disk that is not stated"
+        return whole, WHOLE
     return one.dph_base, "dph_base"
 
 
@@ -61,8 +63,9 @@ def disks(one: Instance, state: str, say: Say) -> tuple[Disk, ...]:
     """The disk of the contract. Its size is whole GB, and its price such that both together cost what Vast states."""
     size = finite(one.disk_space)
     if size is None or not 0 <= size <= LARGEST_GB:
-        say("disk_space is missing or absurd: its disk is not counted")
-        return ()
+        within = state in COMPUTING and _gpu_part(one, state)[1] == WHOLE
+        say("disk_space is missing or absurd: " + ("its price holds its disk" if within else "what its disk costs is unknown"))
+        return () if within else (Disk(None, "disk"),)
     if not size:
         return ()
     hourly = _dearer(_hourly(one), one, state, say)
@@ -75,8 +78,8 @@ def volume_disk(one: Volume, say: Say) -> tuple[Disk, ...]:
     """The disk that a volume is."""
     size, hourly = finite(one.disk_space), positive(one.storage_total_cost)
     if size is None or not 0 < size <= LARGEST_GB:
-        say("disk_space is missing or absurd: the volume is not counted")
-        return ()
+        say("disk_space is missing or absurd: what the volume costs is unknown")
+        return (Disk(None, "volume"),)
     if hourly is None:
         say("storage_total_cost is missing or zero: what the volume costs is unknown, not nothing")
     return (_disk("volume", size, hourly, say),)

@@ -242,3 +242,12 @@ def test_a_provider_that_is_named_takes_its_rows_and_nobodys_and_no_others(
     rows = [row(), row(1, ProviderName=""), row(2, ProviderName="A reseller"), row(3, ProviderName="Google Cloud")]
     assert {(line.provider, line.start) for line in read(text(rows), only)} == {("aws", START + n * HOUR) for n in range(3)}
     assert only.left_out == Counter({"Google Cloud": 1})
+
+
+def test_an_account_that_the_ledger_does_not_know_beside_others_is_a_slip(read: Callable[..., dict[BillLine, Decimal]]) -> None:
+    slip = installed_kinds("", "mian", lambda _: ("main", "lab"))
+    with pytest.raises(InputError, match="'mian' is no account of runpod in the ledger") as refused:
+        read(json.dumps(RUNPOD), slip)
+    assert "did you mean main?" in str(refused.value)
+    first = {line.account for line in read(json.dumps(RUNPOD), installed_kinds("", "mian", lambda _: ()))}
+    assert first == {"mian"}

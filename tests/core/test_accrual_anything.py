@@ -20,6 +20,9 @@ PRICES = st.lists(st.builds(Price, st.none() | st.integers(1, 200).map(Rate.pars
 )
 
 
+DISKS = ((), (Disk(10, "disk"),), (Disk(10, "disk"), Disk(20, "disk"), Disk(5, "odd")), (Disk(None, "disk"),))
+
+
 @st.composite
 def observations(draw: st.DrawFn) -> Observation:
     return Observation(
@@ -34,7 +37,7 @@ def observations(draw: st.DrawFn) -> Observation:
         started_at=draw(TIMES),
         stopped_at=draw(TIMES),
         prices=draw(PRICES),
-        disks=draw(st.sampled_from(((), (Disk(10, "disk"),), (Disk(10, "disk"), Disk(20, "disk"), Disk(5, "odd"))))),
+        disks=draw(st.sampled_from(DISKS)),
         counters=draw(st.sampled_from(((), (Counter("traffic", 5000, 10**7),), (Counter("traffic", 9000, 10**7),)))),
     )
 

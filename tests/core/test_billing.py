@@ -397,6 +397,19 @@ def test_a_disk_price_that_cannot_be_is_not_believed_and_said(nano: int) -> None
     assert not_counted(item, RULES["aws"]) == ("100 GB of disk 'gp3' while running: no price of it is known",)
 
 
+@pytest.mark.parametrize(("provider", "type_", "state"), [("vast", "disk", "stopped"), ("lambda", "filesystem", "running")])
+def test_a_disk_of_unknown_size_is_no_free_one(provider: str, type_: str, state: str) -> None:
+    item = seen(provider, Disk(None, type_), state=state)
+    assert [line for line in meters(item, RULES[provider], {}) if line[0] == "storage"] == []
+    assert not_counted(item, RULES[provider]) == (f"disk '{type_}' while {state}: its size is not known",)
+    assert not_counted(seen(provider, Disk(None, type_), state="ended"), RULES[provider]) == ()
+
+
+def test_a_disk_of_unknown_size_takes_no_name_of_another() -> None:
+    known = billed("aws", Disk(100, "gp3"), Disk(200, "gp3"))
+    assert billed("aws", Disk(None, "gp3"), Disk(200, "gp3"), Disk(100, "gp3")) == known
+
+
 def test_a_disk_of_no_gb_is_no_disk() -> None:
     assert list(billed("aws", Disk(0, "gp3"))) == [("compute", "")]
     assert not_counted(seen("aws", Disk(0, "nobody")), RULES["aws"]) == ()
@@ -571,7 +584,9 @@ def test_whatever_is_seen_has_meters_in_order_and_all_that_is_left_out_is_named(
     if item.kind != "address" and item.state == "running":
         counted = sum(m.quantity for m in found.values() if m.charge == "storage")
         silent = [d for d in item.disks if any(f"disk '{d.type}'" in s for s in not_counted(item, rule))]
-        assert sum(d.gb for d in item.disks if d.type != "container") <= counted + sum(d.gb for d in silent)
+        assert sum(d.gb or 0 for d in item.disks if d.type != "container") <= counted + sum(d.gb or 0 for d in silent)
+        sized = [d for d in item.disks if d.gb is None and rule.storage_of(d.type)]
+        assert all(any(f"disk '{d.type}'" in s for s in not_counted(item, rule)) for d in sized)
 
 
 # Reading rules.

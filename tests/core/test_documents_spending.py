@@ -132,6 +132,22 @@ def test_an_unknown_price_is_null_and_bounded_and_said() -> None:
     assert "unknown (0 to 16.0000)" in people(books)
 
 
+def test_what_nobody_can_price_is_null_unbounded_and_named() -> None:
+    why = "disk 'disk' while stopped: its size is not known"
+    books = FakeBooks(resources=(replace(live("i-1"), not_counted=(why,)), live("i-2", meter(10**9))), known=(scope_now(),))
+    data = shown(books)
+    one = next(r for r in data["resources"] if r["id"] == "i-1")
+    assert (one["usd_per_hour"], one["usd_per_hour_bounds"]) == (None, {"low": "0.0000", "high": None})
+    assert data["warnings"] == [f"aws i-1 is not counted in full: {why}"]
+    assert " unknown " in people(books)
+
+
+def test_what_is_not_priced_in_full_has_a_rate_without_an_upper_bound() -> None:
+    books = FakeBooks(resources=(replace(live("i-1", meter(10**9)), not_counted=("traffic",)),), known=(scope_now(),))
+    (one,) = shown(books)["resources"]
+    assert (one["usd_per_hour"], one["usd_per_hour_bounds"]) == ("1.0000", {"low": "1.0000", "high": None})
+
+
 def test_an_absent_resource_is_marked_and_has_no_rate() -> None:
     books = FakeBooks(resources=(live("i-1", meter(2 * 10**9), absent_at=at(21, 11)),))
     (found,) = shown(books)["resources"]

@@ -268,7 +268,9 @@ OBSERVATIONS = st.builds(
         | st.builds(Price, st.none(), INSTANTS, prepaid=st.booleans()),
         max_size=3,
     ).map(tuple),
-    disks=st.lists(st.builds(Disk, st.integers(0, 10**6), NAMES, st.none() | st.integers(0, 10**12)), max_size=3).map(tuple),
+    disks=st.lists(
+        st.builds(Disk, st.none() | st.integers(0, 10**6), NAMES, st.none() | st.integers(0, 10**12)), max_size=3
+    ).map(tuple),
     counters=st.lists(st.builds(Counter, NAMES, st.integers(0, 10**11), st.none() | st.integers(0, 10**12)), max_size=2).map(
         tuple
     ),

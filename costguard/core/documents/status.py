@@ -115,6 +115,10 @@ def status_warnings(status: Status) -> Iterator[str]:
     for outlook in (status.usd, *status.others):
         if outlook.burn.unknown:
             yield _unpriced(outlook, status)
+    for one in status.resources:
+        for sentence in one.live.not_counted:
+            key = one.live.observation.key
+            yield f"{key.provider} {_cut(key.id)} is not counted in full: {sentence}"
 
 
 def not_whole(status: Status, told: Sequence[str] = ()) -> IncompleteError | None:
@@ -163,7 +167,7 @@ def _resource(one: Burning, at: datetime) -> dict[str, object]:
         "state": one.state,
         "started_at": instant_text(seen.started_at) if seen.started_at else None,
         "usd_per_hour": _stated(one),
-        "usd_per_hour_bounds": {"low": exact(burn.bounds.low, RATE), "high": exact(burn.bounds.high, RATE)},
+        "usd_per_hour_bounds": {"low": exact(burn.bounds.low, RATE), "high": _most(one)},
         "spent": interval_exact(live.spent) if dollars else None,
         "other_currency": None
         if dollars and not others
@@ -188,13 +192,19 @@ def _stated(one: Burning) -> str | None:
     """Dollars an hour; None: the price is unknown, or in another currency, or nobody knows whether the resource is there."""
     burn = one.burn()
     elsewhere = any(other.currency != "USD" for other in one.burns) and not burn.bounds.high.nano
-    return None if burn.unknown or elsewhere or (one.absent and burn.bounds.high.nano) else exact(burn.stated, RATE)
+    doubtful = burn.unknown or elsewhere or one.unpriced or (one.absent and burn.bounds.high.nano)
+    return None if doubtful else exact(burn.stated, RATE)
+
+
+def _most(one: Burning) -> str | None:
+    """Dollars an hour that it can cost; None: nothing bounds it."""
+    return None if one.live.not_counted else exact(one.burn().bounds.high, RATE)
 
 
 def _record(one: Burning, at: datetime) -> Mapping[str, object]:
     """The resource on one line."""
     row = _resource(one, at)
-    bounds = {"usd_per_hour_low": exact(one.burn().bounds.low, RATE), "usd_per_hour_high": exact(one.burn().bounds.high, RATE)}
+    bounds = {"usd_per_hour_low": exact(one.burn().bounds.low, RATE), "usd_per_hour_high": _most(one)}
     spent = {f"spent_{end}": text for end, text in interval_exact(one.live.spent).items()}
     currency = {"currency": one.live.spent.low.currency}
     return {key: row[key] for key in KEPT} | bounds | currency | spent | {"owner": row["owner"], "work": one.work.state}
@@ -257,7 +267,9 @@ def _gpu(seen: Observation) -> str:
 
 
 def _rate(one: Burning) -> str:
-    """`2.4900`; `unknown (0 to 16.0000)`; of another currency with its code."""
+    """`2.4900`; `unknown (0 to 16.0000)`, or `unknown` where nothing bounds it; of another currency with its code."""
+    if one.unpriced:
+        return "unknown"
     burns = one.burns or (one.burn(),)
     return " + ".join(_rate_of(burn, absent=one.absent) for burn in burns if burn.bounds.high.nano or len(burns) == 1)
 

@@ -129,14 +129,17 @@ MADE: Mapping[str, _Made] = {
     "labels": lambda live, _work, _known, _now: dict(live.observation.labels),
     "controller": lambda live, _work, _known, _now: live.observation.handling.controller,
     "protected": lambda _live, _work, known, _now: known.protection.protected,
-    "disk_gb": lambda live, _work, _known, _now: (
-        float(sum(disk.gb for disk in live.observation.disks)) if live.observation.disks else None
-    ),
+    "disk_gb": lambda live, _work, _known, _now: _disk_gb(live),
     "loses": lambda live, _work, _known, _now: "; ".join(live.observation.handling.stop_loses),
     "price_age": lambda _live, _work, known, _now: known.price_age,
     "runway": lambda _live, _work, known, _now: known.runway,
 }
 """How each fact is made; None: not known. Only those are that a condition asks for: some cost more than judging it."""
+
+
+def _disk_gb(live: Live) -> float | None:
+    sizes = [disk.gb for disk in live.observation.disks if disk.gb is not None]
+    return float(sum(sizes)) if sizes and len(sizes) == len(live.observation.disks) else None
 
 
 def rate_of(live: Live, now: datetime) -> Rate | None:

@@ -128,8 +128,9 @@ class StorageRule:
         return replace(price, low=0, high=ELSEWHERE * price.high, known=False)
 
     def gb_of(self, disk: Disk) -> int:
-        """The GB of `disk` that this rule counts."""
-        return max(0, (disk.gb if self.to_gb is None else min(disk.gb, self.to_gb)) - self.from_gb)
+        """The GB of `disk` that this rule counts; 0 where nobody says how large it is."""
+        gb = disk.gb or 0
+        return max(0, (gb if self.to_gb is None else min(gb, self.to_gb)) - self.from_gb)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,8 +221,12 @@ def not_counted(seen: Observation, rule: BillingRule) -> tuple[str, ...]:
     state = _disk_state(seen)
     for disk in seen.disks if seen.kind in (INSTANCE, VOLUME) else ():
         for storage in rule.storage_of(disk.type):
-            silent = state not in storage.time.free and storage.price(disk, state, seen.key.region) is None
-            if silent and storage.gb_of(disk):
+            if state in storage.time.free:
+                continue
+            if disk.gb is None:
+                lacking.append(f"disk '{disk.type}' while {seen.state}: its size is not known")
+                break
+            if storage.gb_of(disk) and storage.price(disk, state, seen.key.region) is None:
                 lacking.append(f"{disk.gb} GB of disk '{disk.type}' while {seen.state}: no price of it is known")
     return tuple(lacking)
 
@@ -269,7 +274,7 @@ def _gpus(seen: Observation) -> int:
 def _storage(seen: Observation, rule: BillingRule) -> Iterator[Meter]:
     """The meters of the disks, in an order of their own: listings have none."""
     state, counts = _disk_state(seen), dict[str, int]()
-    for disk in sorted(seen.disks, key=lambda d: (d.type, d.gb, d.nano_per_gb_month or 0)):
+    for disk in sorted(seen.disks, key=lambda d: (d.type, d.gb is None, d.gb or 0, d.nano_per_gb_month or 0)):
         counts[disk.type] = nth = counts.get(disk.type, 0) + 1
         for storage in rule.storage_of(disk.type):
             price, gb = storage.price(disk, state, seen.key.region), storage.gb_of(disk)

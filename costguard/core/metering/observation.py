@@ -52,17 +52,18 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Storage that bills with the resource. `nano_per_gb_month` where the provider states it, else None: the rule's price.
+    """Storage that bills with the resource. `gb` None: it is there, and nobody says how large, so what it costs is unknown.
 
-    `type` names a line, so it is kept as a database can hold it.
+    `nano_per_gb_month` where the provider states it, else None: the rule's price. `type` names a line, so it is kept as a
+    database can hold it.
     """
 
-    gb: int
+    gb: int | None
     type: str = ""
     nano_per_gb_month: int | None = None
 
     def __post_init__(self) -> None:
-        sound = type(self.gb) is int and 0 <= self.gb <= LARGEST_GB
+        sound = self.gb is None or (type(self.gb) is int and 0 <= self.gb <= LARGEST_GB)
         require(sound, "disk.gb", f"must be a whole number of GB, not {described(self.gb)}", "from 0 to 10 PB")
         if not is_storable(self.type):
             object.__setattr__(self, "type", storable(self.type))

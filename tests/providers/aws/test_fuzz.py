@@ -80,7 +80,8 @@ def invents_nothing(seen: Observation, item: Element) -> None:
     assert {seen.created_at, seen.started_at, seen.stopped_at} - {None} <= times
     assert seen.state in STATES
     assert all(price.rate is None or price == PRICE for price in seen.prices)
-    assert all(str(disk.gb) in {text.lstrip("0") or "0" for text in stated} for disk in seen.disks)
+    sizes = {text.lstrip("0") or "0" for text in stated}
+    assert all(disk.gb is None or str(disk.gb) in sizes for disk in seen.disks)
     kind = known_types().get(seen.instance_type)
     assert seen.gpu_count == (kind.gpu_count if kind and seen.kind == "instance" else 0)
 

@@ -45,7 +45,7 @@ def test_a_filesystem_of_unknown_size_is_noted_and_not_of_size_zero(rig: LambdaR
     with account(rig, tmp_path) as source:
         poll = polled(source)
     (seen,) = items(poll).values()
-    assert seen.disks == ()
+    assert seen.disks == (Disk(None, "filesystem"),)
     assert "bytes_used" in poll.notes[0]
 
 

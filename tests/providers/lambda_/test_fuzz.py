@@ -154,7 +154,7 @@ def stands_in(seen: Observation, stated: set[Fraction], times: set[datetime]) ->
         assert price.rate is None or Fraction(price.rate.nano_per_hour, 10**7) in stated or _rounded(price.rate, stated)
     assert seen.gpu_count in stated or not seen.gpu_count
     for disk in seen.disks:
-        assert any(ceil(n) == disk.gb or ceil(n / GIB) == disk.gb for n in stated)
+        assert disk.gb is None or any(ceil(n) == disk.gb or ceil(n / GIB) == disk.gb for n in stated)
     assert seen.started_at is None
     assert seen.created_at is None or seen.created_at in times
 

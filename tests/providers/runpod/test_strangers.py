@@ -34,12 +34,12 @@ def test_whole_numbers_may_be_written_with_a_point(account: Account, rig: Runpod
 
 
 @pytest.mark.parametrize("size", [50.5, -1, "fifty"])
-def test_a_size_that_is_no_whole_number_is_no_disk_and_told(account: Account, rig: RunpodRig, size: object) -> None:
+def test_a_size_that_is_no_whole_number_is_unknown_and_told(account: Account, rig: RunpodRig, size: object) -> None:
     (id_,) = rig.put(1)
     rig.fake.manners.spoilt[id_] = {("disk",): size, ("mounts",): {}}
     poll = poll_of(account)
     assert isinstance(poll.inventory, Complete)
-    assert poll.inventory.items[0].disks == ()
+    assert poll.inventory.items[0].disks == (Disk(None, "container"),)
     assert any(id_ in note and "disk" in note for note in poll.notes)
 
 

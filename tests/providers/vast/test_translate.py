@@ -166,9 +166,9 @@ def test_a_disk_costs_what_its_exact_size_costs(fields: dict[str, Any], disk: Di
 
 
 @pytest.mark.parametrize("size", [None, -1, 1e9, ...])
-def test_a_disk_without_a_size_is_left_out_and_said(size: object) -> None:
+def test_a_disk_without_a_size_is_of_unknown_size_and_said(size: object) -> None:
     one, telling = seen(disk_space=size)
-    assert one.disks == ()
+    assert one.disks == (Disk(None, "disk"),)
     assert any("disk_space" in note for note in telling.notes)
 
 
