@@ -172,5 +172,5 @@ class Examination:
         if any("nvidia_smi" in name or "neuroncore" in name for name in gpus):
             return Check(subject=UTILIZATION, outcome=GOOD, told=f"GPU use from the CloudWatch agent in {self._region}")
         told = f"no CloudWatch agent reports GPUs in {self._region}: only processor use can be told, which proves nothing idle"
-        fix = "install the CloudWatch agent with nvidia_gpu and append_dimensions InstanceId"
+        fix = "costguard agent enrol ID for each machine, or CloudWatch's with nvidia_gpu and append_dimensions InstanceId"
         return Check(subject=UTILIZATION, outcome=UNSURE, told=told, fix=fix)

@@ -180,7 +180,8 @@ def _utilization(account: GcpAccount, project: str) -> Check:
     machines = {(one.resource.labels or {}).get("instance_id") for one in series if one.resource}
     if machines:
         return Check(subject=UTILIZATION, outcome=GOOD, told=f"{len(machines)} machines of {project} report their GPUs")
-    fix = "install the Ops Agent on GPU machines: https://cloud.google.com/stackdriver/docs/solutions/agents/ops-agent"
+    ops = "https://cloud.google.com/stackdriver/docs/solutions/agents/ops-agent"
+    fix = f"costguard agent enrol ID for each machine, or the Ops Agent: {ops}"
     told = (
         f"no machine of {project} reports its GPUs by the Ops Agent; CPU is always there, and GPUs of A3 Mega, A3 Ultra and A4"
     )

@@ -79,7 +79,7 @@ def waited(port: int, process: subprocess.Popen[bytes]) -> dict[str, object]:
         ('listen = "0.0.0.0:1"\ntls_cert = "a.pem"', ("web.tls_key", "is missing")),
         ('behind_proxy = "proxy"', ("web.behind_proxy", "is no address")),
         ('url = "http://guard.example"', ("web.url", "is not https")),
-        ('url = "https://user@guard.example"', ("web.url", "is no address")),
+        ('url = "https://user@guard.example"', ("web.url", "holds a name or a password")),
         ('hosts = ["a b"]', ("web.hosts", "is no name of a host")),
         ("listne = 1", ("listne", "listen")),
     ],
