@@ -21,9 +21,12 @@ hypothesis.settings.register_profile("house", deadline=None)
 hypothesis.settings.load_profile("house")
 """Nothing here is measured by the clock: an example that takes long on a machine that is busy is no worse an example."""
 
-for _key, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
-    if signal.getsignal(_key) is signal.SIG_IGN:  # a shell without job control has jobs in the background ignore these two,
-        signal.signal(_key, _default)  # and so would every program that a test starts and then interrupts
+_KEYS = ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL), (signal.SIGHUP, lambda *_: None))
+for _key, _handler in _KEYS:
+    # A shell without job control has jobs in the background ignore the first two, nohup the third, and so would every program
+    # that a test starts and then signals. What is handled here is the default there.
+    if signal.getsignal(_key) is signal.SIG_IGN:
+        signal.signal(_key, _handler)
 
 
 @dataclass(frozen=True, slots=True)
