@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench import fleet
 from bench.measured import Measured, cpu, median
 from costguard.app.ruling import rules_of
-from costguard.core.guard.evidence import Columns
 from costguard.core.guard.policy import Rails
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.surveying import Survey, survey
 from costguard.core.guard.work import ACTIVE, IDLE
-from costguard.core.metering.resource import ResourceKey
 from costguard.core.sample import CPU_UTIL, GPU_UTIL, NETWORK, Sample
-from costguard.core.spending import Live
+from costguard.flows.guard_snapshot import build_guard_snapshot, read_runs_before
+from costguard.flows.latest import Latest
+from costguard.flows.lookback import Lookback
 from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger
@@ -176,9 +175,19 @@ def told(number: int) -> Mapping[str, float]:
 def seen(url: str, now: datetime) -> Sight:
     """What a guard run reads about a fleet of which nobody wished anything."""
     with Books(url, rules=fleet.rules()) as books, GuardBook(url, rails=Rails(), rules=fleet.rules()) as book:
-        samples: Mapping[ResourceKey, Columns] = book.columns_since(now - timedelta(hours=48))
-        live: tuple[Live, ...] = tuple(books.live(now))
-        return replace(Sight(now=now, live=live), samples=samples, known=book.first_polls())
+        rules, last = Rules(), book.last_run()
+        return build_guard_snapshot(
+            now=now,
+            rules=rules,
+            books=books,
+            records=book,
+            latest=Latest(handling={}, sources={}, balances=(), members=(), lags={}, measures=(), agents=()),
+            holds=(),
+            wishes=(),
+            before=read_runs_before(last, rules, now, guarded_until=last.at if last else None),
+            held=(),
+            lookback=Lookback(),
+        )
 
 
 def checked(found: Survey, instances: int) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from costguard.app.ceilings import ceilings
 from costguard.app.clouds import Now, opened, sources_of
 from costguard.core.balance import Balance
 from costguard.core.metering.inventory import Failed
-from costguard.core.metering.observation import Handling
+from costguard.core.metering.observation import Handling, Observation
 from costguard.core.metering.resource import ResourceKey
 from costguard.data import Facts
 from costguard.errors import InputError
@@ -24,14 +24,15 @@ BALANCE_S = 20.0
 class Looked:
     """What came of it beside what the ledger now holds. `refused`: what could not be asked or recorded, a sentence each.
 
-    `notes`: what whole listings could not tell. `handling`: of each resource that was listed. `balances`: of the accounts that
-    are paid in advance, as far as they answered.
+    `notes`: what whole listings could not tell. `handling`: of each resource that was listed; `members`: those that controllers
+    bring up, ended ones as well. `balances`: of the accounts that are paid in advance, as far as they answered.
     """
 
-    refused: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    handling: Mapping[ResourceKey, Handling] = field(default_factory=dict)
-    balances: tuple[Balance, ...] = ()
+    refused: tuple[str, ...]
+    notes: tuple[str, ...]
+    handling: Mapping[ResourceKey, Handling]
+    members: tuple[Observation, ...]
+    balances: tuple[Balance, ...]
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -50,7 +51,7 @@ def look(settings: Settings) -> Looked:
     with opened(settings) as clouds:
         sources = sources_of(clouds)
         if not sources:
-            return Looked()
+            return Looked(refused=(), notes=(), handling={}, members=(), balances=())
         with Ledger(ledger_url(settings), rules=Facts().billing_rules(), ceilings=ceilings(settings)) as ledger:
             polled = poll(sources, ledger, Now())
         balances = _balances(sources)
@@ -58,8 +59,14 @@ def look(settings: Settings) -> Looked:
         hint = "take one of the two out of the settings: both would be charged"
         raise InputError("; ".join(polled.twins), field="providers", hint=hint)
     listed = (one.poll.inventory for one in polled.seen if not isinstance(one.poll.inventory, Failed))
-    handling = {item.key: item.handling for inventory in listed for item in inventory.items}
-    return Looked(refused=polled.refused, notes=polled.notes, handling=handling, balances=balances)
+    items = [item for inventory in listed for item in inventory.items]
+    return Looked(
+        refused=polled.refused,
+        notes=polled.notes,
+        handling={item.key: item.handling for item in items},
+        members=tuple(item for item in items if item.handling.controller),
+        balances=balances,
+    )
 
 
 def _balances(sources: Sequence[InstanceSource]) -> tuple[Balance, ...]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard import plugins
 from costguard.app import Answer
+from costguard.app.lags import read_measurement_lags
 from costguard.app.ruling import rules_of
 from costguard.core.checks import nearest_names, require
 from costguard.core.documents.simulate import simulate_document, simulate_warnings
@@ -79,7 +80,7 @@ def _known() -> Known:
     found = plugins.providers().found
     manifests = {name: one.manifest for name, one in found.items()}
     return Known(
-        lags={name: one.measures_late for name, one in manifests.items()},
+        lags=read_measurement_lags(),
         handling={
             name: Handling(stops="stop" in one.abilities, terminates="terminate" in one.abilities)
             for name, one in manifests.items()

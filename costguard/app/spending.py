@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, overload
@@ -12,24 +12,22 @@ from typing import TYPE_CHECKING, overload
 from costguard.app import Answer
 from costguard.app.ceilings import ceilings
 from costguard.app.charging import Charges
+from costguard.app.lags import read_measurement_lags
 from costguard.app.ruling import rules_of
 from costguard.core.guard.beside import beside, overshoots
-from costguard.core.guard.sight import Sight
 from costguard.core.metering.accrual import GAP
 from costguard.core.statement.period import Asked, asked
 from costguard.core.statement.sums import keys_stated
 from costguard.data import Facts
+from costguard.flows.latest import Latest
 from costguard.ledger.accounts import Accounts
 from costguard.ledger.agents import agents
 from costguard.ledger.asking import Ask
 from costguard.ledger.chain import head_text
-from costguard.ledger.climbs import protections
+from costguard.ledger.guard_records import SnapshotRecords
 from costguard.ledger.holds import counting_holds
-from costguard.ledger.intents import open_intents, reactions, sends_since
-from costguard.ledger.lately import columns_since
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
-from costguard.ledger.wishes import open_wishes
 from costguard.settings import Settings, ledger_url, read_settings, zone_named
 from costguard.uninterrupted import uninterrupted
 
@@ -39,14 +37,9 @@ if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings n
     from costguard.core.statement import Statement
     from costguard.core.status import Status
 
-LOOKS_BACK = timedelta(hours=48)
-"""As far as samples are kept one by one."""
-DAY = timedelta(days=1)
 CHARTS, ITEMS = "charts", "items"
 """What a format that draws states as its needs, and one that is made of charge items: that one shows no statement."""
 NOTHING_STATED: Mapping[str, str | None] = MappingProxyType({})
-REACTIONS_BACK = timedelta(days=30)
-"""How long a measured time of a stop says how long the next one takes."""
 
 
 def status(*, zone: str | None = None, strict: bool = False, offline: bool = False, config: str | None = None) -> Answer:
@@ -74,28 +67,39 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
 
 def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple[Status, str]:
     """What the ledger says now, and the head of its audit. `looked`: what the providers have just said; None: nobody asked."""
+    from costguard.flows.asked import wishes_lately
+    from costguard.flows.guard_snapshot import build_guard_snapshot, read_runs_before
+    from costguard.flows.lookback import Lookback
     from costguard.flows.status import status as flow
 
-    now, url = _now(), ledger_url(settings)
-    with Reader(url) as reader, reader.snapshot() as ask:
-        holds, intents, known = counting_holds(ask, now), open_intents(ask), _known(ask, now)
-        head = head_text(ask)
-    rules, handling = rules_of(settings), looked.handling if looked else {}
-    with _books(settings) as books:
+    now, url, rules = _now(), ledger_url(settings), rules_of(settings)
+    with Reader(url) as reader, reader.snapshot() as ask, _books(settings) as books:
+        records, latest = SnapshotRecords(ask), _latest(ask, looked)
+        last = records.last_run()
+        sight = build_guard_snapshot(
+            now=now,
+            rules=rules,
+            books=books,
+            records=records,
+            latest=latest,
+            holds=counting_holds(ask, now),
+            wishes=wishes_lately(records, now),
+            before=read_runs_before(last, rules, now, guarded_until=last.at if last else None),
+            held=(),
+            lookback=Lookback(),
+        )
         found = flow(
             books=books,
-            budgets=settings.budgets,
-            holds=holds,
             now=now,
             zone=zone,
-            intents=intents,
+            intents=records.open_intents(),
+            live=sight.live,
+            stand=sight.standings,
             balances=looked.balances if looked else None,
-            beside=lambda live: beside(rules, replace(known, live=tuple(live))),
-            overshoots=lambda live, found: overshoots(
-                rules, replace(known, live=tuple(live), standings=tuple(found)), handling
-            ),
+            beside=lambda _: beside(rules, sight),
+            overshoots=lambda *_: overshoots(rules, sight, latest.handling),
         )
-    return found, head
+        return found, head_text(ask)
 
 
 def report(
@@ -147,16 +151,15 @@ def _books(settings: Settings, kind: type[Books] = Books) -> Books:
     return kind(ledger_url(settings), rules=Facts().billing_rules(), ceilings=partial(ceilings, settings))
 
 
-def _known(ask: Ask, now: datetime) -> Sight:
-    """What the ledger knows beside what lives: samples, wishes, protections that were seen."""
-    return Sight(
-        now=now,
-        live=(),
-        samples=columns_since(ask, now - LOOKS_BACK),
-        wishes=tuple(open_wishes(ask, now)),
-        protections=protections(ask),
-        sent=tuple(sends_since(ask, now - DAY)),
-        reactions=tuple(reactions(ask, now - REACTIONS_BACK)),
+def _latest(ask: Ask, looked: Looked | None) -> Latest:
+    """What a guard run would be told beside the ledger, of what was just listed. Nobody is asked for a measure from here."""
+    return Latest(
+        handling=looked.handling if looked else {},
+        sources={},
+        balances=looked.balances if looked else (),
+        members=looked.members if looked else (),
+        lags=read_measurement_lags(),
+        measures=(),
         agents=tuple(agents(ask)),
     )
 

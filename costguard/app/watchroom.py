@@ -14,6 +14,7 @@ from functools import partial
 from costguard.app.ceilings import ceilings
 from costguard.app.clouds import Now, opened, sources_of
 from costguard.app.hooking import hooks_of
+from costguard.app.lags import read_measurement_lags
 from costguard.app.marking import mark_of
 from costguard.app.ruling import rules_of
 from costguard.app.telling import console, postman, routes_of
@@ -100,9 +101,9 @@ class Room:
     postman: Postman
     reports: ReportBook
     clock: Now
-    lags: Mapping[str, timedelta] = field(default_factory=dict)
-    heard: Heard = field(default_factory=Heard)
-    agents: Callable[[], tuple[Agent, ...]] = field(default=tuple)
+    lags: Mapping[str, timedelta]
+    heard: Heard
+    agents: Callable[[], tuple[Agent, ...]]
     after_run: Callable[[Guarded], None] | None = None
     audit_head: Callable[[], str] = field(default=str)
     committed_at: datetime | None = None
@@ -240,7 +241,7 @@ def room(
         ReportBook(url) as reports,
     ):
         heard = Heard()
-        made = Room(
+        made: Room = Room(
             settings=settings,
             sources=sources_of(clouds),
             ledger=OneAtATime(ledger, heard),
@@ -251,7 +252,7 @@ def room(
                 book=book,
                 books=partial(Books, url, rules=billing, ceilings=lambda: most),
                 rules=rules,
-                latest=Latest,
+                latest=lambda: made.latest(),  # noqa: PLW0108 - it is made around this
                 clock=clock,
                 holder=holder,
                 holds=partial(_holds, url),
@@ -265,9 +266,8 @@ def room(
             postman=postman(settings, book, clock, holder),
             reports=reports,
             clock=clock,
-            lags={cloud.name: cloud.manifest.measures_late for cloud in clouds if cloud.manifest},
+            lags=read_measurement_lags(),
         )
-        made.guard.latest = made.latest
         try:
             yield made
         finally:

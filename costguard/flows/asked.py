@@ -11,7 +11,7 @@ from costguard.core.guard.intent import Intent
 from costguard.core.guard.sight import Rules
 from costguard.core.guard.wishes import Wish
 from costguard.core.spending import Live
-from costguard.ports.guarding import GuardBook, Payments
+from costguard.ports.guarding import GuardRecords, Payments
 
 WISHES_BACK = timedelta(days=100)
 """Longer than an arming lasts."""
@@ -31,13 +31,13 @@ def asked_of(rules: Rules, books: Payments, live: Sequence[Live], balances: Iter
     )
 
 
-def wishes_lately(book: GuardBook, now: datetime) -> tuple[Wish, ...]:
+def wishes_lately(book: GuardRecords, now: datetime) -> tuple[Wish, ...]:
     """All that count, and those that have ended lately: a lease that ended starts windows anew."""
     found = {wish.id: wish for wish in (*book.open_wishes(now), *book.wishes_since(now - WISHES_BACK))}
     return tuple(sorted(found.values(), key=lambda wish: (wish.at, wish.id)))
 
 
-def intents_lately(book: GuardBook, now: datetime) -> tuple[Intent, ...]:
+def intents_lately(book: GuardRecords, now: datetime) -> tuple[Intent, ...]:
     """The open ones, and those that ended within a day."""
     found = {one.id: one for one in (*book.open_intents(), *book.intents_since(now - DAY))}
     return tuple(sorted(found.values(), key=lambda one: (one.created_at, one.id)))

@@ -15,14 +15,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 
-from costguard.core.guard.beside import handled
 from costguard.core.guard.incarnation import Incarnation
 from costguard.core.guard.intent import Intent
 from costguard.core.guard.ladders import stepped
 from costguard.core.guard.notice import Notice, Route
 from costguard.core.guard.noticing import notices_of
 from costguard.core.guard.policy import ASK, DENY, NOTIFY, OBSERVE, RECORD
-from costguard.core.guard.railing import clock_doubt, fingerprint, gap_doubt
+from costguard.core.guard.railing import clock_doubt, fingerprint
 from costguard.core.guard.run import GuardRun
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.surveying import Survey, survey
@@ -33,18 +32,17 @@ from costguard.core.spending import ScopeNow
 from costguard.errors import LedgerError
 from costguard.flows.accepting import unaccepted as why_unaccepted
 from costguard.flows.acting import boottime_s
-from costguard.flows.asked import asked_of, intents_lately, wishes_lately
-from costguard.flows.carried import breaker_of, breaker_text, costs_of, instant_of
+from costguard.flows.asked import intents_lately, wishes_lately
+from costguard.flows.carried import breaker_text, costs_of
 from costguard.flows.deeds import Deeds
+from costguard.flows.guard_snapshot import build_guard_snapshot, read_runs_before
 from costguard.flows.hooking import Hooks, record_ends
 from costguard.flows.latest import Latest
 from costguard.flows.lookback import Lookback
-from costguard.flows.status import standings
 from costguard.ports import Clock
 from costguard.ports.guarding import GuardBook, GuardBooks, LedgerMark
 from costguard.uninterrupted import uninterrupted
 
-DAY = timedelta(days=1)
 TURN_LEAST, LONGEST_DEED = timedelta(seconds=60), timedelta(seconds=60)
 SETTINGS = "settings file"
 """Who armed what the file arms."""
@@ -86,7 +84,7 @@ class Guard:
     latest: Callable[[], Latest]
     clock: Clock
     holder: str
-    holds: Callable[[datetime], Sequence[Hold]] = field(default=lambda _: ())
+    holds: Callable[[datetime], Sequence[Hold]]
     routes: tuple[Route, ...] = ()
     dry_run: bool = False
     supposed: tuple[Wish, ...] = ()
@@ -114,7 +112,23 @@ class Guard:
         if epoch is not None:
             wishes = (*wishes, *self._armed(wishes, now))
             record_ends(self.book, self.hooks, now)
-        sight, scopes, facts = self._sight(now, wishes, epoch, latest)
+        last = self.book.last_run()
+        before = read_runs_before(last, self.rules, now, guarded_until=self._guarded_until(last))
+        with self.books() as books:
+            sight = build_guard_snapshot(
+                now=now,
+                rules=self.rules,
+                books=books,
+                records=self.book,
+                latest=latest,
+                holds=self.holds(now),
+                wishes=wishes,
+                before=before,
+                held=tuple(self._held(now, epoch, before.gap)),
+                lookback=self._lookback,
+            )
+            scopes = tuple(books.scopes())
+        facts = dict(before.facts)
         scope_of = {one.observation.key: one.scope for one in sight.live}
         deeds = Deeds(
             book=self.book,
@@ -160,46 +174,6 @@ class Guard:
             broken=deeds.broken,
             notes=tuple(deeds.notes),
         )
-
-    def _sight(
-        self, now: datetime, wishes: tuple[Wish, ...], epoch: int | None, latest: Latest
-    ) -> tuple[Sight, tuple[ScopeNow, ...], dict[str, str]]:
-        last = self.book.last_run()
-        facts = dict(last.facts) if last else {}
-        gap = gap_doubt(self._guarded_until(last), self.rules.interval, self.rules.rails, now)
-        gap_ended = now if gap and last else instant_of(facts.get("gap_ended_at"))
-        if gap_ended:
-            facts["gap_ended_at"] = gap_ended.isoformat()
-        again = last if gap and last and last.at < now and any(note.startswith("gap: ") for note in last.notes) else None
-        with self.books() as books:
-            live = tuple(handled(one, latest.handling) for one in books.live(now))
-            found = standings(books=books, budgets=self.rules.budgets, holds=self.holds(now), live=live, now=now)
-            asked = asked_of(self.rules, books, live, latest.balances, now)
-            scopes = tuple(books.scopes())
-        sight = Sight(
-            now=now,
-            live=live,
-            standings=found,
-            samples=self._lookback.read(self.book, now),
-            known=self.book.first_polls(),
-            protections=self.book.protections(),
-            wishes=wishes,
-            climbs=tuple(self.book.climbs()),
-            intents=intents_lately(self.book, now),
-            sent=tuple(self.book.sends_since(now - DAY)),
-            hooks=tuple(self.book.hook_runs(now - 2 * DAY)),
-            reactions=tuple(self.book.reactions(now - 30 * DAY)),
-            lags=latest.lags,
-            asked=asked,
-            balances=latest.balances,
-            members=latest.members,
-            agents=latest.agents,
-            gap_ended_at=gap_ended,
-            apart=now - again.at if again else None,
-            breaker=breaker_of(facts.get("breaker")),
-            held=tuple(self._held(now, epoch, gap)),
-        )
-        return sight, scopes, facts
 
     def _guarded_until(self, last: GuardRun | None) -> datetime | None:
         """Until when somebody guarded, None: never. Our own deeds are no gap, though runs may be due meanwhile."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 from costguard.core.agents.agent import Agent
@@ -15,20 +15,20 @@ from costguard.ports import InstanceSource, UtilizationSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latest:
-    """What the last listings told that the ledger does not keep, and who can be asked about each scope.
+    """What the last listings told that the ledger does not keep, and who can be asked about each scope. No field has a default.
 
     `balances`: of accounts that are paid in advance, as last asked. `members`: what controllers bring up, ended ones as well.
     `lags`: how late the measures of a provider may come that is asked for them apart; one that is missing is not late.
     `measures`: who measures machines beside their providers. `agents`: those that may speak.
     """
 
-    handling: Mapping[ResourceKey, Handling] = field(default_factory=dict)
-    sources: Mapping[ScopeKey, InstanceSource] = field(default_factory=dict)
-    balances: tuple[Balance, ...] = ()
-    members: tuple[Observation, ...] = ()
-    lags: Mapping[str, timedelta] = field(default_factory=dict)
-    measures: tuple[UtilizationSource, ...] = ()
-    agents: tuple[Agent, ...] = ()
+    handling: Mapping[ResourceKey, Handling]
+    sources: Mapping[ScopeKey, InstanceSource]
+    balances: tuple[Balance, ...]
+    members: tuple[Observation, ...]
+    lags: Mapping[str, timedelta]
+    measures: tuple[UtilizationSource, ...]
+    agents: tuple[Agent, ...]
 
     def source_of(self, key: ResourceKey, scope: ScopeKey | None) -> InstanceSource | None:
         """Who can be asked about `key`, which was listed in `scope`; None: any scope of its account."""

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from costguard.core.guard.evidence import REACH, Columns
 from costguard.core.instant import micros
 from costguard.core.metering.resource import ResourceKey
-from costguard.ports.guarding import GuardBook
+from costguard.ports.guarding import GuardRecords
 
 AGAIN = timedelta(hours=1)
 """Read anew in each run: longer than any sample is late."""
@@ -31,7 +31,7 @@ class Lookback:
     _read_at: datetime | None = None
     _whole_at: datetime | None = None
 
-    def read(self, book: GuardBook, now: datetime) -> Mapping[ResourceKey, Columns]:
+    def read(self, book: GuardRecords, now: datetime) -> Mapping[ResourceKey, Columns]:
         """As `book.columns_since(now - REACH)`."""
         since = self._since(now)
         if since is None:

@@ -32,15 +32,16 @@ def status(
     stale_after: timedelta = STALE_AFTER,
     live: Sequence[Live] | None = None,
     balances: Sequence[Balance] | None = None,
+    stand: Sequence[Standing] | None = None,
 ) -> Status:
     """The status at `now`, for the month of `zone`. `holds`: those that may still count; `intents`: those that are.
 
     `beside`: what the guard knows of what lives; `overshoots`: by how much each hard budget could be exceeded at worst. `live`:
-    what `books` say lives at `now`, for who has asked them already. `balances`: what prepaid accounts have left, None: not
-    asked.
+    what `books` say lives at `now`, and `stand`: how the budgets stand, for who has asked already. `balances`: what prepaid
+    accounts have left, None: not asked.
     """
     month, live = month_of(now, zone), books.live(now) if live is None else live
-    stand = standings(books=books, budgets=budgets, holds=holds, live=live, now=now)
+    stand = standings(books=books, budgets=budgets, holds=holds, live=live, now=now) if stand is None else stand
     return status_of(
         at=now,
         month=month,

@@ -122,14 +122,48 @@ class HookRuns(Protocol):
         """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
 
 
-class GuardBook(Wishes, Intents, HookRuns, Protocol):
-    """All that the guard reads and writes beside what polls wrote."""
+class GuardRecords(Protocol):
+    """What the guard knows beside what polls wrote, to be read: what people wished, and what its runs left."""
+
+    def open_wishes(self, now: datetime) -> list[Wish]:
+        """Those that count at `now`, the oldest first."""
 
     def wishes_since(self, at: datetime) -> list[Wish]:
         """Every wish made at or after `at`, whatever became of it."""
 
+    def open_intents(self) -> list[Intent]:
+        """All that are open, the oldest first."""
+
     def intents_since(self, at: datetime) -> list[Intent]:
         """All that were made or moved at or after `at`."""
+
+    def sends_since(self, at: datetime) -> list[Intent]:
+        """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
+
+    def hook_runs(self, since: datetime) -> list[HookRun]:
+        """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
+
+    def last_run(self) -> GuardRun | None:
+        """The newest run; None before the first one."""
+
+    def climbs(self) -> list[Climb]:
+        """Every climb."""
+
+    def protections(self) -> Mapping[ResourceKey, Protection]:
+        """When each resource was last seen protected."""
+
+    def reactions(self, since: datetime) -> list[Reaction]:
+        """The acts that were confirmed at or after `since`."""
+
+    def columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, Columns]:
+        """The samples at or after `at` of `keys` (None: of all), in columns, which is how the guard takes those of a fleet."""
+
+    def first_polls(self, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, FirstSeen]:
+        """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
+
+
+class GuardBook(GuardRecords, Wishes, Intents, HookRuns, Protocol):
+    """All that the guard reads and writes beside what polls wrote."""
 
     def take_turn(self, holder: str, now: datetime, lasts: timedelta) -> int | None:
         """The epoch of the turn that `holder` has until `now + lasts`; None while another one has it."""
@@ -145,34 +179,16 @@ class GuardBook(Wishes, Intents, HookRuns, Protocol):
     ) -> bool:
         """Write a run with all that it leaves, in one transaction; False, and nothing written, where it lost its turn."""
 
-    def last_run(self) -> GuardRun | None:
-        """The newest run; None before the first one."""
-
-    def climbs(self) -> list[Climb]:
-        """Every climb."""
-
     def told(self) -> list[Told]:
         """What was told, as the last run handed it over."""
-
-    def protections(self) -> Mapping[ResourceKey, Protection]:
-        """When each resource was last seen protected."""
-
-    def reactions(self, since: datetime) -> list[Reaction]:
-        """The acts that were confirmed at or after `since`."""
 
     def samples_since(
         self, at: datetime, keys: Collection[ResourceKey] | None = None
     ) -> Mapping[ResourceKey, Sequence[Sample]]:
         """The samples at or after `at` of `keys` (None: of all), by signal and time."""
 
-    def columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, Columns]:
-        """The same in columns, which is how the guard takes those of a fleet."""
-
     def departed(self, key: ResourceKey, since: datetime) -> Departed:
         """What is known of the end of `key`: as it was listed, or how many complete listings, from `since` on, lack it."""
-
-    def first_polls(self, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, FirstSeen]:
-        """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
 
 
 class LedgerMark(Protocol):

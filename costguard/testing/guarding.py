@@ -202,8 +202,10 @@ class GuardPlay(PollPlay):
 
     def _latest(self) -> Latest:
         handling = {key: value for scope in self._handling.values() for key, value in scope.items()}
-        members = tuple(item for scope in self._members.values() for item in scope)
-        return Latest(handling=handling, sources=dict(self._sources), balances=self._balances(), members=members)
+        members, sources = tuple(item for scope in self._members.values() for item in scope), dict(self._sources)
+        return Latest(
+            handling=handling, sources=sources, balances=self._balances(), members=members, lags={}, measures=(), agents=()
+        )
 
     def _balances(self) -> tuple[Balance, ...]:
         return tuple(cloud.balance() for cloud in self.stage.clouds.values() if isinstance(cloud, BalanceSource))

@@ -22,6 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self, TextIO
 
+from costguard.app.lags import read_measurement_lags
 from costguard.app.ruling import rules_of
 from costguard.core.metering.inventory import Failed
 from costguard.core.metering.observation import Handling
@@ -29,7 +30,6 @@ from costguard.core.metering.resource import ResourceKey
 from costguard.core.sample import CPU_UTIL, GPU_UTIL, Sample
 from costguard.data import Facts
 from costguard.flows.guard import Guard
-from costguard.flows.latest import Latest
 from costguard.flows.measured import measure
 from costguard.flows.poll import poll
 from costguard.ledger.guardbook import GuardBook
@@ -38,6 +38,7 @@ from costguard.ledger.writing import Ledger
 from costguard.ports import InstanceSource
 from costguard.settings import check_settings
 from costguard.transport import Transport
+from tests.blank import blank_latest
 from tests.contract.rig import Rig
 from tests.fakes.aws import FakeAws
 from tests.fakes.gcp import FakeGCP, account_file
@@ -168,7 +169,7 @@ class Before:
         rules = rules_of(settings, step)
         self._ledger = stack.enter_context(Ledger(five.ledger, rules=billing, ceilings={}))
         self.book = stack.enter_context(GuardBook(five.ledger, rails=rules.rails, rules=billing))
-        self._latest, self.unseen = Latest(), tuple[str, ...]()
+        self._latest, self.unseen = blank_latest(), tuple[str, ...]()
         self._guard = Guard(
             book=self.book,
             books=partial(Books, five.ledger, rules=billing),
@@ -176,6 +177,7 @@ class Before:
             latest=lambda: self._latest,
             clock=self._clock,
             holder="the one before",
+            holds=lambda _: (),
             seconds=lambda: self._clock.now().timestamp(),
         )
 
@@ -193,7 +195,7 @@ class Before:
         items = [i for one in polled.seen if not isinstance(one.poll.inventory, Failed) for i in one.poll.inventory.items]
         handling: Mapping[ResourceKey, Handling] = {item.key: item.handling for item in items}
         sources: dict[object, InstanceSource] = {one.poll.scope: one.source for one in polled.seen}
-        self._latest = Latest(handling=handling, sources=sources)  # type: ignore[arg-type]  # of scopes
+        self._latest = blank_latest(handling=handling, sources=sources, lags=read_measurement_lags())
         self.judge(at)
 
     def judge(self, at: datetime) -> None:

@@ -18,7 +18,7 @@ from costguard.core.guard.policy import NOTIFY, SCHEDULE_RULE, STOP, Policy, Rai
 from costguard.core.guard.railing import Breaker, Room
 from costguard.core.guard.run import FirstSeen
 from costguard.core.guard.schedule import Off, Schedule
-from costguard.core.guard.sight import Rules, Sight
+from costguard.core.guard.sight import Rules
 from costguard.core.guard.surveying import Survey
 from costguard.core.guard.verdict import Climb
 from costguard.core.guard.wishes import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, Wish
@@ -30,6 +30,7 @@ from costguard.flows.deeds import Deeds
 from costguard.ledger.guardbook import GuardBook
 from costguard.ports import InstanceSource
 from costguard.testing import FakeClock
+from tests.blank import blank_sight
 from tests.core.guard.cases import STOPS, case, idle, machine, policy
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -80,9 +81,9 @@ class Moment:
     def why_not(self) -> str:
         """What is said against it by the very function that is asked twice before each request."""
         key = self.live.observation.key
-        sight = Sight(
-            now=NOW,
-            live=(self.live,) if self.listed else (),
+        sight = blank_sight(
+            NOW,
+            (self.live,) if self.listed else (),
             known={key: FirstSeen(at=self.live.first_seen_at, polls=self.polls)},
             breaker=self.breaker,
         )
@@ -207,7 +208,7 @@ class Rack:
 def deeds_of(book: GuardBook, rack: Rack, machines: list[Live], at: datetime) -> Deeds:
     """Those of a run that sees `machines`."""
     known = {one.observation.key: FirstSeen(at=one.first_seen_at, polls=100) for one in machines}
-    sight = Sight(now=at, live=tuple(machines), known=known, intents=tuple(book.intents_since(at - timedelta(days=1))))
+    sight = blank_sight(at, tuple(machines), known=known, intents=tuple(book.intents_since(at - timedelta(days=1))))
     assert book.take_turn("me", at, timedelta(hours=1)) == 1
     return Deeds(
         book=book,

@@ -18,6 +18,7 @@ from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger
 from costguard.testing import FakeClock
+from tests.blank import blank_latest
 
 S, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -41,6 +42,7 @@ class Watch:
             latest=self._long,
             clock=self.clock,
             holder=name,
+            holds=lambda _: (),
             resident=resident,
             seconds=lambda: self.clock.now().timestamp(),
         )
@@ -49,7 +51,7 @@ class Watch:
         """What the last listings told; the time that the run's deeds take goes by meanwhile."""
         self.clock.advance(self.takes)
         self.takes = timedelta()
-        return Latest()
+        return blank_latest()
 
 
 def held(of: Guarded) -> str:

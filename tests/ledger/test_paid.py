@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from costguard.core.balance import Balance
-from costguard.core.guard.asked import Asked, learned, price_age, runways_of, starts_of
+from costguard.core.guard.asked import NOTHING_ASKED, learned, price_age, runways_of, starts_of
 from costguard.core.guard.facts import Known, facts_of
 from costguard.core.guard.sight import Rules
 from costguard.core.guard.work import Work
@@ -175,7 +175,7 @@ def test_conditions_get_what_they_name_and_nobody_is_asked_for_the_rest(url: str
     with Books(url, rules=RULES) as books:
         live = books.live(now)
         none = asked_of(Rules(policies=(policy(),)), books, live, (), now)
-        assert none == Asked()
+        assert none == NOTHING_ASKED
         rules = Rules(policies=(policy(when={"spent_day": 1, "price_age": 2}),))
         found = asked_of(rules, books, live, (), now)
     assert {name: money.text() for name, money in found.paid[key("i-1")].items()} == {"spent_day": "60.00"}

@@ -20,7 +20,7 @@ from costguard.core.guard.sight import Rules
 from costguard.core.guard.wishes import ACCEPT, ARM, LEASE, PROTECT, SNOOZE, Wish
 from costguard.flows import deeds, guard
 from costguard.flows.guard import Guard, Guarded
-from costguard.flows.latest import Latest
+from costguard.flows.heard import Heard
 from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger
@@ -118,14 +118,15 @@ class World(Ways):
             book=book,
             books=partial(Books, url, rules=billing),
             rules=self.rules,
-            latest=Latest,
+            latest=lambda: room.latest(),  # noqa: PLW0108 - it is made below
             clock=self.clock,
             holder=f"{who}:1",
+            holds=lambda _: (),
             resident=True,
             routes=(EVERYBODY,),
             seconds=lambda: self.clock.boottime().total_seconds(),
         )
-        room = Room(
+        room: Room = Room(
             settings=cast(Any, None),
             sources=self.sources(who),
             ledger=OneAtATime(ledger),
@@ -135,8 +136,9 @@ class World(Ways):
             reports=cast(Any, None),  # nobody asks for any here
             clock=cast(Any, self.clock),
             lags=self.late,
+            heard=Heard(),
+            agents=tuple,
         )
-        watching.latest = room.latest
         self.rooms[who] = room
         self._books[who] = Books(url, rules=billing)
         self._fresh.add(who)

@@ -11,6 +11,7 @@ from costguard.core.guard.sight import Sight
 from costguard.core.guard.wishes import FREEZE, PROTECT, Wish
 from costguard.core.metering.observation import Handling
 from costguard.core.spending import Live
+from tests.blank import blank_sight
 from tests.core.guard.cases import friday, machine, wish
 
 NOW = friday(18)
@@ -19,7 +20,7 @@ PLAIN = machine()
 
 
 def sight(*wishes: Wish) -> Sight:
-    return Sight(now=NOW, live=(PLAIN,), wishes=wishes)
+    return blank_sight(NOW, (PLAIN,), wishes=wishes)
 
 
 @pytest.mark.parametrize(

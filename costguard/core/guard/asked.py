@@ -7,7 +7,7 @@ nobody is asked.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
 from costguard.core.balance import Balance
@@ -32,12 +32,12 @@ LISTED = "listing"
 class Asked:
     """The answers. `paid`: by the names of SPENT. `runways`: by (provider, account). What is missing is not known."""
 
-    paid: Mapping[ResourceKey, Mapping[str, Money]] = field(default_factory=dict)
-    stopped_since: Mapping[ResourceKey, datetime] = field(default_factory=dict)
-    runways: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
+    paid: Mapping[ResourceKey, Mapping[str, Money]]
+    stopped_since: Mapping[ResourceKey, datetime]
+    runways: Mapping[tuple[str, str], timedelta]
 
 
-NOTHING_ASKED = Asked()
+NOTHING_ASKED = Asked(paid={}, stopped_since={}, runways={})
 
 
 def starts_of(names: Iterable[str], zone: tzinfo, now: datetime) -> dict[str, datetime | None]:

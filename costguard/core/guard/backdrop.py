@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from costguard.core.guard.asked import ASKED, RUN, STOPPED_FOR, Asked, starts_of
+from costguard.core.guard.asked import ASKED, NOTHING_ASKED, RUN, STOPPED_FOR, Asked, starts_of
 from costguard.core.guard.incarnation import Incarnation, incarnation_of
 from costguard.core.guard.owning import same_life
 from costguard.core.guard.past import Lookout, Past, live_of
@@ -54,12 +54,12 @@ class Backdrop:
     rules: Rules
     period: Period
     origin: datetime
-    wishes: tuple[Wish, ...] = ()
-    gaps: tuple[datetime, ...] = ()
-    lags: Mapping[str, timedelta] = field(default_factory=dict)
-    handling: Mapping[str, Handling] = field(default_factory=dict)
-    billing: Mapping[str, BillingRule] = field(default_factory=dict)
-    every_step: bool = False
+    wishes: tuple[Wish, ...]
+    gaps: tuple[datetime, ...]
+    lags: Mapping[str, timedelta]
+    handling: Mapping[str, Handling]
+    billing: Mapping[str, BillingRule]
+    every_step: bool
 
     @property
     def armed(self) -> Rules:
@@ -119,18 +119,33 @@ class Scene:
         return found if real or self.rests_since is None else self._resting(found, self.rests_since)
 
     def sight(self, live: Live, at: datetime, policies: Sequence[Policy]) -> Sight:
-        """What a run at `at` would have before it, of this resource alone."""
+        """What a run at `at` would have before it, of this resource alone.
+
+        What is empty here is not recorded (standings, balances, agents), or has no effect in a replay: it sends nothing, takes
+        each hook to end well at once, and applies the rails later, to all resources together.
+        """
         return Sight(
             now=at,
             live=(live,),
+            standings=(),
             samples={self.past.key: self.past.window(at)},
             known={self.past.key: FirstSeen(at=self.past.first_seen_at, polls=self.lookout.polls(self.past.first_seen_at, at))},
             protections={self.past.key: self.sighted} if self.sighted else {},
             wishes=self._bound(live),
             climbs=tuple(self.climbs.values()),
+            intents=(),
+            sent=(),
+            hooks=(),
+            reactions=(),
             lags=self.backdrop.lags,
+            balances=(),
+            members=(),
+            agents=(),
             asked=self._asked(live, at, policies),
             gap_ended_at=self.backdrop.gap_ended_at(at),
+            apart=None,
+            breaker=None,
+            held=(),
         )
 
     def started_again(self, at: datetime) -> None:
@@ -164,7 +179,7 @@ class Scene:
         """What some condition asks the ledger for, as far as it is recorded: balances are not."""
         names = frozenset[str]().union(*(policy.when.names for policy in policies)) & ASKED
         if not names or self.rests_since is not None:
-            return Asked()
+            return NOTHING_ASKED
         paid = {
             name: money
             for name, start in starts_of(names, self.backdrop.rules.zone, at).items()
@@ -172,7 +187,7 @@ class Scene:
         }
         stopped = self._stopped_since(at) if STOPPED_FOR in names else None
         key = self.past.key
-        return Asked(paid={key: paid}, stopped_since={key: stopped} if stopped else {})
+        return Asked(paid={key: paid}, stopped_since={key: stopped} if stopped else {}, runways={})
 
     def _paid(self, start: datetime | None, at: datetime) -> Money | None:
         """What it surely cost from `start` to `at` at stated prices; None: nothing did, or in several currencies."""

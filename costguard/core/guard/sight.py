@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from costguard.core.agents.agent import Agent
 from costguard.core.balance import Balance
 from costguard.core.budget import Budget
-from costguard.core.guard.asked import NOTHING_ASKED, Asked
+from costguard.core.guard.asked import Asked
 from costguard.core.guard.evidence import Columns
 from costguard.core.guard.hook import Hook, HookRun
 from costguard.core.guard.intent import Intent
@@ -46,7 +46,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What is known at `now`. `live` carries the handling of the last listing. `wishes`: also those that have ended lately.
+    """What is known at `now`. No field has a default: who builds one without a field would judge by less than is known.
+
+    `flows.guard_snapshot` builds it for `watch`, `plan`, `status` and `top`, a replay (`backdrop.Scene`) for `simulate`.
+
+    `live` carries the handling of the last listing. `wishes`: also those that have ended lately.
 
     `sent`: intents that were sent in the last day; `intents`: open and lately ended ones. `lags`: how late each
     provider's measures come, where they do. `balances`: of prepaid accounts. `gap_ended_at`: evidence from before it counts no
@@ -59,22 +63,22 @@ class Sight:
 
     now: datetime
     live: tuple[Live, ...]
-    standings: tuple[Standing, ...] = ()
-    samples: Mapping[ResourceKey, Columns] = field(default_factory=dict)
-    known: Mapping[ResourceKey, FirstSeen] = field(default_factory=dict)
-    protections: Mapping[ResourceKey, Sighted] = field(default_factory=dict)
-    wishes: tuple[Wish, ...] = ()
-    climbs: tuple[Climb, ...] = ()
-    intents: tuple[Intent, ...] = ()
-    sent: tuple[Intent, ...] = ()
-    hooks: tuple[HookRun, ...] = ()
-    reactions: tuple[Reaction, ...] = ()
-    lags: Mapping[str, timedelta] = field(default_factory=dict)
-    balances: tuple[Balance, ...] = ()
-    members: tuple[Observation, ...] = ()
-    agents: tuple[Agent, ...] = ()
-    asked: Asked = NOTHING_ASKED
-    gap_ended_at: datetime | None = None
-    apart: timedelta | None = None
-    breaker: Breaker | None = None
-    held: tuple[tuple[str, str], ...] = ()
+    standings: tuple[Standing, ...]
+    samples: Mapping[ResourceKey, Columns]
+    known: Mapping[ResourceKey, FirstSeen]
+    protections: Mapping[ResourceKey, Sighted]
+    wishes: tuple[Wish, ...]
+    climbs: tuple[Climb, ...]
+    intents: tuple[Intent, ...]
+    sent: tuple[Intent, ...]
+    hooks: tuple[HookRun, ...]
+    reactions: tuple[Reaction, ...]
+    lags: Mapping[str, timedelta]
+    balances: tuple[Balance, ...]
+    members: tuple[Observation, ...]
+    agents: tuple[Agent, ...]
+    asked: Asked
+    gap_ended_at: datetime | None
+    apart: timedelta | None
+    breaker: Breaker | None
+    held: tuple[tuple[str, str], ...]

@@ -22,6 +22,7 @@ from costguard.core.metering.resource import ResourceKey
 from costguard.core.sample import CPU_CORES, DISK, GPU_UTIL, NETWORK
 from costguard.core.spending import Live
 from costguard.settings import Settings
+from tests.blank import blank_sight
 from tests.core.guard.cases import friday, idle, machine, minutes, policy
 
 EXP_7 = GroupKey("aws", "1", ("cluster",), ("exp-7",))
@@ -201,7 +202,7 @@ def sight(*of: Live, works: frozenset[str] = frozenset(), blind: frozenset[str] 
         for one in of
         if one.observation.key.id not in blind
     }
-    return Sight(now=NOW, live=of, samples=columns)
+    return blank_sight(NOW, of, samples=columns)
 
 
 def node(id_: str, **stated: Any) -> Live:  # noqa: ANN401 - any field

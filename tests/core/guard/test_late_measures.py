@@ -20,6 +20,7 @@ from costguard.core.instant import instant
 from costguard.core.provider import Manifest
 from costguard.core.sample import GPU_UTIL, Sample
 from costguard.core.spending import Live
+from tests.blank import blank_sight
 from tests.core.guard.cases import machine, policy
 
 S, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
@@ -79,7 +80,7 @@ def seen(late: Manifest, of: Sequence[list[Sample]], now: datetime) -> Sight:
     samples = {one.observation.key: columns_of(mine) for one, mine in zip(FLEET, of, strict=True) if mine}
     live = tuple(replace(one, seen_at=now) for one in FLEET)
     lags = {live[0].observation.key.provider: late.measures_late}
-    return Sight(now=now, live=live, samples=samples, lags=lags)
+    return blank_sight(now, live, samples=samples, lags=lags)
 
 
 @LATE

@@ -1,0 +1,71 @@
+"""What the guard's runs left and what people wished, read within one snapshot: `status` needs no SQLAlchemy for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from costguard.core.guard.evidence import Columns
+from costguard.core.guard.hook import HookRun
+from costguard.core.guard.intent import Intent
+from costguard.core.guard.run import FirstSeen, GuardRun, Protection, Reaction
+from costguard.core.guard.verdict import Climb
+from costguard.core.guard.wishes import Wish
+from costguard.core.metering.resource import ResourceKey
+from costguard.ledger import climbs, hooks, intents, lately, wishes
+from costguard.ledger.asking import Ask
+
+
+class SnapshotRecords:
+    """What the guard knows beside what polls wrote. `ask`: how to ask within a snapshot, for as long as it is open."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def open_wishes(self, now: datetime) -> list[Wish]:
+        """Those that count at `now`, the oldest first."""
+        return wishes.open_wishes(self._ask, now)
+
+    def wishes_since(self, at: datetime) -> list[Wish]:
+        """Every wish made at or after `at`, whatever became of it, the oldest first."""
+        return wishes.wishes_since(self._ask, at)
+
+    def open_intents(self) -> list[Intent]:
+        """All that are open, the oldest first."""
+        return intents.open_intents(self._ask)
+
+    def intents_since(self, at: datetime) -> list[Intent]:
+        """All that were made or moved at or after `at`, the oldest first."""
+        return intents.intents_since(self._ask, at)
+
+    def sends_since(self, at: datetime) -> list[Intent]:
+        """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
+        return intents.sends_since(self._ask, at)
+
+    def hook_runs(self, since: datetime) -> list[HookRun]:
+        """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
+        return hooks.hook_runs(self._ask, since)
+
+    def last_run(self) -> GuardRun | None:
+        """The newest run; None before the first one."""
+        return climbs.last_run(self._ask)
+
+    def climbs(self) -> list[Climb]:
+        """Every climb."""
+        return climbs.climbs(self._ask)
+
+    def protections(self) -> dict[ResourceKey, Protection]:
+        """When each resource was last seen protected, of those that ever were."""
+        return climbs.protections(self._ask)
+
+    def reactions(self, since: datetime) -> list[Reaction]:
+        """The acts that were confirmed at or after `since`."""
+        return intents.reactions(self._ask, since)
+
+    def columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, Columns]:
+        """The samples at or after `at` of `keys` (None: of all), in columns."""
+        return lately.columns_since(self._ask, at, keys)
+
+    def first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSeen]:
+        """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
+        return lately.first_seen(self._ask, keys)

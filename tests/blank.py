@@ -1,0 +1,35 @@
+"""What a guard run would know of nothing but what a test states: each field that it leaves out is empty."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from costguard.core.guard.asked import NOTHING_ASKED
+from costguard.core.guard.sight import Sight
+from costguard.core.spending import Live
+from costguard.flows.latest import Latest
+
+
+def blank_sight(now: datetime, live: tuple[Live, ...], **known: Any) -> Sight:  # noqa: ANN401 - any field
+    """A snapshot of `live` alone."""
+    empty: dict[str, Any] = dict.fromkeys(
+        ("standings", "wishes", "climbs", "intents", "sent", "hooks", "reactions", "balances", "members", "agents", "held"), ()
+    )
+    empty |= {"samples": {}, "known": {}, "protections": {}, "lags": {}, "asked": NOTHING_ASKED}
+    empty |= {"gap_ended_at": None, "apart": None, "breaker": None}
+    return Sight(now=now, live=live, **{**empty, **known})
+
+
+def blank_latest(**told: Any) -> Latest:  # noqa: ANN401 - any field
+    """What listings that held nothing told."""
+    empty: dict[str, Any] = {
+        "handling": {},
+        "sources": {},
+        "balances": (),
+        "members": (),
+        "lags": {},
+        "measures": (),
+        "agents": (),
+    }
+    return Latest(**{**empty, **told})
