@@ -6,13 +6,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes are started here, and without bytecode each compiles all that it imports
 
-.PHONY: demo test check proof fleets deaths cuts bugs bench seeded disks worlds kills networks focus-validator golden market clean help
+.PHONY: demo test check proof campaigns fleets deaths cuts bugs bench seeded disks worlds kills networks focus-validator golden market clean help
 
 help:
 	@echo "make demo    a quote on real prices, a simulated weekend that is guarded, a fortnight beside its bill, in seconds"
-	@echo "make test    the tests"
+	@echo "make test    the tests that belong to every change: some minutes"
 	@echo "make check   what a contributor runs before a commit: ruff, mypy, import-linter, the house test"
-	@echo "make proof   what CI plays beside the tests: 20 instance-years of fleets, 5,000 kill -9, 30,000 power cuts, 10 seeded bugs"
+	@echo "make proof   what CI plays beside the tests: campaigns, 20 instance-years of fleets, 5,000 kill -9, 30,000 power cuts, 10 seeded bugs"
+	@echo "make campaigns  the tests that make test leaves out: stories, worlds, crashes, networks, adapters times cases, all examples"
 	@echo "make bench   speed of start-up, quote, ledger, polls and guard as ratios; accuracy against published runs"
 	@echo "make seeded  one fault after the other is put into a copy of the tree, and a test must notice: half an hour"
 	@echo "make disks   power cuts, failing and full disks: tries, bounds and controls (FIGURES=cuts, COSTGUARD_CUTS=100000)"
@@ -32,7 +33,7 @@ IN_MEMORY = $(shell d=$$(mktemp -d $(MEMORY)/costguard.XXXXXX 2>/dev/null) && { 
   && [ "$$(df -Pk $$d | awk 'NR == 2 { print $$4 }')" -gt 4000000 ] && echo TMPDIR=$(MEMORY); rm -r $$d; } 2>/dev/null)
 
 test: .venv/.dev
-	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+	@$(IN_MEMORY) $(BIN)/python -m pytest -n auto --dist worksteal -m "not proof" $(ARGS)
 
 check: .venv/.dev
 	@$(BIN)/ruff check .
@@ -41,9 +42,13 @@ check: .venv/.dev
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/test_house.py
 
+# What `make test` leaves out (tests/campaign.py): tests and cases marked `proof`, and hypothesis with all its examples.
+campaigns: .venv/.dev
+	@$(IN_MEMORY) COSTGUARD_EXAMPLES=full $(BIN)/python -m pytest -n auto --dist worksteal -m "proof or hypothesis" $(ARGS)
+
 # Each of the four has stretches in which one process works: two at a time keep two cores busy to the end.
 FLEETS ?= 72
-proof: .venv/.dev
+proof: campaigns
 	@$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) bugs fleets deaths cuts
 
 fleets: .venv/.dev

@@ -16,8 +16,9 @@ import pytest
 from costguard.app import asking
 from costguard.cli import exit_code_of
 from tests import shop
+from tests.campaign import examples, mark_campaigns
 
-hypothesis.settings.register_profile("house", deadline=None)
+hypothesis.settings.register_profile("house", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("house")
 """Nothing here is measured by the clock: an example that takes long on a machine that is busy is no worse an example."""
 
@@ -71,8 +72,10 @@ SLOW = (
 """Where single tests take long."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow ones begin: workers share what is left, and the last one must not be left with a minute of work."""
+    mark_campaigns(items)  # before pytest looks at `-m`
     items.sort(key=lambda item: not item.nodeid.startswith(SLOW))
 
 

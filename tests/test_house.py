@@ -48,6 +48,7 @@ def remove(path: str) -> Callable[[Path], None]:
     return lambda root: (root / path).unlink()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 
 from costguard.core.gpu_names import GpuNames
 from costguard.core.offer import Offer, OfferListing
-from costguard.errors import UnknownNameError
 from costguard_gcp.catalogue import PriceList
 from costguard_gcp.inventory import SOURCE
 from costguard_gcp.machines import NOT_ON_DEMAND, TABLE, Machine, machine
@@ -32,13 +31,11 @@ def offers(listed: PriceList, names: GpuNames, gpus: Collection[str] | None) -> 
     found, unnamed = list[Offer](), dict[str, None]()
     for sold in _sold():
         accelerator = sold[2][0][0] if sold[2] else sold[1].accelerator
-        try:
-            gpu = names.resolve(accelerator).canonical
-        except UnknownNameError:
+        name = names.find(accelerator)
+        if name is None:
             unnamed[accelerator] = None
-            continue
-        if gpus is None or gpu in gpus:
-            found += [one for region in regions for one in _in(region, sold, gpu, listed)]
+        elif gpus is None or name.canonical in gpus:
+            found += [one for region in regions for one in _in(region, sold, name.canonical, listed)]
     return OfferListing(offers=tuple(found), unnamed=tuple(unnamed))
 
 

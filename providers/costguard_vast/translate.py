@@ -16,7 +16,7 @@ from costguard.core.gpu_names import GpuNames
 from costguard.core.metering.observation import Handling, Observation
 from costguard.core.metering.resource import VOLUME, ResourceKey
 from costguard.core.stated_time import time_stated
-from costguard.errors import InputError, UnknownNameError, one_line, shortened
+from costguard.errors import InputError, one_line, shortened
 from costguard_vast import prices
 from costguard_vast.numbers import counted, finite, positive
 from costguard_vast.states import WAITING, settled, state_of, word
@@ -63,15 +63,11 @@ class Naming:
         return self.known[text, ram]
 
     def _resolved(self, text: str, ram: Decimal | None) -> str | None:
-        try:
-            return self.names.resolve(text, vram_gb=float(ram) / 1024 if ram else None).canonical
-        except UnknownNameError:
-            pass
-        try:
-            found = self.names.resolve(text)
-        except UnknownNameError:
-            return None
-        return None if found.taken_as_short else found.canonical
+        found = self.names.find(text, vram_gb=float(ram) / 1024 if ram else None)
+        if found is not None:
+            return found.canonical
+        found = self.names.find(text)
+        return None if found is None or found.taken_as_short else found.canonical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,6 +112,7 @@ def gone_and_back(dog: Watchdog) -> Callable[[], None]:
     return lambda: setattr(dog, "misbehave", None)
 
 
+@pytest.mark.sampled(2, first=1)
 @pytest.mark.parametrize("version", ["oldest", "ours"])
 def test_an_agent_joins_tells_and_loses_nothing_whatever_happens(machine: Machine, dog: Watchdog, version: str) -> None:
     machine.python = oldest() if version == "oldest" else sys.executable
@@ -145,6 +146,7 @@ def test_an_agent_joins_tells_and_loses_nothing_whatever_happens(machine: Machin
     assert all(len(each) == 1 for each in dog.records.values())
 
 
+@pytest.mark.proof
 def test_only_changes_are_logged(machine: Machine, dog: Watchdog) -> None:
     machine.command("join", dog.url, CODE)
     machine.start()
@@ -169,6 +171,7 @@ def test_only_changes_are_logged(machine: Machine, dog: Watchdog) -> None:
     ]
 
 
+@pytest.mark.proof
 def test_a_machine_that_was_suspended_makes_no_record_over_the_gap(machine: Machine, dog: Watchdog) -> None:
     machine.command("join", dog.url, CODE)
     machine.start()
@@ -186,6 +189,7 @@ def test_a_machine_that_was_suspended_makes_no_record_over_the_gap(machine: Mach
     assert max(gaps) > 12_000
 
 
+@pytest.mark.proof
 def test_hints_and_asks_reach_the_watchdog_and_its_answer_comes_back(machine: Machine, dog: Watchdog) -> None:
     machine.command("join", dog.url, CODE)
     machine.start()
@@ -204,6 +208,7 @@ def test_hints_and_asks_reach_the_watchdog_and_its_answer_comes_back(machine: Ma
     assert (status["running"], status["guarded"], status["machine"], status["state"]) == (True, True, "active", "answered")
 
 
+@pytest.mark.proof
 def test_who_asks_all_the_time_makes_no_flood_of_beats(machine: Machine, dog: Watchdog) -> None:
     dog.every_s = 300
     machine.command("join", dog.url, CODE)
@@ -255,6 +260,7 @@ def test_a_binding_that_breaks_leaves_the_rest_measured(machine: Machine, dog: W
     assert "cpu_util" in dog.told()[-1]["signals"]
 
 
+@pytest.mark.proof
 def test_a_driver_that_hangs_makes_nothing_else_wait(machine: Machine, dog: Watchdog) -> None:
     machine.command("join", dog.url, CODE)
     machine.start()

@@ -150,6 +150,7 @@ def test_a_lease_that_was_told_before_a_restart_counts_as_long_as_it_was(box: Bo
     assert box.ends == 1
 
 
+@pytest.mark.proof
 def test_with_the_watchdog_dead_for_a_month_a_busy_machine_is_not_ended(box: Box) -> None:
     """It trains, downloads, evaluates on a core, or somebody types: half an hour each, then half an hour of nothing."""
     box.answer(kept_until=START_MS + 3_600_000)
@@ -165,6 +166,7 @@ def test_with_the_watchdog_dead_for_a_month_a_busy_machine_is_not_ended(box: Box
     assert (box.ends, box.state) == (0, "running")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("family", sorted(STILL))
 def test_with_the_watchdog_dead_for_days_no_machine_that_misses_a_signal_is_ended(box: Box, family: str) -> None:
     box.answer()

@@ -40,6 +40,7 @@ def every(watchdog: Stage, kinds: Iterable[str]) -> Iterator[tuple[str, Replayed
     print(f"CPU: {here:.1f} s the watchdog, {watchdog.cpu_s:.1f} s the agents")  # noqa: T201 - as above
 
 
+@pytest.mark.proof
 def test_work_that_an_agent_measures_is_never_called_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with stage(tmp_path, monkeypatch, machines=len(WORK) * len(VARIANTS)) as watchdog:
         for name, played, found in every(watchdog, WORK):
@@ -48,6 +49,7 @@ def test_work_that_an_agent_measures_is_never_called_idle(tmp_path: Path, monkey
             assert HUNG not in {one.state for one in found}, name
 
 
+@pytest.mark.proof
 def test_waste_that_an_agent_measures_is_found_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with stage(tmp_path, monkeypatch, machines=len(WASTE) * len(VARIANTS)) as watchdog:
         for name, played, found in every(watchdog, WASTE):

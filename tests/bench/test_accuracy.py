@@ -19,6 +19,7 @@ from bench.page import page
 from bench.published import Row, read_rows
 from costguard.core.architecture import Architecture, Attention, Block, FeedForward
 from costguard.core.recipe import Parallel, Recipe
+from tests.campaign import examples
 
 ROOT = Path(__file__).parents[2]
 HERE = ROOT / "tests" / "data" / "accuracy"
@@ -88,7 +89,7 @@ def test_every_row_gets_one_line_with_its_id(kind: str, tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == [f"{kind}.csv"]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(chosen=st.sampled_from(ALL), data=st.data())
 def test_odd_rows_get_a_figure_or_a_reason(chosen: tuple[str, Row], data: st.DataObject) -> None:
     kind, row = chosen
@@ -250,6 +251,7 @@ def test_nearly_every_given_row_is_answered() -> None:
         assert sum(column in line for line in lines) >= 0.97 * len(lines)
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(not GIVEN.exists(), reason=f"the published rows are not here: {GIVEN}")
 def test_peers_score_as_sizing_says() -> None:
     """SIZING.md: 16 B a parameter 65 / 107 %, accelerate 22 / 63 %, class-median speed 18 / 85 %."""

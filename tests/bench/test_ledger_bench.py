@@ -21,6 +21,7 @@ def counts(path: Path, *tables: str) -> list[int]:
         return [connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables]  # noqa: S608 - our own names
 
 
+@pytest.mark.proof
 def test_an_unchanged_poll_is_measured_over_the_whole_fleet(tmp_path: Path) -> None:
     per_scope, per_instance, _ = ledger_polls.unchanged(tmp_path, instances=100, rounds=3)
     assert "100 unchanged instances in 10 scopes" in per_scope.what
@@ -29,6 +30,7 @@ def test_an_unchanged_poll_is_measured_over_the_whole_fleet(tmp_path: Path) -> N
     assert counts(tmp_path / "unchanged-10.db", "resource", "observation", "coverage") == [10, 10, 10]
 
 
+@pytest.mark.proof
 def test_a_changed_poll_and_its_yardstick_write_the_same_rows(tmp_path: Path) -> None:
     raw, writes, whole, orm, *undated = ledger_polls.changed(tmp_path, instances=20, rounds=2)
     # 20 closings, 20 new spans, 20 observations; a row of coverage a scope, one of state; the rest are roll-ups
@@ -40,6 +42,7 @@ def test_a_changed_poll_and_its_yardstick_write_the_same_rows(tmp_path: Path) ->
     ledger_raw.same_rows(tmp_path / "changed-gcp.db", tmp_path / "before.db")
 
 
+@pytest.mark.proof
 def test_a_yardstick_that_leaves_rows_out_is_found_out(tmp_path: Path) -> None:
     list(ledger_polls.changed(tmp_path, instances=10, rounds=1))
     with closing(sqlite3.connect(tmp_path / "before.db")) as connection, connection:
@@ -63,6 +66,7 @@ def test_the_history_is_a_sound_ledger_and_its_reports_are_exact(tmp_path: Path)
         assert abs(sum(int(str(row[4])) for row in bare) / sum(expected for _, expected, _ in found.values()) - 1) < 0.2
 
 
+@pytest.mark.proof
 def test_the_history_s_lines_state_both_months_in_both_zones(tmp_path: Path) -> None:
     lines = list(ledger_history.history(tmp_path, instances=40, rounds=1))
     assert len(lines) == 1 + 2 * 2 * 2

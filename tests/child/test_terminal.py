@@ -61,6 +61,7 @@ def test_nobody_keeps_it() -> None:
         screen.until(b"gone")
 
 
+@pytest.mark.proof
 def test_what_is_said_is_not_waited_for_where_nobody_reads(tmp_path: Path) -> None:
     """A pipe that is full, as of a reader that sleeps."""
     says = "import os; from costguard.child import terminal; terminal.WRITABLE_WITHIN_S = 0.05\n"

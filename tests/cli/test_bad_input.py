@@ -17,6 +17,7 @@ from costguard.flows.quote import quote
 from costguard.flows.size import size
 from costguard.ledger.market import Market
 from tests import shop
+from tests.campaign import examples
 from tests.conftest import Command
 from tests.shop import QLORA
 
@@ -313,7 +314,9 @@ TABLES = st.dictionaries(st.sampled_from([k for k in KEYS if k not in SECTIONS])
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(table=TABLES)
 def test_any_value_in_any_place_of_a_job_gives_an_answer_or_one_of_our_errors(market: str, table: Table) -> None:
     facts = Facts()
@@ -333,7 +336,7 @@ def test_any_value_in_any_place_of_a_job_gives_an_answer_or_one_of_our_errors(ma
         assert len(str(refused).splitlines()) <= 5
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=60) | st.text(max_size=60).map(lambda t: t.encode("utf-8", "surrogatepass")))
 def test_any_bytes_as_a_job_file_are_refused_and_not_fallen_over(
     tmp_path: Path, market: str, capsys: pytest.CaptureFixture[str], content: bytes

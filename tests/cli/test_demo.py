@@ -69,6 +69,7 @@ def test_the_fortnight_stands_beside_its_bill_and_is_right(costguard: Command) -
     assert {"answered 429", "lied that there is nothing"} <= set(fortnight["faults"])
 
 
+@pytest.mark.proof
 def test_the_ledger_of_a_demo_can_be_kept_and_asked(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weekend, "weekend", WEEKEND)
     assert costguard("demo", "--ledger", "demo.db").code == 0
@@ -93,6 +94,7 @@ def test_a_file_that_cannot_keep_a_demo_is_refused_before_anything_is_printed(
     assert ran.err.startswith("costguard: ") or ran.err.startswith("error: ")
 
 
+@pytest.mark.proof
 def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     record = Ledger.record
 
@@ -106,6 +108,7 @@ def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pyt
     assert "the bill lies outside the interval" in ran.out
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seed", range(6))
 def test_other_fortnights_are_right_too(tmp_path: Path, seed: int) -> None:
     played = showing.play(f"sqlite:///{tmp_path}/ledger.db", seed=seed, end=showing._midnight(), days=5, size=20)
@@ -186,6 +189,7 @@ def test_the_timeline_is_in_the_order_of_time_and_dates_are_local() -> None:
     assert played().document.tables[0].rows[0][0] == "Fri 06 Nov 16:00"
 
 
+@pytest.mark.proof
 def test_the_weekend_that_is_over_is_played_where_the_clocks_go_back(tmp_path: Path) -> None:
     settings = tmp_path / "costguard.toml"
     settings.write_text('[defaults]\ntimezone = "Europe/Berlin"\n')

@@ -191,6 +191,7 @@ def test_all_five_are_whole(five: Five) -> None:
     assert offers.offers_of() == set(NAMES)
 
 
+@pytest.mark.proof
 def test_one_that_breaks_is_named_the_others_are_whole_and_nothing_is_believed_gone(five: Five, broken: str) -> None:
     doctor, status, offers = five.run(*COMMANDS)
     others = set(NAMES) - {broken}

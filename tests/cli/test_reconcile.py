@@ -94,6 +94,7 @@ def dollars(amount: Fraction) -> Decimal:
     return Decimal(amount.numerator) / Decimal(amount.denominator)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rig", [RunpodRig, VastRig])
 def test_a_bill_asked_for_over_http_is_the_charges(costguard: Command, serve: Callable[..., None], rig: type[Rig]) -> None:
     serve(rig())

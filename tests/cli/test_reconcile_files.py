@@ -390,6 +390,7 @@ def many(path: Path, count: int) -> None:
             writer.writerow(row(number % 700, ResourceId=f"i-{number // 700}", ChargeDescription="x" * 400))
 
 
+@pytest.mark.proof
 def test_a_large_bill_passes_through_little_memory(tmp_path: Path) -> None:
     """2 MB here; what is held does not grow with the file: twice as many lines take no more."""
     peaks = []

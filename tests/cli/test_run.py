@@ -145,6 +145,7 @@ def test_a_job_over_its_own_cap_is_refused(bench: Bench) -> None:
     assert bench.holds() == []
 
 
+@pytest.mark.proof
 def test_attempts_of_one_job_add_up_and_the_next_holds_what_is_left(bench: Bench) -> None:
     first = bench.run(bench.training("--record", "ckpt/run.json", "--id-of-job", "demo", last=24, ends=1))
     assert first.returncode == 1
@@ -171,6 +172,7 @@ def test_one_job_is_attended_to_once(bench: Bench) -> None:
         assert first.wait(20) == 143
 
 
+@pytest.mark.proof
 def test_a_run_ended_by_sigkill_ends_its_program_and_the_next_one_settles_it(bench: Bench) -> None:
     first = bench.start(bench.training("--id-of-job", "demo", last=3000))
     with first:
@@ -259,6 +261,7 @@ sys.exit(exit_code_of(["run", *sys.argv[2:]]))
 """The command, ended by SIGKILL right after it has done one thing."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("point", "state", "hold"),
     [

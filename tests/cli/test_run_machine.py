@@ -237,6 +237,7 @@ def test_nobody_keeps_it_and_it_is_stopped_once(bench: Bench) -> None:
     assert json.loads((bench.folder / "r.json").read_text())["then"]["done"] is True
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("said", "why"),
     [

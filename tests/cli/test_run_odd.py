@@ -78,6 +78,7 @@ file.write_text(json.dumps(said))
     assert (len(found), found["d.1-theirs"], set(found.values())) == (2, "ended", {"ended"})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_that_are_closed_stay_closed_and_no_file_of_ours_takes_their_number(bench: Bench, closed: str) -> None:
     counts = "import os; os._exit(40 + sum(os.path.exists(f'/proc/self/fd/{number}') for number in range(3)))"

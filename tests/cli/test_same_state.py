@@ -166,6 +166,7 @@ class Asking(GuardPlay):
         self.compared.append(found)
 
 
+@pytest.mark.sampled(2, first=1)
 @pytest.mark.parametrize(
     ("story", "states"), [(MIXED, {ACTIVE, IDLE, UNKNOWN}), ((SCENARIOS / "05-hang.story").read_text(), {ACTIVE, HUNG})]
 )

@@ -12,6 +12,7 @@ from tests.conftest import Command
 TEMPLATES = tuple(Facts().templates())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_every_template_is_answered_in_every_format(costguard: Command, name: str) -> None:
     for flags in ((), ("--json",), ("--markdown",)):

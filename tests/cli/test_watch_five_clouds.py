@@ -93,6 +93,7 @@ def intents(five: Five) -> dict[str, str]:
     return {one.life.key.id: one.state for one in found}
 
 
+@pytest.mark.proof
 def test_what_idles_or_is_unwanted_stops_once_and_nothing_else_does(five: Five, born: datetime) -> None:
     victims = {(name, five.victim(name)) for name in STOPPABLE}
     with ExitStack() as stack:
@@ -134,6 +135,7 @@ def test_what_idles_or_is_unwanted_stops_once_and_nothing_else_does(five: Five, 
         assert set(intents(five)) == {one for _, one in victims}
 
 
+@pytest.mark.proof
 def test_of_two_watchdogs_one_acts_and_the_other_goes_on_where_it_is_no_more(five: Five) -> None:
     with ExitStack() as stack:
         began = datetime.now(UTC) - 8 * MINUTE

@@ -106,6 +106,7 @@ def test_one_that_a_timer_runs_sends_what_is_due_and_a_dry_run_nothing(folder: P
     assert PASSWORD.encode() not in (folder / "ledger.db").read_bytes()
 
 
+@pytest.mark.proof
 def test_after_a_kill_between_sending_and_recording_it_is_sent_again_and_then_no_more(folder: Path, post: Post) -> None:
     expected, post.silent = due(folder), threading.Event()
     ran = watch(folder, post, "--once")
@@ -120,6 +121,7 @@ def test_after_a_kill_between_sending_and_recording_it_is_sent_again_and_then_no
     assert len({letter["Subject"] for _, letter in post.read}) == expected
 
 
+@pytest.mark.proof
 def test_one_that_goes_on_sends_them_by_itself_and_takes_no_settings_that_it_cannot_send_by(folder: Path, post: Post) -> None:
     expected = due(folder)
     ran = watch(folder, post)

@@ -68,6 +68,7 @@ def test_scopes_are_the_same_before_and_after_a_poll_and_from_a_second_account_o
     assert list(case.open().scopes()) == before
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 def test_pages_in_any_split_give_every_machine_once(case: Case, size: int) -> None:
     there = case.rig.put(9)
@@ -78,6 +79,7 @@ def test_pages_in_any_split_give_every_machine_once(case: Case, size: int) -> No
     assert len(items(poll)) == len({item.key for item in items(poll)})
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("how", BREAKS)
 def test_a_broken_first_page_is_failed(case: Case, how: str) -> None:
     case.rig.put(3)
@@ -87,6 +89,7 @@ def test_a_broken_first_page_is_failed(case: Case, how: str) -> None:
     assert case.rig.fake.calls(case.rig.lists), "Rig.lists matches no request"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("how", BREAKS)
 def test_a_broken_later_page_is_partial_and_keeps_what_came_before(case: Case, how: str) -> None:
     there = _paged(case, 6, 2)
@@ -115,6 +118,7 @@ def test_a_page_that_fails_once_is_asked_again_and_the_listing_is_whole(case: Ca
     assert ids(poll) == set(there)
 
 
+@pytest.mark.sampled(3)
 def test_a_page_that_never_comes_is_partial_within_the_deadline(case: Case) -> None:
     _paged(case, 6, 2)
     case.rig.fake.fault(case.rig.lists, "delay", seconds=60, skip=1)
@@ -131,6 +135,7 @@ def _patience(case: Case) -> float:
     return case.rig.slow_s * 4
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "status", [400, 401, 402, 403, 404, 405, 409, 410, 418, 422, 429, 500, 501, 502, 503, 504, 520, 204, 206]
 )
@@ -147,6 +152,7 @@ def test_a_web_page_is_failed(case: Case, status: int) -> None:
     assert isinstance(case.poll().inventory, Failed)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("body", ODD_BODIES)
 def test_an_odd_body_is_failed_and_never_empty(case: Case, body: str) -> None:
     case.rig.put(2)
@@ -174,6 +180,7 @@ def test_a_retry_after_of_a_day_is_not_waited_for(case: Case) -> None:
     assert time.monotonic() - began < _patience(case)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", ["drip", "delay"])
 def test_a_slow_drip_and_a_black_hole_end_within_the_deadline(case: Case, kind: str) -> None:
     case.rig.put(1)
@@ -184,6 +191,7 @@ def test_a_slow_drip_and_a_black_hole_end_within_the_deadline(case: Case, kind: 
     assert time.monotonic() - began < _patience(case)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["bomb", "deep"])
 def test_a_gzip_bomb_and_deep_json_are_refused_in_little_memory(case: Case, kind: str) -> None:
     case.rig.put(1)
@@ -205,6 +213,7 @@ class Bystander(FakeCloud):
         return Answer.of({})
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_not_followed(case: Case, status: int) -> None:
     other = Bystander()
@@ -215,6 +224,7 @@ def test_a_redirect_is_not_followed(case: Case, status: int) -> None:
     assert other.asked == []
 
 
+@pytest.mark.sampled(6)
 def test_more_machines_than_the_cap_are_partial(case: Case) -> None:
     if case.rig.cap is None:
         pytest.skip("its own tests lower the cap, and try it")

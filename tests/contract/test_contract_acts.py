@@ -67,6 +67,7 @@ def test_a_machine_of_another_account_is_not_asked_for(case: Case, verb: str) ->
     assert case.rig.fake.calls(line) == 0
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("id_", ["", "*", ".", "..", "a/b", "../../x", "a?b=c", "a b", "a\nb", "%2e%2e", "a" * 5000])
 def test_an_odd_id_reaches_nothing(case: Case, verb: str, id_: str) -> None:
     seen, _ = _machine(case, verb)
@@ -91,6 +92,7 @@ def test_an_act_that_works_and_breaks_off_is_unclear_and_the_next_listing_knows(
     assert not _still_there(case, seen)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_an_act_that_works_and_says_error_is_unclear_and_the_next_listing_knows(case: Case, verb: str, status: int) -> None:
     seen, line = _machine(case, verb)
@@ -100,6 +102,7 @@ def test_an_act_that_works_and_says_error_is_unclear_and_the_next_listing_knows(
     assert not _still_there(case, seen)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", ["reset", "html", "truncated", "short", "bomb", "deep"])
 def test_an_answer_that_cannot_be_read_is_unclear(case: Case, verb: str, kind: str) -> None:
     seen, line = _machine(case, verb)
@@ -115,6 +118,7 @@ def test_an_answer_that_cannot_be_read_is_unclear(case: Case, verb: str, kind: s
     assert case.rig.fake.calls(line) == 1
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "status", [301, 302, 307, 400, 401, 402, 403, 404, 405, 409, 410, 418, 422, 429, 500, 502, 503, 504, 520]
 )
@@ -132,6 +136,7 @@ def test_an_act_is_sent_once_and_a_bare_error_is_never_a_yes(case: Case, verb: s
         assert reception.said == REFUSED
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("after", ["0", "1", "86400", "Fri, 31 Dec 2027 23:59:59 GMT", "soon"])
 def test_a_throttled_act_is_sent_once(case: Case, verb: str, after: str) -> None:
     seen, line = _machine(case, verb)
@@ -141,6 +146,7 @@ def test_a_throttled_act_is_sent_once(case: Case, verb: str, after: str) -> None
     assert case.rig.state_of(seen.key.id) == "running"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("body", [b"[]", b'"no"', b"0", b"false", b'{"success": false}', b'{"error": "no"}', b"<html>"])
 def test_a_yes_in_other_words_is_not_believed(case: Case, verb: str, body: bytes) -> None:
     seen, line = _machine(case, verb)

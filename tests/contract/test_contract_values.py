@@ -106,6 +106,7 @@ def _spoilt(case: Case, id_: str, other: str) -> Observation | None:
     return next((item for item in instances(poll) if item.key.id == id_), None)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("value", [None, ..., "", -1, 10**30, 1.5, True, [], {}, [None], {"a": 1}, "x" * 5000], ids=str)
 def test_a_field_that_is_null_missing_or_of_another_shape_sinks_nothing(case: Case, field: str, value: Any) -> None:  # noqa: ANN401
@@ -115,6 +116,7 @@ def test_a_field_that_is_null_missing_or_of_another_shape_sinks_nothing(case: Ca
     assert seen is None or seen.state != "ended"
 
 
+@pytest.mark.sampled(3)
 def test_every_field_null_or_left_out_one_by_one_invents_nothing(case: Case) -> None:
     one, two, right = _pair(case)
     first = edits.Kept()
@@ -130,6 +132,7 @@ def test_every_field_null_or_left_out_one_by_one_invents_nothing(case: Case) -> 
             assert _rate(seen) in (None, _rate(right)), f"{name}: invented the price {_rate(seen)}"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "word", ["QUANTUM", "Running?", "", " ", "null", "0", "stopped!", "ended;", "x" * 3000, "\u202egnippots"]
 )
@@ -150,6 +153,7 @@ def test_a_state_that_is_not_said_is_unknown(case: Case, word: Any) -> None:  # 
     assert seen is None or seen.state == "unknown", seen
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("price", NO_PRICES, ids=lambda price: str(price)[:20])
 def test_a_price_out_of_bounds_is_unknown_and_said(case: Case, price: Any) -> None:  # noqa: ANN401
     one, two, right = _pair(case)
@@ -168,6 +172,7 @@ def test_a_price_out_of_bounds_is_unknown_and_said(case: Case, price: Any) -> No
     assert said(poll).strip(), "nobody is told"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_time_is_that_time_or_unknown(case: Case, form: str) -> None:
     one, two, right = _pair(case)
@@ -180,6 +185,7 @@ def test_every_form_of_time_is_that_time_or_unknown(case: Case, form: str) -> No
         assert AT in (seen.created_at, seen.started_at), "RFC 3339 is not understood"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("value", NO_TIMES, ids=lambda value: str(value)[:20])
 def test_what_is_no_time_is_no_time(case: Case, value: Any) -> None:  # noqa: ANN401
     one, two, right = _pair(case)
@@ -191,6 +197,7 @@ def test_what_is_no_time_is_no_time(case: Case, value: Any) -> None:  # noqa: AN
         assert now in (before, None) or now.year < 1980, now
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ODD_NAMES)
 @pytest.mark.parametrize("field", ["name", "owner", "gpu"])
 def test_odd_characters_are_kept_or_said(case: Case, name: str, field: str) -> None:
@@ -200,6 +207,7 @@ def test_odd_characters_are_kept_or_said(case: Case, name: str, field: str) -> N
     assert {one, two} <= ids(poll) or (not is_complete(poll) and said(poll).strip())
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [name for name in ODD_NAMES if name != "empty"])
 def test_an_odd_id_is_kept_or_said(case: Case, name: str) -> None:
     one, two, _ = _pair(case)
@@ -209,6 +217,7 @@ def test_an_odd_id_is_kept_or_said(case: Case, name: str) -> None:
     assert len(ids(poll)) == 2 or (not is_complete(poll) and said(poll).strip()), poll.inventory
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("count", [0, 3, 1000, 1001, 10**12, -3])
 def test_a_count_of_gpus_is_right_or_not_claimed(case: Case, count: int) -> None:
     one, two, right = _pair(case)

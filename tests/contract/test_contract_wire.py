@@ -160,6 +160,7 @@ def test_an_ended_machine_is_looked_up_as_none_or_ended(case: Case) -> None:
     assert found is None or found.state == "ended"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", BREAKS)
 def test_a_look_that_cannot_be_answered_is_an_error_and_never_none(case: Case, how: str) -> None:
     seen = case.machine()
@@ -195,6 +196,7 @@ def test_an_examination_with_a_wrong_key_says_so_with_the_fix(case: Case) -> Non
     assert all(check.fix for check in bad)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", BREAKS)
 def test_an_examination_raises_nothing_and_every_bad_finding_has_a_fix(case: Case, how: str) -> None:
     source = case.source

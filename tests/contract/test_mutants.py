@@ -220,8 +220,16 @@ def tried(account: Mutant, test: Callable[..., None], more: Mapping[str, Any], h
         return Tried(passed=not any(case.found_secrets(text) for text in case.heard))
 
 
+LONG = dict.fromkeys(
+    (
+        listing.test_more_machines_than_the_cap_are_partial,
+        listing.test_a_page_that_never_comes_is_partial_within_the_deadline,
+    ),
+    pytest.mark.proof,
+)
+"""Cases that take seconds."""
 ALL = [
-    pytest.param(account, test, more, id=f"{account.__name__}-{test.__name__}")
+    pytest.param(account, test, more, id=f"{account.__name__}-{test.__name__}", marks=LONG.get(test, ()))
     for account, found in CASES.items()
     for test, more in found
 ]

@@ -11,6 +11,7 @@ from costguard.core.metering.inventory import Complete, Failed, Inventory, Parti
 from costguard.core.metering.observation import Counter, Disk, Observation, Price
 from costguard.core.metering.resource import KINDS, STATES
 from costguard.core.money import Rate
+from tests.campaign import examples
 from tests.core.stories import RULE, Story, key, minute
 
 MINUTES = st.integers(-3000, 3000)
@@ -57,7 +58,7 @@ RULES = st.builds(
 POLLS = st.lists(st.tuples(st.integers(1, 200), inventories()), min_size=1, max_size=8)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(rule=RULES, polls=POLLS)
 def test_whatever_is_said_spans_never_overlap_and_amounts_are_in_order(
     rule: object, polls: list[tuple[int, Inventory]]

@@ -12,6 +12,7 @@ from costguard.core.architecture_table import architecture_from_table
 from costguard.core.architecture_table.stated import KEYS
 from costguard.core.latent import Latent
 from costguard.errors import InputError, UnknownNameError
+from tests.campaign import examples
 
 LLAMA: dict[str, Any] = {"layers": 32, "hidden": 4096, "heads": 32, "ffn": 11008, "vocab": 32000}
 
@@ -190,7 +191,7 @@ VALUES = (
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=10))
 def test_any_table_is_a_shape_or_an_input_error_with_its_field(table: dict[str, Any]) -> None:
     try:

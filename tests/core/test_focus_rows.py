@@ -17,6 +17,7 @@ from costguard.core.billed import Billed, BillLine
 from costguard.core.focus_rows import Export, Row, arn_tail, charge_of, instant_stated, line_stated
 from costguard.core.period import Period
 from costguard.errors import InputError
+from tests.campaign import examples
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 DAY = Period(start=datetime(2026, 11, 20, tzinfo=UTC), end=datetime(2026, 11, 21, tzinfo=UTC))
@@ -196,7 +197,7 @@ ODD: st.SearchStrategy[Any] = st.one_of(
 )
 
 
-@settings(max_examples=int(os.environ.get("COSTGUARD_FUZZ", "200")), deadline=None)
+@settings(max_examples=int(os.environ.get("COSTGUARD_FUZZ") or examples(200)), deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(sorted(ROW)), ODD, max_size=4), max_size=4))
 def test_whatever_a_row_says_no_amount_is_invented(changes: list[dict[str, object]]) -> None:
     rows = [{**ROW, **change} for change in changes]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from costguard.core.checks import folded
 from costguard.core.huggingface import READERS, architecture_from_config
 from costguard.errors import InputError, UnknownNameError
+from tests.campaign import examples
 
 SHIPPED: dict[str, dict[str, Any]] = json.loads((files("costguard") / "data" / "architectures.json").read_text("utf-8"))[
     "models"
@@ -307,13 +308,13 @@ KEYS = sorted({key for config in REAL_CONFIGS for key in config} | {"head_dim", 
 MUTATIONS = st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.sampled_from(sorted(READERS)), st.dictionaries(st.sampled_from(KEYS), JSON, max_size=8))
 def test_any_object_is_a_shape_or_an_input_error(model_type: str, config: dict[str, Any]) -> None:
     _reads_or_refuses({**config, "model_type": model_type})
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.sampled_from(REAL_CONFIGS), MUTATIONS)
 def test_a_real_config_with_anything_changed_is_a_shape_or_an_input_error(
     config: dict[str, Any], changed: dict[str, Any]

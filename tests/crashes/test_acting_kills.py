@@ -27,6 +27,7 @@ def theatre() -> Iterator[Stage]:
         yield made
 
 
+@pytest.mark.proof
 def test_no_kill_between_call_and_record_stops_a_later_life_or_loses_an_intent(theatre: Stage) -> None:
     found = []
     for number, at in enumerate(range(0, KILLS, MOST_PER_CHUNK)):
@@ -40,6 +41,7 @@ def test_no_kill_between_call_and_record_stops_a_later_life_or_loses_an_intent(t
     assert {BEFORE, AFTER} <= set(total["windows"])
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("task", [BLIND, EARLY, FORGETFUL])
 def test_an_actor_that_is_broken_on_purpose_is_caught(theatre: Stage, task: str) -> None:
     assert any(play(theatre, SEED, number, 20, task=task)["wrong"] for number in range(3))

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from tests.crashes.campaign import STORIES
 from tests.crashes.watching import play
 
 KILLS, SEED = int(os.environ.get("COSTGUARD_COLD_KILLS", "4")), 3
 
 
+@pytest.mark.proof
 def test_the_installed_script_ended_at_any_moment_acts_only_as_it_wrote_and_ends_well_when_asked() -> None:
     size = STORIES["watching"].chunk
     for number, at in enumerate(range(0, KILLS, size)):

@@ -19,6 +19,7 @@ from tests.crashes.actor import BLIND
 SEED = 7
 
 
+@pytest.mark.proof
 def test_a_watchdog_that_was_suspended_while_it_acts_sends_nothing_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """For up to 8 s: longer than a look is good and than the shortest turn; the command goes on to two minutes."""
     monkeypatch.setattr(freezing, "LATEST_S", 8.0)
@@ -30,6 +31,7 @@ def test_a_watchdog_that_was_suspended_while_it_acts_sends_nothing_late(monkeypa
     assert line["counts"]["with a second watchdog"]
 
 
+@pytest.mark.proof
 def test_out_of_memory_it_dies_or_goes_on_and_never_acts_without_its_row() -> None:
     with starving.stage() as theatre:
         line = starving.play(theatre, SEED, 0, 30)
@@ -38,6 +40,7 @@ def test_out_of_memory_it_dies_or_goes_on_and_never_acts_without_its_row() -> No
     assert len(line["windows"]) >= 4, "where memory ends is the machine's own; that it ends in many places is asked"
 
 
+@pytest.mark.proof
 def test_a_server_whose_processes_are_killed_while_it_acts_loses_nothing() -> None:
     with serving.stage() as server:
         line = serving.play(server, SEED, 0, 12)

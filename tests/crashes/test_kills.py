@@ -38,6 +38,7 @@ def server(calm: Calm, tmp_path: Path) -> Iterator[Recorder]:
         yield one
 
 
+@pytest.mark.proof
 def test_two_hundred_kills_lose_nothing_that_was_acknowledged(calm: Calm, server: Recorder) -> None:
     chance, listings = random.Random(SEED), len(calm.story.entries)  # noqa: S311 - moments are drawn, not secret
     deaths, bill = Deaths(calm, server.ledger), Bill(calm.story)
@@ -62,6 +63,7 @@ def test_two_hundred_kills_lose_nothing_that_was_acknowledged(calm: Calm, server
     assert judge.rows(server.ledger) == calm.rows
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("task", ["early", "torn", "forgetful"])
 def test_a_writer_that_is_broken_on_purpose_is_caught(task: str, calm: Calm, server: Recorder) -> None:
     chance = random.Random(SEED)  # noqa: S311 - moments are drawn, not secret
@@ -74,6 +76,7 @@ def test_a_writer_that_is_broken_on_purpose_is_caught(task: str, calm: Calm, ser
     assert found
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("begin", ["a cold start", "a fork"])
 def test_a_first_start_that_was_killed_is_made_good_by_the_next(begin: str, calm: Calm, server: Recorder) -> None:
     chance = random.Random(SEED)  # noqa: S311 - moments are drawn, not secret

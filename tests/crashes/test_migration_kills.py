@@ -32,6 +32,7 @@ def upgrader() -> Iterator[Upgrader]:
         yield made
 
 
+@pytest.mark.proof
 def test_an_upgrade_that_is_killed_at_any_point_loses_nothing_and_is_made_good(upgrader: Upgrader) -> None:
     assert NEW == HEAD
     points = sum(len(range(1, upgrader.points[name] + 1)) for name in GOLDENS)
@@ -41,6 +42,7 @@ def test_an_upgrade_that_is_killed_at_any_point_loses_nothing_and_is_made_good(u
     assert points > 250
 
 
+@pytest.mark.proof
 def test_what_has_the_name_of_a_copy_is_whole_whenever_its_maker_is_killed(upgrader: Upgrader) -> None:
     assert all(upgrader.copies.values())
     for number in (1000, 1001):  # drawn ones: a third of them within the copy
@@ -48,6 +50,7 @@ def test_what_has_the_name_of_a_copy_is_whole_whenever_its_maker_is_killed(upgra
         assert line["wrong"] == []
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("task", CONTROLS)
 def test_an_upgrade_that_is_broken_on_purpose_is_caught(upgrader: Upgrader, task: str) -> None:
     assert any(play(upgrader, 1, number, 4, task=task)["wrong"] for number in range(8))
@@ -75,6 +78,7 @@ def upgraded(process: subprocess.Popen[str], doom: Doom) -> int:
     return int(json.loads(process.stdout.readline())[0])
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", GOLDENS)
 def test_an_upgrade_on_a_server_that_is_killed_at_any_point_changes_nothing(postgres_url: str, name: str) -> None:
     put(postgres_url, name)

@@ -64,6 +64,7 @@ def cut_before(moment: str, url: str) -> Iterator[None]:
     assert cut, f"nothing came to {moment}"
 
 
+@pytest.mark.proof
 def test_a_lost_server_is_said_clearly_and_once_more_leaves_the_same_rows(postgres_url: str, tmp_path: Path) -> None:
     story = make_story(SEED, polls=500, size=120)
     polls = [story.poll(number) for number in range(len(story.entries))]

@@ -22,6 +22,7 @@ FIRST = int(os.environ.get("COSTGUARD_IO_FIRST", "0"))
 SEED = 7
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("way", "task"), list(cuts.WAYS.items()))
 def test_no_power_cut_loses_what_was_acknowledged_or_harms_the_ledger(way: str, task: str, tmp_path: Path) -> None:
     life, outcome = cuts.campaign(way, task, CUTS // len(cuts.WAYS), tmp_path)
@@ -33,6 +34,7 @@ def test_no_power_cut_loses_what_was_acknowledged_or_harms_the_ledger(way: str, 
     assert len(life.course.copies) == (3 if way == "upgraded" else 2)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("way", "task"), list(cuts.CONTROLS.items()))
 def test_a_ledger_that_is_broken_on_purpose_is_caught(way: str, task: str, tmp_path: Path) -> None:
     _, outcome = cuts.campaign(way, task, CONTROL_CUTS, tmp_path)
@@ -46,6 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[failing.Bench]:
         yield bench
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "name",
     failing.CASES,
@@ -57,18 +60,21 @@ def test_a_command_whose_disk_fails_says_so_and_harms_nothing(name: str, made: f
     assert tally["said so"] > 0
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", failing.CONTROLS)
 def test_a_writer_that_does_not_hear_its_disk_is_caught(name: str, made: failing.Bench) -> None:
     _, found = failing.suffer(made, name, every=13, deaf=True)
     assert found
 
 
+@pytest.mark.proof
 def test_a_watchdog_whose_disk_is_full_only_observes_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     if outages.why_not():
         pytest.skip(outages.why_not())
     assert outages.full(tmp_path) == []
 
 
+@pytest.mark.proof
 def test_a_watchdog_whose_disk_is_read_only_only_observes_and_goes_on_when_it_is_not(tmp_path: Path) -> None:
     assert outages.read_only(tmp_path) == []
 

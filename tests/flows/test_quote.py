@@ -19,6 +19,7 @@ from costguard.errors import InputError
 from costguard.flows.quote import quote
 from costguard.ledger.market import Market
 from costguard.ledger.market_file import write_market
+from tests.campaign import examples
 from tests.shop import FRESH, SHOP, offer
 
 FACTS = Facts()
@@ -42,7 +43,7 @@ OFFERS = st.builds(
     tier=st.sampled_from(["on-demand", SPOT, "community"]),
     region=st.sampled_from(["a", "b"]),
 )
-ANY_MARKET = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ANY_MARKET = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def money(option: Option) -> int:
@@ -76,7 +77,7 @@ def test_marks_are_what_counting_by_hand_finds(tmp_path: Path, offers: list[Offe
         assert sum(FASTEST in o.marks for o in options) == 1
 
 
-@settings(ANY_MARKET, max_examples=20)
+@settings(ANY_MARKET, max_examples=examples(20))
 @given(offers=st.lists(OFFERS, max_size=12), sort=st.sampled_from(SORTS), seed=st.randoms(use_true_random=False))
 def test_the_order_does_not_depend_on_the_order_of_the_offers(
     tmp_path: Path, offers: list[Offer], sort: str, seed: object

@@ -93,6 +93,7 @@ def test_the_bill_of_a_world_that_was_watched_is_within_tolerance(polled: str, w
     assert found.unstated == ()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cloud", ["sim-aws", "sim-gcp", "sim-lambda", "sim-runpod"])
 def test_a_cloud_that_bills_another_rate_is_found_and_no_other(polled: str, world: World, cloud: str) -> None:
     def dearer(rates: tuple[Rate, ...]) -> tuple[Rate, ...]:

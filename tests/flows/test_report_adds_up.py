@@ -27,6 +27,7 @@ from costguard.flows.report import full_report
 from costguard.ledger.accounts import Accounts
 from costguard.ledger.writing import Ledger
 from costguard.reports import jsontext
+from tests.campaign import examples
 from tests.providers.sim import worlds
 from tests.providers.sim.test_worlds_in_databases import polls_of
 
@@ -77,7 +78,7 @@ def nanos(money: MoneyInterval) -> tuple[int, int, int]:
     zone=st.sampled_from(ZONES),
 )
 @example(by=["provider"], when=(1.0, 1.0, 0.0), zone=UTC)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_groups_add_up_to_the_ledger_by_whatever_they_are_asked_for(
     accounts: tuple[Accounts, Path, datetime, datetime], by: list[str], when: tuple[float, float, float], zone: tzinfo
 ) -> None:
@@ -146,6 +147,7 @@ def test_burn_by_the_hour_comes_to_what_was_spent(accounts: tuple[Accounts, Path
     assert burnt == pytest.approx(float(made.usd.total.expected.decimal()), rel=1e-3, abs=0.05)
 
 
+@pytest.mark.proof
 def test_hours_before_anybody_looked_do_not_thin_the_burn_of_those_after(
     accounts: tuple[Accounts, Path, datetime, datetime],
 ) -> None:

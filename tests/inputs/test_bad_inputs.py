@@ -18,6 +18,7 @@ EVERY = {corpus: cases(corpus) for corpus in SIZES}
 CASES = [pytest.param(corpus, case, id=f"{corpus}/{case.id}") for corpus, every in EVERY.items() for case in every]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("corpus", "case"), CASES)
 def test_a_bad_input_is_refused_clearly_and_in_the_same_words(
     corpus: str, case: Case, tried: Tried, tmp_path: Path, request: pytest.FixtureRequest

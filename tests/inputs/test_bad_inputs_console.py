@@ -26,6 +26,7 @@ def _sample() -> list[tuple[str, Case]]:
     return every[:: -(-len(every) // SAMPLE)]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("corpus", "case"), [pytest.param(*one, id=one[1].id) for one in _sample()])
 def test_the_console_script_says_the_same(corpus: str, case: Case, ledger: Path, tmp_path: Path) -> None:
     kept = tmp_path / "data" / "costguard" / "ledger.db"

@@ -143,6 +143,7 @@ def _spoilt(cloud: Cloud, how: str, undo: ExitStack) -> None:
     undo.callback(rig.fake.faults.clear)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("reply", [pytest.param(one, id=one.case.id) for one in REPLIES])
 def test_a_bad_reply_is_told_and_nothing_is_believed_gone(  # noqa: PLR0917 - fixtures
     reply: Reply,

@@ -207,6 +207,7 @@ FAILING: tuple[tuple[str, ...], ...] = (
 )
 
 
+@pytest.mark.proof
 def test_nothing_leaks_while_all_is_well(place: Place) -> None:
     codes = {words: place.run(*words, cold=True) for words in COMMANDS}
     assert not any(code for words, code in codes.items() if words[0] not in ("doctor", "prices", "offers")), codes
@@ -228,6 +229,7 @@ def test_nothing_leaks_into_a_log_that_is_not_yet_in_the_ledger(place: Place) ->
     assert place.leaks(Search(place.canaries)) == []
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("echo", ECHOES)
 def test_nothing_leaks_where_a_cloud_says_back_what_it_was_sent(place: Place, echo: str) -> None:
     for rig in place.rigs:
@@ -241,6 +243,7 @@ def test_nothing_leaks_where_a_cloud_says_back_what_it_was_sent(place: Place, ec
     assert place.leaks(Search(place.canaries)) == []
 
 
+@pytest.mark.proof
 def test_nothing_leaks_where_a_cloud_cannot_be_reached_or_trusted(place: Place) -> None:
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -280,6 +283,7 @@ def test_nothing_leaks_from_a_database_that_does_not_open(place: Place, url: str
     assert place.leaks(Search(place.canaries)) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "changed",
     [

@@ -92,6 +92,7 @@ def folder(fleet: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_format_of_every_answer_is_clean(costguard: Command, folder: Path, words: tuple[str, ...]) -> None:
     before = set(contents(folder))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from costguard.ledger import care
 from costguard.testing import play, read_file
 from costguard.testing.guarding import GuardPlay
@@ -12,6 +14,7 @@ from costguard.testing.guarding import GuardPlay
 STORIES = Path(__file__).parents[1] / "scenarios"
 
 
+@pytest.mark.proof
 def test_a_stop_that_is_not_confirmed_comes_out_over_postgres_as_it_is_told(postgres_url: str, tmp_path: Path) -> None:
     """Of all stories one with tries, the gate before each, messages, a page, and hours of polls."""
     opened = partial(GuardPlay, folder=STORIES)

@@ -55,6 +55,7 @@ def test_of_fifty_who_move_one_intent_one_wins(url: str, book: GuardBook) -> Non
     assert [found.sends for found in book.open_intents()] == [1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("fleet", "most"), [(FLEET, 3), (25, 2), (3, 1)], ids=["in ten minutes", "a tenth", "at least one"])
 def test_rails_hold_under_fifty_who_send_at_once(url: str, book: GuardBook, fleet: int, most: int) -> None:
     intents = [planned(book, f"i-{number}") for number in range(MOVERS)]

@@ -31,10 +31,11 @@ from costguard.ledger.reading import Books
 from costguard.ledger.rows import Row
 from costguard.ledger.writing import Ledger
 from costguard.reports import focus
+from tests.campaign import examples
 from tests.charges import charges
 from tests.ledger.fleet import CEILINGS, DAY, HOUR, RULES, START, copies, histories, key, machine, poll
 
-FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MOMENTS = st.integers(-2 * DAY_US, 20 * DAY_US).map(lambda us: START + timedelta(microseconds=us))
 Sums = dict[tuple[Attribution, str, str, bool], list[int]]
 
@@ -99,7 +100,7 @@ def off(one: ChargeItem) -> Decimal:
     return 30 * (2 * Decimal("1e-9") + one.unit_price * Decimal("1e-12"))
 
 
-@settings(FEW, max_examples=12)
+@settings(FEW, max_examples=examples(12))
 @given(said=histories(), as_of=MOMENTS, version=st.sampled_from(VERSIONS))
 def test_a_focus_export_of_any_history_has_no_finding_and_bills_what_the_ledger_holds(
     fresh: Callable[[], str], said: list[Poll], as_of: datetime, version: str

@@ -19,6 +19,7 @@ from costguard.core.offer import Offer, Selection
 from costguard.errors import InputError, UnknownNameError
 from costguard.ledger.market import SORTS, Market
 from costguard.ledger.market_file import SCHEMA_VERSION, write_market
+from tests.campaign import examples
 
 EVERYTHING = Selection()
 H100 = Offer(
@@ -140,7 +141,7 @@ ANY_OFFER = st.builds(
 ANY_SELECTION = st.builds(Selection, providers=PICKS, regions=PICKS, gpus=PICKS, tiers=st.none() | st.just(("spot",)))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(offers=st.lists(ANY_OFFER, max_size=12), selection=ANY_SELECTION)
 def test_the_file_answers_as_the_plain_list_would(tmp_path: Path, offers: list[Offer], selection: Selection) -> None:
     write_market(tmp_path / "any.sqlite", offers)

@@ -146,6 +146,7 @@ def begun(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
+@pytest.mark.sampled(2)
 def test_a_first_start_that_stops_anywhere_leaves_nothing(url: str) -> None:
     engine = blank(url)
     nothing = there(engine)
@@ -221,6 +222,7 @@ def test_opening_an_older_ledger_brings_it_up(url: str, old: dict[str, list[str]
     engine.dispose()
 
 
+@pytest.mark.sampled(2)
 def test_an_upgrade_that_stops_anywhere_leaves_the_older_ledger(url: str, old: dict[str, list[str]], newer: None) -> None:  # noqa: ARG001 - see there
     where = address(url)
     engine = opening._server_engine(where, 1) if where.path is None else opening._file_engine(where, 1)

@@ -26,6 +26,7 @@ from costguard.ledger.paid import paid
 from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger
 from costguard.settings.zones import zone_named
+from tests.campaign import examples
 from tests.core.guard.cases import policy
 from tests.ledger.fleet import CEILINGS, HOUR, MINUTE, RULES, START, asked, copies, histories, key, machine, poll
 from tests.ledger.spans import all_spans
@@ -33,7 +34,7 @@ from tests.ledger.test_reading import reaches
 
 MIDNIGHT = START + 2 * HOUR
 BERLIN = zone_named("Europe/Berlin", "zone")
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
 from costguard.ledger.state import load_scopes
 from costguard.ledger.writing import Ledger
+from tests.campaign import examples
 from tests.ledger.fleet import (
     CEILINGS,
     DAY,
@@ -52,7 +53,7 @@ from tests.ledger.fleet import (
 )
 from tests.ledger.spans import Kept, all_spans
 
-FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MOMENTS = st.integers(-2 * 86_400_000_000, 20 * 86_400_000_000).map(lambda us: START + timedelta(microseconds=us))
 Sums = dict[tuple[Attribution, str, str, bool], tuple[int, int, int, int]]
 

@@ -20,6 +20,7 @@ from costguard.ledger.opening import open_engine
 from costguard.ledger.reading import Books
 from costguard.ledger.samples import KEPT, record_samples, roll_up
 from costguard.ledger.writing import Ledger
+from tests.campaign import examples
 from tests.ledger.fleet import CEILINGS, HOUR, MINUTE, RULES, START, copies, key, machine, poll
 
 ALWAYS = Period(start=START - timedelta(days=9), end=START + timedelta(days=99))
@@ -129,7 +130,7 @@ def test_a_crash_in_the_middle_of_a_roll_up_leaves_all_as_it_was(engine: Engine,
     assert (raw(known), hours(known)) == ([], by_hour)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     said=st.dictionaries(
         st.tuples(st.sampled_from(["i-1", "i-2"]), st.sampled_from(["gpu_duty", "power", "a b"]), st.integers(0, 50 * 3600)),

@@ -141,6 +141,7 @@ def die_in_an_upgrade(url: str, after: int) -> None:
     upgrade(url)
 
 
+@pytest.mark.sampled(4)
 def test_an_upgrade_that_is_killed_anywhere_is_made_good_by_the_next(url: str, old: str) -> None:
     deaths = 0
     spans = rows(url, "span", "id")

@@ -26,10 +26,11 @@ from costguard.ledger.posting import NUMBERED, Posting
 from costguard.ledger.rows import attribution_of, attribution_row, observation_of, observation_text
 from costguard.ledger.state import REMEMBERED, load_attributions, load_scopes
 from costguard.ledger.writing import Ledger
+from tests.campaign import examples
 from tests.ledger.fleet import CEILINGS, DAY, HERE, RULES, START, THERE, asked, copies, histories, key, machine, poll, rows
 from tests.ledger.spans import all_spans
 
-FEW = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def ledger(url: str) -> Ledger:

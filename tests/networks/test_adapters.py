@@ -27,6 +27,7 @@ SHARE = {"aws": 6, "gcp": 6}
 """Of these every sixth cell is played, as each opens an SDK; of the others every third."""
 
 
+@pytest.mark.sampled(5, first=3)
 @pytest.mark.parametrize("provider", RIGS)
 def test_no_fault_of_the_wire_makes_an_adapter_say_what_is_not_so_or_act_twice(provider: str) -> None:
     whole = list(cells(SEED, [provider]))

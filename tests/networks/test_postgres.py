@@ -67,6 +67,7 @@ def is_said(error: LedgerError) -> None:
     assert "Traceback" not in said
 
 
+@pytest.mark.proof
 def test_a_wire_that_breaks_while_a_poll_is_written_loses_and_doubles_nothing(
     postgres_url: str, story: Story, calm: dict[str, list[Row]]
 ) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from tests.cli.watched import Watching, five_clouds, time_goes_on, until
 from tests.networks.storming import weathered
@@ -17,12 +18,14 @@ from tests.networks.test_postgres import through
 SEED = os.environ.get("COSTGUARD_NETWORKS_SEED", "7")
 
 
+@pytest.mark.proof
 def test_after_a_storm_all_is_known_again_within_three_rounds_and_nothing_was_stopped_twice_or_unrecorded() -> None:
     storm = weathered(SEED, storm_s=8)
     assert storm.wrong == [], str(storm)
     assert sum(storm.struck.values()) > 15, str(storm)
 
 
+@pytest.mark.proof
 def test_while_its_server_is_away_the_watchdog_observes_only_and_says_so(tmp_path: Path, postgres_url: str) -> None:
     def runs() -> int:
         with psycopg.connect(postgres_url.replace("+psycopg", ""), autocommit=True) as other:

@@ -79,6 +79,7 @@ def _offered(source: Any) -> int:  # noqa: ANN401 - an account
         return 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("how", WRONG)
 def test_no_adapter_says_a_word_to_whom_it_cannot_believe(rig: Rig, how: str, authorities: Authorities, tmp_path: Path) -> None:

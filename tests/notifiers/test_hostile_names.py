@@ -34,6 +34,7 @@ def test_the_corpus_is_large_enough_and_has_no_twins() -> None:
     assert len(set(CORPUS)) == len(CORPUS) >= 200
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("sink", SINKS, ids=str)
 @pytest.mark.parametrize("name", NAMED)
 def test_no_name_makes_a_line_of_its_own_or_a_code(name: str, sink: str) -> None:

@@ -34,6 +34,7 @@ def held_out(samples: list[fit_efficiency.Sample]) -> list[fit_efficiency.Error]
     return fit_efficiency.leave_one_source_out(samples)
 
 
+@pytest.mark.proof
 def test_refitting_gives_the_shipped_constants(samples: list[fit_efficiency.Sample], runs: list[published_runs.Run]) -> None:
     again = fit_efficiency.constants(samples, runs)
     assert json.loads(json.dumps(again)) == json.loads(SHIPPED.read_text(encoding="utf-8"))
@@ -63,6 +64,7 @@ def test_ranks_are_read_from_the_technique_where_no_column_states_them(technique
     assert published_runs.with_technique(blank) == blank | ranks
 
 
+@pytest.mark.proof
 def test_unseen_sources_are_predicted_far_better_than_by_rule_of_thumb(
     samples: list[fit_efficiency.Sample], held_out: list[fit_efficiency.Error]
 ) -> None:

@@ -40,6 +40,7 @@ def house(tmp_path: Path) -> Iterator[House]:
         yield made
 
 
+@pytest.mark.proof
 def test_every_file_of_every_command_is_its_users_alone_with_no_umask_at_all(house: House) -> None:
     (house.folder / "runs.csv").write_text(RUNS)
     (house.folder / "old.toml").write_text('[ledger]\nurl = "sqlite:///old.db"\n')

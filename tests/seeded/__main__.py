@@ -25,6 +25,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--of", metavar="SEED", help="which N: any text; else the hash of the corpus and of what it breaks")
     parser.add_argument("--limit", type=float, default=LIMIT_S, metavar="S", help="seconds for the named tests of a bug")
     parser.add_argument("--own", action="store_true", help="only their own tests, not the wider ones")
+    parser.add_argument("--quick", action="store_true", help="only what `make test` plays of them, without campaigns")
     asked = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that what runs is ended, too
     bugs = corpus()
@@ -38,7 +39,7 @@ def main(arguments: list[str]) -> int:
         bugs = chosen(bugs, asked.rotate, seed)
         _say(f"{len(bugs)} bugs of seed {seed}")
     with TemporaryDirectory(prefix="seeded-") as folder:
-        tree = Tree(Path(folder).resolve())
+        tree = Tree(Path(folder).resolve(), quick=asked.quick)
         trials = []
         for bug in bugs:
             trials.append(tree.tried(bug, limit_s=asked.limit, wider=() if asked.own else WIDER))

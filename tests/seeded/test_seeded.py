@@ -1,11 +1,13 @@
 """Every seeded bug fits the product as it is, a few of them are tried each time, and the trial itself can fail.
 
-All of them, one after the other: `make seeded`.
+All of them, one after the other: `make seeded`; by the quick suite alone: `make seeded ARGS=--quick`.
 """
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from tests.seeded.corpus import ROOT, Bug, Edit, chosen, corpus, faults, seed_of
 from tests.seeded.mutation import AREAS, drawn
 from tests.seeded.trial import CAUGHT, HUNG, RED, SURVIVED, Tree
 
+NOTICED_QUICKLY = 0.97
+"""Of the bugs, at least this share has a named test in `make test`; `make seeded ARGS=--quick` tries them by those alone."""
 ROTATED = 3
 """Bugs that are tried with the suite; which ones changes with the corpus and with the files that it breaks."""
 ADD = "def add(one, other):\n    return one + other\n"
@@ -29,6 +33,19 @@ def test_the_corpus_is_large_and_of_many_hazards() -> None:
     assert len({hazard for bug in bugs for hazard in bug.hazard.split()}) >= 35
 
 
+@pytest.mark.proof
+def test_nearly_every_bug_has_a_test_of_its_own_in_the_quick_suite() -> None:
+    bugs = corpus()
+    files = sorted({test.partition("::")[0] for bug in bugs for test in bug.tests})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-m", "not proof", *files]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    quick = [line for line in said.splitlines() if "::" in line]
+    begins = {line[: place + 1] for line in quick for place, letter in enumerate(line) if letter in ":[/"} | {*quick}
+    left = [bug.name for bug in bugs if not any({test, f"{test}:", f"{test}[", f"{test}/"} & begins for test in bug.tests)]
+    assert len(left) <= len(bugs) * (1 - NOTICED_QUICKLY), left
+
+
+@pytest.mark.proof
 def test_a_few_of_them_are_noticed_by_their_own_tests(tmp_path: Path) -> None:
     bugs = [bug for bug in corpus() if not bug.slow]
     tree = Tree(tmp_path / "tree")
@@ -42,6 +59,7 @@ def test_which_ones_is_said_by_the_seed_and_by_nothing_else() -> None:
     assert seed_of(bugs) == seed_of(corpus())
 
 
+@pytest.mark.proof
 def test_mutants_can_be_read_and_are_no_two_alike() -> None:
     for name, area in AREAS.items():
         found, of = drawn(area, 30, name)
@@ -81,6 +99,16 @@ def test_a_trial_tells_what_is_noticed_from_what_is_not(small: Path, tmp_path: P
     red = tree.tried(bug(old=old, new=new, tests=("tests/test_red.py",)), wider=())
     assert [one.outcome for one in tree.held_against([late, red])] == [CAUGHT, RED]
     assert (tree.folder / "costguard/__init__.py").read_text() == (small / "costguard/__init__.py").read_text()
+
+
+def test_a_quick_trial_plays_no_campaign(small: Path, tmp_path: Path) -> None:
+    (small / "tests/test_sum.py").write_text(
+        "import pytest\nfrom costguard import add\n"
+        "@pytest.mark.proof\ndef test_sum(): assert add(1, 2) == 3\ndef test_none(): assert add(0, 0) == 0\n"
+    )
+    broken = bug(old="one + other", new="one - other")
+    assert Tree(tmp_path / "whole", small).tried(broken, wider=()).outcome == CAUGHT
+    assert Tree(tmp_path / "quick", small, quick=True).tried(broken, wider=()).outcome == SURVIVED
 
 
 def test_a_bug_that_hangs_or_cannot_be_imported_counts_for_nothing(small: Path, tmp_path: Path) -> None:

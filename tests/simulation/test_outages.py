@@ -20,6 +20,7 @@ def _calm() -> None:
     calm(replace(ALL_DOWN, out=(), how=""))
 
 
+@pytest.mark.proof
 def test_an_outage_of_all_providers_leaves_no_trace_where_times_are_stated_and_else_as_much_doubt_as_is_written() -> None:
     found = result(ALL_DOWN).outcome
     assert found.wrong == ()
@@ -28,6 +29,7 @@ def test_an_outage_of_all_providers_leaves_no_trace_where_times_are_stated_and_e
     assert found.notices == (len(CLOUDS), 0, len(CLOUDS))
 
 
+@pytest.mark.proof
 def test_empty_lists_of_two_of_them_do_not_either() -> None:
     assert result(SOME_EMPTY).outcome.wrong == ()
 

@@ -31,6 +31,7 @@ def test_every_plan_is_the_same_after_it_was_written_as_json() -> None:
     assert [plan_from(text_of(plan)) for plan in plans] == plans
 
 
+@pytest.mark.proof
 def test_a_plan_plays_the_same_whatever_order_python_hashes_in(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text_of(SHORT))
@@ -50,6 +51,7 @@ def test_a_plan_plays_the_same_whatever_order_python_hashes_in(tmp_path: Path) -
     assert hashes == {played(SHORT).hash}
 
 
+@pytest.mark.proof
 def test_a_failing_plan_shrinks_to_the_little_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 30 events one outage is left, and of three machines the one that nobody could see meanwhile."""
     too_sure(monkeypatch)

@@ -33,6 +33,7 @@ def record_of(plan: Plan) -> Record:
         return record
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + WORLDS))
 def test_nothing_is_done_over_the_wire_that_must_not_be(seed: int) -> None:
     assert played(plan_of(seed, WIRED)).wrong == (), f"python -m tests.simulation replay wired:{seed}"
@@ -43,6 +44,7 @@ def test_a_wired_plan_is_the_same_after_it_was_written_as_json() -> None:
     assert [plan_from(text_of(plan)) for plan in plans] == plans
 
 
+@pytest.mark.proof
 def test_a_drill_stops_what_idles_at_each_vendor_that_can_stop() -> None:
     """It is the world in which each mutant below must be noticed; they are played in the part of it that they break."""
     record = record_of(wired_drill_of(0))
@@ -103,6 +105,7 @@ PARTS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", WIRED_MUTANTS)
 def test_the_judge_notices_an_adapter_with(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong_with(PARTS[name]) == ()
@@ -110,6 +113,7 @@ def test_the_judge_notices_an_adapter_with(name: str, monkeypatch: pytest.Monkey
     assert wrong_with(PARTS[name])
 
 
+@pytest.mark.proof
 def test_a_failing_wired_plan_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two events the one is left that the next page was lost by."""
     WIRED_MUTANTS["lost_page_is_the_end"](monkeypatch)

@@ -26,6 +26,8 @@ from tests.simulation.world import World
 FIRST, WORLDS = int(os.environ.get("COSTGUARD_FIRST_WORLD", "0")), int(os.environ.get("COSTGUARD_WORLDS", "6"))
 DRILLS = 4
 """So many short worlds show each mutant."""
+LONG = {"a-price-rises-in-a-run-that-a-gap-hides": pytest.mark.proof}
+"""Kept plans that take long."""
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
 
 
@@ -41,16 +43,18 @@ def _played(plan: Plan, folder: Path) -> Record:
     return record
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + WORLDS))
 def test_nothing_is_done_in_any_world_that_must_not_be(seed: int) -> None:
     assert judged(plan_of(seed)) == [], f"python -m tests.simulation replay {seed}"
 
 
-@pytest.mark.parametrize("path", KEPT, ids=[path.stem for path in KEPT])
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem, marks=LONG.get(path.stem, ())) for path in KEPT])
 def test_what_once_went_wrong_does_not_any_more(path: Path) -> None:
     assert judged(kept_plan(path)) == [], f"python -m tests.simulation replay {path}"
 
 
+@pytest.mark.proof
 def test_a_drill_stops_what_is_idle_and_nothing_else() -> None:
     for seed in range(DRILLS):
         with made() as folder:
@@ -69,6 +73,7 @@ def test_the_first_run_after_a_crash_sends_nothing_again() -> None:
         assert len(record.asked) > 1
 
 
+@pytest.mark.proof
 def test_a_watchdog_that_ends_after_some_commit_leaves_nothing_wrong() -> None:
     """Some of them, and before its first request; `python -m tests.simulation crashes` ends it after each one."""
     boxes = (Box("b0", "runpod", "2.99", (Does(0, "quiet"),)), Box("b1", "aws", "2.99", (Does(0, "quiet"),)))
@@ -93,6 +98,7 @@ def test_the_judge_notices_a_ledger_without_what_a_kept_plan_shows(
     assert any("was said" in one for one in found)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
 def test_the_judge_notices_a_guard_without(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch

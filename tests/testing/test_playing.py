@@ -75,11 +75,13 @@ class Scripted(PollPlay):
         return Reply(done=True, text=event.text)
 
 
+@pytest.mark.proof
 def test_the_forgotten_weekend_comes_out_to_the_cent_where_the_guard_does_as_told(tmp_path: Path) -> None:
     outcome = play(read_file(WEEKEND), Scripted, tmp_path)
     assert not outcome.faults, outcome.report()
 
 
+@pytest.mark.proof
 def test_the_same_weekend_without_a_guard_names_every_line_that_failed(tmp_path: Path) -> None:
     outcome = play(read_file(WEEKEND), PollPlay, tmp_path)
     assert any("notice idle-gpu box saying" in fault and "never" in fault for fault in outcome.faults)
@@ -98,6 +100,7 @@ def test_every_story_is_readable_and_names_its_hazard(path: Path) -> None:
 LEDGERS = [path for path in STORIES if not path.name.startswith(("01-", "17-"))]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("path", LEDGERS, ids=lambda path: path.stem)
 def test_the_ledger_holds_the_truth_of_every_story_that_nobody_guards(path: Path, tmp_path: Path) -> None:
     story = replace(read_file(path), expectations=(), poll=timedelta(minutes=10))

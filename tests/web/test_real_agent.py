@@ -61,6 +61,7 @@ def test_an_agent_joins_reports_and_asks(tmp_path: Path) -> None:
         assert [(one.what, one.subject, one.who) for one in wishes] == [("phase", "download", "agent of train-0")]
 
 
+@pytest.mark.proof
 def test_an_agent_that_was_stopped_leaves_a_hole_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGSTOP, as a debugger, a container that is frozen or a starved machine does it: nobody knows what ran meanwhile."""
     monkeypatch.setattr(serving, "Desk", partial(Desk, every_s=1))

@@ -21,6 +21,7 @@ from costguard.core.sample import (
     STEP,
     Sample,
 )
+from tests.campaign import examples
 from tests.core.guard.traces import MINUTE, START, machine, sample
 
 LEVELS = {
@@ -63,7 +64,7 @@ def judged(samples: list[Sample], shift: timedelta = timedelta()) -> Work:
     return judge(seen, samples, now=now, since=START + shift, poll=MINUTE, window=timedelta(minutes=45))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(histories(), st.data())
 def test_dropping_samples_never_makes_work_or_doubt_idle(samples: list[Sample], data: st.DataObject) -> None:
     """The newest of each signal stays: without any nobody could know that there was one, and the newest are the probe's."""
@@ -83,7 +84,7 @@ def test_dropping_samples_never_makes_work_or_doubt_idle(samples: list[Sample], 
         assert after.since >= before.since
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(histories(), st.randoms(use_true_random=False))
 def test_the_order_of_samples_does_not_matter(samples: History, dice: object) -> None:
     shuffled = samples[:]
@@ -91,7 +92,7 @@ def test_the_order_of_samples_does_not_matter(samples: History, dice: object) ->
     assert judged(shuffled) == judged(samples)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(histories(), st.timedeltas(min_value=timedelta(days=-400), max_value=timedelta(days=400)))
 def test_a_shift_in_time_shifts_the_judgement_and_changes_nothing(samples: list[Sample], shift: timedelta) -> None:
     shifted = judged([replace(one, at=one.at + shift) for one in samples], shift)
@@ -100,7 +101,7 @@ def test_a_shift_in_time_shifts_the_judgement_and_changes_nothing(samples: list[
     assert shifted.since == (straight.since + shift if straight.since else None)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(histories(), st.integers(1, 60))
 def test_what_lies_before_since_changes_nothing(samples: list[Sample], minutes: int) -> None:
     since = START + minutes * MINUTE

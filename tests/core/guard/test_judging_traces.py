@@ -37,6 +37,7 @@ def stops(found: list[Work], least: float) -> list[int]:
     ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", sorted(WORK))
 def test_work_is_never_called_idle_while_it_goes_on(kind: str) -> None:
     for variant in range(VARIANTS):
@@ -46,6 +47,7 @@ def test_work_is_never_called_idle_while_it_goes_on(kind: str) -> None:
         assert all(work.state != HUNG for work in found)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", sorted(WASTE))
 def test_waste_is_found_within_the_window_and_two_polls(kind: str) -> None:
     late, limit = [], LATER if kind in {"monitoring-blips", "hourly-cron"} else SOON

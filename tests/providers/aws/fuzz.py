@@ -9,8 +9,10 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from tests.campaign import examples
+
 FUZZ = settings(
-    max_examples=int(os.environ.get("COSTGUARD_FUZZ", "200")),
+    max_examples=int(os.environ.get("COSTGUARD_FUZZ") or examples(200)),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )

@@ -65,6 +65,7 @@ def watched(rig: AwsRig, world: World, tmp_path: Path) -> list[Any]:
         return list(books.spent(end))
 
 
+@pytest.mark.sampled(3, first=2)
 @pytest.mark.parametrize("seed", [1, 2, 5])
 def test_a_day_costs_what_it_costs(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bucket, "take", lambda *_, **__: True)  # a day in seconds: the pace is the world's, not this machine's

@@ -151,6 +151,7 @@ def test_another_start_of_costguard_finds_the_price_in_the_cache(services: Servi
     assert services.asked_for("GetProducts") == 1
 
 
+@pytest.mark.proof
 def test_where_the_list_is_down_an_old_price_is_said_to_be_old(services: Services, session: Session) -> None:
     OnDemandPrices(session, services.cache, services.clock).rate("g5.xlarge", "us-east-1")
     services.later(days=3)

@@ -109,6 +109,7 @@ def _compared(one: Resource, part: str, key: ResourceKey, spent: Mapping[Resourc
     return Compared(key, low, high, billed)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_day_of_the_world_is_charged_as_it_was_billed(seed: int, tmp_path: Path) -> None:
     compared = _played(seed, tmp_path)

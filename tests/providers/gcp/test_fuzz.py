@@ -20,11 +20,12 @@ from costguard.core.metering.observation import Observation
 from costguard.core.stated_time import time_stated
 from costguard.errors import InputError, ProviderError
 from costguard.transport import Reply
+from tests.campaign import examples
 from tests.contract import edits
 from tests.fakes.gcp_prices import Listed, price_list
 from tests.providers.gcp.test_translate import RATE, READING, ZONE
 
-TRIES = int(os.environ.get("COSTGUARD_FUZZ", "200"))
+TRIES = int(os.environ.get("COSTGUARD_FUZZ") or examples(200))
 ODD = st.one_of(
     st.none(),
     st.booleans(),

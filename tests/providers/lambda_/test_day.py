@@ -100,6 +100,7 @@ def outside(ours: Spent, true: Fraction) -> bool:
     return not low - half <= true <= high + half or (low == high and abs(true - low) > MICRO)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("log", [True, False], ids=["with the audit log", "without it"])
 def test_every_truth_of_a_day_lies_in_its_interval_and_is_met_where_that_is_a_point(tmp_path: Path, *, log: bool) -> None:
     checked, points, polls, calls = 0, 0, 0, 0

@@ -27,6 +27,7 @@ from costguard.core.stated_time import time_stated
 from costguard.errors import ProviderError
 from costguard.transport import Channel, Reply, Secret, Surroundings, Transport
 from costguard.transport.keyed import Keyed
+from tests.campaign import examples
 from tests.contract.edits import paths, put
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.lambda_ import GIB
@@ -34,7 +35,7 @@ from tests.fakes.server import Hands
 from tests.providers.lambda_.test_spec import ask, cloud
 
 TRIES = settings(
-    max_examples=int(os.environ.get("COSTGUARD_FUZZ", "200")),
+    max_examples=int(os.environ.get("COSTGUARD_FUZZ") or examples(200)),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -107,6 +107,7 @@ def moments(one: Resource) -> list[int]:
     return [us for us in (one.created_us, one.ended_us, *edges) if us is not None]
 
 
+@pytest.mark.proof
 def test_a_day_of_pods_and_volumes_costs_what_runpod_charges(tmp_path: Path) -> None:
     found = [played(seed, tmp_path) for seed in SEEDS]
     assert sum(one.resources for one in found) >= 30

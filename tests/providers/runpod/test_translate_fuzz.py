@@ -25,13 +25,16 @@ from costguard.core.metering.observation import believable
 from costguard.core.period import Period
 from costguard.core.stated_time import time_stated
 from costguard.errors import InputError
+from tests.campaign import examples
 from tests.contract.edits import paths
 from tests.contract.rig import NAMES
 from tests.fakes.runpod import CATALOGUE
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MANY = settings(
-    max_examples=int(os.environ.get("COSTGUARD_FUZZ", "200")), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=int(os.environ.get("COSTGUARD_FUZZ") or examples(200)),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 POD: dict[str, Any] = {
     "id": "k3v9x2m7q1w8ab",

@@ -23,6 +23,7 @@ def all_of(change: Callable[[BillingRule], BillingRule]) -> dict[str, BillingRul
     return {name: change(rule) for name, rule in worlds.rules().items()}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "change",
     [

@@ -52,6 +52,7 @@ def polls_of(seed: int) -> list[Poll]:
     return [of_world(seed, listing(world, entry, plan.hidden)) for entry in plan.entries if isinstance(entry, Entry)]
 
 
+@pytest.mark.proof
 def test_the_ledger_says_what_memory_says(url: str) -> None:
     rng, rules, mine = random.Random(0), worlds.rules(), memory.Books()  # noqa: S311 - a grouping is drawn, not secret
     polls = [poll for seed in SEEDS for poll in polls_of(seed)]

@@ -108,6 +108,7 @@ def _compared(world: World, plan: Plan, rig: VastRig, url: str, rules: Mapping[s
     return found
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_day_on_the_fake_is_charged_as_the_world_charges_it(seed: int, tmp_path: Path) -> None:
     compared = day(seed, tmp_path)
@@ -115,6 +116,7 @@ def test_a_day_on_the_fake_is_charged_as_the_world_charges_it(seed: int, tmp_pat
     assert [one for one in compared if not one.is_right] == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", MORE_SEEDS)
 def test_what_stays_the_same_all_day_is_known_to_the_micro_dollar(seed: int, tmp_path: Path) -> None:
     """Where the listing does not lag: the shipped rule assumes that it may, by a minute."""

@@ -18,11 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costguard.core.metering.observation import Observation
+from tests.campaign import examples
 from tests.contract.rig import NAMES
 from tests.fakes.vast import SECRETS, FakeVast, machine
 
 CASES = settings(
-    max_examples=int(os.environ.get("COSTGUARD_FUZZ", "200")), deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=int(os.environ.get("COSTGUARD_FUZZ") or examples(200)), deadline=None, suppress_health_check=list(HealthCheck)
 )
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
