@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from bench import fleet
 from bench.measured import Measured, cpu, median
 from costguard.app.ruling import rules_of
+from costguard.collector import uncollected
 from costguard.core.guard.policy import Rails
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.surveying import Survey, survey
@@ -23,7 +24,6 @@ from costguard.ledger.guardbook import GuardBook
 from costguard.ledger.reading import Books
 from costguard.ledger.writing import Ledger
 from costguard.settings import read_settings
-from costguard.uninterrupted import uninterrupted
 
 MINUTES = 60
 """Of samples, one a minute of each signal: more than the longest wait of the policies."""
@@ -138,7 +138,7 @@ def judge(*, instances: int = 10_000, rounds: int = 5) -> Iterator[Measured]:
 
 def judged(rules: Rules, sight: Sight) -> Survey:
     """As a guard run does it."""
-    with uninterrupted():
+    with uncollected():
         return survey(rules, sight)
 
 

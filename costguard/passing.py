@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, Protocol
 
 
@@ -75,3 +76,10 @@ class _AtOnce(Executor):
         except Exception as broken:  # noqa: BLE001 - it is the answer of whoever asks for the result
             done.set_exception(broken)
         return done
+
+
+class Clock(Protocol):
+    """The time of day."""
+
+    def now(self) -> datetime:
+        """This instant, in UTC."""

@@ -16,9 +16,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol, cast
 
 from costguard.core.checks import nearest_names
+from costguard.core.document import LongRenderer, Renderer
 from costguard.core.provider import Manifest, Seller, Setting
 from costguard.errors import CostguardError, InputError, UnknownNameError, one_line, shortened
-from costguard.ports import LongRenderer, Renderer
 
 if TYPE_CHECKING:  # a type and no more: it brings what only a message needs
     from costguard.notifiers import ChannelPlugin

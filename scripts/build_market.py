@@ -22,8 +22,9 @@ from pathlib import Path
 
 from costguard.core.gpu import read_gpus
 from costguard.core.gpu_names import GpuNames
+from costguard.core.metering.resource import SPOT
 from costguard.core.money import Rate
-from costguard.core.offer import SPOT, Offer
+from costguard.core.offer import Offer
 from costguard.ledger.market_file import write_market
 
 ROOT = Path(__file__).parent.parent

@@ -13,8 +13,8 @@ from costguard.app.wishing import present, who
 from costguard.core.agents.agent import CODE_FOR, LONGEST_TOKEN, VIEWER, Code, WebToken
 from costguard.core.checks import require
 from costguard.core.documents.agents import agents_document, enrol_document, tokens_document
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.wishing import found, resource_text
+from costguard.core.metering.observation import incarnation_of
 from costguard.core.metering.resource import INSTANCE, RUNNING
 from costguard.core.spending import Live
 from costguard.data import Facts

@@ -9,7 +9,7 @@ from costguard.core.guard.hook import FAILED, SUCCEEDED, HookEnd, clipped
 from costguard.errors import InputError
 from costguard.flows.hooking import Call, Hooks
 from costguard.notifiers import Channel
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard.settings import Settings, path_of
 from costguard.settings.addresses import revealed
 

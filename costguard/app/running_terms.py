@@ -23,9 +23,9 @@ from costguard.core.guard.facts import rate_of
 from costguard.core.guard.owning import owner_of
 from costguard.core.guard.wishing import found, resource_text
 from costguard.core.job import Job, Table
-from costguard.core.metering.resource import RUNNING
+from costguard.core.metering.resource import RUNNING, TIERS
 from costguard.core.money import Rate
-from costguard.core.offer import TIERS, Offer, Selection
+from costguard.core.offer import Offer, Selection
 from costguard.core.placement import Hardware
 from costguard.core.quote import Option
 from costguard.core.run.progress import steps_in

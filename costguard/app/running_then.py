@@ -30,10 +30,9 @@ from costguard.child.terminal import can_ask, can_keep, countdown, say
 from costguard.core.checks import one_of
 from costguard.core.documents.amounts import instant_text
 from costguard.core.documents.run import Came
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.owning import frozen, lease_of, phase_of, untouchable
 from costguard.core.guard.wishes import PROTECT, Wish
-from costguard.core.metering.observation import Observation
+from costguard.core.metering.observation import Observation, incarnation_of
 from costguard.core.spending import Live
 from costguard.data import Facts
 from costguard.errors import CostguardError, InputError

@@ -20,12 +20,12 @@ from costguard.core.agents.refusals import NO_TOKEN, NOT_READY, RefusedError
 from costguard.core.documents.status import status_document
 from costguard.core.guard.beside import beside
 from costguard.core.guard.facts import rate_of
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.intent import OPEN
 from costguard.core.guard.owning import lease_of, owner_of, untouchable
 from costguard.core.guard.sight import Sight
 from costguard.core.guard.verdicts import concerns
 from costguard.core.guard.wishes import Wish
+from costguard.core.metering.observation import incarnation_of
 from costguard.core.metering.resource import ENDED, ResourceKey
 from costguard.core.spending import Live
 from costguard.errors import LedgerError

@@ -14,6 +14,7 @@ from costguard.app.ceilings import ceilings
 from costguard.app.charging import Charges
 from costguard.app.lags import read_measurement_lags
 from costguard.app.ruling import rules_of
+from costguard.collector import uncollected
 from costguard.core.guard.beside import beside, overshoots
 from costguard.core.metering.accrual import GAP
 from costguard.core.statement.period import Asked, asked
@@ -29,7 +30,6 @@ from costguard.ledger.holds import counting_holds
 from costguard.ledger.reader import Reader
 from costguard.ledger.reading import Books
 from costguard.settings import Settings, ledger_url, read_settings, zone_named
-from costguard.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings neither
     from costguard.app.polling import Looked
@@ -132,7 +132,7 @@ def reported(
     from costguard.flows.further import Question
     from costguard.flows.report import full_report
 
-    with _books(settings, Accounts) as accounts, uninterrupted():
+    with _books(settings, Accounts) as accounts, uncollected():
         question = Question(
             asked=of, by=by, zone=zone, as_of=now, pause=GAP, group_from=settings.defaults.group_from, drawn=drawn
         )

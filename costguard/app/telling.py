@@ -12,7 +12,7 @@ from costguard.core.report_schedule import MAIL
 from costguard.flows.tell import Postman
 from costguard.ledger.guardbook import GuardBook
 from costguard.notifiers import Channel
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard.ports.guarding import Notifier
 from costguard.settings import Settings, path_of
 from costguard.settings.addresses import CONSOLE, revealed

@@ -15,12 +15,12 @@ from costguard.core.checks import one_of
 from costguard.core.documents.amounts import length_text, moment_text, sign
 from costguard.core.documents.wishes import wish_document
 from costguard.core.guard.facts import rate_of
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.owning import may_lease, owner_of, protection_of
 from costguard.core.guard.policy import STOP, TERMINATE, Rails
 from costguard.core.guard.verdicts import concerns
 from costguard.core.guard.wishes import APPROVE, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Wish
 from costguard.core.guard.wishing import found, resource_text
+from costguard.core.metering.observation import incarnation_of
 from costguard.core.spending import Live
 from costguard.data import Facts
 from costguard.errors import InputError, NoAnswerError

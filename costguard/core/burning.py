@@ -14,12 +14,11 @@ from datetime import datetime
 
 from costguard.core.instant import DAY_US, HOUR_US, MICROSECOND
 from costguard.core.metering.meter import FIXED_UNITS, GB, Meter
+from costguard.core.metering.resource import Attribution
 from costguard.core.metering.span import Span
-from costguard.core.money import Money, MoneyInterval, divide_half_even
+from costguard.core.money import Money, MoneyInterval, divide_half_even, nothing, total_of
 from costguard.core.period import Period
 from costguard.core.spending import Live
-from costguard.core.standing import Burn
-from costguard.core.statement.sums import nothing, total_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,3 +133,11 @@ def _hourly(span: Span, at: datetime, *, doubtful: bool) -> Hourly:
         low = expected = zero
     bounds = MoneyInterval(low=low, expected=expected, high=high)
     return Hourly(bounds=bounds, stated=expected if price.known else zero, unstated=zero if price.known else high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burn:
+    """What bills now: `hourly` is money an hour."""
+
+    attribution: Attribution
+    hourly: MoneyInterval

@@ -6,9 +6,9 @@ any Document into text. So a new format is one file there, and a new answer work
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # a type and no more: a quote does not pay for importing it
     from costguard.core.charge_item import ChargeItems
@@ -80,3 +80,20 @@ class Document:
     charts: tuple[Chart, ...] = ()
     figures: tuple[Figure, ...] = ()
     items: ChargeItems | None = None
+
+
+class Renderer(Protocol):
+    """Turns any answer into text of one format."""
+
+    def __call__(self, document: Document) -> str:
+        """The text, ending in a newline. Pure: the same document gives the same text for the same terminal."""
+
+
+class LongRenderer(Protocol):
+    """The same for what can be too long for memory, or is no text: in pieces, in order.
+
+    `options`: of those flags that the format's module names in OPTIONS, the ones that were given.
+    """
+
+    def __call__(self, document: Document, **options: str) -> Iterator[str] | Iterator[bytes]:
+        """The pieces. What can be known to be wrong is said before the first one."""

@@ -14,8 +14,8 @@ from costguard.core import checks
 from costguard.core.architecture import Architecture
 from costguard.core.checks import described, known_keys, require
 from costguard.core.memory.adapters import known_targets
+from costguard.core.metering.resource import TIERS
 from costguard.core.money import Money
-from costguard.core.offer import TIERS
 from costguard.core.recipe import Lora, Parallel, Recipe
 from costguard.errors import InputError
 

@@ -7,6 +7,7 @@ Division rounds half to even, once, at the end.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -134,3 +135,26 @@ class MoneyInterval:
     def text(self, places: int = 2) -> dict[str, str]:
         """The three as decimal strings."""
         return {"low": self.low.text(places), "expected": self.expected.text(places), "high": self.high.text(places)}
+
+
+def total_of(parts: Iterable[MoneyInterval], currency: str = "USD") -> MoneyInterval:
+    """The sum of `parts`, zero where there are none. All must be of `currency`."""
+    low = expected = high = 0
+    for part in parts:
+        if part.low.currency != currency:
+            raise InputError(f"cannot mix {currency} with {part.low.currency}", field="currency")
+        low, expected, high = low + part.low.nano, expected + part.expected.nano, high + part.high.nano
+    return _interval(low, expected, high, currency)
+
+
+def nothing(currency: str = "USD") -> MoneyInterval:
+    """Zero, three times."""
+    return _interval(0, 0, 0, currency)
+
+
+def _interval(low: int, expected: int, high: int, currency: str) -> MoneyInterval:
+    return MoneyInterval(
+        low=Money(nano=low, currency=currency),
+        expected=Money(nano=expected, currency=currency),
+        high=Money(nano=high, currency=currency),
+    )

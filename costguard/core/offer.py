@@ -9,13 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 
+from costguard.core.metering.resource import TIERS
 from costguard.core.money import Rate
 from costguard.errors import InputError
-
-SPOT = "spot"
-
-TIERS = ("on-demand", SPOT, "reserved", "community", "secure")
-"""How something is rented. `spot` may be taken away; `community` and `secure` are RunPod's two clouds."""
 
 FRESH_DAYS = {"standard": 30, "dynamic": 2}
 """Days for which a price is taken to hold, by how it is made (FOCUS's words for it).

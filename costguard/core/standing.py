@@ -16,23 +16,15 @@ from datetime import datetime
 from fractions import Fraction
 
 from costguard.core.budget import FORECAST, PACE, ROLLING, SPENT, TIME_TO_CAP, Budget, Threshold, matches, period_at
+from costguard.core.burning import Burn
 from costguard.core.checks import require
 from costguard.core.instant import HOUR_US, MICROSECOND
-from costguard.core.metering.resource import Attribution
 from costguard.core.money import Money, MoneyInterval, divide_half_even
 from costguard.core.period import Period
 from costguard.core.spending import Spending
 
 WITHIN, OVER_CAP, OTHER_CURRENCY, NO_BUDGET = "within_budget", "budget_cap", "currency", "no_budget"
 ALREADY_HELD = "already_held"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Burn:
-    """What bills now: `hourly` is money an hour."""
-
-    attribution: Attribution
-    hourly: MoneyInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,11 +26,10 @@ from costguard.core.guard.work import Work
 from costguard.core.instant import MICROSECOND
 from costguard.core.metering.inventory import AHEAD, COMPLETE
 from costguard.core.metering.resource import ResourceKey
-from costguard.core.money import Money, MoneyInterval
+from costguard.core.money import Money, MoneyInterval, total_of
 from costguard.core.period import Period
 from costguard.core.spending import Live, ScopeNow, Spending
 from costguard.core.standing import Standing
-from costguard.core.statement import total_of
 
 STALE_AFTER = timedelta(minutes=15)
 """A scope that was last seen completely longer ago is shouted about. Three polls of the slowest usual interval, five minutes:

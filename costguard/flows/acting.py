@@ -26,7 +26,8 @@ from costguard.core.guard.proof import SETTLING, difference, found, is_due, refu
 from costguard.core.metering.observation import Observation, believable
 from costguard.core.metering.resource import ResourceKey
 from costguard.errors import CostguardError, LedgerError, one_line
-from costguard.ports import Clock, Inspector, Stopper, Terminator
+from costguard.passing import Clock
+from costguard.ports import Inspector, Stopper, Terminator
 from costguard.ports.guarding import Intents
 from costguard.timely import only_until
 

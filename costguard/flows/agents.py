@@ -20,7 +20,7 @@ from typing import NamedTuple
 from costguard_agent.message import BODY_MOST, EVERY_S, SEQ_MOST, WINDOW_MS, signed
 
 from costguard import __version__
-from costguard.core.agents.agent import Agent, unbound
+from costguard.core.agents.agent import Agent
 from costguard.core.agents.beat import Beat, beat_of, joining_of
 from costguard.core.agents.refusals import (
     FOREIGN,
@@ -31,13 +31,14 @@ from costguard.core.agents.refusals import (
     UNKNOWN_AGENT,
     UNSIGNED,
     RefusedError,
+    unbound,
 )
 from costguard.core.instant import EPOCH, micros
 from costguard.core.metering.resource import ResourceKey
 from costguard.flows.commits import Commits, Incoming
 from costguard.flows.heard import Heard
 from costguard.flows.one_time import code_hash
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard.ports.agents import AgentBook, Judged, Machine, Seal
 
 DEEPEST = 8

@@ -11,7 +11,7 @@ from costguard.core.placement import Placement, Placer
 from costguard.core.speed.throughput import Throughput
 from costguard.core.speed.timing import speed_of
 from costguard.errors import InputError
-from costguard.ports import FactSource
+from costguard.ports.accounts import FactSource
 
 
 def effects_told(job: Job, placed: Placement | None, speed: Throughput | None, *, facts: FactSource) -> dict[str, str]:

@@ -9,7 +9,7 @@ from costguard.core.money import Money, Rate
 from costguard.core.offer import Offer, Selection
 from costguard.core.purchase import USD_PER_KWH, Purchase
 from costguard.errors import InputError
-from costguard.ports import OfferSource
+from costguard.ports.accounts import OfferSource
 
 COMMITTED_OR_TAKEN = ("spot", "reserved")
 """Tiers that are not what an hour costs somebody who rents by the hour: one may be taken away, one is paid for a year."""

@@ -17,7 +17,7 @@ from costguard.core.placement import Impossible, Placement, Placer
 from costguard.core.speed.duration import duration
 from costguard.core.speed.timing import speed_of
 from costguard.errors import InputError
-from costguard.ports import FactSource
+from costguard.ports.accounts import FactSource
 
 Reader = Callable[[list[tuple[str, Table]]], tuple[Observed, ...]]
 

@@ -24,7 +24,7 @@ from costguard.core.agents.refusals import BROKEN, DOUBLED, REPLAYED, REVOKED, T
 from costguard.core.instant import EPOCH
 from costguard.errors import LedgerError
 from costguard.flows.heard import Heard
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard.ports.agents import AgentBook, AgentPage, Machine
 
 TOGETHER_S = 0.06

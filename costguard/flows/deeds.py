@@ -14,7 +14,7 @@ from secrets import token_hex
 
 from costguard.core.guard.facts import computing_of, waste_of
 from costguard.core.guard.hook import ENDING, Hook, HookRun
-from costguard.core.guard.incarnation import Incarnation, incarnation_of
+from costguard.core.guard.incarnation import Incarnation
 from costguard.core.guard.intent import CANCELLED, GRACE, IN_DOUBT, OPEN, PLANNED, READY, Intent
 from costguard.core.guard.owning import owner_of
 from costguard.core.guard.planning import RESTING, Case, is_irreversible, standing
@@ -23,14 +23,15 @@ from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.surveying import Survey, around_of, cap_policies, case_now, open_for, unproven
 from costguard.core.guard.verdict import Proposal
 from costguard.core.guard.verdicts import concerns
-from costguard.core.metering.observation import Observation
+from costguard.core.metering.observation import Observation, incarnation_of
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.spending import Live
 from costguard.flows.acting import Acted, Hands, Still, act, confirm, hands_of, looked, settle
 from costguard.flows.carried import evidence_text
 from costguard.flows.hooking import Call, Hooks
 from costguard.flows.probing import members_of, works
-from costguard.ports import Clock, InstanceSource, UtilizationSource
+from costguard.passing import Clock
+from costguard.ports import InstanceSource, UtilizationSource
 from costguard.ports.guarding import GuardBook
 
 WAITS = frozenset(("grace", "rate", "hook"))

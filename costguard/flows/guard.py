@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from secrets import token_hex
 
+from costguard.collector import uncollected
 from costguard.core.guard.incarnation import Incarnation
 from costguard.core.guard.intent import Intent
 from costguard.core.guard.ladders import stepped
@@ -39,9 +40,8 @@ from costguard.flows.guard_snapshot import build_guard_snapshot, read_runs_befor
 from costguard.flows.hooking import Hooks, record_ends
 from costguard.flows.latest import Latest
 from costguard.flows.lookback import Lookback
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard.ports.guarding import GuardBook, GuardBooks, LedgerMark
-from costguard.uninterrupted import uninterrupted
 
 TURN_LEAST, LONGEST_DEED = timedelta(seconds=60), timedelta(seconds=60)
 SETTINGS = "settings file"
@@ -244,7 +244,7 @@ class Guard:
 
 
 def _surveyed(rules: Rules, sight: Sight) -> Survey:
-    with uninterrupted():
+    with uncollected():
         return survey(rules, sight)
 
 

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.core.guard.beside import handled
 from costguard.core.guard.railing import Breaker, gap_doubt
 from costguard.core.guard.run import GuardRun
+from costguard.core.guard.seat import handled
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.wishes import Wish
 from costguard.core.hold import Hold

@@ -19,7 +19,8 @@ from costguard.core.sample import Measured
 from costguard.errors import one_line
 from costguard.flows.crew import together
 from costguard.flows.round import Seen
-from costguard.ports import InstanceSource, Ledger, UtilizationSource
+from costguard.ports import InstanceSource, UtilizationSource
+from costguard.ports.accounts import Ledger
 
 LOOKS_BACK = timedelta(minutes=15)
 """Of one question: measures are published up to some minutes late, and a sample that is there already is not kept twice."""

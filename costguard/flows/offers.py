@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from costguard.core.offer import Offer, Selection
-from costguard.ports import OfferSource
+from costguard.ports.accounts import OfferSource
 
 SORTS = ("usd_per_hour", "usd_per_gpu_hour", "age", "provider")
 

@@ -12,7 +12,9 @@ from collections.abc import Iterable
 
 from costguard.flows.looked_up import LOOKED_UP, looked_up
 from costguard.flows.round import Polled, Round
-from costguard.ports import Clock, InstanceSource, Ledger
+from costguard.passing import Clock
+from costguard.ports import InstanceSource
+from costguard.ports.accounts import Ledger
 
 __all__ = ["LOOKED_UP", "ROUND_S", "Polled", "looked_up", "poll"]
 

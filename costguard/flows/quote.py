@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from costguard.core.interval import Interval
 from costguard.core.job import Job, assumption_warnings
 from costguard.core.memory.footprint import check_parallel
-from costguard.core.offer import SPOT, Offer, Selection
+from costguard.core.metering.resource import SPOT
+from costguard.core.offer import Offer, Selection
 from costguard.core.placement import Hardware, Impossible, Placement, Placer
 from costguard.core.quote import (
     Option,
@@ -31,7 +32,7 @@ from costguard.core.speed.duration import Duration, duration, interrupted
 from costguard.core.speed.timing import speed_of, startup_of
 from costguard.core.storage import disk_of
 from costguard.errors import InputError
-from costguard.ports import FactSource, OfferSource
+from costguard.ports.accounts import FactSource, OfferSource
 
 
 def quote(

@@ -20,7 +20,7 @@ from costguard.core.tolerance import Tolerance
 from costguard.errors import CostguardError, InputError, one_line
 from costguard.flows.crew import together
 from costguard.ports import ChargeSource, InstanceSource
-from costguard.ports.bills import Charges, HeldBills
+from costguard.ports.accounts import Charges, HeldBills
 
 LIMIT_S = 300.0
 """Seconds for all bills: a month of Vast is 30 questions, one a second."""

@@ -26,8 +26,7 @@ from costguard.flows.further import (
     spending_by,
     wastes_of,
 )
-from costguard.ports import Books
-from costguard.ports.accounts import Accounts
+from costguard.ports.accounts import Accounts, Books
 
 
 def report(

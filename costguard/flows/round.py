@@ -17,8 +17,9 @@ from costguard.core.metering.resource import ScopeKey
 from costguard.flows.believed import odd, own_scopes, told
 from costguard.flows.crew import Answer, Crew, within
 from costguard.flows.looked_up import looked_up
-from costguard.passing import monotonic
-from costguard.ports import Clock, Identified, Inspector, InstanceSource, Ledger
+from costguard.passing import Clock, monotonic
+from costguard.ports import Identified, Inspector, InstanceSource
+from costguard.ports.accounts import Ledger
 
 PATIENCE_S = 15.0
 """How long an account waits for those of its provider that stand before it in the settings, so that of twins it is always the

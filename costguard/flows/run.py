@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from costguard.core.budget import Budget
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.owning import may_lease
 from costguard.core.guard.policy import Policy
 from costguard.core.guard.wishes import LEASE, Wish
 from costguard.core.hold import Hold
+from costguard.core.metering.observation import incarnation_of
 from costguard.core.run.record import ENDED, LOST, NEVER, OPEN, PLANNED, Attempt
 from costguard.core.spending import Live
 from costguard.core.standing import Admission

@@ -15,7 +15,7 @@ from costguard.core.recipe import Parallel
 from costguard.core.size import FitsOn, LeverEffect, Size
 from costguard.errors import InputError
 from costguard.flows.quote import check_split
-from costguard.ports import ExactSizer, FactSource
+from costguard.ports.accounts import ExactSizer, FactSource
 
 COUNTS = (1, 2, 4, 8)
 """GPUs a machine is sold with; 8 is the largest in every price list of the snapshot."""

@@ -16,7 +16,7 @@ from costguard.core.money import Money
 from costguard.core.spending import Live
 from costguard.core.standing import Standing, standing
 from costguard.core.status import STALE_AFTER, Beside, Status, status_of
-from costguard.ports import Books
+from costguard.ports.accounts import Books
 
 
 def status(

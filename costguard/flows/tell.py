@@ -17,7 +17,7 @@ from typing import Protocol
 
 from costguard.core.guard.notice import SEVERITIES, Delivery, Message
 from costguard.flows.crew import together
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard.ports.guarding import Notifier
 
 GIVE_UP = timedelta(hours=24)

@@ -9,7 +9,7 @@ from costguard.core.placement import Hardware
 from costguard.core.quote import NO_LIMITS
 from costguard.core.template import Compared, Template
 from costguard.flows.quote import quote
-from costguard.ports import FactSource, OfferSource
+from costguard.ports.accounts import FactSource, OfferSource
 
 TAKEN = "spot"
 """The tier that no source means when it names a price."""

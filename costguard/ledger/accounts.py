@@ -14,6 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Self
 
+from costguard.collector import uncollected
 from costguard.core.hold import Hold
 from costguard.core.instant import DAY_US, HOUR_US, instant, micros
 from costguard.core.metering.resource import ResourceKey
@@ -35,7 +36,6 @@ from costguard.ledger.reading import USD, Books
 from costguard.ledger.rows import ABSENT, SPAN, moment, span_of
 from costguard.ledger.state import load_attributions, load_books
 from costguard.ledger.sums import CORRECTED, COUNTED_SPAN, NOBODY, Reaches, Sums, reached, still_open
-from costguard.uninterrupted import uninterrupted
 
 
 class Accounts(Books):
@@ -62,7 +62,7 @@ class Accounts(Books):
             for number, spans in self._unheard(ask, books, as_of).items():
                 sums.unheard(period, spans, number)
             named = sums.attributions
-            with uninterrupted():
+            with uncollected():
                 return [
                     Outlay(place.resource, named[place.attribution], place.charge, place.currency, bool(place.known),
                            place.source, *nanos)

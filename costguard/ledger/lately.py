@@ -12,6 +12,7 @@ from datetime import datetime
 from itertools import islice
 from operator import le, lt
 
+from costguard.collector import uncollected
 from costguard.core.guard.evidence import Columns
 from costguard.core.guard.run import Departed, FirstSeen
 from costguard.core.instant import instant, micros
@@ -20,7 +21,6 @@ from costguard.core.metering.resource import ENDED, ResourceKey
 from costguard.core.sample import Sample
 from costguard.ledger.asking import Ask, marks
 from costguard.ledger.rows import ABSENT, Row, observation_of
-from costguard.uninterrupted import uninterrupted
 
 FEW = 50
 """Of so many resources each one is asked for by itself."""
@@ -70,7 +70,7 @@ def _columns(rows: Sequence[Row]) -> Iterator[tuple[int, Columns]]:
     """`rows` by resource and signal. They come in order but for a server's choice, and a database sorts all at once."""
     if not rows:
         return
-    with uninterrupted():
+    with uncollected():
         numbers, signals, ats, values = zip(*rows, strict=True)
         if not all(map(le, zip(numbers, signals, strict=True), islice(zip(numbers, signals, strict=True), 1, None))):
             numbers, signals, ats, values = zip(*sorted(rows), strict=True)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from costguard.core.guard.notice import Delivery, Enclosure, Message
 from costguard.errors import InputError
-from costguard.ports import Clock
+from costguard.passing import Clock
 
 WITHIN_S = 10.0
 LONGEST_FILE = 4096

@@ -6,103 +6,22 @@ A port is small on purpose: a provider implements those it can keep and leaves o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from costguard.core.architecture import Architecture
-from costguard.core.document import Document
-from costguard.core.gpu import Gpu
-from costguard.core.job import Job, Table
-from costguard.core.offer import Offer, OfferListing, Selection
-from costguard.core.speed.duration import Efficiency
-from costguard.core.speed.interruption import Interruptions
-from costguard.core.storage import StorageRate
-from costguard.core.subscription import Subscription
+from costguard.core.offer import OfferListing
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
     from costguard.core.acting import Reception
     from costguard.core.balance import Balance
     from costguard.core.billed import Billed
-    from costguard.core.exact import Exact
     from costguard.core.health import Check
-    from costguard.core.metering.accrued import Accrued
-    from costguard.core.metering.billing import BillingRule
     from costguard.core.metering.inventory import Poll
     from costguard.core.metering.observation import Observation
     from costguard.core.metering.resource import ResourceKey, ScopeKey
     from costguard.core.period import Period
-    from costguard.core.sample import Measured, Sample
-    from costguard.core.spending import Live, ScopeNow, Spending, Stretch
-
-
-class Renderer(Protocol):
-    """Turns any answer into text of one format."""
-
-    def __call__(self, document: Document) -> str:
-        """The text, ending in a newline. Pure: the same document gives the same text for the same terminal."""
-
-
-class LongRenderer(Protocol):
-    """The same for what can be too long for memory, or is no text: in pieces, in order.
-
-    `options`: of those flags that the format's module names in OPTIONS, the ones that were given.
-    """
-
-    def __call__(self, document: Document, **options: str) -> Iterator[str] | Iterator[bytes]:
-        """The pieces. What can be known to be wrong is said before the first one."""
-
-
-class OfferSource(Protocol):
-    """Something that can say what could be rented, at what price and how old that price is."""
-
-    def classes(self, selection: Selection) -> list[tuple[str, int]]:
-        """(canonical GPU, GPUs an instance) of every selected offer, each once."""
-
-    def best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:
-        """The cheapest offer with a known price of each provider and tier in one class."""
-
-    def offers(self, selection: Selection, *, sort: str, limit: int | None) -> Iterator[Offer]:
-        """Selected offers; those of unknown price last."""
-
-
-class FactSource(Protocol):
-    """Shipped, dated facts."""
-
-    def architecture(self, name: str) -> Architecture:
-        """The shape of a shipped model; UnknownNameError with the nearest names."""
-
-    def gpus(self) -> Mapping[str, Gpu]:
-        """Every known GPU by its canonical name."""
-
-    def efficiency(self) -> Efficiency:
-        """Fitted constants that turn peak FLOPs into tokens a second."""
-
-    def storage_rates(self) -> Mapping[str, StorageRate]:
-        """What a disk costs, by provider; a provider that is absent is unknown."""
-
-    def billing_rules(self) -> Mapping[str, BillingRule]:
-        """What bills when, by provider; one that is absent gets a careful rule."""
-
-    def interruptions(self) -> Mapping[str, Interruptions]:
-        """How often spot machines are taken back, by provider; `*` for the rest."""
-
-    def subscriptions(self) -> tuple[Subscription, ...]:
-        """Plans that sell access rather than machines (Colab)."""
-
-
-class ExactSizer(Protocol):
-    """Something that can run a training step without a GPU and say what it held."""
-
-    def exact(self, config: Table, job: Job) -> Exact:
-        """The memory of `job` on the model of `config` (a parsed config.json); InputError where it cannot be run."""
-
-
-class Clock(Protocol):
-    """The time of day."""
-
-    def now(self) -> datetime:
-        """This instant, in UTC."""
+    from costguard.core.sample import Measured
 
 
 class Cache(Protocol):
@@ -206,35 +125,3 @@ class Terminator(Protocol):
 
     def terminate(self, key: ResourceKey) -> Reception:
         """Ask once, for this one instance. It never lifts a protection, and raises nothing."""
-
-
-class Ledger(Protocol):
-    """Where polls become spans."""
-
-    def record(self, polls: Sequence[Poll]) -> Sequence[Accrued]:
-        """Write what `polls` change, all or nothing; acknowledged when it returns."""
-
-    def suspects(self, poll: Poll) -> Sequence[ResourceKey]:
-        """What `poll` lacks and should be looked up one by one before its absence is believed."""
-
-    def scopes_of(self, provider: str) -> Sequence[ScopeKey]:
-        """Every scope of `provider` that was ever polled."""
-
-    def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
-        """Keep `samples`; the resources that the ledger does not know, whose samples it left out."""
-
-
-class Books(Protocol):
-    """What the ledger answers."""
-
-    def spending(self, period: Period, as_of: datetime) -> list[Spending]:
-        """Sums of `period` as known at `as_of`."""
-
-    def live(self, as_of: datetime) -> list[Live]:
-        """Every resource that is not known to have ended."""
-
-    def scopes(self) -> list[ScopeNow]:
-        """How well each scope is seen."""
-
-    def stretches(self, period: Period) -> list[Stretch]:
-        """The polls of `period`, in a row with one outcome, of each scope; those that reach over its edges whole."""

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from costguard.core.agents.agent import Agent, WebToken
-from costguard.core.guard.incarnation import Incarnation
-from costguard.core.guard.policy import Policy
-from costguard.core.guard.wishes import Wish
-from costguard.core.money import Rate
-from costguard.core.sample import Sample
+if TYPE_CHECKING:  # types and no more
+    from costguard.core.agents.agent import Agent, WebToken
+    from costguard.core.guard.incarnation import Incarnation
+    from costguard.core.guard.policy import Policy
+    from costguard.core.guard.wishes import Wish
+    from costguard.core.money import Rate
+    from costguard.core.sample import Sample
 
 
 class Seal(Protocol):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from io import BufferedReader
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from costguard.core.bill_files import BillFiles
-from costguard.core.billed import Billed
-from costguard.core.charge_item import ChargeItem
-from costguard.core.drift import Bill, Stated
-from costguard.core.period import Period
+if TYPE_CHECKING:  # types and no more
+    from costguard.core.bill_files import BillFiles
+    from costguard.core.billed import Billed
+    from costguard.core.period import Period
 
 
 @runtime_checkable
@@ -23,15 +22,6 @@ class KnowsBillFiles(Protocol):
     @property
     def bill_files(self) -> BillFiles:
         """How they are recognised and read; importing it brings no SDK and no network."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """One file of a bill, wherever it stands. `name`: for people. `made_at`: None where nothing says. `opened`: its bytes."""
-
-    name: str
-    opened: Callable[[], AbstractContextManager[BufferedReader]]
-    made_at: datetime | None = None
 
 
 class BillReader(Protocol):
@@ -44,33 +34,10 @@ class BillReader(Protocol):
         """The lines of `period` in `pieces`, which together are one bill of `provider`. InputError names file and line."""
 
 
-class HeldBills(Protocol):
-    """Bills as they were taken in."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One file of a bill, wherever it stands. `name`: for people. `made_at`: None where nothing says. `opened`: its bytes."""
 
-    def statements(self, provider: str, period: Period) -> tuple[dict[str, Bill], list[Bill]]:
-        """By account the statement that counts in `period`, and those that are set aside."""
-
-    def stated(self, provider: str, one: Bill, period: Period, fine_us: int) -> list[Stated]:
-        """The lines of a statement that lie whole in `period`, by resource, kind of charge and cell.
-
-        Cells are numbers of hours since 1970: of each hour from `fine_us` on, before that of the first hour of each day.
-        """
-
-    def straddling(self, provider: str, one: Bill, period: Period) -> int:
-        """How many lines reach over an edge of `period`."""
-
-    def known_resources(self, provider: str) -> dict[tuple[str, str], int]:
-        """(account, id) of all that costguard ever saw there, and in which hour since 1970 it did so first.
-
-        -1 where its provider states since when it is there.
-        """
-
-    def accounts_of(self, provider: str) -> list[str]:
-        """The accounts that were ever polled."""
-
-
-class Charges(Protocol):
-    """Charges, item by item."""
-
-    def items(self, period: Period, as_of: datetime) -> Iterable[ChargeItem]:
-        """What was charged in `period`, as known at `as_of`."""
+    name: str
+    opened: Callable[[], AbstractContextManager[BufferedReader]]
+    made_at: datetime | None = None

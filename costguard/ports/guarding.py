@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from costguard.core.budget import Budget
-from costguard.core.guard.evidence import Columns
-from costguard.core.guard.hook import HookEnd, HookRun
-from costguard.core.guard.intent import Intent
-from costguard.core.guard.notice import Delivery, Message, Told
-from costguard.core.guard.run import Departed, FirstSeen, GuardRun, Protection, Reaction
-from costguard.core.guard.verdict import Climb
-from costguard.core.guard.wishes import Wish
-from costguard.core.hold import Hold
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.money import Money
-from costguard.core.sample import Sample
-from costguard.core.standing import Admission
-from costguard.ports import Books
+from costguard.ports.accounts import Books
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.core.budget import Budget
+    from costguard.core.guard.evidence import Columns
+    from costguard.core.guard.hook import HookEnd, HookRun
+    from costguard.core.guard.intent import Intent
+    from costguard.core.guard.notice import Delivery, Message, Told
+    from costguard.core.guard.run import Departed, FirstSeen, GuardRun, Protection, Reaction
+    from costguard.core.guard.verdict import Climb
+    from costguard.core.guard.wishes import Wish
+    from costguard.core.hold import Hold
+    from costguard.core.metering.resource import ResourceKey
+    from costguard.core.money import Money
+    from costguard.core.sample import Sample
+    from costguard.core.standing import Admission
 
 
 class Wishes(Protocol):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from costguard.core.guard.past import Past
-from costguard.core.guard.wishes import Wish
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.period import Period
-from costguard.core.spending import Stretch
+if TYPE_CHECKING:  # types and no more
+    from costguard.core.guard.past import Past
+    from costguard.core.guard.wishes import Wish
+    from costguard.core.metering.resource import ResourceKey, ScopeKey
+    from costguard.core.period import Period
+    from costguard.core.spending import Stretch
 
 
 class Records(Protocol):

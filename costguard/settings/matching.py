@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from costguard.core.budget import Match
 from costguard.core.checks import described, one_of, require
-from costguard.core.metering.resource import GROUPED_LABELS, KINDS
-from costguard.core.offer import TIERS
+from costguard.core.metering.resource import GROUPED_LABELS, KINDS, TIERS
 from costguard.errors import InputError
 from costguard.settings.reading import Table, read_texts
 

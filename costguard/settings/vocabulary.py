@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from costguard.core.checks import one_of
 from costguard.core.guard.work import STATES_OF_WORK
-from costguard.core.metering.resource import KINDS, STATES
-from costguard.core.offer import TIERS
+from costguard.core.metering.resource import KINDS, STATES, TIERS
 from costguard.errors import InputError
 
 CHOICES = {"state": tuple(STATES_OF_WORK), "group_state": tuple(STATES_OF_WORK), "power": STATES, "tier": TIERS, "kind": KINDS}

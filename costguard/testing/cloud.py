@@ -33,7 +33,7 @@ from costguard.core.money import Money, Rate
 from costguard.core.period import Period
 from costguard.core.sample import Measured, Sample
 from costguard.errors import InputError, UnreachableError
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard.testing.faults import DOWN, Fault, spoilt
 from costguard.testing.machine import (
     COMPUTE,

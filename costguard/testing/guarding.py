@@ -21,7 +21,6 @@ from secrets import token_hex
 from costguard.core.balance import Balance
 from costguard.core.documents.amounts import sign
 from costguard.core.guard.facts import rate_of
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.notice import INFO, Route
 from costguard.core.guard.owning import may_lease, owner_of
 from costguard.core.guard.policy import Rails
@@ -31,7 +30,7 @@ from costguard.core.guard.wishes import ACCEPT, APPROVE, ARM, ARMED_FOR, FREEZE,
 from costguard.core.hold import Hold
 from costguard.core.metering.accrued import Accrued
 from costguard.core.metering.inventory import Failed, Poll
-from costguard.core.metering.observation import Handling, Observation
+from costguard.core.metering.observation import Handling, Observation, incarnation_of
 from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.core.sample import Sample
 from costguard.core.spending import Live

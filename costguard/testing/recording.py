@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from costguard.core.guard.notice import Delivery, Message
-from costguard.ports import Clock
+from costguard.passing import Clock
 
 
 class Told(NamedTuple):

@@ -10,7 +10,7 @@ from math import exp, log
 from costguard.core.metering.resource import ENDED, STOPPED
 from costguard.core.sample import CONNECTIONS, INPUT_AGE, QUEUE_JOBS
 from costguard.errors import InputError
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard.testing.cloud import EndingCloud, PrepaidCloud, SimulatedCloud
 from costguard.testing.faults import Fault
 from costguard.testing.machine import EVERY, Machine

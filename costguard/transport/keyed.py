@@ -21,7 +21,8 @@ from costguard.core.metering.inventory import Failed, Poll
 from costguard.core.metering.resource import ScopeKey, is_storable
 from costguard.core.provider import Manifest, checked_table
 from costguard.errors import CredentialsError, ExposedError, InputError
-from costguard.ports import Clock, InstanceSource
+from costguard.passing import Clock
+from costguard.ports import InstanceSource
 from costguard.private import exposed
 from costguard.transport.secret import Secret
 from costguard.transport.surroundings import Surroundings

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from costguard.core.gpu_names import GpuNames
 from costguard.core.provider import Manifest
-from costguard.ports import Cache, Clock, InstanceSource
+from costguard.passing import Clock
+from costguard.ports import Cache, InstanceSource
 from costguard.ports.bills import BillReader
-from costguard.transport.wire import Transport
+
+if TYPE_CHECKING:  # types and no more
+    from costguard.transport.wire import Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

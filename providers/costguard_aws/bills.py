@@ -22,7 +22,8 @@ from costguard.core.metering.resource import storable
 from costguard.core.money import LARGEST_AMOUNT, Money
 from costguard.core.period import Period
 from costguard.errors import InputError, OddAnswerError, shortened
-from costguard.ports import Cache, Clock
+from costguard.passing import Clock
+from costguard.ports import Cache
 from costguard_aws.seam import Aws, ask
 
 HOME = "us-east-1"

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element
 from costguard.core.gpu_names import GpuNames
 from costguard.core.metering.observation import MOST_GPUS
 from costguard.errors import ProviderError, UnknownNameError
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard_aws.api import Ec2
 from costguard_aws.fast_xml import flag_of, text_of, whole_of
 from costguard_aws.types import GpuType, family_gpu, known_types

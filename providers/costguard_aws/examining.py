@@ -18,7 +18,7 @@ from costguard.core.health import (
     Check,
 )
 from costguard.errors import CostguardError, CredentialsError, ForbiddenError, MissingError, ProviderError
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard_aws.api import Ec2
 from costguard_aws.fast_xml import tags_of, text_of
 from costguard_aws.seam import ask

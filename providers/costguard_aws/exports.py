@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from costguard.core.billed import Billed
 from costguard.core.period import Period
 from costguard.errors import InputError, OddAnswerError
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard.ports.bills import BillReader, Piece
 from costguard_aws.seam import Aws, ask
 

@@ -17,8 +17,7 @@ from costguard.core.metering.inventory import Complete, Failed, Inventory, Parti
 from costguard.core.metering.observation import Observation, Price
 from costguard.core.metering.resource import ADDRESS, INSTANCE, VOLUME, ResourceKey, ScopeKey
 from costguard.errors import InputError, ProviderError, shortened
-from costguard.passing import executor
-from costguard.ports import Clock
+from costguard.passing import Clock, executor
 from costguard.transport import Deadline, uncollected
 from costguard_aws.api import CutShortError, Ec2
 from costguard_aws.catalogue import Catalogue

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from costguard.core.metering.observation import price_stated
+from costguard.core.metering.resource import SPOT
 from costguard.core.money import Rate
-from costguard.core.offer import SPOT, Offer, OfferListing
+from costguard.core.offer import Offer, OfferListing
 from costguard.errors import ProviderError
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard_aws.prices import OnDemandPrices, PriceKey
 from costguard_aws.seam import Aws
 from costguard_aws.spot import LINUX, MOST_TYPES, PAGE, VPC, pages

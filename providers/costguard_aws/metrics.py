@@ -33,7 +33,7 @@ from costguard.core.sample import (
     Sample,
 )
 from costguard.errors import OddAnswerError, ProviderError
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard_aws.gpu_series import GPU_METRICS, Series, discovered, gpu_samples
 from costguard_aws.seam import Aws, ask
 

@@ -22,7 +22,8 @@ from costguard.core.instant import EARLIEST
 from costguard.core.metering.observation import Price
 from costguard.core.money import Rate
 from costguard.errors import OddAnswerError, ProviderError, ThrottledError, UnreachableError
-from costguard.ports import Cache, Clock
+from costguard.passing import Clock
+from costguard.ports import Cache
 from costguard_aws.price_list import Filter, Found, filters, found
 from costguard_aws.seam import Aws, ask
 from costguard_aws.types import known_types

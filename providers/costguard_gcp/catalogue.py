@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from costguard.errors import OddAnswerError, ProviderError, one_line
-from costguard.ports import Cache, Clock
+from costguard.passing import Clock
+from costguard.ports import Cache
 from costguard.transport import Deadline
 from costguard_gcp.api import BILLING, Google
 from costguard_gcp.skus import SERVICE, take_in

@@ -9,7 +9,7 @@ from costguard.core.metering.inventory import Complete, Failed, Inventory, Parti
 from costguard.core.metering.observation import Observation, Price
 from costguard.core.metering.resource import ADDRESS, INSTANCE, VOLUME
 from costguard.errors import InputError, ProviderError, one_line, shortened
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard.transport import Deadline, Surroundings
 from costguard_gcp.absence import Absence, none_there
 from costguard_gcp.catalogue import Catalogue, PriceList

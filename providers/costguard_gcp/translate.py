@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from costguard.core.gpu_names import GpuNames
 from costguard.core.metering.observation import Disk, Observation, Price
-from costguard.core.metering.resource import ResourceKey, storable
-from costguard.core.offer import SPOT
+from costguard.core.metering.resource import SPOT, ResourceKey, storable
 from costguard.core.stated_time import time_stated
 from costguard.errors import UnknownNameError, shortened
 from costguard_gcp.handling import handling_of

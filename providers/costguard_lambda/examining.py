@@ -19,7 +19,7 @@ from costguard.core.health import (
     Check,
 )
 from costguard.errors import CredentialsError, ForbiddenError, ProviderError, one_line
-from costguard.ports import Clock
+from costguard.passing import Clock
 from costguard.transport import Deadline
 from costguard.transport.keyed import Keyed
 from costguard_lambda.api import LambdaApi

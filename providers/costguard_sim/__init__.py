@@ -19,7 +19,8 @@ from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.core.period import Period
 from costguard.core.provider import WHOLE, Manifest, Setting, checked_table
-from costguard.ports import Clock, InstanceSource
+from costguard.passing import Clock
+from costguard.ports import InstanceSource
 from costguard_sim.plan import Entry, Plan
 from costguard_sim.view import key_of, listing, observe
 from costguard_sim.world import SCOPES, World, at_us, make_world

@@ -13,8 +13,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from costguard.core.metering.observation import price_stated
+from costguard.core.metering.resource import SPOT
 from costguard.core.money import Rate
-from costguard.core.offer import SPOT, Offer, OfferListing
+from costguard.core.offer import Offer, OfferListing
 from costguard.errors import ProviderError, RefusedError, one_line, shortened
 from costguard_vast.api import QUOTA, SEARCH_ROWS
 from costguard_vast.listing import sentence

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.core.budget import EVERYTHING, Budget, Match, Threshold, matches, period_at
+from costguard.core.burning import Burn
 from costguard.core.calendar import month
 from costguard.core.metering.resource import INSTANCE, VOLUME, Attribution
 from costguard.core.money import Money, MoneyInterval
 from costguard.core.period import Period
 from costguard.core.spending import Spending
-from costguard.core.standing import Burn, Standing, admit, admit_all, concerns, standing
+from costguard.core.standing import Standing, admit, admit_all, concerns, standing
 from costguard.errors import InputError
 
 ALICE = Attribution("aws", "main", "us-east-1", INSTANCE, "H100-SXM", 8, "spot", "alice", "p5", (("team", "vision"),))

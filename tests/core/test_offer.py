@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from costguard.core.metering.resource import TIERS
 from costguard.core.money import Rate
-from costguard.core.offer import TIERS, Offer
+from costguard.core.offer import Offer
 from costguard.errors import InputError
 
 TODAY = date(2026, 11, 21)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from costguard.core.coverage import holes_of, unseen
 from costguard.core.metering.resource import ResourceKey
-from costguard.core.money import Money, MoneyInterval
+from costguard.core.money import Money, MoneyInterval, total_of
 from costguard.core.period import Period
 from costguard.core.spending import Bearer, Spending
-from costguard.core.statement import BY, DEFAULT_BY, keys_stated, month_stated, providers_of, sums_of, total_of
+from costguard.core.statement import BY, DEFAULT_BY, keys_stated, month_stated, providers_of, sums_of
 from costguard.core.statement.sums import tells_apart
 from costguard.errors import InputError, UnknownNameError
 from tests.books import AWS, HOUR_US, VAST, at, attribution, money, spent, stretch

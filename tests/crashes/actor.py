@@ -28,10 +28,9 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.intent import EXECUTING, IN_DOUBT, READY, UNCONFIRMED, Intent
 from costguard.core.guard.policy import STOP, Rails
-from costguard.core.metering.observation import Observation
+from costguard.core.metering.observation import Observation, incarnation_of
 from costguard.core.metering.resource import RUNNING
 from costguard.errors import LedgerError
 from costguard.flows.acting import Acted, Hands, act, confirm, settle

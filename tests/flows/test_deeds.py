@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 
 from costguard.core.acting import ACCEPTED, Reception
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.intent import EXECUTING, READY, Intent
 from costguard.core.guard.planning import Around, plan
 from costguard.core.guard.policy import NOTIFY, SCHEDULE_RULE, STOP, Policy, Rails, Step, Target
@@ -22,7 +21,7 @@ from costguard.core.guard.sight import Rules
 from costguard.core.guard.surveying import Survey
 from costguard.core.guard.verdict import Climb
 from costguard.core.guard.wishes import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, Wish
-from costguard.core.metering.observation import Handling, Observation
+from costguard.core.metering.observation import Handling, Observation, incarnation_of
 from costguard.core.metering.resource import ResourceKey
 from costguard.core.spending import Live
 from costguard.errors import LedgerError

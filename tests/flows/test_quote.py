@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costguard.core.job import Job, Limits, job_from
+from costguard.core.metering.resource import SPOT
 from costguard.core.money import Money, Rate
-from costguard.core.offer import SPOT, Offer
+from costguard.core.offer import Offer
 from costguard.core.placement import Hardware
 from costguard.core.quote import CHEAPEST, FASTEST, PARETO, SORTS, Option, Quote, Rental, shown
 from costguard.data import Facts

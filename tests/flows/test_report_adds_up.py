@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from costguard.core.document import STACKED
 from costguard.core.documents.report import report_document
 from costguard.core.instant import instant, micros
-from costguard.core.money import MoneyInterval
+from costguard.core.money import MoneyInterval, total_of
 from costguard.core.period import Period
-from costguard.core.statement import BY, Statement, Sums, total_of
+from costguard.core.statement import BY, Statement, Sums
 from costguard.core.statement.further import Outlay
 from costguard.core.statement.period import Asked
 from costguard.core.statement.sums import value_of

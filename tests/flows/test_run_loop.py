@@ -17,10 +17,10 @@ from costguard.app.running_end import learn
 from costguard.app.running_terms import Asked, expected
 from costguard.core.budget import Budget
 from costguard.core.drift import WITHIN
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.owning import lease_of
 from costguard.core.guard.policy import Rails
 from costguard.core.guard.wishes import Wish
+from costguard.core.metering.observation import incarnation_of
 from costguard.core.money import Money
 from costguard.core.period import Period
 from costguard.core.run.progress import Marks

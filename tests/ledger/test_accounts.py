@@ -17,10 +17,9 @@ from costguard.core.guard.intent import DONE, EXECUTING, VERIFYING
 from costguard.core.hold import Hold
 from costguard.core.metering.observation import Disk
 from costguard.core.metering.resource import GROUPED_LABELS
-from costguard.core.money import Money
+from costguard.core.money import Money, total_of
 from costguard.core.period import Period
 from costguard.core.sample import GPU_UTIL, Sample
-from costguard.core.statement import total_of
 from costguard.core.statement.further import at_rest, dearest, may_rest, quoted
 from costguard.core.statement.saved import saved
 from costguard.core.statement.sums import KEPT, value_of

@@ -17,10 +17,9 @@ from costguard.core.instant import micros
 from costguard.core.metering.inventory import Poll
 from costguard.core.metering.meter import COMPUTE, LARGEST_PRICE
 from costguard.core.metering.observation import Counter, Disk, Observation, Price
-from costguard.core.metering.resource import INSTANCE, KINDS, STATES, Attribution, ScopeKey, is_storable
+from costguard.core.metering.resource import INSTANCE, KINDS, STATES, TIERS, Attribution, ScopeKey, is_storable
 from costguard.core.metering.span import by_day
 from costguard.core.money import Rate
-from costguard.core.offer import TIERS
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.posting import NUMBERED, Posting
 from costguard.ledger.rows import attribution_of, attribution_row, observation_of, observation_text

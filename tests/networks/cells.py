@@ -19,8 +19,8 @@ from typing import Any
 from unittest.mock import patch
 
 import costguard_aws.session
-import costguard_gcp.acts
 import stamina
+from costguard_gcp import acts as gcp_acts
 
 from costguard.core.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
 from costguard.core.metering.inventory import Complete, Failed, Poll
@@ -150,8 +150,8 @@ def unhurried() -> Iterator[None]:
         patch.object(Circuits, "closed_for", lambda _self, _scope: 0.0),
         patch.object(channel, "ACT_S", ACT_S),
         patch.object(costguard_aws.session, "ACT_S", ACT_S),
-        patch.object(costguard_gcp.acts, "ACT_S", ACT_S),
-        patch.object(costguard_gcp.acts, "LOOK_S", ACT_S),
+        patch.object(gcp_acts, "ACT_S", ACT_S),
+        patch.object(gcp_acts, "LOOK_S", ACT_S),
         stamina.set_testing(True, attempts=3, cap=True),
     ):
         yield

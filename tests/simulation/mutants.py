@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from costguard.core.guard import judging, planning, seat, surveying
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.intent import Intent
 from costguard.core.guard.owning import UNPROTECTED
 from costguard.core.guard.policy import STOP
 from costguard.core.guard.proof import refusal
 from costguard.core.guard.railing import Room
 from costguard.core.metering import accrual
-from costguard.core.metering.observation import Observation
+from costguard.core.metering.observation import Observation, incarnation_of
 from costguard.core.metering.reach import reach_of
 from costguard.core.metering.span import Reach
 from costguard.flows import acting, deeds

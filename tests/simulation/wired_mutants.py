@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import costguard_gcp.listing
-import costguard_runpod.pages
 import pytest
 from costguard_aws.account import Account as AwsAccount
+from costguard_gcp import listing as gcp_listing
 from costguard_gcp.account import GcpAccount
 from costguard_gcp.inventory import Lister
+from costguard_runpod import pages as runpod_pages
 from costguard_runpod.account import Account as RunpodAccount
 from costguard_vast.account import VastAccount
 
@@ -28,15 +28,15 @@ Patch = pytest.MonkeyPatch
 
 def next_page_ignored(patch: Patch) -> None:
     """The first page is all there is (RunPod, Google Cloud)."""
-    patch.setattr(costguard_runpod.pages, "_next", lambda _page, _limit: ("", ""))
-    read = costguard_gcp.listing.page_of
+    patch.setattr(runpod_pages, "_next", lambda _page, _limit: ("", ""))
+    read = gcp_listing.page_of
 
     def alone(reply: Any, what: str) -> Any:  # noqa: ANN401 - a page
         page = read(reply, what)
         page.next_page_token = None
         return page
 
-    patch.setattr(costguard_gcp.listing, "page_of", alone)
+    patch.setattr(gcp_listing, "page_of", alone)
 
 
 def lost_page_is_the_end(patch: Patch) -> None:

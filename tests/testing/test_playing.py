@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.intent import DONE, VERIFYING, Intent
 from costguard.core.guard.notice import FIRST, WARNING, Message, Notice
 from costguard.core.guard.work import IDLE, Work
+from costguard.core.metering.observation import incarnation_of
 from costguard.core.metering.resource import STOPPED
 from costguard.ledger.reading import Books
 from costguard.testing import PollPlay, Reply, Sight, SimulatedCloud, Stage, play, read, read_file

@@ -17,8 +17,8 @@ from costguard_agent.message import AT_HEADER, BEATS_PATH, SEQ_HEADER, SIGNATURE
 from costguard.app.serving import Parts, serving
 from costguard.app.watchroom import Room, room
 from costguard.core.agents.agent import CODE_FOR, Code, WebToken
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.metering.inventory import Complete, Poll
+from costguard.core.metering.observation import incarnation_of
 from costguard.flows.one_time import code_hash, token_hash
 from costguard.ledger.agentbook import AgentBook
 from costguard.ledger.writing import Ledger

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.core.agents.refusals import ANOTHER_LIFE, GONE, REVOKED
 from costguard.core.guard.incarnation import Incarnation
-from costguard.core.guard.owning import same_life
 from costguard.core.metering.resource import ResourceKey
 
 CODE_FOR = timedelta(minutes=10)
@@ -85,12 +83,3 @@ def counts(token: WebToken, now: datetime) -> bool:
 def silent(agent: Agent, now: datetime) -> bool:
     """Whether it was not heard for too long: it is blind then, which says nothing of work."""
     return agent.revoked_at is None and now - agent.heard_at > SILENT_AFTER
-
-
-def unbound(agent: Agent, present: Incarnation | None) -> str:
-    """What refuses a message of `agent` on a machine whose life is `present` (None: it is not there); "" where nothing does."""
-    if agent.revoked_at is not None:
-        return REVOKED
-    if present is None:
-        return GONE
-    return "" if agent.life is None or same_life(agent.life, present) else ANOTHER_LIFE

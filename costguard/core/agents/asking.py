@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 
 from costguard.core.agents.agent import Agent
 from costguard.core.agents.beat import BUSY, KEEP, Ask
-from costguard.core.guard.incarnation import Incarnation
-from costguard.core.guard.owning import may_lease, same_life
+from costguard.core.guard.incarnation import Incarnation, same_life
+from costguard.core.guard.owning import may_lease
 from costguard.core.guard.policy import Policy
 from costguard.core.guard.wishes import LEASE, PHASE, Wish
 from costguard.core.money import Rate

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from costguard.core.agents.agent import Agent
+from costguard.core.guard.incarnation import Incarnation, same_life
+
 MALFORMED, UNSIGNED, UNKNOWN_AGENT, FOREIGN = "malformed", "unsigned", "unknown_agent", "foreign"
 STALE, REPLAYED, DOUBLED = "stale", "replayed", "doubled"
 REVOKED, ANOTHER_LIFE, GONE = "revoked", "another_life", "gone"
@@ -65,3 +68,12 @@ class RefusedError(Exception):
         self.name, self.wait_s = name, wait_s
         self.status, usual = REFUSALS[name]
         self.says = says or usual
+
+
+def unbound(agent: Agent, present: Incarnation | None) -> str:
+    """What refuses a message of `agent` on a machine whose life is `present` (None: it is not there); "" where nothing does."""
+    if agent.revoked_at is not None:
+        return REVOKED
+    if present is None:
+        return GONE
+    return "" if agent.life is None or same_life(agent.life, present) else ANOTHER_LIFE

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.core.metering.resource import ScopeKey
 from costguard.core.money import NANO, Money, MoneyInterval
-from costguard.core.spending import ScopeNow
 from costguard.errors import one_line, shortened
 
 SUM, RATE = 2, 4
@@ -90,10 +89,10 @@ def scope_text(scope: ScopeKey) -> str:
     return "/".join(one_line(part) for part in scope)
 
 
-def ahead_text(scope: ScopeNow) -> str:
+def ahead_text(scope: ScopeKey, at: datetime) -> str:
     """What to say of a scope whose last poll a wrong clock has dated."""
-    told = f"its last poll is dated {scope.at:%Y-%m-%d}, ahead of this clock"
-    return f"{scope_text(scope.scope)}: {told}: later polls are ignored until then; check the clock"
+    told = f"its last poll is dated {at:%Y-%m-%d}, ahead of this clock"
+    return f"{scope_text(scope)}: {told}: later polls are ignored until then; check the clock"
 
 
 def why_text(why: str) -> str:

@@ -15,11 +15,11 @@ from costguard.core.documents.amounts import (
     sign,
 )
 from costguard.core.instant import HOUR_US
-from costguard.core.money import Money
+from costguard.core.money import Money, nothing
 from costguard.core.statement.further import Before, Priced, Quoted, Spender
 from costguard.core.statement.jobs import JobQuoted, jobs_of
 from costguard.core.statement.saved import EXPECTED_FOR, HIGH_FOR, Saved, Saving
-from costguard.core.statement.sums import Group, Sums, nothing
+from costguard.core.statement.sums import Group, Sums
 from costguard.core.statement.whole import Statement
 from costguard.errors import shortened
 

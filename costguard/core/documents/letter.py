@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from costguard.core.document import Document
 from costguard.core.documents.amounts import first_lines, interval_text, sign
 from costguard.core.documents.report import not_counted
+from costguard.core.money import total_of
 from costguard.core.statement import Group, Statement
 from costguard.core.statement.further import Spender
-from costguard.core.statement.sums import total_of
 from costguard.errors import shortened
 
 MOST_SPENDERS, MOST_GROUPS = 3, 10

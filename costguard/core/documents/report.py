@@ -101,7 +101,7 @@ def report_warnings(statement: Statement) -> tuple[str, ...]:
 
 
 def _dated_ahead(statement: Statement) -> tuple[str, ...]:
-    return tuple(ahead_text(scope) for scope in statement.misdated)
+    return tuple(ahead_text(scope.scope, scope.at) for scope in statement.misdated)
 
 
 def incompleteness(statement: Statement) -> IncompleteError | None:

@@ -105,7 +105,7 @@ def status_warnings(status: Status) -> Iterator[str]:
     """What makes the figures doubtful: scopes that are not seen, prices that nobody stated."""
     for scope in status.scopes:
         if scope.ahead:
-            yield ahead_text(scope.now)
+            yield ahead_text(scope.now.scope, scope.now.at)
         elif scope.unseen is not None:
             yield unseen_text(scope, status)
         elif scope.state == FAILED:

@@ -19,8 +19,7 @@ from costguard.core.focus.columns import NEWEST, columns
 from costguard.core.focus.services import service_of
 from costguard.core.instant import HOUR_US
 from costguard.core.metering.meter import FIXED_UNITS, GB_MONTH, HOUR
-from costguard.core.metering.resource import ADDRESS, VOLUME
-from costguard.core.offer import SPOT
+from costguard.core.metering.resource import ADDRESS, SPOT, VOLUME
 from costguard.core.provider import Seller, seller_of
 
 Value = str | Decimal | datetime | bool | Mapping[str, object] | None

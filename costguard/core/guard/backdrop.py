@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from costguard.core.guard.asked import ASKED, NOTHING_ASKED, RUN, STOPPED_FOR, Asked, starts_of
-from costguard.core.guard.incarnation import Incarnation, incarnation_of
-from costguard.core.guard.owning import same_life
+from costguard.core.guard.incarnation import Incarnation, same_life
 from costguard.core.guard.past import Lookout, Past, live_of
 from costguard.core.guard.policy import TERMINATE, Policy, Rails
 from costguard.core.guard.run import FirstSeen
@@ -23,7 +22,7 @@ from costguard.core.guard.verdict import Climb
 from costguard.core.guard.wishes import ARM, Wish
 from costguard.core.instant import micros
 from costguard.core.metering.billing import BillingRule, meters
-from costguard.core.metering.observation import UNKNOWN_HANDLING, Handling, Observation
+from costguard.core.metering.observation import UNKNOWN_HANDLING, Handling, Observation, incarnation_of
 from costguard.core.metering.resource import STOPPED
 from costguard.core.metering.span import Span, amounts
 from costguard.core.money import Money

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from costguard.core.guard.seat import seats_of
+from costguard.core.guard.seat import handled, seats_of
 from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.silence import by_key
 from costguard.core.guard.surveying import foresights_of
@@ -16,7 +16,6 @@ from costguard.core.guard.work import Work
 from costguard.core.metering.observation import Handling
 from costguard.core.metering.resource import RUNNING, ResourceKey
 from costguard.core.money import Money
-from costguard.core.spending import Live
 from costguard.core.status import Beside
 
 
@@ -47,11 +46,3 @@ def overshoots(rules: Rules, sight: Sight, handling: Mapping[ResourceKey, Handli
         return {}
     found = foresights_of(rules, replace(sight, live=tuple(live)))
     return {one.standing.budget.name: one.overshoot for one in found}
-
-
-def handled(live: Live, handling: Mapping[ResourceKey, Handling]) -> Live:
-    """`live` with what its last listing said of acts on it, which the ledger does not keep."""
-    known = handling.get(live.observation.key)
-    if known is None or known == live.observation.handling:
-        return live
-    return replace(live, observation=replace(live.observation, handling=known))

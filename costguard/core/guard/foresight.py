@@ -16,12 +16,12 @@ from costguard.core.budget import ROLLING, Budget, matches
 from costguard.core.checks import require
 from costguard.core.guard.condition import Truth
 from costguard.core.guard.facts import computing_of
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.policy import CAP_GRACE_FLOOR, CAP_RULE, NOTIFY, STOP, Policy, Rails, Step
 from costguard.core.guard.railing import DAY, TEN_MINUTES, most_in_10m, most_in_day, short_of_room
 from costguard.core.guard.verdict import HOLDS, Climb, Verdict
 from costguard.core.guard.work import IDLE, Work
 from costguard.core.instant import HOUR_US, MICROSECOND
+from costguard.core.metering.observation import incarnation_of
 from costguard.core.metering.resource import RUNNING, ResourceKey
 from costguard.core.money import Money, Rate, divide_half_even
 from costguard.core.spending import Live

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from costguard.core.checks import one_of, require
-from costguard.core.guard.incarnation import Incarnation
-from costguard.core.guard.owning import same_life
+from costguard.core.guard.incarnation import Incarnation, same_life
 from costguard.core.guard.policy import GRACE_FLOOR, HOOK, Policy
 from costguard.core.guard.verdict import Climb
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ResourceKey
 
 
@@ -17,6 +16,10 @@ class Incarnation(NamedTuple):
     created_at: datetime | None = None
 
 
-def incarnation_of(seen: Observation) -> Incarnation:
-    """The life that `seen` is in."""
-    return Incarnation(seen.key, seen.started_at, seen.created_at)
+def same_life(one: Incarnation, other: Incarnation) -> bool:
+    """Whether both are one life: the same start where both know it, else the same creation; of one resource in any case."""
+    if one.key != other.key:
+        return False
+    if one.started_at and other.started_at:
+        return one.started_at == other.started_at
+    return not (one.created_at and other.created_at) or one.created_at == other.created_at

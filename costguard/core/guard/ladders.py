@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from costguard.core.guard.facts import OF_WORK
 from costguard.core.guard.hook import NO_HOOKS, Hooked
-from costguard.core.guard.owning import same_life
+from costguard.core.guard.incarnation import same_life
 from costguard.core.guard.policy import (
     ASK,
     CAP_GRACE_FLOOR,

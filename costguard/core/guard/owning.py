@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from costguard.core.guard.incarnation import Incarnation
+from costguard.core.guard.incarnation import Incarnation, same_life
 from costguard.core.guard.policy import LEVELS, NOTIFY, Policy
 from costguard.core.guard.wishes import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, STICKY, Wish, is_open
 from costguard.core.metering.observation import Observation
@@ -52,15 +52,6 @@ class LeaseAnswer:
     why: str
     renewals: int
     costs: Money | None = None
-
-
-def same_life(one: Incarnation, other: Incarnation) -> bool:
-    """Whether both are one life: the same start where both know it, else the same creation; of one resource in any case."""
-    if one.key != other.key:
-        return False
-    if one.started_at and other.started_at:
-        return one.started_at == other.started_at
-    return not (one.created_at and other.created_at) or one.created_at == other.created_at
 
 
 def owner_of(seen: Observation, patterns: Sequence[str]) -> str:

@@ -17,10 +17,9 @@ from costguard.core.metering.inventory import COMPLETE
 from costguard.core.metering.observation import Observation
 from costguard.core.metering.resource import ENDED, RUNNING, ResourceKey, ScopeKey
 from costguard.core.metering.span import Span, amounts
-from costguard.core.money import Money, MoneyInterval
+from costguard.core.money import Money, MoneyInterval, nothing
 from costguard.core.sample import Sample, SampleHour
 from costguard.core.spending import Live, Stretch
-from costguard.core.statement import nothing
 
 REACH = timedelta(hours=48)
 """How far back a guard run looks at samples."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.core.guard.incarnation import Incarnation, incarnation_of
+from costguard.core.guard.incarnation import Incarnation
 from costguard.core.guard.intent import (
     CANCELLED,
     CONFIRM_WITHIN,
@@ -24,7 +24,7 @@ from costguard.core.guard.intent import (
     Intent,
 )
 from costguard.core.guard.policy import STOP, TERMINATE
-from costguard.core.metering.observation import Observation
+from costguard.core.metering.observation import Observation, incarnation_of
 from costguard.core.metering.resource import ENDED, RUNNING, STOPPED
 
 HELD = (RUNNING, "paused", "failed")

@@ -17,9 +17,10 @@ from fractions import Fraction
 
 from costguard.core.guard.backdrop import Scene
 from costguard.core.guard.evidence import spacing
+from costguard.core.guard.incarnation import same_life
 from costguard.core.guard.judging import probe, probed_since
 from costguard.core.guard.ladders import stepped
-from costguard.core.guard.owning import BY_HAND, same_life, snoozed
+from costguard.core.guard.owning import BY_HAND, snoozed
 from costguard.core.guard.pacing import GROWING, LOOKS, findings, later, records, states
 from costguard.core.guard.planning import Case
 from costguard.core.guard.policy import ASK, DENY, DESTRUCTIVE, HOOK, IDLE_RULE, NOTIFY, RECORD, TERMINATE, Policy

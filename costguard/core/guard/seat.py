@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -10,7 +10,7 @@ from costguard.core.guard.evidence import Columns, Lines, columns_of, counting
 from costguard.core.guard.evidence import spacing as spacing_of
 from costguard.core.guard.facts import Known
 from costguard.core.guard.grouping import GroupKey, Member, Together, as_member, counts, group_of, together
-from costguard.core.guard.incarnation import Incarnation, incarnation_of
+from costguard.core.guard.incarnation import Incarnation
 from costguard.core.guard.intent import IN_DOUBT
 from costguard.core.guard.judging import judge
 from costguard.core.guard.owning import (
@@ -32,7 +32,7 @@ from costguard.core.guard.sight import Rules, Sight
 from costguard.core.guard.verdicts import Concerned
 from costguard.core.guard.wishes import LEASE, Wish
 from costguard.core.guard.work import IDLE, Work
-from costguard.core.metering.observation import Observation
+from costguard.core.metering.observation import Handling, Observation, incarnation_of
 from costguard.core.metering.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.core.sample import Sample
 from costguard.core.spending import Live
@@ -220,3 +220,11 @@ def _by_hand(seen: Observation, life: Incarnation, policies: Iterable[Policy]) -
 def after_hours(seen: Observation, wanted: Wanted) -> bool:
     """Whether its run began within the time in which its schedule wants it off: that was on purpose."""
     return wanted.off and wanted.since is not None and seen.started_at is not None and seen.started_at > wanted.since
+
+
+def handled(live: Live, handling: Mapping[ResourceKey, Handling]) -> Live:
+    """`live` with what its last listing said of acts on it, which the ledger does not keep."""
+    known = handling.get(live.observation.key)
+    if known is None or known == live.observation.handling:
+        return live
+    return replace(live, observation=replace(live.observation, handling=known))

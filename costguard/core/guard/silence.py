@@ -11,8 +11,8 @@ from datetime import datetime
 
 from costguard.core.agents.agent import Agent, silent
 from costguard.core.documents.amounts import moment_text
-from costguard.core.guard.incarnation import incarnation_of
-from costguard.core.guard.owning import same_life
+from costguard.core.guard.incarnation import same_life
+from costguard.core.metering.observation import incarnation_of
 from costguard.core.metering.resource import RUNNING, ResourceKey
 from costguard.core.spending import Live
 

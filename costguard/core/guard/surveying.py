@@ -18,10 +18,10 @@ from costguard.core.guard.evidence import heard_of
 from costguard.core.guard.facts import OF_BUDGET, facts_of, tightest
 from costguard.core.guard.foresight import Candidate, Foresight, cap_policy, cap_verdicts, foresee_all, reaction_of
 from costguard.core.guard.hook import ended_steps, hooked
-from costguard.core.guard.incarnation import Incarnation
+from costguard.core.guard.incarnation import Incarnation, same_life
 from costguard.core.guard.intent import CANCELLED, FAILED, OPEN, Intent
 from costguard.core.guard.ladders import climbed, stepped
-from costguard.core.guard.owning import armed, same_life
+from costguard.core.guard.owning import armed
 from costguard.core.guard.planning import RESTING, Around, Case, cannot_stop, lacking, plan
 from costguard.core.guard.policy import OBSERVE, SCHEDULE_RULE, STOP, Policy
 from costguard.core.guard.railing import NO_ROOM, Breaker, breaker, fleet_of, quarantined, room

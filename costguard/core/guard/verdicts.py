@@ -15,8 +15,7 @@ from functools import lru_cache
 from costguard.core.budget import Match, matches
 from costguard.core.guard.condition import Truth
 from costguard.core.guard.facts import OF_WORK, without_work
-from costguard.core.guard.incarnation import Incarnation
-from costguard.core.guard.owning import same_life
+from costguard.core.guard.incarnation import Incarnation, same_life
 from costguard.core.guard.policy import DESTRUCTIVE, GRACE_FLOOR, SCHEDULE_RULE, Policy, Target
 from costguard.core.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, Climb, Verdict
 from costguard.core.guard.work import UNKNOWN, Work

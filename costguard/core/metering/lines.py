@@ -13,10 +13,9 @@ from costguard.core.metering.inventory import Poll
 from costguard.core.metering.meter import COMPUTE, LARGEST_PRICE, Line, Meter
 from costguard.core.metering.moments import DOWN, UP, Moment, Window, highest_dated, price_moments, with_doubt
 from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ENDED, RUNNING, STOPPED, ResourceKey
+from costguard.core.metering.resource import ENDED, RUNNING, SPOT, STOPPED, ResourceKey
 from costguard.core.metering.span import Span
 from costguard.core.metering.walk import Walk, either_of, ended_unseen, unseen, up_to
-from costguard.core.offer import SPOT
 
 COMPUTING: Line = (COMPUTE, "")
 

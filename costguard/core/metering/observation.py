@@ -11,11 +11,20 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
 from costguard.core.checks import described, require
+from costguard.core.guard.incarnation import Incarnation
 from costguard.core.instant import EARLIEST
 from costguard.core.metering.meter import LARGEST_PRICE
-from costguard.core.metering.resource import GROUPED_LABELS, INSTANCE, STATES, Attribution, ResourceKey, is_storable, storable
+from costguard.core.metering.resource import (
+    GROUPED_LABELS,
+    INSTANCE,
+    STATES,
+    TIERS,
+    Attribution,
+    ResourceKey,
+    is_storable,
+    storable,
+)
 from costguard.core.money import NANO, Rate
-from costguard.core.offer import TIERS
 from costguard.errors import InputError, one_line
 
 AHEAD = timedelta(minutes=5)
@@ -216,3 +225,8 @@ def price_stated(value: object, *, gpus: float = 1, currency: str = "USD", field
         return None, f"{field} is {one_line(described(value))}: more than any machine costs, so not believed"
     nano = int((amount.scaleb(9)).to_integral_value())
     return (Rate(nano_per_hour=nano, currency=currency), "") if nano else (None, f"{field} is less than a nano-dollar an hour")
+
+
+def incarnation_of(seen: Observation) -> Incarnation:
+    """The life that `seen` is in."""
+    return Incarnation(seen.key, seen.started_at, seen.created_at)

@@ -75,3 +75,10 @@ class Attribution:
 
     def __post_init__(self) -> None:
         require(self.kind in KINDS, "kind", f"must be one of {', '.join(KINDS)}, not '{self.kind}'")
+
+
+SPOT = "spot"
+
+
+TIERS = ("on-demand", SPOT, "reserved", "community", "secure")
+"""How something is rented. `spot` may be taken away; `community` and `secure` are RunPod's two clouds."""

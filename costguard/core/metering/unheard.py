@@ -20,9 +20,8 @@ from costguard.core.metering.billing import BillingRule, bound, meters
 from costguard.core.metering.meter import COMPUTE, Line, Meter, PriceRange
 from costguard.core.metering.moments import DOWN, Window
 from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ENDED, INSTANCE, RUNNING, STOPPED
+from costguard.core.metering.resource import ENDED, INSTANCE, RUNNING, SPOT, STOPPED
 from costguard.core.metering.span import MAYBE, Span
-from costguard.core.offer import SPOT
 
 WHY = "not looked at"
 

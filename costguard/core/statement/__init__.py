@@ -5,7 +5,7 @@
 """
 
 from costguard.core.statement.period import month_stated
-from costguard.core.statement.sums import BY, DEFAULT_BY, Group, Sums, keys_stated, nothing, sums_of, total_of
+from costguard.core.statement.sums import BY, DEFAULT_BY, Group, Sums, keys_stated, sums_of
 from costguard.core.statement.whole import Statement, providers_of
 
 __all__ = [
@@ -16,8 +16,6 @@ __all__ = [
     "Sums",
     "keys_stated",
     "month_stated",
-    "nothing",
     "providers_of",
     "sums_of",
-    "total_of",
 ]

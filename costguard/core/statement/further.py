@@ -15,10 +15,10 @@ from costguard.core.hold import COMMITTED, JOB, Hold
 from costguard.core.metering.meter import COMPUTE, STORAGE
 from costguard.core.metering.resource import INSTANCE, Attribution
 from costguard.core.metering.span import Reach, Span, charge
-from costguard.core.money import Money, MoneyInterval
+from costguard.core.money import Money, MoneyInterval, total_of
 from costguard.core.period import Period
 from costguard.core.spending import Bearer, Spending
-from costguard.core.statement.sums import Sums, total_of
+from costguard.core.statement.sums import Sums
 
 MOST_SPENDERS = 10
 OLD_AFTER = timedelta(days=90)

@@ -18,10 +18,9 @@ from typing import Protocol
 from costguard.core.checks import described, one_of, require
 from costguard.core.metering.meter import COMPUTE
 from costguard.core.metering.resource import GROUPED_LABELS, INSTANCE, Attribution
-from costguard.core.money import Money, MoneyInterval
+from costguard.core.money import Money, MoneyInterval, total_of
 from costguard.core.spending import Bearer, Spending
 from costguard.core.statement.waste import Waste
-from costguard.errors import InputError
 
 DEFAULT_BY = ("provider", "account", "owner", "gpu")
 LABEL = "label:"
@@ -122,29 +121,6 @@ def sums_of(spending: Iterable[Spending], by: Sequence[str], wastes: Iterable[Wa
         wasted[waste.currency].append(waste)
     usd = _sums(by_currency.pop("USD", []), by, "USD", wasted["USD"])
     return usd, tuple(_sums(parts, by, currency, wasted[currency]) for currency, parts in sorted(by_currency.items()))
-
-
-def total_of(parts: Iterable[MoneyInterval], currency: str = "USD") -> MoneyInterval:
-    """The sum of `parts`, zero where there are none. All must be of `currency`."""
-    low = expected = high = 0
-    for part in parts:
-        if part.low.currency != currency:
-            raise InputError(f"cannot mix {currency} with {part.low.currency}", field="currency")
-        low, expected, high = low + part.low.nano, expected + part.expected.nano, high + part.high.nano
-    return _interval(low, expected, high, currency)
-
-
-def nothing(currency: str = "USD") -> MoneyInterval:
-    """Zero, three times."""
-    return _interval(0, 0, 0, currency)
-
-
-def _interval(low: int, expected: int, high: int, currency: str) -> MoneyInterval:
-    return MoneyInterval(
-        low=Money(nano=low, currency=currency),
-        expected=Money(nano=expected, currency=currency),
-        high=Money(nano=high, currency=currency),
-    )
 
 
 def keys_stated(text: str | None) -> tuple[str, ...]:

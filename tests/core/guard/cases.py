@@ -9,7 +9,6 @@ from typing import Any
 
 from costguard.core.guard.condition import Truth
 from costguard.core.guard.facts import Known, facts_of
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.ladders import climbed
 from costguard.core.guard.planning import Around, Case
 from costguard.core.guard.policy import NOTIFY, STOP, Policy, Step
@@ -18,7 +17,7 @@ from costguard.core.guard.verdict import Climb, Verdict
 from costguard.core.guard.verdicts import verdict
 from costguard.core.guard.wishes import Wish
 from costguard.core.guard.work import IDLE, Work
-from costguard.core.metering.observation import Handling
+from costguard.core.metering.observation import Handling, incarnation_of
 from costguard.core.spending import Live
 from tests.books import live, meter
 

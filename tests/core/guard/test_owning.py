@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.owning import (
     approved,
     armed,
@@ -22,7 +21,7 @@ from costguard.core.guard.owning import (
 )
 from costguard.core.guard.policy import NOTIFY, OBSERVE, STOP, TERMINATE
 from costguard.core.guard.wishes import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Wish
-from costguard.core.metering.observation import Handling
+from costguard.core.metering.observation import Handling, incarnation_of
 from costguard.core.money import Money, Rate
 from tests.books import NOW
 from tests.core.guard.cases import machine, minutes, policy, wish

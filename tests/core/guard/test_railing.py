@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.intent import VERIFYING, Intent
 from costguard.core.guard.planning import plan
 from costguard.core.guard.policy import Rails
@@ -28,6 +27,7 @@ from costguard.core.guard.railing import (
     short_of_room,
 )
 from costguard.core.guard.work import ACTIVE, Work
+from costguard.core.metering.observation import incarnation_of
 from costguard.core.money import Money
 from costguard.core.spending import Live
 from tests.books import NOW

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.ladders import climbed, stepped, steps_ahead
 from costguard.core.guard.policy import STOP
+from costguard.core.metering.observation import incarnation_of
 from tests.core.guard.cases import friday, idle, judged, machine, minutes, policy
 
 OURS = {"tier": "on-demand"}

@@ -11,13 +11,13 @@ import pytest
 from costguard.core.budget import Match
 from costguard.core.guard.condition import FACTS
 from costguard.core.guard.facts import Known, facts_of, tightest, waste_of
-from costguard.core.guard.incarnation import incarnation_of
 from costguard.core.guard.policy import Target
 from costguard.core.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, Climb
 from costguard.core.guard.verdicts import concerns, fits
 from costguard.core.guard.wishes import LEASE
 from costguard.core.guard.work import ACTIVE, HUNG, UNKNOWN, Work
 from costguard.core.metering.meter import GB_MONTH_730, STORAGE
+from costguard.core.metering.observation import incarnation_of
 from costguard.core.money import Money, Rate
 from tests.books import live, meter, unpriced
 from tests.core.guard.cases import A100, friday, idle, judged, machine, minutes, policy, wish
