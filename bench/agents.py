@@ -22,14 +22,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from costguard_agent.message import BEATS_PATH, encoded, signed
+from costguard_agent.protocol import BEATS_PATH, encoded, signed
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from costguard.core.agents.agent import Agent, Code, WebToken
-from costguard.core.metering.resource import ResourceKey
-from costguard.flows.one_time import code_hash, token_hash
-from costguard.ledger.agentbook import AgentBook
-from costguard.ledger.reading import Books
+from costguard.ledger.agents.store import AgentBook
+from costguard.ledger.spans.books import Books
+from costguard.services.one_time import code_hash, token_hash
+from costguard.values.agent import Agent, Code, WebToken
+from costguard.values.resource import ResourceKey
 from tests.fakes.server import serving
 from tests.providers.lambda_.rig import LambdaRig
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from bench.published import FACTS, Row, UnreadableRowError, faketensor_inputs, memory_inputs, run_inputs
-from costguard.core.architecture import Architecture
-from costguard.core.gpu_names import GpuNames
-from costguard.core.huggingface import architecture_from_config
-from costguard.core.recipe import Parallel, Recipe
+from costguard.sizing.architecture import Architecture
+from costguard.sizing.huggingface import architecture_from_config
+from costguard.sizing.recipe import Parallel, Recipe
+from costguard.values.gpu_names import GpuNames
 from scripts import compare_memory, published_memory, published_runs
 
 GIGA = 1e9

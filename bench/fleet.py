@@ -11,12 +11,12 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from costguard.core.metering.billing import BillingRule
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.observation import Disk, Observation, Price
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import NANO, Rate
 from costguard.data import Facts
+from costguard.metering.billing import BillingRule
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import Disk, Observation, Price
+from costguard.values.money import NANO, Rate
+from costguard.values.resource import ResourceKey, ScopeKey
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

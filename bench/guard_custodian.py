@@ -24,11 +24,11 @@ from tempfile import TemporaryDirectory
 from bench.guard_replay import BUCKET_S, BUSY, GPU, METRIC, NAMESPACE, QUIET, idle
 from bench.interleaved import compiled, costguard
 from bench.measured import Measured, median
-from costguard.core.metering.resource import INSTANCE, RUNNING
-from costguard.core.sample import GPU_UTIL, Sample
 from costguard.data import Facts
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.values.resource import INSTANCE, RUNNING
+from costguard.values.sample import GPU_UTIL, Sample
 
 C7N = "c7n==0.9.53"
 HISTORY = timedelta(hours=1)

@@ -10,20 +10,20 @@ from tempfile import TemporaryDirectory
 
 from bench import fleet
 from bench.measured import Measured, cpu, median
-from costguard.app.ruling import rules_of
-from costguard.collector import uncollected
-from costguard.core.guard.policy import Rails
-from costguard.core.guard.sight import Rules, Sight
-from costguard.core.guard.surveying import Survey, survey
-from costguard.core.guard.work import ACTIVE, IDLE
-from costguard.core.sample import CPU_UTIL, GPU_UTIL, NETWORK, Sample
-from costguard.flows.guard_snapshot import build_guard_snapshot, read_runs_before
-from costguard.flows.latest import Latest
-from costguard.flows.lookback import Lookback
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
+from costguard.guard.context import Rules, Sight
+from costguard.guard.evaluation import Survey, survey
+from costguard.guard.policy import Rails
+from costguard.guard.work import ACTIVE, IDLE
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.services.guard_inputs import rules_of
+from costguard.services.guard_snapshot import build_guard_snapshot, read_runs_before
+from costguard.services.latest import Latest
+from costguard.services.lookback import Lookback
 from costguard.settings import read_settings
+from costguard.system.gc_pause import uncollected
+from costguard.values.sample import CPU_UTIL, GPU_UTIL, NETWORK, Sample
 
 MINUTES = 60
 """Of samples, one a minute of each signal: more than the longest wait of the policies."""

@@ -18,19 +18,19 @@ from zoneinfo import ZoneInfo
 
 from bench import fleet
 from bench.measured import Measured, cpu, median
-from costguard.core import calendar
-from costguard.core.instant import DAY_US, HOUR_US, instant, micros
-from costguard.core.metering.billing import meters
-from costguard.core.metering.meter import COMPUTE
-from costguard.core.metering.reach import reach_of
-from costguard.core.metering.resource import Attribution, ResourceKey
-from costguard.core.metering.span import Span, amounts, charge
-from costguard.core.period import Period
-from costguard.core.spending import Spending
-from costguard.ledger.opening import open_engine
-from costguard.ledger.reading import Books
-from costguard.ledger.rollup import Daily
-from costguard.ledger.rows import attribution_row, observation_text, span_of, span_row
+from costguard.ledger.db.codecs import attribution_row, observation_text, span_of, span_row
+from costguard.ledger.db.connection import open_engine
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.rollup import Daily
+from costguard.metering.billing import meters
+from costguard.metering.meter import COMPUTE
+from costguard.metering.reach import reach_of
+from costguard.metering.span import Span, amounts, charge
+from costguard.metering.spending import Spending
+from costguard.values import calendar
+from costguard.values.instant import DAY_US, HOUR_US, instant, micros
+from costguard.values.period import Period
+from costguard.values.resource import Attribution, ResourceKey
 
 Row = tuple[object, ...]
 Sums = dict[tuple[str, str, str], tuple[int, int, int]]

@@ -9,11 +9,11 @@ from pathlib import Path
 from bench import fleet
 from bench.ledger_history import UNTIL, written
 from bench.measured import Measured, cpu, resident_mib
-from costguard.core.charge_item import ChargeItem
-from costguard.core.document import Document
-from costguard.core.period import Period
-from costguard.ledger.reading import Books
-from costguard.reports import focus
+from costguard.ledger.spans.books import Books
+from costguard.metering.charge_item import ChargeItem
+from costguard.renderers import focus
+from costguard.values.period import Period
+from costguard.views.document import Document
 
 AS_OF = UNTIL - timedelta(hours=3)
 YEAR = Period(start=fleet.START, end=UNTIL)

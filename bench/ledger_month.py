@@ -11,7 +11,7 @@ from pathlib import Path
 from bench import fleet
 from bench.ledger_polls import ledger
 from bench.measured import Measured, resident_mib
-from costguard.core.metering.observation import Observation
+from costguard.metering.observation import Observation
 
 MINUTES = 43_200
 """Of 30 days."""

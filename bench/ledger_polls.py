@@ -13,14 +13,14 @@ from unittest.mock import patch
 from bench import fleet
 from bench.ledger_raw import SPAN_COLUMNS, Changes, copied, difference, replayed, same_rows, through_sqlmodel
 from bench.measured import Measured, cpu, median
-from costguard.core.metering.accrual import accrue
-from costguard.core.metering.accrued import Accrued
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import ScopeKey
-from costguard.core.money import Rate
-from costguard.ledger import writing
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans import writer
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.accrual import accrue
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import Observation, Price
+from costguard.metering.scope_state import Accrued
+from costguard.values.money import Rate
+from costguard.values.resource import ScopeKey
 
 SCOPES = 10
 PER_SCOPE_MS = 0.1
@@ -85,7 +85,7 @@ def _timed_accrue() -> Iterator[list[float]]:
         spent.append(time.process_time() - begun)
         return found
 
-    with patch.object(writing, "accrue", timed):
+    with patch.object(writer, "accrue", timed):
         yield spent
 
 

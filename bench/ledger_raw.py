@@ -113,8 +113,8 @@ def through_sqlmodel(path: Path, columns: list[str], rows: list[Row]) -> None:
     """The same new spans as objects, through SQLModel's session."""
     from sqlmodel import Session
 
-    from costguard.ledger.opening import open_engine, writing
-    from costguard.ledger.tables import SpanRow
+    from costguard.ledger.db.connection import open_engine, writing
+    from costguard.ledger.spans.tables import SpanRow
 
     engine = open_engine(f"sqlite:///{path}")
     try:

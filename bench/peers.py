@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from bench.cases import Case
-from costguard.core.architecture import Block
+from costguard.sizing.architecture import Block
 
 Peer = Callable[[Case], float | None]
 

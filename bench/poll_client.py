@@ -60,14 +60,14 @@ def ours(*, metrics: bool, listed: bool) -> None:
     """The product: adapter, metering, ledger; with `listed` the adapter alone."""
     from costguard_aws import provider
 
-    from costguard.app.exports import Exports
-    from costguard.core.gpu_names import GpuNames
-    from costguard.core.metering.inventory import Failed
-    from costguard.core.period import Period
     from costguard.data import Facts
-    from costguard.flows.poll import poll
-    from costguard.ledger.writing import Ledger
-    from costguard.transport import Surroundings, Transport
+    from costguard.ledger.spans.writer import Ledger
+    from costguard.metering.inventory import Failed
+    from costguard.providers.transport import Surroundings, Transport
+    from costguard.services.exports import Exports
+    from costguard.services.poll import poll
+    from costguard.values.gpu_names import GpuNames
+    from costguard.values.period import Period
 
     facts, transport, watch = Facts(), Transport(), Watch()
     with TemporaryDirectory() as folder:

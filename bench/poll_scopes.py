@@ -23,9 +23,9 @@ def scopes() -> Iterator[Measured]:
     from costguard_runpod import provider
 
     from costguard.data import Facts
-    from costguard.flows.poll import poll
-    from costguard.ledger.writing import Ledger
-    from costguard.transport import Surroundings, Transport
+    from costguard.ledger.spans.writer import Ledger
+    from costguard.providers.transport import Surroundings, Transport
+    from costguard.services.poll import poll
     from tests.contract.rig import BILLS, NAMES, NoCache
     from tests.fakes.runpod import KEY
     from tests.fakes.server import Hands
@@ -83,7 +83,7 @@ def _serve(there: Connection) -> None:
 def decode() -> Iterator[Measured]:
     """10,000 pods: decoded and checked, against msgspec into the same typed structs and nothing more."""
     import msgspec
-    from costguard_runpod.pages import decode_pods
+    from costguard_runpod.pagination import decode_pods
     from costguard_runpod.wire import Pods
 
     body = json.dumps(

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from bench.cases import GIGA, Case, card_bytes, faketensor_case, memory_case, run_case
 from bench.published import FACTS, Row, UnreadableRowError
-from costguard.core.gpu import GIB, USABLE_SHARE
-from costguard.core.interval import Interval
-from costguard.core.memory.footprint import Footprint, footprint
-from costguard.core.speed.duration import duration
-from costguard.core.speed.efficiency import Efficiency
-from costguard.core.speed.throughput import throughput
+from costguard.sizing.memory.footprint import Footprint, footprint
+from costguard.sizing.speed.duration import duration
+from costguard.sizing.speed.efficiency import Efficiency
+from costguard.sizing.speed.throughput import throughput
+from costguard.values.gpu import GIB, USABLE_SHARE
+from costguard.values.interval import Interval
 from scripts import published_memory
 
 MEMORY_HEADER = ("id", "predicted_gb", "reason")

@@ -16,13 +16,13 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from bench.interleaved import HELLO, compiled, costguard, report, timed
-from costguard.core.job import job_from
-from costguard.core.money import Rate
-from costguard.core.offer import Offer
-from costguard.core.placement import Hardware
 from costguard.data import Facts
-from costguard.flows.size import size
 from costguard.ledger.market_file import write_market
+from costguard.quoting.offer import Offer
+from costguard.services.size import size
+from costguard.sizing.job import job_from
+from costguard.sizing.placement import Hardware
+from costguard.values.money import Rate
 
 TARGET = 1.3
 SIZE_TARGET_MS = 0.8

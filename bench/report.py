@@ -25,8 +25,8 @@ from pathlib import Path
 from bench.interleaved import compiled, costguard
 from bench.ledger_history import written
 from bench.measured import Measured, median, table
-from costguard.core.instant import HOUR_US, micros
-from costguard.core.sample import CPU_UTIL, GPU_UTIL, NETWORK
+from costguard.values.instant import HOUR_US, micros
+from costguard.values.sample import CPU_UTIL, GPU_UTIL, NETWORK
 
 INSTANCES, QUICK, ROUNDS = 100_000, 5_000, 5
 MOST_S, MOST_MB, MOST_HTML_MB = 2.0, 400.0, 1.0

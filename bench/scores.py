@@ -10,7 +10,7 @@ from typing import TypeVar
 from bench.cases import GIGA, Case, card_bytes, faketensor_case, memory_case
 from bench.predictions import in_its_metric, sized
 from bench.published import Row
-from costguard.core.memory.footprint import Footprint
+from costguard.sizing.memory.footprint import Footprint
 from scripts.fit_efficiency import quantile
 
 A = TypeVar("A")

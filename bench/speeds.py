@@ -1,7 +1,7 @@
 """Speed and hours of published runs: with the shipped constants, with constants fitted to other sources only, and by peers.
 
 Leaving one source out means everything: weights, evidence, spread and whole-run overhead come from the other sources, and
-then the shipped code (`costguard.core.speed.throughput`, `duration`) predicts the source that was left out.
+then the shipped code (`costguard.sizing.speed.throughput`, `duration`) predicts the source that was left out.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from bench.cases import run_case
 from bench.predictions import HOURS, SPEED, timed
 from bench.published import FACTS, Row
 from bench.scores import Scored, attempted, number
-from costguard.core.interval import Interval
-from costguard.core.speed.efficiency import Efficiency
-from costguard.core.speed.flops import flops_per_token
+from costguard.sizing.speed.efficiency import Efficiency
+from costguard.sizing.speed.flops import flops_per_token
+from costguard.values.interval import Interval
 from scripts import fit_efficiency as fitting
 from scripts import published_runs
 from scripts.efficiency_report import likely_cause

@@ -6,7 +6,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from costguard_agent.pyz import build
+from costguard_agent.installation import build
 
 
 def main() -> None:

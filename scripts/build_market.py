@@ -20,12 +20,12 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from costguard.core.gpu import read_gpus
-from costguard.core.gpu_names import GpuNames
-from costguard.core.metering.resource import SPOT
-from costguard.core.money import Rate
-from costguard.core.offer import Offer
 from costguard.ledger.market_file import write_market
+from costguard.quoting.offer import Offer
+from costguard.values.gpu import read_gpus
+from costguard.values.gpu_names import GpuNames
+from costguard.values.money import Rate
+from costguard.values.resource import SPOT
 
 ROOT = Path(__file__).parent.parent
 PRICES = ROOT.parent / "shared" / "providers" / "prices"

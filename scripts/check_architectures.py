@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from costguard.core.huggingface import READERS, architecture_from_config
 from costguard.errors import CostguardError
+from costguard.sizing.huggingface import READERS, architecture_from_config
 
 SHIPPED = Path(__file__).parents[1] / "costguard" / "data" / "architectures.json"
 TASKS = (

@@ -3,7 +3,7 @@
     python scripts/check_calibration.py RUNS.csv [GPUS.csv]
 
 Here a family is one source's, since a source is what a user is: one team, one set of habits. Prints the intraclass correlation
-that `SHARED_VARIANCE` in `costguard/core/calibration.py` rounds, and errors and interval coverage before and after.
+that `SHARED_VARIANCE` in `costguard/sizing/calibration.py` rounds, and errors and interval coverage before and after.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from statistics import fmean
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from costguard.core.calibration import Family, believe, speed_family, usual_variance
-from costguard.core.job import Job
+from costguard.sizing.calibration import Family, believe, speed_family, usual_variance
+from costguard.sizing.job import Job
 from scripts import published_runs as published
 from scripts.fit_efficiency import Error, calibrated, leave_one_source_out, quantile, sample
 

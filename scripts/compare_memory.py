@@ -18,9 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # scripts is a folder beside the package, not installed
 
-from costguard.core.memory.footprint import Footprint, footprint
-from costguard.core.recipe import Lora, Parallel, Recipe
 from costguard.errors import CostguardError
+from costguard.sizing.memory.footprint import Footprint, footprint
+from costguard.sizing.recipe import Lora, Parallel, Recipe
 from scripts.published_memory import FACTS, Row, capacity, figure, parallel_of, recipe_of, shape
 
 FAKE_OPTIMIZERS = {"adamw_fused": "adamw", "adamw_foreach": "adamw", "sgd_momentum": "sgd-momentum", "sgd": "sgd"}

@@ -2,7 +2,7 @@
 
     python scripts/fit_efficiency.py RUNS.csv GPUS.csv [--write costguard/data/efficiency.json]
 
-    log(measured / ideal tokens a second) = sum of weight x feature,   features as in `costguard/core/speed/step.py`
+    log(measured / ideal tokens a second) = sum of weight x feature,   features as in `costguard/sizing/speed/step.py`
 
 Ridge least squares towards a prior for each weight (what physics or the literature suggests), within bounds that keep
 a cost from becoming a gain, so that combinations nobody has published stay sane. A source with n rows counts as
@@ -25,9 +25,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 
-from costguard.core.speed.efficiency import UNKNOWN_FAMILY, Family, Physics
-from costguard.core.speed.step import Setting, arithmetic_seconds, costs
-from costguard.core.speed.work import Peak, peak, work
+from costguard.sizing.speed.efficiency import UNKNOWN_FAMILY, Family, Physics
+from costguard.sizing.speed.step import Setting, arithmetic_seconds, costs
+from costguard.sizing.speed.work import Peak, peak, work
 from scripts import published_runs as published
 from scripts.efficiency_priors import FAMILY_PRIOR, FULL_POWER, PHYSICS, PRIORS, Prior
 
@@ -147,12 +147,12 @@ def ideal_rate(run: published.Run) -> float:
 
 
 def run_features(run: published.Run) -> dict[str, float]:
-    """As `costguard.core.speed.throughput` sees them."""
+    """As `costguard.sizing.speed.throughput` sees them."""
     return costs(setting_of(run), physics(), family(run.gpu.arch))
 
 
 def setting_of(run: published.Run) -> Setting:
-    """The run as the job that `costguard.core.speed.throughput` times."""
+    """The run as the job that `costguard.sizing.speed.throughput` times."""
     return Setting(
         work=work(run.architecture, run.recipe),
         recipe=run.recipe,

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from costguard.core.architecture import Architecture, Attention, Block, FeedForward
-from costguard.core.memory.footprint import Footprint
-from costguard.core.recipe import Lora, Parallel, Recipe
 from costguard.data import Facts
 from costguard.errors import CostguardError
+from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward
+from costguard.sizing.memory.footprint import Footprint
+from costguard.sizing.recipe import Lora, Parallel, Recipe
 
 Row = dict[str, str]
 

@@ -19,12 +19,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from costguard.core.architecture import Architecture, Attention, Block, FeedForward
-from costguard.core.gpu import Gpu, read_gpus
-from costguard.core.recipe import Parallel, Recipe
-from costguard.core.speed.flops import flops_per_token
 from costguard.data import Facts
 from costguard.errors import UnknownNameError
+from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward
+from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.speed.flops import flops_per_token
+from costguard.values.gpu import Gpu, read_gpus
 
 USUAL_VOCAB = 32_000
 USUAL_ASPECT = 128

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from costguard.core.guard.asked import NOTHING_ASKED
-from costguard.core.guard.sight import Sight
-from costguard.core.spending import Live
-from costguard.flows.latest import Latest
+from costguard.guard.asked import NOTHING_ASKED
+from costguard.guard.context import Sight
+from costguard.metering.spending import Live
+from costguard.services.latest import Latest
 
 
 def blank_sight(now: datetime, live: tuple[Live, ...], **known: Any) -> Sight:  # noqa: ANN401 - any field

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from costguard.core.metering.meter import COMPUTE, HOUR, Meter, PriceRange
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import Attribution, ResourceKey, ScopeKey
-from costguard.core.metering.span import Span
-from costguard.core.money import Money, MoneyInterval
-from costguard.core.period import Period
-from costguard.core.spending import Live, ScopeNow, Spending, Stretch
+from costguard.metering.meter import COMPUTE, HOUR, Meter, PriceRange
+from costguard.metering.observation import Observation
+from costguard.metering.span import Span
+from costguard.metering.spending import Live, ScopeNow, Spending, Stretch
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.period import Period
+from costguard.values.resource import Attribution, ResourceKey, ScopeKey
 
 HOUR_US = 3_600_000_000
 AWS = ScopeKey("aws", "123", "us-east-1")

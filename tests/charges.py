@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from costguard.core.charge_item import ChargeItem
-from costguard.core.metering.meter import COMPUTE, GB_MONTH, HOUR, STORAGE, PriceRange
-from costguard.core.metering.resource import Attribution, ResourceKey
-from costguard.core.money import Money, MoneyInterval
-from costguard.core.provider import Seller
-from costguard.plugins import sellers
+from costguard.metering.charge_item import ChargeItem
+from costguard.metering.meter import COMPUTE, GB_MONTH, HOUR, STORAGE, PriceRange
+from costguard.providers.plugins import sellers
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.provider import Seller
+from costguard.values.resource import Attribution, ResourceKey
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
 ADA = Attribution(

@@ -13,8 +13,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-from costguard.app import asking
 from costguard.cli import exit_code_of
+from costguard.services import quote_commands
 from tests import shop
 from tests.campaign import examples, mark_campaigns
 
@@ -92,7 +92,7 @@ def costguard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(asking, "_today", lambda: shop.TODAY)
+    monkeypatch.setattr(quote_commands, "_today", lambda: shop.TODAY)
 
     def ran(*arguments: str) -> Ran:
         capsys.readouterr()

@@ -7,9 +7,10 @@ from functools import cache
 
 import pytest
 
-from costguard.app import Answer, showing, weekend
+from costguard.services import Answer
+from costguard.testing import demo, weekend
 
-WEEKEND, FORTNIGHT = weekend.weekend, showing.fortnight
+WEEKEND, FORTNIGHT = weekend.weekend, demo.fortnight
 """The real ones."""
 NOW = datetime(2026, 11, 11, 12, tzinfo=UTC)
 """A Wednesday: the weekend before it began on the sixth."""
@@ -29,6 +30,4 @@ def _fortnight() -> Answer:
 def tell_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have `costguard demo` tell of those; a fortnight that is to be kept is played anew."""
     monkeypatch.setattr(weekend, "weekend", lambda **_: played())
-    monkeypatch.setattr(
-        showing, "fortnight", lambda *, ledger=None: _fortnight() if ledger is None else FORTNIGHT(ledger=ledger)
-    )
+    monkeypatch.setattr(demo, "fortnight", lambda *, ledger=None: _fortnight() if ledger is None else FORTNIGHT(ledger=ledger))

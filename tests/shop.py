@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
-from costguard.core.money import Rate
-from costguard.core.offer import Offer
 from costguard.ledger.market_file import write_market
+from costguard.quoting.offer import Offer
+from costguard.values.money import Rate
 
 TODAY = date(2026, 11, 21)
 """The day on which these tests ask."""

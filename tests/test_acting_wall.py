@@ -61,9 +61,9 @@ def test_acting_uses_them() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("from costguard.ports import Clock, Stopper", "imports them"),
-        ("from costguard.ports import *", "imports them"),
-        ("import costguard.ports as p\nx: p.Terminator", "reads them off a module"),
+        ("from costguard.providers.ports import Clock, Stopper", "imports them"),
+        ("from costguard.providers.ports import *", "imports them"),
+        ("import costguard.providers.ports as p\nx: p.Terminator", "reads them off a module"),
         ("source.stop(key)", "calls .stop("),
         ("source.terminate(key=key)", "calls .terminate("),
         ("crew.ask(1, source.stop)", "hands it on to be called"),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from costguard.cli import exit_code_of
-from costguard.cli.as_typed import AsTypedCommand
+from costguard.cli.typer_commands import AsTypedCommand
 from costguard.settings import check_settings
 
 ROOT = Path(__file__).parent.parent

@@ -13,11 +13,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from costguard_agent import kernels, queues
+from costguard_agent import notebooks, schedulers
+from costguard_agent.host import Surroundings
 from costguard_agent.pace import Pace
-from costguard_agent.people import People
 from costguard_agent.seen import CONNECTIONS, INPUT_AGE, QUEUE_JOBS, Seen, together
-from costguard_agent.surroundings import Surroundings
+from costguard_agent.user_sessions import People
 
 EVERY_S, KEPT_S = 60.0, 180.0
 PEOPLE_EVERY_S, PEOPLE_SHARE = 5.0, 0.001
@@ -67,8 +67,8 @@ class Around:
         self._people, self._pace = People(surroundings), Pace(PEOPLE_EVERY_S, PEOPLE_SHARE)
         self._seen, self._seen_s = Seen(), 0.0
         self._inquiries = (
-            Inquiry("notebook servers", lambda now: kernels.look(surroundings, now), (CONNECTIONS, INPUT_AGE)),
-            Inquiry("schedulers", lambda _: queues.look(surroundings), (QUEUE_JOBS,)),
+            Inquiry("notebook servers", lambda now: notebooks.look(surroundings, now), (CONNECTIONS, INPUT_AGE)),
+            Inquiry("schedulers", lambda _: schedulers.look(surroundings), (QUEUE_JOBS,)),
         )
 
     def look(self, now: float, *, within_s: float = 0.0) -> Seen:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from costguard_agent.faults import AgentError
+from costguard_agent.diagnostics import AgentError
 
 if TYPE_CHECKING:
     import argparse
@@ -46,10 +46,10 @@ def seconds(text: str) -> float:
 
 
 def _run() -> int:
-    from costguard_agent import folder, pyz
+    from costguard_agent import installation, state_dir
 
-    pyz.settle(folder.made(folder.state()))
-    from costguard_agent.loop import run
+    installation.settle(state_dir.made(state_dir.state()))
+    from costguard_agent.daemon import run
 
     return run()
 
@@ -60,24 +60,24 @@ def _command(words: list[str]) -> int:
 
 
 def _join(given: argparse.Namespace) -> int:
-    from costguard_agent import folder, joined
+    from costguard_agent import enrollment, state_dir
 
     code = sys.stdin.readline().strip() if given.code == "-" else given.code
-    made = joined.join(folder.state(), given.url, code, ca=given.ca, proxy=given.proxy, again=given.again)
+    made = enrollment.join(state_dir.state(), given.url, code, ca=given.ca, proxy=given.proxy, again=given.again)
     print(f"joined {made.url} as {made.name or made.agent}; now: costguard-agent install, or costguard-agent run")  # noqa: T201
     return OK
 
 
 def _status(given: argparse.Namespace) -> int:
-    from costguard_agent import status
+    from costguard_agent import status_file
 
-    found = status.read()
+    found = status_file.read()
     if given.json:
         import json
 
         print(json.dumps(found, indent=1, sort_keys=True))  # noqa: T201 - its answer
     else:
-        print(status.text(found))  # noqa: T201
+        print(status_file.text(found))  # noqa: T201
     return OK if found["guarded"] else FAILED
 
 
@@ -102,10 +102,10 @@ def _install(given: argparse.Namespace) -> int:
 
         print(unit.text(), end="")  # noqa: T201
         return OK
-    from costguard_agent import folder, joined, unit
+    from costguard_agent import enrollment, state_dir, unit
 
-    state = folder.state()
-    agent = joined.load(state).agent
+    state = state_dir.state()
+    agent = enrollment.load(state).agent
     if given.dead_man:
         print(_dead_man(given, agent))  # noqa: T201
     print(unit.install())  # noqa: T201
@@ -113,15 +113,17 @@ def _install(given: argparse.Namespace) -> int:
 
 
 def _dead_man(given: argparse.Namespace, agent: str) -> str:
-    from costguard_agent import folder, switch
-    from costguard_agent.surroundings import Surroundings
+    from costguard_agent import deadman_switch, state_dir
+    from costguard_agent.host import Surroundings
 
     if given.dead_man == "off":
-        return "the dead-man switch is off" if switch.disarm(folder.state()) else "the dead-man switch was off"
+        return "the dead-man switch is off" if deadman_switch.disarm(state_dir.state()) else "the dead-man switch was off"
     bounds = {"after_s": given.dead_man_after, "idle_s": given.dead_man_idle}
     chosen: dict[str, Any] = {name: seconds(text) for name, text in bounds.items() if text}
     around = Surroundings.real()
-    return switch.arm(folder.state(), given.dead_man, around, shutdown_means=given.shutdown_means, agent_id=agent, **chosen)
+    return deadman_switch.arm(
+        state_dir.state(), given.dead_man, around, shutdown_means=given.shutdown_means, agent_id=agent, **chosen
+    )
 
 
 def _version(_: argparse.Namespace) -> int:

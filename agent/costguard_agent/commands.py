@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from costguard_agent.asking import UnansweredError
-from costguard_agent.surroundings import Surroundings
+from costguard_agent.host import Surroundings
+from costguard_agent.http_client import UnansweredError
 
 WITHIN_S, MOST = 10.0, 2**20
 HANGING_MOST = 2

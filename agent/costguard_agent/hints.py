@@ -52,7 +52,7 @@ def phase(name: str, for_s: float) -> None:
 
 def sockets() -> list[str]:
     """Where a socket of hints may be, most particular first."""
-    from costguard_agent.folder import SOCKET, runtimes
+    from costguard_agent.state_dir import SOCKET, runtimes
 
     named = os.environ.get(SOCKET_ENV)
     return ([named] if named else []) + [str(folder / SOCKET) for folder in runtimes()]

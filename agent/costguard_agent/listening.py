@@ -14,10 +14,10 @@ import socket
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from costguard_agent.asks import Asks
-from costguard_agent.faults import AgentError
+from costguard_agent.diagnostics import AgentError
 from costguard_agent.hints import BEAT, HINT_MOST, PHASE, PROGRESS
-from costguard_agent.records import LARGEST
+from costguard_agent.local_requests import Asks
+from costguard_agent.signals import LARGEST
 
 AT_ONCE = 64
 ANYBODY = 0o666

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from costguard_agent.binding import imported
 from costguard_agent.pace import Pace
-from costguard_agent.records import LIMIT, MEMORY_USED, MEMORY_UTIL, PCIE, POWER, TEMPERATURE, UTIL
+from costguard_agent.signals import LIMIT, MEMORY_USED, MEMORY_UTIL, PCIE, POWER, TEMPERATURE, UTIL
 
 AGAIN_S, LOST_AGAIN_S = 30.0, 300.0
 """When it is opened again where it could not be, and where a GPU is lost: opening may take seconds."""

@@ -16,10 +16,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 from costguard_agent import __version__, ed25519
-from costguard_agent.asks import Ask, Asks
-from costguard_agent.folder import parsed
-from costguard_agent.joined import Joined, every, said
-from costguard_agent.message import (
+from costguard_agent.enrollment import Joined, every, said
+from costguard_agent.local_requests import Ask, Asks
+from costguard_agent.printed import printable
+from costguard_agent.protocol import (
     AT_HEADER,
     BEATS_PATH,
     BODY_MOST,
@@ -34,8 +34,8 @@ from costguard_agent.message import (
     encoded,
     signed,
 )
-from costguard_agent.printed import printable
 from costguard_agent.spool import Numbers, Spool
+from costguard_agent.state_dir import parsed
 from costguard_agent.wire import WITHIN_S, Reply, UnreachedError, Wire
 
 LATEST_S, REFUSED_S, ASKED_MOST_S = 300.0, 300.0, 3600.0

@@ -17,8 +17,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from costguard_agent.folder import PRIVATE_FILE, SEQ, SPOOL, written
-from costguard_agent.message import SEQ_MOST, WINDOW_MS
+from costguard_agent.protocol import SEQ_MOST, WINDOW_MS
+from costguard_agent.state_dir import PRIVATE_FILE, SEQ, SPOOL, written
 
 BYTES_MOST = 2 * 2**20
 """Of records: more than a day of 15 s."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from costguard_agent.faults import AgentError
+from costguard_agent.diagnostics import AgentError
 
 PROGRAM, UNIT = Path("/usr/local/lib/costguard-agent"), Path("/etc/systemd/system/costguard-agent.service")
 SERVICE = UNIT.name
@@ -111,7 +111,7 @@ def install(*, systemd: Path = Path("/run/systemd/system")) -> str:
 
 def _put_program(python: str) -> None:
     """The program as a folder, with its modules compiled, so that a start is cheap. What was there before is replaced."""
-    from costguard_agent.pyz import build, unpacked
+    from costguard_agent.installation import build, unpacked
 
     new = PROGRAM.with_name(f".{PROGRAM.name}.new")
     try:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from costguard_agent.clock import now
 from costguard_agent.nvml import GpuLook, Gpus
-from costguard_agent.records import Look
+from costguard_agent.signals import Look
 
 LOOK_S, FIRST_S, STALE_S, LAST_S = 1.0, 5.0, 30.0, 0.1
 """Between looks; for how long a beginning waits for the first; after how long without one nothing is known; for an end."""

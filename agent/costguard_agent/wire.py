@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from costguard_agent.faults import AgentError
+from costguard_agent.diagnostics import AgentError
 from costguard_agent.timed import Timed, left
 
 WITHIN_S, ANSWER_MOST, PROXY_PORT = 10.0, 64 * 1024, 3128

@@ -18,9 +18,10 @@ from typer._click import Command, Context, HelpFormatter  # typer 0.29 carries c
 from typer._click.exceptions import ClickException, NoSuchOption, UsageError
 from typer.main import get_command
 
-from costguard import __version__, private
-from costguard.cli.as_typed import AsTypedCommand, AsTypedGroup
+from costguard import __version__
+from costguard.cli.typer_commands import AsTypedCommand, AsTypedGroup
 from costguard.errors import CostguardError, InputError, UnknownNameError, one_line, printable, shortened
+from costguard.system import file_security
 
 COMMANDS = {
     "quote": "What will this run cost, how long does it take, where? Ranked.",
@@ -140,7 +141,7 @@ def _root(
 def main() -> None:
     """Run one command; every expected failure ends in at most five lines on stderr and the contract's exit code."""
     _open_streams()
-    private.begin()
+    file_security.begin()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that cannot show a letter shows "?" instead of failing
             stream.reconfigure(errors="replace")

@@ -9,10 +9,10 @@ from typer._click import Context
 
 from costguard.cli import options as o
 from costguard.cli.answer import write
-from costguard.cli.as_typed import AsTypedCommand
 from costguard.cli.options import Names
-from costguard.core.checks import one_of
+from costguard.cli.typer_commands import AsTypedCommand
 from costguard.errors import InputError
+from costguard.values.checks import one_of
 
 ACTIONS = {"enrol": 1, "list": 0, "revoke": 1}
 """Action -> how many words follow it."""
@@ -66,15 +66,15 @@ def command(
         raise InputError(f"{action} takes other words", field="agent", hint=USAGE[action])
     if through_restarts and action != "enrol":
         raise InputError("belongs to enrol", field="--through-restarts", hint=USAGE["enrol"])
-    from costguard.app import agents
+    from costguard.services import agent_commands
 
     config = ctx.obj.config
     if action == "enrol":
-        write(agents.enrol(given[0], through_restarts=through_restarts, config=config), ctx)
+        write(agent_commands.enrol(given[0], through_restarts=through_restarts, config=config), ctx)
     elif action == "list":
-        write(agents.listed(config=config), ctx)
+        write(agent_commands.listed(config=config), ctx)
     else:
-        write(agents.revoke(given[0], config=config), ctx)
+        write(agent_commands.revoke(given[0], config=config), ctx)
 
 
 def forwarded(words: list[str]) -> int:
@@ -89,9 +89,11 @@ def forwarded(words: list[str]) -> int:
 
 def has_agent() -> bool:
     """Whether an agent joined or runs on this machine, where this user can see it."""
-    from costguard_agent import folder
+    from costguard_agent import state_dir
 
     try:
-        return (folder.state() / folder.CONFIG).exists() or any((one / folder.STATUS).exists() for one in folder.runtimes())
+        return (state_dir.state() / state_dir.CONFIG).exists() or any(
+            (one / state_dir.STATUS).exists() for one in state_dir.runtimes()
+        )
     except OSError:
         return False

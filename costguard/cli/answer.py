@@ -14,11 +14,11 @@ from typing import Any, ParamSpec, cast
 
 import typer
 
-from costguard import plugins
-from costguard.app import Answer
 from costguard.cli.options import Force, Output, format_from
-from costguard.core.document import Document
 from costguard.errors import InputError, printable
+from costguard.providers import plugins
+from costguard.services import Answer
+from costguard.views.document import Document
 
 TOLD = ("table", "html", "markdown")
 """Formats that people read: they hold the warnings themselves."""

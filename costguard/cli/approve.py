@@ -30,6 +30,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Record an approval."""
-    from costguard.app import wishing
+    from costguard.services import overrides
 
-    write(wishing.approve(id, act, why=why, config=ctx.obj.config), ctx)
+    write(overrides.approve(id, act, why=why, config=ctx.obj.config), ctx)

@@ -9,8 +9,8 @@ import typer
 from costguard.cli import options as o
 from costguard.cli.answer import answering, write
 from costguard.cli.options import Text
-from costguard.core.checks import one_of
 from costguard.errors import InputError
+from costguard.values.checks import one_of
 
 ACTIONS = ("verify", "show", "adopt")
 EXAMPLES = """Examples:
@@ -49,12 +49,12 @@ def command(
         raise InputError(f"{action} shows no rows", field="--since", hint=f"costguard audit show --since {since}")
     if action != "adopt" and why is not None:
         raise InputError(f"{action} changes nothing", field="--why", hint=f"costguard audit {action}")
-    from costguard.app import auditing, marking
+    from costguard.services import audit, marking
 
     config = ctx.obj.config
     answers = {
-        "verify": lambda: auditing.verify(anchor or (), config=config),
-        "show": lambda: auditing.show(since=since, config=config),
+        "verify": lambda: audit.verify(anchor or (), config=config),
+        "show": lambda: audit.show(since=since, config=config),
         "adopt": lambda: marking.adopt(why=why, config=config),
     }
     write(answers[action](), ctx)

@@ -41,9 +41,9 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the break-even."""
-    from costguard.app import asking
+    from costguard.services import quote_commands
 
-    answer = asking.breakeven(
+    answer = quote_commands.breakeven(
         gpu=gpu,
         count=1 if count is None else o.number_from(count, "count"),
         price=price,

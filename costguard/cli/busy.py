@@ -33,6 +33,6 @@ def command(
 
     if id is None and length is not None and has_agent():
         raise typer.Exit(forwarded(["busy", "--for", length]))
-    from costguard.app import wishing
+    from costguard.services import overrides
 
-    write(wishing.phase("busy", stated=id, length=length, config=ctx.obj.config), ctx)
+    write(overrides.phase("busy", stated=id, length=length, config=ctx.obj.config), ctx)

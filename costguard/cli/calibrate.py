@@ -37,6 +37,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Take the runs in and print what they change."""
-    from costguard.app import asking
+    from costguard.services import quote_commands
 
-    write(asking.calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config), ctx)
+    write(quote_commands.calibrate(runs=runs, show=show, reset=reset, calibration=calibration, config=ctx.obj.config), ctx)

@@ -9,8 +9,8 @@ import typer
 from costguard.cli import options as o
 from costguard.cli.answer import write
 from costguard.cli.options import Text
-from costguard.core.checks import one_of
 from costguard.errors import InputError
+from costguard.values.checks import one_of
 
 ACTIONS = ("path", "backup", "check", "upgrade")
 EXAMPLES = """Examples:
@@ -40,14 +40,14 @@ def command(
         raise InputError("backup needs the name of the copy", field="FILE", hint="costguard db backup FILE")
     if action != "backup" and file:
         raise InputError(f"{action} takes no file", field="FILE", hint=f"costguard db {action}")
-    from costguard.app import care
+    from costguard.services import database
 
     config = ctx.obj.config
     if file:
-        write(care.backup(file, config=config), ctx)
+        write(database.backup(file, config=config), ctx)
     elif action == "path":
-        write(care.path(config=config), ctx)
+        write(database.path(config=config), ctx)
     elif action == "check":
-        write(care.check(config=config), ctx)
+        write(database.check(config=config), ctx)
     else:
-        write(care.upgrade(config=config), ctx)
+        write(database.upgrade(config=config), ctx)

@@ -43,14 +43,15 @@ def command(
     """Print a quote of a QLoRA fine-tune over the shipped market, a weekend that is guarded, a fortnight beside its bill."""
     from dataclasses import replace
 
-    from costguard.app import asking, showing
-    from costguard.app.weekend import weekend
+    from costguard.services import quote_commands
+    from costguard.testing import demo
+    from costguard.testing.weekend import weekend
 
     if ledger is not None:
-        showing.prepare(ledger)
+        demo.prepare(ledger)
     sys.stderr.write(f"$ {AS_TYPED}\n")
     every = o.format_from(ctx.params) in ("json", "csv")
-    quote = asking.quote(flags=FLAGS, every=every, config=ctx.obj.config)
+    quote = quote_commands.quote(flags=FLAGS, every=every, config=ctx.obj.config)
     if not every:
         write(quote, ctx)
     sys.stderr.write("\nplaying a simulated weekend: watched, guarded, reported ...\n")
@@ -58,7 +59,7 @@ def command(
     if not every:
         write(guarded, ctx)
     sys.stderr.write("\nplaying a simulated fortnight of five clouds ...\n")
-    played = showing.fortnight(ledger=ledger)
+    played = demo.fortnight(ledger=ledger)
     if json:
         data = {**quote.document.data, "schema": "costguard.demo/2", "weekend": guarded.document.data}
         data["fortnight"] = played.document.data

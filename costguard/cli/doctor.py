@@ -27,7 +27,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Examine every provider and the ledger, and print what was found."""
-    from costguard.app import looking
+    from costguard.services import setup
 
     only = tuple(provider) if provider else None
-    write(looking.doctor(only=only, offline=ctx.obj.offline, config=ctx.obj.config), ctx)
+    write(setup.doctor(only=only, offline=ctx.obj.offline, config=ctx.obj.config), ctx)

@@ -9,7 +9,7 @@ import typer
 from costguard.cli import options as o
 from costguard.cli.answer import answering, write
 from costguard.cli.options import Text
-from costguard.core.checks import one_of
+from costguard.values.checks import one_of
 
 ACTIONS = ("check",)
 EXAMPLES = """Examples:
@@ -35,6 +35,6 @@ def command(
 ) -> None:
     """Hold a file against FOCUS and print what is wrong with it."""
     one_of(action, ACTIONS, "ACTION")
-    from costguard.app import focusing
+    from costguard.services import focusing
 
     write(focusing.check(file, version=held_against), ctx)

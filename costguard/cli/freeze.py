@@ -29,6 +29,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Record a freeze, or lift it."""
-    from costguard.app import wishing
+    from costguard.services import overrides
 
-    write(wishing.freeze(why=why, lift=lift, config=ctx.obj.config), ctx)
+    write(overrides.freeze(why=why, lift=lift, config=ctx.obj.config), ctx)

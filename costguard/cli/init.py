@@ -32,7 +32,7 @@ def command(
     json: o.Json = False,
 ) -> None:
     """Write the file and say what to do next."""
-    from costguard.app import starting
+    from costguard.services import starting
 
     starting.free(path, force=force)  # before anybody is asked anything
     if not yes and sys.stdin.isatty():

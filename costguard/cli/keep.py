@@ -31,6 +31,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Record a lease."""
-    from costguard.app import wishing
+    from costguard.services import overrides
 
-    write(wishing.keep(id, length=length, why=why, config=ctx.obj.config), ctx)
+    write(overrides.keep(id, length=length, why=why, config=ctx.obj.config), ctx)

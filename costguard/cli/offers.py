@@ -37,9 +37,9 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the market."""
-    from costguard.app import asking
+    from costguard.services import quote_commands
 
-    answer = asking.offers(
+    answer = quote_commands.offers(
         flags=o.table_from(ctx.params),
         count=None if count is None else o.number_from(count, "count"),
         sort=sort or "usd_per_hour",

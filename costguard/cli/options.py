@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from costguard.core.recipe import LORA_GROUPS
 from costguard.errors import InputError, shortened
+from costguard.sizing.recipe import LORA_GROUPS
 
 Text = str | None
 Names = list[str] | None
@@ -158,7 +158,7 @@ def known_format(params: Mapping[str, object]) -> None:
     """InputError unless one format was asked for, and there is such."""
     name = format_from(params)
     if params.get("format") is not None:
-        from costguard.plugins import renderer
+        from costguard.providers.plugins import renderer
 
         renderer(name)
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from time import time
 
 from costguard.errors import CostguardError, InputError
-from costguard.ledger.whole import prefix_of, whole
-from costguard.plugins import PACKED
+from costguard.providers.plugins import PACKED
 from costguard.settings import path_of
+from costguard.system.whole import prefix_of, whole
 
 FIELD = "--output"
 PRINT = f"leave {FIELD} out to have it printed"

@@ -35,6 +35,6 @@ def command(
 
     if id is None and length is not None and has_agent():
         raise typer.Exit(forwarded(["phase", name, "--for", length]))
-    from costguard.app import wishing
+    from costguard.services import overrides
 
-    write(wishing.phase(name, stated=id, length=length, config=ctx.obj.config), ctx)
+    write(overrides.phase(name, stated=id, length=length, config=ctx.obj.config), ctx)

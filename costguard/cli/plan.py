@@ -32,6 +32,6 @@ def command(
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
     """Print the plan."""
-    from costguard.app import guarding
+    from costguard.services import watch
 
-    write(guarding.plan(config=ctx.obj.config, accept=accept), ctx)
+    write(watch.plan(config=ctx.obj.config, accept=accept), ctx)

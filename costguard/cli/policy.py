@@ -9,8 +9,8 @@ import typer
 from costguard.cli import options as o
 from costguard.cli.answer import answering, write
 from costguard.cli.options import Names, Text
-from costguard.core.checks import one_of
 from costguard.errors import InputError
+from costguard.values.checks import one_of
 
 ACTIONS = {"lint": (0, 0), "explain": (0, 1), "test": (1, 1), "arm": (2, 2)}
 """Action -> how many words may follow it."""
@@ -51,14 +51,14 @@ def command(
         raise InputError(f"{action} takes other words", field="policy", hint=USAGE[action])
     if fact and action != "test":
         raise InputError("belongs to test", field="--fact", hint=USAGE["test"])
-    from costguard.app import arming
+    from costguard.services import policy
 
     config = ctx.obj.config
     if action == "lint":
-        write(arming.lint(config=config), ctx)
+        write(policy.lint(config=config), ctx)
     elif action == "explain":
-        write(arming.explain(given[0] if given else None, config=config), ctx)
+        write(policy.explain(given[0] if given else None, config=config), ctx)
     elif action == "test":
-        write(arming.tried(given[0], tuple(fact or ()), config=config), ctx)
+        write(policy.tried(given[0], tuple(fact or ()), config=config), ctx)
     else:
-        write(arming.arm(given[0], given[1], why=why, config=config), ctx)
+        write(policy.arm(given[0], given[1], why=why, config=config), ctx)

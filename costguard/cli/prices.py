@@ -9,7 +9,7 @@ import typer
 from costguard.cli import options as o
 from costguard.cli.answer import answering, write
 from costguard.cli.options import Text
-from costguard.core.checks import one_of
+from costguard.values.checks import one_of
 
 ACTIONS = ("show", "refresh")
 EXAMPLES = """Examples:
@@ -33,7 +33,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Show the prices in use, or refresh them first."""
-    from costguard.app import pricing
+    from costguard.services import pricing
 
     config = ctx.obj.config
     if one_of(action or "show", ACTIONS, "ACTION") == "show":

@@ -31,6 +31,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Record a protection, or lift it."""
-    from costguard.app import wishing
+    from costguard.services import overrides
 
-    write(wishing.protect(id, why=why, lift=lift, config=ctx.obj.config), ctx)
+    write(overrides.protect(id, why=why, lift=lift, config=ctx.obj.config), ctx)

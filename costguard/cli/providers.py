@@ -18,6 +18,6 @@ EXAMPLES = """Examples:
 @answering
 def command(ctx: typer.Context, json: o.Json = False, csv: o.Csv = False, markdown: o.Markdown = False) -> None:
     """Print the matrix of abilities."""
-    from costguard.app import looking
+    from costguard.services import setup
 
-    write(looking.providers(config=ctx.obj.config), ctx)
+    write(setup.providers(config=ctx.obj.config), ctx)

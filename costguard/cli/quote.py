@@ -72,12 +72,12 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the quote."""
-    from costguard.app import asking
+    from costguard.services import quote_commands
 
     if template == o.LIST:
-        write(asking.templates(), ctx)
+        write(quote_commands.templates(), ctx)
         return
-    answer = asking.quote(
+    answer = quote_commands.quote(
         job_file=job,
         flags=o.table_from(ctx.params),
         on=on,

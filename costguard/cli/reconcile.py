@@ -50,10 +50,10 @@ def command(
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
     """Hold the bills of a month against its charges."""
-    from costguard.app import reconciling
+    from costguard.services import reconcile_command
 
     write(
-        reconciling.reconciled(
+        reconcile_command.reconciled(
             month=month,
             only=tuple(provider or ()),
             files=tuple(file or ()),

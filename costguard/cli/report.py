@@ -64,7 +64,7 @@ def command(
     needs = chosen_format(ctx).needs
     stated = {"month": month, "day": day, "week": week, "from": start, "to": end}
     if email or notify:
-        from costguard.app import sending
+        from costguard.services import sending
 
         _tellable(needs, ctx.params.get("output"))
         people, routes, config = email or (), notify or (), ctx.obj.config
@@ -75,9 +75,9 @@ def command(
         return
     if attach is not None:
         raise InputError("says what is enclosed", field="--attach", hint="say to whom: --email ADDRESS or --notify ROUTE")
-    from costguard.app import spending
+    from costguard.services import ledger_answers
 
-    write(spending.report(stated=stated, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config), ctx)
+    write(ledger_answers.report(stated=stated, by=by, zone=zone, strict=strict, needs=needs, config=ctx.obj.config), ctx)
 
 
 def _tellable(needs: str, output: object) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from costguard.cli import options as o
-from costguard.cli.as_typed import AsTypedCommand
 from costguard.cli.options import Text
+from costguard.cli.typer_commands import AsTypedCommand
 
 EXAMPLES = """Examples:
 
@@ -68,13 +68,13 @@ def command(
     calibration: o.Calibration = None,
 ) -> None:
     """Run it."""
-    from costguard.app import running
-    from costguard.app.running_terms import Asked
-    from costguard.app.running_then import After
-    from costguard.core import checks
+    from costguard.services.run import job_run
+    from costguard.services.run.machine_shutdown import After
+    from costguard.services.run.terms import Asked
+    from costguard.values import checks
 
     per_step = None if tokens_per_step is None else o.number_from(tokens_per_step, "tokens_per_step")
-    wanted = running.Wanted(
+    wanted = job_run.Wanted(
         command=tuple(command or ()),
         asked=Asked(
             job_file=job,
@@ -98,4 +98,4 @@ def command(
         result=result,
         outlive=outlive,
     )
-    raise typer.Exit(running.run(wanted))
+    raise typer.Exit(job_run.run(wanted))

@@ -37,6 +37,6 @@ def command(
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
     """Print what would have been done."""
-    from costguard.app import simulating
+    from costguard.services import simulating
 
     write(simulating.simulate(since=since, start=start, end=end, policies=policy or [], config=ctx.obj.config), ctx)

@@ -55,9 +55,9 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Read the flags and print the footprint."""
-    from costguard.app import asking
+    from costguard.services import quote_commands
 
-    answer = asking.size(
+    answer = quote_commands.size(
         job_file=job,
         flags=o.table_from(ctx.params),
         on=on,

@@ -30,6 +30,6 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Record a snooze."""
-    from costguard.app import wishing
+    from costguard.services import overrides
 
-    write(wishing.snooze(target, length=length, why=why, config=ctx.obj.config), ctx)
+    write(overrides.snooze(target, length=length, why=why, config=ctx.obj.config), ctx)

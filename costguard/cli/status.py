@@ -32,6 +32,6 @@ def command(
     format: o.Format = None,  # noqa: A002 - the option's name
 ) -> None:
     """Print what burns now."""
-    from costguard.app import spending
+    from costguard.services import ledger_answers
 
-    write(spending.status(zone=zone, strict=strict, offline=ctx.obj.offline, config=ctx.obj.config), ctx)
+    write(ledger_answers.status(zone=zone, strict=strict, offline=ctx.obj.offline, config=ctx.obj.config), ctx)

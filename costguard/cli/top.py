@@ -33,6 +33,6 @@ def command(ctx: typer.Context, zone: o.Zone = None) -> None:
             raise
         hint = "pip install 'gpu-costguard[top]'"
         raise CostguardError("costguard top needs Textual, which is not installed", hint=hint) from None
-    from costguard.app.top import Watched
+    from costguard.services.top import Watched
 
     Top(Watched(zone=zone, offline=ctx.obj.offline, config=ctx.obj.config)).run()

@@ -18,9 +18,9 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
-from costguard.cli.watching_view import WORK_COLOURS
-from costguard.core.documents.top import ORDERS, TopRow, TopView, arranged, spark
+from costguard.cli.watch_screen import WORK_COLOURS
 from costguard.errors import CostguardError, one_line, printable, shortened
+from costguard.views.top import ORDERS, TopRow, TopView, arranged, spark
 
 READ_S, ASK_S = 5.0, 60.0
 """Seconds between two looks into the ledger, and between two questions to the providers."""

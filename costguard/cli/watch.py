@@ -14,8 +14,8 @@ from costguard.cli.options import Text
 from costguard.errors import InputError
 
 if TYPE_CHECKING:  # a type and no more: --help imports nothing
-    from costguard.app.serving import Parts
-    from costguard.core.documents.watch import WatchView
+    from costguard.services.web_backend import Parts
+    from costguard.views.watch import WatchView
 
 SELDOM = (50_000, 20, 100)
 """Garbage collections: a run makes a million objects and few rings; each collection looks at all of them."""
@@ -40,11 +40,11 @@ def command(
 ) -> None:
     """Watch."""
     gc.set_threshold(*SELDOM)
-    from costguard.app import guarding
+    from costguard.services import watch
 
     asked = ctx.obj
     with _shown() as show:
-        code = guarding.watch(
+        code = watch.watch(
             once=once,
             interval=interval,
             dry_run=dry_run,
@@ -71,7 +71,7 @@ def _serve(parts: Parts) -> AbstractContextManager[object]:
 def _shown() -> Iterator[Callable[[WatchView], None]]:
     """How a run is shown: drawn anew on a terminal, or what changed as lines."""
     if sys.stdout.isatty():
-        from costguard.cli.watching_view import drawn
+        from costguard.cli.watch_screen import drawn
 
         with drawn() as draw:
             yield draw
@@ -80,7 +80,7 @@ def _shown() -> Iterator[Callable[[WatchView], None]]:
 
 
 def _lines() -> Callable[[WatchView], None]:
-    from costguard.core.documents.watch import changes
+    from costguard.views.watch import changes
 
     before: list[WatchView] = []
 

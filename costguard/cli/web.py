@@ -9,8 +9,8 @@ import typer
 from costguard.cli import options as o
 from costguard.cli.answer import write
 from costguard.cli.options import Names, Text
-from costguard.core.checks import one_of
 from costguard.errors import InputError
+from costguard.values.checks import one_of
 
 ACTIONS = {"token": 1, "tokens": 0, "revoke": 1}
 """Action -> how many words follow it."""
@@ -45,12 +45,12 @@ def command(
         raise InputError(f"{action} takes other words", field="web", hint=USAGE[action])
     if length is not None and action != "token":
         raise InputError("belongs to token", field="--for", hint=USAGE["token"])
-    from costguard.app import agents
+    from costguard.services import agent_commands
 
     config = ctx.obj.config
     if action == "token":
-        write(agents.token(given[0], length=length, config=config), ctx)
+        write(agent_commands.token(given[0], length=length, config=config), ctx)
     elif action == "tokens":
-        write(agents.tokens(config=config), ctx)
+        write(agent_commands.tokens(config=config), ctx)
     else:
-        write(agents.revoke_token(given[0], config=config), ctx)
+        write(agent_commands.revoke_token(given[0], config=config), ctx)

@@ -10,18 +10,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from costguard.core.architecture import Architecture
-from costguard.core.checks import folded, nearest_names
-from costguard.core.gpu import Gpu, read_gpus
-from costguard.core.speed.efficiency import Efficiency, read_efficiency
-from costguard.core.speed.interruption import Interruptions, read_interruptions
-from costguard.core.storage import StorageRate, read_storage_rates
-from costguard.core.subscription import Subscription, read_subscriptions
 from costguard.errors import UnknownNameError
+from costguard.quoting.storage import StorageRate, read_storage_rates
+from costguard.quoting.subscription import Subscription, read_subscriptions
+from costguard.sizing.architecture import Architecture
+from costguard.sizing.speed.efficiency import Efficiency, read_efficiency
+from costguard.sizing.speed.interruption import Interruptions, read_interruptions
+from costguard.values.checks import folded, nearest_names
+from costguard.values.gpu import Gpu, read_gpus
 
 if TYPE_CHECKING:  # read only when one is asked for
-    from costguard.core.metering.billing import BillingRule
-    from costguard.core.template import Template
+    from costguard.metering.billing import BillingRule
+    from costguard.quoting.template import Template
 
 FOLDER = Path(__file__).parent
 MARKET = FOLDER / "market.sqlite"
@@ -33,7 +33,7 @@ class Facts:
 
     def architecture(self, name: str) -> Architecture:
         """The shape of the shipped model `name` (or alias); UnknownNameError with the nearest names."""
-        from costguard.core.huggingface import architecture_from_config
+        from costguard.sizing.huggingface import architecture_from_config
 
         key = self._name(name)
         return architecture_from_config(self._config(key), name=key)
@@ -99,7 +99,7 @@ class Facts:
     def _templates(self) -> dict[str, Template]:
         import tomllib
 
-        from costguard.core.template import read_templates
+        from costguard.quoting.template import read_templates
 
         return read_templates(tomllib.loads((FOLDER / "templates.toml").read_text(encoding="utf-8")))
 
@@ -119,7 +119,7 @@ class Facts:
     def _billing_rules(self) -> dict[str, BillingRule]:
         import tomllib
 
-        from costguard.core.metering.billing_table import read_billing_rules
+        from costguard.metering.billing_table import read_billing_rules
 
         table = tomllib.loads((FOLDER / "billing.toml").read_text(encoding="utf-8"))
         return read_billing_rules(table, "billing.toml", _rows("storage_rates.csv"))

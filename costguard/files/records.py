@@ -18,7 +18,7 @@ from pathlib import Path
 from costguard.errors import InputError, shortened
 from costguard.files.lines import Lines, is_parquet, opened
 from costguard.files.table import Table, csv_table, looks_like_json, parquet_table
-from costguard.ports.bills import Piece
+from costguard.providers.bills import Piece
 
 LARGEST_DOCUMENT = 64 * 2**20
 """Characters of JSON that is one document: a month of 1,000 pods by the hour is half of that."""

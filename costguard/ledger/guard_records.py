@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from costguard.core.guard.evidence import Columns
-from costguard.core.guard.hook import HookRun
-from costguard.core.guard.intent import Intent
-from costguard.core.guard.run import FirstSeen, GuardRun, Protection, Reaction
-from costguard.core.guard.verdict import Climb
-from costguard.core.guard.wishes import Wish
-from costguard.core.metering.resource import ResourceKey
-from costguard.ledger import climbs, hooks, intents, lately, wishes
-from costguard.ledger.asking import Ask
+from costguard.guard.action_intents import Intent
+from costguard.guard.evidence import Columns
+from costguard.guard.hook import HookRun
+from costguard.guard.overrides import Wish
+from costguard.guard.run import FirstSeen, GuardRun, Protection, Reaction
+from costguard.guard.verdict import Climb
+from costguard.ledger.db.asking import Ask
+from costguard.ledger.guard import climbs, guard_state, hooks, intents
+from costguard.ledger.spans import observations
+from costguard.values.resource import ResourceKey
 
 
 class SnapshotRecords:
@@ -24,11 +25,11 @@ class SnapshotRecords:
 
     def open_wishes(self, now: datetime) -> list[Wish]:
         """Those that count at `now`, the oldest first."""
-        return wishes.open_wishes(self._ask, now)
+        return guard_state.open_wishes(self._ask, now)
 
     def wishes_since(self, at: datetime) -> list[Wish]:
         """Every wish made at or after `at`, whatever became of it, the oldest first."""
-        return wishes.wishes_since(self._ask, at)
+        return guard_state.wishes_since(self._ask, at)
 
     def open_intents(self) -> list[Intent]:
         """All that are open, the oldest first."""
@@ -64,8 +65,8 @@ class SnapshotRecords:
 
     def columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, Columns]:
         """The samples at or after `at` of `keys` (None: of all), in columns."""
-        return lately.columns_since(self._ask, at, keys)
+        return observations.columns_since(self._ask, at, keys)
 
     def first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSeen]:
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
-        return lately.first_seen(self._ask, keys)
+        return observations.first_seen(self._ask, keys)

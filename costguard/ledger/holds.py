@@ -17,24 +17,24 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from costguard.core.budget import Budget, period_at
-from costguard.core.calendar import LONGEST_ROLLING
-from costguard.core.checks import require
-from costguard.core.hold import COMMITTED, EXPIRED, RELEASED, Hold, counts_in, held, is_open, unlisted, unlisted_spending
-from costguard.core.instant import instant, micros
-from costguard.core.metering.accrual import GAP
-from costguard.core.metering.resource import storable
-from costguard.core.money import Money
-from costguard.core.standing import ALREADY_HELD, Admission, admit_all, standing
+from costguard.budgets.budget import Budget, period_at
+from costguard.budgets.budget_status import ALREADY_HELD, Admission, admit_all, standing
+from costguard.budgets.hold import COMMITTED, EXPIRED, RELEASED, Hold, counts_in, held, is_open, unlisted, unlisted_spending
 from costguard.errors import InputError
-from costguard.ledger.asking import Ask, placed
-from costguard.ledger.reading import Books, Ceilings
-from costguard.ledger.rows import Row, labels_text, moment
+from costguard.ledger.db.asking import Ask, placed
+from costguard.ledger.db.codecs import Row, labels_text, moment
+from costguard.ledger.spans.books import Books, Ceilings
+from costguard.metering.accrual import GAP
+from costguard.values.calendar import LONGEST_ROLLING
+from costguard.values.checks import require
+from costguard.values.instant import instant, micros
+from costguard.values.money import Money
+from costguard.values.resource import storable
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads holds does not pay for importing it
     from sqlalchemy import Connection
 
-    from costguard.core.metering.billing import BillingRule
+    from costguard.metering.billing import BillingRule
 
 COLUMNS = (
     "id, nano, currency, who, why, provider, account, owner, gpu, labels, taken_us, expires_us, ended_us, ended_by, spent_nano"
@@ -49,7 +49,7 @@ class Holds:
     """
 
     def __init__(self, url: str, *, rules: Mapping[str, BillingRule], ceilings: Ceilings = dict) -> None:
-        from costguard.ledger.opening import open_engine, writing
+        from costguard.ledger.db.connection import open_engine, writing
 
         self._engine, self._writing = open_engine(url), writing
         self._rules, self._ceilings = rules, ceilings

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from costguard.core.checks import one_of
-from costguard.core.money import Rate
-from costguard.core.offer import Offer, Selection
 from costguard.errors import InputError
 from costguard.ledger.market_file import APPLICATION_ID, SCHEMA_VERSION
+from costguard.quoting.offer import Offer, Selection
+from costguard.values.checks import one_of
+from costguard.values.money import Rate
 
 SORTS = {
     "usd_per_hour": "o.nano_usd_per_hour",

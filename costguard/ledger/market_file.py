@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from costguard.core.offer import Offer
-from costguard.ledger.whole import whole
+from costguard.quoting.offer import Offer
+from costguard.system.whole import whole
 
 APPLICATION_ID = 0x43474D4B
 """Marks the file as ours: "CGMK" in ASCII."""

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 
-from costguard.core.offer import Offer, OfferListing, Selection
 from costguard.errors import CostguardError
 from costguard.ledger.market import Market
 from costguard.ledger.market_file import write_market
+from costguard.quoting.offer import Offer, OfferListing, Selection
 
 GLOBAL = "global"
 """The region of a price that is the same everywhere."""

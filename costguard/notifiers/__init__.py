@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from costguard.core.guard.notice import Delivery, Enclosure, Message
 from costguard.errors import InputError
-from costguard.passing import Clock
+from costguard.guard.alerts.alert import Delivery, Enclosure, Message
+from costguard.system.clock import Clock
 
 WITHIN_S = 10.0
 LONGEST_FILE = 4096

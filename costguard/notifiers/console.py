@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from costguard.core.guard.letters import body_of, title_of
-from costguard.core.guard.notice import Delivery, Message
+from costguard.guard.alerts.alert import Delivery, Message
+from costguard.guard.alerts.letters import body_of, title_of
 from costguard.notifiers import Channel
 
 

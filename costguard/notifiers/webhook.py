@@ -26,13 +26,13 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from costguard.core.documents.amounts import instant_text
-from costguard.core.guard.encoding import plain
-from costguard.core.guard.letters import body_of, title_of
-from costguard.core.guard.notice import Delivery, Enclosure, Message
+from costguard.guard.alerts.alert import Delivery, Enclosure, Message
+from costguard.guard.alerts.letters import body_of, title_of
 from costguard.notifiers import Channel, unpacked
-from costguard.resolver import addresses
-from costguard.trust import context_of, trouble_of
+from costguard.system.network import context_of, trouble_of
+from costguard.system.resolver import addresses
+from costguard.values.encoding import plain
+from costguard.values.text_format import instant_text
 
 MOST_NOTICES = 100
 JSON = "application/json"

@@ -46,7 +46,6 @@ from dataclasses import replace
 from datetime import tzinfo
 from pathlib import Path
 
-from costguard.core.checks import nearest_names
 from costguard.errors import InputError, UnknownNameError
 from costguard.settings.environment import CONFIG, origin, with_environment
 from costguard.settings.files import FILE_NAME, LARGEST_FILE, cache_file, data_file, path_of, read_rows, read_table
@@ -64,6 +63,7 @@ from costguard.settings.sections import (
     fields_of,
 )
 from costguard.settings.zones import zone_named
+from costguard.values.checks import nearest_names
 
 __all__ = [
     "CONFIG",
@@ -146,7 +146,7 @@ def _settings_file(stated: str | None) -> Path | None:
 
 def _is_ours(here: Path) -> None:
     """InputError where the file that nobody named can be another user's: settings say whom keys are sent to."""
-    from costguard.private import foreign, strange
+    from costguard.system.file_security import foreign, strange
 
     why = strange(here) or foreign(here)
     if why:
@@ -166,7 +166,7 @@ def _settings(table: Mapping[str, object], where: str) -> Settings:
     settings = Settings(**made)  # type: ignore[arg-type]  # each made by its own field's factory
     zone = zone_named(settings.defaults.timezone, origin("defaults", "timezone", where))
     if {"watch", "defaults", "network", "ledger", "display", "reconcile", "web"} & set(made):
-        from costguard.settings.checking import check_sections
+        from costguard.settings.checks import check_sections
 
         check_sections(settings, where)
     if BUDGET in table:
@@ -193,7 +193,7 @@ def _guarded(settings: Settings, table: Mapping[str, object], where: str, zone: 
         policies = read_policies(table[POLICY], where, zone=zone, poll=settings.watch.every, hooks=hooks)
         settings = replace(settings, policies=policies)
     if RAILS in table:
-        from costguard.settings.rails import read_rails
+        from costguard.settings.guard import read_rails
 
         settings = replace(settings, rails=read_rails(table[RAILS], where))
     if NOTIFY in table:
@@ -210,7 +210,7 @@ def _guarded(settings: Settings, table: Mapping[str, object], where: str, zone: 
 
 def _section(name: str, make: object, stated: object, where: str) -> object:
     if not isinstance(stated, Mapping):
-        from costguard.settings.reading import unlike
+        from costguard.settings.fields import unlike
 
         told = f"must be a table, not {unlike(stated)}"
         raise InputError(told, field=f"{where}: {name}", hint=f"write a [{name}] section")
@@ -220,7 +220,7 @@ def _section(name: str, make: object, stated: object, where: str) -> object:
 
 
 def _field(value: object, field: str, listed: bool) -> object:  # noqa: FBT001 - what the field is marked with
-    from costguard.settings.reading import read_text, read_texts
+    from costguard.settings.fields import read_text, read_texts
 
     return read_texts(value, field) if listed else read_text(value, field)
 

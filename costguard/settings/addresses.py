@@ -13,10 +13,10 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from costguard.core.checks import require
 from costguard.errors import InputError
-from costguard.private import exposed
 from costguard.settings.files import path_of
+from costguard.system.file_security import exposed
+from costguard.values.checks import require
 
 CONSOLE = "console"
 VARIABLE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")

@@ -21,7 +21,7 @@ import re
 from datetime import tzinfo
 from fractions import Fraction
 
-from costguard.core.budget import (
+from costguard.budgets.budget import (
     EVERYTHING,
     MEASURES,
     MONTH,
@@ -33,13 +33,13 @@ from costguard.core.budget import (
     Match,
     Threshold,
 )
-from costguard.core.calendar import LONGEST_ROLLING
-from costguard.core.checks import described, known_keys, nearest_names, require, whole
-from costguard.core.money import Money
 from costguard.errors import InputError, UnknownNameError
+from costguard.settings.fields import Table, each_once, read_flag, read_inner, read_name, read_tables, read_text, read_texts
 from costguard.settings.matching import MATCH_KEYS, read_match
-from costguard.settings.reading import Table, each_once, read_flag, read_inner, read_name, read_tables, read_text, read_texts
 from costguard.settings.zones import zone_named
+from costguard.values.calendar import LONGEST_ROLLING
+from costguard.values.checks import described, known_keys, nearest_names, require, whole
+from costguard.values.money import Money
 
 KEYS = ("name", "cap", "period", "timezone", "match", "hard", "allow_irreversible", "warn")
 

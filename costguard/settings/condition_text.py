@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn
 
-from costguard.core.checks import nearest_names
-from costguard.core.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
-from costguard.core.money import Money
 from costguard.errors import InputError, UnknownNameError, shortened
-from costguard.settings.condition_words import (
+from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
+from costguard.settings.condition_syntax import (
     COMPARISONS,
     CURE,
     DEEPEST,
@@ -41,6 +39,8 @@ from costguard.settings.condition_words import (
 )
 from costguard.settings.lasting import lasting
 from costguard.settings.vocabulary import check_word
+from costguard.values.checks import nearest_names
+from costguard.values.money import Money
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,11 @@ from functools import cache
 
 from cel_expr_python import cel
 
-from costguard.core.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, Truth
-from costguard.core.money import Money, Rate
 from costguard.errors import InputError, one_line, shortened
+from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, Truth
+from costguard.settings.condition_syntax import quoted, within
 from costguard.settings.condition_text import check_condition
-from costguard.settings.condition_words import quoted, within
+from costguard.values.money import Money, Rate
 
 CURRENCY = "USD"
 REMEMBERED = 5000

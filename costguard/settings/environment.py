@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from costguard.core.checks import nearest_names
 from costguard.errors import UnknownNameError
 from costguard.settings.sections import SECTIONS, fields_of
+from costguard.values.checks import nearest_names
 
 PREFIX = "COSTGUARD_"
 CONFIG = f"{PREFIX}CONFIG"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from costguard.core.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Setting
 from costguard.settings.example_guard import GUARD
+from costguard.values.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Setting
 
 FIELDS: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
     ("quote", "market"): (

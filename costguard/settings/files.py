@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from costguard.core.checks import described
 from costguard.errors import InputError, shortened
+from costguard.values.checks import described
 
 FILE_NAME = "costguard.toml"
 
@@ -104,7 +104,7 @@ def _toml(text: str, path: Path) -> object:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as broken:  # ValueError: bad syntax, or an integer of thousands of digits
-        from costguard.settings.slips import said_of, toml_hint
+        from costguard.settings.syntax_hints import said_of, toml_hint
 
         raise InputError(f"is not valid TOML: {said_of(broken)}", field=str(path), hint=toml_hint(text, str(broken))) from None
 
@@ -113,7 +113,7 @@ def _json(text: str, path: Path) -> object:
     try:
         return json.loads(text, object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as broken:
-        from costguard.settings.slips import json_hint, said_of
+        from costguard.settings.syntax_hints import json_hint, said_of
 
         raise InputError(f"is not valid JSON: {said_of(broken)}", field=str(path), hint=json_hint(str(broken))) from None
 

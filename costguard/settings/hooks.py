@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 
-from costguard.core.checks import known_keys, require
-from costguard.core.guard.hook import Hook
 from costguard.errors import InputError
+from costguard.guard.hook import Hook
 from costguard.settings.addresses import check_address
-from costguard.settings.reading import Table, each_once, read_name, read_tables, read_text, read_texts
+from costguard.settings.fields import Table, each_once, read_name, read_tables, read_text, read_texts
+from costguard.values.checks import known_keys, require
 
 KEYS = ("name", "command", "url", "env")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

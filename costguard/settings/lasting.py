@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from costguard.core.checks import described
 from costguard.errors import InputError
+from costguard.values.checks import described
 
 UNITS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
 WRITTEN = re.compile("".join(rf"(?:(\d{{1,9}}){unit})?" for unit in UNITS))

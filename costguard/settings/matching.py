@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from costguard.core.budget import Match
-from costguard.core.checks import described, one_of, require
-from costguard.core.metering.resource import GROUPED_LABELS, KINDS, TIERS
+from costguard.budgets.budget import Match
 from costguard.errors import InputError
-from costguard.settings.reading import Table, read_texts
+from costguard.settings.fields import Table, read_texts
+from costguard.values.checks import described, one_of, require
+from costguard.values.resource import GROUPED_LABELS, KINDS, TIERS
 
 MATCH_KEYS = ("providers", "accounts", "regions", "owners", "gpus", "tiers", "kinds", "labels")
 CHOICES = {"tiers": TIERS, "kinds": KINDS}
@@ -36,8 +36,8 @@ def _names(key: str, stated: object, field: str) -> tuple[str, ...]:
 
 def _gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
     """Canonical names. A name that is short for several GPUs would leave the others out unseen, and is refused."""
-    from costguard.core.gpu_names import GpuNames
     from costguard.data import Facts
+    from costguard.values.gpu_names import GpuNames
 
     known = GpuNames(Facts().gpus())
     found = {name: known.resolve(name, field=field) for name in names}

@@ -23,12 +23,12 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
-from costguard.core.checks import known_keys, one_of, require
-from costguard.core.guard.notice import AUDIENCES, GROUPED_BY, INFO, REPEATS, SEVERITIES, Route
 from costguard.errors import InputError
+from costguard.guard.alerts.alert import AUDIENCES, GROUPED_BY, INFO, REPEATS, SEVERITIES, Route
 from costguard.settings.addresses import CONSOLE, FILE, VARIABLE, check_address
+from costguard.settings.fields import Table, each_once, read_inner, read_name, read_tables, read_text, read_texts, unlike
 from costguard.settings.lasting import lasting
-from costguard.settings.reading import Table, each_once, read_inner, read_name, read_tables, read_text, read_texts, unlike
+from costguard.values.checks import known_keys, one_of, require
 
 KEYS = ("to", "name", "group_by", "repeat", "min_severity", "match")
 MATCH_KEYS = ("owners", "policies", "topics", "audience")

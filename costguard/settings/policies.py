@@ -19,18 +19,18 @@ from __future__ import annotations
 
 from datetime import timedelta, tzinfo
 
-from costguard.core.budget import EVERYTHING
-from costguard.core.checks import known_keys, one_of, require, whole
-from costguard.core.guard.policy import CAP_RULE, IDLE_RULE, LEVELS, OBSERVE, SCHEDULE_RULE, Policy, Target
-from costguard.core.guard.schedule import Schedule
-from costguard.core.guard.work import FAMILIES
+from costguard.budgets.budget import EVERYTHING
 from costguard.errors import InputError
+from costguard.guard.policy import CAP_RULE, IDLE_RULE, LEVELS, OBSERVE, SCHEDULE_RULE, Policy, Target
+from costguard.guard.schedule import Schedule
+from costguard.guard.work import FAMILIES
 from costguard.settings.conditions import CelCondition, read_condition
+from costguard.settings.fields import Table, each_once, read_flag, read_inner, read_name, read_tables, read_text, read_texts
 from costguard.settings.lasting import lasting, lasting_text
 from costguard.settings.matching import MATCH_KEYS, read_match
-from costguard.settings.reading import Table, each_once, read_flag, read_inner, read_name, read_tables, read_text, read_texts
 from costguard.settings.schedules import read_schedule
 from costguard.settings.steps import read_steps, stops
+from costguard.values.checks import known_keys, one_of, require, whole
 
 KEYS = (
     *("name", "arm", "match", "when", "for", "then", "needs", "allow_irreversible", "priority", "schedule", "rule", "lease"),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from costguard.errors import InputError
-from costguard.settings.reading import unlike
+from costguard.settings.fields import unlike
 
 SECRET = re.compile(
     r"(?:^|_)(?:api_?key|access_?key|private_?key|secret|token|password|passwd|passphrase|authorization|bearer)(?:$|_)"

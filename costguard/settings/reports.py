@@ -17,13 +17,13 @@ import re
 from collections.abc import Sequence
 from datetime import time
 
-from costguard.core.checks import described, known_keys, nearest_names, one_of, require
-from costguard.core.guard.notice import Route
-from costguard.core.report_schedule import EVERY, MAIL, ReportSchedule
-from costguard.core.statement.sums import keys_stated
 from costguard.errors import InputError, shortened
+from costguard.guard.alerts.alert import Route
+from costguard.reporting.schedule import EVERY, MAIL, ReportSchedule
+from costguard.reporting.statement.groups import keys_stated
+from costguard.settings.fields import Table, each_once, read_name, read_tables, read_text, read_texts
 from costguard.settings.notify import read_channel
-from costguard.settings.reading import Table, each_once, read_name, read_tables, read_text, read_texts
+from costguard.values.checks import described, known_keys, nearest_names, one_of, require
 
 KEYS = ("name", "every", "at", "to", "by", "format")
 TO = 'write to = ["lead@lab.org"], the name of a route, or "env:SLACK_URL"'

@@ -16,12 +16,12 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
-from costguard.core.checks import described, known_keys, nearest_names, require
-from costguard.core.guard.schedule import Exemption, Off, Schedule
-from costguard.core.instant import EARLIEST, LATEST
 from costguard.errors import InputError, UnknownNameError
-from costguard.settings.reading import read_inner, read_tables, read_text, read_texts
+from costguard.guard.schedule import Exemption, Off, Schedule
+from costguard.settings.fields import read_inner, read_tables, read_text, read_texts
 from costguard.settings.zones import zone_named
+from costguard.values.checks import described, known_keys, nearest_names, require
+from costguard.values.instant import EARLIEST, LATEST
 
 KEYS = ("timezone", "off", "holidays", "exemptions")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -12,12 +12,12 @@ from costguard.settings.files import path_of
 from costguard.settings.zones import zone_named
 
 if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nobody pays for importing them
-    from costguard.core.budget import Budget
-    from costguard.core.display import Exchange
-    from costguard.core.guard.hook import Hook
-    from costguard.core.guard.notice import Route
-    from costguard.core.guard.policy import Policy, Rails
-    from costguard.core.report_schedule import ReportSchedule
+    from costguard.budgets.budget import Budget
+    from costguard.guard.alerts.alert import Route
+    from costguard.guard.hook import Hook
+    from costguard.guard.policy import Policy, Rails
+    from costguard.reporting.schedule import ReportSchedule
+    from costguard.values.display import Exchange
 
 SQLITE = "sqlite:///"
 GROUP_FROM = (
@@ -144,7 +144,7 @@ class DisplaySettings:
         """How dollars of `at` are shown; None: as they are."""
         if self.currency is None:
             return None
-        from costguard.core.display import exchange_at, exchange_stated
+        from costguard.values.display import exchange_at, exchange_stated
 
         return exchange_at([exchange_stated(text, "display.rates") for text in self.rates], self.currency, at)
 

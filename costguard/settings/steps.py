@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from costguard.core.checks import described, known_keys, one_of, require
-from costguard.core.guard.notice import SEVERITIES, WARNING
-from costguard.core.guard.policy import ASK, DEEDS, DESTRUCTIVE, GRACE_FLOOR, HOOK, NOTIFY, STOP, TERMINATE, Step
 from costguard.errors import InputError
+from costguard.guard.alerts.alert import SEVERITIES, WARNING
+from costguard.guard.policy import ASK, DEEDS, DESTRUCTIVE, GRACE_FLOOR, HOOK, NOTIFY, STOP, TERMINATE, Step
+from costguard.settings.fields import Table, read_text
 from costguard.settings.lasting import lasting, lasting_text
-from costguard.settings.reading import Table, read_text
+from costguard.values.checks import described, known_keys, one_of, require
 
 KEYS = ("do", "after", "to", "severity", "run", "timeout", "act")
 OF = {"to": (NOTIFY, ASK), "severity": (NOTIFY, ASK), "run": (HOOK,), "timeout": (HOOK,), "act": (ASK,)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from costguard.core.checks import one_of
-from costguard.core.guard.work import STATES_OF_WORK
-from costguard.core.metering.resource import KINDS, STATES, TIERS
 from costguard.errors import InputError
+from costguard.guard.work import STATES_OF_WORK
+from costguard.values.checks import one_of
+from costguard.values.resource import KINDS, STATES, TIERS
 
 CHOICES = {"state": tuple(STATES_OF_WORK), "group_state": tuple(STATES_OF_WORK), "power": STATES, "tier": TIERS, "kind": KINDS}
 SHARES = ("confidence", "wasted_share")
@@ -23,8 +23,8 @@ def check_word(fact: str, literal: str, field: str) -> None:
 
 def canonical_gpu(name: str, field: str) -> str:
     """The GPU's name as facts carry it, where `name` is that name; else an error that says what to write."""
-    from costguard.core.gpu_names import GpuNames
     from costguard.data import Facts
+    from costguard.values.gpu_names import GpuNames
 
     gpu = GpuNames(Facts().gpus()).resolve(name, field=field)
     if gpu.canonical != name:

@@ -7,10 +7,10 @@ import re
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from costguard.core.checks import require
 from costguard.errors import InputError, shortened
 from costguard.settings.environment import origin
 from costguard.settings.sections import WebSettings
+from costguard.values.checks import require
 
 PORTS = range(65536)
 LISTEN = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[^:\[\]\s]+)):(?P<port>\d{1,5})", re.ASCII)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, tzinfo
 
-from costguard.core.checks import nearest_names
 from costguard.errors import InputError, UnknownNameError
+from costguard.values.checks import nearest_names
 
 
 def zone_named(name: str, field: str) -> tzinfo:

@@ -8,11 +8,11 @@
 acts it received. `RecordingNotifier` keeps what it is sent. Nothing here needs pytest.
 """
 
-from costguard.testing.clock import FakeClock
 from costguard.testing.cloud import Act, EndingCloud, PrepaidCloud, SimulatedCloud
-from costguard.testing.playing import Outcome, Play, PollPlay, Reply, Sight, Stage, play
+from costguard.testing.doubles import FakeClock
 from costguard.testing.recording import RecordingNotifier, Told
-from costguard.testing.timeline import read, read_file
+from costguard.testing.story_parser import read, read_file
+from costguard.testing.story_player import Outcome, Play, PollPlay, Reply, Sight, Stage, play
 
 __all__ = [
     "Act",

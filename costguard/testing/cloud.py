@@ -21,19 +21,12 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import NamedTuple
 
-from costguard.core.acting import ACCEPTED, ALREADY, MISSING, REFUSED, Reception
-from costguard.core.acting import UNCLEAR as NO_ANSWER
-from costguard.core.balance import Balance
-from costguard.core.guard.policy import STOP, TERMINATE
-from costguard.core.metering.billing import BillingRule, TimeRule
-from costguard.core.metering.inventory import Poll
-from costguard.core.metering.observation import Handling, Observation
-from costguard.core.metering.resource import ENDED, INSTANCE, RUNNING, STOPPED, ResourceKey, ScopeKey
-from costguard.core.money import Money, Rate
-from costguard.core.period import Period
-from costguard.core.sample import Measured, Sample
 from costguard.errors import InputError, UnreachableError
-from costguard.passing import Clock
+from costguard.guard.policy import STOP, TERMINATE
+from costguard.metering.billing import BillingRule, TimeRule
+from costguard.metering.inventory import Poll
+from costguard.metering.observation import Handling, Observation
+from costguard.system.clock import Clock
 from costguard.testing.faults import DOWN, Fault, spoilt
 from costguard.testing.machine import (
     COMPUTE,
@@ -47,6 +40,13 @@ from costguard.testing.machine import (
     Store,
 )
 from costguard.testing.samples import SILENT, Rule, measured
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, Reception
+from costguard.values.acting import UNCLEAR as NO_ANSWER
+from costguard.values.balance import Balance
+from costguard.values.money import Money, Rate
+from costguard.values.period import Period
+from costguard.values.resource import ENDED, INSTANCE, RUNNING, STOPPED, ResourceKey, ScopeKey
+from costguard.values.sample import Measured, Sample
 
 KEEPS_ENDED = timedelta(hours=1)
 """For so long a listing shows what is gone, as EC2's does."""

@@ -9,8 +9,8 @@ A policy is a name and, between commas, what it asks for and what it does; a bud
 
 from __future__ import annotations
 
-from costguard.testing.casting import read_pairs
-from costguard.testing.words import cut, length, money, plain, tokens, wrong
+from costguard.testing.story_setup import read_pairs
+from costguard.testing.story_tokens import cut, length, money, plain, tokens, wrong
 
 IDLE = "state == 'idle' && confidence >= 0.9"
 STEPS = ("notify", "ask", "hook", "stop", "terminate", "record", "deny", "scale-controller")

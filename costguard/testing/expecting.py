@@ -22,9 +22,9 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from costguard.core.guard.work import STATES_OF_WORK
+from costguard.guard.work import STATES_OF_WORK
 from costguard.testing.story import Expectation
-from costguard.testing.words import Moments, money, tokens, wrong
+from costguard.testing.story_tokens import Moments, money, tokens, wrong
 
 TOLD = ("notice", "page", "warning", "resolved", "message")
 ACTS = ("stop", "terminate", "act")

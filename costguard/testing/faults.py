@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial
-from costguard.core.metering.observation import Observation
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial
+from costguard.metering.observation import Observation
 
 DOWN, PARTIAL, EMPTY, STALE, HIDES = "down", "partial", "empty", "stale", "hides"
 LISTING_FAULTS = {

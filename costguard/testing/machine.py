@@ -15,11 +15,11 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from costguard.core.metering.observation import UNKNOWN_HANDLING, Disk, Handling, Observation, Price
-from costguard.core.metering.resource import ENDED, RUNNING, STOPPED, ResourceKey
-from costguard.core.money import Rate
-from costguard.core.sample import STEP
+from costguard.metering.observation import UNKNOWN_HANDLING, Disk, Handling, Observation, Price
 from costguard.testing.samples import SILENT, Rule, Value
+from costguard.values.money import Rate
+from costguard.values.resource import ENDED, RUNNING, STOPPED, ResourceKey
+from costguard.values.sample import STEP
 
 BILLS = (RUNNING, "stopping")
 """States in which computing bills here. A machine on its way down is billed until it is down."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from costguard.core.guard.notice import Delivery, Message
-from costguard.passing import Clock
+from costguard.guard.alerts.alert import Delivery, Message
+from costguard.system.clock import Clock
 
 
 class Told(NamedTuple):

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from costguard.core import sample as signals
-from costguard.core.guard.work import AGENT, CPU, DUTY, IO, PEOPLE, POWER, PROGRESS, QUEUE
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.sample import Sample
+from costguard.guard.work import AGENT, CPU, DUTY, IO, PEOPLE, POWER, PROGRESS, QUEUE
+from costguard.values import sample as signals
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import Sample
 
 Value = float | Callable[[datetime], float]
 """A constant, or a function of the instant."""

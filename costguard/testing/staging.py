@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from math import exp, log
 
-from costguard.core.metering.resource import ENDED, STOPPED
-from costguard.core.sample import CONNECTIONS, INPUT_AGE, QUEUE_JOBS
 from costguard.errors import InputError
-from costguard.passing import Clock
+from costguard.system.clock import Clock
 from costguard.testing.cloud import EndingCloud, PrepaidCloud, SimulatedCloud
 from costguard.testing.faults import Fault
 from costguard.testing.machine import EVERY, Machine
 from costguard.testing.samples import SILENT, Rule, Value, busy, computing, hanging, quiet, transfer
 from costguard.testing.story import ANSWER, LABEL, LISTING, MEASURES, REPLACED, TURNS, Cast, CloudCast, Event, Story
+from costguard.values.resource import ENDED, STOPPED
+from costguard.values.sample import CONNECTIONS, INPUT_AGE, QUEUE_JOBS
 
 OFTEN = 1.645
 """Of the normal distribution: 95 % lie below so many deviations."""

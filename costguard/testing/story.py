@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-from costguard.core.metering.observation import Handling
-from costguard.core.money import Money
+from costguard.metering.observation import Handling
 from costguard.testing.machine import Store
+from costguard.values.money import Money
 
 MEASURES, TURNS, LABEL, ANSWER, LISTING, PERSON, SURROUNDINGS, REPLACED = (
     "measures",

@@ -27,8 +27,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from costguard.errors import CostguardError
+from costguard.system.systemd import ALIVE, READY, STOPPING, notify, reloading
 from costguard.watchdog.duty import Duties, Duty, Health, Log
-from costguard.watchdog.systemd import ALIVE, READY, STOPPING, notify, reloading
 
 __all__ = ["UNFINISHED", "Duties", "Duty", "Log", "Watchdog"]
 

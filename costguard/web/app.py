@@ -10,13 +10,13 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from costguard import __version__
-from costguard.app.serving import Parts
-from costguard.core.agents.refusals import BROKEN, MALFORMED, NO_METHOD, NOT_FOUND, UNWRITABLE, RefusedError
+from costguard.agents.refusals import BROKEN, MALFORMED, NO_METHOD, NOT_FOUND, UNWRITABLE, RefusedError
 from costguard.errors import LedgerError
-from costguard.flows.agents import Desk
-from costguard.ports.agents import Seal
-from costguard.web.door import refusal
-from costguard.web.routes import agents, reading
+from costguard.services.agent_gateway import Desk
+from costguard.services.agents import Seal
+from costguard.services.web_backend import Parts
+from costguard.web import agents, reading
+from costguard.web.middleware import refusal
 
 BY_STATUS = {404: NOT_FOUND, 405: NO_METHOD}
 

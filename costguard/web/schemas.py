@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from costguard.core.agents.beat import (
+from costguard.agents.messages import (
     ASKS,
     ASKS_MOST,
     BOUNDS,
@@ -18,7 +18,7 @@ from costguard.core.agents.beat import (
     TROUBLES_MOST,
     VERSION_MOST,
 )
-from costguard.core.agents.refusals import REFUSALS
+from costguard.agents.refusals import REFUSALS
 
 Schema = dict[str, Any]
 

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from costguard.app.serving import Parts
-from costguard.core.agents.refusals import MALFORMED, RefusedError
+from costguard.agents.refusals import MALFORMED, RefusedError
 from costguard.errors import InputError
-from costguard.logs import log
-from costguard.private import exposed
+from costguard.services.web_backend import Parts
 from costguard.settings import WebSettings, path_of
 from costguard.settings.web import Listen, hosts_of, listen_of
+from costguard.system.file_security import exposed
+from costguard.system.logs import log
 from costguard.web.app import application
-from costguard.web.door import Door, refusal
-from costguard.web.listening import HEAD_S, Listening
+from costguard.web.listener import HEAD_S, Listening
+from costguard.web.middleware import Door, refusal
 from costguard.web.signing import seal_at
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
         http=Patient,
         ws="none",
         lifespan="off",
-        loop="costguard.web.listening:Loop",
+        loop="costguard.web.listener:Loop",
         log_config=None,
         log_level="error",  # whoever sends nonsense fills no log with it
         access_log=False,

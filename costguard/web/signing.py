@@ -9,12 +9,12 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from costguard_agent.message import decoded, encoded
+from costguard_agent.protocol import decoded, encoded
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from costguard.errors import InputError
-from costguard.private import exposed
+from costguard.system.file_security import exposed
 
 KEY_BYTES = 32
 FIELD = "web.key_file"

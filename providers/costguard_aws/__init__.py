@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from costguard.core.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Seller, Setting, checked_table
 from costguard.errors import InputError
+from costguard.values.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Seller, Setting, checked_table
 
 if TYPE_CHECKING:  # a listing of providers does not pay for botocore
-    from costguard.core.bill_files import BillFiles
-    from costguard.transport import Surroundings
+    from costguard.bills.bill_files import BillFiles
+    from costguard.providers.transport import Surroundings
     from costguard_aws.account import Account
 
 _ROLE = (
@@ -92,7 +92,7 @@ class AwsPlugin:
     @property
     def bill_files(self) -> BillFiles:
         """Cost and Usage Reports; what FOCUS files call it."""
-        from costguard.core.bill_files import BillFiles
+        from costguard.bills.bill_files import BillFiles
         from costguard_aws.cur import FORMAT
 
         return BillFiles(formats=(FORMAT,), called=("AWS", "Amazon", "Amazon Web Services, Inc."))

@@ -12,33 +12,33 @@ from datetime import datetime, timedelta
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from costguard.core.acting import REFUSED, Reception
-from costguard.core.billed import Billed
-from costguard.core.health import Check
-from costguard.core.metering.inventory import Failed, Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.offer import OfferListing
-from costguard.core.period import Period
-from costguard.core.sample import Measured
+from costguard.bills.bill_line import Billed
 from costguard.errors import CredentialsError, ForbiddenError, InputError, ProviderError, RefusedError, shortened
-from costguard.transport import Deadline, Surroundings
-from costguard_aws.acting import Actor
+from costguard.metering.inventory import Failed, Poll
+from costguard.metering.observation import Observation
+from costguard.providers.transport import Deadline, Surroundings
+from costguard.quoting.offer import OfferListing
+from costguard.values.acting import REFUSED, Reception
+from costguard.values.health import Check
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import Measured
+from costguard_aws.actions import Actor
 from costguard_aws.api import Ec2
-from costguard_aws.bills import CostExplorer
-from costguard_aws.catalogue import Catalogue
+from costguard_aws.cloudwatch import DEFAULT_SIGNALS, Metrics
+from costguard_aws.cost_explorer import CostExplorer
+from costguard_aws.cost_exports import FocusExport
 from costguard_aws.credentials import Source
-from costguard_aws.examining import Examination
-from costguard_aws.exports import FocusExport
-from costguard_aws.fast_xml import text_of
-from costguard_aws.faults import AWS, in_full
+from costguard_aws.ec2_xml import text_of
+from costguard_aws.errors import AWS, in_full
+from costguard_aws.examination import Examination
+from costguard_aws.instance_types import Catalogue
 from costguard_aws.listing import LONGEST_WHY, Listing
 from costguard_aws.live_offers import LiveOffers
-from costguard_aws.metrics import DEFAULT_SIGNALS, Metrics
 from costguard_aws.prices import OnDemandPrices
 from costguard_aws.session import Session, within
 from costguard_aws.spot import SpotHistory
-from costguard_aws.translate import Place, address_of, protected, volume_of
+from costguard_aws.translation import Place, address_of, protected, volume_of
 from costguard_aws.types import GpuType
 
 REGIONS_HOLD = timedelta(hours=1)

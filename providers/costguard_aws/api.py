@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element
 
 from costguard.errors import OddAnswerError, ProviderError, RefusedError
-from costguard_aws.fast_xml import flag_of, rows, text_of, tree
-from costguard_aws.faults import AWS, DRY_RUN
+from costguard_aws.ec2_xml import flag_of, rows, text_of, tree
+from costguard_aws.errors import AWS, DRY_RUN
 from costguard_aws.session import Session
 
 PAGE = 1000

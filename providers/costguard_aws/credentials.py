@@ -26,8 +26,8 @@ from botocore.httpsession import URLLib3Session
 from botocore.session import Session as BotocoreSession
 
 from costguard.errors import CredentialsError, ExposedError, InputError
-from costguard.private import exposed
-from costguard_aws.faults import AWS, NO_KEY, in_words
+from costguard.system.file_security import exposed
+from costguard_aws.errors import AWS, NO_KEY, in_words
 
 DEFAULT = "default"
 """The profile that means the whole chain: the environment, then the files, then the machine's own role."""

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 
-from costguard.core.bill_files import About, BillFormat, Part, Record
-from costguard.core.billed import CREDIT, OTHER, TAX, BillLine, amount_stated
-from costguard.core.focus_rows import (
+from costguard.bills.bill_files import About, BillFormat, Part, Record
+from costguard.bills.bill_line import CREDIT, OTHER, TAX, BillLine, amount_stated
+from costguard.bills.focus_rows import (
     MOMENT,
     arn_tail,
     bill_named,
@@ -25,10 +25,10 @@ from costguard.core.focus_rows import (
     instant_stated,
     month_begun,
 )
-from costguard.core.metering.resource import storable
-from costguard.core.money import Money
 from costguard.errors import InputError, one_line, shortened
-from costguard_aws.bills import SETTLED, region_of
+from costguard.values.money import Money
+from costguard.values.resource import storable
+from costguard_aws.cost_explorer import SETTLED, region_of
 
 STATEMENT = "cur"
 LONGEST = 300

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from costguard.core.metering.observation import Observation
-from costguard.core.period import Period
-from costguard.core.sample import GPU_MEMORY_UTIL, GPU_POWER, GPU_TEMPERATURE, GPU_UTIL, Sample
+from costguard.metering.observation import Observation
+from costguard.values.period import Period
+from costguard.values.sample import GPU_MEMORY_UTIL, GPU_POWER, GPU_TEMPERATURE, GPU_UTIL, Sample
 
 
 class _Metric(NamedTuple):

@@ -13,20 +13,20 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from xml.etree.ElementTree import Element
 
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import ADDRESS, INSTANCE, VOLUME, ResourceKey, ScopeKey
 from costguard.errors import InputError, ProviderError, shortened
-from costguard.passing import Clock, executor
-from costguard.transport import Deadline, uncollected
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.metering.observation import Observation, Price
+from costguard.providers.transport import Deadline, uncollected
+from costguard.system.clock import Clock, executor
+from costguard.values.resource import ADDRESS, INSTANCE, VOLUME, ResourceKey, ScopeKey
 from costguard_aws.api import CutShortError, Ec2
-from costguard_aws.catalogue import Catalogue
-from costguard_aws.fast_xml import text_of
-from costguard_aws.faults import AWS, in_full
+from costguard_aws.ec2_xml import text_of
+from costguard_aws.errors import AWS, in_full
+from costguard_aws.instance_types import Catalogue
 from costguard_aws.prices import OnDemandPrices, PriceKey
 from costguard_aws.session import within
 from costguard_aws.spot import LINUX, Market, SpotHistory
-from costguard_aws.translate import Known, Place, address_of, instance_of, price_key, volume_of
+from costguard_aws.translation import Known, Place, address_of, instance_of, price_key, volume_of
 
 MOST_NOTES = 50
 LONGEST_WHY = 300

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from costguard.core.metering.observation import price_stated
-from costguard.core.metering.resource import SPOT
-from costguard.core.money import Rate
-from costguard.core.offer import Offer, OfferListing
 from costguard.errors import ProviderError
-from costguard.passing import Clock
+from costguard.metering.observation import price_stated
+from costguard.quoting.offer import Offer, OfferListing
+from costguard.system.clock import Clock
+from costguard.values.money import Rate
+from costguard.values.resource import SPOT
 from costguard_aws.prices import OnDemandPrices, PriceKey
 from costguard_aws.seam import Aws
 from costguard_aws.spot import LINUX, MOST_TYPES, PAGE, VPC, pages

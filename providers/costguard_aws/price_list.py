@@ -13,9 +13,9 @@ from typing import TypedDict
 
 import msgspec
 
-from costguard.core.focus_rows import instant_stated
-from costguard.core.metering.observation import price_stated
-from costguard.core.money import Rate
+from costguard.bills.focus_rows import instant_stated
+from costguard.metering.observation import price_stated
+from costguard.values.money import Rate
 
 TENANCIES = {"default": "Shared", "dedicated": "Dedicated", "host": "Host"}
 PLAIN = "RunInstances"

@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from costguard.core.instant import EARLIEST
-from costguard.core.metering.observation import Price
-from costguard.core.money import Rate
 from costguard.errors import OddAnswerError, ProviderError, ThrottledError, UnreachableError
-from costguard.passing import Clock
-from costguard.ports import Cache
+from costguard.metering.observation import Price
+from costguard.providers.ports import Cache
+from costguard.system.clock import Clock
+from costguard.values.instant import EARLIEST
+from costguard.values.money import Rate
 from costguard_aws.price_list import Filter, Found, filters, found
 from costguard_aws.seam import Aws, ask
 from costguard_aws.types import known_types

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from costguard_aws.faults import in_words
+from costguard_aws.errors import in_words
 
 
 class Aws(Protocol):

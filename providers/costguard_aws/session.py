@@ -1,6 +1,6 @@
 """One set of credentials, and every way of asking AWS with it: botocore signs and serialises, costguard's transport carries.
 
-    client(service, region)   botocore's client, whose HTTP goes through `costguard.transport` and which tries nothing twice
+    client(service, region)   botocore's client, whose HTTP goes through `costguard.providers.transport` and which tries nothing twice
     query(service, region, action, params)   the XML of a Query API (EC2, STS, auto-scaling), without botocore's models,
                                              which cost 24 MB and twice the time that everything else here takes
 
@@ -26,9 +26,19 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from costguard.errors import CredentialsError, InputError
-from costguard.transport import MOST_BYTES, Bucket, Channel, Deadline, Reply, Request, Secret, Surroundings, checked_url
+from costguard.providers.transport import (
+    MOST_BYTES,
+    Bucket,
+    Channel,
+    Deadline,
+    Reply,
+    Request,
+    Secret,
+    Surroundings,
+    checked_url,
+)
 from costguard_aws.credentials import Source, credentials_of, session_of
-from costguard_aws.faults import AWS, fault_of, in_words
+from costguard_aws.errors import AWS, fault_of, in_words
 
 logging.getLogger("botocore").setLevel(logging.WARNING)
 """Below that it writes whole requests and answers, session tokens among them."""

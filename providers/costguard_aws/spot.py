@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from costguard.core.metering.observation import Price, price_stated
-from costguard.core.money import Rate
 from costguard.errors import OddAnswerError, ProviderError
+from costguard.metering.observation import Price, price_stated
+from costguard.values.money import Rate
 from costguard_aws.seam import Aws, ask
 
 LINUX = "Linux/UNIX"

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from costguard.core.provider import FLAG, TEXTS, WHOLE, Manifest, Seller, Setting, checked_table
+from costguard.values.provider import FLAG, TEXTS, WHOLE, Manifest, Seller, Setting, checked_table
 
 if TYPE_CHECKING:
-    from costguard.core.bill_files import BillFiles
-    from costguard.ports import InstanceSource
-    from costguard.transport import Surroundings
+    from costguard.bills.bill_files import BillFiles
+    from costguard.providers.ports import InstanceSource
+    from costguard.providers.transport import Surroundings
 
 MANIFEST = Manifest(
     name="gcp",
@@ -77,7 +77,7 @@ class GcpPlugin:
     @property
     def bill_files(self) -> BillFiles:
         """What FOCUS files call it, and how they name its resources."""
-        from costguard.core.bill_files import BillFiles
+        from costguard.bills.bill_files import BillFiles
         from costguard_gcp.wire import last
 
         return BillFiles(called=("GCP", "Google", "Google Cloud Platform", "Google LLC"), resource=last)
@@ -86,8 +86,8 @@ class GcpPlugin:
         """One source for the one login, with all its projects."""
         checked = checked_table(table, MANIFEST.settings, "providers.gcp")
         from costguard_gcp.account import GcpAccount
-        from costguard_gcp.places import stated_of
-        from costguard_gcp.tokens import login_of
+        from costguard_gcp.credentials import login_of
+        from costguard_gcp.settings import stated_of
 
         return [GcpAccount(stated_of(checked), login_of(checked, around), around)]
 

@@ -10,7 +10,7 @@ import re
 import threading
 
 from costguard.errors import ForbiddenError, ProviderError
-from costguard.transport import Deadline
+from costguard.providers.transport import Deadline
 from costguard_gcp.api import DISABLED, RESOURCES, SPEAKS_OF, UNBILLED, Google
 from costguard_gcp.wire import ProjectNumber, last
 

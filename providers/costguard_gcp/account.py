@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from costguard.core.acting import MISSING, Reception
-from costguard.core.billed import Billed
-from costguard.core.health import Check
-from costguard.core.metering.inventory import Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.offer import OfferListing
-from costguard.core.period import Period
-from costguard.core.sample import Measured
+from costguard.bills.bill_line import Billed
 from costguard.errors import InputError, OddAnswerError, ProviderError, RefusedError, UnreachableError
-from costguard.transport import Deadline, Surroundings
-from costguard_gcp import acts
+from costguard.metering.inventory import Poll
+from costguard.metering.observation import Observation
+from costguard.providers.transport import Deadline, Surroundings
+from costguard.quoting.offer import OfferListing
+from costguard.values.acting import MISSING, Reception
+from costguard.values.health import Check
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import Measured
+from costguard_gcp import actions
 from costguard_gcp.absence import Absence
 from costguard_gcp.api import RESOURCES, Google
 from costguard_gcp.catalogue import Catalogue
+from costguard_gcp.credentials import Login, Tokens
 from costguard_gcp.inventory import Lister
 from costguard_gcp.listing import Listing
-from costguard_gcp.places import Stated
 from costguard_gcp.sdk import Compute
+from costguard_gcp.settings import Stated
 from costguard_gcp.shapes import Shapes
 from costguard_gcp.singles import single
-from costguard_gcp.tokens import Login, Tokens
-from costguard_gcp.translate import observed
+from costguard_gcp.translation import observed
 from costguard_gcp.wire import Instance, ProjectPage, last
 
 SCOPE = "project"
@@ -47,7 +47,7 @@ class GcpAccount:
         self.shapes = Shapes(self.compute)
         self.lister = Lister(self.compute, self.catalogue, self.shapes, Absence(self.google), around)
         self._discovered = frozenset[str]()
-        self.actor = acts.Actor(self.compute, self.shapes)
+        self.actor = actions.Actor(self.compute, self.shapes)
 
     @property
     def providers(self) -> Sequence[str]:
@@ -71,8 +71,8 @@ class GcpAccount:
     def look(self, key: ResourceKey) -> Observation | None:
         """The machine, disk or address with that number in that place."""
         self._is_ours(key)
-        deadline = Deadline(acts.LOOK_S)
-        instance = acts.find(self.compute, key, deadline) if key.region.count("-") > 1 else None
+        deadline = Deadline(actions.LOOK_S)
+        instance = actions.find(self.compute, key, deadline) if key.region.count("-") > 1 else None
         try:
             return single(self.compute, key, deadline) if instance is None else self._seen(instance, key, deadline)
         except InputError as odd:
@@ -106,20 +106,20 @@ class GcpAccount:
 
     def examine(self) -> Sequence[Check]:
         """Credentials, reach and rights, proven without acting."""
-        from costguard_gcp.examine import examined
+        from costguard_gcp.examination import examined
 
         return examined(self)
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
         """Stop the machine; its disks stay. Its local SSD is given up only where `lose` holds all that would go."""
-        deadline = Deadline(acts.LOOK_S)
+        deadline = Deadline(actions.LOOK_S)
         try:
             self._is_ours(key)
-            instance = acts.find(self.compute, key, deadline)
+            instance = actions.find(self.compute, key, deadline)
         except ProviderError as broken:
-            return acts.received(broken, looking=True)
+            return actions.received(broken, looking=True)
         if instance is None:
-            return Reception(said=MISSING, why=acts.NOT_THERE)
+            return Reception(said=MISSING, why=actions.NOT_THERE)
         self.shapes.learn(key.account, {(key.region, last(instance.machine_type))}, deadline)
         return self.actor.stop(key, lose, instance)
 
@@ -127,10 +127,10 @@ class GcpAccount:
         """Delete the machine, with the disks that are set to go with it."""
         try:
             self._is_ours(key)
-            instance = acts.find(self.compute, key, Deadline(acts.LOOK_S))
+            instance = actions.find(self.compute, key, Deadline(actions.LOOK_S))
         except ProviderError as broken:
-            return acts.received(broken, looking=True)
-        return Reception(said=MISSING, why=acts.NOT_THERE) if instance is None else self.actor.terminate(key, instance)
+            return actions.received(broken, looking=True)
+        return Reception(said=MISSING, why=actions.NOT_THERE) if instance is None else self.actor.terminate(key, instance)
 
     def _is_ours(self, key: ResourceKey) -> None:
         """RefusedError for a key of another provider or of a project that this login does not watch."""

@@ -14,10 +14,10 @@ from typing import TypeVar
 import msgspec
 
 from costguard.errors import CredentialsError, ForbiddenError, MissingError, ProviderError, ThrottledError
-from costguard.transport import Bucket, Channel, Deadline, Reply, Request, Transport, by_status
-from costguard.transport.channel import Fault, retry_after
-from costguard.transport.secret import scrubbed
-from costguard_gcp.tokens import FIX, Tokens
+from costguard.providers.transport import Bucket, Channel, Deadline, Reply, Request, Transport, by_status
+from costguard.providers.transport.channel import Fault, retry_after
+from costguard.system.secret import scrubbed
+from costguard_gcp.credentials import FIX, Tokens
 from costguard_gcp.wire import ErrorBody, Refusal
 
 T = TypeVar("T")

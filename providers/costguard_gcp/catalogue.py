@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 import msgspec
 
 from costguard.errors import OddAnswerError, ProviderError, one_line
-from costguard.passing import Clock
-from costguard.ports import Cache
-from costguard.transport import Deadline
+from costguard.providers.ports import Cache
+from costguard.providers.transport import Deadline
+from costguard.system.clock import Clock
 from costguard_gcp.api import BILLING, Google
-from costguard_gcp.skus import SERVICE, take_in
+from costguard_gcp.price_list import SERVICE, take_in
 from costguard_gcp.wire import SkuPage
 
 KEEP = timedelta(hours=24)

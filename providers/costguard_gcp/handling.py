@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from costguard.core.metering.observation import Handling
-from costguard.core.stated_time import time_stated
 from costguard.errors import one_line, shortened
-from costguard_gcp.machines import Machine
+from costguard.metering.observation import Handling
+from costguard.values.stated_time import time_stated
+from costguard_gcp.machine_types import Machine
 from costguard_gcp.wire import Instance, last, whole_stated
 
 LOCAL_SSD = "local SSD"

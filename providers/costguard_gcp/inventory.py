@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import ADDRESS, INSTANCE, VOLUME
 from costguard.errors import InputError, ProviderError, one_line, shortened
-from costguard.passing import Clock
-from costguard.transport import Deadline, Surroundings
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial
+from costguard.metering.observation import Observation, Price
+from costguard.providers.transport import Deadline, Surroundings
+from costguard.system.clock import Clock
+from costguard.values.resource import ADDRESS, INSTANCE, VOLUME
 from costguard_gcp.absence import Absence, none_there
 from costguard_gcp.catalogue import Catalogue, PriceList
 from costguard_gcp.listing import Listing, aggregated
+from costguard_gcp.price_list import rate_of
 from costguard_gcp.sdk import PAGE, Compute
 from costguard_gcp.shapes import Shapes
-from costguard_gcp.skus import rate_of
 from costguard_gcp.storage import address_observed, disk_observed
-from costguard_gcp.translate import Asked, Reading, observed, unreadable
+from costguard_gcp.translation import Asked, Reading, observed, unreadable
 from costguard_gcp.wire import Address, Instance, PersistentDisk, last
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from costguard.errors import OddAnswerError, ProviderError, one_line, shortened
-from costguard.transport import Reply
+from costguard.providers.transport import Reply
 from costguard_gcp.wire import Named, Text, Warning_, Wire, last
 
 T = TypeVar("T")

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import INSTANCE, RUNNING, ResourceKey
-from costguard.core.period import Period
-from costguard.core.sample import CPU_UTIL, DISK, GPU_MEMORY_USED, GPU_POWER, GPU_UTIL, NETWORK, Measured, Sample
-from costguard.core.stated_time import time_stated
 from costguard.errors import MissingError, OddAnswerError, ProviderError, one_line
-from costguard.transport import Deadline
+from costguard.metering.observation import Observation
+from costguard.providers.transport import Deadline
+from costguard.values.period import Period
+from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
+from costguard.values.sample import CPU_UTIL, DISK, GPU_MEMORY_USED, GPU_POWER, GPU_UTIL, NETWORK, Measured, Sample
+from costguard.values.stated_time import time_stated
 from costguard_gcp.api import MONITORING, Google
-from costguard_gcp.machines import LIVE_SM
+from costguard_gcp.machine_types import LIVE_SM
 from costguard_gcp.wire import Point, Series, SeriesPage, whole_stated
 
 ALIGN_S = 60

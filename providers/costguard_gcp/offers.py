@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from costguard.core.gpu_names import GpuNames
-from costguard.core.offer import Offer, OfferListing
+from costguard.quoting.offer import Offer, OfferListing
+from costguard.values.gpu_names import GpuNames
 from costguard_gcp.catalogue import PriceList
 from costguard_gcp.inventory import SOURCE
-from costguard_gcp.machines import NOT_ON_DEMAND, TABLE, Machine, machine
-from costguard_gcp.skus import ON_DEMAND, SPOT, rate_of
+from costguard_gcp.machine_types import NOT_ON_DEMAND, TABLE, Machine, machine
+from costguard_gcp.price_list import ON_DEMAND, SPOT, rate_of
 
 Sold = tuple[str, Machine, tuple[tuple[str, int], ...]]
 """Its name, its machine type, the GPUs attached to it."""

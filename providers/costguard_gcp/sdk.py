@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from costguard.errors import RefusedError
-from costguard.transport import Deadline, Reply, Request
+from costguard.providers.transport import Deadline, Reply, Request
 from costguard_gcp.api import COMPUTE, Google
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import threading
 import msgspec
 
 from costguard.errors import MissingError, OddAnswerError, ProviderError
-from costguard.transport import Deadline
-from costguard_gcp.machines import SSD_PART_GIB, Machine, machine
+from costguard.providers.transport import Deadline
+from costguard_gcp.machine_types import SSD_PART_GIB, Machine, machine
 from costguard_gcp.sdk import Compute
 from costguard_gcp.wire import MachineType
 

@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import msgspec
 
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey
 from costguard.errors import MissingError, OddAnswerError
-from costguard.transport import Deadline
-from costguard_gcp.acts import among_all, found_by_id
+from costguard.metering.observation import Observation
+from costguard.providers.transport import Deadline
+from costguard.values.resource import ResourceKey
+from costguard_gcp.actions import among_all, found_by_id
 from costguard_gcp.sdk import Compute
 from costguard_gcp.storage import address_observed, disk_observed
 from costguard_gcp.wire import Address, PersistentDisk

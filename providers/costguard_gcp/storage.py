@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from costguard.core.metering.observation import Disk, Observation
-from costguard.core.metering.resource import ADDRESS, VOLUME, ResourceKey, storable
-from costguard.core.stated_time import time_stated
 from costguard.errors import InputError, shortened
-from costguard_gcp.translate import PROVIDER, labels_of, owner_of
+from costguard.metering.observation import Disk, Observation
+from costguard.values.resource import ADDRESS, VOLUME, ResourceKey, storable
+from costguard.values.stated_time import time_stated
+from costguard_gcp.translation import PROVIDER, labels_of, owner_of
 from costguard_gcp.wire import Address, PersistentDisk, last, whole_stated
 
 DISK_STATES = {

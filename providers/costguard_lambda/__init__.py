@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costguard.core.provider import TABLES, WHOLE, Manifest, Seller, Setting
+from costguard.values.provider import TABLES, WHOLE, Manifest, Seller, Setting
 
 if TYPE_CHECKING:
-    from costguard.ports import InstanceSource
-    from costguard.transport import Surroundings
+    from costguard.providers.ports import InstanceSource
+    from costguard.providers.transport import Surroundings
 
 PER_S = 1.0
 """Requests a second that Lambda allows an account: "about one" (OpenAPI 1.10.0, 2026-08)."""

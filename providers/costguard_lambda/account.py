@@ -8,20 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from costguard.core.acting import REFUSED, Reception
-from costguard.core.health import Check
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import INSTANCE, VOLUME, ResourceKey, ScopeKey
-from costguard.core.offer import Offer, OfferListing
 from costguard.errors import ForbiddenError, MissingError, OddAnswerError, ProviderError, RefusedError, one_line, shortened
-from costguard.transport import Deadline, Surroundings
-from costguard.transport.keyed import Keyed
-from costguard_lambda.acting import terminated
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.metering.observation import Observation
+from costguard.providers.api_keys import Keyed
+from costguard.providers.transport import Deadline, Surroundings
+from costguard.quoting.offer import Offer, OfferListing
+from costguard.values.acting import REFUSED, Reception
+from costguard.values.health import Check
+from costguard.values.resource import INSTANCE, VOLUME, ResourceKey, ScopeKey
+from costguard_lambda.actions import terminated
 from costguard_lambda.api import MOST_ITEMS, NAME, LambdaApi
-from costguard_lambda.examining import examined
+from costguard_lambda.examination import examined
 from costguard_lambda.launches import LONGEST_S, Launches
-from costguard_lambda.translate import Context, Seen, filesystem, instance, offers, unreadable
+from costguard_lambda.translation import Context, Seen, filesystem, instance, offers, unreadable
 from costguard_lambda.wire import Filesystem, Instance, Page
 
 SCOPE = "account"

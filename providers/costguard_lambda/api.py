@@ -24,7 +24,7 @@ from costguard.errors import (
     one_line,
     shortened,
 )
-from costguard.transport import Channel, Deadline, Reply, by_status
+from costguard.providers.transport import Channel, Deadline, Reply, by_status
 from costguard_lambda.wire import Ended, Event, Filesystem, Instance, Mark, MarkOfId, Odd, Page, Refusal, Sold, Whole
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costguard.transport.keyed import Places
+from costguard.providers.api_keys import Places
 
 
 def places(home: Path) -> Places:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.core.stated_time import time_stated
 from costguard.errors import ForbiddenError, ProviderError
-from costguard.ports import Cache
-from costguard.transport import Deadline
+from costguard.providers.ports import Cache
+from costguard.providers.transport import Deadline
+from costguard.values.stated_time import time_stated
 from costguard_lambda.wire import Event, Page
 
 RECENT = timedelta(days=7)

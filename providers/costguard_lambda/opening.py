@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from costguard.errors import CredentialsError, ForbiddenError, ThrottledError, UnreachableError
-from costguard.ports import InstanceSource
-from costguard.transport import Bucket, Channel, Secret, Surroundings, checked_url
-from costguard.transport.keyed import DEFAULT, Keyed, checked, opened_accounts, timeout_of
+from costguard.providers.api_keys import DEFAULT, Keyed, checked, opened_accounts, timeout_of
+from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import Bucket, Channel, Secret, Surroundings, checked_url
 from costguard_lambda import MANIFEST
 from costguard_lambda.account import LambdaAccount
 from costguard_lambda.api import LambdaApi, fault_of

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costguard.core.provider import CONTAINERS, TABLES, WHOLE, Manifest, Seller, Setting
+from costguard.values.provider import CONTAINERS, TABLES, WHOLE, Manifest, Seller, Setting
 
 if TYPE_CHECKING:  # importing a plug-in imports no network library
-    from costguard.core.bill_files import BillFiles
-    from costguard.ports import InstanceSource
-    from costguard.transport import Surroundings
+    from costguard.bills.bill_files import BillFiles
+    from costguard.providers.ports import InstanceSource
+    from costguard.providers.transport import Surroundings
 
 ACCOUNT_SETTINGS = (
     Setting(name="account", told='what this account is called in the ledger; "default" otherwise', example='"main"'),
@@ -65,7 +65,7 @@ class RunpodPlugin:
     @property
     def bill_files(self) -> BillFiles:
         """Its billing answers, kept as JSON."""
-        from costguard.core.bill_files import BillFiles
+        from costguard.bills.bill_files import BillFiles
         from costguard_runpod.bill_files import FORMAT
 
         return BillFiles(formats=(FORMAT,))

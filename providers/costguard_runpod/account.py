@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from costguard.core.acting import Reception
-from costguard.core.balance import Balance
-from costguard.core.billed import Billed, BillLine
-from costguard.core.health import Check
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.offer import OfferListing
-from costguard.core.period import Period
+from costguard.bills.bill_line import Billed, BillLine
 from costguard.errors import (
     CredentialsError,
     ForbiddenError,
@@ -29,14 +21,22 @@ from costguard.errors import (
     UnreachableError,
     one_line,
 )
-from costguard.ports import InstanceSource
-from costguard.transport import Channel, Deadline, Surroundings
-from costguard.transport.keyed import DEFAULT, Keyed, checked, opened_accounts, timeout_of
-from costguard_runpod import MANIFEST, acts, api, money
-from costguard_runpod.examined import Examined, examined
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.metering.observation import Observation
+from costguard.providers.api_keys import DEFAULT, Keyed, checked, opened_accounts, timeout_of
+from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import Channel, Deadline, Surroundings
+from costguard.quoting.offer import OfferListing
+from costguard.values.acting import Reception
+from costguard.values.balance import Balance
+from costguard.values.health import Check
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard_runpod import MANIFEST, actions, api, billing
+from costguard_runpod.examination import Examined, examined
 from costguard_runpod.keys import places
-from costguard_runpod.pages import decode_pods, decode_volumes, read_all
-from costguard_runpod.translate import PROVIDER, Told, Words, bills_unpriced, observations, pod_observed
+from costguard_runpod.pagination import decode_pods, decode_volumes, read_all
+from costguard_runpod.translation import PROVIDER, Told, Words, bills_unpriced, observations, pod_observed
 from costguard_runpod.wire import GpuType, Pod
 
 SCOPE = "account"
@@ -154,23 +154,23 @@ class Account:
     def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Both clouds, each asked whether one GPU can be had there now."""
         catalogues = {cloud: api.catalogue(self.rest, cloud=cloud) for cloud in ("SECURE", "COMMUNITY")}
-        return money.offers(catalogues, gpus, self._words, self._clock.now().date())
+        return billing.offers(catalogues, gpus, self._words, self._clock.now().date())
 
     def balance(self) -> Balance:
         """By GraphQL; unknown, with the reason, where it does not answer."""
         try:
-            return money.balance(api.myself(self.graphql), self.name, self._clock.now())
+            return billing.balance(api.myself(self.graphql), self.name, self._clock.now())
         except ProviderError as broken:
-            return money.no_balance(self.name, self._clock.now(), reason(broken))
+            return billing.no_balance(self.name, self._clock.now(), reason(broken))
 
     def bill_lines(self, period: Period) -> Billed:
         """Hourly lines of pods and network volumes, and of what has no resource of its own."""
         lines, missing = list[BillLine](), list[str]()
-        for kind in (money.PODS, money.VOLUMES, money.TOTALS):
+        for kind in (billing.PODS, billing.VOLUMES, billing.TOTALS):
             try:
                 unread = self._bill(kind, period, lines)
             except ProviderError as broken:
-                if kind == money.PODS:
+                if kind == billing.PODS:
                     raise
                 missing.append(f"{kind or 'serverless and clusters'}: {reason(broken)}")
                 continue
@@ -181,12 +181,12 @@ class Account:
     def _bill(self, kind: str, period: Period, lines: list[BillLine]) -> int:
         """Add the lines of one statement, asked for in pieces; how many records could not be read."""
         path = f"/v2/billing/{kind}".rstrip("/")
-        about = money.Statement(kind=kind, account=self.name, now=self._clock.now(), period=period)
+        about = billing.Statement(kind=kind, account=self.name, now=self._clock.now(), period=period)
         start, unread, known = period.start, 0, {line.id for line in lines}
         while start < period.end:
             end = min(start + CHUNK, period.end)
             window = {"startTime": _stamp(start), "endTime": _stamp(end), "bucketSize": "hour"}
-            found, lost = money.bill_lines(api.bill(self.rest, path, window).records, about)
+            found, lost = billing.bill_lines(api.bill(self.rest, path, window).records, about)
             lines += [line for line in found if line.id not in known]
             known |= {line.id for line in found}
             start, unread = end, unread + lost
@@ -194,11 +194,11 @@ class Account:
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
         """`POST /v2/pods/ID/action`, once, after one look."""
-        return acts.stop(self.rest, self.name, key, lose)
+        return actions.stop(self.rest, self.name, key, lose)
 
     def terminate(self, key: ResourceKey) -> Reception:
         """`DELETE /v2/pods/ID`, once, after one look. A network volume is never deleted."""
-        return acts.terminate(self.rest, self.name, key)
+        return actions.terminate(self.rest, self.name, key)
 
     def examine(self) -> Sequence[Check]:
         """Ask once for each thing that costguard needs."""

@@ -8,7 +8,6 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from costguard.core.metering.resource import ResourceKey
 from costguard.errors import (
     CredentialsError,
     ForbiddenError,
@@ -18,10 +17,11 @@ from costguard.errors import (
     RefusedError,
     shortened,
 )
-from costguard.transport import Bucket, Channel, Deadline, Reply, Secret, Surroundings, by_status, checked_url
-from costguard.transport.channel import RETRY_AFTER_MOST_S
-from costguard.transport.keyed import Keyed
-from costguard_runpod.pages import UNREADABLE, mended, odd_answer
+from costguard.providers.api_keys import Keyed
+from costguard.providers.transport import Bucket, Channel, Deadline, Reply, Secret, Surroundings, by_status, checked_url
+from costguard.providers.transport.channel import RETRY_AFTER_MOST_S
+from costguard.values.resource import ResourceKey
+from costguard_runpod.pagination import UNREADABLE, mended, odd_answer
 from costguard_runpod.rates import pause_of, throttled
 from costguard_runpod.wire import BillPage, GpuType, GpuTypes, Graph, Myself, Pod, Problem
 

@@ -13,11 +13,11 @@ from decimal import Decimal
 
 import msgspec
 
-from costguard.core.bill_files import About, BillFormat, Part, Record
-from costguard.core.instant import EARLIEST, LATEST, MICROSECOND
-from costguard.core.period import Period
+from costguard.bills.bill_files import About, BillFormat, Part, Record
 from costguard.errors import InputError, shortened
-from costguard_runpod.money import PODS, TOTALS, VOLUMES, Statement, bill_lines
+from costguard.values.instant import EARLIEST, LATEST, MICROSECOND
+from costguard.values.period import Period
+from costguard_runpod.billing import PODS, TOTALS, VOLUMES, Statement, bill_lines
 from costguard_runpod.wire import BillRecord
 
 HOUR = timedelta(hours=1)

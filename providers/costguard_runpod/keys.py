@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from costguard.transport.keyed import Places
+from costguard.providers.api_keys import Places
 
 
 def places(home: Path) -> Places:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from costguard.errors import ProviderError, ThrottledError
-from costguard.transport import Reply
-from costguard.transport.channel import retry_after
+from costguard.providers.transport import Reply
+from costguard.providers.transport.channel import retry_after
 
 MEMBER = re.compile(r'"[^"]{0,40}"((?:\s*;\s*[a-z]{1,8}=\d{1,9})+)', re.ASCII)
 PARAMETER = re.compile(r"([a-z]{1,8})=(\d{1,9})", re.ASCII)

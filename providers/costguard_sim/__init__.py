@@ -12,21 +12,21 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from costguard.core.billed import Billed
-from costguard.core.health import CREDENTIALS, GOOD, REACHABLE, Check
-from costguard.core.metering.inventory import Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.period import Period
-from costguard.core.provider import WHOLE, Manifest, Setting, checked_table
-from costguard.passing import Clock
-from costguard.ports import InstanceSource
+from costguard.bills.bill_line import Billed
+from costguard.metering.inventory import Poll
+from costguard.metering.observation import Observation
+from costguard.providers.ports import InstanceSource
+from costguard.system.clock import Clock
+from costguard.values.health import CREDENTIALS, GOOD, REACHABLE, Check
+from costguard.values.period import Period
+from costguard.values.provider import WHOLE, Manifest, Setting, checked_table
+from costguard.values.resource import ResourceKey, ScopeKey
 from costguard_sim.plan import Entry, Plan
 from costguard_sim.view import key_of, listing, observe
 from costguard_sim.world import SCOPES, World, at_us, make_world
 
 if TYPE_CHECKING:  # importing a plug-in imports no network
-    from costguard.transport import Surroundings
+    from costguard.providers.transport import Surroundings
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 """When a world begins that was not told otherwise: its fortnight crosses the end of a month."""

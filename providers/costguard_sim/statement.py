@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from costguard.core.billed import Billed, BillLine
-from costguard.core.money import Money
-from costguard.core.period import Period
+from costguard.bills.bill_line import Billed, BillLine
+from costguard.values.money import Money
+from costguard.values.period import Period
 from costguard_sim.bill import NANO, charged
 from costguard_sim.world import Resource, at_us
 

@@ -11,10 +11,10 @@ import random
 from bisect import bisect_right
 from datetime import datetime
 
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.core.metering.observation import Counter, Disk, Observation, Price
-from costguard.core.metering.resource import ENDED, INSTANCE, RUNNING, STOPPED, ResourceKey, ScopeKey
-from costguard.core.money import Rate
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.metering.observation import Counter, Disk, Observation, Price
+from costguard.values.money import Rate
+from costguard.values.resource import ENDED, INSTANCE, RUNNING, STOPPED, ResourceKey, ScopeKey
 from costguard_sim.plan import FAILS, Entry
 from costguard_sim.world import DAY_US, SECOND_US, Resource, Run, World, moment
 

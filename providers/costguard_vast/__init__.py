@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costguard.core.provider import CONTAINERS, FLAG, TABLES, WHOLE, Manifest, Seller, Setting
+from costguard.values.provider import CONTAINERS, FLAG, TABLES, WHOLE, Manifest, Seller, Setting
 
 if TYPE_CHECKING:  # a type and no more: costguard can say what Vast is without loading it
-    from costguard.core.bill_files import BillFiles
-    from costguard.ports import InstanceSource
-    from costguard.transport import Surroundings
+    from costguard.bills.bill_files import BillFiles
+    from costguard.providers.ports import InstanceSource
+    from costguard.providers.transport import Surroundings
 
 BASE_URL = "https://console.vast.ai"
 
@@ -81,7 +81,7 @@ class VastPlugin:
     @property
     def bill_files(self) -> BillFiles:
         """Its charges and invoices, kept as files."""
-        from costguard.core.bill_files import BillFiles
+        from costguard.bills.bill_files import BillFiles
         from costguard_vast.bill_files import CHARGES_FORMAT, INVOICES_FORMAT
 
         return BillFiles(formats=(CHARGES_FORMAT, INVOICES_FORMAT))

@@ -11,26 +11,26 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from costguard.core.acting import Reception
-from costguard.core.balance import Balance
-from costguard.core.billed import Billed
-from costguard.core.health import Check
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Money
-from costguard.core.offer import OfferListing
-from costguard.core.period import Period
-from costguard.core.sample import Sample
+from costguard.bills.bill_line import Billed
 from costguard.errors import CredentialsError, ForbiddenError, InputError, OddAnswerError, ProviderError
-from costguard.transport import Deadline, Surroundings
-from costguard.transport.keyed import Keyed
-from costguard_vast import acts, charges, examine, measures, offers
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.metering.observation import Observation
+from costguard.providers.api_keys import Keyed
+from costguard.providers.transport import Deadline, Surroundings
+from costguard.quoting.offer import OfferListing
+from costguard.values.acting import Reception
+from costguard.values.balance import Balance
+from costguard.values.health import Check
+from costguard.values.money import Money
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import Sample
+from costguard_vast import actions, charges, examination, measures, offers
 from costguard_vast.api import NOT_THERE, PAGE, STATE_IT, VastApi
 from costguard_vast.listing import rows, sentence
 from costguard_vast.numbers import finite, nano
 from costguard_vast.prices import increase_note
-from costguard_vast.translate import PROVIDER, REGION, SCOPE, VOLUME_MARK, Naming, Reader, Telling
+from costguard_vast.translation import PROVIDER, REGION, SCOPE, VOLUME_MARK, Naming, Reader, Telling
 from costguard_vast.wire import User
 
 INCREASES_EVERY = timedelta(minutes=10)
@@ -192,7 +192,7 @@ class VastAccount:
             if seen is None and telling.lost:
                 raise OddAnswerError(next(iter(telling.lost)), provider=PROVIDER)
             return seen
-        if not acts.is_id(key.id):
+        if not actions.is_id(key.id):
             return None
         raw = self.api.one(key.id, deadline)
         return None if raw is None else self._looked(raw, key, telling)
@@ -229,23 +229,23 @@ class VastAccount:
 
     def examine(self) -> Sequence[Check]:
         """Key, reach, identity, rights, clock, measures."""
-        return examine.checks(self)
+        return examination.checks(self)
 
     def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
         """Stop one contract: its disk stays and bills, its GPU goes back to the market. Nothing is lost, so `lose` is moot."""
         del lose
-        return acts.stop(self.api, self._refusal(key), key)
+        return actions.stop(self.api, self._refusal(key), key)
 
     def terminate(self, key: ResourceKey) -> Reception:
         """End one contract for good, and its disk with it. Volumes stay."""
-        return acts.terminate(self.api, self._refusal(key), key)
+        return actions.terminate(self.api, self._refusal(key), key)
 
     def _refusal(self, key: ResourceKey) -> str:
         """Why nothing is sent for `key`, or ""."""
-        if not acts.is_id(key.id) or key.provider != PROVIDER or key.region != REGION:
+        if not actions.is_id(key.id) or key.provider != PROVIDER or key.region != REGION:
             return f"'{key.id[:40]}' is no instance of Vast"
         try:
-            account = self.account(self.deadline().at_most(acts.BEFORE_S))
+            account = self.account(self.deadline().at_most(actions.BEFORE_S))
         except (ProviderError, InputError) as broken:
             return "; ".join(str(broken).splitlines())
         return "" if key.account == account else f"it is of account {key.account[:40]}, and this key is of {account}"

@@ -23,8 +23,8 @@ from costguard.errors import (
     UnreachableError,
     shortened,
 )
-from costguard.transport import Bucket, Channel, Deadline, Reply, Secret, Transport, by_status
-from costguard.transport.keyed import Keyed
+from costguard.providers.api_keys import Keyed
+from costguard.providers.transport import Bucket, Channel, Deadline, Reply, Secret, Transport, by_status
 from costguard_vast.wire import Ask, Charges, Done, Increases, One, Page, Search, User, Volumes
 
 PAGE, CHARGES_PAGE = 25, 500

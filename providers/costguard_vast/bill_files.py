@@ -19,16 +19,16 @@ from decimal import Decimal
 
 import msgspec
 
-from costguard.core import billed as kinds
-from costguard.core.bill_files import About, BillFormat, Part, Record
-from costguard.core.billed import BillLine, amount_stated
-from costguard.core.instant import DAY_US, instant, micros
-from costguard.core.money import Money
-from costguard.core.stated_time import time_stated
+from costguard.bills import bill_line as kinds
+from costguard.bills.bill_files import About, BillFormat, Part, Record
+from costguard.bills.bill_line import BillLine, amount_stated
 from costguard.errors import InputError, one_line, shortened
+from costguard.values.instant import DAY_US, instant, micros
+from costguard.values.money import Money
+from costguard.values.stated_time import time_stated
 from costguard_vast.charges import DAY, SETTLES, lines_of
 from costguard_vast.numbers import nano
-from costguard_vast.translate import PROVIDER
+from costguard_vast.translation import PROVIDER
 from costguard_vast.wire import Charge
 
 INVOICES = "invoices"

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from costguard.core import billed as kinds
-from costguard.core.billed import Billed, BillLine
-from costguard.core.instant import EPOCH
-from costguard.core.money import Money
-from costguard.core.period import Period
-from costguard.core.stated_time import time_stated
+from costguard.bills import bill_line as kinds
+from costguard.bills.bill_line import Billed, BillLine
 from costguard.errors import ProviderError, one_line, shortened
-from costguard.transport import Deadline
+from costguard.providers.transport import Deadline
+from costguard.values.instant import EPOCH
+from costguard.values.money import Money
+from costguard.values.period import Period
+from costguard.values.stated_time import time_stated
 from costguard_vast.listing import rows, sentence
 from costguard_vast.numbers import finite, nano
-from costguard_vast.translate import PROVIDER
+from costguard_vast.translation import PROVIDER
 from costguard_vast.wire import Charge, Item
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from costguard.transport.keyed import Places, first_line
+from costguard.providers.api_keys import Places, first_line
 
 
 def places(home: Path, environ: Mapping[str, str]) -> Places:

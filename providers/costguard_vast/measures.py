@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.sample import CPU_UTIL, GPU_TEMPERATURE, GPU_UTIL, MEMORY_USED, Sample
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import CPU_UTIL, GPU_TEMPERATURE, GPU_UTIL, MEMORY_USED, Sample
 from costguard_vast.numbers import finite, percent, positive
 from costguard_vast.traffic import Say
 from costguard_vast.wire import Instance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from costguard.core.metering.observation import MOST_GPUS
+from costguard.metering.observation import MOST_GPUS
 
 NANO = 10**9
 MONTH_H = 720

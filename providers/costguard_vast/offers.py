@@ -12,15 +12,15 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from costguard.core.metering.observation import price_stated
-from costguard.core.metering.resource import SPOT
-from costguard.core.money import Rate
-from costguard.core.offer import Offer, OfferListing
 from costguard.errors import ProviderError, RefusedError, one_line, shortened
+from costguard.metering.observation import price_stated
+from costguard.quoting.offer import Offer, OfferListing
+from costguard.values.money import Rate
+from costguard.values.resource import SPOT
 from costguard_vast.api import QUOTA, SEARCH_ROWS
 from costguard_vast.listing import sentence
 from costguard_vast.numbers import counted, finite, positive
-from costguard_vast.translate import PROVIDER, Naming
+from costguard_vast.translation import PROVIDER, Naming
 from costguard_vast.wire import Ask
 
 if TYPE_CHECKING:

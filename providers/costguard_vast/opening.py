@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from costguard.core.checks import require
-from costguard.ports import InstanceSource
-from costguard.transport import Surroundings, checked_url
-from costguard.transport.keyed import Keyed, checked, opened_accounts, timeout_of
+from costguard.providers.api_keys import Keyed, checked, opened_accounts, timeout_of
+from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import Surroundings, checked_url
+from costguard.values.checks import require
 from costguard_vast import BASE_URL, MANIFEST
 from costguard_vast.account import VastAccount
 from costguard_vast.api import VastApi

@@ -11,10 +11,10 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
-from costguard.core.metering.billing import HIGHEST_PER_GB
-from costguard.core.metering.observation import LARGEST_GB, Disk, Price, price_stated
-from costguard.core.stated_time import time_stated
 from costguard.errors import one_line, shortened
+from costguard.metering.billing import HIGHEST_PER_GB
+from costguard.metering.observation import LARGEST_GB, Disk, Price, price_stated
+from costguard.values.stated_time import time_stated
 from costguard_vast.numbers import MONTH_H, NANO, finite, positive
 from costguard_vast.traffic import Say
 from costguard_vast.wire import Accrues, Increase, Instance, Volume

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from costguard.core.metering.observation import LARGEST_MB, Counter
+from costguard.metering.observation import LARGEST_MB, Counter
 from costguard_vast.numbers import finite, nano, positive
 from costguard_vast.wire import Instance
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from costguard.core.sample import (
+from costguard.values.sample import (
     CONNECTIONS,
     CPU_CORES,
     DISK,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from costguard_agent.surroundings import Surroundings
+from costguard_agent.host import Surroundings
 
 from tests.fakes.server import Answer, Asked, FakeCloud, serving
 

@@ -17,14 +17,16 @@ from typing import Any
 
 import pytest
 
-from costguard.app.serving import Parts
-from costguard.core.guard.judging import judge
-from costguard.core.guard.seat import spacing
-from costguard.core.guard.silence import agent_state
-from costguard.core.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Work
-from costguard.core.instant import instant, micros
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.sample import (
+from costguard.guard.activity import judge
+from costguard.guard.alerts.silence import agent_state
+from costguard.guard.seat import spacing
+from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Work
+from costguard.services.web_backend import Parts
+from costguard.settings.sections import WebSettings
+from costguard.testing.doubles import FakeClock
+from costguard.values.instant import instant, micros
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import (
     AGENT_ALIVE,
     CPU_CORES,
     DISK,
@@ -37,12 +39,9 @@ from costguard.core.sample import (
     STEP,
     Sample,
 )
-from costguard.settings.sections import WebSettings
-from costguard.testing.clock import FakeClock
-from costguard.web import door
-from costguard.web.routes import agents
+from costguard.web import agents, middleware
 from costguard.web.server import served
-from tests.core.guard.traces import HANGS, MINUTE, START, WASTE, WORK, Trace, dice_of, machine, traced
+from tests.guard.traces import HANGS, MINUTE, START, WASTE, WORK, Trace, dice_of, machine, traced
 from tests.web.desks import MIN, NOON, Rig, keys, ledger_at, rig
 
 ROOT = Path(__file__).parents[2]
@@ -155,7 +154,7 @@ class Stage:
 @contextmanager
 def stage(folder: Path, monkeypatch: pytest.MonkeyPatch, *, machines: int) -> Iterator[Stage]:
     """A server that is asked as fast as virtual time goes by, and a process of agents that has not begun yet."""
-    for module, name in ((agents, "PER_AGENT"), (door, "PER_ADDRESS")):
+    for module, name in ((agents, "PER_AGENT"), (middleware, "PER_ADDRESS")):
         monkeypatch.setattr(module, name, 1e6)
     with rig(ledger_at(folder), machines=machines) as desk:
         clock = Shared(folder / "clock")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from costguard_agent.around import Around, Inquiry
-from costguard_agent.people import People
 from costguard_agent.seen import Seen, together
+from costguard_agent.user_sessions import People
 
 from tests.agent.near import Machine, answering
 from tests.agent.test_kernels import kernel, listed, runs
@@ -118,7 +118,7 @@ def test_what_cannot_even_be_asked_is_told_and_unknown() -> None:
 
 
 def test_people_of_this_machine_are_looked_at_in_milliseconds() -> None:
-    from costguard_agent.surroundings import Surroundings
+    from costguard_agent.host import Surroundings
 
     people = People(Surroundings.real())
     people.look(time.time())
@@ -134,12 +134,12 @@ def test_all_of_it_runs_on_python_3_9(tmp_path: Path) -> None:
     script = """
 import json, sys, time
 from pathlib import Path
-from costguard_agent import deadman, ending, kernels, queues, quiet, switch
+from costguard_agent import deadman_policy, ending, kernels, queues, quiet, switch
 from costguard_agent.around import Around
-from costguard_agent.surroundings import Surroundings
+from costguard_agent.host import Surroundings
 here = Surroundings({"COSTGUARD_PLACE": "lambda"}, Path(sys.argv[1]))
 seen = Around(here).look(time.time(), within_s=20)
-print(json.dumps([sorted(seen.signals), ending.where(here).provider, kernels.moment("2026-11-22T18:00:00.5Z")]))
+print(json.dumps([sorted(seen.signals), clouds.where(here).provider, notebooks.moment("2026-11-22T18:00:00.5Z")]))
 """
     env = {**os.environ, "PYENV_VERSION": "3.9.18", "PYTHONPATH": str(ROOT / "agent")}
     done = subprocess.run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from costguard_agent.deadman import (
+from costguard_agent.deadman_policy import (
     AFTER_S,
     BLIND,
     DELAY_MOST_S,

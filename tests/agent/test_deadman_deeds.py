@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from costguard_agent.clock import Moment
-from costguard_agent.deadman import HOUR_S, PROTECTION_UNKNOWN, delay_s
-from costguard_agent.faults import AgentError
-from costguard_agent.switch import INTENT, SETTINGS, TOLD, Switch, arm, disarm, is_run
+from costguard_agent.deadman_policy import HOUR_S, PROTECTION_UNKNOWN, delay_s
+from costguard_agent.deadman_switch import INTENT, SETTINGS, TOLD, Switch, arm, disarm, is_run
+from costguard_agent.diagnostics import AgentError
 
 from tests.agent.near import Machine
 from tests.agent.test_deadman import STILL

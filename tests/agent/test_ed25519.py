@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from costguard_agent import ed25519, message
+from costguard_agent import ed25519, protocol
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costguard.core.sample import SIGNALS
+from costguard.values.sample import SIGNALS
 
 # RFC 8032, section 7.1: secret key, public key, message, signature.
 VECTORS = [
@@ -84,17 +84,17 @@ def test_another_text_or_a_key_of_another_length_is_refused() -> None:
 
 
 def test_agent_and_watchdog_know_the_same_signals() -> None:
-    assert set(message.SIGNALS) == set(SIGNALS)
-    assert len(message.SIGNALS) == len(set(message.SIGNALS))
+    assert set(protocol.SIGNALS) == set(SIGNALS)
+    assert len(protocol.SIGNALS) == len(set(protocol.SIGNALS))
 
 
 def test_every_field_of_a_message_is_part_of_what_is_signed() -> None:
     def text(seq: int = 1, at_ms: int = 2, **others: str) -> bytes:
         said = {"method": "POST", "path": "/a", "agent": "x", "body": "{}", **others}
-        return message.signed(
+        return protocol.signed(
             said["method"], said["path"], agent=said["agent"], seq=seq, at_ms=at_ms, body=said["body"].encode()
         )
 
     others = [text(method="GET"), text(path="/b"), text(agent="y"), text(seq=2), text(at_ms=3), text(body="[]")]
     assert len({text(), *others}) == 7
-    assert message.answered(agent="x", seq=1, at_ms=2, body=b"{}") != text()
+    assert protocol.answered(agent="x", seq=1, at_ms=2, body=b"{}") != text()

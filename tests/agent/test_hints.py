@@ -14,10 +14,10 @@ from pathlib import Path
 
 import costguard_agent
 import pytest
-from costguard_agent import folder, hints, listening
-from costguard_agent.asks import Asks
-from costguard_agent.faults import AgentError
+from costguard_agent import hints, listening, state_dir
+from costguard_agent.diagnostics import AgentError
 from costguard_agent.listening import Heard, Listener
+from costguard_agent.local_requests import Asks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +27,7 @@ NOW = 1_795_000_000_000
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that is the agent's, for this process."""
-    monkeypatch.setenv(folder.DIR, str(tmp_path))
+    monkeypatch.setenv(state_dir.DIR, str(tmp_path))
     monkeypatch.delenv(hints.SOCKET_ENV, raising=False)
     monkeypatch.setattr(hints, "_last", {})
     monkeypatch.setattr(hints, "_ways", {})
@@ -36,7 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def listener(here: Path) -> Iterator[Listener]:
-    made = Listener(here / folder.SOCKET, Asks(here))
+    made = Listener(here / state_dir.SOCKET, Asks(here))
     yield made
     made.close()
     ours = hints._ways.get("socket")
@@ -163,11 +163,11 @@ def test_jobs_of_other_users_reach_an_agent_of_root(tmp_path: Path, monkeypatch:
     place = Path(tempfile.mkdtemp(dir="/tmp"))
     try:
         place.chmod(0o755)
-        runtime = folder.made(place / "run", folder.OPEN_FOLDER)
-        monkeypatch.setenv(hints.SOCKET_ENV, str(runtime / folder.SOCKET))
+        runtime = state_dir.made(place / "run", state_dir.OPEN_FOLDER)
+        monkeypatch.setenv(hints.SOCKET_ENV, str(runtime / state_dir.SOCKET))
         monkeypatch.setattr(hints, "_last", {})
         monkeypatch.setattr(hints, "_ways", {})
-        made = Listener(runtime / folder.SOCKET, Asks(tmp_path))
+        made = Listener(runtime / state_dir.SOCKET, Asks(tmp_path))
         pid = os.fork()
         if pid == 0:
             os.setuid(65534)
@@ -186,7 +186,7 @@ def test_what_root_writes_belongs_to_whom_the_folder_belongs(tmp_path: Path) -> 
     if os.geteuid() != 0:
         pytest.skip("giving files away needs root")
     os.chown(tmp_path, 65534, 65534)
-    folder.written(tmp_path / "key", b"x")
+    state_dir.written(tmp_path / "key", b"x")
     assert (tmp_path / "key").stat().st_uid == 65534
 
 
@@ -194,7 +194,7 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(AgentError, match="others may write to"):
-        folder.made(tmp_path / "open")
+        state_dir.made(tmp_path / "open")
 
 
 HOSTILE = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import trustme
-from costguard_agent import kernels
+from costguard_agent import notebooks as kernels
 from costguard_agent.seen import Seen
 
 from tests.agent.near import Machine, Server, answering

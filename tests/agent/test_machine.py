@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from costguard_agent.machine import Machine, rate
+from costguard_agent.host_metrics import Machine, rate
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -164,6 +164,6 @@ def test_no_proc_is_said_and_nothing_is_measured(tmp_path: Path) -> None:
 def test_files_of_the_kernel_longer_than_a_page_are_read_whole() -> None:
     if not Path("/proc/self/smaps").exists():
         pytest.skip("no /proc here")
-    from costguard_agent.machine import _text
+    from costguard_agent.host_metrics import _text
 
     assert len(_text(Path("/proc/self/smaps"), 2**20) or "") > 3 * 4096

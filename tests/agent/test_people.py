@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from costguard_agent.people import UTMP_32, UTMP_64, People, line, logins, processes, tell
-from costguard_agent.surroundings import Surroundings
+from costguard_agent.host import Surroundings
+from costguard_agent.user_sessions import UTMP_32, UTMP_64, People, line, logins, processes, tell
 
 from tests.agent.near import Machine
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from costguard_agent.processes import DAEMONS, Process, Trees, holding, parsed, trees, used
+from costguard_agent.gpu_processes import DAEMONS, Process, Trees, holding, parsed, trees, used
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -184,7 +184,7 @@ def test_who_may_not_be_asked_counts_unless_it_runs_beside_every_job(tmp_path: P
     for pid, name in ((20, "python"), (30, "sshd")):
         proc.add(pid, name, 0)
     assert "sshd" in DAEMONS
-    monkeypatch.setattr("costguard_agent.processes.holding", lambda _: None)
+    monkeypatch.setattr("costguard_agent.gpu_processes.holding", lambda _: None)
     found = Trees(tmp_path)
     found.look(100.0, None, gpus=True)
     assert found.members == (20,)

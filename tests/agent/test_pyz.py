@@ -10,8 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from costguard_agent import pyz, unit
-from costguard_agent.faults import AgentError
+from costguard_agent import installation, unit
+from costguard_agent.diagnostics import AgentError
 
 from tests.agent.test_agent_process import ROOT, oldest
 from tests.agent.watchdog import CODE, Watchdog
@@ -20,12 +20,12 @@ from tests.agent.watchdog import CODE, Watchdog
 @pytest.fixture
 def packed(tmp_path: Path) -> Path:
     path = tmp_path / "costguard-agent.pyz"
-    path.write_bytes(pyz.build())
+    path.write_bytes(installation.build())
     return path
 
 
 def test_the_same_packages_give_the_same_file(packed: Path) -> None:
-    assert packed.read_bytes() == pyz.build()
+    assert packed.read_bytes() == installation.build()
 
 
 def test_it_carries_the_agent_and_nvidias_binding_and_nothing_else(packed: Path) -> None:
@@ -37,9 +37,7 @@ def test_it_carries_the_agent_and_nvidias_binding_and_nothing_else(packed: Path)
 
 
 def test_from_within_it_gives_itself(packed: Path) -> None:
-    asked = (
-        "import sys, hashlib; sys.path[0] = sys.argv[1]; from costguard_agent import pyz; sys.stdout.buffer.write(pyz.build())"
-    )
+    asked = "import sys, hashlib; sys.path[0] = sys.argv[1]; from costguard_agent import installation; sys.stdout.buffer.write(installation.build())"
     done = subprocess.run([sys.executable, "-I", "-c", asked, str(packed)], capture_output=True, check=True)
     assert done.stdout == packed.read_bytes()
 
@@ -67,11 +65,11 @@ def test_one_file_joins_runs_and_unpacks_itself_once(packed: Path, tmp_path: Pat
 
 
 def test_a_python_that_is_too_old_is_told_so() -> None:
-    source = pyz.MAIN.replace("(3, 9)", "(9, 9)")
+    source = installation.MAIN.replace("(3, 9)", "(9, 9)")
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("costguard-agent needs Python 3.9 or newer, this is 3.")
-    compile(pyz.MAIN, "main", "exec")
+    compile(installation.MAIN, "main", "exec")
 
 
 def test_a_file_that_would_unpack_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -80,7 +78,7 @@ def test_a_file_that_would_unpack_elsewhere_is_refused(tmp_path: Path) -> None:
         with zipfile.ZipFile(bad, "w") as made:
             made.writestr(name, "")
         with pytest.raises(OSError, match="does not belong into the agent"):
-            pyz.unpacked(bad.read_bytes(), tmp_path / f"out{time.monotonic_ns()}", sys.executable)
+            installation.unpacked(bad.read_bytes(), tmp_path / f"out{time.monotonic_ns()}", sys.executable)
 
 
 def test_the_agents_own_wheel_has_the_agent_alone(tmp_path: Path) -> None:

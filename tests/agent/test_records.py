@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 from costguard_agent.clock import Calendar, Moment, broken
-from costguard_agent.message import SIGNALS
-from costguard_agent.records import MEANINGS, Look, merged
+from costguard_agent.protocol import SIGNALS
+from costguard_agent.signals import MEANINGS, Look, merged
 from hypothesis import given
 from hypothesis import strategies as st
 

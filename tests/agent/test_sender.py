@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 import trustme
-from costguard_agent import joined as joining
-from costguard_agent import message
-from costguard_agent.asks import Asks
-from costguard_agent.faults import AgentError
-from costguard_agent.message import SEQ_MOST
+from costguard_agent import enrollment as joining
+from costguard_agent import protocol
+from costguard_agent.diagnostics import AgentError
+from costguard_agent.local_requests import Asks
+from costguard_agent.protocol import SEQ_MOST
 from costguard_agent.sender import ANSWERED, REFUSED, UNREACHABLE, UNVERIFIED, Sender
 from costguard_agent.spool import Numbers, Spool
 from costguard_agent.wire import address
@@ -326,7 +326,7 @@ def test_what_refuses_as_a_watchdog_does_is_there_and_a_proxy_before_nobody_is_n
 @pytest.mark.parametrize("said", ["9" * 19, "0", "1", "-5", "4102444800001"])
 def test_a_moment_that_cannot_be_is_no_clock_to_go_by(box: Box, said: str) -> None:
     def squats(asked: Asked) -> None:
-        asked.refuse(409, "stale", {message.AT_HEADER: said})
+        asked.refuse(409, "stale", {protocol.AT_HEADER: said})
 
     box.dog.misbehave = squats
     assert box.sender.beat(box.now_ms(), []).ahead_ms is None

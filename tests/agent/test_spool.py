@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from costguard_agent import loop
+from costguard_agent import daemon
 from costguard_agent import spool as spools
 from costguard_agent.clock import Calendar, Moment
 from costguard_agent.sender import ANSWERED, REFUSED, UNREACHABLE, Told
@@ -92,7 +92,7 @@ def test_a_clock_that_was_wrong_dates_all_anew(tmp_path: Path) -> None:
 
 
 def bare(folder: Path) -> Any:  # noqa: ANN401 - an agent with nothing but what dates records, and a switch that listens
-    agent: Any = loop.Agent.__new__(loop.Agent)
+    agent: Any = daemon.Agent.__new__(daemon.Agent)
     agent._calendar, agent._spool, agent._log = Calendar(), Spool(folder, NOW), SimpleNamespace(say=lambda _: None)
     agent._measuring, agent._switch = SimpleNamespace(forget=lambda _: None), None
     return agent

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.guard.silence import REPORTS, SILENT
-from costguard.core.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Work
-from costguard.core.sample import GPU_POWER_BUSIEST
+from costguard.guard.alerts.silence import REPORTS, SILENT
+from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Work
+from costguard.values.sample import GPU_POWER_BUSIEST
 from tests.agent.replaying import WARM, Replayed, Stage, lost, stage, stop, told, trace_of
-from tests.core.guard.traces import HANGS, MINUTE, WASTE, WORK, Trace, dice_of, traced
+from tests.guard.traces import HANGS, MINUTE, WASTE, WORK, Trace, dice_of, traced
 
 VARIANTS = range(int(os.environ.get("COSTGUARD_TRACES", "1")))
 SOON, LATER = 45 + 2, 2 * 45 + 2

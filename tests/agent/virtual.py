@@ -25,10 +25,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from costguard_agent import around, clock, folder, joined, loop, measuring, records, sender, watching
-from costguard_agent.machine import Machine
-from costguard_agent.processes import Trees
-from costguard_agent.surroundings import Surroundings
+from costguard_agent import around, clock, collector, daemon, enrollment, sender, signals, state_dir, watching
+from costguard_agent.gpu_processes import Trees
+from costguard_agent.host import Surroundings
+from costguard_agent.host_metrics import Machine
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -214,29 +214,29 @@ def play(plan: dict[str, Any], shared: mmap.mmap) -> None:
     state, root, nvml = home / "state", home / "root", home / "nvml.json"
     state.mkdir(parents=True, mode=0o700)
     os.environ["FAKE_NVML"] = str(nvml)
-    machine = Acted(root, nvml, state / folder.SOCKET, plan["minutes"], plan["began_s"])
+    machine = Acted(root, nvml, state / state_dir.SOCKET, plan["minutes"], plan["began_s"])
     frozen = plan["frozen"]
     now = Time(machine, plan["began_s"], shared, (frozen[0], frozen[1]) if frozen else None)
     now.set(-MINUTE_S)
     Thread.clock = Event.clock = now
     near = Surroundings({"HOME": "/home/ubuntu"}, root)
     threads = SimpleNamespace(Thread=Thread, Event=Event, Lock=threading.Lock)
-    for module in (around, clock, loop, measuring, watching):
+    for module in (around, clock, daemon, collector, watching):
         vars(module)["time"] = now.module()
-    for module in (around, loop, watching):
+    for module in (around, daemon, watching):
         vars(module)["threading"] = threads
-    vars(loop)["select"] = now
-    vars(measuring).update(
+    vars(daemon)["select"] = now
+    vars(collector).update(
         Trees=partial(Trees, root / "proc"), Machine=partial(Machine, root), Surroundings=SimpleNamespace(real=lambda: near)
     )
-    told = joined.join(state, plan["url"], plan["code"])
-    loop.Agent(state, state, told, joined.key(state)).run()
+    told = enrollment.join(state, plan["url"], plan["code"])
+    daemon.Agent(state, state, told, enrollment.key(state)).run()
 
 
 def main() -> None:
     """Play whatever is asked for."""
     vars(watching)["LOOK_S"] = GPU_LOOK_S
-    vars(records)["FAR_S"] = 2 * GPU_LOOK_S
+    vars(signals)["FAR_S"] = 2 * GPU_LOOK_S
     vars(sender)["ed25519"] = SimpleNamespace(sign=sign, verify=verify)
     vars(os)["cpu_count"] = lambda: CORES
     with Path(sys.argv[1]).open("r+b") as file, mmap.mmap(file.fileno(), 8) as shared:

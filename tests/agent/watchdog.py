@@ -12,7 +12,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from costguard_agent import message
+from costguard_agent import protocol
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -96,7 +96,7 @@ class Asked(BaseHTTPRequestHandler):
             misbehave = self.watchdog.misbehave
         if misbehave is not None:
             misbehave(self)
-        elif self.path == message.JOIN_PATH:
+        elif self.path == protocol.JOIN_PATH:
             self.join()
         else:
             with self.watchdog._lock:
@@ -113,7 +113,7 @@ class Asked(BaseHTTPRequestHandler):
 
     def beat(self) -> None:
         dog = self.watchdog
-        seq, at = int(self.headers[message.SEQ_HEADER]), int(self.headers[message.AT_HEADER])
+        seq, at = int(self.headers[protocol.SEQ_HEADER]), int(self.headers[protocol.AT_HEADER])
         text = "\n".join(
             [
                 "costguard-agent-1", "POST", f"/v1/agents/{AGENT}/beats", AGENT, str(seq), str(at),
@@ -122,11 +122,11 @@ class Asked(BaseHTTPRequestHandler):
         )  # fmt: skip
         try:
             assert dog.public is not None
-            dog.public.verify(base64.b64decode(self.headers[message.SIGNATURE_HEADER]), text.encode())
+            dog.public.verify(base64.b64decode(self.headers[protocol.SIGNATURE_HEADER]), text.encode())
         except InvalidSignature:
             self.refuse(403, "foreign")
             return
-        if abs(at - dog.now_ms()) > message.WINDOW_MS:
+        if abs(at - dog.now_ms()) > protocol.WINDOW_MS:
             self.refuse(409, "stale")
             return
         if dog.seqs and seq <= dog.seqs[-1]:
@@ -146,12 +146,12 @@ class Asked(BaseHTTPRequestHandler):
         body, at = json.dumps({"notices": [], "kept_until": None, **said}).encode(), dog.now_ms()
         text = f"costguard-guard-1\n{AGENT}\n{seq}\n{at}\n{hashlib.sha256(body).hexdigest()}".encode()
         signature = base64.b64encode((key or dog.key).sign(text)).decode()
-        self.send(200, body, {message.AT_HEADER: str(at), message.SIGNATURE_HEADER: signature})
+        self.send(200, body, {protocol.AT_HEADER: str(at), protocol.SIGNATURE_HEADER: signature})
 
     def refuse(self, status: int, name: str, headers: dict[str, str] | None = None) -> None:
         self.watchdog.refused.append(name)
         body = json.dumps({"error": name, "says": f"it is {name}"}).encode()
-        self.send(status, body, {message.AT_HEADER: str(self.watchdog.now_ms()), **(headers or {})})
+        self.send(status, body, {protocol.AT_HEADER: str(self.watchdog.now_ms()), **(headers or {})})
 
     def say(self, status: int, document: dict[str, Any]) -> None:
         self.send(status, json.dumps(document).encode(), {})

@@ -17,8 +17,8 @@ from bench import accuracy, peers, predictions, published, scores, speeds
 from bench.cases import Case, memory_case, run_case
 from bench.page import page
 from bench.published import Row, read_rows
-from costguard.core.architecture import Architecture, Attention, Block, FeedForward
-from costguard.core.recipe import Parallel, Recipe
+from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward
+from costguard.sizing.recipe import Parallel, Recipe
 from tests.campaign import examples
 
 ROOT = Path(__file__).parents[2]

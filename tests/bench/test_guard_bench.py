@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bench import guard_custodian, guard_judge, guard_replay
-from costguard.core.guard.surveying import survey
+from costguard.guard.evaluation import survey
 
 
 def test_judging_judges_the_fleet_as_it_was_made() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from bench import fleet, ledger_history, ledger_month, ledger_polls, ledger_raw
 from bench.measured import Measured, table
-from costguard.core import calendar
-from costguard.ledger import care
-from costguard.ledger.reading import Books
+from costguard.ledger.db import maintenance
+from costguard.ledger.spans.books import Books
+from costguard.values import calendar
 
 
 def counts(path: Path, *tables: str) -> list[int]:
@@ -55,7 +55,7 @@ def test_the_history_is_a_sound_ledger_and_its_reports_are_exact(tmp_path: Path)
     made = ledger_history.written(tmp_path / "history.db", instances=60)
     assert made.spans > 300
     assert made.open > 0
-    assert care.check(made.url) == []
+    assert maintenance.check(made.url) == []
     as_of = ledger_history.UNTIL - timedelta(hours=3)
     for _, zone in ledger_history.ZONES:
         period = calendar.month(2026, 7, zone)
@@ -84,7 +84,7 @@ def test_a_month_of_polls_counts_every_poll(tmp_path: Path) -> None:
         ).fetchone()
     assert most == 1 + 2 * ledger_month.RESTARTS
     assert line.reached == f"{(tmp_path / 'month.db').stat().st_size / 1e6:.2f}"
-    assert care.check(f"sqlite:///{tmp_path}/month.db") == []
+    assert maintenance.check(f"sqlite:///{tmp_path}/month.db") == []
 
 
 def test_memory_is_measured_over_machines_that_come_and_go(tmp_path: Path) -> None:

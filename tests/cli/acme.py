@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from costguard.core.health import BAD, GOOD, UNSURE, Check
-from costguard.core.metering.inventory import Complete, Inventory, Poll
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Rate
-from costguard.core.offer import Offer, OfferListing
-from costguard.core.provider import WHOLE, Manifest, Setting, checked_table
 from costguard.errors import CredentialsError, ProviderError
-from costguard.plugins import Provider, Providers
+from costguard.metering.inventory import Complete, Inventory, Poll
+from costguard.metering.observation import Observation, Price
+from costguard.providers.plugins import Provider, Providers
+from costguard.quoting.offer import Offer, OfferListing
+from costguard.values.health import BAD, GOOD, UNSURE, Check
+from costguard.values.money import Rate
+from costguard.values.provider import WHOLE, Manifest, Setting, checked_table
+from costguard.values.resource import ResourceKey, ScopeKey
 
 GOOD_CHECKS = (
     Check(subject="credentials", outcome=GOOD, told="ACME_KEY, which ends in ...wxyz"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.observation import Disk, Observation, Price
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Rate
-from costguard.core.sample import CPU_UTIL, GPU_UTIL, NETWORK, Sample
 from costguard.data import Facts
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import Disk, Observation, Price
+from costguard.values.money import Rate
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import CPU_UTIL, GPU_UTIL, NETWORK, Sample
 
 BEGIN = datetime(2026, 11, 2, 6, tzinfo=UTC)
 END = datetime(2026, 11, 2, 10, tzinfo=UTC)

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costguard.cli import exit_code_of
-from costguard.core.job import KEYS, Table, job_from
 from costguard.data import Facts
 from costguard.errors import CostguardError, InputError
-from costguard.flows.quote import quote
-from costguard.flows.size import size
 from costguard.ledger.market import Market
+from costguard.services.quote import quote
+from costguard.services.size import size
+from costguard.sizing.job import KEYS, Table, job_from
 from tests import shop
 from tests.campaign import examples
 from tests.conftest import Command

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from costguard.app.bill_parts import Kinds, installed_kinds, opened
-from costguard.core.billed import BillLine
-from costguard.core.instant import micros
+from costguard.bills.bill_line import BillLine
 from costguard.errors import InputError
 from costguard.files.lines import MOST_BLANK
 from costguard.files.table import MOST_COLUMNS
-from costguard.ledger.bills import Bills, Gathered
-from costguard.ledger.staging import Staging
+from costguard.ledger.bills.staging import Staging
+from costguard.ledger.bills.store import Bills, Gathered
+from costguard.services.bill_files import Kinds, installed_kinds, opened
+from costguard.values.instant import micros
 from tests.cli.test_reconcile_files import CSV, CUR, HOUR, INVOICES, ROWS, RUNPOD, START, VAST, row, text
 from tests.ledger.fleet import asked
 

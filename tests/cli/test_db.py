@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger.schema import HEAD
+from costguard.ledger.db.schema import HEAD
 from tests.conftest import Command
 
 
@@ -114,7 +114,7 @@ def test_asking_for_the_path_imports_no_database() -> None:
         "print(sorted(sys.modules), file=sys.stderr)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "'costguard.ledger.care'" in ran.stderr
+    assert "'costguard.ledger.db.maintenance'" in ran.stderr
     for heavy in ("sqlalchemy", "sqlmodel", "alembic", "pydantic", "psycopg"):
         assert f"'{heavy}'" not in ran.stderr
 

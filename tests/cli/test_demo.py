@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from costguard.app import showing, weekend
 from costguard.cli.demo import AS_TYPED
-from costguard.core.metering.inventory import Poll
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Poll
+from costguard.testing import demo as showing
+from costguard.testing import weekend
 from tests.conftest import Command
 from tests.played import FORTNIGHT, NOW, WEEKEND, played, tell_again
 

@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 from costguard.data import Facts
-from costguard.flows.poll import poll
-from costguard.ledger import care
-from costguard.ledger.writing import Ledger
-from costguard.ports import InstanceSource
-from costguard.transport import Transport
+from costguard.ledger.db import maintenance
+from costguard.ledger.spans.writer import Ledger
+from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import Transport
+from costguard.services.poll import poll
 from tests import warm
 from tests.contract.rig import Rig
 from tests.fakes.gcp import account_file
@@ -109,7 +109,7 @@ class Five:
     def _copy(self) -> str:
         self.number += 1
         kept = self.folder / f"{self.number}.db"
-        care.backup(self.ledger, kept)
+        maintenance.backup(self.ledger, kept)
         return f"sqlite:///{kept}"
 
     def _started(self, words: tuple[str, ...], environ: dict[str, str]) -> subprocess.Popen[bytes]:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Complete, Poll
 from tests import shop
-from tests.core.stories import SCOPE, TEN, machine
+from tests.metering.stories import SCOPE, TEN, machine
 
 HEAVY = (
     *("boto3", "google", "sqlalchemy", "sqlmodel", "pydantic_settings", "pydantic", "numpy", "requests", "httpx"),
-    *("httpx2", "httpcore2", "msgspec", "stamina", "costguard.transport", "costguard.app.clouds"),
+    *("httpx2", "httpcore2", "msgspec", "stamina", "costguard.providers.transport", "costguard.services.configured_providers"),
 )
 SEEN = (
     "import sys; from costguard.cli import exit_code_of; code = exit_code_of({arguments}); "
@@ -37,7 +37,7 @@ def market(tmp_path: Path) -> str:
 
 def test_help_imports_nothing_heavy_and_no_room_of_the_house() -> None:
     seen = modules("--help")
-    unwanted = (*HEAVY, "rich", "sqlite3", "costguard.app", "costguard.flows", "costguard.ledger", "costguard.data")
+    unwanted = (*HEAVY, "rich", "sqlite3", "costguard.services", "costguard.flows", "costguard.ledger", "costguard.data")
     assert seen & {*unwanted} == set()
     assert "costguard.cli" in seen
 
@@ -45,7 +45,7 @@ def test_help_imports_nothing_heavy_and_no_room_of_the_house() -> None:
 def test_a_quote_imports_nothing_heavy(market: str) -> None:
     seen = modules("quote", *shop.STATED, "--market", market)
     assert seen & {*HEAVY, "rich", "asyncio", "logging.handlers", "http", "ssl"} == set()
-    assert "costguard.flows.quote" in seen
+    assert "costguard.services.quote" in seen
 
 
 @pytest.mark.parametrize("command", [("size", "--model", "llama-2-7b"), ("quote", "--help"), ("breakeven", "--help")])
@@ -55,7 +55,7 @@ def test_no_other_command_imports_anything_heavy(command: tuple[str, ...]) -> No
 
 @pytest.mark.parametrize("command", [("providers",), ("prices",), ("offers", "--top", "1")])
 def test_a_command_that_asks_nobody_imports_no_sdk_and_no_network(command: tuple[str, ...]) -> None:
-    assert modules(*command) & {*HEAVY, "rich"} <= {"costguard.app.clouds"}
+    assert modules(*command) & {*HEAVY, "rich"} <= {"costguard.services.configured_providers"}
 
 
 @pytest.mark.parametrize("command", [("status",), ("report",), ("db", "check"), ("db", "path")])

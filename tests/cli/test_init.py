@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard import plugins
 from costguard.errors import InputError
+from costguard.providers import plugins
 from costguard.settings import read_settings
 from tests.cli.acme import Acme, installed, no_key
 from tests.conftest import Command

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.offer import Offer
 from costguard.data import MARKET
 from costguard.ledger.market import Market
+from costguard.quoting.offer import Offer
 from tests import shop
 from tests.cli.acme import Account, Acme, no_key, unreachable
 from tests.cli.test_status_polls import Setup, setup

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from costguard.app import spending
 from costguard.cli import output
 from costguard.errors import CostguardError, InputError, LedgerError
+from costguard.services import ledger_answers
 from tests.cli.recorded import POLICY
 from tests.conftest import Command, Ran
 from tests.ledger.fleet import machine, poll
@@ -34,7 +34,7 @@ def report(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     began = datetime(2026, 11, 1, tzinfo=UTC)
     recorded(url, *(poll(minutes, machine(started_at=began)) for minutes in (125, 127, 129))).close()
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
-    monkeypatch.setattr(spending, "_now", lambda: began + timedelta(minutes=9))
+    monkeypatch.setattr(ledger_answers, "_now", lambda: began + timedelta(minutes=9))
     folder = tmp_path / "out"
     folder.mkdir()
     monkeypatch.chdir(folder)

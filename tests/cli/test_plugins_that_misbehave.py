@@ -18,10 +18,10 @@ import sys, time
 from datetime import UTC, datetime
 HOW = {how!r}
 if HOW == "import": sys.exit("needs Python 4")
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.provider import Manifest
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import Observation
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.provider import Manifest
 
 class Account:
     def __init__(self, name):

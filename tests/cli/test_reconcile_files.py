@@ -16,16 +16,17 @@ import pytest
 from alembic.command import upgrade
 from alembic.config import Config
 
-from costguard.app.bill_parts import installed_kinds, opened
-from costguard.core.instant import micros
 from costguard.errors import InputError, OlderLedgerError
 from costguard.files.lines import LONGEST_LINE
 from costguard.files.records import pieces_in, records
-from costguard.ledger import opening, schema
-from costguard.ledger.address import address
-from costguard.ledger.reader import Reader
-from costguard.ledger.staging import Staging
-from costguard.ledger.writing import Ledger
+from costguard.ledger.bills.staging import Staging
+from costguard.ledger.db import connection as opening
+from costguard.ledger.db import schema
+from costguard.ledger.db.address import address
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.spans.writer import Ledger
+from costguard.services.bill_files import installed_kinds, opened
+from costguard.values.instant import micros
 from tests.conftest import Command, Ran
 from tests.inputs.test_hostile_strings import acts
 from tests.ledger.fleet import RULES, asked

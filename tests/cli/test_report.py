@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from costguard.app import spending
 from costguard.data import Facts
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.writer import Ledger
+from costguard.services import ledger_answers
 from tests.conftest import Command
 from tests.golden.test_golden import NOON, polls
 
@@ -25,7 +25,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def report(costguard: Command, recorded: str, monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", recorded)
-    monkeypatch.setattr(spending, "_now", lambda: NOON)
+    monkeypatch.setattr(ledger_answers, "_now", lambda: NOON)
     return costguard
 
 

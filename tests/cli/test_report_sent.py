@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from costguard.app import sending, spending
 from costguard.data import Facts
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.writer import Ledger
+from costguard.services import ledger_answers, sending
 from tests.conftest import Command
 from tests.fakes.server import Answer, serving
 from tests.golden.test_golden import NOON, polls
+from tests.providers.transport.wires import Told
 from tests.smtp import PASSWORD, Post, post_office
-from tests.transport.wires import Told
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 """What Apprise's plug-ins do when they are imported is theirs."""
@@ -30,7 +30,7 @@ def report(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with Ledger(url, rules=Facts().billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
         books.record(polls())
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
-    monkeypatch.setattr(spending, "_now", lambda: NOON)
+    monkeypatch.setattr(ledger_answers, "_now", lambda: NOON)
     monkeypatch.setattr(sending, "now_of", lambda: NOON)
     (tmp_path / "costguard.toml").write_text(MAIL)
     return costguard

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from costguard.child.process import alive
-from tests.child.terminals import CTRL_C, terminal
+from costguard.system.child.process import alive
 from tests.cli.ran import Bench
 from tests.conftest import Command
+from tests.system.child.terminals import CTRL_C, terminal
 
 SECOND = 10**9
 """Nano-dollars that a second costs in these tests."""
@@ -247,9 +247,9 @@ def test_bad_input_is_told_and_nothing_runs(bench: Bench, costguard: Command) ->
 
 DIES = """
 import os, signal, sys
-from costguard.app import running, running_books, running_end
+from costguard.services.run import job_run, running_books, running_end
 module, name = sys.argv[1].rsplit(".", 1)
-place = {"running": running, "running_end": running_end, "Book": running_books.Book}[module]
+place = {"running": running, "running_end": running_end, "Book": record_store.Book}[module]
 original = getattr(place, name)
 def dying(*given, **named):
     original(*given, **named)

@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from costguard.child.process import alive
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Rate
 from costguard.data import Facts
-from costguard.ledger.writing import Ledger
-from tests.child.terminals import terminal
-from tests.child.test_notices import ACTION, metadata
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import Observation, Price
+from costguard.system.child.process import alive
+from costguard.values.money import Rate
+from costguard.values.resource import ResourceKey, ScopeKey
 from tests.cli.ran import Bench
+from tests.system.child.terminals import terminal
+from tests.system.child.test_notices import ACTION, metadata
 
 POLICY = """
 [[policy]]
@@ -203,9 +203,9 @@ def runpod(asked: list[str]) -> Iterator[dict[str, str]]:
 SOON = """
 import os, sys
 from functools import partial
-from costguard.app import running, running_then
-running.afterwards = partial(running_then.afterwards, seconds=int(os.environ.get("SECONDS", "1")))
-running_then.others = lambda attempt: iter(())
+from costguard.services.run import job_run, running_then
+job_run.afterwards = partial(machine_shutdown.afterwards, seconds=int(os.environ.get("SECONDS", "1")))
+machine_shutdown.others = lambda attempt: iter(())
 from costguard.cli import exit_code_of
 sys.exit(exit_code_of(["run", *sys.argv[1:]]))
 """

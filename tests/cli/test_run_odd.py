@@ -34,8 +34,8 @@ def _elsewhere(bench: Bench, **more: object) -> Path:
 
 WATCHED = """
 import sys
-from costguard.app import running_books
-running_books.WATCHED_S, running_books.LOOK_S = float(sys.argv[1]), 0.1
+from costguard.services.run import record_store
+record_store.WATCHED_S, record_store.LOOK_S = float(sys.argv[1]), 0.1
 from costguard.cli import exit_code_of
 sys.exit(exit_code_of(["run", *sys.argv[2:]]))
 """

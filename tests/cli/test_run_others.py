@@ -12,8 +12,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from costguard.app.running_then import others
-from costguard.child.process import RUN
+from costguard.services.run.machine_shutdown import others
+from costguard.system.child.process import RUN
 
 WAITS = "import sys; sys.stdout.write('up\\n'); sys.stdout.flush(); sys.stdin.read()"
 

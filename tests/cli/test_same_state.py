@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from costguard.app import clouds, spending
-from costguard.app.lags import read_measurement_lags
-from costguard.app.top import Watched
-from costguard.core.guard.backdrop import Backdrop
-from costguard.core.guard.sight import Sight
-from costguard.core.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN
-from costguard.flows.latest import Latest
-from costguard.ledger import care
-from costguard.testing.guarding import GuardPlay
-from costguard.testing.playing import Stage, play
-from costguard.testing.timeline import read
+from costguard.guard.context import Sight
+from costguard.guard.replay.backdrop import Backdrop
+from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN
+from costguard.ledger.db import maintenance
+from costguard.services import configured_providers, ledger_answers
+from costguard.services.lags import read_measurement_lags
+from costguard.services.latest import Latest
+from costguard.services.top import Watched
+from costguard.testing.guard_player import GuardPlay
+from costguard.testing.story_parser import read
+from costguard.testing.story_player import Stage, play
 from tests import warm
 from tests.cli.watched import Before, Five, five_clouds
 from tests.conftest import Command
@@ -110,7 +110,7 @@ def said(five: Five, *flags: str) -> dict[str, States]:
     five.set_clocks(datetime.now(UTC))
     copies = [five.folder / f"{words[0]}{'-'.join(flags)}.db" for words in COMMANDS]
     for copy in copies:
-        care.backup(five.ledger, copy)
+        maintenance.backup(five.ledger, copy)
     environs = [{**five.environ, "COSTGUARD_LEDGER__URL": f"sqlite:///{copy}"} for copy in copies]
     ended = warm.run(*((*flags, *words) for words in COMMANDS), cwd=five.folder, environs=environs)
     for copy in copies:
@@ -125,7 +125,7 @@ def test_all_commands_say_the_same_of_the_machines_of_five_clouds(
 ) -> None:
     at = datetime.now(UTC)
     found = said(five, *flags)
-    monkeypatch.setattr("costguard.app.spending._now", lambda: at)  # on a busy machine the three above take a minute
+    monkeypatch.setattr("costguard.services.ledger_answers._now", lambda: at)  # on a busy machine the three above take a minute
     for name, value in five.environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(five.folder)
@@ -178,8 +178,8 @@ def test_all_commands_say_the_same_at_many_moments_of_a_story(
     def asking(stage: Stage) -> Asking:
         poll = f'[watch]\ninterval = "{stage.story.poll.total_seconds():.0f}s"\n[ledger]\nurl = "{stage.ledger_url}"\n'
         (tmp_path / "costguard.toml").write_text(poll + stage.config)
-        monkeypatch.setattr(spending, "_now", stage.clock.now)
-        monkeypatch.setattr(clouds.Now, "now", lambda _: stage.clock.now())
+        monkeypatch.setattr(ledger_answers, "_now", stage.clock.now)
+        monkeypatch.setattr(configured_providers.Now, "now", lambda _: stage.clock.now())
         made = Asking(stage)
         made.command, made.compared = costguard, compared
         return made

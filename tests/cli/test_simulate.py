@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.app import simulating
+from costguard.services import simulating
 from tests.cli.recorded import END, POLICY, RAILS, record
 from tests.conftest import Command
 

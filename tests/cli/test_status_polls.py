@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from costguard import plugins
-from costguard.app import clouds, polling
-from costguard.core.metering.inventory import Complete, Partial
 from costguard.errors import CredentialsError
+from costguard.metering.inventory import Complete, Partial
+from costguard.providers import plugins
+from costguard.services import configured_providers, poll_now
 from tests.cli.acme import Account, Acme, installed, machine, no_key, unreachable
 from tests.conftest import Command
 
@@ -109,7 +109,9 @@ def test_a_plug_in_that_breaks_when_opened_shows_no_word_of_its_own(costguard: C
 def test_an_sdk_that_is_missing_is_said_with_what_to_install(
     costguard: Command, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("costguard.app.clouds.extra_missing", lambda manifest: ("boto3",) if manifest.extra else ())
+    monkeypatch.setattr(
+        "costguard.services.configured_providers.extra_missing", lambda manifest: ("boto3",) if manifest.extra else ()
+    )
     setup(Acme("one", extra="aws"), Acme("two"))
     ran = costguard("status", "--json")
     assert [r["provider"] for r in ran.data["resources"]] == ["two"]
@@ -185,7 +187,7 @@ def test_a_plug_in_that_hangs_when_opened_is_named_and_hides_no_other(
             let_go.wait(30)
             return super().open(table, around)
 
-    monkeypatch.setattr(clouds, "OPEN_S", 0.3)
+    monkeypatch.setattr(configured_providers, "OPEN_S", 0.3)
     setup(Acme("one"), Hung("two"))
     ran = costguard("status", "--json")
     let_go.set()
@@ -198,7 +200,7 @@ def test_an_interrupt_is_said_and_has_its_own_code(costguard: Command, setup: Se
         raise KeyboardInterrupt
 
     setup(Acme("one"))
-    monkeypatch.setattr(polling, "sources_of", interrupted)
+    monkeypatch.setattr(poll_now, "sources_of", interrupted)
     ran = costguard("status")
     assert (ran.code, ran.out, ran.err) == (130, "", "error: interrupted\n")
 

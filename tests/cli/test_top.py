@@ -13,17 +13,17 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from costguard import plugins
-from costguard.app import wishing
-from costguard.app.spending import status_now
-from costguard.app.top import Watched
 from costguard.cli.top_screen import Asked, Top
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import storable
-from costguard.core.money import Rate
-from costguard.core.sample import GPU_UTIL, Sample
-from costguard.core.status import Burning
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.observation import Observation, Price
+from costguard.providers import plugins
+from costguard.reporting.status import Burning
+from costguard.services import overrides
+from costguard.services.ledger_answers import status_now
+from costguard.services.top import Watched
+from costguard.values.money import Rate
+from costguard.values.resource import storable
+from costguard.values.sample import GPU_UTIL, Sample
 from tests.cli.acme import Account, Acme, installed, unreachable
 from tests.conftest import Command
 from tests.ledger.fleet import RULES, key, poll
@@ -156,7 +156,7 @@ def test_k_records_a_lease_with_its_reason_after_a_yes(folder: Path) -> None:
 
     played(play)
     (lease,) = (one.beside.lease for one in status_of(folder) if one.beside.lease)
-    assert (lease.why, lease.who) == ("evaluation", wishing.who())
+    assert (lease.why, lease.who) == ("evaluation", overrides.who())
     assert lease.until is not None
     assert timedelta(hours=2) - (lease.until - lease.at) < timedelta(seconds=1), "it ends on a whole second"
 
@@ -181,7 +181,7 @@ def test_a_records_a_yes_to_a_stop_and_stops_nothing(folder: Path) -> None:
         await until(pilot, lambda: "Approved: stop of eval" in top._said)
 
     played(play)
-    with wishing.guard_book(Watched(offline=True).settings) as book:
+    with overrides.guard_book(Watched(offline=True).settings) as book:
         (wish,) = book.open_wishes(datetime.now(UTC))
         assert (wish.what, wish.subject, wish.why) == ("approve", "stop", "fine")
         assert book.open_intents() == []

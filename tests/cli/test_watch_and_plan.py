@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from costguard import app
-from costguard.app import Answer
-from costguard.core.documents.plan import PlanView, plan_document
-from costguard.core.documents.watch import WatchView
-from costguard.core.money import Money
+from costguard import services
+from costguard.services import Answer
+from costguard.values.money import Money
+from costguard.views.plan import PlanView, plan_document
+from costguard.views.watch import WatchView
 from tests.books import money
 from tests.conftest import Command
 
@@ -36,8 +36,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
         return 0
 
     guarding = SimpleNamespace(plan=plan, watch=watch)
-    monkeypatch.setitem(sys.modules, "costguard.app.guarding", guarding)
-    monkeypatch.setattr(app, "guarding", guarding, raising=False)
+    monkeypatch.setitem(sys.modules, "costguard.services.watch", guarding)
+    monkeypatch.setattr(services, "guarding", guarding, raising=False)
     return calls
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.guard.intent import DONE
-from costguard.core.guard.policy import Rails
-from costguard.core.guard.wishes import FREEZE, Wish
-from costguard.ledger.guardbook import GuardBook
+from costguard.guard.action_intents import DONE
+from costguard.guard.overrides import FREEZE, Wish
+from costguard.guard.policy import Rails
+from costguard.ledger.guard.store import GuardBook
 from tests.cli.watched import LONGEST_S, Before, Five, Watching, five_clouds, time_goes_on, until
 
 MINUTE = timedelta(minutes=1)
@@ -26,7 +26,7 @@ ACTING, OBSERVING = " an hour, acting", " an hour, observing"
 STOPPABLE = ("runpod", "vast")
 """Not AWS: its measures come every five minutes and ten minutes late, so that ten minutes hold none of them. Not GCP, which no
 policy concerns here: what it publishes each minute, four minutes late, leaves no room for a process that starts slowly beside
-another one's samples. Both are tried moment by moment in tests/core/guard/test_late_measures.py."""
+another one's samples. Both are tried moment by moment in tests/guard/test_late_measures.py."""
 RAILS = """
 [watch]
 interval = "2s"

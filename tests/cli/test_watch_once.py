@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.guard.policy import Rails
-from costguard.ledger.guardbook import GuardBook
+from costguard.guard.policy import Rails
+from costguard.ledger.guard.store import GuardBook
 from tests.conftest import Command
 
 MINUTE = timedelta(minutes=1)

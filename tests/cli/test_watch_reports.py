@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.guard.policy import Rails
-from costguard.core.report_schedule import owed
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.reportbook import ReportBook
+from costguard.guard.policy import Rails
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.reports.store import ReportBook
+from costguard.reporting.schedule import owed
 from costguard.settings import check_settings
 from tests.smtp import PASSWORD, Post, post_office
 

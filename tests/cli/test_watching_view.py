@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from costguard.cli.watch import _lines
-from costguard.cli.watching_view import picture
-from costguard.core.documents.watch import ActView, BudgetView, MachineView, WatchView, changes
-from costguard.core.guard.work import HUNG, IDLE, Work
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Money
-from costguard.core.spending import ScopeNow
-from costguard.core.status import scope_view
+from costguard.cli.watch_screen import picture
+from costguard.guard.work import HUNG, IDLE, Work
+from costguard.metering.spending import ScopeNow
+from costguard.reporting.status import scope_view
+from costguard.values.money import Money
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.views.watch import ActView, BudgetView, MachineView, WatchView, changes
 from tests.books import money
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from costguard.app import wishing
-from costguard.core.guard.policy import Rails
-from costguard.core.guard.wishes import Wish
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Rate
 from costguard.data import Facts
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.writing import Ledger
+from costguard.guard.overrides import Wish
+from costguard.guard.policy import Rails
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import Observation, Price
+from costguard.services import overrides
+from costguard.values.money import Rate
+from costguard.values.resource import ResourceKey, ScopeKey
 from tests.conftest import Command
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
@@ -56,12 +56,12 @@ def fleet(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
     at(monkeypatch, NOON)
-    monkeypatch.setattr(wishing, "who", lambda: "ada@lab")
+    monkeypatch.setattr(overrides, "who", lambda: "ada@lab")
     return costguard
 
 
 def at(monkeypatch: pytest.MonkeyPatch, when: datetime) -> None:
-    monkeypatch.setattr(wishing, "present", lambda: when)
+    monkeypatch.setattr(overrides, "present", lambda: when)
 
 
 def recorded(tmp_path: Path, when: datetime = NOON) -> list[Wish]:
@@ -180,7 +180,7 @@ def test_a_phase_and_an_approval_are_bound_to_this_life_and_end(fleet: Command, 
 
 
 def test_who_says_it_is_the_user_at_this_machine() -> None:
-    assert re.fullmatch(r".+@.+", wishing.who())
+    assert re.fullmatch(r".+@.+", overrides.who())
 
 
 def test_policies_are_explained_in_words(fleet: Command) -> None:

@@ -22,22 +22,22 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self, TextIO
 
-from costguard.app.lags import read_measurement_lags
-from costguard.app.ruling import rules_of
-from costguard.core.metering.inventory import Failed
-from costguard.core.metering.observation import Handling
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.sample import CPU_UTIL, GPU_UTIL, Sample
 from costguard.data import Facts
-from costguard.flows.guard import Guard
-from costguard.flows.measured import measure
-from costguard.flows.poll import poll
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
-from costguard.ports import InstanceSource
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Failed
+from costguard.metering.observation import Handling
+from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import Transport
+from costguard.services.guard import Guard
+from costguard.services.guard_inputs import rules_of
+from costguard.services.lags import read_measurement_lags
+from costguard.services.measured import measure
+from costguard.services.poll import poll
 from costguard.settings import check_settings
-from costguard.transport import Transport
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import CPU_UTIL, GPU_UTIL, Sample
 from tests.blank import blank_latest
 from tests.contract.rig import Rig
 from tests.fakes.aws import FakeAws

@@ -14,12 +14,12 @@ from urllib.parse import quote
 
 import pytest
 
-from costguard.core.acting import Reception
-from costguard.core.metering.inventory import Complete, Failed, Poll, without_doubles
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.errors import CostguardError, ProviderError
-from costguard.ports import Stopper, Terminator
+from costguard.metering.inventory import Complete, Failed, Poll, without_doubles
+from costguard.metering.observation import Observation
+from costguard.providers.ports import Stopper, Terminator
+from costguard.values.acting import Reception
+from costguard.values.resource import ResourceKey, ScopeKey
 from tests.contract.rig import WRONG, Rig
 
 LONGEST_WHY = 2000

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import stamina
 
-from costguard.transport import Bucket, Deadline
-from costguard.transport.circuit import Circuits
+from costguard.providers.transport import Bucket, Deadline
+from costguard.providers.transport.circuit import Circuits
 from tests.contract.adapters import RIGS
 from tests.contract.case import Case
 from tests.contract.rig import Rig

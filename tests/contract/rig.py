@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from costguard.app.exports import Exports
-from costguard.core.gpu_names import GpuNames
-from costguard.core.metering.inventory import Poll
-from costguard.core.metering.resource import ScopeKey
 from costguard.data import Facts
-from costguard.ports import InstanceSource
-from costguard.transport import Surroundings, Transport
+from costguard.metering.inventory import Poll
+from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import Surroundings, Transport
+from costguard.services.exports import Exports
+from costguard.values.gpu_names import GpuNames
+from costguard.values.resource import ScopeKey
 from tests.fakes.server import FakeCloud, Hands, serving
 
 

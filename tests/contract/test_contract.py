@@ -10,7 +10,7 @@ import tracemalloc
 
 import pytest
 
-from costguard.core.metering.inventory import Complete, Failed, Partial
+from costguard.metering.inventory import Complete, Failed, Partial
 from tests.contract import edits
 from tests.contract.case import QUICK_S, Case, ids, instances, is_complete, items, said
 from tests.fakes.server import Answer, FakeCloud, serving

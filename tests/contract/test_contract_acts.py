@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.core.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey
+from costguard.metering.observation import Observation
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
+from costguard.values.resource import ResourceKey
 from tests.contract.case import Case, ids, instances
 from tests.fakes.server import Answer
 

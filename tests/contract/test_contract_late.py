@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from costguard.core.acting import ACCEPTED, ALREADY
-from costguard.timely import is_late, only_until
+from costguard.system.timely import is_late, only_until
+from costguard.values.acting import ACCEPTED, ALREADY
 from tests.contract.case import Case
 
 pytestmark = pytest.mark.parametrize("verb", ["stop", "terminate"])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from costguard.core.metering.inventory import Complete, Failed
-from costguard.core.metering.observation import Observation
+from costguard.metering.inventory import Complete, Failed
+from costguard.metering.observation import Observation
 from tests.contract import edits
 from tests.contract.case import Case, ids, instances, is_complete, said
 

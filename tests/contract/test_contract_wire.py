@@ -15,12 +15,20 @@ from typing import Any
 import pytest
 import trustme
 
-from costguard.core.health import BAD, CLOCK, CREDENTIALS, OUTCOMES
-from costguard.core.metering.inventory import Complete, Failed
-from costguard.core.period import Period
 from costguard.errors import CostguardError, CredentialsError, InputError, ProviderError
-from costguard.ports import BalanceSource, ChargeSource, Examiner, Identified, Inspector, LiveOfferSource, UtilizationSource
-from costguard.transport import Transport
+from costguard.metering.inventory import Complete, Failed
+from costguard.providers.ports import (
+    BalanceSource,
+    ChargeSource,
+    Examiner,
+    Identified,
+    Inspector,
+    LiveOfferSource,
+    UtilizationSource,
+)
+from costguard.providers.transport import Transport
+from costguard.values.health import BAD, CLOCK, CREDENTIALS, OUTCOMES
+from costguard.values.period import Period
 from tests.contract.case import Case, instances, is_complete, said
 from tests.fakes.server import Answer
 

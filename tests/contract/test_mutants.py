@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from costguard.core.acting import ACCEPTED, MISSING, Reception
-from costguard.core.health import GOOD, Check
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Rate
 from costguard.errors import MissingError, ProviderError
-from costguard.transport import Channel, Deadline, Reply
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.metering.observation import Observation, Price
+from costguard.providers.transport import Channel, Deadline, Reply
+from costguard.values.acting import ACCEPTED, MISSING, Reception
+from costguard.values.health import GOOD, Check
+from costguard.values.money import Rate
+from costguard.values.resource import ResourceKey, ScopeKey
 from tests.contract import test_contract as listing
 from tests.contract import test_contract_acts as acts
 from tests.contract import test_contract_values as values

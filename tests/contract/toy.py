@@ -16,11 +16,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from costguard.core.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, Reception
-from costguard.core.health import BAD, CLOCK, CREDENTIALS, GOOD, REACHABLE, Check
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.core.metering.observation import Handling, Observation, Price, price_stated
-from costguard.core.metering.resource import ResourceKey, ScopeKey
 from costguard.errors import (
     ConflictError,
     CredentialsError,
@@ -34,7 +29,12 @@ from costguard.errors import (
     UnknownNameError,
     shortened,
 )
-from costguard.transport import Bucket, Channel, Deadline, Secret, Surroundings, checked_url
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.metering.observation import Handling, Observation, Price, price_stated
+from costguard.providers.transport import Bucket, Channel, Deadline, Secret, Surroundings, checked_url
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, Reception
+from costguard.values.health import BAD, CLOCK, CREDENTIALS, GOOD, REACHABLE, Check
+from costguard.values.resource import ResourceKey, ScopeKey
 from tests.contract.rig import Rig
 from tests.fakes.server import Answer, Asked, FakeCloud, Hands
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from costguard.core.acting import ACCEPTED, UNCLEAR, Reception
-from costguard.core.guard.intent import EXECUTING, Intent
-from costguard.core.instant import micros
-from costguard.core.metering.observation import Handling, Observation
-from costguard.core.metering.resource import ResourceKey
 from costguard.errors import UnreachableError
-from costguard.ledger.guardbook import GuardBook
-from costguard.timely import is_late
+from costguard.guard.action_intents import EXECUTING, Intent
+from costguard.ledger.guard.store import GuardBook
+from costguard.metering.observation import Handling, Observation
+from costguard.system.timely import is_late
+from costguard.values.acting import ACCEPTED, UNCLEAR, Reception
+from costguard.values.instant import micros
+from costguard.values.resource import ResourceKey
 from tests.crashes.acting_cloud import ask
 from tests.crashes.points import LET_GO, SENT, Marker
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.guard.store import GuardBook
 from tests.crashes.acting_cloud import ask, served
 from tests.crashes.acting_judge import BEGAN_US, LAST, LIFE_US, Ask, Found, in_file, judged
 from tests.crashes.actor import ACT, FINISH, RAILS, Death, Fate

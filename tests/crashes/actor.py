@@ -28,13 +28,13 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from costguard.core.guard.intent import EXECUTING, IN_DOUBT, READY, UNCONFIRMED, Intent
-from costguard.core.guard.policy import STOP, Rails
-from costguard.core.metering.observation import Observation, incarnation_of
-from costguard.core.metering.resource import RUNNING
 from costguard.errors import LedgerError
-from costguard.flows.acting import Acted, Hands, act, confirm, settle
-from costguard.ledger.guardbook import GuardBook
+from costguard.guard.action_intents import EXECUTING, IN_DOUBT, READY, UNCONFIRMED, Intent
+from costguard.guard.policy import STOP, Rails
+from costguard.ledger.guard.store import GuardBook
+from costguard.metering.observation import Observation, incarnation_of
+from costguard.services.act.send_action import Acted, Hands, act, confirm, settle
+from costguard.values.resource import RUNNING
 from tests.crashes import ends
 from tests.crashes.account import START, Account, Marked
 from tests.crashes.acting_cloud import ask

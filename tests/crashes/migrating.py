@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from costguard.ledger.schema import HEAD
+from costguard.ledger.db.schema import HEAD
 from tests.crashes.judge import as_left
 from tests.crashes.places import MEMORY, ROOT, environment
 from tests.crashes.upgrader import Doom, put

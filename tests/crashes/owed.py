@@ -11,10 +11,10 @@ from pathlib import Path
 from costguard_sim.plan import FAILS
 from costguard_sim.world import EPOCH
 
-from costguard.core.instant import instant, micros
-from costguard.core.metering.accrual import GAP
-from costguard.core.period import Period
-from costguard.ledger.reading import Books
+from costguard.ledger.spans.books import Books
+from costguard.metering.accrual import GAP
+from costguard.values.instant import instant, micros
+from costguard.values.period import Period
 from tests.crashes.story import Story, reached
 from tests.providers.sim import worlds
 from tests.providers.sim.worlds import LAYERS, WRITTEN_MB, Told

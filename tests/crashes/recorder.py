@@ -31,10 +31,10 @@ from unittest.mock import patch
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from costguard.core.metering.inventory import Poll
-from costguard.ledger.opening import open_engine
-from costguard.ledger.rows import Row
-from costguard.ledger.voices import Pen, Voices, _plain
+from costguard.ledger.db.codecs import Row
+from costguard.ledger.db.connection import open_engine
+from costguard.ledger.db.voices import Pen, Voices, _plain
+from costguard.metering.inventory import Poll
 from tests.crashes.points import COMMITTING, WRITING, Marker, Page, die_after
 from tests.crashes.story import Story, open_ledger, reached, read
 

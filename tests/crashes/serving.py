@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from costguard.ledger.guardbook import GuardBook
+from costguard.ledger.guard.store import GuardBook
 from tests.crashes import acting_kills
 from tests.crashes.acting_cloud import ask
 from tests.crashes.acting_kills import AIMED, PAGED_EACH, Chunk, Stage, folder_of, line

@@ -12,11 +12,11 @@ from costguard_sim.plan import Entry, Plan, make_plan
 from costguard_sim.view import listing
 from costguard_sim.world import World, make_world
 
-from costguard.core.instant import micros
-from costguard.core.metering.accrued import Accrued
-from costguard.core.metering.inventory import Poll
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Poll
+from costguard.metering.scope_state import Accrued
+from costguard.values.instant import micros
 from tests.providers.sim import worlds
 
 APART_S = 240

@@ -16,8 +16,8 @@ from dataclasses import asdict
 
 import pytest
 
-from costguard.ledger import care
-from costguard.ledger.schema import HEAD
+from costguard.ledger.db import maintenance
+from costguard.ledger.db.schema import HEAD
 from tests.crashes.migrating import GOLDENS, NEW, TABLES, VERSION, Upgrader, play, stage
 from tests.crashes.places import ROOT, environment
 from tests.crashes.upgrader import CONTROLS, Doom, put
@@ -94,4 +94,4 @@ def test_an_upgrade_on_a_server_that_is_killed_at_any_point_changes_nothing(post
     assert nth > 100
     assert rows(postgres_url, "alembic_version", "1") == [(NEW,)]
     assert {table: rows(postgres_url, table, "1") for table in TABLES} == before
-    assert care.check(postgres_url) == []
+    assert maintenance.check(postgres_url) == []

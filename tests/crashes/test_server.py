@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from costguard.errors import LedgerError
-from costguard.ledger import care
-from costguard.ledger.rows import Row
-from costguard.ledger.voices import Pen, Voices
+from costguard.ledger.db import maintenance
+from costguard.ledger.db.codecs import Row
+from costguard.ledger.db.voices import Pen, Voices
 from tests.crashes.story import make_story, open_ledger, record_rest
 from tests.ledger.fleet import rows
 
@@ -84,4 +84,4 @@ def test_a_lost_server_is_said_clearly_and_once_more_leaves_the_same_rows(postgr
     open_ledger(calm).close()
     record_rest(calm, story)
     assert rows(postgres_url) == rows(calm)
-    assert care.check(postgres_url) == []
+    assert maintenance.check(postgres_url) == []

@@ -26,9 +26,9 @@ from unittest.mock import patch
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from costguard.ledger import opening
-from costguard.ledger.address import address
-from costguard.ledger.opening import upgrade
+from costguard.ledger.db import connection as opening
+from costguard.ledger.db.address import address
+from costguard.ledger.db.connection import upgrade
 from tests.crashes.points import die_after
 
 GOLDEN = Path(__file__).parents[1] / "ledger" / "golden"

@@ -23,20 +23,20 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from costguard import plugins
-from costguard.app import clouds, spending, wishing
 from costguard.cli import exit_code_of
-from costguard.core.acting import ACCEPTED, Reception
-from costguard.core.guard.intent import EXECUTING, EXPIRES, Intent
-from costguard.core.guard.wishes import Wish
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.observation import Handling, Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.offer import OfferListing
-from costguard.core.period import Period
-from costguard.core.sample import CPU_UTIL, GPU_UTIL, Measured, Sample
 from costguard.errors import LedgerError
-from costguard.ledger.guardbook import GuardBook
+from costguard.guard.action_intents import EXECUTING, EXPIRES, Intent
+from costguard.guard.overrides import Wish
+from costguard.ledger.guard.store import GuardBook
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import Handling, Observation
+from costguard.providers import plugins
+from costguard.quoting.offer import OfferListing
+from costguard.services import configured_providers, ledger_answers, overrides
+from costguard.values.acting import ACCEPTED, Reception
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import CPU_UTIL, GPU_UTIL, Measured, Sample
 from tests import shop
 from tests.cli.acme import Acme, installed, machine
 from tests.disks.trace import shimmed
@@ -159,9 +159,9 @@ def around(life: Life) -> Iterator[None]:
         patch.multiple(GuardBook, add_wish=Deaf.add_wish, move_intent=Deaf.move_intent).start()
     cloud = Acme(accounts=[Cloud(Path(life.log), now)])  # type: ignore[list-item]  # any account
     with (
-        patch.object(clouds.Now, "now", lambda _: now()),
-        patch.object(wishing, "present", now),
-        patch.object(spending, "_now", now),
+        patch.object(configured_providers.Now, "now", lambda _: now()),
+        patch.object(overrides, "present", now),
+        patch.object(ledger_answers, "_now", now),
         patch.object(plugins, "providers", installed(cloud)),
     ):
         yield
@@ -192,7 +192,7 @@ def main() -> None:
     """Serve lives."""
     import alembic.command  # noqa: F401 - the slowest import, once for all lives
 
-    from costguard.app import guarding, pricing  # noqa: F401 - the same
+    from costguard.services import pricing, watch  # noqa: F401 - the same
 
     gc.freeze()  # what all lives share is not looked through
     told = os.dup(1)

@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from costguard.ledger.schema import HEAD
+from costguard.ledger.db.schema import HEAD
 from tests.disks.commands import IDLE, SETTINGS
 from tests.disks.trace import ROOT, environment, say
 

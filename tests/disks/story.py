@@ -18,17 +18,17 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from costguard.core.guard.intent import DONE, EXECUTING, VERIFYING
-from costguard.core.guard.notice import Delivery
-from costguard.core.instant import micros
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.sample import CPU_UTIL, GPU_UTIL, Sample
-from costguard.ledger import care
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.opening import PRAGMAS, upgrade
-from costguard.ledger.reading import Books
-from costguard.ledger.schema import HEAD
-from costguard.ledger.writing import Ledger
+from costguard.guard.action_intents import DONE, EXECUTING, VERIFYING
+from costguard.guard.alerts.alert import Delivery
+from costguard.ledger.db import maintenance
+from costguard.ledger.db.connection import PRAGMAS, upgrade
+from costguard.ledger.db.schema import HEAD
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.values.instant import micros
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import CPU_UTIL, GPU_UTIL, Sample
 from tests.disks.trace import shimmed
 from tests.ledger import acts
 from tests.ledger.acts import FLEET, HOUR, MINUTE, WIDE, intent, wish
@@ -71,7 +71,7 @@ def work(url: str, *, early: bool) -> None:
                     done(what, question)
                 if number in BACKED_UP:
                     copy = f"{url.removeprefix('sqlite:///')}.copy-{number}"
-                    done(lambda copy=copy: care.backup(url, Path(copy)), file=copy)  # type: ignore[misc]  # a default
+                    done(lambda copy=copy: maintenance.backup(url, Path(copy)), file=copy)  # type: ignore[misc]  # a default
                 if number == stretch:
                     break
         with Books(url, rules=RULES) as books:  # who reads leaves everything as it is

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from costguard.cli import exit_code_of
 from costguard.errors import CostguardError
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.writing import Ledger
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.writer import Ledger
 from tests.disks import judge
 from tests.disks.judge import Course, Files
 from tests.ledger import acts

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
 from typing import Any
 
-from costguard_gcp.machines import machine
+from costguard_gcp.machine_types import machine
 from costguard_sim.view import last_run, state_at
 from costguard_sim.world import INSTANCE, VOLUME, Disk, Resource, at_us, moment
 

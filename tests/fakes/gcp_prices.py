@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from costguard_gcp.machines import Machine, family_of, machine
+from costguard_gcp.machine_types import Machine, family_of, machine
 
 NANO = 10**9
 SSD_MONTH_NANO = 730_000

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from costguard.app import agents
-from costguard.core.agents.agent import Agent
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.flows.one_time import code_hash
-from costguard.ledger.agentbook import AgentBook
-from costguard.ledger.writing import Ledger
+from costguard.ledger.agents.store import AgentBook
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import Observation
+from costguard.services import agent_commands
+from costguard.services.one_time import code_hash
+from costguard.values.agent import Agent
+from costguard.values.resource import ResourceKey, ScopeKey
 from tests.conftest import Command
 
 HERE = Path(__file__).parent
@@ -37,7 +37,7 @@ def machine(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with Ledger(url, rules={}, ceilings={}) as ledger:
         ledger.record([Poll(scope=SCOPE, at=NOON - timedelta(minutes=1), inventory=Complete(items=(seen,)))])
     for name, value in (("present", NOON), ("who", "ada@lab"), ("new_code", CODE), ("new_token", TOKEN)):
-        monkeypatch.setattr(agents, name, lambda value=value: value)
+        monkeypatch.setattr(agent_commands, name, lambda value=value: value)
     return costguard
 
 

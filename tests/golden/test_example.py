@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from costguard.core.guard.policy import Rails
-from costguard.core.provider import ABILITIES, checked_table
-from costguard.plugins import providers
-from costguard.settings import SECTIONS, check_settings, hooks, notify, policies, rails, reports, steps
+from costguard.guard.policy import Rails
+from costguard.providers.plugins import providers
+from costguard.settings import SECTIONS, check_settings, guard, hooks, notify, policies, reports, steps
 from costguard.settings.budgets import KEYS
 from costguard.settings.example import FIELDS, settings_text
 from costguard.settings.matching import MATCH_KEYS
 from costguard.settings.sections import fields_of
+from costguard.values.provider import ABILITIES, checked_table
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "costguard.toml"
 NAMES = ("aws", "gcp", "lambda", "runpod", "sim", "vast")
@@ -63,7 +63,7 @@ def test_every_setting_of_the_guard_stands_in_it() -> None:
     assert {key for step in policy["then"] for key in step} == set(steps.KEYS)
     assert {key for hook in table["hook"] for key in hook} == set(hooks.KEYS)
     assert {key: set(inner) for key, inner in table["rails"].items() if key != "first_seen"} == {
-        key: set(inner) for key, inner in rails.TABLES.items()
+        key: set(inner) for key, inner in guard.TABLES.items()
     }
     assert set(route) == set(notify.KEYS)
     assert set(table["notify"]) == {"route", *notify.KEPT}

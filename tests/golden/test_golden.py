@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from costguard import plugins
-from costguard.app import sending, spending
-from costguard.core.guard.policy import Rails
-from costguard.core.guard.wishes import Wish
-from costguard.core.metering.inventory import Complete, Failed, Poll
-from costguard.core.metering.observation import Disk, Observation, Price
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Rate
 from costguard.data import Facts
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.writing import Ledger
+from costguard.guard.overrides import Wish
+from costguard.guard.policy import Rails
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Complete, Failed, Poll
+from costguard.metering.observation import Disk, Observation, Price
+from costguard.providers import plugins
+from costguard.services import ledger_answers, sending
+from costguard.values.money import Rate
+from costguard.values.resource import ResourceKey, ScopeKey
 from tests.cli.acme import BAD_CHECKS, Account, Acme, installed, no_key
 from tests.conftest import Command
 from tests.golden.test_agents import WEB
@@ -124,7 +124,7 @@ def ledger(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         books.record(polls())
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
-    monkeypatch.setattr(spending, "_now", lambda: NOON)
+    monkeypatch.setattr(ledger_answers, "_now", lambda: NOON)
     monkeypatch.setattr(sending, "now_of", lambda: NOON)
     return costguard
 
@@ -177,7 +177,7 @@ def test_the_json_of_a_reconciliation_is_the_sample_to_the_letter(
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    monkeypatch.setattr("costguard.app.reconciling.present", lambda: NOON)
+    monkeypatch.setattr("costguard.services.reconcile_command.present", lambda: NOON)
     ran = ledger("reconcile", "--month", "2026-10", "--file", "bill.csv", "--json")
     assert ran.code == 3, ran.err
     sample = HERE / "reconcile.json"
@@ -235,8 +235,8 @@ def test_the_json_of_looking_around_is_the_sample_to_the_letter(
     folder = Path(market).parent
     acmes = (Acme("one", [Account("one", checks=BAD_CHECKS)], extra="aws"), Acme("two"), Acme("three", no_key("three")))
     monkeypatch.setattr(plugins, "providers", installed(*acmes, bad="ImportError: no such module"))
-    monkeypatch.setattr("costguard.ledger.sqlite_version.linked_version", lambda: "3.40.1")
-    monkeypatch.setattr("costguard.app.pricing._today", lambda: TODAY)
+    monkeypatch.setattr("costguard.ledger.db.sqlite_version.linked_version", lambda: "3.40.1")
+    monkeypatch.setattr("costguard.services.pricing._today", lambda: TODAY)
     if name != "init":
         (folder / "costguard.toml").write_text("".join(f"[providers.{one.name}]\n" for one in acmes))
     command, code = LOOKING[name]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from costguard.reports.html import render
+from costguard.renderers.html import render
 from tests.conftest import Command
 from tests.golden.test_golden import ledger  # noqa: F401 - a fixture
-from tests.reports.pages import MONTH
+from tests.renderers.pages import MONTH
 
 HERE = Path(__file__).parent
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.documents.run import Came, run_data
-from costguard.core.interval import Interval
-from costguard.core.money import Money, MoneyInterval, Rate
-from costguard.core.run.record import LOST, Record
-from costguard.core.run.terms import Machine, Terms
-from tests.core.run.test_record import HOUR, TEN, USD, attempt
+from costguard.runs.record import LOST, Record
+from costguard.runs.terms import Machine, Terms
+from costguard.values.interval import Interval
+from costguard.values.money import Money, MoneyInterval, Rate
+from costguard.views.runs import Came, run_data
+from tests.runs.test_record import HOUR, TEN, USD, attempt
 
 SAMPLE = Path(__file__).parent / "run.json"
 

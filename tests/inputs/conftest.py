@@ -18,10 +18,10 @@ Tried = Callable[[Case], tuple[Ran, list[str]]]
 @pytest.fixture(scope="session")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger that has been made and holds nothing."""
-    from costguard.ledger import care
+    from costguard.ledger.db import maintenance
 
     path = tmp_path_factory.mktemp("ledger") / "ledger.db"
-    care.upgrade(f"sqlite:///{path}")
+    maintenance.upgrade(f"sqlite:///{path}")
     return path
 
 

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from costguard.data import Facts
-from costguard.flows.poll import poll
-from costguard.ledger import care
-from costguard.ledger.writing import Ledger
-from costguard.transport import Transport
+from costguard.ledger.db import maintenance
+from costguard.ledger.spans.writer import Ledger
+from costguard.providers.transport import Transport
+from costguard.services.poll import poll
 from tests.conftest import Command, Ran
 from tests.contract.edits import machine_list, parsed, put, renamed, replaying, with_body
 from tests.contract.rig import Rig
@@ -166,7 +166,7 @@ def test_a_bad_reply_is_told_and_nothing_is_believed_gone(  # noqa: PLR0917 - fi
     assert len(warnings) <= MOST_WARNINGS
     assert all(len(one) <= LONGEST_WARNING for one in warnings)
     assert _running(ran) == MACHINES
-    assert care.check(f"sqlite:///{tmp_path}/ledger.db") == []
+    assert maintenance.check(f"sqlite:///{tmp_path}/ledger.db") == []
     if reply.code:
         assert any(one.startswith(f"{reply.rig.provider}/") for one in warnings)
         assert {scope["state"] for scope in ran.data["scopes"]} & {"failed", "partial"}

@@ -32,7 +32,7 @@ from tests.fakes.gcp import account_file
 from tests.fakes.server import serving
 from tests.inputs.canaries import Search, forms
 from tests.inputs.test_bad_replies import RIGS
-from tests.transport.wires import Told
+from tests.providers.transport.wires import Told
 
 HOOK, CHAT, DEAD, SIGNING = "canaryHook7Qm2Zx9Lp", "canaryChat4vT8wB3nYc", "canaryDead5kR1sD6fGh", "canarySign9jH2gF4dSa"
 HEARTBEAT, PASSWORD, PROXY = "canaryBeat3zX5cV7bNm", "canary+Pass/8pL1=oK2", "canaryProxy6tY4uI8oP"
@@ -62,8 +62,8 @@ KEYS = " ".join(os.environ[name] for name in ("RUNPOD_API_KEY", "VAST_API_KEY", 
 HOW = os.environ.get("BAD_PLUGIN", "")
 if HOW == "import": raise RuntimeError("with " + KEYS)
 from datetime import UTC, datetime
-from costguard.core.metering.resource import ScopeKey
-from costguard.core.provider import Manifest
+from costguard.values.resource import ScopeKey
+from costguard.values.provider import Manifest
 class Account:
     providers = ("bad",)
     def scopes(self):

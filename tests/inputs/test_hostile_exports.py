@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.charge_item import ChargeItem
-from costguard.core.document import Document
-from costguard.core.focus.check import check
-from costguard.core.focus.columns import VERSIONS
-from costguard.core.metering.resource import ResourceKey, storable
 from costguard.files.cells import read_json, text_of
 from costguard.files.table import table
-from costguard.reports import beancount, focus, focus_parquet
+from costguard.metering.charge_item import ChargeItem
+from costguard.renderers import beancount, focus, focus_parquet
+from costguard.reporting.focus.check import check
+from costguard.reporting.focus.columns import VERSIONS
+from costguard.values.resource import ResourceKey, storable
+from costguard.views.document import Document
 from tests.charges import ADA, charges, item
 from tests.inputs.test_hostile_strings import FORMULA, NUMBER, acts
 from tests.notifiers.hostile import CORPUS

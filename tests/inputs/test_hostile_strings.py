@@ -19,20 +19,20 @@ import pyte
 import pytest
 from rich.console import Console
 
-from costguard import logs
-from costguard.cli.watching_view import picture
-from costguard.core.documents.watch import changes
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import storable
-from costguard.core.money import Rate
-from costguard.ledger.writing import Ledger
-from costguard.transport.secret import Secret
+from costguard.cli.watch_screen import picture
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.observation import Observation, Price
+from costguard.system import logs
+from costguard.system.secret import Secret
+from costguard.values.money import Rate
+from costguard.values.resource import storable
+from costguard.views.watch import changes
 from tests.cli.test_watching_view import TRAIN, VIEW
 from tests.conftest import Command
 from tests.inputs.judging import contents
 from tests.ledger.fleet import RULES, key, poll
 from tests.notifiers.hostile import CORPUS
-from tests.reports.test_html import ATTRIBUTES, TAGS, Read
+from tests.renderers.test_html import ATTRIBUTES, TAGS, Read
 
 FORMATS = ("", "--json", "--csv", "--markdown")
 COMMANDS = (("status",), ("report", "--by", "owner"), ("report", "--by", "team,project"), ("plan",), ("policy", "explain"))

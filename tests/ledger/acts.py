@@ -8,14 +8,14 @@ from typing import Any
 
 from sqlalchemy import Connection, insert
 
-from costguard.core.guard.incarnation import Incarnation
-from costguard.core.guard.intent import PLANNED, READY, Intent
-from costguard.core.guard.policy import Rails
-from costguard.core.guard.wishes import LEASE, Wish
-from costguard.core.metering.resource import ResourceKey
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.tables_agent import AGENT, AGENT_CODE, WEB_TOKEN
-from costguard.ledger.tables_guard import GUARD_RUN, HOOK_RUN, INTENT, INTENT_EVENT, TURN, WISH
+from costguard.guard.action_intents import PLANNED, READY, Intent
+from costguard.guard.overrides import LEASE, Wish
+from costguard.guard.policy import Rails
+from costguard.ledger.db.tables_agent import AGENT, AGENT_CODE, WEB_TOKEN
+from costguard.ledger.db.tables_guard import GUARD_RUN, HOOK_RUN, INTENT, INTENT_EVENT, TURN, WISH
+from costguard.ledger.guard.store import GuardBook
+from costguard.values.incarnation import Incarnation
+from costguard.values.resource import ResourceKey
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND, MINUTE, HOUR, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

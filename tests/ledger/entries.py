@@ -9,14 +9,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, insert, text
 
-from costguard.core.instant import micros
-from costguard.core.metering.meter import Meter, PriceRange
-from costguard.core.metering.resource import Attribution, ResourceKey
-from costguard.core.metering.span import Span, amounts, by_day
-from costguard.ledger.opening import writing
-from costguard.ledger.rollup import counts_time
-from costguard.ledger.rows import attribution_row, span_row
-from costguard.ledger.tables import ATTRIBUTION, COVERAGE, DAILY, OBSERVATION, RESOURCE, SCOPE, SPAN
+from costguard.ledger.db.codecs import attribution_row, span_row
+from costguard.ledger.db.connection import writing
+from costguard.ledger.spans.rollup import counts_time
+from costguard.ledger.spans.tables import ATTRIBUTION, COVERAGE, DAILY, OBSERVATION, RESOURCE, SCOPE, SPAN
+from costguard.metering.meter import Meter, PriceRange
+from costguard.metering.span import Span, amounts, by_day
+from costguard.values.instant import micros
+from costguard.values.resource import Attribution, ResourceKey
 
 KEY = ResourceKey("aws", "123", "us-east-1", "i-1")
 MACHINE = Attribution("aws", "123", "us-east-1", "instance", "H100-80GB-SXM", 0.125, "spot", "ada", "g6f.large")

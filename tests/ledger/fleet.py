@@ -12,16 +12,16 @@ from urllib.parse import urlsplit, urlunsplit
 
 from hypothesis import strategies as st
 
-from costguard.core.metering.billing import BillingRule, StorageRule, TimeRule
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.core.metering.meter import GB_MONTH, PriceRange
-from costguard.core.metering.observation import Counter, Disk, Observation, Price
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Rate
-from costguard.ledger.asking import Ask
-from costguard.ledger.opening import open_engine
-from costguard.ledger.reader import Reader
-from costguard.ledger.rows import Row
+from costguard.ledger.db.asking import Ask
+from costguard.ledger.db.codecs import Row
+from costguard.ledger.db.connection import open_engine
+from costguard.ledger.db.reader import Reader
+from costguard.metering.billing import BillingRule, StorageRule, TimeRule
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.metering.meter import GB_MONTH, PriceRange
+from costguard.metering.observation import Counter, Disk, Observation, Price
+from costguard.values.money import Rate
+from costguard.values.resource import ResourceKey, ScopeKey
 
 START = datetime(2026, 10, 31, 22, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

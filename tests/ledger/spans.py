@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.metering.span import Span
-from costguard.ledger.asking import Ask
-from costguard.ledger.rows import SPAN, span_of
-from costguard.ledger.state import load_attributions
+from costguard.ledger.db.asking import Ask
+from costguard.ledger.db.codecs import SPAN, span_of
+from costguard.ledger.spans.scope_state import load_attributions
+from costguard.metering.span import Span
+from costguard.values.resource import ResourceKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,25 +12,26 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from costguard.core.guard.incarnation import Incarnation
-from costguard.core.guard.intent import DONE, EXECUTING, VERIFYING
-from costguard.core.hold import Hold
-from costguard.core.metering.observation import Disk
-from costguard.core.metering.resource import GROUPED_LABELS
-from costguard.core.money import Money, total_of
-from costguard.core.period import Period
-from costguard.core.sample import GPU_UTIL, Sample
-from costguard.core.statement.further import at_rest, dearest, may_rest, quoted
-from costguard.core.statement.saved import saved
-from costguard.core.statement.sums import KEPT, value_of
-from costguard.core.statement.waste import HourRow
-from costguard.ledger import burnt, sums
-from costguard.ledger.accounts import Accounts
-from costguard.ledger.guardbook import GuardBook
+from costguard.budgets.hold import Hold
+from costguard.guard.action_intents import DONE, EXECUTING, VERIFYING
+from costguard.ledger.db.connection import open_engine
+from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.holds import Holds
-from costguard.ledger.opening import open_engine
-from costguard.ledger.samples import record_samples, roll_up
-from costguard.ledger.writing import Ledger
+from costguard.ledger.reports import burnt
+from costguard.ledger.reports.reader import Accounts
+from costguard.ledger.spans import sums
+from costguard.ledger.spans.samples import record_samples, roll_up
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.observation import Disk
+from costguard.reporting.statement.groups import KEPT, value_of
+from costguard.reporting.statement.savings import saved
+from costguard.reporting.statement.sections import at_rest, dearest, may_rest, quoted
+from costguard.reporting.statement.waste import HourRow
+from costguard.values.incarnation import Incarnation
+from costguard.values.money import Money, total_of
+from costguard.values.period import Period
+from costguard.values.resource import GROUPED_LABELS
+from costguard.values.sample import GPU_UTIL, Sample
 from tests.ledger.acts import WIDE, intent
 from tests.ledger.conftest import *  # noqa: F403 - the fixture `url`, for both databases
 from tests.ledger.fleet import CEILINGS, HOUR, MINUTE, RULES, START, key, machine, poll

@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from costguard.core.agents.agent import Agent, Code, WebToken, counts, silent
-from costguard.core.guard.incarnation import Incarnation
-from costguard.core.metering.resource import ResourceKey
 from costguard.errors import InputError
-from costguard.ledger import care
-from costguard.ledger.agentbook import AgentBook
-from costguard.ledger.audit_check import checked
-from costguard.ledger.chain import entries
-from costguard.ledger.reader import Reader
+from costguard.ledger.agents.store import AgentBook
+from costguard.ledger.db import maintenance
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.audit_check import checked
+from costguard.ledger.guard.audit_log import entries
+from costguard.values.agent import Agent, Code, WebToken, counts, silent
+from costguard.values.incarnation import Incarnation
+from costguard.values.resource import ResourceKey
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MIN = timedelta(minutes=1)
@@ -124,7 +124,7 @@ def test_all_of_it_is_audited_and_a_key_that_was_exchanged_is_found(url: str, bo
     with Reader(url) as reader, reader.snapshot() as ask:
         (found,) = checked(ask)[1]
         assert found.what.startswith("agent a1 is not as row")
-    assert any("guard" in fault or "trigger" in fault or "agent" in fault for fault in care.check(url))
+    assert any("guard" in fault or "trigger" in fault or "agent" in fault for fault in maintenance.check(url))
 
 
 def break_after_taking(book: AgentBook) -> None:

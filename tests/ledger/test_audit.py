@@ -17,19 +17,19 @@ import pytest
 from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import DatabaseError
 
-from costguard.core.audit import FIRST, Anchor, Entry, Finding, anchor_stated, words
-from costguard.core.guard.hook import BEGUN, SUCCEEDED, HookEnd, HookRun
-from costguard.core.guard.intent import CANCELLED, DONE, EXECUTING, VERIFYING
-from costguard.core.guard.notice import Message
-from costguard.core.guard.run import GuardRun
-from costguard.core.guard.wishes import FREEZE
 from costguard.errors import InputError
-from costguard.ledger.audit_check import checked
-from costguard.ledger.chain import append, canonical, entries, first_break, head_text, link, told
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.opening import open_engine, writing
-from costguard.ledger.reader import Reader
-from costguard.ledger.voices import voices
+from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, VERIFYING
+from costguard.guard.alerts.alert import Message
+from costguard.guard.audit import FIRST, Anchor, Entry, Finding, anchor_stated, words
+from costguard.guard.hook import BEGUN, SUCCEEDED, HookEnd, HookRun
+from costguard.guard.overrides import FREEZE
+from costguard.guard.run import GuardRun
+from costguard.ledger.db.connection import open_engine, writing
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.db.voices import voices
+from costguard.ledger.guard.audit_check import checked
+from costguard.ledger.guard.audit_log import append, canonical, entries, first_break, head_text, link, told
+from costguard.ledger.guard.store import GuardBook
 from tests.ledger.acts import FLEET, HOUR, MINUTE, NOON, WIDE, intent, life, planned, wish
 from tests.processes import BESIDE
 
@@ -188,7 +188,7 @@ def test_a_row_that_is_not_as_the_audit_tells_it_is_found(url: str, book: GuardB
 
 def tamper(url: str, *statements: str) -> None:
     """As whoever owns the ledger can: with the guards taken down."""
-    from costguard.ledger import schema
+    from costguard.ledger.db import schema
 
     engine = open_engine(url)
     with writing(engine) as connection:
@@ -402,7 +402,7 @@ def test_after_a_death_at_any_statement_the_audit_holds(url: str, book: GuardBoo
 
 
 def test_a_row_that_cannot_be_added_leaves_nothing_of_what_it_tells(url: str, book: GuardBook, monkeypatch: Any) -> None:  # noqa: ANN401 - pytest's own
-    from costguard.ledger import audit
+    from costguard.ledger.guard import audit
 
     def broken(*_: object) -> None:
         raise KeyboardInterrupt

@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DatabaseError
 
-from costguard.core.billed import COMPUTE, TAX, BillLine, Imported
-from costguard.core.drift import BEYOND, WITHIN, Part, Result
-from costguard.core.instant import DAY_US, HOUR_US, micros
-from costguard.core.money import Money
-from costguard.core.period import Period
+from costguard.bills.bill_line import COMPUTE, TAX, BillLine, Imported
+from costguard.bills.drift import BEYOND, WITHIN, Part, Result
 from costguard.errors import InputError
-from costguard.ledger import care
-from costguard.ledger.bill_reading import BillBooks
-from costguard.ledger.bills import Bills, Gathered
-from costguard.ledger.opening import open_engine, writing
-from costguard.ledger.rows import Row
-from costguard.ledger.staging import Staging
+from costguard.ledger.bills.reader import BillBooks
+from costguard.ledger.bills.staging import Staging
+from costguard.ledger.bills.store import Bills, Gathered
+from costguard.ledger.db import maintenance
+from costguard.ledger.db.codecs import Row
+from costguard.ledger.db.connection import open_engine, writing
+from costguard.values.instant import DAY_US, HOUR_US, micros
+from costguard.values.money import Money
+from costguard.values.period import Period
 from tests.ledger.fleet import asked
 from tests.processes import BESIDE
 
@@ -95,7 +95,7 @@ def test_a_bill_taken_in_twice_changes_nothing(url: str) -> None:
     assert (second.lines, second.added, second.replaced, second.outdated) == (30, 0, 0, 0)
     assert stated(url) == before
     assert (count(url, "bill_line"), count(url, "bill_import")) == (30, 2)
-    assert care.check(url) == []
+    assert maintenance.check(url) == []
 
 
 def test_a_restated_line_replaces_the_older_one_and_says_why(url: str) -> None:
@@ -279,7 +279,7 @@ def test_an_import_that_is_killed_leaves_all_or_nothing(url: str) -> None:
         assert count(url, "bill_import") == 1
     assert deaths >= 2
     assert [row[6] for row in stated(url)] == [5] * 50
-    assert care.check(url) == []
+    assert maintenance.check(url) == []
 
 
 EDITS = (

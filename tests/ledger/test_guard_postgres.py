@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger import care
+from costguard.ledger.db import maintenance
 from costguard.testing import play, read_file
-from costguard.testing.guarding import GuardPlay
+from costguard.testing.guard_player import GuardPlay
 
 STORIES = Path(__file__).parents[1] / "scenarios"
 
@@ -20,4 +20,4 @@ def test_a_stop_that_is_not_confirmed_comes_out_over_postgres_as_it_is_told(post
     opened = partial(GuardPlay, folder=STORIES)
     outcome = play(read_file(STORIES / "22-stop-not-confirmed.story"), opened, tmp_path, ledger_url=postgres_url)
     assert not outcome.faults, outcome.report()
-    assert care.check(postgres_url) == []
+    assert maintenance.check(postgres_url) == []

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from costguard.core.guard.intent import EXECUTING, READY, Intent
-from costguard.core.guard.policy import Rails
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.opening import open_engine
+from costguard.guard.action_intents import EXECUTING, READY, Intent
+from costguard.guard.policy import Rails
+from costguard.ledger.db.connection import open_engine
+from costguard.ledger.guard.store import GuardBook
 from tests.ledger.acts import FLEET, HOUR, MINUTE, NOON, WIDE, intent, planned
 from tests.processes import BESIDE
 

@@ -10,17 +10,18 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import event
 
-from costguard.core.guard.notice import Delivery, Message, Notice, Told
-from costguard.core.guard.run import Departed, FirstSeen, GuardRun, Protection
-from costguard.core.guard.verdict import Climb
-from costguard.core.metering.resource import ENDED
-from costguard.core.sample import Sample
 from costguard.errors import LedgerError
-from costguard.ledger import climbs, lately, outbox
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.opening import open_engine
-from costguard.ledger.samples import record_samples
-from costguard.ledger.writing import Ledger
+from costguard.guard.alerts.alert import Delivery, Message, Notice, Told
+from costguard.guard.run import Departed, FirstSeen, GuardRun, Protection
+from costguard.guard.verdict import Climb
+from costguard.ledger.db.connection import open_engine
+from costguard.ledger.guard import climbs, outbox
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans import observations
+from costguard.ledger.spans.samples import record_samples
+from costguard.ledger.spans.writer import Ledger
+from costguard.values.resource import ENDED
+from costguard.values.sample import Sample
 from tests.ledger import fleet
 from tests.ledger.acts import DAY, HOUR, MINUTE, NOON, SECOND, WIDE, key, life
 from tests.ledger.fleet import CEILINGS, RULES, START, machine, poll
@@ -197,7 +198,7 @@ def sample(minutes: float, value: float, name: str = "i-1", signal: str = "gpu_u
 def test_the_latest_samples_of_the_fleet_come_by_resource(
     url: str, book: GuardBook, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr(lately, "FEW", few)
+    monkeypatch.setattr(observations, "FEW", few)
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
         ledger.record([poll(0, machine("i-1"), machine("i-2"), machine("i-3"))])
     engine = open_engine(url)

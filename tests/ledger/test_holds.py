@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from costguard.core.budget import Budget, Match
-from costguard.core.hold import Hold
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Money, Rate
+from costguard.budgets.budget import Budget, Match
+from costguard.budgets.hold import Hold
 from costguard.data import Facts
 from costguard.errors import InputError
+from costguard.ledger.db.connection import open_engine
+from costguard.ledger.db.reader import Reader
 from costguard.ledger.holds import Holds, asking, fresh_id, open_holds
-from costguard.ledger.opening import open_engine
-from costguard.ledger.reader import Reader
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import Observation, Price
+from costguard.values.money import Money, Rate
+from costguard.values.resource import ResourceKey, ScopeKey
 from tests.processes import BESIDE
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
-from costguard.core.guard.intent import (
+from costguard.errors import InputError
+from costguard.guard.action_intents import (
     CANCELLED,
     DONE,
     EXECUTING,
@@ -23,12 +24,11 @@ from costguard.core.guard.intent import (
     UNCONFIRMED,
     VERIFYING,
 )
-from costguard.core.guard.run import Reaction
-from costguard.errors import InputError
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.intents import open_intents
-from costguard.ledger.opening import open_engine, writing
-from costguard.ledger.reader import Reader
+from costguard.guard.run import Reaction
+from costguard.ledger.db.connection import open_engine, writing
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.intents import open_intents
+from costguard.ledger.guard.store import GuardBook
 from tests.ledger.acts import DAY, FLEET, HOUR, MINUTE, NOON, SECOND, WIDE, intent, life, planned
 
 

@@ -14,23 +14,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.core.charge_item import ChargeItem
-from costguard.core.document import Document
-from costguard.core.focus.check import check
-from costguard.core.focus.columns import VERSIONS
-from costguard.core.instant import DAY_US, micros
-from costguard.core.metering.billing import BillingRule
-from costguard.core.metering.inventory import Poll
-from costguard.core.metering.meter import COMPUTE, GB, GB_MONTH
-from costguard.core.metering.meter import HOUR as HOURS
-from costguard.core.metering.observation import Counter, Disk
-from costguard.core.metering.resource import INSTANCE, Attribution
-from costguard.core.period import Period
 from costguard.files.cells import read_json
-from costguard.ledger.reading import Books
-from costguard.ledger.rows import Row
-from costguard.ledger.writing import Ledger
-from costguard.reports import focus
+from costguard.ledger.db.codecs import Row
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.billing import BillingRule
+from costguard.metering.charge_item import ChargeItem
+from costguard.metering.inventory import Poll
+from costguard.metering.meter import COMPUTE, GB, GB_MONTH
+from costguard.metering.meter import HOUR as HOURS
+from costguard.metering.observation import Counter, Disk
+from costguard.renderers import focus
+from costguard.reporting.focus.check import check
+from costguard.reporting.focus.columns import VERSIONS
+from costguard.values.instant import DAY_US, micros
+from costguard.values.period import Period
+from costguard.values.resource import INSTANCE, Attribution
+from costguard.views.document import Document
 from tests.campaign import examples
 from tests.charges import charges
 from tests.ledger.fleet import CEILINGS, DAY, HOUR, RULES, START, copies, histories, key, machine, poll

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.core.money import Rate
-from costguard.core.offer import Offer, Selection
 from costguard.errors import InputError, UnknownNameError
 from costguard.ledger.market import SORTS, Market
 from costguard.ledger.market_file import SCHEMA_VERSION, write_market
+from costguard.quoting.offer import Offer, Selection
+from costguard.values.money import Rate
 from tests.campaign import examples
 
 EVERYTHING = Selection()

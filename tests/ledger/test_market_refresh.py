@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.offer import OfferListing, Selection
 from costguard.data import MARKET
 from costguard.ledger.market import MARGIN, Market
 from costguard.ledger.market_file import write_market
 from costguard.ledger.market_refresh import newest_market, refresh_market
+from costguard.quoting.offer import OfferListing, Selection
 from tests import shop
 from tests.shop import offer
 

@@ -17,12 +17,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import CheckConstraint, Connection, Engine, Table, create_engine, event, inspect, text
 
 from costguard.errors import LedgerError
-from costguard.ledger import found, guards, opening, schema
-from costguard.ledger.address import address
-from costguard.ledger.opening import open_engine, upgrade
-from costguard.ledger.schema import FOLDER, REVISIONS, migrate
-from costguard.ledger.tables import METADATA
-from costguard.ledger.views import views
+from costguard.ledger.db import connection as opening
+from costguard.ledger.db import found, schema, triggers
+from costguard.ledger.db.address import address
+from costguard.ledger.db.connection import open_engine, upgrade
+from costguard.ledger.db.schema import FOLDER, REVISIONS, migrate
+from costguard.ledger.db.views import views
+from costguard.ledger.spans.tables import METADATA
 from tests.ledger.entries import begin, scalar
 
 SECOND = '''"""A column more."""
@@ -126,7 +127,7 @@ def there(engine: Engine) -> dict[str, list[str]]:
     """Tables, views and guards by name."""
     with engine.connect() as connection:
         inspected = inspect(connection)
-        up = sorted(name for name, _ in connection.exec_driver_sql(guards.THERE[connection.dialect.name]))
+        up = sorted(name for name, _ in connection.exec_driver_sql(triggers.THERE[connection.dialect.name]))
         return {"tables": sorted(inspected.get_table_names()), "views": sorted(inspected.get_view_names()), "guards": up}
 
 
@@ -165,7 +166,7 @@ def test_a_first_start_that_stops_anywhere_leaves_nothing(url: str) -> None:
     assert there(engine) == {
         "tables": sorted((*METADATA.tables, "alembic_version")),
         "views": sorted(name for name, _ in views(engine.dialect.name)),
-        "guards": sorted(guards.names(engine.dialect.name)),
+        "guards": sorted(triggers.names(engine.dialect.name)),
     }
     engine.dispose()
 

@@ -23,11 +23,11 @@ from sqlalchemy.exc import DatabaseError
 
 from costguard.data import MARKET
 from costguard.errors import CostguardError, InputError, LedgerError
-from costguard.ledger.address import Address, address
-from costguard.ledger.filelock import locked
-from costguard.ledger.found import found_file
-from costguard.ledger.opening import open_engine, set_pragmas, upgrade, writing
-from costguard.ledger.reader import Reader
+from costguard.ledger.db.address import Address, address
+from costguard.ledger.db.connection import open_engine, set_pragmas, upgrade, writing
+from costguard.ledger.db.found import found_file
+from costguard.ledger.db.reader import Reader
+from costguard.system.atomic_file import locked
 from tests.ledger.entries import begin, scalar
 
 SOON_S = 0.05
@@ -108,7 +108,7 @@ def test_writers_in_threads_take_turns(url: str) -> None:
 
 def test_processes_that_start_together_make_one_ledger(url: str) -> None:
     script = (
-        "import sys; from costguard.ledger.opening import open_engine; e = open_engine(sys.argv[1]);"
+        "import sys; from costguard.ledger.db.connection import open_engine; e = open_engine(sys.argv[1]);"
         "c = e.connect(); print(c.exec_driver_sql('SELECT ledger_id FROM ledger_state').scalar()); c.close(); e.dispose()"
     )
     command = [sys.executable, "-W", "error", "-c", script, url]
@@ -139,7 +139,9 @@ def test_a_ledger_of_a_newer_version_is_refused_and_kept(url: str) -> None:
 
 def test_opening_what_is_there_imports_no_alembic(sqlite_url: str) -> None:
     made(sqlite_url)
-    script = "import sys; from costguard.ledger.opening import *; open_engine(sys.argv[1]); print('alembic' in sys.modules)"
+    script = (
+        "import sys; from costguard.ledger.db.connection import *; open_engine(sys.argv[1]); print('alembic' in sys.modules)"
+    )
     ran = subprocess.run([sys.executable, "-c", script, sqlite_url], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
 

@@ -9,25 +9,25 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from costguard.core.balance import Balance
-from costguard.core.guard.asked import NOTHING_ASKED, learned, price_age, runways_of, starts_of
-from costguard.core.guard.facts import Known, facts_of
-from costguard.core.guard.sight import Rules
-from costguard.core.guard.work import Work
-from costguard.core.metering.inventory import Poll
-from costguard.core.metering.observation import Disk, Price
-from costguard.core.metering.resource import ENDED
-from costguard.core.metering.span import Reach, charge
-from costguard.core.money import Money, Rate
-from costguard.core.period import Period
-from costguard.flows.asked import asked_of
-from costguard.ledger.asking import Ask
-from costguard.ledger.paid import paid
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
+from costguard.guard.asked import NOTHING_ASKED, learned, price_age, runways_of, starts_of
+from costguard.guard.context import Rules
+from costguard.guard.facts import Known, facts_of
+from costguard.guard.work import Work
+from costguard.ledger.db.asking import Ask
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.paid import paid
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Poll
+from costguard.metering.observation import Disk, Price
+from costguard.metering.span import Reach, charge
+from costguard.services.flows_asked import asked_of
 from costguard.settings.zones import zone_named
+from costguard.values.balance import Balance
+from costguard.values.money import Money, Rate
+from costguard.values.period import Period
+from costguard.values.resource import ENDED
 from tests.campaign import examples
-from tests.core.guard.cases import policy
+from tests.guard.cases import policy
 from tests.ledger.fleet import CEILINGS, HOUR, MINUTE, RULES, START, asked, copies, histories, key, machine, poll
 from tests.ledger.spans import all_spans
 from tests.ledger.test_reading import reaches

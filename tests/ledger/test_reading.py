@@ -18,22 +18,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.core.instant import micros
-from costguard.core.metering.accrual import GAP, last_seen
-from costguard.core.metering.billing import rule_for
-from costguard.core.metering.inventory import Poll
-from costguard.core.metering.meter import COMPUTE, LARGEST_PRICE
-from costguard.core.metering.reach import reach_of
-from costguard.core.metering.resource import ENDED, INSTANCE, Attribution, ResourceKey
-from costguard.core.metering.span import Reach, Span, charge, expected_us
-from costguard.core.metering.unheard import unheard
-from costguard.core.period import Period
-from costguard.core.spending import ScopeNow, Spending, Stretch
 from costguard.errors import InputError, LedgerError
-from costguard.ledger.reader import Reader
-from costguard.ledger.reading import Books
-from costguard.ledger.state import load_scopes
-from costguard.ledger.writing import Ledger
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.scope_state import load_scopes
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.accrual import GAP, last_seen
+from costguard.metering.billing import rule_for
+from costguard.metering.inventory import Poll
+from costguard.metering.meter import COMPUTE, LARGEST_PRICE
+from costguard.metering.reach import reach_of
+from costguard.metering.span import Reach, Span, charge, expected_us
+from costguard.metering.spending import ScopeNow, Spending, Stretch
+from costguard.metering.unheard import unheard
+from costguard.values.instant import micros
+from costguard.values.period import Period
+from costguard.values.resource import ENDED, INSTANCE, Attribution, ResourceKey
 from tests.campaign import examples
 from tests.ledger.fleet import (
     CEILINGS,

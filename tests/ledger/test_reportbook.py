@@ -10,11 +10,11 @@ from threading import Barrier
 
 import pytest
 
-from costguard.core.guard.notice import DUE, INFO, Delivery, Enclosure, Message
-from costguard.core.report_schedule import Mark, ReportSchedule
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.reportbook import ReportBook
+from costguard.guard.alerts.alert import DUE, INFO, Delivery, Enclosure, Message
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.reports.store import ReportBook
 from costguard.notifiers import packed, unpacked
+from costguard.reporting.schedule import Mark, ReportSchedule
 from tests.ledger.acts import DAY, HOUR, NOON, WIDE
 from tests.ledger.test_guardbook import RUN
 

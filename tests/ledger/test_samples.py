@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 
-from costguard.core.instant import HOUR_US, instant, micros
-from costguard.core.period import Period
-from costguard.core.sample import Sample, SampleHour
 from costguard.errors import InputError
-from costguard.ledger.opening import open_engine
-from costguard.ledger.reading import Books
-from costguard.ledger.samples import KEPT, record_samples, roll_up
-from costguard.ledger.writing import Ledger
+from costguard.ledger.db.connection import open_engine
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.samples import KEPT, record_samples, roll_up
+from costguard.ledger.spans.writer import Ledger
+from costguard.values.instant import HOUR_US, instant, micros
+from costguard.values.period import Period
+from costguard.values.sample import Sample, SampleHour
 from tests.campaign import examples
 from tests.ledger.fleet import CEILINGS, HOUR, MINUTE, RULES, START, copies, key, machine, poll
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from costguard.core.guard.intent import CANCELLED, DONE, EXECUTING, READY, UNCONFIRMED, VERIFYING, Intent
-from costguard.core.guard.policy import Rails
-from costguard.core.guard.wishes import FREEZE, LEASE, PROTECT
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.writing import Ledger
+from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, READY, UNCONFIRMED, VERIFYING, Intent
+from costguard.guard.overrides import FREEZE, LEASE, PROTECT
+from costguard.guard.policy import Rails
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.writer import Ledger
 from tests.ledger.acts import DAY, FLEET, HOUR, MINUTE, NOON, SECOND, WIDE, intent, life, planned, wish
 from tests.ledger.fleet import CEILINGS, RULES, machine, poll
 

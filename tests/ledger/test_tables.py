@@ -10,11 +10,12 @@ import pytest
 from sqlalchemy import Connection, Double, Engine, Executable, Text, delete, insert, text, update
 from sqlalchemy.exc import DatabaseError, IntegrityError
 
-from costguard.core.instant import DAY_US, HOUR_US, micros
-from costguard.ledger import guards, sums
-from costguard.ledger.opening import open_engine, writing
-from costguard.ledger.tables import CORRECTION, LONG, METADATA, SPAN
-from costguard.ledger.tables_bill import BILL_ADJUSTMENT, BILL_IMPORT, BILL_LINE, RECONCILIATION
+from costguard.ledger.db import triggers
+from costguard.ledger.db.connection import open_engine, writing
+from costguard.ledger.db.tables_bill import BILL_ADJUSTMENT, BILL_IMPORT, BILL_LINE, RECONCILIATION
+from costguard.ledger.spans import sums
+from costguard.ledger.spans.tables import CORRECTION, LONG, METADATA, SPAN
+from costguard.values.instant import DAY_US, HOUR_US, micros
 from tests.ledger.acts import write_all
 from tests.ledger.entries import T0, T0_US, add, add_resource, begin, open_span, row_of, scalar, span
 
@@ -97,17 +98,17 @@ def test_an_open_span_is_not_edited_but_closed(connection: Connection) -> None:
 
 def test_no_other_column_of_a_span_is_edited(connection: Connection) -> None:
     add(connection, 1, open_span())
-    for column in guards.EDITS["span"].split(", "):
+    for column in triggers.EDITS["span"].split(", "):
         refused(connection, update(SPAN).values({column: SPAN.c[column]}), "span is written once")
 
 
 def test_the_columns_that_are_never_edited_are_all_but_those_of_the_end() -> None:
-    assert {*guards.EDITS["span"].split(", "), *CLOSED} == {column.name for column in SPAN.columns}
+    assert {*triggers.EDITS["span"].split(", "), *CLOSED} == {column.name for column in SPAN.columns}
 
 
 def test_no_row_is_removed(connection: Connection) -> None:
     correct(connection)
-    for table in guards.KEPT_FOR_EVER:
+    for table in triggers.KEPT_FOR_EVER:
         refused(connection, delete(METADATA.tables[table]), f"{table} keeps every row")
         if connection.dialect.name == "postgresql":
             refused(connection, f"TRUNCATE {table} CASCADE", "keeps every row")
@@ -115,7 +116,7 @@ def test_no_row_is_removed(connection: Connection) -> None:
 
 def test_what_was_said_is_not_edited(connection: Connection) -> None:
     correct(connection)
-    for table in (METADATA.tables[name] for name, columns in guards.EDITS.items() if not columns):
+    for table in (METADATA.tables[name] for name, columns in triggers.EDITS.items() if not columns):
         column = next(iter(table.primary_key))
         refused(connection, update(table).values({column: column}), f"{table.name} is written once")
 
@@ -196,7 +197,7 @@ def test_a_random_history_is_taken_as_the_rule_says(connection: Connection) -> N
 def test_the_neighbour_is_looked_up_in_the_index(connection: Connection) -> None:
     """However large the table grows: statistics of an empty one would have PostgreSQL scan it again for every row."""
     if connection.dialect.name == "sqlite":
-        query = guards.NEIGHBOUR.replace("NEW.", ":")
+        query = triggers.NEIGHBOUR.replace("NEW.", ":")
         values = {"resource_id": 1, "charge": "compute", "part": "", "end_us": T0_US}
         (plan,) = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", values)
         assert "USING INDEX span_by_line (resource_id=? AND charge=? AND part=? AND start_us<?)" in plan[3]

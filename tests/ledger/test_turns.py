@@ -9,8 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
 from costguard.errors import InputError
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.opening import open_engine, writing
+from costguard.ledger.db.connection import open_engine, writing
+from costguard.ledger.guard.store import GuardBook
 from tests.ledger.acts import DAY, HOUR, MINUTE, NOON, SECOND, WIDE
 
 

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from costguard.core.guard.intent import EXECUTING, READY
-from costguard.core.period import Period
 from costguard.data import Facts
-from costguard.ledger import care
-from costguard.ledger.address import address
-from costguard.ledger.audit_check import checked
-from costguard.ledger.chain import entries
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.opening import upgrade
-from costguard.ledger.reader import Reader
-from costguard.ledger.reading import Books
-from costguard.ledger.schema import HEAD
+from costguard.guard.action_intents import EXECUTING, READY
+from costguard.ledger.db import maintenance
+from costguard.ledger.db.address import address
+from costguard.ledger.db.connection import upgrade
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.db.schema import HEAD
+from costguard.ledger.guard.audit_check import checked
+from costguard.ledger.guard.audit_log import entries
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.books import Books
+from costguard.values.period import Period
 from tests.ledger.acts import FLEET, HOUR, WIDE, intent, planned, wish
 from tests.processes import BESIDE
 
@@ -98,7 +98,7 @@ def test_an_old_ledger_is_brought_up_with_its_money_unchanged(url: str, old: str
     done = upgrade(url)
     assert (done.before, done.after) == (old[:4], HEAD)
     assert {table: rows(url, table, order) for table, order in KEPT.items()} == before
-    assert care.check(url) == []
+    assert maintenance.check(url) == []
     assert spent(url) == SPENT
     if done.copy is not None:
         assert done.copy.name.startswith(f"ledger.db.before-{HEAD}-")
@@ -116,7 +116,7 @@ def test_the_guard_works_in_a_ledger_that_was_brought_up(url: str, old: str) -> 
         epoch = 2 if old in GUARDED else 1
         one = planned(book, "i-9", epoch=epoch, created_at=NOON + 3 * HOUR, moved_at=NOON + 3 * HOUR)
         assert book.move_intent(one, EXECUTING, NOON + 3 * HOUR, fleet=FLEET)
-    assert care.check(url) == []
+    assert maintenance.check(url) == []
 
 
 def test_what_stood_there_before_the_audit_is_told_of_in_its_first_rows(url: str, old: str) -> None:
@@ -158,7 +158,7 @@ def test_an_upgrade_that_is_killed_anywhere_is_made_good_by_the_next(url: str, o
     assert deaths == 3
     assert rows(url, "alembic_version", "version_num") == [(HEAD,)]
     assert rows(url, "span", "id") == spans
-    assert care.check(url) == []
+    assert maintenance.check(url) == []
     with GuardBook(url, rails=WIDE) as book:
         now = NOON + timedelta(hours=3)
         epoch = book.take_turn("two", now, HOUR)

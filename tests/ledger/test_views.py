@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import Engine, insert, text
 from sqlalchemy.exc import DatabaseError
 
-from costguard.core.instant import DAY_US
-from costguard.ledger.opening import open_engine, writing
-from costguard.ledger.tables import CORRECTION, HOLD, HOLD_BUDGET
-from costguard.ledger.views import date, money, seconds, thousandths, time, views
+from costguard.ledger.db.connection import open_engine, writing
+from costguard.ledger.db.views import date, money, seconds, thousandths, time, views
+from costguard.ledger.spans.tables import CORRECTION, HOLD, HOLD_BUDGET
+from costguard.values.instant import DAY_US
 from tests.ledger.entries import T0_US, add, begin, open_span, roll_up, span
 
 

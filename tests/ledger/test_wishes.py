@@ -10,15 +10,15 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
-from costguard.core.guard.wishes import ACCEPT, ARM, FREEZE, Wish
 from costguard.errors import InputError
-from costguard.ledger import guards
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.opening import open_engine, writing
-from costguard.ledger.reader import Reader
-from costguard.ledger.tables_guard import WISH
-from costguard.ledger.wishes import open_wishes
-from costguard.ledger.writing import Ledger
+from costguard.guard.overrides import ACCEPT, ARM, FREEZE, Wish
+from costguard.ledger.db import triggers
+from costguard.ledger.db.connection import open_engine, writing
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.db.tables_guard import WISH
+from costguard.ledger.guard.guard_state import open_wishes
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.writer import Ledger
 from tests.ledger.acts import HOUR, NOON, WIDE, key, life, wish
 from tests.ledger.fleet import CEILINGS, RULES, machine, poll
 
@@ -102,7 +102,7 @@ def test_the_database_itself_lets_a_wish_be_lifted_once_and_nothing_else(url: st
     book.add_wish(wish())
     book.lift_wish("w1", who="bob", now=NOON)
     engine = open_engine(url)
-    columns = guards.EDITS["wish"].split(", ")
+    columns = triggers.EDITS["wish"].split(", ")
     assert {*columns, "lifted_us", "lifted_by"} == {column.name for column in WISH.columns}
     with writing(engine) as connection:
         for column in columns:

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.core.instant import micros
-from costguard.core.metering.inventory import Poll
-from costguard.core.metering.meter import COMPUTE, LARGEST_PRICE
-from costguard.core.metering.observation import Counter, Disk, Observation, Price
-from costguard.core.metering.resource import INSTANCE, KINDS, STATES, TIERS, Attribution, ScopeKey, is_storable
-from costguard.core.metering.span import by_day
-from costguard.core.money import Rate
 from costguard.errors import InputError, LedgerError
-from costguard.ledger.posting import NUMBERED, Posting
-from costguard.ledger.rows import attribution_of, attribution_row, observation_of, observation_text
-from costguard.ledger.state import REMEMBERED, load_attributions, load_scopes
-from costguard.ledger.writing import Ledger
+from costguard.ledger.db.codecs import attribution_of, attribution_row, observation_of, observation_text
+from costguard.ledger.spans.posting import NUMBERED, Posting
+from costguard.ledger.spans.scope_state import REMEMBERED, load_attributions, load_scopes
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Poll
+from costguard.metering.meter import COMPUTE, LARGEST_PRICE
+from costguard.metering.observation import Counter, Disk, Observation, Price
+from costguard.metering.span import by_day
+from costguard.values.instant import micros
+from costguard.values.money import Rate
+from costguard.values.resource import INSTANCE, KINDS, STATES, TIERS, Attribution, ScopeKey, is_storable
 from tests.campaign import examples
 from tests.ledger.fleet import CEILINGS, DAY, HERE, RULES, START, THERE, asked, copies, histories, key, machine, poll, rows
 from tests.ledger.spans import all_spans

@@ -20,14 +20,14 @@ from unittest.mock import patch
 
 import costguard_aws.session
 import stamina
-from costguard_gcp import acts as gcp_acts
+from costguard_gcp import actions as gcp_acts
 
-from costguard.core.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
-from costguard.core.metering.inventory import Complete, Failed, Poll
-from costguard.core.metering.observation import Observation
 from costguard.errors import CostguardError, ProviderError
-from costguard.transport import Bucket, Transport, channel
-from costguard.transport.circuit import Circuits
+from costguard.metering.inventory import Complete, Failed, Poll
+from costguard.metering.observation import Observation
+from costguard.providers.transport import Bucket, Transport, channel
+from costguard.providers.transport.circuit import Circuits
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
 from tests.contract.case import forms
 from tests.contract.rig import Rig
 from tests.fakes.aws import FakeAws, scope_of

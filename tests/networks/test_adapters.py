@@ -13,11 +13,11 @@ from unittest.mock import patch
 import pytest
 from costguard_vast.account import VastAccount as Account
 
-from costguard.core.acting import ACCEPTED, REFUSED, Reception
-from costguard.core.metering.inventory import Complete, Failed, Partial
 from costguard.errors import UnreachableError
-from costguard.ports import Stopper
-from costguard.transport import Channel
+from costguard.metering.inventory import Complete, Failed, Partial
+from costguard.providers.ports import Stopper
+from costguard.providers.transport import Channel
+from costguard.values.acting import ACCEPTED, REFUSED, Reception
 from tests.networks import matrix
 from tests.networks.cells import RIGS, Cell, cells, played, unhurried
 from tests.providers.aws.rig import AwsRig

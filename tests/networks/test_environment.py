@@ -9,13 +9,13 @@ from unittest.mock import patch
 import pytest
 import requests
 from costguard_aws.credentials import Source, credentials_of, session_of
-from costguard_gcp.tokens import Login, Tokens
+from costguard_gcp.credentials import Login, Tokens
 
 from costguard.notifiers import Channel, chat, webhook
-from costguard.transport import Deadline, Transport
+from costguard.providers.transport import Deadline, Transport
 from tests.fakes.server import Answer, Asked, Hands, serving
 from tests.notifiers.hostile import message_of
-from tests.transport.wires import CANARY, Told
+from tests.providers.transport.wires import CANARY, Told
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:apprise", "ignore::DeprecationWarning:paho")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")

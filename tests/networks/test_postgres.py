@@ -9,19 +9,19 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 import pytest
 
-from costguard.core.acting import Reception
-from costguard.core.guard.intent import DONE, EXECUTING, IN_DOUBT, READY
-from costguard.core.guard.policy import Rails
 from costguard.errors import LedgerError
-from costguard.flows.acting import act, confirm, settle
-from costguard.ledger import care, server
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.rows import Row
+from costguard.guard.action_intents import DONE, EXECUTING, IN_DOUBT, READY
+from costguard.guard.policy import Rails
+from costguard.ledger.db import maintenance, postgresql
+from costguard.ledger.db.codecs import Row
+from costguard.ledger.guard.store import GuardBook
+from costguard.services.act.send_action import act, confirm, settle
+from costguard.values.acting import Reception
 from tests.crashes.story import Story, make_story, open_ledger, record_rest
-from tests.flows.deeds import MIN, START, World, intent
 from tests.ledger.fleet import rows
 from tests.networks.plan import CONNECT, DOWN, UP, Fault
 from tests.networks.proxy import Proxy, port_of, proxied
+from tests.services.deeds import MIN, START, World, intent
 
 SEED, LOT = 11, 20
 SOON_S = 0.5
@@ -33,7 +33,7 @@ WAYS = [(kind, side, moment) for moment in MOMENTS for side in (UP, DOWN) for ki
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "ANSWER_S", SOON_S)
+    monkeypatch.setattr(postgresql, "ANSWER_S", SOON_S)
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def test_a_wire_that_breaks_while_a_poll_is_written_loses_and_doubles_nothing(
     assert known, "no commit was ever done without its answer"
     assert len(broken) > len(WAYS) * 3 / 4, broken
     assert rows(postgres_url) == calm
-    assert care.check(postgres_url) == []
+    assert maintenance.check(postgres_url) == []
 
 
 def state_of(url: str, id_: str) -> str:
@@ -156,7 +156,7 @@ def test_an_act_whose_commit_is_lost_is_not_sent_until_a_commit_is_known(postgre
 
 @pytest.mark.parametrize("kind", ["cut", "reset", "hole", "garbage", "refused"])
 def test_a_server_that_cannot_be_reached_is_said_in_time(postgres_url: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costguard.ledger.opening.CONNECT_TIMEOUT_S", 2)
+    monkeypatch.setattr("costguard.ledger.db.connection.CONNECT_TIMEOUT_S", 2)
     open_ledger(postgres_url).close()
     with through(postgres_url) as (url, proxy):
         if kind == "refused":
@@ -171,7 +171,7 @@ def test_a_server_that_cannot_be_reached_is_said_in_time(postgres_url: str, kind
 
 
 def test_a_reader_waits_for_no_answer_for_ever(postgres_url: str) -> None:
-    from costguard.ledger.reader import Reader
+    from costguard.ledger.db.reader import Reader
 
     open_ledger(postgres_url).close()
     with through(postgres_url) as (url, proxy), Reader(url) as reader:

@@ -13,7 +13,7 @@ import pytest
 from tests.fakes.server import serving
 from tests.networks.plan import BODY, CONNECT, DOWN, KINDS, UP, Fault, read, storm, written
 from tests.networks.proxy import NOISE, Proxy, port_of, proxied
-from tests.transport.wires import Told
+from tests.providers.transport.wires import Told
 
 ASK = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody"
 RIGHT = b'{"ok": true}'

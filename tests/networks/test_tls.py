@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from costguard import trust
-from costguard.app.beating import beat
-from costguard.core.metering.inventory import Complete, Failed
 from costguard.errors import ProviderError
+from costguard.metering.inventory import Complete, Failed
 from costguard.notifiers import Channel, chat, webhook
-from costguard.ports import LiveOfferSource
+from costguard.providers.ports import LiveOfferSource
+from costguard.providers.transport import Deadline, Request, Transport
+from costguard.services.beating import beat
 from costguard.settings import Settings
 from costguard.settings.sections import NetworkSettings, WatchSettings
-from costguard.transport import Deadline, Request, Transport
+from costguard.system import network as trust
 from tests.contract.case import forms
 from tests.contract.rig import Rig
 from tests.fakes.server import Hands
 from tests.networks.cells import RIGS, unhurried
 from tests.networks.tls import CERTIFICATES, HOST, RIGHT, WORDS, WRONG, Authorities, old_tls_is_spoken, wrongly
 from tests.notifiers.hostile import message_of
-from tests.transport.wires import CANARY, Told
+from tests.providers.transport.wires import CANARY, Told
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:apprise", "ignore::DeprecationWarning:paho")
 SECRET_PATH = f"/hooks/{CANARY}"

@@ -152,7 +152,7 @@ def old_tls_is_spoken() -> bool:
         client.set_ciphers("ALL:@SECLEVEL=0")
         with _without_warning():
             client.minimum_version = ssl.TLSVersion.TLSv1
-        from tests.transport.wires import Told
+        from tests.providers.transport.wires import Told
 
         with serving(Told(), _old(authorities)) as base:
             try:

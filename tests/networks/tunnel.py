@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.transport.wires import raw, request_of
+from tests.providers.transport.wires import raw, request_of
 
 
 @contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from costguard.core.guard.notice import WARNING, Message, Notice
-from costguard.core.guard.wording import keep_command
+from costguard.guard.alerts.alert import WARNING, Message, Notice
+from costguard.guard.alerts.wording import keep_command
 
 AT = datetime(2026, 11, 20, 18, 50, tzinfo=UTC)
 ESC = "\x1b"

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from costguard.core.guard.notice import PAGE
+from costguard.guard.alerts.alert import PAGE
 from costguard.notifiers import Channel
 from costguard.notifiers.chat import notify
 from tests.fakes.server import Answer, Hands, serving
 from tests.notifiers.hostile import CORPUS, message_of
-from tests.transport.wires import Told
+from tests.providers.transport.wires import Told
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 """What Apprise's plug-ins do when they are imported is theirs."""

@@ -11,12 +11,12 @@ import unicodedata
 
 import pytest
 
-from costguard.core.guard.encoding import LONGEST, chat, plain, shell_word
-from costguard.core.guard.letters import body_of, title_of
-from costguard.core.metering.resource import storable
+from costguard.guard.alerts.letters import body_of, title_of
 from costguard.notifiers import Channel
 from costguard.notifiers.console import notify as to_console
 from costguard.notifiers.webhook import body_json
+from costguard.values.encoding import LONGEST, chat, plain, shell_word
+from costguard.values.resource import storable
 from tests.fakes.server import Hands
 from tests.notifiers.hostile import CORPUS, LINES, message_of
 

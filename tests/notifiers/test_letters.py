@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from costguard.core.guard.notice import DUE, INFO, Enclosure, Message
+from costguard.guard.alerts.alert import DUE, INFO, Enclosure, Message
 from costguard.notifiers import Channel, chat, console, packed, webhook
 from tests.fakes.server import Hands, serving
 from tests.notifiers.hostile import AT, CORPUS
-from tests.transport.wires import Told
+from tests.providers.transport.wires import Told
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 """What Apprise's plug-ins do when they are imported is theirs."""

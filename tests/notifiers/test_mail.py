@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.guard.notice import Delivery
+from costguard.guard.alerts.alert import Delivery
 from costguard.notifiers import Channel
 from costguard.notifiers.chat import notify
 from costguard.notifiers.chat.mail import MAY_HAVE_IT, NO_STARTTLS, OPEN

@@ -18,7 +18,7 @@ from costguard.notifiers import Channel, secret_of
 from costguard.notifiers.webhook import is_allowed, notify
 from tests.fakes.server import Answer, Hands, serving
 from tests.notifiers.hostile import message_of
-from tests.transport.wires import Told, authority_of, https, raw, request_of
+from tests.providers.transport.wires import Told, authority_of, https, raw, request_of
 
 SECRET = "canary-secret-0123456789abcdef"  # noqa: S105 - looked for in what is shown
 MESSAGE = message_of("m1")

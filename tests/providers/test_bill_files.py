@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.core.bill_files import About, BillFiles, BillFormat
-from costguard.core.billed import BillLine
+from costguard.bills.bill_files import About, BillFiles, BillFormat
+from costguard.bills.bill_line import BillLine
 from costguard.errors import InputError
-from costguard.plugins import providers
-from costguard.ports.bills import KnowsBillFiles
+from costguard.providers.bills import KnowsBillFiles
+from costguard.providers.plugins import providers
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 ABOUT = About(account="main", as_of=NOW)

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from costguard_aws.exports import FocusExport
+from costguard_aws.cost_exports import FocusExport
 
-from costguard.app.bill_parts import installed_kinds, opened
-from costguard.core.bill_files import summed
-from costguard.core.billed import Billed
-from costguard.core.period import Period
+from costguard.bills.bill_files import summed
+from costguard.bills.bill_line import Billed
 from costguard.errors import InputError
-from costguard.ports import ChargeSource
+from costguard.providers.ports import ChargeSource
+from costguard.services.bill_files import installed_kinds, opened
+from costguard.values.period import Period
 from tests.cli.test_bill_parts import FORMS, PERIOD, WRONG, Bill, parquet
 from tests.cli.test_reconcile_files import BAD, CSV, HOUR, KINDS, ROWS, START, row, text
 from tests.contract.rig import BILLS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costguard.testing import play, read_file
-from costguard.testing.guarding import GuardPlay
+from costguard.testing.guard_player import GuardPlay
 
 STORIES = sorted(Path(__file__).parent.glob("*.story"))
 QUICK = frozenset(

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import costguard
-from costguard.core.gpu import read_gpus
-from costguard.core.money import Rate
-from costguard.core.offer import Offer, Selection
 from costguard.ledger.market import Market
+from costguard.quoting.offer import Offer, Selection
+from costguard.values.gpu import read_gpus
+from costguard.values.money import Rate
 from scripts.build_market import MARKET, PRICES, Built, build, day, report
 
 TODAY = date(2026, 11, 21)

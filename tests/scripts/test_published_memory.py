@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.core.memory.footprint import footprint
-from costguard.core.recipe import Parallel, Recipe
+from costguard.sizing.memory.footprint import footprint
+from costguard.sizing.recipe import Parallel, Recipe
 from scripts import published_memory
-from tests.core.shapes import shipped
+from tests.sizing.shapes import shipped
 
 BLANK = dict.fromkeys(("note", "source", "source_group", "batch", "pp", "method", "attention", "weight_dtype", "amp"), "")
 

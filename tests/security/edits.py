@@ -20,9 +20,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from costguard.app import auditing
-from costguard.core.guard.intent import DONE, EXECUTING, VERIFYING
-from costguard.ledger.guardbook import GuardBook
+from costguard.guard.action_intents import DONE, EXECUTING, VERIFYING
+from costguard.ledger.guard.store import GuardBook
+from costguard.services import audit
 from tests.ledger.acts import FLEET, HOUR, NOON, WIDE, life, planned, wish
 from tests.ledger.test_audit import HOOK_RUN, RUN
 
@@ -72,7 +72,7 @@ def made(folder: Path) -> Path:
 
 def found(folder: Path, *anchors: str) -> list[str]:
     """What `costguard audit verify` says is wrong; it ends with exit 3 where that is anything."""
-    answer = auditing.verify(anchors, config=str(folder / "costguard.toml"))
+    answer = audit.verify(anchors, config=str(folder / "costguard.toml"))
     wrong = [str(one["finding"]) for one in answer.document.records]
     assert bool(wrong) == (answer.refusal is not None)
     assert answer.refusal is None or answer.refusal.exit_code == 3

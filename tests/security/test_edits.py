@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from costguard.ledger import audit_check
+from costguard.ledger.guard import audit_check
 from tests.security import edits
 
 CHANGES = int(os.environ.get("COSTGUARD_EDITS", "250"))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger.seen import Mark
-from costguard.ledger.whole import put
+from costguard.ledger.guard.seen import Mark
+from costguard.system.whole import put
 from tests.cli.test_calibrate import RUNS
 from tests.security.house import NOBODY, ROOT, House, a_house, a_public_place, as_root, open_to_others
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from costguard.ledger.address import address
-from costguard.ledger.copies import copy
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.seen import Mark
+from costguard.ledger.db.address import address
+from costguard.ledger.db.backup import copy
+from costguard.ledger.guard.seen import Mark
+from costguard.ledger.guard.store import GuardBook
 from costguard.testing import Outcome, Stage, play, read
-from costguard.testing.guarding import GuardPlay
+from costguard.testing.guard_player import GuardPlay
 from tests.ledger.acts import HOUR, NOON, WIDE, wish
 from tests.security.house import House, a_house
 

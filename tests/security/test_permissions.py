@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 import yaml
-from costguard_aws.exports import FocusExport
-from costguard_gcp.examine import RIGHTS
+from costguard_aws.cost_exports import FocusExport
+from costguard_gcp.examination import RIGHTS
 from costguard_sim.world import Disk, Shape, at_us
 
-from costguard.core.metering.inventory import Failed
-from costguard.core.metering.observation import Observation
-from costguard.core.period import Period
 from costguard.errors import CostguardError, InputError
+from costguard.metering.inventory import Failed
+from costguard.metering.observation import Observation
+from costguard.values.period import Period
 from tests.contract.rig import BILLS, Rig, poll_of
 from tests.fakes.gcp import refusal
 from tests.providers.aws.rig import AwsRig

@@ -15,8 +15,8 @@ from typer.main import get_command
 
 from costguard.cli import COMMANDS, app
 from costguard.errors import ExposedError
-from costguard.private import exposed
-from costguard.transport import Surroundings, Transport
+from costguard.providers.transport import Surroundings, Transport
+from costguard.system.file_security import exposed
 from tests.conftest import Command
 from tests.contract.rig import BILLS, NAMES, NoCache, Rig
 from tests.fakes.aws import KEY_ID, SECRET
@@ -282,9 +282,9 @@ def _is_there(path: Path) -> bool:
 PROBE = """
 import ctypes, json, os, sys
 from datetime import UTC, datetime
-from costguard import private
-from costguard.core.guard.hook import Hook
-from costguard.flows.hooking import Call, run_command
+from costguard.system import file_security
+from costguard.guard.hook import Hook
+from costguard.services.act.hooks import Call, run_command
 import selectors, subprocess, threading
 user = int(sys.argv[1])
 if user:
@@ -298,7 +298,7 @@ def said(*command):
     return end.output
 own = said("/bin/sh", "-c", "env")
 before = said("/bin/sh", "-c", "tr '\\\\0' '\\\\n' < /proc/$PPID/environ; head -c1 /proc/$PPID/mem; ls /proc/$PPID/fd")
-private.undumped()
+file_security.undumped()
 after = said("/bin/sh", "-c", "tr '\\\\0' '\\\\n' < /proc/$PPID/environ; head -c1 /proc/$PPID/mem; ls /proc/$PPID/fd")
 print(json.dumps([own, before, after]))
 """

@@ -6,10 +6,10 @@ A bug stands in `bugs/*.toml` with what it breaks, where, and the tests that mus
     name = "empty-is-gone"                          # no two alike
     hazard = "H01"                                  # of RELIABILITY, or a section of GUARD
     says = "what a user would suffer"
-    tests = ["tests/core/test_accrual.py"]          # files or test ids, the likeliest first
+    tests = ["tests/metering/test_accrual.py"]          # files or test ids, the likeliest first
     slow = false                                    # true: they take long, so it is tried by `make seeded` alone
     [[bug.edit]]
-    file = "costguard/core/metering/accrual.py"
+    file = "costguard/metering/accrual.py"
     old = '''a snippet that stands there exactly once'''
     new = '''what stands there instead'''
 

@@ -66,17 +66,17 @@ AREAS = {
     ),
     "statement": Area(
         {"core/statement": "*", "core": "display"},
-        (*_tests("core", "waste saved report_period display days_nobody_looked figures"), "tests/flows/test_full_report.py"),
-        ("tests/flows/test_report_adds_up.py", "tests/cli/test_report.py", "tests/ledger/test_accounts.py", "tests/golden"),
+        (*_tests("core", "waste saved report_period display days_nobody_looked figures"), "tests/services/test_full_report.py"),
+        ("tests/services/test_report_adds_up.py", "tests/cli/test_report.py", "tests/ledger/test_accounts.py", "tests/golden"),
     ),
     "drift": Area(
         {"core": "drift drift_matching drift_causes drift_notices tolerance focus_rows", "flows": "reconcile"},
-        ("tests/core/test_drift.py", "tests/flows/test_reconcile.py"),
+        ("tests/bills/test_drift.py", "tests/services/test_reconcile.py"),
         ("tests/cli/test_reconcile_files.py", "tests/providers/aws", "tests/cli/test_reconcile.py", "tests/golden"),
     ),
     "focus": Area(
         {"core/focus": "check cells conditions rows services", "core/metering": "itemized", "core": "charge_item"},
-        ("tests/core/test_focus_check.py", "tests/reports/test_focus.py"),
+        ("tests/reporting/test_focus_check.py", "tests/renderers/test_focus.py"),
         ("tests/cli/test_focus.py", "tests/ledger/test_items.py", "tests/reports"),
     ),
     "rails": Area(

@@ -27,8 +27,18 @@ LIMIT_S, WIDER_S = 120.0, 900.0
 WIDER = (
     *("tests/core", "tests/transport", "tests/notifiers", "tests/flows", "tests/ledger", "tests/scenarios", "tests/testing"),
     *("tests/watchdog", "tests/reports", "tests/golden", "tests/contract", "tests/inputs", "tests/cli", "tests/simulation"),
-    *("tests/providers", "tests/test_settings.py", "tests/test_settings_budgets.py", "tests/test_settings_conditions.py"),
-    *("tests/test_settings_policies.py", "tests/test_acting_wall.py", "tests/test_logs.py", "tests/test_plugins.py"),
+    *(
+        "tests/providers",
+        "tests/settings/test_settings.py",
+        "tests/settings/test_settings_budgets.py",
+        "tests/settings/test_settings_conditions.py",
+    ),
+    *(
+        "tests/settings/test_settings_policies.py",
+        "tests/test_acting_wall.py",
+        "tests/system/test_logs.py",
+        "tests/providers/test_plugins.py",
+    ),
 )
 """What is run on a bug that its own tests let pass: all but campaigns, benchmarks, and what is about the repository itself."""
 

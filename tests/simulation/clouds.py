@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from costguard.core.acting import ACCEPTED, REFUSED, Reception
-from costguard.core.metering.inventory import Complete, Failed, Partial, Poll
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.money import Rate
-from costguard.core.period import Period
-from costguard.core.sample import GPU_UTIL, Measured, Sample
+from costguard.metering.inventory import Complete, Failed, Partial, Poll
+from costguard.metering.observation import Observation, Price
 from costguard.testing import EndingCloud, FakeClock, SimulatedCloud
+from costguard.values.acting import ACCEPTED, REFUSED, Reception
+from costguard.values.money import Rate
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import GPU_UTIL, Measured, Sample
 from tests.simulation.reading import Witness, micros
 
 BEFORE, AFTER = "before", "after"

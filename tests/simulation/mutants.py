@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from costguard.core.guard import judging, planning, seat, surveying
-from costguard.core.guard.intent import Intent
-from costguard.core.guard.owning import UNPROTECTED
-from costguard.core.guard.policy import STOP
-from costguard.core.guard.proof import refusal
-from costguard.core.guard.railing import Room
-from costguard.core.metering import accrual
-from costguard.core.metering.observation import Observation, incarnation_of
-from costguard.core.metering.reach import reach_of
-from costguard.core.metering.span import Reach
-from costguard.flows import acting, deeds
-from costguard.ledger import reading, sends
-from costguard.ledger.guardbook import GuardBook
+from costguard.guard import action_plan, activity, evaluation, seat
+from costguard.guard.action_intents import Intent
+from costguard.guard.limits import Room
+from costguard.guard.owning import UNPROTECTED
+from costguard.guard.policy import STOP
+from costguard.guard.proof import refusal
+from costguard.ledger.guard import send_gate
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans import books
+from costguard.metering import accrual
+from costguard.metering.observation import Observation, incarnation_of
+from costguard.metering.reach import reach_of
+from costguard.metering.span import Reach
+from costguard.services.act import executor, send_action
 
 Patch = pytest.MonkeyPatch
 
@@ -31,35 +32,35 @@ def _says(answer: Any) -> Callable[..., Any]:  # noqa: ANN401 - whatever the rul
 
 def no_second_look(patch: Patch) -> None:
     """What the plan found is believed: nothing that happened since is asked for."""
-    patch.setattr(acting, "refusal", _says(""))
-    patch.setattr(acting, "difference", _says(""))
-    patch.setattr(deeds.Deeds, "_still", _says(_says("")))
-    patch.setattr(sends, "_wished", _says(None))
+    patch.setattr(send_action, "refusal", _says(""))
+    patch.setattr(send_action, "difference", _says(""))
+    patch.setattr(executor.Deeds, "_still", _says(_says("")))
+    patch.setattr(send_gate, "_wished", _says(None))
 
 
 def missing_is_idle(patch: Patch) -> None:
     """A sample that is missing hides no work."""
-    doubts = judging._doubts
+    doubts = activity._doubts
 
     def sure(tracks: Any, *around: Any, **named: Any) -> list[str]:  # noqa: ANN401 - as it is there
         return doubts(tracks, *around, **named) if all(one.fresh for one in tracks) else []
 
-    patch.setattr(judging, "_doubts", sure)
-    patch.setattr(judging, "_cap", _says((0.99, "")))
-    patch.setattr(planning, "COVERED", 0)
-    patch.setattr(deeds.Deeds, "_works", _says(""))
+    patch.setattr(activity, "_doubts", sure)
+    patch.setattr(activity, "_cap", _says((0.99, "")))
+    patch.setattr(action_plan, "COVERED", 0)
+    patch.setattr(executor.Deeds, "_works", _says(""))
 
 
 def leases_ignored(patch: Patch) -> None:
     """Nobody keeps anything."""
     patch.setattr(seat, "lease_of", _says(None))
-    patch.setattr(sends, "_wished", _says(None))
+    patch.setattr(send_gate, "_wished", _says(None))
 
 
 def rails_off(patch: Patch) -> None:
     """There is always room, in the plan and in the gate."""
-    patch.setattr(surveying, "room", _says(Room(acts=100, irreversible=100, why="")))
-    patch.setattr(sends, "_railed", _says(None))
+    patch.setattr(evaluation, "room", _says(Room(acts=100, irreversible=100, why="")))
+    patch.setattr(send_gate, "_railed", _says(None))
 
 
 def any_life_will_do(patch: Patch) -> None:
@@ -68,12 +69,12 @@ def any_life_will_do(patch: Patch) -> None:
     def blind(intent: Intent, seen: Observation) -> str:
         return refusal(replace(intent, life=incarnation_of(seen)), seen)
 
-    patch.setattr(acting, "refusal", blind)
+    patch.setattr(send_action, "refusal", blind)
 
 
 def arming_ignored(patch: Patch) -> None:
     """Every policy may stop."""
-    patch.setattr(surveying, "armed", _says(STOP))
+    patch.setattr(evaluation, "armed", _says(STOP))
 
 
 def labels_ignored(patch: Patch) -> None:
@@ -88,13 +89,13 @@ def protection_forgotten(patch: Patch) -> None:
 
 def recorded_too_late(patch: Patch) -> None:
     """The request goes out before anything of it is committed."""
-    whole = acting._execute
+    whole = send_action._execute
 
     def hasty(deed: Any, before: Observation) -> Any:  # noqa: ANN401 - as it is there
         deed.send()
         return whole(deed, before)
 
-    patch.setattr(acting, "_execute", hasty)
+    patch.setattr(send_action, "_execute", hasty)
 
 
 def too_sure(patch: Patch) -> None:
@@ -104,12 +105,12 @@ def too_sure(patch: Patch) -> None:
         low = reach_of(**known).low
         return Reach(low=low, expected=low, high=low)
 
-    patch.setattr(reading, "reach_of", sure)
+    patch.setattr(books, "reach_of", sure)
 
 
 def deaf_to_silence(patch: Patch) -> None:
     """What was off stays off for as long as nobody looks."""
-    patch.setattr(reading, "unheard", _says(()))
+    patch.setattr(books, "unheard", _says(()))
 
 
 def empty_believed(patch: Patch) -> None:

@@ -13,14 +13,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from costguard.core.metering.billing import BillingRule
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ENDED, RUNNING, STOPPED
 from costguard.data import Facts
+from costguard.metering.billing import BillingRule
+from costguard.metering.observation import Observation
 from costguard.testing import SimulatedCloud
 from costguard.testing.cloud import EndingCloud
 from costguard.testing.faults import STALE, Fault
 from costguard.testing.machine import Machine
+from costguard.values.resource import ENDED, RUNNING, STOPPED
 from tests.simulation.clouds import LoggedCloud, LoggedEndingCloud
 from tests.simulation.plans import STORM, Box, Does, Plan
 from tests.simulation.reading import micros

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from costguard.core.metering.accrual import accrue
-from costguard.core.metering.accrued import Accrued, ScopeState
-from costguard.core.metering.inventory import Complete, Failed, Poll
-from costguard.ledger import writing
+from costguard.ledger.spans import writer
+from costguard.metering.accrual import accrue
+from costguard.metering.inventory import Complete, Failed, Poll
+from costguard.metering.scope_state import Accrued, ScopeState
 from tests.simulation.campaign import commit_now
 from tests.simulation.judge_outages import Outcome, judged
 from tests.simulation.outage_world import CLOUDS, KINDS, Day, OutageWorld
@@ -101,7 +101,7 @@ def taking_outages_for_the_end(patch: pytest.MonkeyPatch) -> None:
         nothing = replace(poll, inventory=Complete(()), gone=frozenset(state.resources))
         return accrue(state, nothing if isinstance(poll.inventory, Failed) else poll, *rest)
 
-    patch.setattr(writing, "accrue", hasty)
+    patch.setattr(writer, "accrue", hasty)
 
 
 def outages(jobs: int, tick: int, only: str, say: Callable[[str], object]) -> int:

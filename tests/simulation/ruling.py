@@ -7,11 +7,11 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
-from costguard.core.budget import Match
-from costguard.core.guard.policy import NOTIFY, STOP, Policy, Rails, Step, Target
-from costguard.core.sample import AGENT_ALIVE, CPU_CORES, GPU_UTIL, NETWORK
+from costguard.budgets.budget import Match
+from costguard.guard.policy import NOTIFY, STOP, Policy, Rails, Step, Target
 from costguard.settings.conditions import read_condition
 from costguard.testing.samples import SILENT, Rule, busy, computing, quiet, transfer
+from costguard.values.sample import AGENT_ALIVE, CPU_CORES, GPU_UTIL, NETWORK
 from tests.simulation.plans import Plan
 
 HOLD, GRACE = timedelta(minutes=10), timedelta(minutes=5)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from costguard.core.budget import DAY, Budget
-from costguard.core.metering.observation import Handling
-from costguard.core.money import Money
+from costguard.budgets.budget import DAY, Budget
+from costguard.metering.observation import Handling
+from costguard.values.money import Money
 from tests.simulation.plans import CAP, Box, Plan
 from tests.simulation.reading import micros
 from tests.simulation.ruling import DOES, GRACE, WHY_NOT

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from costguard.core.guard.notice import Delivery, Message
-from costguard.flows.tell import Postman
-from costguard.ledger.guardbook import GuardBook
+from costguard.guard.alerts.alert import Delivery, Message
+from costguard.ledger.guard.store import GuardBook
+from costguard.services.dispatch import Postman
 from costguard.testing import FakeClock
 from tests.simulation.clouds import EndedAbruptly, Log
 from tests.simulation.troubles import Troubles

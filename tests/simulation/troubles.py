@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from costguard.core.guard.policy import NOTIFY
-from costguard.core.guard.wishes import ARM, FREEZE, LEASE, PROTECT, SNOOZE
-from costguard.core.metering.resource import RUNNING, STOPPED
-from costguard.core.money import Rate
+from costguard.guard.overrides import ARM, FREEZE, LEASE, PROTECT, SNOOZE
+from costguard.guard.policy import NOTIFY
 from costguard.testing.faults import Fault
 from costguard.testing.machine import OBEYS, Machine
+from costguard.values.money import Rate
+from costguard.values.resource import RUNNING, STOPPED
 from tests.simulation.plans import LISTING, ON_WIRE, Happens
 from tests.simulation.reading import micros
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from costguard.core.metering.billing import BillingRule
+from costguard.metering.billing import BillingRule
 from costguard.testing.machine import Machine
 from tests.simulation.clouds import Log, LoggedCloud, LoggedEndingCloud, PlainCloud
 from tests.simulation.plans import Box
@@ -17,8 +17,8 @@ from tests.simulation.ruling import HOLD
 from tests.simulation.staging import put
 
 if TYPE_CHECKING:
-    from costguard.app.watchroom import Room
-    from costguard.ports import InstanceSource
+    from costguard.providers.ports import InstanceSource
+    from costguard.services.watchdog_context import Room
     from costguard.testing import FakeClock
 
 MINUTE = timedelta(minutes=1)

@@ -15,15 +15,15 @@ from email.utils import format_datetime
 from costguard_sim.view import state_at
 from costguard_sim.world import at_us
 
-from costguard.core.metering.observation import Handling
-from costguard.core.metering.resource import ENDED, RUNNING, STOPPED, ResourceKey
-from costguard.core.money import Rate
-from costguard.core.sample import CPU_CORES, CPU_UTIL, GPU_UTIL
+from costguard.metering.observation import Handling
 from costguard.testing import FakeClock
 from costguard.testing.faults import DOWN as UNREACHED
 from costguard.testing.faults import EMPTY, HIDES, PARTIAL, STALE, Fault
 from costguard.testing.machine import DEAF, LOST, REFUSES, UNCLEAR, Machine
 from costguard.testing.samples import Rule
+from costguard.values.money import Rate
+from costguard.values.resource import ENDED, RUNNING, STOPPED, ResourceKey
+from costguard.values.sample import CPU_CORES, CPU_UTIL, GPU_UTIL
 from tests.fakes.server import Answer, Asked
 from tests.simulation.clouds import AFTER, BEFORE, FORGETS, EndedAbruptly, Log
 from tests.simulation.reading import micros

@@ -11,17 +11,17 @@ from costguard_aws.account import Account as AwsAccount
 from costguard_gcp import listing as gcp_listing
 from costguard_gcp.account import GcpAccount
 from costguard_gcp.inventory import Lister
-from costguard_runpod import pages as runpod_pages
+from costguard_runpod import pagination as runpod_pages
 from costguard_runpod.account import Account as RunpodAccount
 from costguard_vast.account import VastAccount
 
-from costguard.core.guard import proof
-from costguard.core.guard.intent import DONE
-from costguard.core.metering.inventory import Complete, Partial, Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ScopeKey
 from costguard.errors import OddAnswerError, UnreachableError
-from costguard.transport import Channel
+from costguard.guard import proof
+from costguard.guard.action_intents import DONE
+from costguard.metering.inventory import Complete, Partial, Poll
+from costguard.metering.observation import Observation
+from costguard.providers.transport import Channel
+from costguard.values.resource import ScopeKey
 
 Patch = pytest.MonkeyPatch
 
@@ -99,9 +99,9 @@ def _kept(polled: Callable[..., Poll], seen: dict[object, Observation]) -> Calla
 
 def unmeasured_is_rest(patch: Patch) -> None:
     """A GPU that says nothing rests (RunPod)."""
-    from costguard_runpod import translate
+    from costguard_runpod import translation
 
-    patch.setattr(translate, "_highest", lambda values: max((one for one in values if one is not None), default=0.0))
+    patch.setattr(translation, "_highest", lambda values: max((one for one in values if one is not None), default=0.0))
 
 
 WIRED_MUTANTS: Mapping[str, Callable[[Patch], None]] = {

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpcore2
 
-from costguard.passing import pause
+from costguard.system.clock import pause
 from tests.fakes.server import Answer, Asked
 
 FOR_EVER = 10.0**6

@@ -16,12 +16,12 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from costguard_gcp.machines import machine as gcp_machine
+from costguard_gcp.machine_types import machine as gcp_machine
 from costguard_sim.world import INSTANCE, Rate, Resource, Run, Shape, Tag, at_us
 
-from costguard.core.metering.resource import ENDED, RUNNING, ResourceKey
-from costguard.core.sample import CPU_UTIL, GPU_UTIL, NETWORK
 from costguard.testing.machine import Machine
+from costguard.values.resource import ENDED, RUNNING, ResourceKey
+from costguard.values.sample import CPU_UTIL, GPU_UTIL, NETWORK
 from tests.contract.rig import Rig
 from tests.fakes.aws import ACCOUNT
 from tests.fakes.gcp import FakeGCP, number_of

@@ -2,7 +2,7 @@
 
     python -m tests.simulation replay wired:7
 
-Nothing sleeps: whoever waits lets the world's time pass (`costguard.passing`). Accounts are polled at the same time, as a
+Nothing sleeps: whoever waits lets the world's time pass (`costguard.system.clock`). Accounts are polled at the same time, as a
 watchdog does: each from the same moment on, and the world goes on when the last one has answered.
 """
 
@@ -16,18 +16,18 @@ from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar
 
-from costguard.core.budget import Match
-from costguard.core.guard.policy import NOTIFY, STOP, Policy, Step, Target
-from costguard.core.metering.billing import BillingRule, TimeRule
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import RUNNING, STOPPED, ResourceKey
+from costguard.budgets.budget import Match
 from costguard.data import Facts
-from costguard.passing import passing_in
-from costguard.ports import InstanceSource
+from costguard.guard.policy import NOTIFY, STOP, Policy, Step, Target
+from costguard.metering.billing import BillingRule, TimeRule
+from costguard.metering.observation import Observation
+from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import Transport
 from costguard.settings.conditions import read_condition
+from costguard.system.clock import passing_in
 from costguard.testing import FakeClock
 from costguard.testing.machine import Machine
-from costguard.transport import Transport
+from costguard.values.resource import RUNNING, STOPPED, ResourceKey
 from tests.simulation.plans import Box, Plan
 from tests.simulation.reading import Record
 from tests.simulation.ruling import GRACE

@@ -13,19 +13,20 @@ from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
-from costguard.app.watchroom import OneAtATime, Room
-from costguard.core.guard.incarnation import Incarnation
-from costguard.core.guard.notice import INFO, Route
-from costguard.core.guard.sight import Rules
-from costguard.core.guard.wishes import ACCEPT, ARM, LEASE, PROTECT, SNOOZE, Wish
-from costguard.flows import deeds, guard
-from costguard.flows.guard import Guard, Guarded
-from costguard.flows.heard import Heard
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
+from costguard.guard.alerts.alert import INFO, Route
+from costguard.guard.context import Rules
+from costguard.guard.overrides import ACCEPT, ARM, LEASE, PROTECT, SNOOZE, Wish
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.services import guard
+from costguard.services.act import executor
+from costguard.services.guard import Guard, Guarded
+from costguard.services.heard import Heard
+from costguard.services.watchdog_context import OneAtATime, Room
 from costguard.testing import FakeClock
 from costguard.testing.machine import Machine
+from costguard.values.incarnation import Incarnation
 from tests.simulation.clouds import EndedAbruptly, Log, LoggedEndingCloud
 from tests.simulation.plans import Plan
 from tests.simulation.reading import LEDGER, LOG, Record, Witness, micros, read
@@ -172,7 +173,7 @@ class World(Ways):
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Names that costguard draws follow from the plan, for as long as it plays."""
-        with patch.object(guard, "token_hex", self._name), patch.object(deeds, "token_hex", self._name):
+        with patch.object(guard, "token_hex", self._name), patch.object(executor, "token_hex", self._name):
             yield
 
     def _name(self, size: int) -> str:

@@ -7,18 +7,18 @@ from fractions import Fraction
 
 import pytest
 
-from costguard.core import sample as signals
-from costguard.core.guard.notice import INFO, Message
-from costguard.core.metering.inventory import Complete, Failed, Partial
-from costguard.core.metering.observation import Handling
-from costguard.core.money import Money
-from costguard.core.period import Period
 from costguard.errors import InputError, UnreachableError
-from costguard.ports import BalanceSource, Inspector, InstanceSource, Stopper, Terminator, UtilizationSource
+from costguard.guard.alerts.alert import INFO, Message
+from costguard.metering.inventory import Complete, Failed, Partial
+from costguard.metering.observation import Handling
+from costguard.providers.ports import BalanceSource, Inspector, InstanceSource, Stopper, Terminator, UtilizationSource
 from costguard.testing import EndingCloud, FakeClock, PrepaidCloud, RecordingNotifier, SimulatedCloud
 from costguard.testing.faults import Fault
 from costguard.testing.machine import Store
 from costguard.testing.samples import SILENT, busy, quiet
+from costguard.values import sample as signals
+from costguard.values.money import Money
+from costguard.values.period import Period
 
 NOON = datetime(2026, 11, 6, 12, tzinfo=UTC)
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)

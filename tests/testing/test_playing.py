@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from costguard.core.guard.intent import DONE, VERIFYING, Intent
-from costguard.core.guard.notice import FIRST, WARNING, Message, Notice
-from costguard.core.guard.work import IDLE, Work
-from costguard.core.metering.observation import incarnation_of
-from costguard.core.metering.resource import STOPPED
-from costguard.ledger.reading import Books
+from costguard.guard.action_intents import DONE, VERIFYING, Intent
+from costguard.guard.alerts.alert import FIRST, WARNING, Message, Notice
+from costguard.guard.work import IDLE, Work
+from costguard.ledger.spans.books import Books
+from costguard.metering.observation import incarnation_of
 from costguard.testing import PollPlay, Reply, Sight, SimulatedCloud, Stage, play, read, read_file
 from costguard.testing.story import Event
+from costguard.values.resource import STOPPED
 
 STORIES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.story"))
 WEEKEND = next(path for path in STORIES if path.name.startswith("01-"))

@@ -8,8 +8,8 @@ import threading
 from datetime import timedelta
 from typing import NoReturn
 
-from costguard import logs
 from costguard.errors import InputError, ProviderError
+from costguard.system import logs
 from costguard.watchdog import Duties, Duty, Watchdog
 
 SECOND = timedelta(seconds=1)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from costguard.app.beating import beat
-from costguard.ledger.chain import head_text
-from costguard.ledger.reader import Reader
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.audit_log import head_text
+from costguard.services.beating import beat
 from costguard.settings import Settings
 from costguard.settings.sections import WatchSettings
 from costguard.watchdog.heartbeat import Heartbeat

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from costguard.system.systemd import notify
 from costguard.watchdog import Duties, Duty, Watchdog
-from costguard.watchdog.systemd import notify
 from tests.watchdog.child import SECOND
 
 ROOT = Path(__file__).parents[2]

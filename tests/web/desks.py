@@ -11,29 +11,29 @@ from pathlib import Path
 from typing import Any
 
 from costguard_agent import ed25519
-from costguard_agent.message import BEATS_PATH, decoded, encoded, signed
+from costguard_agent.protocol import BEATS_PATH, decoded, encoded, signed
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from costguard.core.agents.agent import CODE_FOR, Agent, Code
-from costguard.core.agents.refusals import RefusedError
-from costguard.core.guard.incarnation import Incarnation
-from costguard.core.guard.policy import Rails
-from costguard.core.instant import micros
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.sample import Sample
-from costguard.flows.agents import Desk, Envelope
-from costguard.flows.commits import Commits, Incoming
-from costguard.flows.heard import Heard
-from costguard.flows.one_time import code_hash
-from costguard.ledger.agentbook import AgentBook
-from costguard.ledger.guardbook import GuardBook
-from costguard.ledger.reader import Reader
-from costguard.ledger.writing import Ledger
-from costguard.ports.agents import Machine
-from costguard.testing.clock import FakeClock
+from costguard.agents.refusals import RefusedError
+from costguard.guard.policy import Rails
+from costguard.ledger.agents.store import AgentBook
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Complete, Poll
+from costguard.services.agent_gateway import Desk, Envelope
+from costguard.services.agent_writer import Commits, Incoming
+from costguard.services.agents import Machine
+from costguard.services.heard import Heard
+from costguard.services.one_time import code_hash
+from costguard.testing.doubles import FakeClock
+from costguard.values.agent import CODE_FOR, Agent, Code
+from costguard.values.incarnation import Incarnation
+from costguard.values.instant import micros
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import Sample
 from costguard.web.signing import WatchdogSeal
-from tests.core.stories import SCOPE, key, machine
+from tests.metering.stories import SCOPE, key, machine
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 S, MIN = timedelta(seconds=1), timedelta(minutes=1)

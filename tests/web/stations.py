@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from costguard_agent import ed25519
-from costguard_agent.message import AT_HEADER, BEATS_PATH, SEQ_HEADER, SIGNATURE_HEADER, encoded
+from costguard_agent.protocol import AT_HEADER, BEATS_PATH, SEQ_HEADER, SIGNATURE_HEADER, encoded
 
-from costguard.app.serving import Parts, serving
-from costguard.app.watchroom import Room, room
-from costguard.core.agents.agent import CODE_FOR, Code, WebToken
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.observation import incarnation_of
-from costguard.flows.one_time import code_hash, token_hash
-from costguard.ledger.agentbook import AgentBook
-from costguard.ledger.writing import Ledger
+from costguard.ledger.agents.store import AgentBook
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import incarnation_of
+from costguard.services.one_time import code_hash, token_hash
+from costguard.services.watchdog_context import Room, room
+from costguard.services.web_backend import Parts, serving
 from costguard.settings import check_settings, ledger_url
 from costguard.settings.web import Listen
+from costguard.values.agent import CODE_FOR, Code, WebToken
 from costguard.web.server import served
-from tests.core.stories import SCOPE, key, machine
+from tests.metering.stories import SCOPE, key, machine
 from tests.web.desks import CODE, SECRET, envelope
 
 TOKEN = "cg_reader"  # noqa: S105 - a test's

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from costguard.core.agents.refusals import RefusedError
+from costguard.agents.refusals import RefusedError
 from costguard.errors import InputError
-from costguard.ports.agents import Judged
-from costguard.web import listening, server
-from costguard.web.listening import Listening
+from costguard.services.agents import Judged
+from costguard.web import listener, server
+from costguard.web.listener import Listening
 from tests.web.desks import MIN, NOON, Rig, S, beat, envelope, keys, ledger_at, record, rig
 from tests.web.stations import station
 
@@ -125,7 +125,7 @@ def test_a_body_with_a_length_and_in_chunks_is_refused_and_nothing_after_it_is_r
 
 def test_who_connects_and_speaks_no_tls_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before TLS is agreed on nobody knows of a request: such connections took all files that the watchdog may have open."""
-    monkeypatch.setattr(listening, "HEAD_S", 600.0)
+    monkeypatch.setattr(listener, "HEAD_S", 600.0)
     monkeypatch.setattr(Listening, "most", property(lambda _: 8, lambda *_: None))
     with station(tmp_path, web=tls(tmp_path)) as watchdog:
         mute = [socket.create_connection((watchdog.at.host, watchdog.at.port), 20) for _ in range(12)]
@@ -136,7 +136,7 @@ def test_who_connects_and_speaks_no_tls_is_counted(tmp_path: Path, monkeypatch: 
 
 
 def test_who_connects_and_speaks_no_tls_is_cut_off_and_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "HEAD_S", 1.0)
+    monkeypatch.setattr(listener, "HEAD_S", 1.0)
     monkeypatch.setattr(Listening, "most", property(lambda _: 2, lambda *_: None))
     with station(tmp_path, web=tls(tmp_path)) as watchdog:
         mute = [socket.create_connection((watchdog.at.host, watchdog.at.port), 20) for _ in range(2)]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from costguard_agent import ed25519
-from costguard_agent.message import encoded
+from costguard_agent.protocol import encoded
 
-from costguard.core.agents.agent import Agent
-from costguard.core.agents.refusals import RefusedError
-from costguard.flows.agents import Envelope
-from costguard.ledger.agentbook import AgentBook, Page
+from costguard.agents.refusals import RefusedError
+from costguard.ledger.agents.store import AgentBook, Page
+from costguard.services.agent_gateway import Envelope
+from costguard.values.agent import Agent
 from tests.processes import BESIDE
 from tests.web.desks import CODE, MIN, NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
 

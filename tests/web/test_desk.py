@@ -9,15 +9,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from costguard_agent.message import SIGNALS as THEIRS
+from costguard_agent.protocol import SIGNALS as THEIRS
 
-from costguard.core.agents import beat as beats
-from costguard.core.agents.refusals import REFUSALS, RefusedError
-from costguard.core.guard.wishes import LEASE, PHASE
-from costguard.core.sample import CPU_CORES, GPU_UTIL, SIGNALS, Sample
-from costguard.ledger.audit_check import checked
-from costguard.ledger.chain import entries
-from costguard.ledger.reader import Reader
+from costguard.agents import messages as beats
+from costguard.agents.refusals import REFUSALS, RefusedError
+from costguard.guard.overrides import LEASE, PHASE
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.audit_check import checked
+from costguard.ledger.guard.audit_log import entries
+from costguard.values.sample import CPU_CORES, GPU_UTIL, SIGNALS, Sample
 from tests.web.desks import CODE, MIN, NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
 
 ONE, TWO = keys()

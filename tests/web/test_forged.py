@@ -14,8 +14,8 @@ from pathlib import Path
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from costguard.core.agents.refusals import RefusedError
-from costguard.flows.agents import Envelope
+from costguard.agents.refusals import RefusedError
+from costguard.services.agent_gateway import Envelope
 from tests.web.desks import NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
 
 ONE, TWO = keys()

@@ -14,11 +14,10 @@ from typing import Any
 import hypothesis
 import pytest
 import schemathesis
-from costguard_agent.message import BEATS_PATH
+from costguard_agent.protocol import BEATS_PATH
 
-from costguard.core.agents.refusals import RefusedError
-from costguard.web import door
-from costguard.web.routes import agents
+from costguard.agents.refusals import RefusedError
+from costguard.web import agents, middleware
 from tests.web.desks import NOON, Rig, beat, envelope, keys, ledger_at, record, rig
 from tests.web.stations import Station, station
 
@@ -48,7 +47,10 @@ WORDS: list[Any] = [
 def described(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Station]:
     """A watchdog that lets one address ask as often as it likes."""
     patch = pytest.MonkeyPatch()
-    for module, names in ((door, ("PER_ADDRESS", "BURST", "BAD_PER_ADDRESS", "BAD_BURST")), (agents, ("JOINS", "JOINS_BURST"))):
+    for module, names in (
+        (middleware, ("PER_ADDRESS", "BURST", "BAD_PER_ADDRESS", "BAD_BURST")),
+        (agents, ("JOINS", "JOINS_BURST")),
+    ):
         for name in names:
             patch.setattr(module, name, 1e9)
     with station(tmp_path_factory.mktemp("fuzz")) as made:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from costguard_agent import ed25519
-from costguard_agent.message import AT_HEADER, SIGNATURE_HEADER, answered, decoded
+from costguard_agent.protocol import AT_HEADER, SIGNATURE_HEADER, answered, decoded
 
-from costguard.web import door, server
-from costguard.web.listening import Listening
+from costguard.web import middleware, server
+from costguard.web.listener import Listening
 from tests.web.desks import CODE, beat
 from tests.web.stations import JSON, Station, station
 
@@ -92,7 +92,7 @@ def test_a_token_that_ran_out_or_was_revoked_lets_nobody_in(watchdog: Station) -
     assert watchdog.ask("GET", "/v1/status", headers=gone).status == 401
     may = watchdog.token()
     assert watchdog.ask("GET", "/v1/status", headers=may).status == 200
-    from costguard.ledger.agentbook import AgentBook
+    from costguard.ledger.agents.store import AgentBook
 
     with AgentBook(watchdog.url) as book:
         book.revoke_token("ada", who="x", now=watchdog.room.clock.now())
@@ -183,7 +183,7 @@ def test_one_who_sends_a_head_byte_by_byte_is_cut_off_and_others_are_answered(
     watchdog: Station, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "HEAD_S", 0.5)
-    monkeypatch.setattr(door, "BODY_S", 0.5)
+    monkeypatch.setattr(middleware, "BODY_S", 0.5)
     slow = [socket.create_connection((watchdog.at.host, watchdog.at.port)) for _ in range(30)]
     for wire in slow[:15]:
         wire.sendall(b"GET /healthz HTTP/1.1\r\nHost: local")
@@ -219,7 +219,7 @@ def test_more_connections_than_there_may_be_are_refused_and_the_others_go_on(
 
 
 def test_what_breaks_inside_is_told_without_a_trace(watchdog: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-    from costguard.app.serving import Board
+    from costguard.services.web_backend import Board
 
     def breaks(_: Board) -> None:
         raise RuntimeError("secret-of-the-house")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from costguard.core.agents.agent import CODE_FOR, Code
-from costguard.core.guard.incarnation import Incarnation
-from costguard.core.instant import micros
-from costguard.flows.one_time import code_hash
-from costguard.ledger.agentbook import AgentBook
+from costguard.ledger.agents.store import AgentBook
+from costguard.services.one_time import code_hash
+from costguard.values.agent import CODE_FOR, Code
+from costguard.values.incarnation import Incarnation
+from costguard.values.instant import micros
 from tests.conftest import Command
-from tests.core.stories import key
+from tests.metering.stories import key
 from tests.web.desks import CODE, beat, record
 from tests.web.stations import Station, station
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from costguard_agent.deadman import PROTECTED, Facts, Settings, deadman
+from costguard_agent.deadman_policy import PROTECTED, Facts, Settings, deadman
 from costguard_agent.quiet import Evidence
 
-from costguard.app.serving import _untouchable
-from costguard.core.guard.sight import Sight
-from costguard.core.guard.wishes import FREEZE, PROTECT, Wish
-from costguard.core.metering.observation import Handling
-from costguard.core.spending import Live
+from costguard.guard.context import Sight
+from costguard.guard.overrides import FREEZE, PROTECT, Wish
+from costguard.metering.observation import Handling
+from costguard.metering.spending import Live
+from costguard.services.web_backend import _untouchable
 from tests.blank import blank_sight
-from tests.core.guard.cases import friday, machine, wish
+from tests.guard.cases import friday, machine, wish
 
 NOW = friday(18)
 LABEL = ("label:costguard=never",)

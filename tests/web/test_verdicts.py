@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from costguard.core.agents.merging import agreed
-from costguard.core.guard.judging import judge, probe
-from costguard.core.guard.policy import Rails
-from costguard.core.guard.seat import spacing
-from costguard.core.guard.silence import agent_state, silences
-from costguard.core.guard.work import ACTIVE, IDLE, UNKNOWN
-from costguard.core.metering.observation import Observation
-from costguard.core.period import Period
-from costguard.core.sample import AGENT_ALIVE, CPU_CORES, CPU_UTIL, DISK, GPU_UTIL, NETWORK, Sample
-from costguard.flows.probing import works
-from costguard.ledger.guardbook import GuardBook
-from tests.core.stories import machine
+from costguard.agents.samples import agreed
+from costguard.guard.activity import judge, probe
+from costguard.guard.alerts.silence import agent_state, silences
+from costguard.guard.policy import Rails
+from costguard.guard.seat import spacing
+from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
+from costguard.ledger.guard.store import GuardBook
+from costguard.metering.observation import Observation
+from costguard.services.act.probing import works
+from costguard.values.period import Period
+from costguard.values.sample import AGENT_ALIVE, CPU_CORES, CPU_UTIL, DISK, GPU_UTIL, NETWORK, Sample
+from tests.metering.stories import machine
 from tests.web.desks import MIN, NOON, Rig, S, beat, envelope, keys, ledger_at, record, rig
 
 ONE, TWO = keys()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from costguard_agent.place import Outcome, Place, Way
-from costguard_agent.places import aws, gcp, lambda_, runpod, vast
-from costguard_agent.surroundings import Surroundings
+from costguard_agent.clouds import aws, gcp, lambda_, runpod, vast
+from costguard_agent.host import Surroundings
+from costguard_agent.shutdown import Outcome, Place, Way
 
 
 class Provider(Protocol):

@@ -16,11 +16,11 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from costguard.core.guard.encoding import chat
-from costguard.core.guard.letters import body_of, title_of
-from costguard.core.guard.notice import INFO, PAGE, WARNING, Delivery, Message
+from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Delivery, Message
+from costguard.guard.alerts.letters import body_of, title_of
 from costguard.notifiers import Channel, unpacked
 from costguard.notifiers.chat import mail
+from costguard.values.encoding import chat
 
 if TYPE_CHECKING:  # it takes 0.2 s to import, and most runs send nothing
     from apprise import AppriseAsset, NotifyBase

@@ -17,11 +17,11 @@ from hashlib import sha256
 from ipaddress import ip_address
 from typing import Any
 
-from costguard import trust
-from costguard.core.guard.encoding import chat
-from costguard.core.guard.letters import body_of, title_of
-from costguard.core.guard.notice import Delivery, Message
+from costguard.guard.alerts.alert import Delivery, Message
+from costguard.guard.alerts.letters import body_of, title_of
 from costguard.notifiers import Channel, unpacked
+from costguard.system import network
+from costguard.values.encoding import chat
 
 SCHEMES = ("mailto", "mailtos")
 INSECURE, TLS = "insecure", "ssl"
@@ -66,7 +66,7 @@ def _is_here(host: str) -> bool:
 @contextmanager
 def _talk(service: Any, channel: Channel) -> Iterator[smtplib.SMTP]:  # noqa: ANN401 - see `send`
     """A server that has been greeted, over TLS where the address says so, and told who we are."""
-    context = trust.context_of(channel.ca_file)
+    context = network.context_of(channel.ca_file)
     if service.secure_mode == TLS:
         smtp: smtplib.SMTP = smtplib.SMTP_SSL(service.smtp_host, service.port, timeout=channel.within_s, context=context)
     else:
@@ -139,7 +139,7 @@ def _named(address: tuple[str | bool, str]) -> tuple[str, str]:
 
 def _why(broken: Exception) -> str:
     """What went wrong before the letter was given, in our words."""
-    trouble = trust.trouble_of(broken)
+    trouble = network.trouble_of(broken)
     if trouble is not None:
         return f"{trouble.what} ({trouble.hint})"
     if isinstance(broken, smtplib.SMTPAuthenticationError):

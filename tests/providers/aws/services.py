@@ -10,7 +10,7 @@ from pathlib import Path
 from costguard_aws.credentials import Source
 from costguard_aws.session import Session
 
-from costguard.transport import Surroundings, Transport
+from costguard.providers.transport import Surroundings, Transport
 from tests.contract.rig import BILLS, NAMES
 from tests.fakes.aws_ce import FakeCostExplorer
 from tests.fakes.aws_cloudwatch import FakeCloudWatch

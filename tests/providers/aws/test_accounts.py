@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 from costguard_aws.account import Account
 
-from costguard.core.health import BAD, UNSURE
 from costguard.errors import CostguardError, CredentialsError, InputError, UnknownNameError
-from costguard.transport import Transport
+from costguard.providers.transport import Transport
+from costguard.values.health import BAD, UNSURE
 from tests.fakes.aws import ACCOUNT, KEY_ID, OTHER_ACCOUNT, ROLE_KEY_ID, SECRET
 from tests.fakes.server import serving
 from tests.providers.aws.rig import AwsRig

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 from costguard_aws import AwsPlugin
+from costguard_aws.cloudwatch import Metrics
 from costguard_aws.credentials import Source
-from costguard_aws.metrics import Metrics
 from costguard_aws.seam import ask
 from costguard_aws.session import Session
 from costguard_aws.spot import Market, SpotHistory
 
-from costguard.core.acting import ACCEPTED, ALREADY, MISSING, REFUSED, Reception
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import INSTANCE, VOLUME, ResourceKey
-from costguard.core.money import Rate
-from costguard.core.period import Period
-from costguard.core.sample import CPU_UTIL, GPU_UTIL
-from costguard.transport import Surroundings, Transport
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.observation import Observation
+from costguard.providers.transport import Surroundings, Transport
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, Reception
+from costguard.values.money import Rate
+from costguard.values.period import Period
+from costguard.values.resource import INSTANCE, VOLUME, ResourceKey
+from costguard.values.sample import CPU_UTIL, GPU_UTIL
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 from tests.providers.aws.services import KEYS

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_aws.bills import CostExplorer, lines_of, region_of
+from costguard_aws.cost_explorer import CostExplorer, lines_of, region_of
 from costguard_aws.session import Session
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.core.money import Money
-from costguard.core.period import Period
 from costguard.errors import ForbiddenError, OddAnswerError
+from costguard.values.money import Money
+from costguard.values.period import Period
 from tests.fakes.aws_ce import Cost
 from tests.providers.aws.fuzz import FUZZ, mutated
 from tests.providers.aws.services import ACCOUNT, Services

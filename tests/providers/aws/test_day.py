@@ -15,10 +15,10 @@ from costguard_sim.plan import Entry, Plan
 from costguard_sim.world import INSTANCE, SECOND_US, VOLUME, Resource, World, make_world
 
 from costguard.data import Facts
-from costguard.flows.poll import poll
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
-from costguard.transport import Bucket
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.providers.transport import Bucket
+from costguard.services.poll import poll
 from tests.fakes.aws import FakeAws
 from tests.fakes.aws_ec2_xml import disk_id, wire_id
 from tests.providers.aws.rig import AwsRig

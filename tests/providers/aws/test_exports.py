@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from costguard_aws import exports
-from costguard_aws.exports import FocusExport
+from costguard_aws import cost_exports
+from costguard_aws.cost_exports import FocusExport
 from costguard_aws.session import Session
 
-from costguard.core.period import Period
 from costguard.errors import InputError, ProviderError
+from costguard.values.period import Period
+from tests.bills.test_focus_rows import ROW
 from tests.contract.rig import BILLS
-from tests.core.test_focus_rows import ROW
 from tests.fakes.server import Hands
 from tests.providers.aws.services import Services
 
@@ -99,7 +99,7 @@ def test_an_object_that_cannot_be_had_keeps_all_of_the_bill_out(
     services.fault("GET /bills/b.csv", "status", status=404)
     with pytest.raises(ProviderError):
         ids("s3://bills/", made)
-    monkeypatch.setattr(exports, "MOST_OBJECT", 100)
+    monkeypatch.setattr(cost_exports, "MOST_OBJECT", 100)
     with pytest.raises(InputError, match=r"s3://bills/a\.csv: has .* too many") as refused:
         ids("s3://bills/", made)
     assert "aws s3 sync" in str(refused.value)

@@ -9,11 +9,11 @@ from xml.etree.ElementTree import Element
 
 import pytest
 from botocore.parsers import EC2QueryParser
-from costguard_aws.fast_xml import rows, tags_of, text_of, tree, whole_of
+from costguard_aws.ec2_xml import rows, tags_of, text_of, tree, whole_of
 from costguard_sim.world import at_us, make_world
 
-from costguard.core.stated_time import time_stated
 from costguard.errors import OddAnswerError
+from costguard.values.stated_time import time_stated
 from tests.fakes.aws import FakeAws
 from tests.fakes.aws_wire import model
 from tests.fakes.server import START

@@ -8,19 +8,19 @@ from datetime import timedelta
 from functools import cache
 from xml.etree.ElementTree import Element
 
-from costguard_aws.fast_xml import tree
+from costguard_aws.ec2_xml import tree
 from costguard_aws.prices import PriceKey
-from costguard_aws.translate import Known, Place, address_of, instance_of, left_at, volume_of
+from costguard_aws.translation import Known, Place, address_of, instance_of, left_at, volume_of
 from costguard_aws.types import known_types
 from costguard_sim.world import at_us, make_world
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.metering.resource import STATES
-from costguard.core.money import Rate
-from costguard.core.stated_time import time_stated
 from costguard.errors import InputError
+from costguard.metering.observation import Observation, Price
+from costguard.values.money import Rate
+from costguard.values.resource import STATES
+from costguard.values.stated_time import time_stated
 from tests.fakes.aws import FakeAws
 from tests.fakes.server import START
 from tests.providers.aws.fuzz import FUZZ

@@ -13,9 +13,9 @@ import pytest
 from costguard_aws.account import Account
 from costguard_sim.world import ADDRESS, SECOND_US, VOLUME, Disk, Rate, Run, at_us
 
-from costguard.core.metering.inventory import Complete, Failed, Partial
-from costguard.core.metering.observation import Disk as SeenDisk
-from costguard.core.metering.observation import Observation
+from costguard.metering.inventory import Complete, Failed, Partial
+from costguard.metering.observation import Disk as SeenDisk
+from costguard.metering.observation import Observation
 from tests.contract.rig import poll_of
 from tests.fakes.aws import ACCOUNT
 from tests.fakes.aws_ec2_xml import disk_id, wire_id

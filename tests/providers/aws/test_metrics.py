@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_aws.metrics import Metrics, window_of
+from costguard_aws.cloudwatch import Metrics, window_of
 from costguard_aws.session import Session
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.period import Period
-from costguard.core.sample import CPU_UTIL, GPU_POWER, GPU_UTIL, NETWORK, Measured
 from costguard.errors import UnknownNameError
+from costguard.metering.observation import Observation
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import CPU_UTIL, GPU_POWER, GPU_UTIL, NETWORK, Measured
 from tests.fakes.aws_wire import amz_json_error
 from tests.fakes.server import START
 from tests.providers.aws.fuzz import FUZZ, mutated

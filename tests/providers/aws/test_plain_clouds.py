@@ -13,10 +13,10 @@ from costguard_aws import api
 from costguard_aws.account import Account
 from costguard_sim.world import Shape, at_us
 
-from costguard.core.acting import ACCEPTED, MISSING, REFUSED
-from costguard.core.metering.inventory import Complete, Partial
-from costguard.core.metering.resource import ResourceKey
 from costguard.errors import ProviderError
+from costguard.metering.inventory import Complete, Partial
+from costguard.values.acting import ACCEPTED, MISSING, REFUSED
+from costguard.values.resource import ResourceKey
 from tests.contract.rig import poll_of
 from tests.fakes.aws import ACCOUNT
 from tests.fakes.aws_ec2_xml import wire_id

@@ -15,7 +15,7 @@ from costguard_aws.session import Session
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.core.money import Rate
+from costguard.values.money import Rate
 from tests.fakes.aws_pricing import EFFECTIVE, FakePricing
 from tests.fakes.aws_wire import amz_json_error
 from tests.fakes.server import START

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 from costguard_aws.account import Account
 
-from costguard.core.acting import REFUSED
-from costguard.core.metering.resource import ResourceKey
+from costguard.values.acting import REFUSED
+from costguard.values.resource import ResourceKey
 from tests.fakes.aws import ACCOUNT
 from tests.providers.aws.rig import AwsRig
 

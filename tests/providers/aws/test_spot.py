@@ -12,8 +12,8 @@ from costguard_aws.spot import LINUX, Market, SpotHistory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.core.metering.observation import Price
-from costguard.core.money import Rate
+from costguard.metering.observation import Price
+from costguard.values.money import Rate
 from tests.fakes.server import START
 from tests.providers.aws.fuzz import FUZZ, mutated
 from tests.providers.aws.services import Services

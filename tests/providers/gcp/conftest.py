@@ -9,7 +9,7 @@ import pytest
 import stamina
 from costguard_gcp.account import GcpAccount
 
-from costguard.transport import Bucket
+from costguard.providers.transport import Bucket
 from tests.providers.gcp.rig import GcpRig
 
 

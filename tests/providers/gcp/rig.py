@@ -10,8 +10,8 @@ from costguard_gcp import provider
 from costguard_sim.view import state_at
 from costguard_sim.world import INSTANCE, Rate, Resource, Run, Shape, at_us
 
-from costguard.ports import InstanceSource
-from costguard.transport import Transport
+from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import Transport
 from tests.contract.rig import Rig
 from tests.fakes.gcp import STARTUP, TOKEN, FakeGCP, account_file, number_of
 

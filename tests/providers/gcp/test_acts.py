@@ -8,8 +8,8 @@ from dataclasses import replace
 from costguard_gcp.account import GcpAccount
 from costguard_sim.world import Shape, at_us
 
-from costguard.core.acting import ACCEPTED, ALREADY, REFUSED, UNCLEAR
-from costguard.core.metering.resource import ResourceKey
+from costguard.values.acting import ACCEPTED, ALREADY, REFUSED, UNCLEAR
+from costguard.values.resource import ResourceKey
 from tests.fakes.gcp import number_of
 from tests.fakes.server import Answer
 from tests.providers.gcp.rig import GcpRig, resource

@@ -16,13 +16,13 @@ from costguard_sim.bill import charged, parts
 from costguard_sim.view import last_run
 from costguard_sim.world import INSTANCE, Resource, at_us, make_world
 
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.money import NANO, MoneyInterval
 from costguard.data import Facts
-from costguard.flows.poll import poll
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
-from costguard.transport import Surroundings, Transport
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.providers.transport import Surroundings, Transport
+from costguard.services.poll import poll
+from costguard.values.money import NANO, MoneyInterval
+from costguard.values.resource import ResourceKey
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.gcp import FakeGCP, number_of, project_of
 from tests.fakes.server import Hands, serving

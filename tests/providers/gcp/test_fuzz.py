@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from costguard_gcp.listing import aggregated
-from costguard_gcp.machines import TABLE
-from costguard_gcp.skus import rate_of, take_in
+from costguard_gcp.machine_types import TABLE
+from costguard_gcp.price_list import rate_of, take_in
 from costguard_gcp.storage import disk_observed
-from costguard_gcp.translate import Reading, observed
+from costguard_gcp.translation import Reading, observed
 from costguard_gcp.wire import Instance, PersistentDisk, SkuPage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.core.metering.observation import Observation
-from costguard.core.stated_time import time_stated
 from costguard.errors import InputError, ProviderError
-from costguard.transport import Reply
+from costguard.metering.observation import Observation
+from costguard.providers.transport import Reply
+from costguard.values.stated_time import time_stated
 from tests.campaign import examples
 from tests.contract import edits
 from tests.fakes.gcp_prices import Listed, price_list

@@ -10,8 +10,8 @@ import pytest
 from costguard_gcp.account import GcpAccount
 from costguard_sim.world import Disk, Shape, at_us
 
-from costguard.core.metering.inventory import Complete, Failed, Partial, Poll
-from costguard.core.metering.observation import Observation
+from costguard.metering.inventory import Complete, Failed, Partial, Poll
+from costguard.metering.observation import Observation
 from tests.fakes.gcp import number_of, refusal
 from tests.fakes.server import Answer
 from tests.providers.gcp.rig import GcpRig, resource

@@ -11,11 +11,11 @@ from costguard_gcp import listing
 from costguard_gcp.account import GcpAccount
 from costguard_gcp.monitoring import METRICS, measured
 
-from costguard.core.acting import ACCEPTED, MISSING, REFUSED
-from costguard.core.health import BAD, UNSURE
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.period import Period
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial
+from costguard.values.acting import ACCEPTED, MISSING, REFUSED
+from costguard.values.health import BAD, UNSURE
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey
 from tests.fakes.gcp import refusal
 from tests.fakes.server import Answer
 from tests.providers.gcp.rig import GcpRig

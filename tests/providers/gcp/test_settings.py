@@ -12,7 +12,7 @@ from costguard_gcp import provider
 from costguard_gcp.account import GcpAccount
 
 from costguard.errors import CredentialsError, InputError
-from costguard.transport import Surroundings, Transport
+from costguard.providers.transport import Surroundings, Transport
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 from tests.providers.gcp.rig import GcpRig, resource
@@ -79,7 +79,7 @@ def test_opening_imports_no_sdk() -> None:
         "import sys; from pathlib import Path; from costguard_gcp import provider\n"
         "assert not {'google', 'requests', 'msgspec', 'httpx2'} & set(sys.modules), 'import'\n"
         "from tests.contract.rig import BILLS, NAMES, NoCache; from tests.fakes.server import Hands\n"
-        "from costguard.transport import Surroundings, Transport\n"
+        "from costguard.providers.transport import Surroundings, Transport\n"
         "around = Surroundings(transport=Transport(), clock=Hands(), gpus=NAMES, cache=NoCache(), environ={}, home=Path('/'),\n"
         "    bills=BILLS)\n"
         "provider.open({'projects': ['a-b']}, around)\n"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from costguard_gcp.machines import TABLE, Machine, machine
+from costguard_gcp.machine_types import TABLE, Machine, machine
+from costguard_gcp.price_list import part_of, rate_of, take_in
 from costguard_gcp.shapes import shape_of
-from costguard_gcp.skus import part_of, rate_of, take_in
 from costguard_gcp.wire import MachineType, Sku
 
 from tests.fakes.gcp_prices import sku

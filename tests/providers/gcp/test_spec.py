@@ -8,7 +8,7 @@ from costguard_gcp.account import GcpAccount
 from costguard_sim.world import Disk, at_us
 from google.cloud import compute_v1
 
-from costguard.core.period import Period
+from costguard.values.period import Period
 from tests.fakes.gcp import number_of
 from tests.fakes.server import Asked
 from tests.providers.gcp.rig import GcpRig, resource

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 from costguard_gcp.handling import controller_of
-from costguard_gcp.machines import machine
-from costguard_gcp.translate import Asked, Reading, observed, region_of, sku_tier
+from costguard_gcp.machine_types import machine
+from costguard_gcp.translation import Asked, Reading, observed, region_of, sku_tier
 from costguard_gcp.wire import Instance
 
-from costguard.core.metering.observation import Observation, Price
-from costguard.core.money import Rate
-from costguard.core.stated_time import time_stated
+from costguard.metering.observation import Observation, Price
+from costguard.values.money import Rate
+from costguard.values.stated_time import time_stated
 from tests.contract.rig import NAMES
 
 ZONE = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a"

@@ -9,9 +9,9 @@ from typing import Any
 
 from costguard_lambda.account import LambdaAccount
 
-from costguard.core.metering.inventory import Failed, Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey
+from costguard.metering.inventory import Failed, Poll
+from costguard.metering.observation import Observation
+from costguard.values.resource import ResourceKey
 from tests.fakes.lambda_ import wire_id
 from tests.providers.lambda_.rig import LambdaRig
 

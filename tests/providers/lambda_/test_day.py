@@ -16,13 +16,13 @@ from costguard_sim.bill import charged
 from costguard_sim.knowable import counted_from
 from costguard_sim.world import CEILING_NANO, INSTANCE, Resource, World, at_us, make_world
 
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.money import NANO
-from costguard.core.spending import Spent
 from costguard.data import Facts
-from costguard.flows.poll import poll
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.spending import Spent
+from costguard.services.poll import poll
+from costguard.values.money import NANO
+from costguard.values.resource import ResourceKey
 from tests.fakes.lambda_ import FakeLambda, wire_id
 from tests.providers.lambda_.rig import LambdaRig
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from costguard.core.health import BAD, GOOD, SKIPPED, UNSURE, Check
+from costguard.values.health import BAD, GOOD, SKIPPED, UNSURE, Check
 from tests.contract.rig import WRONG
 from tests.fakes.lambda_ import KEY, OWNER
 from tests.providers.lambda_.open_fake import account

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from costguard_sim.world import SECOND_US, at_us
 
-from costguard.core.metering.inventory import Partial
-from costguard.core.metering.observation import Disk
-from costguard.core.money import Rate
 from costguard.errors import ProviderError
+from costguard.metering.inventory import Partial
+from costguard.metering.observation import Disk
+from costguard.values.money import Rate
 from tests.fakes.lambda_ import wire_id
 from tests.fakes.server import START, Answer
 from tests.providers.lambda_.open_fake import account, items, key, polled

@@ -20,13 +20,13 @@ from costguard_lambda.api import LambdaApi
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.core.metering.inventory import Complete, Failed, Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.offer import OfferListing
-from costguard.core.stated_time import time_stated
 from costguard.errors import ProviderError
-from costguard.transport import Channel, Reply, Secret, Surroundings, Transport
-from costguard.transport.keyed import Keyed
+from costguard.metering.inventory import Complete, Failed, Poll
+from costguard.metering.observation import Observation
+from costguard.providers.api_keys import Keyed
+from costguard.providers.transport import Channel, Reply, Secret, Surroundings, Transport
+from costguard.quoting.offer import OfferListing
+from costguard.values.stated_time import time_stated
 from tests.campaign import examples
 from tests.contract.edits import paths, put
 from tests.contract.rig import BILLS, NAMES, NoCache

@@ -12,9 +12,9 @@ from costguard_lambda.launches import FORBIDDEN_FOR, PATIENCE, Launches, lines_o
 from costguard_lambda.wire import Event, Page
 from costguard_sim.world import SECOND_US, at_us
 
-from costguard.core.metering.inventory import Complete
 from costguard.errors import ForbiddenError, UnreachableError
-from costguard.transport import Deadline
+from costguard.metering.inventory import Complete
+from costguard.providers.transport import Deadline
 from tests.fakes.lambda_ import OWNER, wire_id
 from tests.fakes.server import START
 from tests.providers.lambda_.open_fake import account, items, polled

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from costguard_sim.world import SECOND_US, at_us
 
-from costguard.core.metering.inventory import Complete, Failed, Partial
-from costguard.core.metering.observation import Disk, Price
-from costguard.core.money import Rate
 from costguard.data import Facts
 from costguard.errors import ProviderError
-from costguard.ports import BalanceSource, ChargeSource, Stopper, UtilizationSource
+from costguard.metering.inventory import Complete, Failed, Partial
+from costguard.metering.observation import Disk, Price
+from costguard.providers.ports import BalanceSource, ChargeSource, Stopper, UtilizationSource
+from costguard.values.money import Rate
 from tests.fakes.lambda_ import JUPYTER
 from tests.fakes.server import START, Answer
 from tests.providers.lambda_.open_fake import account, items, key, polled

@@ -11,10 +11,10 @@ import pytest
 from costguard_lambda import MANIFEST, LambdaPlugin, provider
 from costguard_lambda.account import LambdaAccount
 
-from costguard.core.metering.inventory import Complete
 from costguard.errors import CredentialsError, InputError
-from costguard.ports import InstanceSource
-from costguard.transport import Bucket, Surroundings, Transport
+from costguard.metering.inventory import Complete
+from costguard.providers.ports import InstanceSource
+from costguard.providers.transport import Bucket, Surroundings, Transport
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.lambda_ import KEY
 from tests.fakes.server import Hands

@@ -118,7 +118,7 @@ def test_every_kind_of_answer_keeps_to_the_published_spec(spec: dict[str, Any]) 
 
 
 def test_every_state_of_the_spec_is_translated(spec: dict[str, Any]) -> None:
-    from costguard_lambda.translate import STATES
+    from costguard_lambda.translation import STATES
 
     assert set(spec["components"]["schemas"]["InstanceStatus"]["enum"]) == set(STATES)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from costguard_lambda.opening import base_of
 
-from costguard.core.acting import UNCLEAR
-from costguard.core.metering.inventory import Complete
-from costguard.core.metering.observation import Disk
 from costguard.errors import OddAnswerError
+from costguard.metering.inventory import Complete
+from costguard.metering.observation import Disk
+from costguard.values.acting import UNCLEAR
 from tests.providers.lambda_.open_fake import account, items, polled
 from tests.providers.lambda_.rig import LambdaRig
 

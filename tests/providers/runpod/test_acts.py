@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from costguard_runpod.account import Account
 
-from costguard.core.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
-from costguard.core.metering.resource import ResourceKey
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
+from costguard.values.resource import ResourceKey
 from tests.fakes.runpod import problem
 from tests.providers.runpod.rig import RunpodRig
 

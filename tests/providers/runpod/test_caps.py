@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from costguard_runpod import pages
+from costguard_runpod import pagination
 from costguard_runpod.account import Account
 
-from costguard.core.metering.inventory import Partial
+from costguard.metering.inventory import Partial
 from tests.contract.rig import poll_of
 from tests.providers.runpod.rig import RunpodRig
 
@@ -14,8 +14,8 @@ from tests.providers.runpod.rig import RunpodRig
 def test_a_list_of_more_pods_than_are_read_is_partial_and_says_how_many_were(
     account: Account, rig: RunpodRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert pages.MOST_ITEMS == 10_000
-    monkeypatch.setattr(pages, "MOST_ITEMS", 5)
+    assert pagination.MOST_ITEMS == 10_000
+    monkeypatch.setattr(pagination, "MOST_ITEMS", 5)
     rig.put(7)
     rig.page(2)
     inventory = poll_of(account).inventory
@@ -27,8 +27,8 @@ def test_a_list_of_more_pods_than_are_read_is_partial_and_says_how_many_were(
 def test_a_list_of_more_pages_than_are_read_is_partial(
     account: Account, rig: RunpodRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert pages.MOST_PAGES == 1_000
-    monkeypatch.setattr(pages, "MOST_PAGES", 2)
+    assert pagination.MOST_PAGES == 1_000
+    monkeypatch.setattr(pagination, "MOST_PAGES", 2)
     rig.put(7)
     rig.page(2)
     inventory = poll_of(account).inventory

@@ -14,11 +14,11 @@ from costguard_sim.plan import Entry, Plan
 from costguard_sim.view import state_at
 from costguard_sim.world import INSTANCE, SECOND_US, Resource, World, at_us, make_world, moment
 
-from costguard.core.money import MoneyInterval
 from costguard.data import Facts
-from costguard.flows.poll import poll
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.services.poll import poll
+from costguard.values.money import MoneyInterval
 from tests.fakes.runpod import FakeRunpod, wire_id
 from tests.providers.runpod.rig import RunpodRig
 

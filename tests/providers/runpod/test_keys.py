@@ -12,7 +12,7 @@ import pytest
 from costguard_runpod.account import Account, opened
 
 from costguard.errors import CostguardError, CredentialsError, InputError
-from costguard.transport import Surroundings, Transport
+from costguard.providers.transport import Surroundings, Transport
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 from tests.providers.runpod.rig import RunpodRig

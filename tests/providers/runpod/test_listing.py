@@ -13,11 +13,11 @@ from costguard_runpod.account import Account
 from costguard_runpod.rates import pause_of
 from costguard_sim.world import DAY_US, VOLUME, Disk, Resource, Run, Shape, at_us
 
-from costguard.core.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.core.metering.observation import Disk as Held
-from costguard.core.metering.observation import Observation
 from costguard.errors import OddAnswerError
-from costguard.transport import Reply
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
+from costguard.metering.observation import Disk as Held
+from costguard.metering.observation import Observation
+from costguard.providers.transport import Reply
 from tests.contract.rig import poll_of
 from tests.fakes.runpod import gpu_type
 from tests.fakes.server import Answer

@@ -11,9 +11,9 @@ from costguard_runpod.account import Account
 from costguard_sim.bill import charged
 from costguard_sim.world import VOLUME, Disk, at_us
 
-from costguard.core.money import Money
-from costguard.core.period import Period
 from costguard.errors import ProviderError, ThrottledError
+from costguard.values.money import Money
+from costguard.values.period import Period
 from tests.fakes.runpod import gpu_type
 from tests.providers.runpod.rig import RunpodRig, plain
 

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 from costguard_runpod.account import Account
-from costguard_runpod.money import Statement, bill_lines
+from costguard_runpod.billing import Statement, bill_lines
 from costguard_runpod.wire import BillRecord
 
-from costguard.core.acting import UNCLEAR
-from costguard.core.billed import BillLine
-from costguard.core.metering.inventory import Complete, Failed
-from costguard.core.metering.observation import Disk
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.period import Period
+from costguard.bills.bill_line import BillLine
+from costguard.metering.inventory import Complete, Failed
+from costguard.metering.observation import Disk
+from costguard.values.acting import UNCLEAR
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey
 from tests.contract.rig import poll_of
 from tests.providers.runpod.rig import RunpodRig
 

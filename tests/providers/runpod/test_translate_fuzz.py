@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from costguard_runpod import money
-from costguard_runpod.pages import UNREADABLE, decode_pods, decode_volumes
-from costguard_runpod.translate import Told, Words, bills_unpriced, observations
+from costguard_runpod import billing
+from costguard_runpod.pagination import UNREADABLE, decode_pods, decode_volumes
+from costguard_runpod.translation import Told, Words, bills_unpriced, observations
 from costguard_runpod.wire import BillPage, GpuType, GpuTypes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import json as mjson
 
-from costguard.core.instant import EARLIEST
-from costguard.core.metering.observation import believable
-from costguard.core.period import Period
-from costguard.core.stated_time import time_stated
 from costguard.errors import InputError
+from costguard.metering.observation import believable
+from costguard.values.instant import EARLIEST
+from costguard.values.period import Period
+from costguard.values.stated_time import time_stated
 from tests.campaign import examples
 from tests.contract.edits import paths
 from tests.contract.rig import NAMES
@@ -186,7 +186,7 @@ def stamp(value: object) -> bool:
 
 
 @MANY
-@given(record=mutated(RECORD), kind=st.sampled_from([money.PODS, money.VOLUMES, money.TOTALS]))
+@given(record=mutated(RECORD), kind=st.sampled_from([billing.PODS, billing.VOLUMES, billing.TOTALS]))
 def test_no_bill_crashes_and_no_amount_is_invented(record: dict[str, Any], kind: str) -> None:
     body = json.dumps({"records": [record, RECORD]}).encode()
     try:
@@ -194,8 +194,8 @@ def test_no_bill_crashes_and_no_amount_is_invented(record: dict[str, Any], kind:
     except UNREADABLE:
         return
     period = Period(start=EARLIEST, end=datetime(2100, 1, 1, tzinfo=UTC))
-    about = money.Statement(kind=kind, account="default", now=AT, period=period)
-    lines, unread = money.bill_lines(records, about)
+    about = billing.Statement(kind=kind, account="default", now=AT, period=period)
+    lines, unread = billing.bill_lines(records, about)
     assert unread <= 2
     written = nanos(numbers([record, RECORD])) | {0}
     sums = {a + b for a in written for b in written}
@@ -210,13 +210,13 @@ def test_no_bill_crashes_and_no_amount_is_invented(record: dict[str, Any], kind:
 def test_no_catalogue_crashes_and_no_price_is_invented(gpu: dict[str, Any], cloud: str) -> None:
     try:
         gpus = mjson.decode(json.dumps({"gpus": [gpu, CATALOGUE[1]]}).encode(), type=GpuTypes).gpus
-        listing = money.offers({cloud: gpus}, None, Words(account="default", names=NAMES), AT.date())
+        listing = billing.offers({cloud: gpus}, None, Words(account="default", names=NAMES), AT.date())
     except UNREADABLE:
         return
     each = nanos(numbers([gpu, CATALOGUE[1]]))
     for offer in listing.offers:
         assert offer.rate is None or offer.rate.nano_per_hour in {nano * offer.gpu_count for nano in each}
-        assert 1 <= offer.gpu_count <= money.MOST_COUNT
+        assert 1 <= offer.gpu_count <= billing.MOST_COUNT
 
 
 @MANY

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from costguard.core.instant import EPOCH, micros
-from costguard.core.metering.accrual import GAP, last_seen
-from costguard.core.metering.accrued import Accrued, ScopeState
-from costguard.core.metering.billing import BillingRule
-from costguard.core.metering.reach import reach_of
-from costguard.core.metering.resource import ResourceKey, ScopeKey
-from costguard.core.metering.span import Span, amounts, charge
-from costguard.core.metering.unheard import unheard
-from costguard.core.period import Period
+from costguard.metering.accrual import GAP, last_seen
+from costguard.metering.billing import BillingRule
+from costguard.metering.reach import reach_of
+from costguard.metering.scope_state import Accrued, ScopeState
+from costguard.metering.span import Span, amounts, charge
+from costguard.metering.unheard import unheard
+from costguard.values.instant import EPOCH, micros
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey, ScopeKey
 
 
 class Sum(NamedTuple):

@@ -24,9 +24,9 @@ from costguard_sim.world import (
     moment,
 )
 
-from costguard.core.metering.inventory import Complete, Failed, Partial
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ResourceKey, ScopeKey
+from costguard.metering.inventory import Complete, Failed, Partial
+from costguard.metering.observation import Observation
+from costguard.values.resource import ResourceKey, ScopeKey
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 ZERO = 1_795_132_800 * SECOND_US

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from costguard.core.metering.accrued import Accrued
-from costguard.core.metering.billing import BillingRule
+from costguard.metering.billing import BillingRule
+from costguard.metering.scope_state import Accrued
 from tests.providers.sim import books as memory
 from tests.providers.sim import worlds
 

@@ -13,15 +13,15 @@ import pytest
 from costguard_sim.plan import Entry
 from costguard_sim.view import listing
 
-from costguard.core.instant import instant, micros
-from costguard.core.metering.accrual import accrue
-from costguard.core.metering.accrued import ScopeState
-from costguard.core.metering.inventory import Complete, Failed, Partial, Poll
-from costguard.core.metering.observation import Observation
-from costguard.core.metering.resource import ScopeKey
-from costguard.ledger.care import check
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
+from costguard.ledger.db.maintenance import check
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.accrual import accrue
+from costguard.metering.inventory import Complete, Failed, Partial, Poll
+from costguard.metering.observation import Observation
+from costguard.metering.scope_state import ScopeState
+from costguard.values.instant import instant, micros
+from costguard.values.resource import ScopeKey
 from tests.ledger.conftest import *  # noqa: F403 - the fixture `url`, for both databases
 from tests.providers.sim import books as memory
 from tests.providers.sim import worlds

@@ -24,13 +24,13 @@ from costguard_sim.plan import Entry, Plan, make_plan
 from costguard_sim.view import key_of, last_run, listing, observe, state_at
 from costguard_sim.world import CEILING_NANO, CLOUDS, SECOND_US, Resource, World, make_world
 
-from costguard.core.instant import instant
-from costguard.core.metering.accrual import GAP, accrue
-from costguard.core.metering.accrued import ScopeState
-from costguard.core.metering.billing import BillingRule, rule_for
-from costguard.core.metering.inventory import Complete, Poll
-from costguard.core.metering.resource import ENDED, STOPPED, ResourceKey, ScopeKey
 from costguard.data import Facts
+from costguard.metering.accrual import GAP, accrue
+from costguard.metering.billing import BillingRule, rule_for
+from costguard.metering.inventory import Complete, Poll
+from costguard.metering.scope_state import ScopeState
+from costguard.values.instant import instant
+from costguard.values.resource import ENDED, STOPPED, ResourceKey, ScopeKey
 from tests.providers.sim.books import Books, Sum
 
 PACES = ((45.0, 75.0), (20.0, 100.0), (60.0, 3600.0), (1800.0, 6 * 3600.0), (3600.0, 5 * 86_400.0), (60.0, 40 * 86_400.0))

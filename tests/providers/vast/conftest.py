@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import stamina
 
-from costguard.transport import Bucket, Deadline
-from costguard.transport.circuit import Circuits
+from costguard.providers.transport import Bucket, Deadline
+from costguard.providers.transport.circuit import Circuits
 
 
 @pytest.fixture(autouse=True)

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from costguard_sim.world import SECOND_US, Rate, Run, at_us
 
-from costguard.core.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
-from costguard.core.health import BAD, GOOD, SKIPPED, UNSURE
-from costguard.core.metering.inventory import Complete, Failed, Partial
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.money import Money
-from costguard.core.period import Period
 from costguard.errors import CredentialsError, ForbiddenError, InputError, OddAnswerError, ProviderError, RefusedError
+from costguard.metering.inventory import Complete, Failed, Partial
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
+from costguard.values.health import BAD, GOOD, SKIPPED, UNSURE
+from costguard.values.money import Money
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey
 from tests.contract.rig import poll_of
 from tests.fakes.server import START
 from tests.fakes.vast import KEY, USER, volume

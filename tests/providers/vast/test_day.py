@@ -18,13 +18,13 @@ from costguard_sim.knowable import as_told, knowable
 from costguard_sim.plan import Entry, Plan
 from costguard_sim.world import CEILING_NANO, DAY_US, Rate, Resource, Run, Shape, World, at_us, make_world, moment
 
-from costguard.core.metering.billing import BillingRule
-from costguard.core.metering.inventory import COMPLETE
-from costguard.core.metering.resource import ResourceKey
 from costguard.data import Facts
-from costguard.flows.poll import poll
-from costguard.ledger.reading import Books
-from costguard.ledger.writing import Ledger
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.billing import BillingRule
+from costguard.metering.inventory import COMPLETE
+from costguard.services.poll import poll
+from costguard.values.resource import ResourceKey
 from tests.fakes.vast import USER, FakeVast, machine, volume
 from tests.providers.vast.rig import VastRig
 

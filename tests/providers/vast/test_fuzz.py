@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 from costguard_vast import charges, offers
 from costguard_vast.measures import samples
-from costguard_vast.translate import Naming, Reader, Telling
+from costguard_vast.translation import Naming, Reader, Telling
 from costguard_vast.wire import Ask
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.core.metering.observation import Observation
+from costguard.metering.observation import Observation
 from tests.campaign import examples
 from tests.contract.rig import NAMES
 from tests.fakes.vast import SECRETS, FakeVast, machine

@@ -13,10 +13,10 @@ from costguard_vast import MANIFEST, provider
 from costguard_vast.account import VastAccount
 from costguard_vast.api import GAPS_S, buckets
 
-from costguard.core.provider import ABILITIES
 from costguard.errors import CredentialsError, InputError
-from costguard.transport import Deadline, Surroundings, Transport
-from costguard.transport.keyed import Keyed
+from costguard.providers.api_keys import Keyed
+from costguard.providers.transport import Deadline, Surroundings, Transport
+from costguard.values.provider import ABILITIES
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 

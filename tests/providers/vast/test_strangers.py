@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costguard_vast.acts import is_id
+from costguard_vast.actions import is_id
 from costguard_vast.opening import base_of
 
-from costguard.core.metering.inventory import Complete, Failed, Partial
 from costguard.errors import ProviderError
-from costguard.transport import Surroundings, Transport
+from costguard.metering.inventory import Complete, Failed, Partial
+from costguard.providers.transport import Surroundings, Transport
 from tests.contract.rig import BILLS, NAMES, NoCache, poll_of
 from tests.fakes.server import Answer, serving
 from tests.providers.vast.rig import VastRig

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from costguard_vast.measures import samples
 from costguard_vast.traffic import UNCOUNTED
-from costguard_vast.translate import Naming, Reader, Telling
+from costguard_vast.translation import Naming, Reader, Telling
 from costguard_vast.wire import Instance
 
-from costguard.core.metering.observation import Counter, Disk, Observation
-from costguard.core.metering.resource import ResourceKey
-from costguard.core.stated_time import time_stated
+from costguard.metering.observation import Counter, Disk, Observation
+from costguard.values.resource import ResourceKey
+from costguard.values.stated_time import time_stated
 from tests.contract.rig import NAMES
 from tests.fakes.vast import FakeVast, machine
 

@@ -10,10 +10,10 @@ import time
 
 from alembic import op
 
-from costguard.ledger import audit
+from costguard.ledger.db.voices import voices
+from costguard.ledger.guard import audit
 from costguard.ledger.migrations.first_guard import GUARD_STATEMENTS
 from costguard.ledger.migrations.words import WORDS
-from costguard.ledger.voices import voices
 
 revision = "0002"
 down_revision = "0001"

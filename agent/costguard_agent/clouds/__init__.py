@@ -1,0 +1,67 @@
+"""How this very machine is ended from inside: for the dead-man switch, and for `costguard run --then stop|terminate`.
+
+    place = where()
+    for way in ways(place):            # [] where nothing ends it from inside: place.why says why
+        print(way.act, way.how, way.keeps, way.loses, way.bills_after, way.certain, way.why)
+    outcome = end(way)                 # accepted | refused (nothing happened) | unknown (look, never again at once)
+
+The request is sent once, within seconds, with a key that reaches this machine alone; no act stands for another, and a way
+that is not certain is refused. Addresses can be set by variables (COSTGUARD_AWS_METADATA, COSTGUARD_GCP_METADATA,
+COSTGUARD_RUNPOD_REST, COSTGUARD_RUNPOD_GRAPHQL, COSTGUARD_VAST_API), the command of a shutdown by COSTGUARD_SHUTDOWN.
+"""
+
+from __future__ import annotations
+
+from costguard_agent.host import Surroundings
+from costguard_agent.places import PROVIDERS
+from costguard_agent.shutdown import ACTS, REFUSED, UNKNOWN, Outcome, Place, Way
+from costguard_agent.stated import state_shutdown
+
+__all__ = ("Outcome", "Place", "Way", "chosen", "end", "state", "state_shutdown", "ways", "where")
+
+NOWHERE = Place(
+    "", "", "this is no machine of RunPod, Vast, AWS or GCP that is known here: nothing is known to end it from inside"
+)
+
+
+def where(around: Surroundings | None = None) -> Place:
+    """Where this machine is; asks its metadata service, where it has one."""
+    here = around or Surroundings.real()
+    found = (one.found(here) for one in PROVIDERS.values())
+    return next((place for place in found if place is not None), NOWHERE)
+
+
+def ways(place: Place, around: Surroundings | None = None) -> list[Way]:
+    """How it can be ended from inside, certain or not; asks, and ends nothing."""
+    if place.provider not in PROVIDERS:
+        return []
+    return PROVIDERS[place.provider].ways(place, around or Surroundings.real())
+
+
+def chosen(place: Place, act: str, around: Surroundings | None = None) -> tuple[Way | None, str]:
+    """The one certain way of `act`; or None and why there is none."""
+    if act not in ACTS:
+        return None, f"{act!r} is no act: write stop or terminate"
+    every = ways(place, around)
+    same = [way for way in every if way.act == act]
+    certain = next((way for way in same if way.certain), None)
+    if certain is not None:
+        return certain, ""
+    if same:
+        return None, same[0].why or f"what a {act} does here is not known for certain"
+    there = ", ".join(sorted({way.act for way in every if way.certain}))
+    return None, place.why or f"there is no {act} from inside here{f' (there is: {there})' if there else ''}"
+
+
+def end(way: Way, around: Surroundings | None = None) -> Outcome:
+    """End this machine, now; refused where the way is not certain."""
+    if not way.certain or way.place.provider not in PROVIDERS:
+        return Outcome(REFUSED, way.why or "this way is not certain")
+    return PROVIDERS[way.place.provider].end(way, around or Surroundings.real())
+
+
+def state(place: Place, around: Surroundings | None = None) -> str:
+    """running, ended or unknown, as its provider has it: how an attempt is settled."""
+    if place.provider not in PROVIDERS or not place.id:
+        return UNKNOWN
+    return PROVIDERS[place.provider].state(place, around or Surroundings.real())

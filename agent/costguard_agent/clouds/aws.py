@@ -1,0 +1,132 @@
+"""EC2: an operating system's shutdown stops the instance, or terminates it, by an attribute of the instance.
+
+InstanceInitiatedShutdownBehavior cannot be read from inside without a key, so a person states it at install
+(`--shutdown-means stop|terminate`; `aws ec2 describe-instance-attribute --attribute instanceInitiatedShutdownBehavior` says
+it). The statement is kept with the instance's id: an image of this machine does not carry it to another. IMDSv2 says which
+machine this is, whether it is spot, and whether an auto-scaling group would replace it. Sources: the provider notes (aws.md,
+sections 6 and 7); instance metadata categories `instance-life-cycle`, `autoscaling/target-lifecycle-state` and
+`block-device-mapping/`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from costguard_agent import off
+from costguard_agent.host import Surroundings
+from costguard_agent.http_client import Reply, UnansweredError, ask
+from costguard_agent.shutdown import STOP, TERMINATE, Outcome, Place, Way
+from costguard_agent.stated import shutdown_means
+
+NAME = "aws"
+ADDRESS, VARIABLE = "http://169.254.169.254", "COSTGUARD_AWS_METADATA"
+VENDOR = "Amazon EC2"
+WITHIN_S = 2.0
+LIVES_S = "60"
+OK, MISSING = 200, 404
+ID = re.compile(r"i-[0-9a-f]{8,17}")
+BY_SYSTEM = "shutdown of the operating system"
+
+
+def found(around: Surroundings) -> Place | None:
+    """This instance, where the firmware is EC2's."""
+    if VARIABLE not in around.env and VENDOR not in off.firmware(around, "sys_vendor", "bios_vendor"):
+        return None
+    try:
+        token = _token(around)
+        said = _asked(around, token, "dynamic/instance-identity/document").json()
+        facts: dict[str, Any] = {
+            "lifecycle": _word(_asked(around, token, "meta-data/instance-life-cycle")),
+            "grouped": _asked(around, token, "meta-data/autoscaling/target-lifecycle-state").status == OK,
+            "local_disks": "ephemeral" in _word(_asked(around, token, "meta-data/block-device-mapping/")),
+        }
+    except UnansweredError as error:
+        return Place(NAME, "", f"the instance metadata service did not say which instance this is: {error}")
+    id_ = said.get("instanceId") if isinstance(said, dict) else None
+    if not isinstance(id_, str) or not ID.fullmatch(id_):
+        return Place(NAME, "", "the instance metadata service did not say which instance this is")
+    facts["region"] = str(said.get("region", ""))
+    return Place(NAME, id_, _hindrance(facts, off.hindrance(around)), facts)
+
+
+def ways(place: Place, around: Surroundings) -> list[Way]:
+    """The shutdown, as what a person stated that it is here."""
+    if place.why or not place.id:
+        return []
+    means = shutdown_means(place, around)
+    scratch = "what lies on the instance's own disks (instance store), and " if place.facts.get("local_disks") else ""
+    stop = Way(
+        STOP,
+        BY_SYSTEM,
+        "EBS volumes, private address",
+        f"{scratch}what is in memory, and the public address unless it is an Elastic IP",
+        "EBS volumes and Elastic IPs as before; a reservation, Savings Plan or capacity block goes on, too",
+        certain=False,
+        place=place,
+    )
+    terminate = Way(
+        TERMINATE,
+        BY_SYSTEM,
+        "volumes that are not deleted on termination",
+        "this machine for ever, with its root volume unless that is kept on termination",
+        "volumes that were kept, Elastic IPs, reservations",
+        certain=False,
+        place=place,
+    )
+    if means == STOP and place.facts.get("lifecycle") == "spot":
+        return [
+            stop._replace(why="a spot instance of a one-time request cannot be stopped; nothing inside says which kind this is")
+        ]
+    if means:
+        return [(stop if means == STOP else terminate)._replace(certain=True)]
+    return [
+        way._replace(why="what a shutdown means here was not stated: --shutdown-means stop|terminate")
+        for way in (stop, terminate)
+    ]
+
+
+def end(way: Way, around: Surroundings) -> Outcome:
+    """Shut down, once."""
+    del way
+    return off.turned_off(around)
+
+
+state = off.state
+
+
+def _hindrance(facts: dict[str, Any], reason: str) -> str:
+    if facts["grouped"]:
+        return "it belongs to an auto-scaling group, which would replace it: scale the group"
+    if facts["lifecycle"] == "capacity-block":
+        return "it runs in a capacity block, which is paid for already"
+    return reason
+
+
+def _token(around: Surroundings) -> str:
+    reply = ask(
+        f"{_base(around)}/latest/api/token",
+        method="PUT",
+        headers={"X-aws-ec2-metadata-token-ttl-seconds": LIVES_S},
+        within_s=WITHIN_S,
+        most=4096,
+    )
+    if reply.status != OK:
+        raise UnansweredError(f"it gave no token ({reply.status})")
+    return reply.body.decode("ascii", "replace").strip()
+
+
+def _asked(around: Surroundings, token: str, path: str) -> Reply:
+    headers = {"X-aws-ec2-metadata-token": token}
+    reply = ask(f"{_base(around)}/latest/{path}", headers=headers, within_s=WITHIN_S, most=65536)
+    if reply.status not in (OK, MISSING):
+        raise UnansweredError(f"it answered {reply.status} to {path}")
+    return reply
+
+
+def _base(around: Surroundings) -> str:
+    return around.env.get(VARIABLE, ADDRESS).rstrip("/")
+
+
+def _word(reply: Reply) -> str:
+    return reply.body.decode("utf-8", "replace").strip() if reply.status == OK else ""

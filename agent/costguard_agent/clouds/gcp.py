@@ -1,0 +1,80 @@
+"""Compute Engine: a shutdown from inside stops the VM (state TERMINATED, which means stopped); its disks stay and bill.
+
+The metadata server says who this machine is, and whether a group or a cluster would start it again. Sources: the provider notes
+(gcp.md, sections 2, 5 and 7); metadata `instance/?recursive=true`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from costguard_agent import off
+from costguard_agent.host import Surroundings
+from costguard_agent.http_client import UnansweredError, ask
+from costguard_agent.shutdown import STOP, Outcome, Place, Way
+
+NAME = "gcp"
+ADDRESS, VARIABLE = "http://169.254.169.254", "COSTGUARD_GCP_METADATA"
+VENDOR = "Google Compute Engine"
+WITHIN_S = 2.0
+OK = 200
+
+
+def found(around: Surroundings) -> Place | None:
+    """This VM, where the firmware is Google's."""
+    if VARIABLE not in around.env and VENDOR not in off.firmware(around, "product_name"):
+        return None
+    try:
+        base = around.env.get(VARIABLE, ADDRESS).rstrip("/")
+        reply = ask(
+            f"{base}/computeMetadata/v1/instance/?recursive=true", headers={"Metadata-Flavor": "Google"}, within_s=WITHIN_S
+        )
+    except UnansweredError as error:
+        return Place(NAME, "", f"the metadata server did not say which VM this is: {error}")
+    said = reply.json()
+    if reply.status != OK or not isinstance(said, dict) or not str(said.get("id", "")).isdigit():
+        return Place(NAME, "", f"the metadata server answered {reply.status} and did not say which VM this is")
+    attributes = said.get("attributes")
+    facts = {
+        "name": str(said.get("name", "")),
+        "zone": str(said.get("zone", "")).rpartition("/")[2],
+        "owner": _owner(attributes if isinstance(attributes, dict) else {}),
+        "local_disks": any(isinstance(one, dict) and one.get("type") == "LOCAL-SSD" for one in said.get("disks") or ()),
+    }
+    again = f"{facts['owner']} would start it again: scale that" if facts["owner"] else ""
+    return Place(NAME, str(said["id"]), again or off.hindrance(around), facts)
+
+
+def ways(place: Place, around: Surroundings) -> list[Way]:
+    """The shutdown, which stops."""
+    del around
+    if place.why or not place.id:
+        return []
+    local = "what lies on local SSDs, and " if place.facts.get("local_disks") else ""
+    return [
+        Way(
+            STOP,
+            "shutdown of the operating system",
+            "persistent disks, internal address",
+            f"{local}what is in memory, and the external address unless it is a static one",
+            "disks and static addresses as before; a reservation goes on, too",
+            certain=True,
+            place=place,
+        )
+    ]
+
+
+def end(way: Way, around: Surroundings) -> Outcome:
+    """Shut down, once."""
+    del way
+    return off.turned_off(around)
+
+
+state = off.state
+
+
+def _owner(attributes: dict[str, Any]) -> str:
+    """Who made this VM and would make it again: a managed instance group, or a GKE cluster."""
+    if "instanceGroupManagers" in str(attributes.get("created-by", "")):
+        return "a managed instance group"
+    return "its GKE cluster" if "cluster-name" in attributes else ""

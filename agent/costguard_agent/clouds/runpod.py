@@ -1,0 +1,203 @@
+"""RunPod: the pod stops or deletes itself with the key that RunPod puts into every pod, for that pod (RUNPOD_API_KEY).
+
+What that key may do is not documented beyond "pod-scoped". Reported: it may stop its own pod by GraphQL, as the installed
+`runpodctl stop pod` does (live, 2026-08-02), and was refused the stop over REST v1 with 403. GraphQL goes away in early 2027.
+So both are tried by reading this pod, those that can read it are the channels, and a channel that says no for certain (401,
+403, 410) is followed by the other. Nothing else is ever sent twice. Sources: the provider notes (runpod.md, sections 3 to 6);
+docs.runpod.io/pods/templates/environment-variables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from costguard_agent.host import FIRST, Surroundings, variables, variables_of
+from costguard_agent.http_client import Reply, UnansweredError, ask
+from costguard_agent.shutdown import ACCEPTED, ENDED, REFUSED, RUNNING, STOP, TERMINATE, UNKNOWN, Outcome, Place, Way
+
+NAME = "runpod"
+REST, GRAPHQL = "https://api.runpod.io/v2", "https://api.runpod.io/graphql"
+REST_VARIABLE, GRAPHQL_VARIABLE = "COSTGUARD_RUNPOD_REST", "COSTGUARD_RUNPOD_GRAPHQL"
+POD, KEY, ENDPOINT = "RUNPOD_POD_ID", "RUNPOD_API_KEY", "RUNPOD_ENDPOINT_ID"
+ID = re.compile(r"[A-Za-z0-9]{6,40}")
+BOOTED = ("run", "systemd", "system")
+"""sd_booted(3). A pod is a container."""
+WITHIN_S = 10.0
+BY_REST, BY_GRAPHQL = "REST v2 with the pod's own key", "GraphQL with the pod's own key"
+READ = "query Pod($input: PodFilter!) { pod(input: $input) { id desiredStatus networkVolumeId volumeInGb } }"
+STOP_IT = "mutation Stop($input: PodStopInput!) { podStop(input: $input) { id desiredStatus } }"
+TERMINATE_IT = "mutation Terminate($input: PodTerminateInput!) { podTerminate(input: $input) }"
+OK, NO_CONTENT = 200, 204
+SURELY_NOT = (401, 403, 410)
+FAILED_CODES = ("INTERNAL_SERVER_ERROR", "TIMEOUT", "")
+STATES = {"RUNNING": RUNNING, "EXITED": ENDED, "TERMINATED": ENDED}
+
+
+def found(around: Surroundings) -> Place | None:
+    """This pod, by the variables that RunPod sets."""
+    had = variables(around, POD, KEY, ENDPOINT)
+    if not had[POD]:
+        return None
+    if not ID.fullmatch(had[POD]):
+        return Place(NAME, "", f"{POD} is no pod's id")
+    first = variables_of(around, int(FIRST)).get(POD, had[POD])
+    if first != had[POD]:
+        return Place(NAME, "", f"{POD} names another pod than that of the first process here")
+    if around.at(*BOOTED).exists():
+        return Place(NAME, "", f"{POD} is set, and this is a whole machine (systemd runs it) and no pod")
+    if had[ENDPOINT]:
+        return Place(NAME, had[POD], "it is a serverless worker: RunPod starts and ends those by itself")
+    return Place(NAME, had[POD], "" if had[KEY] else f"{KEY} is set neither here nor for the pod's first process")
+
+
+def ways(place: Place, around: Surroundings) -> list[Way]:
+    """Stop and terminate, by the channels that can read this pod."""
+    if place.why or not place.id:
+        return []
+    read = {BY_GRAPHQL: _by_graphql(place, around), BY_REST: _by_rest(place, around)}
+    channels = [channel for channel, said in read.items() if said]
+    said = {**read[BY_GRAPHQL], **read[BY_REST]}
+    where = place._replace(
+        facts={"channels": channels, "network_volume": said.get("network_volume"), "volume": said.get("volume")}
+    )
+    how = " or ".join(channels) or "the pod's own key"
+    pods_own = "its container disk, and what is in memory"
+    stop = Way(
+        STOP,
+        how,
+        "the volume at /workspace, or the network volume",
+        f"{pods_own}; the GPU may be taken when it is to start again",
+        "the pod's volume at twice the rate (USD 0.20 per GB-month), a network volume as before",
+        certain=bool(channels),
+        place=where,
+    )
+    terminate = Way(
+        TERMINATE,
+        how,
+        "a network volume, and nothing else",
+        f"{pods_own}, and the pod's volume for ever",
+        "a network volume as before",
+        certain=bool(channels),
+        place=where,
+    )
+    if not channels:
+        reason = "neither GraphQL nor REST let the pod's own key read this pod"
+        return [way._replace(why=reason) for way in (stop, terminate)]
+    return [_judged(way, said) for way in (stop, terminate)]
+
+
+def end(way: Way, around: Surroundings) -> Outcome:
+    """The request by one channel; by the other only where the first said no for certain."""
+    outcome = Outcome(REFUSED, "no channel could read this pod")
+    for channel in way.place.facts.get("channels", ()):
+        send = _end_by_rest if channel == BY_REST else _end_by_graphql
+        try:
+            outcome = send(way, around)
+        except UnansweredError as error:
+            return Outcome(UNKNOWN if error.sent else REFUSED, f"{channel}: {error}")
+        if outcome.result != REFUSED:
+            return outcome
+    return outcome
+
+
+def state(place: Place, around: Surroundings) -> str:
+    """What RunPod says of this pod."""
+    said = _by_rest(place, around) or _by_graphql(place, around)
+    return STATES.get(str(said.get("status")), UNKNOWN)
+
+
+def _judged(way: Way, said: dict[str, Any]) -> Way:
+    """Certain only where RunPod allows it now (v2 `actions`), or nothing speaks against it."""
+    if "actions" in said:
+        allowed = way.act in said["actions"]
+        return (
+            way if allowed else way._replace(certain=False, why=f"RunPod does not allow {way.act} now (locked, or a cluster's)")
+        )
+    if way.act == STOP and said.get("network_volume"):
+        return way._replace(
+            certain=False, why="older pods with a network volume can only be terminated; REST v2 would say, and did not"
+        )
+    return way
+
+
+def _by_rest(place: Place, around: Surroundings) -> dict[str, Any]:
+    """What v2 says of this pod; empty where it does not."""
+    try:
+        reply = _rest(place, around, "GET")
+    except UnansweredError:
+        return {}
+    said = reply.json()
+    if reply.status != OK or not isinstance(said, dict) or said.get("id") != place.id:
+        return {}
+    mounts, actions = said.get("mounts"), said.get("actions")
+    mounts = mounts if isinstance(mounts, dict) else {}
+    return {
+        "status": said.get("status"),
+        "actions": actions if isinstance(actions, list) else [],
+        "network_volume": bool(mounts.get("network")),
+        "volume": bool(mounts.get("persistent")),
+    }
+
+
+def _by_graphql(place: Place, around: Surroundings) -> dict[str, Any]:
+    try:
+        said = _graphql(place, around, READ).json()
+    except UnansweredError:
+        return {}
+    pod = (said.get("data") or {}).get("pod") if isinstance(said, dict) else None
+    if not isinstance(pod, dict) or pod.get("id") != place.id:
+        return {}
+    return {
+        "status": pod.get("desiredStatus"),
+        "network_volume": bool(pod.get("networkVolumeId")),
+        "volume": bool(pod.get("volumeInGb")),
+    }
+
+
+def _end_by_rest(way: Way, around: Surroundings) -> Outcome:
+    if way.act == STOP:
+        reply = _rest(way.place, around, "POST", "/action", b'{"action":"stop"}')
+    else:
+        reply = _rest(way.place, around, "DELETE")
+    if reply.status in (OK, NO_CONTENT):
+        return Outcome(ACCEPTED, f"RunPod took the {way.act} ({reply.status})")
+    surely = reply.status < 500 and reply.status not in (408, 429)  # noqa: PLR2004 - RFC 9110: a server's own failure
+    return Outcome(REFUSED if surely else UNKNOWN, f"RunPod answered the {way.act} with {reply.status}")
+
+
+def _end_by_graphql(way: Way, around: Surroundings) -> Outcome:
+    reply = _graphql(way.place, around, STOP_IT if way.act == STOP else TERMINATE_IT)
+    said = reply.json()
+    if reply.status in SURELY_NOT:
+        return Outcome(REFUSED, f"RunPod answered the {way.act} with {reply.status}")
+    if reply.status != OK or not isinstance(said, dict):
+        return Outcome(UNKNOWN, f"RunPod answered the {way.act} with {reply.status}")
+    errors = said.get("errors")
+    if errors:
+        codes = {str((one.get("extensions") or {}).get("code", "")) if isinstance(one, dict) else "" for one in errors}
+        surely = not codes & set(FAILED_CODES)
+        return Outcome(
+            REFUSED if surely else UNKNOWN, f"RunPod said no to the {way.act} ({', '.join(sorted(codes)) or 'no code'})"
+        )
+    stopped = (said.get("data") or {}).get("podStop")
+    if way.act == STOP and not (isinstance(stopped, dict) and stopped.get("id") == way.place.id):
+        return Outcome(UNKNOWN, "RunPod answered the stop with another pod, or none")
+    return Outcome(ACCEPTED, f"RunPod took the {way.act}")
+
+
+def _rest(place: Place, around: Surroundings, method: str, path: str = "", body: bytes = b"") -> Reply:
+    """The id stands in the path: what was cut short names no other pod."""
+    base = around.env.get(REST_VARIABLE, REST).rstrip("/")
+    return ask(f"{base}/pods/{place.id}{path}", method=method, headers=_headers(around), body=body, within_s=WITHIN_S)
+
+
+def _graphql(place: Place, around: Surroundings, query: str) -> Reply:
+    body = json.dumps({"query": query, "variables": {"input": {"podId": place.id}}}).encode()
+    address = around.env.get(GRAPHQL_VARIABLE, GRAPHQL)
+    return ask(address, method="POST", headers=_headers(around), body=body, within_s=WITHIN_S)
+
+
+def _headers(around: Surroundings) -> dict[str, str]:
+    return {"Authorization": f"Bearer {variables(around, KEY)[KEY]}", "User-Agent": "costguard-agent"}

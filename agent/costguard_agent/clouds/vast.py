@@ -1,0 +1,112 @@
+"""Vast: the instance stops or destroys itself with the key that Vast puts into its container (CONTAINER_API_KEY).
+
+Vast's FAQ (docs.vast.ai, instances): "A special instance API key is pre-installed", with `vastai stop instance $CONTAINER_ID`.
+The id is CONTAINER_ID, else VAST_CONTAINERLABEL without its "C."; login shells lack them, the first process and
+/etc/environment have them. Sources: the provider notes (vast.md, sections 1 to 3).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from costguard_agent.host import Surroundings, variables
+from costguard_agent.http_client import Reply, UnansweredError, ask
+from costguard_agent.shutdown import ACCEPTED, ENDED, REFUSED, RUNNING, STOP, TERMINATE, UNKNOWN, Outcome, Place, Way
+
+NAME = "vast"
+ADDRESS, VARIABLE = "https://console.vast.ai", "COSTGUARD_VAST_API"
+NUMBER, LABEL, KEY = "CONTAINER_ID", "VAST_CONTAINERLABEL", "CONTAINER_API_KEY"
+LABELLED = re.compile(r"C\.(\d{1,19})")
+WITHIN_S = 10.0
+OK = 200
+HOW = "Vast's API with the container's own key"
+NO_MORE = "stopped"
+
+
+def found(around: Surroundings) -> Place | None:
+    """This container, by the variables that Vast sets; another cloud's CONTAINER_ID is not taken for it."""
+    had = variables(around, NUMBER, LABEL, KEY)
+    labelled = LABELLED.fullmatch(had[LABEL])
+    if not labelled and not (had[NUMBER] and had[KEY]):
+        return None
+    number = labelled[1] if labelled else had[NUMBER]
+    if not number.isdigit() or (had[NUMBER] and had[NUMBER] != number):
+        return Place(NAME, "", f"{NUMBER} and {LABEL} do not name one instance")
+    return Place(NAME, number, "" if had[KEY] else f"{KEY} is set neither here nor for the container's first process")
+
+
+def ways(place: Place, around: Surroundings) -> list[Way]:
+    """Stop and destroy, certain where the key can read this very instance."""
+    if place.why or not place.id:
+        return []
+    said, why = _read(place, around)
+    hourly = said.get("storage_total_cost")
+    disk = f"its disk, about USD {hourly:.4f} an hour" if isinstance(hourly, (int, float)) else "its disk"
+    bid = "; a bid that wins again starts it by itself" if said.get("is_bid") is True else ""
+    stop = Way(
+        STOP,
+        HOW,
+        "its disk",
+        f"what is in memory; the GPU may be taken when it is to start again{bid}",
+        f"{disk}, without end, until it is destroyed",
+        certain=not why,
+        why=why,
+        place=place,
+    )
+    terminate = stop._replace(
+        act=TERMINATE,
+        keeps="volumes of their own, and nothing else",
+        loses="its disk for ever",
+        bills_after="volumes of their own",
+    )
+    return [stop, terminate]
+
+
+def end(way: Way, around: Surroundings) -> Outcome:
+    """The request, once; the id stands in the path, so what was cut short names no other instance."""
+    try:
+        if way.act == STOP:
+            reply = _asked(way.place, around, "PUT", b'{"state":"stopped"}')
+        else:
+            reply = _asked(way.place, around, "DELETE")
+    except UnansweredError as error:
+        return Outcome(UNKNOWN if error.sent else REFUSED, str(error))
+    said = reply.json()
+    done = said.get("success") if isinstance(said, dict) else None
+    if reply.status == OK and done is True:
+        return Outcome(ACCEPTED, f"Vast took the {way.act}")
+    surely = done is False or reply.status in (400, 401, 403, 404, 410, 429)
+    return Outcome(REFUSED if surely else UNKNOWN, f"Vast answered the {way.act} with {reply.status}{_code(said)}")
+
+
+def state(place: Place, around: Surroundings) -> str:
+    """What Vast says that this instance should be."""
+    said, why = _read(place, around)
+    if why:
+        return UNKNOWN
+    return ENDED if said.get("intended_status") == NO_MORE else RUNNING
+
+
+def _read(place: Place, around: Surroundings) -> tuple[dict[str, Any], str]:
+    """What Vast says of this instance; or why it does not."""
+    try:
+        reply = _asked(place, around, "GET")
+    except UnansweredError as error:
+        return {}, f"Vast did not answer: {error}"
+    said = reply.json()
+    one = said.get("instances") if isinstance(said, dict) else None
+    if reply.status != OK or not isinstance(one, dict) or str(one.get("id")) != place.id:
+        return {}, f"Vast answered {reply.status}{_code(said)}: the container's own key cannot read this instance"
+    return one, ""
+
+
+def _asked(place: Place, around: Surroundings, method: str, body: bytes = b"") -> Reply:
+    base = around.env.get(VARIABLE, ADDRESS).rstrip("/")
+    headers = {"Authorization": f"Bearer {variables(around, KEY)[KEY]}", "User-Agent": "costguard-agent"}
+    return ask(f"{base}/api/v0/instances/{place.id}/", method=method, headers=headers, body=body, within_s=WITHIN_S)
+
+
+def _code(said: object) -> str:
+    code = said.get("error") if isinstance(said, dict) else None
+    return f" ({code})" if isinstance(code, str) and re.fullmatch(r"\w{1,60}", code) else ""

@@ -1,0 +1,277 @@
+"""The agent as it runs: one thread measures and listens, one watches the GPUs, one tells. None waits for another.
+
+    every second      duty and power of the GPUs, where there are any (watching.py)
+    every 15 s        a record, kept on disk until the watchdog acknowledged it, and a beat
+    when it comes     hints of jobs; an ask of somebody here is told at once
+    every minute      the dead-man switch looks, where it is armed
+
+15 s is what the watchdog says; it may say otherwise in any answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from costguard_agent import __version__, state_dir
+from costguard_agent.clock import Calendar, Moment, broken, now
+from costguard_agent.collector import Measuring
+from costguard_agent.diagnostics import AgentError
+from costguard_agent.enrollment import key, load
+from costguard_agent.listening import Listener
+from costguard_agent.local_requests import Asks
+from costguard_agent.log import Log
+from costguard_agent.sender import ANSWERED, Sender, Told
+from costguard_agent.spool import Numbers, Spool
+from costguard_agent.status_file import Status
+
+MINUTE_S, LATE_S = 60.0, 10.0
+LAST_S, PAUSE_S, HASTE_S, FLOOD_S = 0.7, 0.2, 2.0, 0.05
+"""For the last beat; between beats that empty the list, two that somebody here waits for, two reads of hints."""
+ANEW_S, ANEW = 600.0, "COSTGUARD_AGENT_ANEW"
+ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def run() -> int:
+    """Run until told to end. Raises AgentError where it cannot begin."""
+    os.umask(0o077)
+    _no_core()
+    state = state_dir.made(state_dir.state())
+    joined, secret = load(state), key(state)
+    runtime = state_dir.made(state_dir.runtime(), state_dir.OPEN_FOLDER)
+    with _alone(state):
+        return Agent(state, runtime, joined, secret).run()
+
+
+class Agent:
+    """One agent of one machine."""
+
+    def __init__(self, state: Path, runtime: Path, joined: Any, secret: bytes) -> None:  # noqa: ANN401 - Joined
+        self._log = Log()
+        self._calendar = Calendar()
+        moment = now()
+        self._spool, self._numbers, self._asks = Spool(state, self._calendar.ms(moment)), Numbers(state), Asks(state)
+        self._listener = Listener(runtime / state_dir.SOCKET, self._asks)
+        self._sender = Sender(joined, secret, self._spool, self._numbers, self._asks, boot_id=_start())
+        self._status = Status(runtime / state_dir.STATUS, joined)
+        self._measuring = Measuring(now(), joined.every_s)
+        self._wake, self._ended = threading.Event(), threading.Event()
+        self._answers: deque[tuple[Moment, Mapping[str, Any] | None]] = deque(maxlen=1)
+        """The last one that the switch does not know yet; None: a refusal."""
+        self._gap = ""
+        self._every_s = joined.every_s
+        self._troubles: tuple[str, ...] = ()
+        self._switch = _switch(state, joined.agent)
+        self._log.say(f"{__version__} looks after this machine for {joined.url} as {joined.name or joined.agent}")
+
+    def run(self) -> int:
+        """Until a signal ends it: within a second, after a last beat was tried."""
+        ended, _kept = _told_to_end()
+        telling = threading.Thread(target=self._tell, name="tell", daemon=True)
+        telling.start()
+        try:
+            self._look(ended)
+        finally:
+            self._finish(now(), last=True)
+            self._ended.set()
+            self._wake.set()
+            telling.join(LAST_S + 0.2)
+            self._listener.close()
+            self._measuring.close()
+            self._status.ended(self._calendar.ms())
+        self._log.say("ended")
+        return 0
+
+    def _look(self, ended: Any) -> None:  # noqa: ANN401 - a socket
+        before = now()
+        record_s, minute_s = before.awake_s + self._every_s, before.awake_s + MINUTE_S
+        while True:
+            ready, _, _ = select.select([self._listener, ended], [], [], max(0.0, record_s - time.monotonic()))
+            if ended in ready:
+                return
+            moment = now()
+            if self._listener in ready:
+                self._listener.drain(self._calendar.ms(moment))
+                if self._listener.asked:
+                    self._wake.set()
+                if moment.awake_s < record_s:
+                    time.sleep(FLOOD_S)
+                    continue
+            gap = broken(before, moment, most_s=max(0.0, record_s - before.awake_s) + LATE_S)
+            if gap:
+                self._after(gap, before, moment)
+                record_s = moment.awake_s + self._every_s
+            else:
+                self._finish(moment)
+                if self._measuring.outdated:
+                    self._anew(moment)
+                record_s = max(record_s + self._every_s, moment.awake_s + self._every_s / 2)
+            if moment.awake_s >= minute_s:
+                minute_s = moment.awake_s + MINUTE_S
+                self._minute(moment)
+            before = moment
+
+    def _after(self, gap: str, before: Moment, moment: Moment) -> None:
+        """Something is between two looks of which nothing can be said."""
+        jump_ms = self._calendar.was_set(before, moment)
+        if jump_ms:
+            self._spool.shift(jump_ms)
+        self._measuring.forget(moment)
+        if self._switch is not None:
+            self._switch.disturbed(self._dated(moment))
+        self._gap = f"no record over a gap: {gap}"
+        self._log.say(self._gap)
+
+    def _finish(self, moment: Moment, *, last: bool = False) -> None:
+        """A record is made, kept and told."""
+        measured = self._measuring.finished(moment, self._calendar.ms(moment), self._listener.heard.signals())
+        if measured is None:
+            return
+        if last and not measured.record["signals"]:
+            return
+        self._spool.add(measured.record, self._calendar.ms(moment))
+        self._troubles = tuple(filter(None, (*self._own_troubles(), self._gap, *measured.troubles)))
+        self._gap = ""
+        self._log.troubles(self._troubles)
+        self._status.record = measured.record
+        if self._switch is not None:
+            self._heard()
+            self._switch.measured(self._dated(moment), measured.over_s, measured.record["signals"], measured.unknown)
+        self._wake.set()
+
+    def _heard(self) -> None:
+        """Tell the switch of the last answer, in the thread that it lives in."""
+        while self._answers:
+            moment, answer = self._answers.popleft()
+            if answer is None:
+                self._switch.refused(self._dated(moment))
+            else:
+                self._switch.answered(self._dated(moment), answer)
+
+    def _dated(self, moment: Moment) -> Moment:
+        return moment._replace(wall_ms=self._calendar.ms(moment))
+
+    def _own_troubles(self) -> tuple[str, ...]:
+        ahead_s = self._calendar.ahead_ms / 1000
+        clock = f"this machine's clock is {ahead_s:+.0f} s off: records are dated by the watchdog's" if ahead_s else ""
+        return (clock, self._spool.trouble, self._numbers.trouble, self._asks.trouble, self._status.trouble)
+
+    def _minute(self, moment: Moment) -> None:
+        if self._switch is not None:
+            self._heard()
+            for text in self._switch.look(self._dated(moment), self._asks.until_ms):
+                self._log.say(text)
+
+    def _anew(self, moment: Moment) -> None:
+        """Begin again as a new process: the library of NVIDIA in this one does not fit the driver any more."""
+        last = os.environ.get(ANEW, "")
+        if last.isdigit() and moment.boot_s - int(last) < ANEW_S:
+            return
+        self._log.say("the driver was renewed: the agent starts itself anew")
+        self._listener.close()
+        os.environ[ANEW] = str(int(moment.boot_s))
+        words = getattr(sys, "orig_argv", None) or [sys.executable, *sys.argv]
+        os.execv(sys.executable, [sys.executable, *words[1:]])  # noqa: S606 - the same program again
+
+    def _tell(self) -> None:
+        """The thread that sends: when a record was made, or somebody asks, or a wait after a failure is over."""
+        last_s, next_s, asked = float("-inf"), 0.0, False
+        wake_s: float | None = None
+        while not self._ended.is_set():
+            self._wake.wait(None if wake_s is None else max(0.0, wake_s - time.monotonic()))
+            self._wake.clear()
+            if self._ended.is_set():
+                break
+            asked, self._listener.asked = asked or self._listener.asked, False
+            wake_s = last_s + HASTE_S if asked else next_s
+            if time.monotonic() < wake_s:
+                continue
+            told = self._beat()
+            last_s, asked = time.monotonic(), False
+            wait_s = PAUSE_S if told.more else told.wait_s
+            next_s = last_s + (wait_s or 0.0)
+            wake_s = None if wait_s is None else next_s
+        self._beat()
+
+    def _beat(self) -> Told:
+        ending = self._ended.is_set()
+        at_ms = self._calendar.ms()
+        try:
+            told = self._sender.beat(at_ms, self._troubles, within_s=LAST_S if ending else 10.0)
+        except Exception as error:  # noqa: BLE001 - whatever it is, measuring goes on and the next beat is tried
+            told = Told("broken", f"a beat could not be sent: {type(error).__name__}: {error}", 60.0)
+        if told.ahead_ms is not None:
+            self._calendar.found(told.ahead_ms)
+            self._spool.shift(-told.ahead_ms)
+        if told.state == ANSWERED:
+            self._every_s = self._sender.every_s
+            self._measuring.every(self._every_s)
+        if told.alive or told.state == ANSWERED:
+            self._answers.append((now(), told.answer if told.state == ANSWERED else None))
+        for ask, why in told.done:
+            self._listener.answer(ask.reply_to, {"why": why, "asked": True})
+        self._log.state(told.state, told.why or "the watchdog answers")
+        self._status.told(told, at_ms, waiting=len(self._spool), dropped=self._spool.dropped, troubles=self._troubles)
+        return told
+
+
+def _switch(state: Path, agent_id: str) -> Any:  # noqa: ANN401 - imported only where a person armed it
+    """The dead-man switch; None where it is off."""
+    if not (state / "deadman.json").exists():
+        return None
+    from costguard_agent.deadman_switch import Switch
+    from costguard_agent.host import Surroundings
+
+    return Switch.armed(state, agent_id, Surroundings.real())
+
+
+@contextlib.contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """While no other agent works from the same folder."""
+    handle = os.open(state / state_dir.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, state_dir.PRIVATE_FILE)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise AgentError(f"an agent runs from {state} already: costguard-agent status") from error
+    finally:
+        os.close(handle)
+
+
+def _told_to_end() -> tuple[Any, Any]:
+    """A socket that can be read once a signal says to end, and its other end."""
+    import socket
+
+    reading, writing = socket.socketpair()
+    writing.setblocking(False)  # noqa: FBT003 - its own name for it
+    for number in ENDS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup stays nohup
+            signal.signal(number, lambda *_: writing.send(b"."))
+    signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+    return reading, writing
+
+
+def _no_core() -> None:
+    """No picture of this process, which has a key in it, on disk."""
+    import resource
+
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _start() -> str:
+    """This start of the agent, on this boot: by it the watchdog knows two machines that have one key, from a copied disk."""
+    boot = ""
+    with contextlib.suppress(OSError, ValueError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{boot}.{os.urandom(4).hex()}"

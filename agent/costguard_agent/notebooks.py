@@ -1,0 +1,186 @@
+"""Notebook kernels on this machine: is one busy, and if not, when did the last cell end?
+
+Each running server leaves a file in its user's runtime folder that says port and token. It is asked on loopback, with that
+token, which appears nowhere else. A busy kernel is work now. A server that is there and does not answer, or whose file this
+user may not read, makes the age of input unknown; the file of one that ended is passed over.
+
+Not seen: kernels that VS Code starts without a server.
+Jupyter Server 2 and Notebook 6 write these files (jupyter_server/serverapp.py `server_info`, 2.21: url, token, pid, port, sock,
+base_url, secure); the answer is documented as GET /api/kernels (id, name, last_activity, execution_state, connections).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from costguard_agent.host import Surroundings, alive, document, homes, titles, variables_of
+from costguard_agent.http_client import LOOPBACK, Reply, UnansweredError, ask
+from costguard_agent.seen import CONNECTIONS, INPUT_AGE, Seen
+
+FILES = ("jpserver-*.json", "nbserver-*.json")
+SERVERS_MOST, KERNELS_MOST = 20, 500
+PROGRAMS = frozenset(("jupyter-lab", "jupyter-notebook", "jupyter-server", "jupyter-nbclassic", "jupyterhub-singleuser"))
+WITHIN_S = 3.0
+WILDCARDS = ("", "*", "0.0.0.0", "::")  # noqa: S104 - recognised, not bound to
+BUSY = "busy"
+LONG_S = 86400.0
+"""A kernel that is busy for longer than this is told as a fact: what it means, the watchdog decides by CPU and GPU."""
+PORT_MOST = 65535
+RFC_3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d{1,9})?(?:Z|\+00:00)", re.ASCII)
+OK = 200
+
+
+class Server(NamedTuple):
+    """A running server; `token` is a secret."""
+
+    pid: int
+    port: int
+    base: str
+    token: str
+    secure: bool
+    host: str
+
+
+class Kernel(NamedTuple):
+    """What a server says of one kernel; `active_at` Unix seconds, None where it cannot be read."""
+
+    state: str
+    active_at: float | None
+    connections: int
+
+
+def look(around: Surroundings, now: float) -> Seen:
+    """All kernels of this machine at `now` (Unix seconds); nothing at all where no server runs."""
+    kernels: list[Kernel] = []
+    found = servers(around)
+    hidden = running(around) - {server.pid for server in found}
+    troubles = [f"{len(hidden)} notebook servers run whose files cannot be read"] if hidden else []
+    for server in found:
+        try:
+            kernels += _kernels(server)
+        except UnansweredError as error:  # noqa: PERF203 - one that does not answer is told, and the others are asked
+            troubles.append(f"the notebook server at port {server.port} cannot be asked: {error}")
+    signals: dict[str, float] = {}
+    if kernels:
+        signals[CONNECTIONS] = float(sum(one.connections for one in kernels))
+    ages = [_age(one, now) for one in kernels]
+    known = [age for age in ages if age is not None]
+    if known:
+        signals[INPUT_AGE] = min(known)
+    unknown = (CONNECTIONS, INPUT_AGE) if troubles else (INPUT_AGE,) if len(known) < len(ages) else ()
+    return Seen(signals, unknown, (*troubles, *_long(kernels, now)))
+
+
+def servers(around: Surroundings) -> list[Server]:
+    """The servers that run, by their files; at most twenty."""
+    found: dict[int, Server] = {}
+    for path in _files(around):
+        server = _server(document(path), around)
+        if server is not None and len(found) < SERVERS_MOST:
+            found.setdefault(server.port, server)
+    return list(found.values())
+
+
+def running(around: Surroundings) -> set[int]:
+    """The processes that are notebook servers by their command line."""
+    return {pid for pid, words in titles(around) if any(word.rpartition("/")[2] in PROGRAMS for word in words[:3])}
+
+
+def _files(around: Surroundings) -> Iterator[Path]:
+    for folder in _folders(around):
+        for pattern in FILES:
+            with contextlib.suppress(OSError):
+                yield from sorted(folder.glob(pattern))
+
+
+def _folders(around: Surroundings) -> Iterator[Path]:
+    """jupyter_core.paths.jupyter_runtime_dir: by variable (ours, and the servers' own), below the data folder, and macOS's."""
+    for env in (around.env, *(variables_of(around, pid) for pid in running(around))):
+        given, data = env.get("JUPYTER_RUNTIME_DIR", ""), env.get("JUPYTER_DATA_DIR", "")
+        if given.startswith("/"):
+            yield around.within(given)
+        if data.startswith("/"):
+            yield around.within(data) / "runtime"
+    for home in homes(around):
+        yield home / ".local" / "share" / "jupyter" / "runtime"
+        yield home / "Library" / "Jupyter" / "runtime"
+
+
+def _server(said: dict[str, Any] | None, around: Surroundings) -> Server | None:
+    """The server that a file tells of, where it runs still. The file is its user's: nothing in it is trusted."""
+    if said is None:
+        return None
+    pid, port, base, token = said.get("pid"), said.get("port"), said.get("base_url"), said.get("token")
+    if type(pid) is not int or type(port) is not int or not 0 < port <= PORT_MOST or alive(around, pid) is False:
+        return None
+    host = said.get("hostname")
+    return Server(
+        pid=pid,
+        port=port,
+        base=base if isinstance(base, str) and base.startswith("/") else "/",
+        token=token if isinstance(token, str) else "",
+        secure=said.get("secure") is True,
+        host=host if isinstance(host, str) else "",
+    )
+
+
+def _kernels(server: Server) -> list[Kernel]:
+    """Raises UnansweredError, whose words hold no token."""
+    if server.host not in (*WILDCARDS, *LOOPBACK) and not server.host.startswith("127."):
+        raise UnansweredError("it does not listen on loopback")
+    host = "[::1]" if server.host == "::1" else "127.0.0.1"
+    reply = ask(
+        f"{'https' if server.secure else 'http'}://{host}:{server.port}{server.base.rstrip('/')}/api/kernels",
+        headers={"Authorization": f"token {server.token}"} if server.token else {},
+        within_s=WITHIN_S,
+        own_certificate=True,
+    )
+    return [_kernel(one) for one in _listed(reply)][:KERNELS_MOST]
+
+
+def _listed(reply: Reply) -> list[Any]:
+    if reply.status in (401, 403):
+        raise UnansweredError("it wants a password, or another token than its file says")
+    said = reply.json()
+    if reply.status != OK or not isinstance(said, list):
+        raise UnansweredError(f"it answered {reply.status} without a list of kernels")
+    return said
+
+
+def _kernel(said: object) -> Kernel:
+    if not isinstance(said, dict):
+        raise UnansweredError("it answered with a list of something else than kernels")
+    state, count = said.get("execution_state"), said.get("connections")
+    return Kernel(
+        state if isinstance(state, str) else "",
+        moment(said.get("last_activity")),
+        min(max(count, 0), 1000) if isinstance(count, int) else 0,
+    )
+
+
+def moment(said: object) -> float | None:
+    """RFC 3339 in UTC as Jupyter writes it, with or without a fraction, as Unix seconds; None where it is none."""
+    found = RFC_3339.fullmatch(said) if isinstance(said, str) else None
+    if found is None:
+        return None
+    try:
+        return datetime.fromisoformat(f"{found[1]}+00:00").timestamp() + float(found[2] or 0)
+    except ValueError:
+        return None
+
+
+def _age(kernel: Kernel, now: float) -> float | None:
+    if kernel.state == BUSY:
+        return 0.0
+    return None if kernel.active_at is None else max(0.0, now - kernel.active_at)
+
+
+def _long(kernels: list[Kernel], now: float) -> tuple[str, ...]:
+    ages = [now - one.active_at for one in kernels if one.state == BUSY and one.active_at is not None]
+    longest = max(ages, default=0.0)
+    return (f"a notebook's kernel is busy and said nothing for {longest / 3600:.0f} h",) if longest > LONG_S else ()

@@ -1,0 +1,36 @@
+"""dstack: the tasks that its daemon (dstack-shim) runs on this host, asked on loopback.
+
+`dstack ps` runs where people work, with a token for the whole project; on the host there is the shim: GET /api/tasks on port
+10998 (dstack 0.22.5, server/schemas/runner.py TaskListResponse: tasks with id and status pending, preparing, pulling, creating,
+running or terminated; before 0.19.26 ids alone). A dev environment is a task, too: whether somebody uses it cannot be told here
+(dstack's own `inactivity_duration` can).
+"""
+
+from __future__ import annotations
+
+from costguard_agent.host import Surroundings, titles
+from costguard_agent.http_client import UnansweredError, ask
+
+NAME = "dstack"
+DAEMON, PORT, PORT_VARIABLE = "dstack-shim", 10998, "DSTACK_SHIM_HTTP_PORT"
+ACTIVE, ENDED = frozenset(("pending", "preparing", "pulling", "creating", "running")), "terminated"
+OK = 200
+
+
+def present(around: Surroundings) -> bool:
+    """Its daemon runs here."""
+    return any(words[0].rpartition("/")[2] == DAEMON for _, words in titles(around))
+
+
+def jobs(around: Surroundings) -> int:
+    """Tasks that did not end; raises UnansweredError."""
+    given = around.env.get(PORT_VARIABLE, "")
+    reply = ask(f"http://127.0.0.1:{given if given.isdigit() else PORT}/api/tasks")
+    said = reply.json()
+    tasks = said.get("tasks") if isinstance(said, dict) else None
+    if reply.status != OK or not isinstance(tasks, list):
+        raise UnansweredError(f"dstack-shim answered {reply.status} without a list of tasks with states (0.19.26 and newer do)")
+    states = [one.get("status") if isinstance(one, dict) else None for one in tasks]
+    if any(state not in ACTIVE and state != ENDED for state in states):
+        raise UnansweredError("dstack-shim told a state that is unknown here")
+    return sum(state in ACTIVE for state in states)

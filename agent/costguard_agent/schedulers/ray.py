@@ -1,0 +1,68 @@
+"""Ray: jobs of the cluster whose head is this machine, from its dashboard on loopback.
+
+`ray job list` and `ray status` say the same and take seconds of a core each time, so the address that they ask is asked
+directly: GET /api/jobs/ (ray 2.60, dashboard/modules/job: a list of JobDetails with `status` PENDING, RUNNING, STOPPED,
+SUCCEEDED or FAILED). Scripts that call ray.init() are in it as type DRIVER. Demands of `ray status` belong to one of them.
+The dashboard is found by its command line (_private/services.py: `.../dashboard/dashboard.py --host=... --port=...`).
+
+SkyPilot runs a Ray of its own (--temp-dir=/tmp/ray_skypilot); its jobs are counted as SkyPilot's.
+"""
+
+from __future__ import annotations
+
+from costguard_agent.host import Surroundings, titles
+from costguard_agent.http_client import LOOPBACK, UnansweredError, ask
+
+NAME = "Ray"
+DASHBOARD, SKYPILOTS = "/dashboard/dashboard.py", "ray_skypilot"
+DAEMONS = ("raylet", "gcs_server")
+ACTIVE, ENDED = frozenset(("PENDING", "RUNNING")), frozenset(("STOPPED", "SUCCEEDED", "FAILED"))
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - recognised, not bound to
+OK = 200
+
+
+def present(around: Surroundings) -> bool:
+    """A daemon of Ray runs here."""
+    return any(_is_daemon(words) for words in _foreign(around))
+
+
+def jobs(around: Surroundings) -> int:
+    """Pending and running jobs of all dashboards here; raises UnansweredError."""
+    addresses = [_address(words) for words in _foreign(around) if any(word.endswith(DASHBOARD) for word in words)]
+    if not addresses:
+        raise UnansweredError("no dashboard runs on this machine, and only it knows of jobs")
+    return sum(_jobs(one) for one in addresses)
+
+
+def _foreign(around: Surroundings) -> list[list[str]]:
+    """Command lines of Ray, without those of SkyPilot's own."""
+    every = [words for _, words in titles(around) if any("/ray/" in word for word in words[:3])]
+    return [words for words in every if not any(SKYPILOTS in word for word in words)]
+
+
+def _is_daemon(words: list[str]) -> bool:
+    return words[0].rpartition("/")[2] in DAEMONS or any(word.endswith(DASHBOARD) for word in words)
+
+
+def _address(words: list[str]) -> str:
+    stated = dict(word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word)
+    host, port = stated.get("host", ""), stated.get("port", "")
+    if not port.isdigit():
+        raise UnansweredError("its dashboard does not say at which port it listens")
+    if host not in (*LOOPBACK, EVERYWHERE, "::"):
+        raise UnansweredError("its dashboard does not listen on loopback")
+    return f"http://127.0.0.1:{port}"
+
+
+def _jobs(address: str) -> int:
+    reply = ask(f"{address}/api/jobs/")
+    if reply.status in (401, 403):
+        raise UnansweredError("its dashboard wants a token")
+    said = reply.json()
+    if reply.status != OK or not isinstance(said, list):
+        raise UnansweredError(f"its dashboard answered {reply.status} without a list of jobs")
+    states = [one.get("status") if isinstance(one, dict) else None for one in said]
+    strange = next((state for state in states if state not in ACTIVE | ENDED), None)
+    if strange is not None or None in states:
+        raise UnansweredError("its dashboard told a state that is unknown here")
+    return sum(state in ACTIVE for state in states)

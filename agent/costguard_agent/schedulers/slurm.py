@@ -1,0 +1,55 @@
+"""Slurm: the jobs that run on this node, and those that wait for a partition it belongs to.
+
+Asked in text (`squeue --format`), which is the same since Slurm 2; `--json` needs a plug-in and has changed its shape in 21.08,
+22.05 and 23.02 (job_state became a list). A held job, or one whose dependency can never be met, waits for a person and not for
+this machine: it does not count. Without `--Node`, sinfo names partitions that have no such node, too (seen with 22.05.8, which
+all of this was tried with). Sources: squeue(1), sinfo(1), Slurm 24.05.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+
+from costguard_agent import commands
+from costguard_agent.host import Surroundings
+from costguard_agent.http_client import UnansweredError
+
+NAME = "Slurm"
+HERE, WAITING = "R,CF,S", "PD"
+FOR_A_PERSON = ("JobHeldUser", "JobHeldAdmin", "DependencyNeverSatisfied")
+NODE = re.compile(r"[A-Za-z0-9._-]{1,255}")
+WITHIN_S = 10.0
+
+
+def present(around: Surroundings) -> bool:
+    """Its command is here."""
+    return commands.found("squeue", around) is not None
+
+
+def jobs(around: Surroundings) -> int:
+    """Running here, and waiting for a partition of this node; raises UnansweredError."""
+    squeue, sinfo = (commands.found(name, around) for name in ("squeue", "sinfo"))
+    if squeue is None or sinfo is None:
+        raise UnansweredError("squeue is here and sinfo is not")
+    node = _node(around)
+    rows = [squeue, "--noheader", "--format=%T|%r"]
+    words = [sinfo, "--noheader", "--Node", f"--nodes={node}", "--format=%R"]
+    partitions = commands.answer(words, around, within_s=WITHIN_S).split()
+    if not partitions:
+        raise UnansweredError(f"{node} is no node of this cluster; SLURMD_NODENAME may say its name")
+    here = commands.answer([*rows, f"--nodelist={node}", f"--states={HERE}"], around, within_s=WITHIN_S)
+    queued = [*rows, f"--partition={','.join(dict.fromkeys(partitions))}", f"--states={WAITING}"]
+    waiting = commands.answer(queued, around, within_s=WITHIN_S)
+    return len(here.splitlines()) + sum(_waits_for_us(row) for row in waiting.splitlines())
+
+
+def _node(around: Surroundings) -> str:
+    name = around.env.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
+    if not NODE.fullmatch(name):
+        raise UnansweredError("the name of this node has signs that no node has")
+    return name
+
+
+def _waits_for_us(row: str) -> bool:
+    return bool(row.strip()) and row.partition("|")[2].strip() not in FOR_A_PERSON

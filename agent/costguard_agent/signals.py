@@ -1,0 +1,160 @@
+"""Records: what many looks within 15 seconds come to, each signal by its own meaning. Pure.
+
+Example: eight GPUs, one at 100 % in five of fifteen looks and the rest idle: gpu_util 33.3 (the mean of the busiest GPU, never
+the mean over GPUs), gpu_busy_count 1. A GPU that could not be read might have been the busy one: then the most duty and the
+count stand only where they show work, and a sum of all does not stand at all. Nor is a GPU known that was read in less than
+half of the looks, or of the time: one look at rest, and then a driver that hangs, is no quiet record. Missing is never zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from costguard_agent.protocol import SIGNALS
+
+Gpu = Mapping[str, float]
+"""What was read of one GPU in one look, by the names below; what could not be read is not in it."""
+UTIL, MEMORY_UTIL, MEMORY_USED, POWER, LIMIT, TEMPERATURE, PCIE = (
+    "util",
+    "memory_util",
+    "memory_used",
+    "power_w",
+    "limit_w",
+    "temperature_c",
+    "pcie_bytes_s",
+)
+BUSY_PERCENT = 5.0
+"""A GPU ran a kernel where its mean duty is above this, as the watchdog reads it."""
+ENOUGH, FAR_S = 0.5, 5.0
+"""Of the looks that there should be, those that a mean needs; seconds between two looks of which both know something."""
+DECIMALS = 3
+LARGEST = 1e15
+
+MEAN, MAX, LAST, AGE = "mean", "max", "last", "age"
+MEANINGS: Mapping[str, str] = {
+    "cpu_util": MEAN,
+    "cpu_cores": MEAN,
+    "memory_used": MAX,
+    "network_bytes_s": MEAN,
+    "disk_bytes_s": MEAN,
+    "step": LAST,
+    "heartbeat": LAST,
+    "queue_jobs": LAST,
+    "input_age_s": AGE,
+    "connections": MAX,
+    "agent_alive": LAST,
+}
+"""How looks become one value; those of GPUs are put together per GPU first. `age`: since the latest of its moments."""
+
+
+class Look(NamedTuple):
+    """One look: `over_s` seconds that its rates are means of, `at_s` its end on a clock that only rises.
+
+    `gpus`: each GPU by a name that stays, None where there is no telling which there are.
+    """
+
+    at_s: float
+    over_s: float
+    signals: Mapping[str, float]
+    gpus: Mapping[str, Gpu] | None = None
+
+
+def merged(looks: Sequence[Look], *, at_s: float) -> dict[str, float]:
+    """The signals of all `looks` as one record that ends at `at_s`."""
+    told = [look for look in looks if look.gpus is not None]
+    over_s = max((look.over_s for look in looks), default=0.0)
+    found = _of_gpus([look.gpus for look in told if look.gpus is not None], _due([look.at_s for look in told], at_s, over_s))
+    for signal, meaning in MEANINGS.items():
+        seen = [look for look in looks if signal in look.signals]
+        if seen:
+            found[signal] = _value(meaning, signal, seen, at_s)
+    return {name: round(value, DECIMALS) for name, value in found.items() if _sound(name, value)}
+
+
+def _value(meaning: str, signal: str, seen: Sequence[Look], at_s: float) -> float:
+    if meaning == MEAN:
+        return _mean((look.signals[signal], look.over_s) for look in seen)
+    if meaning == MAX:
+        return max(look.signals[signal] for look in seen)
+    if meaning == AGE:
+        return max(0.0, min(look.signals[signal] + at_s - look.at_s for look in seen))
+    return seen[-1].signals[signal]
+
+
+def _due(ats: Sequence[float], at_s: float, over_s: float) -> float:
+    """How many looks there should be in the `over_s` seconds until `at_s`, at the rhythm of those at `ats`."""
+    if over_s <= 0:
+        return len(ats)
+    edges = [at_s - over_s, *sorted(ats), at_s]
+    unseen_s = sum(max(0.0, after - before - FAR_S) for before, after in zip(edges, edges[1:]))
+    return len(ats) / max(1 - unseen_s / over_s, 1e-9)
+
+
+def _of_gpus(looks: Sequence[Mapping[str, Gpu]], due: float) -> dict[str, float]:
+    """What all GPUs together come to, of which `due` looks should be there; nothing where there is none."""
+    names = {name for look in looks for name in look}
+    if not names:
+        return {}
+    gpus = [_gpu([look[name] for look in looks if name in look], due) for name in sorted(names)]
+    found = {**_sums(gpus), **_extremes(gpus)}
+    util = _all(gpus, UTIL)
+    busiest = max(_known(gpus, UTIL), default=0.0)
+    if util or busiest > BUSY_PERCENT:
+        found["gpu_util"] = busiest
+        found["gpu_busy_count"] = float(sum(value > BUSY_PERCENT for value in _known(gpus, UTIL)))
+    return found
+
+
+def _sums(gpus: Sequence[Gpu]) -> dict[str, float]:
+    named = {"gpu_power_w": POWER, "pcie_bytes_s": PCIE}
+    return {signal: sum(_known(gpus, name)) for signal, name in named.items() if _all(gpus, name)}
+
+
+def _extremes(gpus: Sequence[Gpu]) -> dict[str, float]:
+    named = {"gpu_memory_util": MEMORY_UTIL, "gpu_memory_used": MEMORY_USED, "gpu_power_busiest_w": POWER}
+    found = {signal: max(_known(gpus, name)) for signal, name in named.items() if _all(gpus, name)}
+    hottest, limits = _known(gpus, TEMPERATURE), _known(gpus, LIMIT)
+    if hottest:
+        found["gpu_temperature_c"] = max(hottest)
+    if limits:
+        found["gpu_power_limit_w"] = min(limits)
+    return found
+
+
+def _gpu(looks: Sequence[Gpu], due: float) -> Gpu:
+    """One GPU over all looks: means, but the most of what it held and how hot it was, and the last of its limits.
+
+    A mean of too few of the looks that are `due` says nothing, unless it shows work.
+    """
+    found = {}
+    for name in (UTIL, MEMORY_UTIL, MEMORY_USED, POWER, LIMIT, TEMPERATURE, PCIE):
+        values = [look[name] for look in looks if name in look]
+        if values and name in {MEMORY_USED, TEMPERATURE}:
+            found[name] = max(values)
+        elif values and name == LIMIT:
+            found[name] = values[-1]
+        elif values:
+            mean = sum(values) / len(values)
+            if len(values) >= ENOUGH * due or (name == UTIL and mean > BUSY_PERCENT):
+                found[name] = mean
+    return found
+
+
+def _all(gpus: Sequence[Gpu], name: str) -> bool:
+    return all(name in gpu for gpu in gpus)
+
+
+def _known(gpus: Sequence[Gpu], name: str) -> list[float]:
+    return [gpu[name] for gpu in gpus if name in gpu]
+
+
+def _mean(weighed: Iterable[tuple[float, float]]) -> float:
+    pairs = list(weighed)
+    over = sum(seconds for _, seconds in pairs)
+    return sum(value * seconds for value, seconds in pairs) / over if over > 0 else pairs[-1][0]
+
+
+def _sound(name: str, value: float) -> bool:
+    return name in SIGNALS and math.isfinite(value) and abs(value) <= LARGEST

@@ -1,0 +1,147 @@
+"""Where the agent keeps what it must not lose (key, address, records), and where those on the same machine find it.
+
+    state     key, address, records not yet told     $COSTGUARD_AGENT_DIR, else /var/lib/costguard-agent for root, else
+                                                     $XDG_STATE_HOME/costguard-agent (~/.local/state/costguard-agent)
+    runtime   socket of hints, status                $COSTGUARD_AGENT_DIR, else /run/costguard-agent for root, else
+                                                     $XDG_RUNTIME_DIR/costguard-agent, else as the state
+
+Under systemd both are what its unit gives it (StateDirectory=, RuntimeDirectory=).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from costguard_agent.diagnostics import AgentError
+
+DIR, NAME = "COSTGUARD_AGENT_DIR", "costguard-agent"
+KEY, CONFIG, SOCKET, STATUS, LOCK, SEQ, SPOOL, ASKS = (
+    "key",
+    "config.json",
+    "hints.sock",
+    "status.json",
+    "lock",
+    "seq",
+    "records.jsonl",
+    "asks.json",
+)
+PRIVATE_FILE, PRIVATE_FOLDER, OPEN_FOLDER, OPEN_FILE = 0o600, 0o700, 0o755, 0o644
+
+
+def state() -> Path:
+    """The folder of what must not be lost."""
+    given = _given("STATE_DIRECTORY")
+    if given is not None:
+        return given
+    if _root():
+        return Path("/var/lib", NAME)
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", NAME)
+
+
+def runtime() -> Path:
+    """The folder of an agent that runs as this user."""
+    given = _given("RUNTIME_DIRECTORY")
+    if given is not None:
+        return given
+    if _root():
+        return Path("/run", NAME)
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(base, NAME) if base else Path.home() / ".local" / "state" / NAME
+
+
+def runtimes() -> list[Path]:
+    """Where an agent of this machine may be found by whoever runs here, most particular first."""
+    own = os.environ.get(DIR)
+    found = [Path(own)] if own else []
+    found.append(Path("/run", NAME))
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    if base:
+        found.append(Path(base, NAME))
+    return [*found, Path(os.path.expanduser("~"), ".local", "state", NAME)]  # noqa: PTH111 - never raises, Path.home does
+
+
+def made(folder: Path, mode: int = PRIVATE_FOLDER) -> Path:
+    """`folder`, made where it was missing; one that others may write to is refused. Raises AgentError."""
+    try:
+        if not folder.is_dir():
+            folder.mkdir(mode=mode, parents=True, exist_ok=True)
+            folder.chmod(mode)  # whatever this process's umask is
+        seen = folder.stat()
+    except OSError as error:
+        raise AgentError(f"cannot make {folder}: {error.strerror}; set {DIR} to a folder that can be written") from error
+    if seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise AgentError(f"others may write to {folder}: chmod 700 {folder}, and look who was there")
+    return folder
+
+
+def written(path: Path, data: bytes, mode: int = PRIVATE_FILE, *, sure: bool = False) -> None:
+    """`data` as all of `path`, or what was there before. `sure`: it also survives a power cut. Raises OSError."""
+    beside = path.with_name(f".{path.name}.new")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    try:
+        os.fchmod(handle, mode)
+        if _root():  # who joins as root writes for the service's own user
+            owner = path.parent.stat()
+            os.fchown(handle, owner.st_uid, owner.st_gid)
+        left = memoryview(data)
+        while left:
+            left = left[os.write(handle, left) :]
+        if sure:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+    beside.replace(path)
+    if sure:
+        _settled(path.parent)
+
+
+def private(path: Path) -> bytes:
+    """What a file holds that only its owner may read. Raises AgentError where others may, or where there is none."""
+    try:
+        seen = path.stat()
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise AgentError(
+            f"this machine has not joined a watchdog ({path} is missing): costguard-agent join URL CODE"
+        ) from error
+    except OSError as error:
+        raise AgentError(f"cannot read {path}: {error.strerror}; who installed the agent may, or root") from error
+    if seen.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise AgentError(f"others may read {path}: it may be known. Join again: costguard-agent join URL CODE --again")
+    if os.geteuid() not in {0, seen.st_uid}:
+        raise AgentError(f"{path} belongs to another user (uid {seen.st_uid}): run the agent as that user")
+    return data
+
+
+def parsed(data: bytes) -> dict[str, Any]:
+    """JSON that must be an object; an empty one where it is none (torn, empty, something else)."""
+    import json
+
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _given(by_systemd: str) -> Path | None:
+    own = os.environ.get(DIR)
+    if own:
+        return Path(own)
+    service = os.environ.get(by_systemd, "")
+    return Path(service) if Path(service).name == NAME else None
+
+
+def _root() -> bool:
+    return os.geteuid() == 0
+
+
+def _settled(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

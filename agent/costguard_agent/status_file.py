@@ -1,0 +1,121 @@
+"""What the agent is at, as a file that everybody on this machine may read: no key, no code, no record but the last."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from costguard_agent import __version__
+from costguard_agent.diagnostics import AgentError
+from costguard_agent.enrollment import Joined
+from costguard_agent.printed import printable
+from costguard_agent.sender import ANSWERED, Told
+from costguard_agent.state_dir import OPEN_FILE, STATUS, parsed, runtimes, written
+
+FRESH_BEATS, FRESH_LEAST_S = 4, 120.0
+"""Beats that may be missing before the watchdog counts as silent, and the least time for it."""
+NOTICES_MOST = 8
+
+
+class Status:
+    """Written after each beat."""
+
+    def __init__(self, path: Path, joined: Joined) -> None:
+        self._path = path
+        self._said: dict[str, Any] = {
+            "version": __version__,
+            "pid": os.getpid(),
+            "url": joined.url,
+            "agent": joined.agent,
+            "name": joined.name,
+            "every_s": joined.every_s,
+            "answered_at": None,
+            "notices": [],
+            "machine": "",
+            "kept_until": None,
+        }
+        self.record: dict[str, Any] | None = None
+        self.trouble = ""
+
+    def told(self, told: Told, at_ms: int, *, waiting: int, dropped: int, troubles: Sequence[str]) -> None:
+        """What became of a beat."""
+        found = self._said
+        found.update(at=at_ms / 1000, state=told.state, why=told.why, waiting=waiting, dropped=dropped, record=self.record)
+        found["troubles"] = list(troubles)
+        if told.state == ANSWERED:
+            notices = told.answer.get("notices")
+            found["answered_at"] = at_ms / 1000
+            found["notices"] = [printable(str(text)) for text in notices[:NOTICES_MOST]] if isinstance(notices, list) else []
+            found["machine"] = printable(str(told.answer.get("state") or ""))
+            found["kept_until"] = told.answer.get("kept_until")
+        self._write()
+
+    def ended(self, at_ms: int) -> None:
+        """The agent ends."""
+        self._said.update(at=at_ms / 1000, state="ended", why="", pid=0)
+        self._write()
+
+    def _write(self) -> None:
+        try:
+            written(self._path, json.dumps(self._said).encode() + b"\n", OPEN_FILE)
+            self.trouble = ""
+        except OSError as error:
+            self.trouble = f"costguard-agent status is old: {self._path.parent} cannot be written ({error.strerror})"
+
+
+def read() -> dict[str, Any]:
+    """What the agent of this machine wrote last. Raises AgentError where none ever ran."""
+    for folder in runtimes():
+        try:
+            found = parsed((folder / STATUS).read_bytes())
+        except OSError:
+            continue
+        if found:
+            return {**found, "running": _runs(found.get("pid")), "guarded": _guarded(found)}
+    raise AgentError("no agent runs on this machine: costguard-agent run, or costguard-agent install")
+
+
+def text(found: dict[str, Any]) -> str:
+    """For people."""
+    lines = [f"{'runs' if found['running'] else 'does not run'}: costguard-agent {found.get('version')} for {found.get('url')}"]
+    answered = found.get("answered_at")
+    said = f"{_ago(answered)} ago" if answered else "never"
+    lines.append(f"the watchdog answered {said}" + (f"; {found['why']}" if found.get("why") else ""))
+    if found.get("machine"):
+        lines.append(f"it calls this machine {found.get('name') or found.get('agent')}: {found['machine']}")
+    if found.get("waiting") or found.get("dropped"):
+        lines.append(f"{found.get('waiting')} records wait to be told, {found.get('dropped')} were lost")
+    record = found.get("record") or {}
+    lines += [f"  {name:22} {value:g}" for name, value in sorted((record.get("signals") or {}).items())]
+    lines += [f"trouble: {each}" for each in found.get("troubles") or []]
+    lines += [f"notice: {each}" for each in found.get("notices") or []]
+    return "\n".join(lines)
+
+
+def _guarded(found: dict[str, Any]) -> bool:
+    """Whether it runs, and the watchdog answered not long ago."""
+    answered = found.get("answered_at")
+    every = found.get("every_s") or 0
+    fresh_s = max(FRESH_LEAST_S, FRESH_BEATS * every)
+    return bool(_runs(found.get("pid")) and answered and time.time() - answered < fresh_s)
+
+
+def _runs(pid: object) -> bool:
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _ago(at: float) -> str:
+    seconds = max(0, int(time.time() - at))
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"  # noqa: PLR2004 - two minutes

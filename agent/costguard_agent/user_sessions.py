@@ -1,0 +1,193 @@
+"""People: how long ago somebody typed, and how many are logged in.
+
+A terminal says when it was last read from (its atime), which is when somebody typed. Whose terminal it is says its first
+process: one below tmux or screen is a pane that nobody need look at, a waiting login prompt is nobody. Whoever looks at a
+pane types into a terminal of their own. Editors and shells over SSH are open sessions; an open session is not input.
+
+Linux only: elsewhere both are missing. Where the processes of others are hidden (hidepid), /run/utmp tells who is logged in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from costguard_agent.host import FIRST, Surroundings, text
+from costguard_agent.seen import CONNECTIONS, INPUT_AGE, Seen
+
+MULTIPLEXERS = ("tmux", "screen", "SCREEN", "zellij", "dtach", "abduco", "tmate")
+PROMPTS = frozenset(("agetty", "getty", "mingetty", "login", "sulogin"))
+SSH = ("sshd", "sshd-session")
+PTS, CONSOLE, SERIALS = 136, 4, {204: "ttyAMA", 229: "hvc"}
+"""Major numbers of devices (Documentation/admin-guide/devices.txt); of 4, minors from 64 on are ttyS."""
+FIRST_SERIAL = 64
+USER_PROCESS = 7
+PANES = re.compile(r"tmux\(|:.*:S\.")
+"""How tmux and screen write themselves into utmp as a host."""
+UTMP_32, UTMP_64 = struct.Struct("=hxxi32s4s32s256shhiii4i20s"), struct.Struct("=hxxi32s4s32s256shhqqq4i20s4x")
+"""utmp(5): 384 bytes, and 400 on machines that never had 32 bits (glibc's bits/utmp.h)."""
+WITHOUT_32 = ("aarch64", "arm64", "riscv64", "loongarch64")
+UTMP_MOST = 2**20
+
+
+class Process(NamedTuple):
+    """What /proc/PID/stat says of a process; `line` as below /dev, "" where it has no terminal."""
+
+    pid: int
+    name: str
+    parent: int
+    session: int
+    line: str
+
+
+class Login(NamedTuple):
+    """A line of utmp: who is logged in where."""
+
+    pid: int
+    line: str
+    host: str
+
+
+class People:
+    """Looks, and remembers the latest input of terminals that are closed by now."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._latest: float | None = None
+
+    def look(self, now: float) -> Seen:
+        """Age of the latest input and open sessions, at `now` (Unix seconds).
+
+        Before any terminal was seen, the age counts from the first look: somebody may have left right before it.
+        """
+        found = processes(self._around)
+        if not found:
+            return Seen({}, (INPUT_AGE, CONNECTIONS), ("processes cannot be seen here: nothing is known of people",))
+        persons = [one for one in found.values() if is_person(one, found)]
+        terminals = {one.line: one.pid for one in persons}
+        if int(FIRST) not in found:
+            panes = {one.line for one in found.values() if one.line} - terminals.keys()
+            logins = (one for one in logged_in(self._around) if one.line not in panes and not PANES.match(one.host))
+            terminals.update({one.line: one.pid for one in logins if one.line not in terminals})
+        typed = [at for line, pid in terminals.items() for at in self._typed(line, pid)]
+        sessions = {self._session(one, found) for one in persons if one.pid != int(FIRST)} | self._ssh(found)
+        sessions |= terminals.keys() - {one.line for one in persons}
+        if self._latest is None and not typed:
+            self._latest = now
+        self._latest = max([*typed, *([] if self._latest is None else [self._latest])])
+        return Seen({INPUT_AGE: max(0.0, now - self._latest), CONNECTIONS: float(len(sessions))})
+
+    def _typed(self, line: str, pid: int) -> Iterable[float]:
+        """When a terminal was last read from. A container has terminals of its own, by the same names."""
+        for path in (self._around.at("proc", str(pid), "root", "dev", line), self._around.at("dev", line)):
+            with contextlib.suppress(OSError):
+                yield path.stat().st_atime
+                return
+
+    def _session(self, one: Process, found: Mapping[int, Process]) -> int | str:
+        """One name for all terminals of one SSH connection; any other is a session by itself."""
+        over = [above.pid for above in ancestors(one, found) if above.name in SSH]
+        return next((pid for pid in over if self._is_connection(pid)), one.pid)
+
+    def _ssh(self, found: Mapping[int, Process]) -> set[int | str]:
+        return {one.pid for one in found.values() if one.name in SSH and self._is_connection(one.pid)}
+
+    def _is_connection(self, pid: int) -> bool:
+        """A server of SSH shows for whom it works: "sshd: anna@pts/0", "sshd: anna@notty". The others wait or guard."""
+        title = text(self._around.at("proc", str(pid), "cmdline")) or ""
+        return "@" in title and title.partition(":")[0] in SSH
+
+
+def tell(around: Surroundings, text: str) -> int:
+    """Write one line to every terminal at which somebody may sit; to how many. One that does not take it is passed over."""
+    found = processes(around)
+    terminals = {one.line for one in found.values() if one.line and one.pid == one.session and one.name not in PROMPTS}
+    return sum(_written(around.at("dev", name), f"\r\n{text}\r\n".encode()) for name in terminals)
+
+
+def _written(path: Path, data: bytes) -> bool:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.write(handle, data) > 0
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def is_person(one: Process, found: Mapping[int, Process]) -> bool:
+    """Whether this process is the first of a terminal at which somebody may sit."""
+    if not one.line or one.pid != one.session or one.name in PROMPTS:
+        return False
+    return not any(above.name.startswith(MULTIPLEXERS) for above in ancestors(one, found))
+
+
+def ancestors(one: Process, found: Mapping[int, Process]) -> list[Process]:
+    """All that started `one`, nearest first."""
+    above: list[Process] = []
+    while one.parent in found and len(above) < len(found):
+        one = found[one.parent]
+        above.append(one)
+    return above
+
+
+def processes(around: Surroundings) -> dict[int, Process]:
+    """All processes that can be seen, by number; none where there is no /proc."""
+    try:
+        numbers = [name for name in os.listdir(around.at("proc")) if name.isdigit()]  # noqa: PTH208 - names of thousands
+    except OSError:
+        return {}
+    read = (_process(int(name), text(around.at("proc", name, "stat"))) for name in numbers)
+    return {one.pid: one for one in read if one is not None}
+
+
+def _process(pid: int, stat: str | None) -> Process | None:
+    head, _, rest = (stat or "").rpartition(")")
+    fields = rest.split()
+    try:
+        parent, session, device = int(fields[1]), int(fields[3]), int(fields[4])
+    except (IndexError, ValueError):
+        return None
+    return Process(pid, head.partition("(")[2], parent, session, line(device))
+
+
+def line(device: int) -> str:
+    """A terminal's name below /dev by its number in /proc/PID/stat (proc(5), tty_nr); "" for none and for unknown ones."""
+    major, minor = device >> 8 & 0xFFF, device & 0xFF | device >> 12 & 0xFFF00
+    if major == PTS:
+        return f"pts/{minor}"
+    if major == CONSOLE and 0 < minor < FIRST_SERIAL:
+        return f"tty{minor}"
+    if major == CONSOLE and minor >= FIRST_SERIAL:
+        return f"ttyS{minor - FIRST_SERIAL}"
+    first = FIRST_SERIAL if major == 204 else 0  # noqa: PLR2004 - ttyAMA begin at 64, as ttyS do
+    return f"{SERIALS[major]}{minor - first}" if major in SERIALS and minor >= first else ""
+
+
+def logged_in(around: Surroundings) -> list[Login]:
+    """Who is logged in as utmp has it, where there is one: newer systems have none."""
+    for path in (around.at("run", "utmp"), around.at("var", "run", "utmp")):
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            return logins(file.read(UTMP_MOST), platform.machine())
+    return []
+
+
+def logins(data: bytes, machine: str) -> list[Login]:
+    """The people among the entries of a utmp file; a torn one at its end is left out. Host and line are others' words."""
+    shape = UTMP_64 if machine in WITHOUT_32 else UTMP_32
+    entries = (shape.unpack_from(data, at) for at in range(0, len(data) - shape.size + 1, shape.size))
+    found = [Login(entry[1], _word(entry[2]), _word(entry[5])) for entry in entries if entry[0] == USER_PROCESS]
+    return [one for one in found if re.fullmatch(r"(pts/|tty[A-Z]*|hvc)\d{1,6}", one.line)]
+
+
+def _word(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "replace")

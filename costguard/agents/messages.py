@@ -1,0 +1,245 @@
+"""A beat, checked field by field: what an agent may say, and nothing else.
+
+    {"agent": {"version": "0.1.0", "python": "3.10.12", "boot_id": "6f..."}, "troubles": [], "dropped": 0, "ask": [],
+     "records": [{"at": 1795219215000, "over_s": 15.0, "signals": {"gpu_util": 97.5, "cpu_cores": 3.2}}]}
+
+What has another shape is refused as a whole. A value that cannot be (140 %, a negative rate) is left out, as one of a
+provider's is: missing, with a word about it in the answer, and never a zero. So is a signal that a newer agent knows and this
+watchdog does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from costguard.agents.refusals import MALFORMED, RefusedError
+from costguard.values.checks import HUGE, described
+from costguard.values.encoding import plain
+from costguard.values.instant import EARLIEST, LATEST, micros
+from costguard.values.resource import storable
+from costguard.values.sample import (
+    AGENT_ALIVE,
+    CONNECTIONS,
+    CPU_CORES,
+    CPU_UTIL,
+    DISK,
+    GPU_BUSY_COUNT,
+    GPU_MEMORY_USED,
+    GPU_MEMORY_UTIL,
+    GPU_POWER,
+    GPU_POWER_BUSIEST,
+    GPU_POWER_LIMIT,
+    GPU_TEMPERATURE,
+    GPU_UTIL,
+    HEARTBEAT,
+    INPUT_AGE,
+    LARGEST_VALUE,
+    MEMORY_USED,
+    NETWORK,
+    PCIE,
+    QUEUE_JOBS,
+    STEP,
+)
+
+RECORDS_MOST, TROUBLES_MOST, ASKS_MOST, TEXT_MOST = 240, 16, 8, 300
+VERSION_MOST, ID_MOST = 64, 64
+DROPPED_MOST = 2**53
+OVER_MOST_S = 600.0
+"""What one record may cover: forty of the usual 15 s."""
+FIRST_MS, LAST_MS = micros(EARLIEST) // 1000, micros(LATEST) // 1000
+ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+PHASE, BUSY, KEEP = "phase", "busy", "keep"
+ASKS = (PHASE, BUSY, KEEP)
+
+_PERCENT, _WATTS, _RATE = (0.0, 100.0), (0.0, 2e6), (0.0, 1e13)
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    GPU_UTIL: _PERCENT,
+    GPU_MEMORY_UTIL: _PERCENT,
+    GPU_MEMORY_USED: _PERCENT,
+    GPU_POWER: _WATTS,
+    GPU_POWER_BUSIEST: _WATTS,
+    GPU_POWER_LIMIT: _WATTS,
+    GPU_BUSY_COUNT: (0.0, 1e3),
+    GPU_TEMPERATURE: (-50.0, 200.0),
+    CPU_UTIL: _PERCENT,
+    CPU_CORES: (0.0, 1e5),
+    MEMORY_USED: _PERCENT,
+    NETWORK: _RATE,
+    DISK: _RATE,
+    PCIE: _RATE,
+    STEP: (-LARGEST_VALUE, LARGEST_VALUE),
+    HEARTBEAT: (-LARGEST_VALUE, LARGEST_VALUE),
+    QUEUE_JOBS: (0.0, 1e9),
+    INPUT_AGE: (0.0, 1e9),
+    CONNECTIONS: (0.0, 1e6),
+    AGENT_ALIVE: (0.0, 1.0),
+}
+"""Signal -> the least and the most that one machine can come to. What lies outside is a wrong unit."""
+NAMES = {name: name for name in BOUNDS}
+"""Each name once: those of every message would be kept as long as its records."""
+
+
+class Record(NamedTuple):
+    """What was measured in the `over_s` seconds that end at `at_ms`, by the agent's clock."""
+
+    at_ms: int
+    over_s: float
+    signals: tuple[tuple[str, float], ...]
+
+
+class Ask(NamedTuple):
+    """What an agent asks for its machine. `id`: the same for every try of one wish."""
+
+    id: str
+    what: str
+    name: str
+    for_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """A beat as it may be. `dropped`: records that the agent could not keep. `odd`: what was left out of it, in words."""
+
+    version: str
+    python: str
+    boot_id: str
+    records: tuple[Record, ...] = ()
+    troubles: tuple[str, ...] = ()
+    dropped: int = 0
+    asks: tuple[Ask, ...] = ()
+    odd: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """What joins. `public_key`: base64, of 32 bytes."""
+
+    code: str
+    public_key: str
+    version: str
+
+
+def beat_of(body: object) -> Beat:
+    """The beat that `body` (parsed JSON) is; RefusedError that names the field where it is none."""
+    beat = _table(body, "", ("agent", "records", "troubles", "dropped", "ask"), optional=("troubles", "dropped", "ask"))
+    agent = _table(beat["agent"], "agent", ("version", "python", "boot_id"), optional=("python", "boot_id"))
+    odd: list[str] = []
+    records = tuple(
+        _record(one, f"records[{number}]", odd) for number, one in enumerate(_list(beat["records"], "records", RECORDS_MOST))
+    )
+    troubles = _list(beat.get("troubles", ()), "troubles", TROUBLES_MOST)
+    return Beat(
+        version=_text(agent["version"], "agent.version", VERSION_MOST),
+        python=_text(agent.get("python", ""), "agent.python", VERSION_MOST),
+        boot_id=_text(agent.get("boot_id", ""), "agent.boot_id", VERSION_MOST),
+        records=records,
+        troubles=tuple(_text(one, f"troubles[{number}]", TEXT_MOST) for number, one in enumerate(troubles)),
+        dropped=round(_number(beat.get("dropped", 0), "dropped", 0, DROPPED_MOST)),
+        asks=tuple(_ask(one, f"ask[{n}]") for n, one in enumerate(_list(beat.get("ask", ()), "ask", ASKS_MOST))),
+        odd=tuple(dict.fromkeys(odd)),
+    )
+
+
+def joining_of(body: object) -> Joining:
+    """What `body` (parsed JSON) joins with; RefusedError that names the field where it cannot."""
+    table = _table(body, "", ("code", "public_key", "version"))
+    return Joining(
+        code=_text(table["code"], "code", ID_MOST),
+        public_key=_text(table["public_key"], "public_key", ID_MOST),
+        version=_text(table["version"], "version", VERSION_MOST),
+    )
+
+
+def _record(stated: object, field: str, odd: list[str]) -> Record:
+    table = _table(stated, field, ("at", "over_s", "signals"))
+    signals = table["signals"]
+    if not isinstance(signals, Mapping):
+        raise _wrong(f"{field}.signals", f"must be an object, not {described(signals)}", 'write {"gpu_util": 97.5}')
+    kept = []
+    for name, value in signals.items():
+        known = NAMES.get(name)
+        if known is None:
+            odd.append(plain(f"{described(name)} was left out: this watchdog knows no such signal, and an update may"))
+            continue
+        least, most = BOUNDS[known]
+        given = _number(value, f"{field}.signals.{name}", -HUGE, HUGE)
+        if least <= given <= most:
+            kept.append((known, given))
+        else:
+            odd.append(f"{name} was left out: {described(value)} is not between {least:g} and {most:g}")
+    return Record(
+        round(_number(table["at"], f"{field}.at", FIRST_MS, LAST_MS)),
+        _number(table["over_s"], f"{field}.over_s", 0, OVER_MOST_S),
+        tuple(kept),
+    )
+
+
+def _ask(stated: object, field: str) -> Ask:
+    table = _table(stated, field, ("id", "what", "name", "for_s", "why"), optional=("name", "why"))
+    ask_id = _text(table["id"], f"{field}.id", ID_MOST)
+    if not ID.fullmatch(ask_id):
+        raise _wrong(f"{field}.id", f"is no id: {described(ask_id)}", "write letters, digits, - and _")
+    what = table["what"]
+    if what not in ASKS:
+        raise _wrong(f"{field}.what", f"is nothing that an agent may ask for: {described(what)}", f"one of {', '.join(ASKS)}")
+    return Ask(
+        ask_id,
+        str(what),
+        _text(table.get("name", ""), f"{field}.name", TEXT_MOST),
+        _number(table["for_s"], f"{field}.for_s", 0, 1e9),
+        _text(table.get("why", ""), f"{field}.why", TEXT_MOST),
+    )
+
+
+def _table(stated: object, field: str, known: Sequence[str], *, optional: Sequence[str] = ()) -> Mapping[str, object]:
+    called = field or "the message"
+    if not isinstance(stated, Mapping):
+        raise _wrong(called, f"must be an object, not {_kind(stated)}", f"with {', '.join(known)}")
+    for key in stated:
+        if key not in known:
+            raise _wrong(called, f"has a key that nobody knows: {described(key)}", f"known: {', '.join(known)}")
+    for key in known:
+        if key not in stated and key not in optional:
+            raise _wrong(f"{field}.{key}" if field else key, "is missing", f"known: {', '.join(known)}")
+    return stated
+
+
+def _list(stated: object, field: str, most: int) -> Sequence[object]:
+    if not isinstance(stated, list | tuple):
+        raise _wrong(field, f"must be a list, not {_kind(stated)}", "write []")
+    if len(stated) > most:
+        raise _wrong(field, f"has {len(stated)} entries", f"at most {most}")
+    return stated
+
+
+def _text(stated: object, field: str, most: int) -> str:
+    if not isinstance(stated, str):
+        raise _wrong(field, f"must be a text, not {_kind(stated)}", 'write it in "quotes"')
+    if len(stated) > most:
+        raise _wrong(field, f"has {len(stated)} characters", f"at most {most}")
+    return plain(storable(stated))
+
+
+def _number(stated: object, field: str, least: float, most: float) -> float:
+    if isinstance(stated, bool) or not isinstance(stated, int | float) or not -HUGE < stated < HUGE:
+        raise _wrong(field, f"must be a number, not {_kind(stated)}", f"write one from {least:g} to {most:g}")
+    if not least <= stated <= most:
+        raise _wrong(field, f"must lie between {least:g} and {most:g}, not {described(stated)}", "check the unit")
+    return float(stated)
+
+
+def _kind(stated: object) -> str:
+    """What it is, without all that it holds."""
+    if isinstance(stated, Mapping):
+        return "an object"
+    if isinstance(stated, list | tuple):
+        return "a list"
+    return "nothing" if stated is None else plain(described(stated))
+
+
+def _wrong(field: str, what: str, hint: str) -> RefusedError:
+    return RefusedError(MALFORMED, plain(f"{field} {what}: {hint}"))

@@ -1,0 +1,1 @@
+"""Providers' bills: their lines, matched with charges, and the drift between both. Pure."""

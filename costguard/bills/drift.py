@@ -1,0 +1,254 @@
+"""Drift: what a provider's bill says beside what costguard charged, resource by resource, and what the difference comes from.
+
+A bill lies right where it lies within low and high of the charges. What lies outside is judged resource by resource, so that
+$10 too much here and $10 too little there are $20 and not nothing; what has a cause of which costguard knows that it is not in
+the charges (tax, credits, rounding, lines that are late) is apart. The parts of a result add up to bill less expected charges.
+
+Example: 24 lines of $0.76 for pod k3v9, whose 24 hours were charged $0.69: the bill is 1.1014 times the charges in every cell,
+so the drift of $1.68 is a wrong rate, and $0.7600 an hour would fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
+from typing import NamedTuple
+
+from costguard.bills.tolerance import Tolerance
+from costguard.values.period import Period
+
+WITHIN, BEYOND, UNSURE = "within", "beyond", "unknown"
+"""Outcomes. `unknown`: another currency, or a bill that is not whole and does not fit."""
+
+INSIDE, BEFORE, AFTER = "inside", "before", "after"
+"""Where a charge lies beside the time that the statement speaks of."""
+
+Amounts = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """One statement of a provider's that speaks of `account`; `name` tells it from others of the same money.
+
+    `start_us`, `end_us`: what time it speaks of. `days`: on how many it has lines. `newest`: rises with each import.
+    """
+
+    account: str
+    name: str
+    lines: int
+    resources: int
+    days: int
+    start_us: int
+    end_us: int
+    newest: int
+
+
+class Stated(NamedTuple):
+    """Lines of one statement, resource and kind of charge in the cells `first` to `last` (numbers of hours since 1970).
+
+    `resource`: "" for lines of none. `estimated`: how many will still change. `step`: nano-units that every amount is a whole
+    multiple of, 0 for none that shows. `overlapping`: lines that lie over others of the same thing. `told`: a description.
+    """
+
+    account: str
+    region: str
+    resource: str
+    charge: str
+    currency: str
+    first: int
+    last: int
+    nano: int
+    lines: int
+    estimated: int
+    step: int
+    overlapping: int
+    told: str
+
+
+class Charged(NamedTuple):
+    """What one resource was charged of one kind in one cell, at one price. `where`: INSIDE, BEFORE or AFTER the statement.
+
+    `sku`: what is priced ("p5.48xlarge, on-demand"). `price`: nano-units per `unit`, with its `source`.
+    """
+
+    account: str
+    region: str
+    resource: str
+    charge: str
+    currency: str
+    cell: int
+    low: int
+    expected: int
+    high: int
+    where: str
+    sku: str
+    price: int
+    unit: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one cause adds to the charges: `nano` is bill less expected charges.
+
+    `off`: how much of it lies outside of [low, high], added up resource by resource without signs. `explained`: whether it
+    stands apart from what the tolerance is asked of. `named`: some of the resources.
+    """
+
+    cause: str
+    charge: str
+    sku: str
+    nano: int
+    off: int
+    explained: bool
+    resources: int
+    lines: int
+    reason: str
+    named: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Day:
+    """One cell, or of a result one UTC day since 1970: what was billed, and the charges."""
+
+    cell: int
+    billed: int
+    charged: Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A bill of one account in one currency, held against its charges in `period`.
+
+    `unexplained`: what lies outside without standing apart, in nano-units; within `allowed` it is WITHIN. `why`: what the bill
+    leaves out, or why nothing can be said.
+    """
+
+    provider: str
+    account: str
+    currency: str
+    period: Period
+    at: datetime
+    billed: int
+    charged: Amounts
+    unexplained: int
+    allowed: int
+    tolerance: str
+    outcome: str
+    parts: tuple[Part, ...] = ()
+    cells: tuple[Day, ...] = ()
+    groups: tuple[Group, ...] = ()
+    why: str = ""
+
+    @property
+    def drift(self) -> int:
+        """Bill less expected charges."""
+        return self.billed - self.charged[1]
+
+
+@dataclass(slots=True)
+class Block:
+    """Cells that are compared as one: a line may cover several."""
+
+    billed: int = 0
+    low: int = 0
+    expected: int = 0
+    high: int = 0
+    lines: int = 0
+    estimated: int = 0
+
+    @property
+    def off(self) -> int:
+        """By how much the bill lies outside of the charges: above them, below them (negative), or 0."""
+        return max(0, self.billed - self.high) or min(0, self.billed - self.low)
+
+
+@dataclass(slots=True)
+class Group:
+    """One resource and kind of charge: what is judged as one.
+
+    `settled` and `late`: its blocks of final and of estimated lines. `early`: what was billed before costguard first saw it,
+    and was not charged. `ratio`: of a wrong rate, how many times the charges the bill is.
+    """
+
+    resource: str
+    region: str
+    charge: str
+    sku: str = ""
+    blocks: dict[int, Block] = field(default_factory=dict)
+    settled: Block = field(default_factory=Block)
+    late: Block = field(default_factory=Block)
+    early: Block = field(default_factory=Block)
+    steps: set[int] = field(default_factory=set)
+    prices: set[tuple[int, str, str]] = field(default_factory=set)
+    overlapping: int = 0
+    told: str = ""
+    cause: str = ""
+    ratio: Fraction = Fraction(1)
+
+    @property
+    def billed(self) -> int:
+        """All of it."""
+        return self.settled.billed + self.late.billed + self.early.billed
+
+    @property
+    def charged(self) -> Amounts:
+        """All of it."""
+        return (
+            self.settled.low + self.late.low,
+            self.settled.expected + self.late.expected,
+            self.settled.high + self.late.high,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One account and currency, group by group, before causes are named."""
+
+    account: str
+    currency: str
+    groups: tuple[Group, ...]
+    unplaced: tuple[Group, ...]
+    apart: Mapping[str, tuple[int, int]]
+    outside: Mapping[str, Amounts]
+    cells: tuple[Day, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What the ledger remembers of a bill that was held against the charges of `period` at `at`; amounts as in `Result`."""
+
+    provider: str
+    account: str
+    currency: str
+    period: Period
+    at: datetime
+    billed: int
+    charged: Amounts
+    unexplained: int
+    allowed: int
+    tolerance: str
+    outcome: str
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """What causes are named by, beside the amounts.
+
+    `known`: (account, resource) of all that costguard ever saw -> in which hour since 1970 it did so first; -1 where somebody
+    stated since when it is there. `cells`: how many of them make a day. `accounts`: those that it polls. `others`: by
+    (account, resource, charge) the currencies of what is billed in one and charged in another. `why`: what the bill leaves out.
+    """
+
+    provider: str
+    period: Period
+    at: datetime
+    tolerance: Tolerance
+    known: Mapping[tuple[str, str], int]
+    accounts: Collection[str]
+    others: Mapping[tuple[str, str, str], Collection[str]]
+    cells: int = 1
+    why: str = ""

@@ -1,0 +1,250 @@
+"""Rows of a FOCUS export (the FinOps billing standard, 1.0 to 1.4) as bill lines: what AWS and Google write into a bucket.
+
+FOCUS gives no row a name, and a month that is not closed is written anew every day. So a line is named by the bill it stands
+in and by what it is about (account, resource, price, beginning, kind of charge), and rows that share all of that are one line
+with their sum: what a later export says of it has the same id, and replaces it. A correction stands in a later month's bill.
+
+Example: two rows of i-0abc for 12:00 to 13:00 with EffectiveCost 1.0060000000 and 0.0000000004 are one line of $1.006.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+
+from costguard.bills.bill_line import ADDRESS, COMPUTE, CREDIT, OTHER, STORAGE, TAX, TRAFFIC, BillLine, amount_stated
+from costguard.errors import InputError, one_line, shortened
+from costguard.values.money import Money
+from costguard.values.resource import storable
+from costguard.values.stated_time import time_stated
+
+EFFECTIVE, BILLED = "EffectiveCost", "BilledCost"
+"""Amortised over what a commitment covers, which counts; and as invoiced, where a row lacks the other."""
+
+STATEMENT = "focus"
+"""Which statement of a provider's it is: its rows are never added to those of another one."""
+
+CLOSED_AFTER = timedelta(days=7)
+"""A month without an invoice number counts as closed this long after its end: an assumption, 2026-11."""
+
+MOMENT = timedelta(seconds=1)
+"""What a row reaches over that ends when it begins, as rows of taxes and roundings do."""
+
+LONGEST_ID, LONGEST_PAYER = 300, 64
+
+Row = Mapping[str, object]
+
+WRITTEN_NULL = "NULL"
+"""How some write null in CSV, in whatever case, beside nothing at all and blanks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """Where rows come from and how they are read.
+
+    `provider`: the ledger's name for it. `source` names the statement. `as_of`: when it was made, which says whether a month
+    can be closed. `resource`: the provider's ResourceId as the ledger's id.
+    """
+
+    provider: str
+    source: str
+    as_of: datetime
+    resource: Callable[[str], str] = lambda stated: arn_tail(stated)  # noqa: PLW0108 - it stands further down
+
+
+def line_stated(row: Row, export: Export) -> tuple[BillLine, Decimal]:
+    """The line that `row` belongs to, of no amount yet, and the row's part of it; InputError where it cannot be read."""
+    return _line(_columns(row), export)
+
+
+def provider_stated(row: Row) -> str:
+    """Who provides what a row charges for, as the row calls them; "" where no column says so. 1.4 has dropped ProviderName."""
+    columns = _columns(row)
+    return next(filter(None, (columns.text(name).strip() for name in _PROVIDER_COLUMNS)), "")
+
+
+def columns_missing(names: Iterable[str]) -> tuple[str, ...]:
+    """The FOCUS columns that no line can do without and that `names` lacks."""
+    there = {_folded(name) for name in names}
+    missing = [name for name in _NEEDED if _folded(name) not in there]
+    costs = {_folded(EFFECTIVE), _folded(BILLED)}
+    return (*missing, *(() if costs & there else (f"{EFFECTIVE} or {BILLED}",)))
+
+
+def arn_tail(stated: str) -> str:
+    """The last part of an ARN, as EC2 names things: `arn:aws:ec2:us-east-1:1:instance/i-0abc` is i-0abc; others as they are."""
+    return stated.rsplit("/", 1)[-1].rsplit(":", 1)[-1] if stated.startswith("arn:") else stated
+
+
+def instant_stated(value: object) -> datetime | None:
+    """An instant as exports write it: a text, or what a Parquet file holds; without an offset it is in UTC."""
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
+    return time_stated(value.isoformat() if isinstance(value, date) else value)
+
+
+def _columns(row: Row) -> _Columns:
+    """`row` by the names of its columns whatever their case, with or without underscores: BilledCost, billed_cost."""
+    return _Columns(row, _folded_names(tuple(row)))
+
+
+@lru_cache(maxsize=64)
+def _folded_names(names: tuple[str, ...]) -> Mapping[str, str]:
+    """Folded name -> column, the first one of those that are alike: every row of a file has the same ones."""
+    return {_folded(str(name)): name for name in reversed(names)}
+
+
+class _Columns:
+    __slots__ = ("_columns", "_row")
+
+    def __init__(self, row: Row, columns: Mapping[str, str]) -> None:
+        self._row, self._columns = row, columns
+
+    def get(self, name: str) -> object:
+        """The value of the FOCUS column `name`; None where it is missing or empty."""
+        column = self._columns.get(_folded(name))
+        value = None if column is None else self._row.get(column)
+        return None if isinstance(value, str) and (not value or value.isspace() or value.upper() == WRITTEN_NULL) else value
+
+    def text(self, name: str) -> str:
+        """The same as text that a database holds, "" for none."""
+        value = self.get(name)
+        return "" if value is None else storable(shortened(str(value), LONGEST_ID))
+
+
+_PROVIDER_COLUMNS = ("ServiceProviderName", "ProviderName", "HostProviderName", "InvoiceIssuerName")
+_NEEDED = ("ChargePeriodStart", "ChargePeriodEnd", "BillingCurrency", "ChargeCategory")
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _line(row: _Columns, export: Export) -> tuple[BillLine, Decimal]:
+    """The line that a row belongs to, and the row's part of its amount."""
+    column = EFFECTIVE if row.get(EFFECTIVE) is not None else BILLED
+    amount, currency = amount_stated(row.get(column), column), row.text("BillingCurrency")
+    start, end = _instant(row, "ChargePeriodStart"), _instant(row, "ChargePeriodEnd")
+    payer = row.text("BillingAccountId")
+    account = row.text("SubAccountId") or payer
+    bill = bill_named(STATEMENT, payer, _billed_from(row, start))
+    return BillLine(
+        id=_id(row, bill, start, currency),
+        bill=bill,
+        provider=export.provider,
+        account=account,
+        start=start,
+        end=end if start != end else start + MOMENT,
+        amount=Money(nano=0, currency=currency),
+        charge=charge_of(row.text("ChargeCategory"), *(row.text(name) for name in _KIND_COLUMNS)),
+        resource_id=export.resource(row.text("ResourceId")),
+        region=row.text("RegionId"),
+        estimated=_estimated(row, export.as_of),
+        source=f"{export.source}, {column}",
+        statement=STATEMENT,
+        description=one_line(row.text("ChargeDescription")),
+    ), amount
+
+
+_ID_COLUMNS = (
+    "SubAccountId",
+    "ResourceId",
+    "SkuPriceId",
+    "SkuId",
+    "ChargePeriodStart",
+    "ChargeCategory",
+    "ChargeClass",
+    "PricingCategory",
+    "CommitmentDiscountId",
+    "CommitmentDiscountStatus",
+    "CapacityReservationId",
+    "CapacityReservationStatus",
+    "x_UsageType",
+    "x_Operation",
+    "ChargeDescription",
+)
+"""Tags are not among them: a tag that is set later rewrites the month, and would leave the old line beside the new one. Nor is
+the end: the last bucket of a bill that is not closed grows, and what is stated of it later replaces what was."""
+
+
+def _id(row: _Columns, bill: str, start: datetime, currency: str) -> str:
+    """The instant as FOCUS writes it, however the file does: an export as CSV and as Parquet is one bill."""
+    period = {"ChargePeriodStart": instant_named(start)}
+    return id_named(bill, (*(period.get(name) or row.text(name) for name in _ID_COLUMNS), currency))
+
+
+def _billed_from(row: _Columns, start: datetime) -> datetime:
+    """When the billing period of a row begins; where it does not say so, that of its month."""
+    stated, end = instant_stated(row.get("BillingPeriodStart")), instant_stated(row.get("BillingPeriodEnd"))
+    return stated or month_begun(start if end is None else end - MOMENT)
+
+
+def month_begun(at: datetime) -> datetime:
+    """The first instant of the month of `at`, in UTC."""
+    return at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def bill_named(statement: str, payer: str, start: datetime) -> str:
+    """What a bill is called that is delivered whole, and anew until it is closed: whose it is, and since when it bills."""
+    return "|".join((statement, _escaped(shortened(payer, LONGEST_PAYER)), instant_named(start)))
+
+
+def id_named(bill: str, parts: Iterable[str]) -> str:
+    """The name of a line of `bill` that is about `parts`."""
+    return "|".join((bill, *map(_escaped, parts)))
+
+
+def _escaped(part: str) -> str:
+    return part.replace("\\", "\\\\").replace("|", "\\|")
+
+
+def instant_named(at: datetime) -> str:
+    """`2026-11-20T12:00:00Z`, with a fraction where there is one."""
+    return f"{at.replace(tzinfo=None).isoformat()}Z"
+
+
+def _instant(row: _Columns, column: str) -> datetime:
+    at = instant_stated(row.get(column))
+    if at is None:
+        raise InputError(f"is no instant: {shortened(repr(row.get(column)), 40)}", field=column)
+    return at
+
+
+def _estimated(row: _Columns, as_of: datetime) -> bool:
+    """Whether the line can still change: it has no invoice, and its month is not long over."""
+    if row.get("InvoiceId") is not None:
+        return False
+    closes = instant_stated(row.get("BillingPeriodEnd")) or instant_stated(row.get("ChargePeriodEnd"))
+    return closes is None or as_of < closes + CLOSED_AFTER
+
+
+_KIND_COLUMNS = ("x_UsageType", "SkuMeter", "ResourceType", "ChargeDescription", "ServiceSubcategory", "ServiceCategory")
+
+_BY_CATEGORY = {"tax": TAX, "credit": CREDIT, "purchase": OTHER, "adjustment": OTHER}
+
+_WORDS = (
+    (ADDRESS, ("publicipv4", "elasticip", "external ip", "static ip", "ipv4 address", "ip address")),
+    (TRAFFIC, ("datatransfer", "data transfer", "-bytes", "egress", "network internet", "natgateway", "networking")),
+    (STORAGE, ("ebs:", "snapshot", "timedstorage", "storage", "local ssd", "pd capacity", "persistent disk", "hyperdisk")),
+    (STORAGE, ("block volume",)),
+    (
+        COMPUTE,
+        ("boxusage", "spotusage", "dedicatedusage", "hostusage", "unusedbox", "reservation:", "capacityblock"),
+    ),
+    (COMPUTE, ("compute", "virtual machine", "instance", "gpu", "ai and machine learning")),
+)
+"""Words of usage types, meters and FOCUS's own service categories, in the order of trial within one column."""
+
+
+def charge_of(category: str, *told: str) -> str:
+    """What a row is a charge for. `told`: what the provider calls it, the most exact word first; the first known decides."""
+    if category.lower() in _BY_CATEGORY:
+        return _BY_CATEGORY[category.lower()]
+    for text in map(str.lower, told):
+        for charge, words in _WORDS:
+            if any(word in text for word in words):
+                return charge
+    return OTHER

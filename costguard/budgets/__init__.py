@@ -1,0 +1,1 @@
+"""Budgets, holds and how far each budget is spent. Pure."""

@@ -1,0 +1,230 @@
+"""How a budget stands: what is spent and promised, where that leads, and whether more may be promised.
+
+Example: a budget of $40.00 a day with two machines at $2.99 an hour, $6.00 spent by 12:00 and $12.00 in open holds: the
+exposure is 6 + 12 = $18.00; the forecast 6 + 5.98 x 12 h = $77.76, over the cap; the pace 15 % - 50 % = -35 %; the time to
+the cap (40 - 6) / 5.98 = 5.7 h; a new hold of $22.00 is admitted, one of $22.01 is not.
+
+Doubt counts: what is compared with a cap is the high end of what was spent. Currencies are never mixed: what was spent in
+another one is listed, and not added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+
+from costguard.budgets.budget import FORECAST, PACE, ROLLING, SPENT, TIME_TO_CAP, Budget, Threshold, matches, period_at
+from costguard.metering.burn import Burn
+from costguard.metering.spending import Spending
+from costguard.values.checks import require
+from costguard.values.instant import HOUR_US, MICROSECOND
+from costguard.values.money import Money, MoneyInterval, divide_half_even
+from costguard.values.period import Period
+
+WITHIN, OVER_CAP, OTHER_CURRENCY, NO_BUDGET = "within_budget", "budget_cap", "currency", "no_budget"
+ALREADY_HELD = "already_held"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How far a budget is spent in the `period` that holds now.
+
+    `burn`: money an hour. `holds`: open ones, in the budget's currency. `forecast`: what is spent, plus the burn to the end
+    of the period; of a rolling window, what it holds when it has moved on by its length at this burn. The low end counts
+    only what surely was spent and surely bills. `fraction`: spent.high / cap. `pace`: `fraction` less the share of the period
+    that has passed, None for a rolling window. `time_to_cap_hours`: until spent.high reaches the cap at burn.high; 0: it has;
+    None: not in this period, or never. A rolling window is taken not to lose anything until then.
+    """
+
+    budget: Budget
+    period: Period
+    spent: MoneyInterval
+    burn: MoneyInterval
+    holds: Money
+    forecast: MoneyInterval
+    fraction: Fraction
+    pace: Fraction | None
+    time_to_cap_hours: Fraction | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exposure(self) -> Money:
+        """The most that is spent or promised: spent.high + holds."""
+        return self.spent.high + self.holds
+
+    @property
+    def left(self) -> Money:
+        """What may still be promised: the cap less the exposure. Negative where that is over it."""
+        return self.budget.cap - self.exposure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concern:
+    """A reason to warn: the `measure` that is beyond its limit, and what it `says` for people."""
+
+    measure: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Whether more money may be promised, and why.
+
+    `reason`: within_budget; budget_cap (the exposure with the new money is over the cap); currency (the budget is in another
+    one, so nothing can be said for it); no_budget (none matches, so nothing limits it); already_held (asked before, and
+    admitted then). Of the last two, the other fields are empty.
+    `exposure` is without the new money, which is `asked`; `left` is cap - exposure, and may be negative.
+    """
+
+    admitted: bool
+    reason: str
+    asked: Money
+    budget: str = ""
+    exposure: Money | None = None
+    cap: Money | None = None
+    left: Money | None = None
+
+    @property
+    def says(self) -> str:
+        """One sentence for people: which budget decided, and how much it has left."""
+        asked = f"{self.asked.text()} {self.asked.currency}"
+        if self.cap is None or self.left is None:
+            return f"these {asked} are held already" if self.reason == ALREADY_HELD else f"no budget limits these {asked}"
+        if self.reason == OTHER_CURRENCY:
+            return f"budget {self.budget} is in {self.cap.currency}, and {asked} cannot be compared with it"
+        said = "is enough for" if self.admitted else "is not enough for"
+        return (
+            f"budget {self.budget} has {self.left.text()} of {self.cap.text()} {self.cap.currency} left, which {said} {asked}"
+        )
+
+
+def standing(budget: Budget, spendings: Iterable[Spending], burns: Iterable[Burn], *, holds: Money, now: datetime) -> Standing:
+    """How `budget` stands at `now`. `spendings`: of `period_at(budget, now)`, as known now; what does not match is left out."""
+    period = period_at(budget, now)
+    matching = [s for s in spendings if matches(budget.match, s.attribution)]
+    counted = [s for s in matching if s.money.low.currency == budget.cap.currency]
+    spent = _sum((s.money for s in counted), budget.cap.currency)
+    rates = [b.hourly for b in burns if matches(budget.match, b.attribution)]
+    burn = _sum((r for r in rates if r.low.currency == budget.cap.currency), budget.cap.currency)
+    moving = budget.period == ROLLING
+    left_us = (period.end - (period.start if moving else now)) // MICROSECOND
+    ahead = MoneyInterval(low=_over(burn.low, left_us), expected=_over(burn.expected, left_us), high=_over(burn.high, left_us))
+    fraction = Fraction(spent.high.nano, budget.cap.nano)
+    return Standing(
+        budget=budget,
+        period=period,
+        spent=spent,
+        burn=burn,
+        holds=holds,
+        forecast=ahead if moving else spent.plus(ahead),
+        fraction=fraction,
+        pace=None if moving else fraction - Fraction((now - period.start) // MICROSECOND, period.length // MICROSECOND),
+        time_to_cap_hours=_time_to_cap(budget.cap - spent.high, burn.high, None if moving else left_us),
+        notes=(*_not_added(budget, matching), *_unknown(counted)),
+    )
+
+
+def admit(standing: Standing, new: Money) -> Admission:
+    """Whether `new` money, more than zero, may be promised beside what is: exposure + new <= cap."""
+    require(new.nano > 0, "hold", f"must be more than zero, not {new.text()}", "write what the run may cost")
+    cap = standing.budget.cap
+    comparable = new.currency == cap.currency
+    reason = (WITHIN if standing.exposure + new <= cap else OVER_CAP) if comparable else OTHER_CURRENCY
+    return Admission(
+        admitted=reason == WITHIN,
+        reason=reason,
+        asked=new,
+        budget=standing.budget.name,
+        exposure=standing.exposure,
+        cap=cap,
+        left=standing.left,
+    )
+
+
+def admit_all(standings: Iterable[Standing], new: Money) -> Admission:
+    """Whether every budget admits `new`, as the one says that decides: a refusal first, then the one with the least left."""
+    unlimited = Admission(admitted=True, reason=NO_BUDGET, asked=new)
+    return min((admit(standing, new) for standing in standings), key=_tightness, default=unlimited)
+
+
+def concerns(standing: Standing) -> tuple[Concern, ...]:
+    """What there is to warn of, in the order in which the budget states its thresholds."""
+    found = ((t.measure, _beyond(standing, t)) for t in standing.budget.warn)
+    return tuple(Concern(measure=measure, says=says) for measure, says in found if says)
+
+
+def _beyond(standing: Standing, threshold: Threshold) -> str:
+    """What to say where `threshold` is passed, else nothing."""
+    limit, cap = threshold.limit, standing.budget.cap
+    if threshold.measure == SPENT and standing.fraction > limit:
+        return f"{_percent(standing.fraction)} of {cap.text()} {cap.currency} is spent"
+    if threshold.measure == PACE and standing.pace is not None and standing.pace > limit:
+        passed = standing.fraction - standing.pace
+        return f"{_percent(standing.fraction)} is spent when {_percent(passed)} of the {standing.budget.period} has passed"
+    if threshold.measure == FORECAST and standing.forecast.high.nano > limit * cap.nano:
+        return f"at this rate it comes to {standing.forecast.high.text()} of {cap.text()} {cap.currency}"
+    hours = standing.time_to_cap_hours
+    if threshold.measure == TIME_TO_CAP and hours is not None and hours < limit:
+        return f"the cap of {cap.text()} {cap.currency} is reached in {_tenths(hours)} h" if hours else "the cap is reached"
+    return ""
+
+
+def _tightness(admission: Admission) -> tuple[bool, bool, int]:
+    left = admission.left.nano if admission.left else 0
+    return admission.admitted, admission.reason != OTHER_CURRENCY, left
+
+
+def _time_to_cap(left: Money, burn: Money, left_us: int | None) -> Fraction | None:
+    """Hours until `left` is spent at `burn`; None where that lies beyond the `left_us` of the period."""
+    if left.nano <= 0:
+        return Fraction(0)
+    if burn.nano <= 0:
+        return None
+    hours = Fraction(left.nano, burn.nano)
+    return hours if left_us is None or hours * HOUR_US < left_us else None
+
+
+def _over(hourly: Money, us: int) -> Money:
+    return Money(nano=divide_half_even(hourly.nano * us, HOUR_US), currency=hourly.currency)
+
+
+def _sum(amounts: Iterable[MoneyInterval], currency: str) -> MoneyInterval:
+    """`amounts`, all of one `currency`, end by end."""
+    nothing = Money(nano=0, currency=currency)
+    total = MoneyInterval(low=nothing, expected=nothing, high=nothing)
+    for amount in amounts:
+        total = total.plus(amount)
+    return total
+
+
+def _not_added(budget: Budget, spendings: Iterable[Spending]) -> list[str]:
+    """A note for each other currency in which something that matches was spent."""
+    others: dict[str, MoneyInterval] = {}
+    for spending in spendings:
+        currency = spending.money.low.currency
+        if currency != budget.cap.currency:
+            others[currency] = others[currency].plus(spending.money) if currency in others else spending.money
+    return [
+        f"{money.expected.text()} {currency} is not counted: the budget is in {budget.cap.currency}"
+        for currency, money in sorted(others.items())
+    ]
+
+
+def _unknown(spendings: Iterable[Spending]) -> list[str]:
+    """A note on what was spent at prices that nobody stated."""
+    bounds = [s.money.high for s in spendings if not s.known]
+    if not bounds:
+        return []
+    most = Money(nano=sum(b.nano for b in bounds), currency=bounds[0].currency)
+    return [f"up to {most.text()} {most.currency} of it is at prices that nobody stated"]
+
+
+def _percent(share: Fraction) -> str:
+    return f"{divide_half_even(100 * share.numerator, share.denominator)} %"
+
+
+def _tenths(number: Fraction) -> str:
+    whole, tenth = divmod(divide_half_even(10 * number.numerator, number.denominator), 10)
+    return f"{whole}.{tenth}"

@@ -1,0 +1,130 @@
+"""Holds: money set aside for a run that was admitted and whose spending is not in the ledger yet.
+
+A hold counts in every budget that its run may fall into. What it leaves out is not known yet, and doubt counts: a hold that
+names no owner counts in each owner's budget, one that names alice only in hers and in those of everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from costguard.budgets.budget import Budget, Match
+from costguard.metering.meter import COMPUTE
+from costguard.metering.spending import Spending
+from costguard.values.checks import one_of, require
+from costguard.values.instant import sensible
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.period import Period
+from costguard.values.resource import INSTANCE, Attribution
+
+RELEASED, COMMITTED, EXPIRED = "released", "committed", "expired"
+ENDINGS = (RELEASED, COMMITTED, EXPIRED)
+LONGEST = timedelta(days=366)
+"""Of a hold. Money that nobody asks for in a year is not being spent."""
+MOST_NANO = 10**18
+"""A billion: no run costs it, and the ledger's 64 bits hold nine of them."""
+JOB = "job"
+"""The label that says of which job a run is an attempt (`costguard run`)."""
+LONGEST_TEXT = 500
+"""Characters of a hold's texts: enough to say why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """`money` set aside at `taken_at` by `who`, because of `why`, until `expires_at` at the latest.
+
+    `provider`, `account`, `owner`, `gpu` (canonical): of the run, "" where that is not known yet; `labels`: the known ones.
+    `ended_at` and `ended_by` (released: the run will not be; committed: its spending is in the ledger; expired: time ran out)
+    are set once, together. `spent`: what a committed one came to, where somebody said so; else None.
+    """
+
+    id: str
+    money: Money
+    who: str
+    why: str
+    taken_at: datetime
+    expires_at: datetime
+    provider: str = ""
+    account: str = ""
+    owner: str = ""
+    gpu: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    ended_at: datetime | None = None
+    ended_by: str = ""
+    spent: Money | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            self.id.isprintable() and bool(self.id.strip()), "hold.id", "is empty or unprintable", "write letters and digits"
+        )
+        field = f"hold {self.id}"
+        texts = (self.id, self.who, self.why, self.provider, self.account, self.owner, self.gpu)
+        require(max(map(len, texts)) <= LONGEST_TEXT, field, f"has a text over {LONGEST_TEXT} characters", "say it shorter")
+        fits = 0 < self.money.nano <= MOST_NANO
+        require(fits, field, f"must be of more than zero and at most a billion, not {self.money.text()}", "check the unit")
+        sensible(self.taken_at, f"{field}.taken_at")
+        sensible(self.expires_at, f"{field}.expires_at")
+        require(self.taken_at < self.expires_at, field, "expires before it is taken", "give it a time of more than zero")
+        require(self.expires_at - self.taken_at <= LONGEST, field, f"is for more than {LONGEST.days} days", "renew it instead")
+        require((self.ended_at is None) == (not self.ended_by), field, "has one of ended_at and ended_by", "give both")
+        if self.ended_by:
+            one_of(self.ended_by, ENDINGS, f"{field}.ended_by")
+        same = self.spent is None or (self.spent.currency == self.money.currency and self.spent.nano >= 0)
+        require(same, f"{field}.spent", f"must be {self.money.currency} of zero or more", "write what the run came to")
+
+
+def is_open(hold: Hold, now: datetime) -> bool:
+    """Whether it counts at `now`: nobody ended it, and its time has not run out."""
+    return hold.ended_at is None and now < hold.expires_at
+
+
+def unlisted(hold: Hold) -> bool:
+    """Whether it was of a run on a machine that no listing told of, and what that came to is known."""
+    return hold.spent is not None and hold.ended_at is not None and not hold.account and JOB in dict(hold.labels)
+
+
+def unlisted_spending(holds: Iterable[Hold], period: Period) -> list[Spending]:
+    """What runs that ended in `period` came to on machines that no listing tells of: no span has it.
+
+    Its low end is 0: a machine that is listed later, with its times, has spans of the same run then.
+    """
+    found = []
+    for hold in holds:
+        if (
+            unlisted(hold)
+            and hold.spent is not None
+            and hold.ended_at is not None
+            and period.start <= hold.ended_at < period.end
+        ):
+            at = Attribution(
+                provider=hold.provider, account="", region="", kind=INSTANCE, gpu=hold.gpu, owner=hold.owner, labels=hold.labels
+            )
+            money = MoneyInterval(low=Money(nano=0, currency=hold.spent.currency), expected=hold.spent, high=hold.spent)
+            found.append(Spending(attribution=at, charge=COMPUTE, money=money, us=0))
+    return found
+
+
+def counts_in(hold: Hold, match: Match) -> bool:
+    """Whether the run may fall under `match`. Its region and tier are never known, and it is an instance."""
+    pairs = (
+        (match.providers, hold.provider),
+        (match.accounts, hold.account),
+        (match.owners, hold.owner),
+        (match.gpus, hold.gpu),
+        (match.kinds, INSTANCE),
+    )
+    if not all(wanted is None or value in wanted or (wanted and not value) for wanted, value in pairs):
+        return False
+    if match.regions == () or match.tiers == () or match.labels == ():
+        return False
+    known = dict(hold.labels)
+    return all(known[key] in values if key in known else bool(values) for key, values in match.labels or ())
+
+
+def held(budget: Budget, holds: Iterable[Hold], now: datetime) -> Money:
+    """What the open ones among `holds` set aside of `budget`, in its currency."""
+    counted = (h.money for h in holds if is_open(h, now) and counts_in(h, budget.match))
+    currency = budget.cap.currency
+    return Money(nano=sum(money.nano for money in counted if money.currency == currency), currency=currency)

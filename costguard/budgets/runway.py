@@ -1,0 +1,71 @@
+"""How long a prepaid balance lasts, and which machines lose data when it is gone.
+
+Example: $41.20 and four pods that burn $11.96 an hour: 3.44 h. Less than six hours are warned about at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from costguard.metering.burn import hourly_of
+from costguard.metering.spending import Live
+from costguard.values.balance import Balance
+from costguard.values.instant import HOUR_US, MICROSECOND
+from costguard.values.money import Money
+from costguard.values.resource import ResourceKey
+
+RUNWAY_LEAST = timedelta(hours=6)
+"""A prepaid balance that lasts shorter is warned about at once."""
+ENDLESS = timedelta(days=36500)
+"""A runway that is longer is none that anybody must know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runway:
+    """How long a prepaid balance lasts. `left` None: not known, or nothing burns, and `why` says which.
+
+    `loses`: which machines lose what for good when it is gone, beyond what a stop would lose.
+    """
+
+    balance: Balance
+    hourly: Money | None
+    left: timedelta | None
+    why: str
+    loses: tuple[tuple[ResourceKey, str, tuple[str, ...]], ...] = ()
+
+    @property
+    def short(self) -> bool:
+        """Whether to warn at once."""
+        return self.left is not None and self.left < RUNWAY_LEAST
+
+
+def runway_of(balance: Balance, live: Iterable[Live], now: datetime) -> Runway:
+    """How long `balance` lasts at what its account burns: as its provider says, else at our prices."""
+    account = (balance.provider, balance.account)
+    mine = [one for one in live if one.observation.key[:2] == account and one.absent_at is None]
+    loses = tuple((one.observation.key, one.observation.name, lost) for one in mine if (lost := _lost_at_zero(one)))
+    if balance.amount is None:
+        return Runway(balance=balance, hourly=None, left=None, why=balance.why or "the balance is not known", loses=loses)
+    currency = balance.amount.currency
+    burns = [b for one in mine for b in hourly_of(one, now) if b.currency == currency]
+    stated = balance.burn is not None and balance.burn.currency == currency
+    nano = balance.burn.nano_per_hour if balance.burn and stated else sum(b.stated.nano for b in burns)
+    hourly = Money(nano=nano, currency=currency)
+    unpriced = not stated and any(b.unknown for b in burns)
+    why = "some of it burns at prices that nobody stated" if unpriced else ""
+    if balance.amount.nano <= 0:
+        return Runway(balance=balance, hourly=hourly, left=timedelta(), why="it is spent", loses=loses)
+    if not nano:
+        return Runway(balance=balance, hourly=hourly, left=None, why=why or "nothing burns", loses=loses)
+    hours = Fraction(balance.amount.nano, nano) - Fraction((now - balance.at) // MICROSECOND, HOUR_US)
+    left = min(max(hours, Fraction(0)), Fraction(ENDLESS // timedelta(hours=1)))
+    return Runway(balance=balance, hourly=hourly, left=timedelta(hours=float(left)), why=why, loses=loses)
+
+
+def _lost_at_zero(live: Live) -> tuple[str, ...]:
+    """What its end would lose that its stop would not: a machine whose data lies elsewhere loses nothing more."""
+    handling = live.observation.handling
+    return tuple(lost for lost in handling.terminate_loses if lost not in handling.stop_loses)

@@ -1,0 +1,128 @@
+"""The watch on a terminal: a WatchView as rich draws it. Colours mean something: red burns or broke, yellow waits, green works.
+
+Good at 80 columns, where owner, evidence and what a machine is are left out, and at 140, where they are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from costguard.errors import one_line, shortened
+from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING
+from costguard.values.text_format import interval_text, length_text, moment_text, scope_text, sign
+from costguard.views.watch import BudgetView, MachineView, WatchView, next_text, rate_text
+
+WIDE = 120
+"""Columns from which on all is shown."""
+WORK_COLOURS = {ACTIVE: "green", WARMING: "cyan", IDLE: "yellow", HUNG: "bold red", UNKNOWN: "magenta"}
+ACT_COLOURS = {"done": "green", "failed": "bold red", "unconfirmed": "bold red", "cancelled": "dim"}
+MOST_MACHINES, MOST_LINES = 40, 5
+NEARLY = 0.85
+
+
+def picture(view: WatchView, width: int) -> RenderableType:
+    """Everything, for a terminal of `width` columns."""
+    return Group(*_parts(view, wide=width >= WIDE))
+
+
+@contextmanager
+def drawn() -> Iterator[Callable[[WatchView], None]]:
+    """How a run is drawn in place on this terminal (NO_COLOR and COLUMNS are honoured). What is logged stands above it."""
+    console = Console(highlight=False, emoji=False, markup=False)
+    with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        yield lambda view: live.update(picture(view, console.width), refresh=True)
+
+
+def _parts(view: WatchView, *, wide: bool) -> Iterator[RenderableType]:
+    yield _head(view)
+    for scope in view.scopes:
+        if not scope.seen or scope.state == "failed":
+            why = f": {scope.now.why}" if scope.now.why else ""
+            text = f"not seen: {scope_text(scope.now.scope)} ({scope.state}){why}"
+            yield Text(shortened(one_line(text), 200), style="bold red", overflow="ellipsis", no_wrap=True)
+    if view.machines:
+        yield _machines(view, wide=wide)
+    if view.budgets:
+        yield _budgets(view.budgets)
+    for act in view.acts[-MOST_LINES:]:
+        text = f"{act.at:%H:%M} {act.act} {act.subject}: {act.state}{f', {act.why}' if act.why else ''}"
+        yield Text(one_line(text), style=ACT_COLOURS.get(act.state, "yellow"), overflow="ellipsis", no_wrap=True)
+    for notice in view.notices[-MOST_LINES:]:
+        yield Text(one_line(notice), style="yellow", overflow="ellipsis", no_wrap=True)
+
+
+def _head(view: WatchView) -> Text:
+    head = Text(overflow="fold")
+    head.append(f"{rate_text(view.burn)}/h", style="bold")
+    head.append(f"  month ${interval_text(view.month)}  ")
+    head.append(view.mode, style="green" if view.mode == "acting" else "yellow")
+    seen = sum(scope.seen for scope in view.scopes)
+    head.append(f"  {seen} of {len(view.scopes)} scopes seen", style="" if seen == len(view.scopes) else "bold red")
+    head.append(f"  {moment_text(view.at)}", style="dim")
+    if view.frozen:
+        head.append(f"\nFROZEN: {one_line(view.frozen)}", style="bold cyan")
+    if not view.committed:
+        head.append("\nThe run could not be recorded: nothing is done until it can.", style="bold red")
+    return head
+
+
+def _machines(view: WatchView, *, wide: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
+    table.add_column("machine", no_wrap=True, overflow="ellipsis", min_width=8, max_width=32 if wide else 20)
+    if wide:
+        table.add_column("what", no_wrap=True, overflow="ellipsis", max_width=22)
+        table.add_column("owner", no_wrap=True, overflow="ellipsis", max_width=14)
+    table.add_column("$/h", justify="right", no_wrap=True)
+    table.add_column("work", no_wrap=True)
+    table.add_column("since", justify="right", no_wrap=True)
+    table.add_column("next", overflow="fold", min_width=28 if wide else 16)
+    if wide:
+        table.add_column("why", overflow="ellipsis", no_wrap=True)
+    for machine in view.machines[:MOST_MACHINES]:
+        table.add_row(*_cells(machine, view, wide=wide))
+    if len(view.machines) > MOST_MACHINES:
+        table.caption = f"and {len(view.machines) - MOST_MACHINES} more (costguard plan lists them)"
+    return table
+
+
+def _cells(machine: MachineView, view: WatchView, *, wide: bool) -> Iterator[Text]:
+    work = machine.work
+    yield Text(machine.called)
+    if wide:
+        yield Text(one_line(machine.told))
+        yield Text(one_line(machine.owner or "-"))
+    yield Text(rate_text(machine.rate).removeprefix("$"), style="" if machine.rate else "magenta")
+    running = machine.power == "running"
+    state = f"{work.state} {work.confidence:.2f}" if running else machine.power
+    yield Text(state, style=WORK_COLOURS.get(work.state, "") if running else "dim")
+    yield Text(length_text(view.at - work.since) if work.since and running else "-")
+    held = bool(machine.held_by)
+    yield Text(one_line(next_text(machine, view.at)), style="cyan" if held else "bold yellow" if machine.next_act else "dim")
+    if wide:
+        yield Text(one_line("; ".join(work.reasons)), style="dim")
+
+
+def _budgets(budgets: tuple[BudgetView, ...]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("budget", "spent", "cap", "", "to cap", "worst over"):
+        table.add_column(name, justify="left" if name == "budget" else "right", no_wrap=True, overflow="ellipsis")
+    for budget in budgets:
+        style = "bold red" if budget.share >= 1 else "yellow" if budget.share >= NEARLY else "green"
+        left = "-" if budget.time_to_cap is None else length_text(budget.time_to_cap)
+        over = "-" if budget.overshoot is None else f"{sign(budget.overshoot.currency)}{budget.overshoot.text()}"
+        table.add_row(
+            Text(shortened(one_line(budget.name), 20)),
+            Text(f"{sign(budget.cap.currency)}{budget.spent.high.text()}"),
+            Text(f"{sign(budget.cap.currency)}{budget.cap.text()}"),
+            Text(f"{budget.share:.0%}", style=style),
+            Text(left, style=style if budget.time_to_cap is not None else ""),
+            Text(over),
+        )
+    return table

@@ -1,0 +1,76 @@
+"""The calibration file: observed runs as they were stated, and the beliefs drawn from them, in one small JSON file.
+
+A quote reads the beliefs and nothing else. `costguard calibrate` reads the runs too, since what was expected of them is
+computed anew each time: with a better model, old runs say something else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from costguard.errors import CostguardError, InputError, shortened
+from costguard.sizing.calibration import Belief, Calibration, Family
+from costguard.sizing.job import Table
+from costguard.system.whole import put, removed
+
+SCHEMA = "costguard.calibration-file/1"
+
+
+class CalibrationFile:
+    """The file at `path`, which need not exist."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def calibration(self) -> Calibration:
+        """What its runs say."""
+        found = self._read()
+        if found is None:
+            hint = "costguard calibrate RUNS.csv --calibration FILE makes it"
+            raise InputError("no such file", field=str(self.path), hint=hint)
+        try:
+            beliefs = cast("Sequence[Mapping[str, Mapping[str, object]]]", found["beliefs"])
+            read = {Family(**b["family"]): Belief(**b["belief"]) for b in beliefs}  # type: ignore[arg-type]  # tried below
+            for belief in read.values():
+                belief.shift(1.0)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as broken:
+            raise self._damaged(f"{type(broken).__name__} {broken}") from None
+        return Calibration(read)
+
+    def runs(self) -> tuple[Table, ...]:
+        """The runs it was made from, as they were stated."""
+        runs = (self._read() or {}).get("runs", [])
+        if not isinstance(runs, list) or not all(isinstance(r, dict) for r in runs):
+            raise self._damaged("its runs are no list of tables")
+        return tuple(runs)
+
+    def keep(self, calibration: Calibration, runs: Sequence[Table]) -> None:
+        """Hold both from now on, whole or not at all; without runs there is no file."""
+        beliefs = [{"family": f._asdict(), "belief": b._asdict()} for f, b in calibration.beliefs.items()]
+        text = json.dumps({"schema": SCHEMA, "beliefs": beliefs, "runs": [dict(r) for r in runs]}, indent=1)
+        try:
+            if runs:
+                put(self.path, f"{text}\n".encode())
+            else:
+                removed(self.path)
+        except OSError as broken:
+            hint = "name another file with --calibration FILE"
+            raise CostguardError(f"cannot be written: {broken.strerror}", field=str(self.path), hint=hint) from None
+
+    def _read(self) -> Mapping[str, object] | None:
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as broken:
+            raise self._damaged(str(broken)) from None
+        if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+            raise self._damaged(f"its schema is not {SCHEMA}")
+        return found
+
+    def _damaged(self, why: str) -> InputError:
+        hint = "costguard calibrate --reset removes it; then calibrate again from your runs"
+        return InputError(f"cannot be read as a calibration: {shortened(why)}", field=str(self.path), hint=hint)

@@ -1,0 +1,300 @@
+"""The plan: every step that is due or will be, on every resource, and everything that holds it back.
+
+Example: a stop of an idle machine that is protected and frozen is held by both, and both are listed: lifting one of them must
+not be a surprise. A provider without a stop turns it into a question with the price of waiting, never into an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from costguard.guard.escalation import Due, goes_on_stopped, steps_ahead
+from costguard.guard.facts import price_of_waiting
+from costguard.guard.hook import NO_HOOKS, Hooked
+from costguard.guard.limits import Room
+from costguard.guard.overrides import Wish
+from costguard.guard.owning import UNPROTECTED, Protection
+from costguard.guard.policy import (
+    ASK,
+    CAP_RULE,
+    DEEDS,
+    DESTRUCTIVE,
+    HOOK,
+    IDLE_RULE,
+    OBSERVE,
+    RECORD,
+    SCALE,
+    STOP,
+    TERMINATE,
+    Rails,
+    Step,
+    reaches,
+)
+from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, Climb, Proposal, Verdict
+from costguard.guard.work import ACTIVE
+from costguard.metering.observation import Observation
+from costguard.metering.spending import Live
+from costguard.values.resource import ENDED, STOPPED, ScopeKey
+
+RESTING = (STOPPED, "stopping", "suspended", ENDED)
+"""A stop of such a one changes nothing."""
+COVERED = 0.8
+"""Share of expected samples below which evidence is not whole."""
+
+Held = tuple[str, str]
+"""A name of REASONS and a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A verdict and what bears on it. `climb`: of this run (`ladders.climbed`). `level`: how far its policy is armed now.
+
+    `approved`: acts that somebody said yes to. `claimed`: somebody claims its scope. `polls`: complete listings that had it.
+    `in_doubt`: an earlier act on it is not settled, in words. `hooks`: what runs of its ladder's hooks came to.
+    """
+
+    verdict: Verdict
+    live: Live
+    climb: Climb | None = None
+    level: str = OBSERVE
+    owner: str = ""
+    claimed: bool = False
+    protection: Protection = UNPROTECTED
+    lease: Wish | None = None
+    phase: Wish | None = None
+    frozen: Wish | None = None
+    approved: frozenset[str] = frozenset()
+    polls: int = 0
+    in_doubt: str = ""
+    hooks: Hooked = NO_HOOKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What bears on all. `held`: (reason, sentence) of what holds every act: clock, gap, ledger, dry_run, not_acting, ...
+
+    `breaker`: why idle acts are held, "" for not at all. `quarantine`: scopes with a sentence. `interval`: between listings.
+    """
+
+    now: datetime
+    interval: timedelta
+    room: Room
+    rails: Rails = field(default_factory=Rails)
+    held: tuple[Held, ...] = ()
+    breaker: str = ""
+    quarantine: Mapping[ScopeKey, str] = field(default_factory=dict)
+
+
+def plan(cases: Iterable[Case], around: Around) -> tuple[Proposal, ...]:
+    """Every step ahead with what holds it back, the earliest due first. The rails' room goes to what is most urgent.
+
+    Hard caps come first, then the highest priority, then what is due for longest. Nothing here is done.
+    """
+    found = [(case, p) for case in cases for p in _proposals(case, around)]
+    found.sort(key=lambda one: _urgency(one[1]))
+    return tuple(sorted(_within_room(found, around), key=lambda p: (p.due_at, *_urgency(p))))
+
+
+def effective(step: Step, case: Case) -> Step:
+    """What `step` comes to for this resource: a stop that there is not, or that would lose what nobody allowed, is asked about.
+
+    A question that was answered acts.
+    """
+    asks = _asks_instead(step, case)
+    if asks:
+        step = replace(step, do=ASK, act=asks)
+    if step.do == ASK and step.act in case.approved:
+        return replace(step, do=step.act, act="")
+    return step
+
+
+def standing(step: Step, case: Case, around: Around) -> tuple[Held, ...]:
+    """What holds `step` back whenever it is due: all that `plan` knows but the grace, the room of the rails and hooks.
+
+    Asked anew right before a request, of a case made from a fresh look.
+    """
+    due = Due(0, step, around.now)
+    return tuple(_holds(due, case, around, asked=False))
+
+
+def cannot_stop(seen: Observation) -> str:
+    """Why no stop of it can come whatever anybody allows, so that people are asked at most; "" where one can."""
+    if seen.handling.controller:
+        return f"{seen.handling.controller} would bring it back"
+    return "" if seen.handling.stops else "its provider has no stop for it, or does not say so"
+
+
+def _proposals(case: Case, around: Around) -> Iterator[Proposal]:
+    found, seen = case.verdict, case.live.observation
+    if case.live.absent_at is not None or (found.finding == DOES_NOT and case.climb is None):
+        return
+    done = case.climb.done if case.climb else ()
+    ahead: Sequence[Due] = steps_ahead(found, case.climb, stopped=seen.state in RESTING, hooks=case.hooks)
+    if _unknown(case):
+        acts = [(n, s) for n, s in enumerate(found.policy.then) if s.do in DESTRUCTIVE and n not in done]
+        ahead = [Due(n, s, around.now) for n, s in acts]
+    asked = [n for n in done if n < len(found.policy.then)]
+    waiting = [Due(n, found.policy.then[n], around.now) for n in asked if _is_question(found.policy.then[n], case)]
+    for due in (*waiting, *ahead):
+        step = effective(due.step, case)
+        if STOP in {step.do, step.act} and seen.state in RESTING:
+            continue
+        held = tuple(_holds(replace(due, step=step), case, around, asked=due in waiting))
+        yield Proposal(verdict=found, number=due.number, step=step, due_at=due.at, held_by=held)
+
+
+def _unknown(case: Case) -> bool:
+    """Whether nothing can be said of it. What the work of a machine is that was stopped is no question any more."""
+    resting = case.live.observation.state in RESTING
+    return case.verdict.finding == CANNOT_SAY and not goes_on_stopped(case.climb, case.verdict.policy, stopped=resting)
+
+
+def _asks_instead(step: Step, case: Case) -> str:
+    """What is asked for in place of a stop: an end where its provider has no stop, the stop where it would lose something."""
+    seen, policy = case.live.observation, case.verdict.policy
+    if step.do != STOP or seen.state in RESTING:
+        return ""
+    if seen.handling.stops is False:
+        return TERMINATE
+    return STOP if seen.handling.stop_loses and not policy.allow_irreversible else ""
+
+
+def _is_question(step: Step, case: Case) -> bool:
+    """Whether `step` asked, or was turned into a question, and its act is still ahead."""
+    converted = bool(_asks_instead(step, case))
+    ended = case.live.observation.state == ENDED
+    return not ended and (step.do == ASK or converted)
+
+
+def _holds(due: Due, case: Case, around: Around, *, asked: bool) -> Iterator[Held]:
+    """Everything that holds `due` back."""
+    step, found, now = due.step, case.verdict, around.now
+    rule, yes = found.policy.rule, step.do in case.approved
+    if asked and step.do == ASK:
+        price = price_of_waiting(case.live, now)
+        cost = f"waiting costs {price.text()} {price.currency} per 30 min" if price else "what waiting costs is not known"
+        yield "asked", f"nobody answered yet whether to {step.act} it; {cost}"
+    if step.do == RECORD:
+        return
+    if _unknown(case):
+        yield "unknown", "; ".join(found.reasons[:2]) or "its condition cannot be judged"
+    if not yes and not reaches(case.level, DEEDS[step.do]):
+        yield "not_armed", f"{found.policy.name} is armed for {case.level}, and this needs {DEEDS[step.do]}"
+    if case.lease is not None and rule != CAP_RULE:
+        until = f" until {case.lease.until:%Y-%m-%d %H:%M} UTC" if case.lease.until else ""
+        yield "leased", f"{case.lease.who} keeps it{until}"
+    refused = bool(case.live.observation.handling.protected) and step.do != HOOK  # then `provider_protection` says so
+    if step.do in (*DESTRUCTIVE, HOOK, ASK) and case.protection.protected and not refused:
+        yield "protected", case.protection.why
+    if step.do in (*DESTRUCTIVE, HOOK):
+        yield from _holds_acts(due, case, around)
+    if step.do in DESTRUCTIVE:
+        yield from _holds_destruction(due, case)
+
+
+def _holds_acts(due: Due, case: Case, around: Around) -> Iterator[Held]:
+    """What holds a hook as well as an act that ends something."""
+    rule = case.verdict.policy.rule
+    if case.frozen is not None:
+        yield "frozen", f"{case.frozen.who} froze all acts" + (f": {case.frozen.why}" if case.frozen.why else "")
+    yield from _holds_for_now(due, case, around)
+    if not case.owner and not case.claimed:
+        yield "not_ours", "nobody owns it and nobody claims its scope"
+    if around.breaker and rule == IDLE_RULE:
+        yield "breaker", around.breaker
+    if case.live.scope in around.quarantine:
+        yield "quarantine", around.quarantine[case.live.scope]
+    if case.in_doubt:
+        yield "in_doubt", case.in_doubt
+    if case.phase is not None and rule != CAP_RULE:
+        yield "phase", f"{case.phase.who} declared {case.phase.subject or 'work'} until {case.phase.until:%Y-%m-%d %H:%M} UTC"
+    yield from around.held
+
+
+def _holds_for_now(due: Due, case: Case, around: Around) -> Iterator[Held]:
+    """What time alone takes away."""
+    now, rails = around.now, around.rails
+    if due.hook:
+        yield "hook", due.hook
+    if due.at > around.now or due.untold:
+        yield "grace", "nobody was told yet" if due.untold else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
+    if now - case.live.first_seen_at < rails.first_seen or case.polls < rails.first_polls:
+        seen, needed = (_minutes(length) for length in (now - case.live.first_seen_at, rails.first_seen))
+        yield "first_seen", f"it was seen for {seen} in {case.polls} listings, and needs {needed} and {rails.first_polls}"
+    if now - case.live.seen_at > rails.gap_polls * around.interval or case.live.seen_at > now + around.interval:
+        yield "stale", f"it was last seen at {case.live.seen_at:%Y-%m-%d %H:%M} UTC"
+
+
+def _minutes(length: timedelta) -> str:
+    return f"{max(length, timedelta()) // timedelta(minutes=1)} min"
+
+
+def _holds_destruction(due: Due, case: Case) -> Iterator[Held]:
+    step, found, seen = due.step, case.verdict, case.live.observation
+    handling = seen.handling
+    if handling.protected:
+        yield "provider_protection", f"its provider refuses to {' and to '.join(handling.protected)} it"
+    if found.policy.rule == IDLE_RULE and found.work.state == ACTIVE:
+        yield "working", f"it works: {'; '.join(found.work.reasons[:1]) or 'by what was measured'}"
+    if few := lacking(found):
+        yield "not_confident", few
+    if handling.controller and step.do != SCALE:
+        yield "controller", f"{handling.controller} would bring it back"
+    yield from _act_missing(step, case)
+    loses = handling.terminate_loses if step.do == TERMINATE else handling.stop_loses
+    if (step.do == TERMINATE or loses) and not (found.policy.allow_irreversible or step.do in case.approved):
+        yield "irreversible", f"for good it would lose {', '.join(loses) or 'itself'}"
+
+
+def lacking(found: Verdict) -> str:
+    """What the evidence of an idle rule lacks; "" where there is enough of it."""
+    if found.policy.rule == IDLE_RULE and found.work.coverage is not None and found.work.coverage < COVERED:
+        return f"{found.work.coverage:.0%} of the expected samples are there"
+    return ""
+
+
+def _act_missing(step: Step, case: Case) -> Iterator[Held]:
+    handling = case.live.observation.handling
+    if step.do == SCALE:
+        yield "no_act", "costguard has no way to scale its controller"
+        return
+    has = handling.stops if step.do == STOP else handling.terminates
+    if not has:
+        said = "has no" if has is False else "does not say whether it has a"
+        yield "no_act", f"its provider {said} {step.do} for it"
+
+
+def _within_room(found: Iterable[tuple[Case, Proposal]], around: Around) -> Iterator[Proposal]:
+    """Those that go, as many as the rails allow; what is beyond is held by `rate`. One act on one resource at a time."""
+    acts, hard, taken = around.room.acts, around.room.irreversible, set[tuple[str, ...]]()
+    for case, proposal in found:
+        key = tuple(proposal.verdict.life.key)
+        if proposal.step.do not in DESTRUCTIVE or not proposal.goes(around.now):
+            yield proposal
+        elif key in taken:
+            yield _held(proposal, "in_doubt", "another act on it goes first")
+        elif acts <= 0:
+            yield _held(proposal, "rate", around.room.why)
+        elif is_irreversible(proposal, case) and hard <= 0:
+            yield _held(proposal, "rate", f"at most {around.rails.irreversible_per_h} irreversible acts an hour")
+        else:
+            acts, hard = acts - 1, hard - is_irreversible(proposal, case)
+            taken.add(key)
+            yield proposal
+
+
+def is_irreversible(proposal: Proposal, case: Case) -> bool:
+    """Whether it would lose something for good."""
+    return proposal.step.do == TERMINATE or bool(case.live.observation.handling.stop_loses)
+
+
+def _held(proposal: Proposal, reason: str, says: str) -> Proposal:
+    return replace(proposal, held_by=(*proposal.held_by, (reason, says)))
+
+
+def _urgency(proposal: Proposal) -> tuple[bool, int, datetime, tuple[str, ...], str, int]:
+    policy = proposal.verdict.policy
+    key = tuple(proposal.verdict.life.key)
+    return policy.rule != CAP_RULE, -policy.priority, proposal.due_at, key, policy.name, proposal.number

@@ -1,0 +1,1 @@
+"""What people are told: alerts, when they hold, and which notifications they become."""

@@ -1,0 +1,177 @@
+"""What one look at an instance says about an act on it: whether it may still be done, and whether it was done.
+
+Doubt never sends anything. Example: a stop was sent at 19:05 and the provider took it. 19:06 running: wait, it settles; 19:08
+running: send again; 19:07 stopped: done; 19:07 running since 19:06: done too, and what runs now is a life of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from costguard.guard.action_intents import (
+    CANCELLED,
+    CONFIRM_WITHIN,
+    DONE,
+    EXECUTING,
+    FAILED,
+    READY,
+    RETRIES,
+    UNCONFIRMED,
+    VERIFYING,
+    Intent,
+)
+from costguard.guard.policy import STOP, TERMINATE
+from costguard.metering.observation import Observation, incarnation_of
+from costguard.values.incarnation import Incarnation
+from costguard.values.resource import ENDED, RUNNING, STOPPED
+
+HELD = (RUNNING, "paused", "failed")
+"""States in which a stop has something to stop: the machine is held, and bills."""
+PROVEN = {STOP: (STOPPED, "suspended", ENDED), TERMINATE: (ENDED,)}
+"""States that prove an act."""
+UNDONE = {STOP: HELD, TERMINATE: (*HELD, STOPPED, "suspended")}
+"""States in which it may be done, and which contradict that it was."""
+ABSENCES = 3
+"""Complete listings in a row that lack it, before a terminate counts as done: that it is not found proves nothing (H04)."""
+SETTLING = timedelta(seconds=60)
+"""How long a listing may go on showing what was before a send, where a provider says nothing better: an assumption, 2026-11."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Where an intent goes, "" for nowhere yet. `again`: send once more, after a fresh look. `why` is a sentence."""
+
+    state: str = ""
+    why: str = ""
+    again: bool = False
+
+
+def refusal(intent: Intent, seen: Observation) -> str:
+    """Why `intent` must not be sent, seeing what a fresh look found; "" where nothing in it is against that."""
+    return next(_objections(intent, seen), "")
+
+
+def _objections(intent: Intent, seen: Observation) -> Iterator[str]:
+    """Each reason by itself; those that make the ones after them meaningless stand first."""
+    handling, act = seen.handling, intent.act
+    if incarnation_of(seen) != intent.life:
+        yield "it was restarted, or is another machine: this act was for a life of it that is over"
+    if seen.state in PROVEN[act]:
+        yield f"it is {seen.state} already"
+    if seen.state not in UNDONE[act]:
+        yield f"it is {seen.state}, and nobody can say what the act would meet"
+    if handling.controller:
+        yield f"{handling.controller} would bring it back"
+    if act in handling.protected:
+        yield f"its provider protects it from {act}"
+    if (handling.stops if act == STOP else handling.terminates) is False:
+        yield f"its provider has no {act} for it as it is now"
+    if act == TERMINATE and not intent.irreversible:
+        yield "it would be gone for good, and nobody allowed that"
+    lost = [loss for loss in handling.stop_loses if loss not in intent.lose]
+    if act == STOP and lost:
+        yield f"it would lose {', '.join(lost)}, and nobody allowed that"
+
+
+def is_due(intent: Intent, now: datetime) -> bool:
+    """Whether it may be sent at `now`: it is READY, or was sent, is VERIFYING, and waited for as long as RETRIES says."""
+    if intent.state != VERIFYING:
+        return intent.state == READY
+    sent = max(intent.sends, 1) - 1
+    waited = sent < len(RETRIES) and _since_send(intent, now) >= RETRIES[sent]
+    return waited and _tells_lives_apart(intent) and not _is_overdue(intent, now)
+
+
+def difference(first: Observation, second: Observation) -> str:
+    """What bears on the act and is not the same in two looks at one machine; "" for nothing."""
+    if first.state != second.state:
+        return f"it went from {first.state} to {second.state} while it was looked at"
+    named = ("name", "owner", "labels", "tier", "handling")
+    changed = [what for what in named if getattr(first, what) != getattr(second, what)]
+    return f"its {' and '.join(changed)} changed while it was looked at" if changed else ""
+
+
+def found(
+    intent: Intent, seen: Observation | None, *, absences: int, asked_at: datetime, now: datetime, settling: timedelta
+) -> Finding:
+    """What becomes of `intent`, in doubt, by a look or a listing that was asked for at `asked_at`.
+
+    `seen` None: it was not there; `absences`: how many complete listings in a row lack it, all asked after the last send.
+    While nothing can be listed, `asked_at` of the last listing lets it become UNCONFIRMED in time, and nothing else.
+    """
+    if intent.state == EXECUTING and intent.expires_at is not None and now < intent.expires_at:
+        return Finding(why="it may be sent at any moment")
+    if intent.sent_at is not None and asked_at < intent.sent_at:
+        return _waiting(intent, now, "nobody has looked since it was sent", looked=False)
+    return _absent(intent, absences, now) if seen is None else _present(intent, seen, now, settling)
+
+
+def _absent(intent: Intent, absences: int, now: datetime) -> Finding:
+    if absences >= ABSENCES and intent.act == TERMINATE:
+        return Finding(state=DONE, why=f"{absences} complete listings in a row lack it")
+    if absences >= ABSENCES and intent.state == UNCONFIRMED:
+        return Finding(state=FAILED, why="it was only to be stopped, and is gone")
+    return _waiting(intent, now, "it is not found, which proves nothing")
+
+
+def _present(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> Finding:
+    if _is_later(intent.life, seen):
+        return Finding(state=DONE, why="the life it was for is over: it was restarted since")
+    if _is_other(intent.life, seen):
+        return _waiting(intent, now, "what was seen may be of an earlier life, or of another machine")
+    if seen.state in PROVEN[intent.act]:
+        return Finding(state=DONE, why=f"it is {seen.state}")
+    if seen.state in UNDONE[intent.act]:
+        return _contradicted(intent, seen, now, settling)
+    return _waiting(intent, now, f"it is {seen.state}")
+
+
+def _contradicted(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> Finding:
+    """It is as if nothing had been sent."""
+    told = f"it is still {seen.state}"
+    if _since_send(intent, now) < settling:
+        return Finding(why=f"{told}, and may be settling")
+    if intent.state == EXECUTING and not _tells_lives_apart(intent):
+        return Finding(state=CANCELLED, why=f"{told}, or again: its provider states no start, so nobody can tell")
+    if intent.state == EXECUTING:
+        return Finding(state=READY, why=told, again=True)
+    if is_due(intent, now):
+        return Finding(why=told, again=True)
+    return _waiting(intent, now, told)
+
+
+def _tells_lives_apart(intent: Intent) -> bool:
+    """Whether a later life could be told from the one it is for; what is ended for good has no later one."""
+    return intent.act == TERMINATE or intent.life.started_at is not None
+
+
+def _waiting(intent: Intent, now: datetime, why: str, *, looked: bool = True) -> Finding:
+    """Not proven: in time it is looked at again; after ten minutes it is told."""
+    if intent.state == UNCONFIRMED:
+        return Finding(why=why)
+    if _is_overdue(intent, now):
+        return Finding(state=UNCONFIRMED, why=why)
+    return Finding(state=VERIFYING if looked and intent.state == EXECUTING else "", why=why)
+
+
+def _is_overdue(intent: Intent, now: datetime) -> bool:
+    """Whether ten minutes have gone since the first send, taking the pauses between sends to be those of RETRIES."""
+    return _since_send(intent, now) + sum(RETRIES[: max(intent.sends - 1, 0)], timedelta()) >= CONFIRM_WITHIN
+
+
+def _since_send(intent: Intent, now: datetime) -> timedelta:
+    return now - (intent.sent_at or intent.moved_at)
+
+
+def _is_later(life: Incarnation, seen: Observation) -> bool:
+    pairs = ((life.started_at, seen.started_at), (life.created_at, seen.created_at))
+    return any(old is not None and new is not None and new > old for old, new in pairs)
+
+
+def _is_other(life: Incarnation, seen: Observation) -> bool:
+    """Whether `seen` is surely no look at `life`. A stopped one that states no start any more may be one."""
+    pairs = ((life.started_at, seen.started_at), (life.created_at, seen.created_at))
+    stale = life.started_at is not None and seen.stopped_at is not None and seen.stopped_at < life.started_at
+    return stale or any(old is not None and new is not None and new < old for old, new in pairs)

@@ -1,0 +1,1 @@
+"""Replay recorded history under other policies."""

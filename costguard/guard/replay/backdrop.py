@@ -1,0 +1,208 @@
+"""What a replay looks at beside the past of one resource, and the `Sight` that a guard run would have had of it at any time.
+
+Example: stopped in the replay at 19:05 while the real machine ran on: at 19:06 the run sees it stopped, with the lines that
+its provider's rule says a stopped machine bills. Somebody starts it again in the replay: then its run began at that moment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from costguard.guard.asked import ASKED, NOTHING_ASKED, RUN, STOPPED_FOR, Asked, starts_of
+from costguard.guard.context import Rules, Sight
+from costguard.guard.overrides import ARM, Wish
+from costguard.guard.policy import TERMINATE, Policy, Rails
+from costguard.guard.replay.history import Lookout, Past, live_of
+from costguard.guard.run import FirstSeen
+from costguard.guard.run import Protection as Sighted
+from costguard.guard.verdict import Climb
+from costguard.metering.billing import BillingRule, meters
+from costguard.metering.observation import UNKNOWN_HANDLING, Handling, Observation, incarnation_of
+from costguard.metering.span import Span, amounts
+from costguard.metering.spending import Live
+from costguard.values.incarnation import Incarnation, same_life
+from costguard.values.instant import micros
+from costguard.values.money import Money
+from costguard.values.period import Period
+from costguard.values.resource import STOPPED
+
+WITHOUT = Rails(
+    acts_per_run=10**9,
+    acts_per_10m=10**9,
+    fleet_share_10m=Rails().fleet_share_10m * 10**9,
+    fleet_share_day=Rails().fleet_share_day * 10**9,
+    irreversible_per_h=10**9,
+    breaker_least=10**9,
+    first_seen=timedelta(),
+    first_polls=0,
+)
+"""Rails that hold nothing but what was not seen lately: what a policy wants by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backdrop:
+    """`rules`: the settings that are tried. `period`: what is replayed, from `origin` on every `rules.interval`.
+
+    `wishes`: all that were ever recorded. `gaps`: when each pause of all polls ended. `lags`: as in a `Sight`. `handling`: of
+    each provider, where the past does not say it. `billing`: how each provider bills. `every_step`: look at every interval.
+    """
+
+    rules: Rules
+    period: Period
+    origin: datetime
+    wishes: tuple[Wish, ...]
+    gaps: tuple[datetime, ...]
+    lags: Mapping[str, timedelta]
+    handling: Mapping[str, Handling]
+    billing: Mapping[str, BillingRule]
+    every_step: bool
+
+    @property
+    def armed(self) -> Rules:
+        """The rules as if each policy were armed for all that its ladder says, and without rails."""
+        policies = tuple(replace(policy, arm=TERMINATE) for policy in self.rules.policies)
+        return replace(self.rules, policies=policies, budgets=(), rails=WITHOUT)
+
+    def step(self, at: datetime) -> datetime:
+        """The first guard run at or after `at`."""
+        return self.origin - ((self.origin - at) // self.rules.interval) * self.rules.interval
+
+    def wishes_of(self, past: Past) -> tuple[Wish, ...]:
+        """Those that bear on one resource, with every policy armed."""
+        mine = (w for w in self.wishes if w.what != ARM and w.key in {None, past.key})
+        arming = (
+            Wish(id=p.name, what=ARM, who="simulate", why="", at=datetime.min.replace(tzinfo=self.origin.tzinfo),
+                 subject=p.name, value=TERMINATE)
+            for p in self.rules.policies
+        )  # fmt: skip
+        return (*mine, *arming)
+
+    def gap_ended_at(self, at: datetime) -> datetime | None:
+        """When the last pause of all polls ended."""
+        number = bisect_right(self.gaps, at)
+        return self.step(self.gaps[number - 1]) if number and self.step(self.gaps[number - 1]) <= at else None
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """One resource as the replay has it. `started_at`: when somebody started it again in the replay, after a stop of it.
+
+    `rests_since`: when the replay stopped it, None: it did not, or it runs again. `gone`: the replay ended it for good.
+    """
+
+    past: Past
+    lookout: Lookout
+    backdrop: Backdrop
+    wishes: tuple[Wish, ...]
+    climbs: dict[str, Climb] = field(default_factory=dict)
+    sighted: Sighted | None = None
+    started_at: datetime | None = None
+    was: Incarnation | None = None
+    rests_since: datetime | None = None
+    gone: bool = False
+
+    def live(self, at: datetime, *, real: bool = False) -> Live | None:
+        """The resource at `at` as a run would have it; `real`: whatever the replay stopped."""
+        found = live_of(self.past, self.lookout, at)
+        if found is None or (self.gone and not real):
+            return None
+        seen = found.observation
+        if seen.handling == UNKNOWN_HANDLING:
+            seen = replace(seen, handling=self.backdrop.handling.get(seen.key.provider, UNKNOWN_HANDLING))
+        if self.started_at is not None and self.was is not None and same_life(self.was, incarnation_of(seen)):
+            seen = replace(seen, started_at=self.started_at)
+        found = replace(found, observation=seen)
+        return found if real or self.rests_since is None else self._resting(found, self.rests_since)
+
+    def sight(self, live: Live, at: datetime, policies: Sequence[Policy]) -> Sight:
+        """What a run at `at` would have before it, of this resource alone.
+
+        What is empty here is not recorded (standings, balances, agents), or has no effect in a replay: it sends nothing, takes
+        each hook to end well at once, and applies the rails later, to all resources together.
+        """
+        return Sight(
+            now=at,
+            live=(live,),
+            standings=(),
+            samples={self.past.key: self.past.window(at)},
+            known={self.past.key: FirstSeen(at=self.past.first_seen_at, polls=self.lookout.polls(self.past.first_seen_at, at))},
+            protections={self.past.key: self.sighted} if self.sighted else {},
+            wishes=self._bound(live),
+            climbs=tuple(self.climbs.values()),
+            intents=(),
+            sent=(),
+            hooks=(),
+            reactions=(),
+            lags=self.backdrop.lags,
+            balances=(),
+            members=(),
+            agents=(),
+            asked=self._asked(live, at, policies),
+            gap_ended_at=self.backdrop.gap_ended_at(at),
+            apart=None,
+            breaker=None,
+            held=(),
+        )
+
+    def started_again(self, at: datetime) -> None:
+        """Somebody started it at `at`, as far as the replay goes: a life of its own, with climbs of its own."""
+        known = self.past.observed(at)
+        self.started_at, self.was, self.rests_since = at, incarnation_of(known[0]) if known else None, None
+        self.climbs.clear()
+
+    def _resting(self, live: Live, since: datetime) -> Live:
+        seen = replace(live.observation, state=STOPPED, stopped_at=since)
+        return replace(live, observation=seen, open=self.lines_at_rest(seen, since))
+
+    def lines_at_rest(self, seen: Observation, since: datetime) -> tuple[Span, ...]:
+        """What it bills while it is stopped, by its provider's rule."""
+        rule = self.backdrop.billing.get(seen.key.provider)
+        found = meters(replace(seen, state=STOPPED), rule, {}) if rule else {}
+        return tuple(
+            Span(key=seen.key, attribution=seen.attribution, meter=meter, start=since, anchor=since) for meter in found.values()
+        )
+
+    def _bound(self, live: Live) -> tuple[Wish, ...]:
+        """Its wishes; one of the real life that was made since the replay started it anew is of this life."""
+        if self.started_at is None or self.was is None:
+            return self.wishes
+        life, was, since = incarnation_of(live.observation), self.was, self.started_at
+        return tuple(
+            replace(w, life=life) if w.life is not None and w.at >= since and same_life(w.life, was) else w for w in self.wishes
+        )
+
+    def _asked(self, live: Live, at: datetime, policies: Sequence[Policy]) -> Asked:
+        """What some condition asks the ledger for, as far as it is recorded: balances are not."""
+        names = frozenset[str]().union(*(policy.when.names for policy in policies)) & ASKED
+        if not names or self.rests_since is not None:
+            return NOTHING_ASKED
+        paid = {
+            name: money
+            for name, start in starts_of(names, self.backdrop.rules.zone, at).items()
+            if (money := self._paid(live.observation.started_at if name == RUN else start, at)) is not None
+        }
+        stopped = self._stopped_since(at) if STOPPED_FOR in names else None
+        key = self.past.key
+        return Asked(paid={key: paid}, stopped_since={key: stopped} if stopped else {}, runways={})
+
+    def _paid(self, start: datetime | None, at: datetime) -> Money | None:
+        """What it surely cost from `start` to `at` at stated prices; None: nothing did, or in several currencies."""
+        if start is None:
+            return None
+        known = [s for s in self.past.spans if s.meter.price.known and s.start < at and (s.end is None or s.end > start)]
+        if len({span.meter.price.currency for span in known}) != 1:
+            return None
+        nano = sum(amounts(span, micros(start), micros(at))[0] for span in known)
+        return Money(nano=nano, currency=known[0].meter.price.currency)
+
+    def _stopped_since(self, at: datetime) -> datetime | None:
+        since = None
+        for one in self.past.said:
+            if one.at > at:
+                break
+            if one.seen is not None:
+                since = (since or one.at) if one.seen.state == STOPPED else None
+        return since

@@ -1,0 +1,1 @@
+"""Agents and tokens in the ledger."""

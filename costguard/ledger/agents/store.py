@@ -1,0 +1,143 @@
+"""The book of agents: who joined, what they said last, who may read over HTTP; each change one transaction.
+
+`writing` is for many messages at once: what came in within some tenths of a second is one transaction, on the disk when the
+block ends, and only then is any of it answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from costguard.guard.overrides import Wish
+from costguard.ledger.agents import records
+from costguard.ledger.agents.records import Taken
+from costguard.ledger.db.asking import Ask, Tell
+from costguard.ledger.db.connection import open_engine, writing
+from costguard.ledger.db.faults import ledger_errors
+from costguard.ledger.db.voices import Pen, voices
+from costguard.ledger.guard import guard_state
+from costguard.ledger.spans.samples import write_samples
+from costguard.values.agent import Agent, Code, WebToken
+from costguard.values.sample import Sample
+
+
+class Page(NamedTuple):
+    """A write transaction under way."""
+
+    ask: Ask
+    tell: Tell
+
+    def take(  # noqa: PLR0917 - the parts of a message, in their order
+        self, agent: str, seq: int, at: datetime, record_ms: int, version: str, troubles: tuple[str, ...]
+    ) -> bool:
+        """Count a message; False, and nothing changed, where its number does not rise or its agent may not speak any more."""
+        return records.take(self.tell, Taken(agent, seq, at, record_ms, version, troubles))
+
+    def agent(self, agent_id: str) -> Agent | None:
+        """As it stands in this transaction."""
+        return records.agent_named(self.ask, agent_id)
+
+    def record(self, samples: Sequence[Sample]) -> None:
+        """Keep samples of resources that the ledger knows."""
+        if samples:
+            write_samples(self.ask, self.tell, samples)
+
+    def wishes_since(self, at: datetime) -> list[Wish]:
+        """Every wish made at or after `at`, whatever became of it."""
+        return guard_state.wishes_since(self.ask, at)
+
+    def add_wish(self, wish: Wish) -> None:
+        """Record a wish; one with this id that is there already stays as it is."""
+        guard_state.add_wish(self.ask, self.tell, wish)
+
+    def tell_refused(self, agent: Agent, count: int, at: datetime) -> None:
+        """Note in the audit that so many messages in the name of `agent` were not its own."""
+        records.tell_refused(self.ask, self.tell, agent, count, at)
+
+
+class AgentBook:
+    """The agents of the ledger at `url`, which is made where there is none. Close it, or use it in a `with` statement.
+
+    `writing` is for one thread at a time; everything else may be used by several. Every method raises LedgerError where the
+    ledger cannot be read or written: then nothing was written.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._engine = open_engine(url)
+        self._pen = Pen(open_engine(url))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._pen.close()
+        self._engine.dispose()
+
+    @contextmanager
+    def writing(self) -> Iterator[Page]:
+        """One transaction: all of it is on the disk when the block ends, or none where it raises."""
+        with self._pen.transaction() as (ask, tell):
+            yield Page(ask, tell)
+
+    def agents(self, *, every: bool = False) -> list[Agent]:
+        """Those that may speak; `every`: and those that may not any more."""
+        with self._reading() as ask:
+            return records.agents(ask, every=every)
+
+    def agent(self, agent_id: str) -> Agent | None:
+        """The agent of this id, revoked or not; None where there is none."""
+        with self._reading() as ask:
+            return records.agent_named(ask, agent_id)
+
+    def token(self, token_hash: str) -> WebToken | None:
+        """The token of this hash; None where there is none."""
+        with self._reading() as ask:
+            return records.token_of(ask, token_hash)
+
+    def tokens(self) -> list[WebToken]:
+        """Every token that was ever made."""
+        with self._reading() as ask:
+            return records.tokens(ask)
+
+    def add_code(self, code: Code) -> None:
+        """Record a code that was just made."""
+        with self._alone() as (ask, tell):
+            records.add_code(ask, tell, code)
+
+    def join(self, code_hash: str, made: Agent) -> Agent | str:
+        """Let `made` join by the code of this hash: the agent as it is then, or what refuses it, of `REFUSALS`."""
+        with self._alone() as (ask, tell):
+            return records.join(ask, tell, code_hash, made)
+
+    def revoke(self, agent_id: str, *, who: str, now: datetime) -> Agent:
+        """Take an agent away; one that was revoked stays as it is. InputError where there is none."""
+        with self._alone() as (ask, tell):
+            return records.revoke(ask, tell, agent_id, who=who, now=now)
+
+    def add_token(self, token: WebToken) -> None:
+        """Record a token that was just made. InputError where its name has one that counts."""
+        with self._alone() as (ask, tell):
+            records.add_token(ask, tell, token)
+
+    def revoke_token(self, name: str, *, who: str, now: datetime) -> WebToken:
+        """Take the token of `name` away; InputError where it has none."""
+        with self._alone() as (ask, tell):
+            return records.revoke_token(ask, tell, name, who=who, now=now)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Ask]:
+        with ledger_errors(self._engine.get_execution_options()["ledger"].where), self._engine.connect() as connection:
+            yield voices(connection)[0]
+
+    @contextmanager
+    def _alone(self) -> Iterator[tuple[Ask, Tell]]:
+        with writing(self._engine) as connection:
+            yield voices(connection)

@@ -1,0 +1,1 @@
+"""Bill lines in the ledger."""

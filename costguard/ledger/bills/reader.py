@@ -1,0 +1,220 @@
+"""What the ledger knows of bills: their lines by resource and cell of time, how far they reach, and how they were held before.
+
+Where an account has two statements of the same time (Cost Explorer and an export), one is taken: the one that names resources,
+else the one that reaches over more days, else the newer. The other is named, and never added.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from costguard.bills.drift import Bill, Held, Stated
+from costguard.ledger.db.asking import Ask
+from costguard.ledger.db.codecs import Row
+from costguard.ledger.db.reader import Reader
+from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, instant, micros
+from costguard.values.period import Period
+
+NEWEST_US = timedelta(days=2) // MICROSECOND
+"""An estimated line that ends so near to the newest one counts as late: it is not all there yet. An assumption, 2026-11."""
+STEPS = (10_000_000, 1_000_000, 100_000)
+"""Nano-units: a cent, a tenth and a hundredth of one."""
+
+
+class BillBooks:
+    """The ledger's bills at `url`, for reading only. Use it in a `with` statement."""
+
+    def __init__(self, url: str) -> None:
+        self._reader = Reader(url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._reader.close()
+
+    def _ask(self, sql: str, values: Sequence[object]) -> Sequence[Row]:
+        with self._reader.snapshot() as ask:
+            return ask(sql, values)
+
+    def statements(self, provider: str, period: Period) -> tuple[dict[str, Bill], list[Bill]]:
+        """By account the statement that counts, and those that are set aside."""
+        values = (provider, micros(period.start), micros(period.end), micros(period.end))
+        found = defaultdict[str, list[Bill]](list)
+        for account, name, lines, resources, days, start_us, end_us, newest in self._ask(_STATEMENTS, values):
+            found[account].append(
+                Bill(
+                    account=account,
+                    name=name,
+                    lines=int(lines),
+                    resources=int(resources),
+                    days=days,
+                    start_us=start_us,
+                    end_us=end_us,
+                    newest=newest,
+                )
+            )
+        best = {
+            account: max(every, key=lambda one: (one.resources > 0, one.days, one.newest)) for account, every in found.items()
+        }
+        return best, [one for every in found.values() for one in every if one is not best[one.account]]
+
+    def stated(self, provider: str, one: Bill, period: Period, fine_us: int) -> list[Stated]:
+        """The lines of a statement that lie whole in `period`, summed by resource, kind of charge and cell.
+
+        Cells are numbers of hours since 1970: of each hour from `fine_us` on, before that of the first hour of each day.
+        """
+        start_us, end_us = micros(period.start), micros(period.end)
+        place = (provider, one.account, one.name, start_us, end_us, end_us)
+        rows = self._ask(_STATED, (fine_us, fine_us, one.end_us - NEWEST_US, *place))
+        over = {tuple(row[:3]): row[3] for row in self._ask(_OVER, place)}
+        found = list[Stated]()
+        for region, resource, charge, currency, first, last, high, low, lines, late, *steps, told in rows:
+            step = next((size for size, count in zip(STEPS, steps, strict=True) if count == lines), 0)
+            over_here = over.pop((resource, charge, currency), 0)
+            nano = int(high) * 10**9 + int(low)
+            found.append(
+                Stated(
+                    one.account,
+                    region,
+                    resource,
+                    charge,
+                    currency,
+                    int(first),
+                    int(last),
+                    nano,
+                    lines,
+                    int(late),
+                    step,
+                    over_here,
+                    told,
+                )
+            )
+        return found
+
+    def straddling(self, provider: str, one: Bill, period: Period) -> int:
+        """How many lines reach over an edge of `period`: they are compared in neither of the two periods."""
+        start_us, end_us = micros(period.start), micros(period.end)
+        ((count,),) = self._ask(_STRADDLING, (provider, one.account, one.name, end_us, start_us, start_us, end_us))
+        return int(count)
+
+    def known_resources(self, provider: str) -> dict[tuple[str, str], int]:
+        """(account, id) of all that costguard ever saw there, and in which hour since 1970 it did so first.
+
+        -1 where its provider states since when it is there.
+        """
+        return {(account, external_id): hour for account, external_id, hour in self._ask(_KNOWN, (provider,))}
+
+    def accounts_of(self, provider: str) -> list[str]:
+        """The accounts that were ever polled."""
+        return [account for (account,) in self._ask(_ACCOUNTS, (provider,))]
+
+    def billed_providers(self, period: Period) -> list[str]:
+        """Those with lines in `period`."""
+        return [name for (name,) in self._ask(_PROVIDERS, (micros(period.start), micros(period.end)))]
+
+    def held(self, period: Period) -> list[Held]:
+        """See `held_bills`."""
+        with self._reader.snapshot() as ask:
+            return held_bills(ask, period)
+
+
+def held_bills(ask: Ask, period: Period) -> list[Held]:
+    """How bills were held against the charges of `period` last, by provider, account and currency: those of most of it."""
+    rows = ask(_HELD, (micros(period.end), micros(period.start)))
+    found = dict[tuple[str, str, str], Held]()
+    for provider, account, currency, start_us, end_us, at_us, *amounts, outcome, tolerance, told in rows:
+        its = Period(start=instant(start_us), end=instant(end_us))
+        part = its.overlap(period)
+        if part is None or 2 * part.length < period.length:
+            continue
+        billed, low, expected, high, unexplained, allowed = amounts
+        found[provider, account, currency] = Held(
+            provider=provider,
+            account=account,
+            currency=currency,
+            period=its,
+            at=instant(at_us),
+            billed=billed,
+            charged=(low, expected, high),
+            unexplained=unexplained,
+            allowed=allowed,
+            tolerance=tolerance,
+            outcome=outcome,
+            told=bool(told),
+        )
+    return [found[key] for key in sorted(found)]
+
+
+_MINE = "provider = ? AND account = ? AND statement = ? AND replaced_us IS NULL"
+
+_STATEMENTS = f"""
+SELECT n.account, n.statement, max(n.lines), max(n.resources), max(n.days), min(i.start_us), max(i.end_us), max(i.id)
+FROM (
+    SELECT account, statement, import_id, sum(count(*)) OVER w AS lines,
+        sum(sum(CASE external_id WHEN '' THEN 0 ELSE 1 END)) OVER w AS resources,
+        max(count(DISTINCT start_us / {DAY_US})) OVER w AS days
+    FROM bill_line WHERE provider = ? AND replaced_us IS NULL AND start_us >= ? AND start_us < ? AND end_us <= ?
+    GROUP BY account, statement, import_id WINDOW w AS (PARTITION BY account, statement)
+) AS n
+JOIN bill_import AS o ON o.id = n.import_id
+JOIN bill_import AS i ON i.provider = o.provider AND i.source = o.source
+GROUP BY n.account, n.statement ORDER BY n.account, n.statement
+"""  # noqa: S608 - our own numbers
+"""A statement reaches as far as every import from the sources that its lines came from, those that changed nothing, too."""
+
+_STATED = f"""
+SELECT region, external_id, charge, currency,
+    CASE WHEN start_us >= ? THEN start_us / {HOUR_US} ELSE start_us / {DAY_US} * 24 END AS first_cell,
+    CASE WHEN end_us > ? THEN (end_us - 1) / {HOUR_US} ELSE (end_us - 1) / {DAY_US} * 24 END AS last_cell,
+    sum(nano / 1000000000), sum(nano - nano / 1000000000 * 1000000000), count(*),
+    sum(CASE WHEN estimated = 1 AND end_us > ? THEN 1 ELSE 0 END),
+    {", ".join(f"sum(CASE WHEN nano - nano / {size} * {size} = 0 THEN 1 ELSE 0 END)" for size in STEPS)},
+    min(description)
+FROM bill_line WHERE {_MINE} AND start_us >= ? AND start_us < ? AND end_us <= ?
+GROUP BY region, external_id, charge, currency, first_cell, last_cell
+ORDER BY external_id, charge, currency, region, first_cell, last_cell
+"""  # noqa: S608 - our own names
+
+_OVER = f"""
+SELECT external_id, charge, currency, count(*) FROM (
+    SELECT external_id, charge, currency, start_us, end_us,
+        lag(start_us) OVER w AS start_before, lag(end_us) OVER w AS end_before,
+        max(end_us) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached
+    FROM bill_line WHERE {_MINE} AND start_us >= ? AND start_us < ? AND end_us <= ?
+        AND external_id <> '' AND charge NOT IN ('tax', 'credit')
+    WINDOW w AS (PARTITION BY external_id, charge, currency, region, description ORDER BY start_us, end_us DESC)
+) AS line
+WHERE reached > start_us AND NOT (start_before = start_us AND end_before = end_us)
+GROUP BY external_id, charge, currency
+"""  # noqa: S608 - our own names
+"""Lines that begin before one before them ends, and are not of the same time as the last one: hours beside their day."""
+
+_STRADDLING = f"""
+SELECT count(*) FROM bill_line WHERE {_MINE} AND start_us < ? AND end_us > ? AND (start_us < ? OR end_us > ?)
+"""  # noqa: S608 - our own names
+
+_PROVIDERS = """
+SELECT DISTINCT provider FROM bill_line WHERE replaced_us IS NULL AND start_us >= ? AND start_us < ? ORDER BY provider
+"""
+
+_ACCOUNTS = "SELECT DISTINCT account FROM scope WHERE provider = ? ORDER BY account"
+
+_KNOWN = f"""
+SELECT r.account, r.external_id, CASE WHEN EXISTS (
+    SELECT 1 FROM observation AS o
+    WHERE o.resource_id = r.id AND (o.started_us IS NOT NULL OR replace(o.detail, '"created_at":', '') <> o.detail)
+) THEN -1 ELSE r.first_seen_us / {HOUR_US} END
+FROM resource AS r WHERE r.provider = ?
+"""  # noqa: S608 - our own number
+"""Of what says since when it is there, costguard knows the beginning, however late it looked."""
+
+_HELD = """
+SELECT provider, account, currency, start_us, end_us, at_us, billed, low, expected, high, unexplained, allowed, outcome,
+    tolerance, told
+FROM reconciliation WHERE start_us < ? AND end_us > ? ORDER BY id
+"""

@@ -1,0 +1,186 @@
+"""A statement on its way in: its lines gathered in a file of their own, so that memory holds a thousand of them at a time.
+
+Parts of one line are summed here, exactly (to 1e-18), and rounded once, half to even. The ledger is touched when all of it has
+been read: nothing of a file that breaks in the middle gets that far, and nobody else waits while a large one is read.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
+
+from costguard.bills.bill_files import Part
+from costguard.bills.bill_line import BillLine
+from costguard.errors import InputError, LedgerError
+from costguard.ledger.db.asking import marks
+from costguard.ledger.db.codecs import Row
+from costguard.values.instant import micros
+from costguard.values.money import divide_half_even
+from costguard.values.resource import storable
+
+LOT = 500
+"""Lines that are written, read and looked up at a time."""
+LONGEST_ID = 120
+"""Characters of a line's id that are kept as they are: an export's has hundreds, and PostgreSQL's index takes 2,704 bytes."""
+ATTO, ATTO_PER_NANO = 18, 10**9
+CACHE_KIB = 32 * 1024
+
+NAME = "provider, account, statement, line_id"
+FACTS = "start_us, end_us, nano, currency, charge, external_id, region, estimated, source, description"
+COLUMNS = f"{NAME}, {FACTS}"
+
+
+class Staging:
+    """Lines of one statement; they are dropped when the block ends. Use it in a `with` statement."""
+
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory(prefix="costguard-bill-")
+        self._file = sqlite3.connect(f"{self._folder.name}/lines.db", isolation_level=None)
+        for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{CACHE_KIB}"):
+            self._file.execute(f"PRAGMA {pragma}").fetchall()
+        self._file.execute(_TABLE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+        self._folder.cleanup()
+
+    def add(self, parts: Iterable[Part], *, sums: bool = True) -> None:
+        """Take in `parts`, each added to what its line has already, or (not `sums`) in place of it."""
+        lot = list[Row]()
+        for line, amount in parts:
+            lot.append(_row(line, *divmod(int(amount.scaleb(ATTO).to_integral_value()), ATTO_PER_NANO)))
+            if len(lot) == LOT:
+                self._write(lot, sums=sums)
+                lot.clear()
+        self._write(lot, sums=sums)
+
+    def providers(self) -> list[str]:
+        """Whose lines there are."""
+        return [name for (name,) in self._file.execute("SELECT DISTINCT provider FROM line ORDER BY provider")]
+
+    def extent(self, provider: str) -> tuple[int, int, int, int]:
+        """(lines, first start, last end, estimated lines) of one provider. Tax and credits are of months, and reach nowhere."""
+        sql = """
+SELECT count(*), min(CASE WHEN charge NOT IN ('tax', 'credit') THEN start_us END),
+    max(CASE WHEN charge NOT IN ('tax', 'credit') THEN end_us END), min(start_us), max(end_us), sum(estimated)
+FROM line WHERE provider = ?
+"""
+        lines, start, end, first, last, estimated = self._file.execute(sql, (provider,)).fetchone()
+        return lines, (first or 0) if start is None else start, (last or 0) if end is None else end, estimated or 0
+
+    def lots(self, provider: str) -> Iterator[list[Row]]:
+        """The lines of one provider in lots, as COLUMNS has them."""
+        last = 0
+        sql = f"SELECT rowid, rest, {COLUMNS} FROM line WHERE provider = ? AND rowid > ? ORDER BY rowid LIMIT {LOT}"  # noqa: S608 - our own names
+        while rows := self._file.execute(sql, (provider, last)).fetchall():
+            last = rows[-1][0]
+            yield [_rounded(row[1], row[2:]) for row in rows]
+
+    def bills(self, provider: str) -> list[tuple[str, str]]:
+        """(statement, bill) of the bills that its lines stand in and that are delivered whole, where they are."""
+        sql = "SELECT DISTINCT statement, bill FROM line WHERE provider = ? AND bill <> '' ORDER BY statement, bill"
+        return self._file.execute(sql, (provider,)).fetchall()
+
+    def accounts(self, provider: str) -> set[tuple[str, str]]:
+        """(account, statement) of its other lines."""
+        return set(
+            self._file.execute("SELECT DISTINCT account, statement FROM line WHERE provider = ? AND bill = ''", (provider,))
+        )
+
+    def states(self, names: Sequence[tuple[str, str, str, str]]) -> set[bytes]:
+        """The digests of those of `names` that the statement has."""
+        digests = [digest(*name) for name in names]
+        sql = f"SELECT digest FROM line WHERE digest IN ({marks(digests)})"  # noqa: S608 - question marks
+        return {found for (found,) in self._file.execute(sql, digests)}
+
+    def _write(self, lot: list[Row], *, sums: bool) -> None:
+        if not lot:
+            return
+        with _room():
+            self._file.execute("BEGIN")
+            self._file.executemany(_ADD if sums else _PUT, lot)
+            self._file.execute("COMMIT")
+
+
+def digest(provider: str, account: str, statement: str, line_id: str) -> bytes:
+    """What a line is looked up by."""
+    return sha256(f"{provider}\0{account}\0{statement}\0{line_id}".encode()).digest()[:16]
+
+
+def kept_id(line_id: str, bill: str = "") -> str:
+    """A line's id as the ledger has it: itself, or a hash of a long one behind the `bill` that it begins with."""
+    text = storable(line_id)
+    if len(text) <= LONGEST_ID:
+        return text
+    hashed = f"sha256:{sha256(text.encode()).hexdigest()}"
+    return f"{storable(bill)}|{hashed}" if bill else hashed
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """LedgerError where the lines cannot be gathered; InputError where one adds up to more than any bill has."""
+    try:
+        yield
+    except (sqlite3.IntegrityError, OverflowError):
+        raise InputError("adds up to more than nine billion in one line", field="bill", hint="check its currency") from None
+    except (sqlite3.Error, OSError) as broken:
+        hint = "make room there, or set TMPDIR to a folder with some"
+        what = f"the bill's lines cannot be gathered: {broken}"
+        raise LedgerError(what, field="the folder for temporary files", hint=hint) from None
+
+
+def _row(line: BillLine, nano: int, rest: int) -> Row:
+    name = (storable(line.provider), storable(line.account), line.statement, kept_id(line.id, line.bill))
+    return (
+        digest(*name),
+        storable(line.bill),
+        *name,
+        micros(line.start),
+        micros(line.end),
+        line.amount.nano + nano,
+        rest,
+        line.amount.currency,
+        line.charge,
+        storable(line.resource_id),
+        storable(line.region),
+        int(line.estimated),
+        storable(line.source),
+        storable(line.description),
+    )
+
+
+def _rounded(rest: int, row: Row) -> Row:
+    provider, account, statement, line_id, start_us, end_us, nano, *others = row
+    nano = divide_half_even(nano * ATTO_PER_NANO + rest, ATTO_PER_NANO)
+    return (provider, account, statement, line_id, start_us, end_us, nano, *others)
+
+
+_TABLE = """
+CREATE TABLE line (
+    digest BLOB NOT NULL UNIQUE, bill TEXT NOT NULL, provider TEXT NOT NULL, account TEXT NOT NULL,
+    statement TEXT NOT NULL, line_id TEXT NOT NULL,
+    start_us INTEGER NOT NULL, end_us INTEGER NOT NULL, nano INTEGER NOT NULL, rest INTEGER NOT NULL, currency TEXT NOT NULL,
+    charge TEXT NOT NULL, external_id TEXT NOT NULL, region TEXT NOT NULL, estimated INTEGER NOT NULL, source TEXT NOT NULL,
+    description TEXT NOT NULL
+) STRICT
+"""
+_INSERT = """
+INSERT INTO line (digest, bill, provider, account, statement, line_id, start_us, end_us, nano, rest, currency, charge,
+    external_id, region, estimated, source, description)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (digest) DO UPDATE SET
+"""
+_ADD = f"""{_INSERT} nano = line.nano + excluded.nano, rest = line.rest + excluded.rest,
+    end_us = max(line.end_us, excluded.end_us), estimated = max(line.estimated, excluded.estimated)
+"""
+_PUT = f"""{_INSERT} start_us = excluded.start_us, end_us = excluded.end_us, nano = excluded.nano, rest = excluded.rest,
+    charge = excluded.charge, external_id = excluded.external_id, estimated = excluded.estimated
+"""

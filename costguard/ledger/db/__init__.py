@@ -1,0 +1,1 @@
+"""Opening, schema, connections and maintenance of the ledger database."""

@@ -1,0 +1,103 @@
+"""Where a ledger is: the URL that a person wrote, as a file or a server.
+
+`sqlite:///ledger.db` is a file beside the working folder, `sqlite:////data/ledger.db` one at the root, as everywhere else that
+uses such URLs; all after the third slash is the path as it stands. `postgresql://` and `postgresql+psycopg://` name a server;
+`postgresql:///costguard` is one on this machine, through its socket, and `?host=/run/postgresql` says where that is.
+"""
+
+from __future__ import annotations
+
+import os.path
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+
+from costguard.errors import InputError, shortened
+from costguard.system.file_security import planted
+
+SQLITE = "sqlite:///"
+POSTGRESQL = "postgresql"
+DRIVER = f"{POSTGRESQL}+psycopg"
+FIELD = "[ledger] url"
+HOW = "write sqlite:///PATH, or postgresql+psycopg://USER@HOST/DATABASE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """`path`: the file of a SQLite ledger, absolute and without symbolic links; None for a server.
+
+    `shown`: how messages name it, without a password. `conninfo`: what libpq takes, password and all; "" for a file.
+    """
+
+    shown: str
+    path: Path | None = None
+    conninfo: str = ""
+    password: str = ""
+
+    @property
+    def sqlalchemy_url(self) -> str:
+        """For `create_engine`, of a server."""
+        return self.conninfo.replace(f"{POSTGRESQL}://", f"{DRIVER}://", 1)
+
+    def beside(self, suffix: str) -> Path:
+        """The file beside a SQLite ledger whose name ends in `suffix`, such as `.lock`."""
+        if self.path is None:
+            raise InputError("is a server, not a file", field=FIELD)
+        return self.path.with_name(self.path.name + suffix)
+
+    def read_only_uri(self) -> str:
+        """SQLite's URI of the file, opened for reading only."""
+        return f"{self._uri()}?mode=ro"
+
+    def writable_uri(self) -> str:
+        """SQLite's URI of the file, which must exist."""
+        return f"{self._uri()}?mode=rw"
+
+    def _uri(self) -> str:
+        return f"file:{str(self.path).translate(_URI_ESCAPES)}"
+
+
+_URI_ESCAPES = str.maketrans({"%": "%25", "?": "%3f", "#": "%23"})
+
+
+def address(url: str) -> Address:
+    """The place that `url` names; InputError where it names none."""
+    if url.startswith(SQLITE):
+        name = url.removeprefix(SQLITE)
+        if name in ("", ":memory:") or "\0" in name:
+            raise InputError("a ledger is a file, and this names none", field=FIELD, hint=HOW)
+        stated = Path(os.path.expanduser(name))  # noqa: PTH111 - Path's raises where there is no such user
+        path = Path(os.path.realpath(stated))
+        if link := planted(stated):
+            what = "is a link that somebody else put into a folder where everybody may write"
+            raise InputError(what, field=str(link), hint=f"name the file itself, if it is yours: {path}")
+        return Address(shown=str(path), path=path)
+    scheme, found, rest = url.partition("://")
+    if not found or scheme not in (POSTGRESQL, DRIVER):
+        shown = shortened(scheme if found else url.rsplit("@", maxsplit=1)[-1], 40)
+        raise InputError(f"is no address of a ledger: '{shown}'", field=FIELD, hint=HOW)
+    try:
+        parts = urlsplit(f"{POSTGRESQL}://{rest}")
+        return _server(parts)
+    except ValueError as broken:
+        raise InputError("cannot be read as an address of a server", field=FIELD, hint=HOW) from broken
+
+
+def _server(parts: SplitResult) -> Address:
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    secret = unquote(parts.password or "") or dict(query).get("password", "")
+    if not parts.path.strip("/"):
+        raise InputError("names a server, but no database on it", field=FIELD, hint=HOW)
+    stated = dict(query).get("host", "")
+    socket = stated.startswith("/")  # a folder: it cannot stand before the database's name
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ("" if socket else stated)
+    where = f"{host}:{parts.port}" if parts.port else host
+    user = f"{unquote(parts.username)}@" if parts.username else ""
+    kept = urlencode([(k, v) for k, v in query if "password" not in k and (socket or k != "host")], safe="/")
+    conninfo = _written(parts.netloc, parts.path, parts.query)
+    return Address(shown=_written(f"{user}{where}", parts.path, kept), conninfo=conninfo, password=secret)
+
+
+def _written(place: str, path: str, query: str) -> str:
+    """The URL of a server, which keeps both slashes where `place` is "": there libpq goes through a socket."""
+    return f"{POSTGRESQL}://{place}{path}{f'?{query}' if query else ''}"

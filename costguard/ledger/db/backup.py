@@ -1,0 +1,82 @@
+"""A copy of a SQLite ledger that is whole, whoever writes meanwhile."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from glob import escape
+from pathlib import Path
+from tempfile import mkstemp
+
+from costguard.errors import InputError, LedgerError
+from costguard.ledger.db.address import Address
+from costguard.ledger.db.faults import ledger_errors
+from costguard.system.whole import synced
+
+OF_THE_COPY = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_TRUNCATE, sqlite3.SQLITE_IOERR_FSYNC)
+"""What goes wrong in writing: of the ledger itself nothing but its log's index is."""
+
+
+def copy(source: Address, target: Path) -> None:
+    """Make `target`, which must not exist, a checked copy of the ledger as it is at one instant, in one file.
+
+    It is made under another name: what has the name of a copy is whole, whatever ends the process meanwhile.
+    """
+    with ledger_errors(Address(shown=str(target), path=target)):
+        _free(target)
+        unfinished = _begun(target)
+        try:
+            _copied(source, unfinished, target)
+            synced(unfinished)
+            _free(target)
+            unfinished.rename(target)
+            synced(target.parent)
+        finally:
+            for suffix in ("", "-journal", "-wal", "-shm"):
+                unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
+
+
+def forget_unfinished(target: Path) -> None:
+    """Remove what copies have left behind whose names begin as that of `target`, and whose processes are no more."""
+    for left in target.parent.glob(f".{escape(target.name)}*"):
+        left.unlink(missing_ok=True)
+
+
+def _free(target: Path) -> None:
+    if target.exists() or target.is_symlink():
+        raise InputError("exists already", field=str(target), hint="name another file: a backup never overwrites")
+
+
+def _begun(target: Path) -> Path:
+    """An empty file beside `target`, of a name that nobody can foresee."""
+    try:
+        file, name = mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from None
+    os.close(file)
+    return Path(name)
+
+
+def _copied(source: Address, unfinished: Path, target: Path) -> None:
+    uri = Address(shown=str(target), path=unfinished).writable_uri()
+    with closing(sqlite3.connect(uri, uri=True)) as copied:
+        with ledger_errors(source), closing(sqlite3.connect(source.read_only_uri(), uri=True)) as original:
+            try:
+                original.backup(copied)
+            except sqlite3.Error as error:
+                if error.sqlite_errorcode not in OF_THE_COPY:
+                    raise
+                with ledger_errors(Address(shown=str(target), path=target)):
+                    raise
+        copied.execute("PRAGMA journal_mode = DELETE")  # one file, readable from a read-only disk too
+        said = [text for (text,) in copied.execute("PRAGMA integrity_check(3)")]
+    if said != ["ok"]:
+        hint = "the disk or the ledger is damaged; run: costguard db check"
+        raise LedgerError(f"the copy is not sound: {said[0]}", field=str(target), hint=hint)
+
+
+def stamp() -> str:
+    """This instant in a file's name: 20261121T120000123456."""
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")

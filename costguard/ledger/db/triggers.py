@@ -1,0 +1,227 @@
+"""Triggers that hold what the ledger promises, whoever writes: nothing is edited but what is named here.
+
+An open span is closed once, a wish is lifted once, a line of a bill is replaced once, an intent moves forward, and each of its
+sends counts.
+
+A span's neighbour is found through the index `span_by_line`: of the spans of one line, which never overlap, the last one that
+starts before the new one's end is the only one that can reach into it. Closed spans without a length are no neighbours.
+
+The guards are no part of a migration: it takes them down and puts up those of this version, in its own transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from costguard.guard.action_intents import EXECUTING, GRACE, MOVES, PLANNED, READY
+from costguard.guard.audit import FIRST
+from costguard.guard.hook import BEGUN
+
+KEPT_FOR_EVER = (
+    "agent",
+    "agent_code",
+    "attribution",
+    "audit",
+    "bill_adjustment",
+    "bill_import",
+    "bill_line",
+    "coverage",
+    "correction",
+    "hook_run",
+    "intent",
+    "intent_event",
+    "ledger_state",
+    "observation",
+    "reconciliation",
+    "resource",
+    "scope",
+    "span",
+    "turn",
+    "web_token",
+    "wish",
+)
+"""Tables whose rows are never removed."""
+
+_NEVER_EDITED = "{table} is written once: a change is a new row"
+_NEVER_REMOVED = "{table} keeps every row"
+_CLOSED = "a closed span does not change: write a correction"
+_OVERLAP = "a span overlaps another one of its resource, charge and part"
+
+EDITS = {
+    "agent": "id, provider, account, region, external_id, life, public_key, joined_us",
+    "agent_code": "hash, provider, account, region, external_id, life, who, at_us, expires_us",
+    "attribution": "",
+    "audit": "",
+    "bill_adjustment": "",
+    "bill_import": "",
+    "bill_line": (
+        "id, import_id, provider, account, statement, line_id, start_us, end_us, nano, currency, charge, external_id, region, "
+        "estimated, stated_us, source, description"
+    ),
+    "correction": "",
+    "guard_run": "",
+    "hook_run": "id, provider, account, region, external_id, life, policy, rule, number, hook, began_us, until_us, epoch",
+    "intent": "id, provider, account, region, external_id, life, act, policy, rule, created_us",
+    "intent_event": "",
+    "coverage": "id, scope_id, outcome, why, start_us",
+    "observation": "",
+    "reconciliation": "",
+    "resource": "id, provider, account, region, external_id",
+    "scope": "",
+    "span": (
+        "id, resource_id, attribution_id, charge, part, unit, quantity, quantum_s, minimum_s, price_low, price_expected, "
+        "price_high, currency, price_known, price_source, presence, anchor_us, start_us, why"
+    ),
+    "web_token": "hash, name, role, who, made_us, expires_us",
+    "wish": "id, what, who, why, at_us, until_us, provider, account, region, external_id, life, subject, value",
+}
+"""Table -> the columns that are never edited; '' for all of them."""
+
+_FORWARD = ", ".join(f"'{old}>{new}'" for old, news in MOVES.items() for new in (old, *news))
+_SETTLED = ", ".join(f"'{state}'" for state, news in MOVES.items() if not news)
+
+CHANGES = {
+    "agent_seq_rises": (
+        "UPDATE OF seq, record_ms ON agent",
+        "NEW.seq < OLD.seq OR NEW.record_ms < OLD.record_ms",
+        "the numbers of an agent never fall",
+    ),
+    "agent_stays_revoked": ("UPDATE ON agent", "OLD.revoked_us IS NOT NULL", "a revoked agent does not change"),
+    "agent_code_is_used_once": ("UPDATE ON agent_code", "OLD.used_us IS NOT NULL", "a code is used once"),
+    "web_token_is_revoked_once": ("UPDATE ON web_token", "OLD.revoked_us IS NOT NULL", "a token is revoked once"),
+    "span_closes_once": (
+        "UPDATE OF end_us, ended_by, low, expected, high ON span",
+        "OLD.end_us IS NOT NULL OR NEW.end_us IS NULL",
+        _CLOSED,
+    ),
+    "bill_line_is_replaced_once": (
+        "UPDATE OF replaced_us, replaced_by, replaced_why ON bill_line",
+        "OLD.replaced_us IS NOT NULL OR NEW.replaced_us IS NULL",
+        "a line of a bill is replaced once",
+    ),
+    "wish_is_lifted_once": (
+        "UPDATE OF lifted_us, lifted_by ON wish",
+        "OLD.lifted_us IS NOT NULL OR NEW.lifted_us IS NULL",
+        "a wish is lifted once",
+    ),
+    "intent_begins_unsent": (
+        "INSERT ON intent",
+        f"NEW.state NOT IN ('{PLANNED}', '{GRACE}', '{READY}') OR NEW.sends <> 0",
+        "an intent is written before anything is sent",
+    ),
+    "intent_moves_forward": (
+        "UPDATE OF state ON intent",
+        f"(OLD.state || '>' || NEW.state) NOT IN ({_FORWARD})",
+        "an intent moves forward only",
+    ),
+    "intent_counts_sends": (
+        "UPDATE OF state, sends ON intent",
+        f"NEW.sends <> OLD.sends + CASE WHEN NEW.state = '{EXECUTING}' AND OLD.state <> '{EXECUTING}' THEN 1 ELSE 0 END",
+        "each send of an intent counts, once",
+    ),
+    "intent_stays_settled": ("UPDATE ON intent", f"OLD.state IN ({_SETTLED})", "a settled intent does not change"),
+    "hook_run_is_written_before_it_begins": ("INSERT ON hook_run", f"NEW.state <> '{BEGUN}'", "a run of a hook begins unended"),
+    "hook_run_ends_once": ("UPDATE ON hook_run", f"OLD.state <> '{BEGUN}'", "a run of a hook ends once"),
+    "turn_epoch_rises": ("UPDATE OF epoch ON turn", "NEW.epoch < OLD.epoch", "the epoch of a turn never falls"),
+}
+"""Guard -> (when, the condition under which it refuses, what it says)."""
+
+FURTHEST_US = 2**63 - 1
+"""Where an open span reaches, as far as its neighbours are concerned."""
+
+PREFIX = "costguard_"
+"""Of every trigger's name: what starts with it is ours to take down."""
+
+NEIGHBOUR = f"""
+SELECT end_us FROM span
+WHERE resource_id = NEW.resource_id AND charge = NEW.charge AND part = NEW.part
+    AND start_us < coalesce(NEW.end_us, {FURTHEST_US}) AND (end_us IS NULL OR end_us > start_us)
+ORDER BY start_us DESC LIMIT 1
+"""  # noqa: S608 - ours
+_REACHES_IN = f"""(NEW.end_us IS NULL OR NEW.end_us > NEW.start_us)
+    AND (SELECT end_us IS NULL OR end_us > NEW.start_us FROM ({NEIGHBOUR}) AS neighbour)"""  # noqa: S608 - ours
+_BRANCHES = f"""NEW.seq <> coalesce((SELECT max(seq) FROM audit), 0) + 1
+    OR NEW.previous <> coalesce((SELECT hash FROM audit ORDER BY seq DESC LIMIT 1), '{FIRST}')"""  # noqa: S608 - ours
+
+INSERTS = {
+    "span_overlaps_none": ("span", _REACHES_IN, _OVERLAP),
+    "audit_goes_on": ("audit", _BRANCHES, "a row of the audit follows the last one"),
+}
+"""Guard of what is added -> (table, the condition under which it refuses, which asks other rows, what it says)."""
+
+
+THERE = {
+    "sqlite": f"SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger' AND substr(name, 1, 10) = '{PREFIX}'",  # noqa: S608 - ours
+    "postgresql": f"""
+SELECT t.tgname, c.relname FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
+WHERE NOT t.tgisinternal AND starts_with(t.tgname, '{PREFIX}') AND c.relnamespace = current_schema()::regnamespace
+""",  # noqa: S608 - ours
+}
+"""Dialect -> the query for (trigger, table) of every guard that is up."""
+
+
+def names(dialect: str) -> list[str]:
+    """Of every guard of this version."""
+    return [statement.split()[2] for statement in raised(dialect) if statement.startswith("CREATE TRIGGER")]
+
+
+def lowered(dialect: str, name: str, table: str) -> str:
+    """The statement that takes one guard down."""
+    return f"DROP TRIGGER {name}" if dialect == "sqlite" else f"DROP TRIGGER {name} ON {table}"
+
+
+def raised(dialect: str) -> Iterator[str]:
+    """The statements that put the guards up on `dialect`, "sqlite" or "postgresql"."""
+    return _sqlite() if dialect == "sqlite" else _postgresql()
+
+
+def _sqlite() -> Iterator[str]:
+    for table in KEPT_FOR_EVER:
+        yield _sqlite_trigger(f"{table}_stays", f"DELETE ON {table}", _NEVER_REMOVED.format(table=table))
+    for table, columns in EDITS.items():
+        of = f" OF {columns}" if columns else ""
+        yield _sqlite_trigger(f"{table}_is_written_once", f"UPDATE{of} ON {table}", _NEVER_EDITED.format(table=table))
+    for name, (when, wrong, told) in CHANGES.items():
+        yield _sqlite_trigger(name, f"{when} WHEN {wrong}", told)
+    for name, (table, wrong, told) in INSERTS.items():
+        yield _sqlite_trigger(name, f"INSERT ON {table} WHEN {wrong}", told)
+
+
+def _sqlite_trigger(name: str, when: str, message: str) -> str:
+    return f"CREATE TRIGGER {PREFIX}{name} BEFORE {when} BEGIN SELECT RAISE(ABORT, '{message}'); END"
+
+
+def _postgresql() -> Iterator[str]:
+    yield """
+CREATE OR REPLACE FUNCTION costguard_refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING MESSAGE = TG_ARGV[0], ERRCODE = 'integrity_constraint_violation';
+END $$
+"""
+    for name, (_, wrong, told) in INSERTS.items():
+        # A plan made while the table was small would go on scanning it while a large import fills it.
+        yield f"""
+CREATE OR REPLACE FUNCTION {PREFIX}{name}() RETURNS trigger LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+    IF {wrong} THEN
+        RAISE EXCEPTION USING MESSAGE = '{told}', ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$
+"""
+    for table in KEPT_FOR_EVER:
+        told = _NEVER_REMOVED.format(table=table)
+        yield _refusing(f"{table}_stays", f"DELETE ON {table} FOR EACH ROW", told)
+        yield _refusing(f"{table}_stays_whole", f"TRUNCATE ON {table} FOR EACH STATEMENT", told)
+    for table, columns in EDITS.items():
+        of = f" OF {columns}" if columns else ""
+        told = _NEVER_EDITED.format(table=table)
+        yield _refusing(f"{table}_is_written_once", f"UPDATE{of} ON {table} FOR EACH ROW", told)
+    for name, (when, wrong, told) in CHANGES.items():
+        yield _refusing(name, f"{when} FOR EACH ROW WHEN ({wrong})", told)
+    for name, (table, _, _) in INSERTS.items():
+        yield f"CREATE TRIGGER {PREFIX}{name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {PREFIX}{name}()"
+
+
+def _refusing(name: str, when: str, message: str) -> str:
+    return f"CREATE TRIGGER {PREFIX}{name} BEFORE {when} EXECUTE FUNCTION costguard_refuse('{message}')"

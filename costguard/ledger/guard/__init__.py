@@ -1,0 +1,1 @@
+"""Intents, overrides, escalations and the audit log in the ledger."""

@@ -1,0 +1,93 @@
+"""Wishes in the ledger: written once, and lifted once. Nothing that a listing says touches them.
+
+A wish whose `life` is given is read back with the key of that life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from costguard.errors import InputError
+from costguard.guard.audit import LIFTED, WISHED
+from costguard.guard.overrides import Wish
+from costguard.ledger.db.asking import Ask, Tell
+from costguard.ledger.db.codecs import Row, moment
+from costguard.ledger.db.lives import KEY, life_of, life_text, micros_or_none
+from costguard.ledger.guard import audit
+from costguard.values.checks import require
+from costguard.values.instant import instant, micros
+from costguard.values.resource import ResourceKey, storable
+
+COLUMNS = f"id, what, who, why, at_us, until_us, {KEY}, life, subject, value, lifted_us, lifted_by"
+NO_KEY = ResourceKey("", "", "", "")
+
+
+def open_wishes(ask: Ask, now: datetime) -> list[Wish]:
+    """The wishes that count at `now`, the oldest first."""
+    sql = f"""
+SELECT {COLUMNS} FROM wish
+WHERE at_us <= ? AND (lifted_us IS NULL OR lifted_us > ?) AND (until_us IS NULL OR until_us > ?) ORDER BY at_us, id
+"""  # noqa: S608 - our own column names
+    return [_wish_of(row) for row in ask(sql, (micros(now),) * 3)]
+
+
+def wishes_since(ask: Ask, at: datetime) -> list[Wish]:
+    """Every wish made at or after `at`, whatever became of it, the oldest first: how often was a lease renewed?"""
+    sql = f"SELECT {COLUMNS} FROM wish WHERE at_us >= ? ORDER BY at_us, id"  # noqa: S608 - our own column names
+    return [_wish_of(row) for row in ask(sql, (micros(at),))]
+
+
+def add_wish(ask: Ask, tell: Tell, wish: Wish) -> None:
+    """Write `wish`; one with its id that is there already stays as it is."""
+    key = wish.life.key if wish.life else wish.key
+    require(wish.key in (None, key), f"wish {wish.id}", "names two resources", "leave key or life out")
+    require(wish.lifted_at is None, f"wish {wish.id}", "is lifted before it is made", "lift it afterwards")
+    row = (
+        storable(wish.id),
+        wish.what,
+        storable(wish.who),
+        storable(wish.why),
+        micros(wish.at),
+        micros_or_none(wish.until),
+        *(key or NO_KEY),
+        life_text(wish.life) if wish.life else "",
+        storable(wish.subject),
+        storable(wish.value),
+    )
+    names = COLUMNS.removesuffix(", lifted_us, lifted_by")
+    sql = f"INSERT INTO wish ({names}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
+    if tell(sql, [row]) == 1:
+        audit.tell_row(ask, tell, ("wish", row[0]), WISHED, micros(wish.at))
+
+
+def lift_wish(ask: Ask, tell: Tell, wish_id: str, *, who: str, now: datetime) -> Wish:
+    """Take a wish back, and say what it is now; one that was lifted before stays as it is."""
+    rows = ask(f"SELECT {COLUMNS} FROM wish WHERE id = ?", (wish_id,))  # noqa: S608 - our own column names
+    if not rows:
+        raise InputError("is no wish of this ledger", field=f"wish {wish_id}", hint="costguard status lists the open ones")
+    wish = _wish_of(rows[0])
+    if wish.lifted_at is not None:
+        return wish
+    tell("UPDATE wish SET lifted_us = ?, lifted_by = ? WHERE id = ?", [(micros(now), storable(who), wish_id)])
+    audit.tell_row(ask, tell, ("wish", wish_id), LIFTED, micros(now))
+    return replace(wish, lifted_at=now, lifted_by=storable(who))
+
+
+def _wish_of(row: Row) -> Wish:
+    wish_id, what, who, why, at_us, until_us, *columns, life, subject, value, lifted_us, lifted_by = row
+    key = ResourceKey(*columns)
+    return Wish(
+        id=wish_id,
+        what=what,
+        who=who,
+        why=why,
+        at=instant(at_us),
+        until=moment(until_us),
+        key=None if key == NO_KEY else key,
+        life=life_of((*key, life)) if life else None,
+        subject=subject,
+        value=value,
+        lifted_at=moment(lifted_us),
+        lifted_by=lifted_by or "",
+    )

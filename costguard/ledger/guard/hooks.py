@@ -1,0 +1,77 @@
+"""Runs of hooks in the ledger: each written before it begins, and once more when it has ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from costguard.guard.audit import HOOKED
+from costguard.guard.hook import BEGUN, HookEnd, HookRun
+from costguard.ledger.db.asking import Ask, Tell
+from costguard.ledger.db.codecs import Row, moment
+from costguard.ledger.db.lives import KEY, life_columns, life_of, micros_or_none
+from costguard.ledger.guard import audit
+from costguard.values.instant import instant, micros
+from costguard.values.resource import storable
+
+COLUMNS = f"id, {KEY}, life, policy, rule, number, hook, began_us, until_us, epoch, state, ended_us, status, why, output"
+
+
+def hook_runs(ask: Ask, since: datetime) -> list[HookRun]:
+    """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
+    sql = f"SELECT {COLUMNS} FROM hook_run WHERE state = ? OR began_us >= ? ORDER BY began_us, id"  # noqa: S608 - our own column names
+    return [_run_of(row) for row in ask(sql, (BEGUN, micros(since)))]
+
+
+def write_begun(ask: Ask, tell: Tell, run: HookRun) -> bool:
+    """Write `run`; False where its id is used, or one of its life and step has not ended."""
+    row = (
+        run.id,
+        *life_columns(run.life),
+        storable(run.policy),
+        run.rule,
+        run.number,
+        storable(run.hook),
+        micros(run.began_at),
+        micros(run.until),
+        run.epoch,
+        run.state,
+        micros_or_none(run.ended_at),
+        run.status,
+        storable(run.why),
+        storable(run.output),
+    )
+    sql = f"INSERT INTO hook_run ({COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
+    if tell(sql, [row]) != 1:
+        return False
+    audit.tell_row(ask, tell, ("hook_run", run.id), HOOKED, micros(run.began_at))
+    return True
+
+
+def write_end(ask: Ask, tell: Tell, run_id: str, end: HookEnd, now: datetime) -> bool:
+    """Write how a run ended; False where it is not there, or its end is."""
+    sql = "UPDATE hook_run SET state = ?, ended_us = ?, status = ?, why = ?, output = ? WHERE id = ? AND state = ?"
+    row = (end.state, micros(now), end.status, storable(end.why), storable(end.output), run_id, BEGUN)
+    if tell(sql, [row]) != 1:
+        return False
+    audit.tell_row(ask, tell, ("hook_run", run_id), HOOKED, micros(now))
+    return True
+
+
+def _run_of(row: Row) -> HookRun:
+    run_id, *life, policy, rule, number, hook, began_us, until_us, epoch, state, ended_us, status, why, output = row
+    return HookRun(
+        id=run_id,
+        life=life_of(life),
+        policy=policy,
+        rule=rule,
+        number=number,
+        hook=hook,
+        began_at=instant(began_us),
+        until=instant(until_us),
+        epoch=epoch,
+        state=state,
+        ended_at=moment(ended_us),
+        status=status,
+        why=why,
+        output=output,
+    )

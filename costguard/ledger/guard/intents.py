@@ -1,0 +1,162 @@
+"""Intents in the ledger: the row as it stands, and every move of it in a history that is only added to.
+
+An intent is moved from the very state that its mover read: by (state, moved_at, sends), so that of two who move it one wins,
+also where it went around and came back to the same state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from costguard.guard.action_intents import EXECUTING, OPEN, Intent
+from costguard.guard.audit import MOVED
+from costguard.guard.run import Reaction
+from costguard.ledger.db.asking import Ask, Tell, marks
+from costguard.ledger.db.codecs import Row, moment
+from costguard.ledger.db.lives import KEY, life_columns, life_of, list_text, micros_or_none, text_list
+from costguard.ledger.guard import audit
+from costguard.values.instant import instant, micros
+from costguard.values.resource import storable
+
+FIXED = f"id, {KEY}, life, act, policy, rule, created_us"
+MOVING = "why, evidence, state, moved_us, epoch, lose, irreversible, sends, sent_us, expires_us, outcome"
+COLUMNS = f"{FIXED}, {MOVING}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """One move of an intent. `old` "": it was made. `run`: the guard run that a send counts in."""
+
+    intent_id: str
+    at: datetime
+    old: str
+    new: str
+    why: str
+    epoch: int
+    run: str
+
+
+def open_intents(ask: Ask) -> list[Intent]:
+    """All that are open, the oldest first."""
+    sql = f"SELECT {COLUMNS} FROM intent WHERE state IN ({marks(OPEN)}) ORDER BY created_us, id"  # noqa: S608 - our own column names
+    return [_intent_of(row) for row in ask(sql, OPEN)]
+
+
+def intents_since(ask: Ask, at: datetime) -> list[Intent]:
+    """All that were made or moved at or after `at`, the oldest first."""
+    sql = f"SELECT {COLUMNS} FROM intent WHERE moved_us >= ? ORDER BY created_us, id"  # noqa: S608 - our own column names
+    return [_intent_of(row) for row in ask(sql, (micros(at),))]
+
+
+def sends_since(ask: Ask, at: datetime) -> list[Intent]:
+    """All for which a request may have gone out at or after `at`, by the last time of it."""
+    sql = f"SELECT {COLUMNS} FROM intent WHERE sent_us >= ? ORDER BY sent_us, id"  # noqa: S608 - our own column names
+    return [_intent_of(row) for row in ask(sql, (micros(at),))]
+
+
+def history(ask: Ask, intent_id: str) -> list[Moved]:
+    """Every move of an intent, in order."""
+    sql = "SELECT intent_id, at_us, moved_from, moved_to, why, epoch, run FROM intent_event WHERE intent_id = ? ORDER BY id"
+    return [
+        Moved(intent_id=name, at=instant(at_us), old=old, new=new, why=why, epoch=epoch, run=run)
+        for name, at_us, old, new, why, epoch, run in ask(sql, (intent_id,))
+    ]
+
+
+def reactions(ask: Ask, since: datetime) -> list[Reaction]:
+    """The acts confirmed at or after `since`: from the first request that was let go to the listing that proved it."""
+    sql = """
+SELECT i.id, i.provider, i.act, min(sent.at_us), max(done.at_us)
+FROM intent_event AS done JOIN intent AS i ON i.id = done.intent_id JOIN intent_event AS sent ON sent.intent_id = i.id
+WHERE i.moved_us >= ? AND done.at_us >= ? AND done.moved_to = 'done' AND sent.moved_to = 'executing'
+GROUP BY i.id, i.provider, i.act ORDER BY 5, 1
+"""
+    return [
+        Reaction(intent_id=name, provider=provider, act=act, sent_at=instant(sent_us), confirmed_at=instant(done_us))
+        for name, provider, act, sent_us, done_us in ask(sql, (micros(since),) * 2)
+    ]
+
+
+def write_new(ask: Ask, tell: Tell, intent: Intent) -> bool:
+    """Write `intent` and how it began; False where its id is used, or an open one for its life and act is there."""
+    row = (*_fixed(intent), *_moving(intent))
+    sql = f"INSERT INTO intent ({COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
+    if tell(sql, [row]) != 1:
+        return False
+    _log(ask, tell, intent, old="", run="")
+    return True
+
+
+def write_move(ask: Ask, tell: Tell, old: Intent, new: Intent, run: str) -> bool:
+    """Write that `old` became `new`; False where the ledger's is no longer `old`."""
+    names = ", ".join(f"{name} = ?" for name in MOVING.split(", "))
+    sql = f"UPDATE intent SET {names} WHERE id = ? AND state = ? AND moved_us = ? AND sends = ?"  # noqa: S608 - our own column names
+    if tell(sql, [(*_moving(new), old.id, old.state, micros(old.moved_at), old.sends)]) != 1:
+        return False
+    _log(ask, tell, new, old=old.state, run=run if new.state == EXECUTING else "")
+    return True
+
+
+def is_current(ask: Ask, intent: Intent) -> bool:
+    """Whether the ledger's is still the one that `intent` is."""
+    found = ask("SELECT state, moved_us, sends FROM intent WHERE id = ?", (intent.id,))
+    return [tuple(row) for row in found] == [(intent.state, micros(intent.moved_at), intent.sends)]
+
+
+def _log(ask: Ask, tell: Tell, intent: Intent, *, old: str, run: str) -> None:
+    sql = "INSERT INTO intent_event (intent_id, at_us, moved_from, moved_to, why, epoch, run) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    why = storable(intent.outcome or intent.why)
+    tell(sql, [(intent.id, micros(intent.moved_at), old, intent.state, why, intent.epoch, run)])
+    audit.tell_row(ask, tell, ("intent", intent.id), MOVED, micros(intent.moved_at))
+
+
+def _fixed(intent: Intent) -> Row:
+    return (
+        intent.id,
+        *life_columns(intent.life),
+        intent.act,
+        storable(intent.policy),
+        intent.rule,
+        micros(intent.created_at),
+    )
+
+
+def _moving(intent: Intent) -> Row:
+    return (
+        storable(intent.why),
+        storable(intent.evidence),
+        intent.state,
+        micros(intent.moved_at),
+        intent.epoch,
+        list_text([storable(one) for one in intent.lose]),
+        int(intent.irreversible),
+        intent.sends,
+        micros_or_none(intent.sent_at),
+        micros_or_none(intent.expires_at),
+        storable(intent.outcome),
+    )
+
+
+def _intent_of(row: Row) -> Intent:
+    intent_id, *life, act, policy, rule, created_us = row[:10]
+    why, evidence, state, moved_us, epoch, lose, irreversible, sends, sent_us, expires_us, outcome = row[10:]
+    return Intent(
+        id=intent_id,
+        life=life_of(life),
+        act=act,
+        policy=policy,
+        rule=rule,
+        created_at=instant(created_us),
+        why=why,
+        evidence=evidence,
+        state=state,
+        moved_at=instant(moved_us),
+        epoch=epoch,
+        lose=text_list(lose),
+        irreversible=bool(irreversible),
+        sends=sends,
+        sent_at=moment(sent_us),
+        expires_at=moment(expires_us),
+        outcome=outcome,
+    )

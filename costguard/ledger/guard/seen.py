@@ -1,0 +1,93 @@
+"""The newest head of the audit that a watchdog saw, kept outside of the ledger: so an older copy in its place is noticed.
+
+    ledger.db.seen        {"schema": "costguard.seen/1", "ledger": ..., "seq": 1234, "hash": ...}
+
+It is written after what it tells of was committed, and so a crash in between leaves it behind and never ahead. Who can write
+both files can make them fit again; heads in messages are for that (`costguard audit verify --anchor`).
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from costguard.guard.audit import Anchor, anchor_text
+from costguard.ledger.db.asking import Ask
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.audit_log import COLUMNS, head
+from costguard.system.whole import put
+
+SCHEMA = "costguard.seen/1"
+LARGEST = 4096
+"""Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A head of the audit of the ledger of this id."""
+
+    ledger: str
+    anchor: Anchor
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The mark of the ledger at `url`, in the file `path`, which need not exist."""
+
+    url: str
+    path: Path
+
+    def doubt(self) -> str:
+        """Why the ledger is not the one that was seen here last, or an older copy of it; "" where it is. LedgerError unread."""
+        seen = self.seen()
+        if seen is None:
+            return ""
+        with Reader(self.url) as reader, reader.snapshot() as ask:
+            return _doubt(ask, seen)
+
+    def move(self) -> None:
+        """Note the head as it is committed now. Where it cannot be noted the mark stays behind, which proves less."""
+        with Reader(self.url) as reader, reader.snapshot() as ask:
+            last, ledger = head(ask), _ledger(ask)
+        now = None if last is None else Seen(ledger, Anchor(last.seq, last.hash))
+        if now is None or now == self.seen():
+            return
+        text = json.dumps({"schema": SCHEMA, "ledger": ledger, "seq": now.anchor.seq, "hash": now.anchor.hash})
+        with suppress(OSError):
+            put(self.path, f"{text}\n".encode())
+
+    def seen(self) -> Seen | None:
+        """What was noted; None where nothing was, or it cannot be read."""
+        try:
+            with self.path.open("rb") as file:
+                found = json.loads(file.read(LARGEST))
+            if found["schema"] == SCHEMA:
+                return Seen(str(found["ledger"]), Anchor(int(found["seq"]), str(found["hash"])))
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            return None
+        return None
+
+
+def _doubt(ask: Ask, seen: Seen) -> str:
+    number, noted = seen.anchor
+    if _ledger(ask) != seen.ledger:
+        return (
+            f"another ledger stood here (its audit was at {anchor_text(number, noted)}), and this one knows none of its wishes"
+        )
+    rows = ask(f"SELECT {COLUMNS} FROM audit WHERE seq = ?", (number,))  # noqa: S608 - our own column names
+    if rows and rows[0][-1] == noted:
+        return ""
+    last = head(ask)
+    ends = anchor_text(last.seq, last.hash) if last else "nothing"
+    if last is None or last.seq < number:
+        return (
+            f"this ledger is older than what was seen here: its audit ends at {ends}, and was at {anchor_text(number, noted)}"
+        )
+    return f"this ledger tells another story than was seen here: its audit does not pass through {anchor_text(number, noted)}"
+
+
+def _ledger(ask: Ask) -> str:
+    ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
+    return str(ledger_id)

@@ -1,0 +1,151 @@
+"""The last gate before a request: whether the ledger lets an intent go now, asked in the transaction that lets it go.
+
+Example: rails of 3 acts in 10 min and 10 % of the fleet, a fleet of 12. One machine was stopped five minutes ago: 10 % of 12 is
+one machine, so the next one has to wait. The first one's own stop may be sent again: it is no further machine.
+
+Every send counts in its guard run. In the other rails an intent counts once however often it is sent, and a machine counts
+once in the shares of the fleet. What was let go counts, whether or not a request went out in the end.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from costguard.guard.action_intents import EXECUTING, VERIFYING, Intent
+from costguard.guard.hook import HookRun
+from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Wish
+from costguard.guard.policy import CAP_RULE, TERMINATE, Rails
+from costguard.guard.verdict import REASONS
+from costguard.ledger.db.asking import Ask
+from costguard.ledger.db.lives import KEY
+from costguard.ledger.guard.guard_state import open_wishes
+from costguard.ledger.guard.turns import Turn, acts, turn_now
+from costguard.values.instant import micros
+
+TEN_MINUTES, AN_HOUR, A_DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
+
+
+class Refused(NamedTuple):
+    """`reason`: one of REASONS. `told`: what exactly, in words."""
+
+    reason: str
+    told: str
+
+
+def refusal(ask: Ask, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None) -> Refused | None:
+    """Why `intent`, as it is going to be sent, is not let go at `now`; None where it is."""
+    turn = turn_now(ask)
+    if not acts(turn, intent.epoch, now):
+        return Refused("not_acting", f"{REASONS['not_acting']}: {_whose(turn, intent.epoch)}")
+    return (
+        _wished(intent, open_wishes(ask, now))
+        or _doubted(ask, intent)
+        or _railed(ask, rails, intent, now, run=run, fleet=fleet)
+    )
+
+
+def begins(ask: Ask, run: HookRun, now: datetime) -> bool:
+    """Whether a hook may begin at `now`: its epoch acts, and nobody froze all acts, protects it or keeps it."""
+    return acts(turn_now(ask), run.epoch, now) and _wished(run, open_wishes(ask, now)) is None
+
+
+def run_of(ask: Ask, run: str) -> str:
+    """The name under which sends of the present guard run are counted: `run`, or the round of the turn."""
+    turn = turn_now(ask)
+    return run or (f"{turn.epoch}.{turn.rounds}" if turn else "")
+
+
+def machines(ask: Ask, now: datetime) -> int:
+    """Of how many the rails take shares: those that ran when they were last heard of, and those that were sent within a day.
+
+    A fleet does not shrink by what is stopped of it, or the last machines of a hard cap would find no room.
+    """
+    sql = """
+SELECT count(*) FROM (
+SELECT r.provider, r.account, r.region, r.external_id FROM resource AS r
+JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
+WHERE r.kind = 'instance' AND o.state = 'running'
+UNION
+SELECT i.provider, i.account, i.region, i.external_id FROM intent AS i WHERE i.sent_us > ?
+) AS fleet
+"""
+    return int(ask(sql, (micros(now - A_DAY),))[0][0])
+
+
+def _whose(turn: Turn | None, epoch: int) -> str:
+    if turn is None:
+        return "nobody has taken the turn"
+    return f"the turn is {turn.holder or 'nobody'}'s, epoch {turn.epoch} until {turn.until:%H:%M:%S}, and not epoch {epoch}'s"
+
+
+def _wished(intent: Intent | HookRun, wishes: list[Wish]) -> Refused | None:
+    """What people said since it was planned."""
+    mine = [wish for wish in wishes if wish.key == intent.life.key and wish.life in (None, intent.life)]
+    for reason, found in (
+        ("frozen", [wish for wish in wishes if wish.what == FREEZE]),
+        ("protected", [wish for wish in mine if wish.what == PROTECT]),
+        ("leased", [wish for wish in mine if wish.what == LEASE and intent.rule != CAP_RULE]),
+    ):
+        if found:
+            return Refused(reason, f"{REASONS[reason]}: {found[-1].who}, {found[-1].why}")
+    return None
+
+
+def _doubted(ask: Ask, intent: Intent) -> Refused | None:
+    """Another intent on the same resource of which nobody knows yet what it did."""
+    where = " AND ".join(f"{name} = ?" for name in KEY.split(", "))
+    sql = f"SELECT id, act, state FROM intent WHERE {where} AND state IN (?, ?) AND id <> ? ORDER BY id"  # noqa: S608 - our own column names
+    for name, act, state in ask(sql, (*intent.life.key, EXECUTING, VERIFYING, intent.id)):
+        return Refused("in_doubt", f"{REASONS['in_doubt']}: {act} {name} is {state}")
+    return None
+
+
+def _railed(ask: Ask, rails: Rails, intent: Intent, now: datetime, *, run: str, fleet: int | None) -> Refused | None:
+    in_run = ask(_IN_RUN, (run,))[0][0]
+    if in_run >= rails.acts_per_run:
+        return _rate(f"{in_run} sent in this run, of {rails.acts_per_run}")
+    acts_10m, machines_10m = _others(ask, intent, now - TEN_MINUTES)
+    if acts_10m >= rails.acts_per_10m:
+        return _rate(f"{acts_10m} acts in 10 minutes, of {rails.acts_per_10m}")
+    size = machines(ask, now) if fleet is None else fleet
+    _, machines_day = _others(ask, intent, now - A_DAY)
+    for stopped, share, words in (
+        (machines_10m, rails.fleet_share_10m, "10 minutes"),
+        (machines_day, rails.fleet_share_day, "a day"),
+    ):
+        most = max(1, int(size * share))
+        if stopped >= most:
+            return _rate(f"{stopped} of {size} machines in {words}, of {most}")
+    if intent.irreversible or intent.act == TERMINATE:
+        lost = ask(_IRREVERSIBLE, (micros(now - AN_HOUR), TERMINATE, intent.id))[0][0]
+        if lost >= rails.irreversible_per_h:
+            return _rate(f"{lost} acts in an hour that lose data, of {rails.irreversible_per_h}")
+    return None
+
+
+def _rate(told: str) -> Refused:
+    return Refused("rate", f"{REASONS['rate']}: {told}")
+
+
+def _others(ask: Ask, intent: Intent, since: datetime) -> tuple[int, int]:
+    """How many other intents, and other machines, were sent after `since`."""
+    rows = ask(_SENT, (micros(since),))
+    return (
+        len({name for name, *_ in rows if name != intent.id}),
+        len({key for _, *key_ in rows if (key := tuple(key_)) != tuple(intent.life.key)}),
+    )
+
+
+_IN_RUN = "SELECT count(*) FROM intent_event WHERE moved_to = 'executing' AND run = ?"
+
+_SENT = """
+SELECT DISTINCT i.id, i.provider, i.account, i.region, i.external_id
+FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id
+WHERE e.moved_to = 'executing' AND e.at_us > ?
+"""
+
+_IRREVERSIBLE = """
+SELECT count(DISTINCT i.id) FROM intent_event AS e JOIN intent AS i ON i.id = e.intent_id
+WHERE e.moved_to = 'executing' AND e.at_us > ? AND (i.irreversible = 1 OR i.act = ?) AND i.id <> ?
+"""

@@ -1,0 +1,319 @@
+"""The guard's book: wishes, intents, turns, climbs and messages; each change one transaction, on the disk when it returns.
+
+    moved = book.move_intent(intent, EXECUTING, now)
+    if moved is not None:
+        ... only now may a request be sent, until moved.expires_at
+
+Whatever the code above it believes, no intent goes to EXECUTING here that has lost its turn or finds no room on the rails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from costguard.guard.action_intents import EXECUTING, EXPIRES, Intent, may_move
+from costguard.guard.alerts.alert import Delivery, Message, Told
+from costguard.guard.evidence import Columns
+from costguard.guard.hook import HookEnd, HookRun
+from costguard.guard.overrides import Wish
+from costguard.guard.policy import Rails
+from costguard.guard.run import Departed, FirstSeen, GuardRun, Protection, Reaction
+from costguard.guard.verdict import Climb
+from costguard.ledger.db.asking import Ask
+from costguard.ledger.db.connection import open_engine, writing
+from costguard.ledger.db.faults import ledger_errors
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.db.voices import Voices, voices
+from costguard.ledger.guard import climbs as kept
+from costguard.ledger.guard import guard_state, hooks, intents, outbox, send_gate, turns
+from costguard.ledger.guard.send_gate import Refused
+from costguard.ledger.spans import observations
+from costguard.metering.billing import BillingRule
+from costguard.values.checks import require
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import Sample
+
+COUNTED = frozenset(("sends", "sent_at"))
+"""What only a move to EXECUTING changes, by itself: what a mover says of it is not asked."""
+KEPT_OF_AN_INTENT = COUNTED | {"id", "life", "act", "policy", "rule", "created_at", "state", "moved_at"}
+"""What no mover changes."""
+
+
+class GuardBook:
+    """The guard's part of the ledger at `url`, which is made where there is none. Close it, or use it in a `with` statement.
+
+    `rails`: what no send may pass. `rules`: how each provider bills (nothing here asks yet). It may be used by several threads.
+    Every method raises LedgerError where the ledger cannot be read or written: then nothing was written.
+    """
+
+    def __init__(self, url: str, *, rails: Rails, rules: Mapping[str, BillingRule] | None = None) -> None:
+        self._url, self._rails, self._rules = url, rails, rules or {}
+        self._engine = open_engine(url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    def adopt(self, rails: Rails) -> None:
+        """Let what is sent from now on pass these rails."""
+        self._rails = rails
+
+    # Wishes
+
+    def open_wishes(self, now: datetime) -> list[Wish]:
+        """Those that count at `now`, the oldest first."""
+        with self._reading() as ask:
+            return guard_state.open_wishes(ask, now)
+
+    def wishes_since(self, at: datetime) -> list[Wish]:
+        """Every wish made at or after `at`, whatever became of it, the oldest first."""
+        with self._reading() as ask:
+            return guard_state.wishes_since(ask, at)
+
+    def add_wish(self, wish: Wish) -> None:
+        """Record a wish; one with this id that is there already stays as it is."""
+        with self._writing() as (ask, tell):
+            guard_state.add_wish(ask, tell, wish)
+
+    def lift_wish(self, wish_id: str, *, who: str, now: datetime) -> Wish:
+        """Take a wish back, and say what it is now; InputError where there is none. One that was lifted stays as it is."""
+        with self._writing() as (ask, tell):
+            return guard_state.lift_wish(ask, tell, wish_id, who=who, now=now)
+
+    # Intents
+
+    def plan_intent(self, intent: Intent) -> bool:
+        """Record a new one; False where an open one for its life and act is there already, or its epoch acts no more."""
+        with self._writing() as (ask, tell):
+            return turns.acts(turns.turn_now(ask), intent.epoch, intent.moved_at) and intents.write_new(ask, tell, intent)
+
+    def move_intent(
+        self,
+        intent: Intent,
+        state: str,
+        now: datetime,
+        *,
+        run: str = "",
+        fleet: int | None = None,
+        **changes: Any,  # noqa: ANN401 - fields of an Intent
+    ) -> Intent | None:
+        """Move `intent` from the state it carries to `state`, with `changes` of its other fields, and commit.
+
+        None where it is not as it was any more (another process moved it), or where it would go to EXECUTING and is not let go
+        (`why_not` says why): nothing is changed then. A move to EXECUTING counts a send at `now` and sets `expires_at`, which
+        any other move clears. `run`: the guard run that the send counts in, "" for the present round of the turn. `fleet`: how
+        many machines run, None for what the ledger says. After a change of turn, `epoch` is one of the `changes`.
+        """
+        moved = _moved(intent, state, now, changes)
+        with self._writing() as (ask, tell):
+            run = send_gate.run_of(ask, run)
+            if state == EXECUTING and send_gate.refusal(ask, self._rails, moved, now, run=run, fleet=fleet):
+                return None
+            return moved if intents.write_move(ask, tell, intent, moved, run) else None
+
+    def why_not(
+        self, intent: Intent, now: datetime, *, run: str = "", fleet: int | None = None, epoch: int | None = None
+    ) -> Refused | None:
+        """Why `intent` would not go to EXECUTING at `now`; None where it would, or was moved by somebody else."""
+        asked = intent if epoch is None else replace(intent, epoch=epoch)
+        with self._reading() as ask:
+            return send_gate.refusal(ask, self._rails, asked, now, run=send_gate.run_of(ask, run), fleet=fleet)
+
+    def open_intents(self) -> list[Intent]:
+        """All that are open, the oldest first."""
+        with self._reading() as ask:
+            return intents.open_intents(ask)
+
+    def intents_since(self, at: datetime) -> list[Intent]:
+        """All that were made or moved at or after `at`, the oldest first."""
+        with self._reading() as ask:
+            return intents.intents_since(ask, at)
+
+    def sends_since(self, at: datetime) -> list[Intent]:
+        """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
+        with self._reading() as ask:
+            return intents.sends_since(ask, at)
+
+    def history(self, intent_id: str) -> list[intents.Moved]:
+        """Every move of an intent, in order."""
+        with self._reading() as ask:
+            return intents.history(ask, intent_id)
+
+    def reactions(self, since: datetime) -> list[Reaction]:
+        """The acts that were confirmed at or after `since`, in order."""
+        with self._reading() as ask:
+            return intents.reactions(ask, since)
+
+    # Hooks
+
+    def begin_hook(self, run: HookRun, now: datetime) -> bool:
+        """Record that `run` is about to begin; False, and it must not, where it may not.
+
+        Its epoch acts no more, somebody wishes otherwise, or a run of its life and step has not ended.
+        """
+        with self._writing() as (ask, tell):
+            return send_gate.begins(ask, run, now) and hooks.write_begun(ask, tell, run)
+
+    def end_hook(self, run_id: str, end: HookEnd, now: datetime) -> bool:
+        """Record how a run ended; False where its end is known already."""
+        with self._writing() as (ask, tell):
+            return hooks.write_end(ask, tell, run_id, end, now)
+
+    def hook_runs(self, since: datetime) -> list[HookRun]:
+        """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
+        with self._reading() as ask:
+            return hooks.hook_runs(ask, since)
+
+    # Turns and runs
+
+    def take_turn(self, holder: str, now: datetime, lasts: timedelta) -> int | None:
+        """The epoch of the turn that `holder` (one process) has until `now + lasts`; None while another one has it."""
+        with self._writing() as (ask, tell):
+            return turns.take_turn(ask, tell, holder, now, lasts)
+
+    def give_turn(self, epoch: int) -> None:
+        """Give the turn of `epoch` back; nothing where another one has it by now."""
+        with self._writing() as (_, tell):
+            turns.give_turn(tell, epoch)
+
+    def turn(self) -> turns.Turn | None:
+        """The turn as it stands; None before the first one."""
+        with self._reading() as ask:
+            return turns.turn_now(ask)
+
+    def record_run(
+        self,
+        run: GuardRun,
+        *,
+        climbs: Iterable[Climb] | None = None,
+        told: Iterable[Told] | None = None,
+        messages: Iterable[Message] = (),
+        protections: Iterable[Protection] = (),
+    ) -> bool:
+        """Write a run with all that it leaves, in one transaction; False, and nothing written, where its epoch lost the turn.
+
+        `climbs` and `told` are all that there are: others are dropped (None: they stay as they are). `messages` go to the
+        outbox, `protections` over older sights.
+        """
+        with self._writing() as (ask, tell):
+            turn = turns.turn_now(ask)
+            if turn is None or turn.epoch != run.epoch:
+                return False
+            if climbs is not None:
+                kept.write_climbs(ask, tell, climbs)
+            if told is not None:
+                outbox.write_told(ask, tell, told)
+            kept.write_protections(ask, tell, protections)
+            kept.write_run(ask, tell, run)
+            outbox.put_out(ask, tell, messages)
+            outbox.forget_settled(tell, run.at)
+        return True
+
+    def last_run(self) -> GuardRun | None:
+        """The newest run; None before the first one."""
+        with self._reading() as ask:
+            return kept.last_run(ask)
+
+    def last_runs(self, most: int) -> list[GuardRun]:
+        """The newest runs, at most `most`, the newest first."""
+        with self._reading() as ask:
+            return kept.last_runs(ask, most)
+
+    def climbs(self) -> list[Climb]:
+        """Every climb."""
+        with self._reading() as ask:
+            return kept.climbs(ask)
+
+    def protections(self) -> dict[ResourceKey, Protection]:
+        """When each resource was last seen protected, of those that ever were."""
+        with self._reading() as ask:
+            return kept.protections(ask)
+
+    def record_protections(self, seen: Iterable[Protection]) -> None:
+        """Take down `seen`, outside a run; an older sight than the one that is there changes nothing."""
+        with self._writing() as (ask, tell):
+            kept.write_protections(ask, tell, seen)
+
+    # Messages
+
+    def told(self) -> list[Told]:
+        """What was told, as the last run handed it over."""
+        with self._reading() as ask:
+            return outbox.told(ask)
+
+    def due_messages(self, now: datetime) -> list[Message]:
+        """Messages to be tried at `now`, the oldest first."""
+        with self._reading() as ask:
+            return outbox.due_messages(ask, now)
+
+    def settle_message(self, message_id: str, delivery: Delivery, now: datetime) -> None:
+        """What came of one try: sent, to be tried again later, or given up."""
+        with self._writing() as (ask, tell):
+            outbox.settle(ask, tell, message_id, delivery, now)
+
+    def undelivered(self, since: datetime) -> list[tuple[Message, str]]:
+        """Messages that were given up at or after `since`, with why."""
+        with self._reading() as ask:
+            return outbox.undelivered(ask, since)
+
+    # The fleet
+
+    def samples_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, list[Sample]]:
+        """The samples at or after `at` of `keys` (None: of all), by signal and time; who has none is left out."""
+        with self._through_the_driver() as ask:
+            return observations.samples_since(ask, at, keys)
+
+    def columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, Columns]:
+        """The same in columns, which is how the guard takes those of a fleet."""
+        with self._through_the_driver() as ask:
+            return observations.columns_since(ask, at, keys)
+
+    def departed(self, key: ResourceKey, since: datetime) -> Departed:
+        """What is known of the end of `key`: as it was listed, or how many complete listings, from `since` on, lack it."""
+        with self._reading() as ask:
+            return observations.departed(ask, key, since)
+
+    def first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSeen]:
+        """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
+        with self._through_the_driver() as ask:
+            return observations.first_seen(ask, keys)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Ask]:
+        with ledger_errors(self._engine.get_execution_options()["ledger"].where), self._engine.connect() as connection:
+            yield voices(connection)[0]
+
+    @contextmanager
+    def _writing(self) -> Iterator[Voices]:
+        with writing(self._engine) as connection:
+            yield voices(connection)
+
+    @contextmanager
+    def _through_the_driver(self) -> Iterator[Ask]:
+        """Without what SQLAlchemy does to each row, of which there may be millions."""
+        with Reader(self._url) as reader, reader.snapshot() as ask:
+            yield ask
+
+
+def _moved(intent: Intent, state: str, now: datetime, changes: Mapping[str, object]) -> Intent:
+    """`intent` in `state`; InputError for a move that there is not, or a change of what stays."""
+    may_move(intent.state, state)
+    known = {field.name for field in fields(Intent)} - KEPT_OF_AN_INTENT
+    for name in changes:
+        require(name in known | COUNTED, f"intent.{name}", "does not change in a move", f"it may be {', '.join(sorted(known))}")
+    others: dict[str, Any] = {name: value for name, value in changes.items() if name not in COUNTED}
+    if state != EXECUTING:
+        return replace(intent, **{"expires_at": None} | others, state=state, moved_at=now)
+    expires_at = min(others.pop("expires_at", None) or now + EXPIRES, now + EXPIRES)
+    return replace(intent, **others, state=state, moved_at=now, sends=intent.sends + 1, sent_at=now, expires_at=expires_at)

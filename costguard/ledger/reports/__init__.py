@@ -1,0 +1,1 @@
+"""What reports and replays read from the ledger."""

@@ -1,0 +1,70 @@
+"""Acts that a listing confirmed, and what each machine billed around them: what a report reckons savings from."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from costguard.ledger.db.asking import Ask
+from costguard.ledger.db.codecs import ABSENT, moment, span_of
+from costguard.ledger.db.lives import KEY, life_of
+from costguard.ledger.spans.scope_state import load_attributions
+from costguard.ledger.spans.sums import CORRECTED, COUNTED_SPAN
+from costguard.reporting.statement.savings import Act, acts_of
+from costguard.values.instant import MICROSECOND, instant, micros
+from costguard.values.resource import ResourceKey
+
+BEFORE = timedelta(minutes=11)
+"""Of what billed before an act, so much is looked at: where nobody states when a machine stopped, its span ended at a poll."""
+
+
+def acts_between(ask: Ask, since: datetime, until: datetime) -> list[Act]:
+    """The acts that were confirmed within [since, until), in order of time."""
+    attributions, found = load_attributions(ask), list[Act]()
+    for name, *life, act, policy, sent_us, done_us in ask(_ACTS, (micros(since), micros(until))):
+        key = life[:4]
+        spans = tuple(
+            span_of(ResourceKey(*key), attributions[attribution], columns)
+            for attribution, *columns in ask(_AROUND, (*key, sent_us - BEFORE // MICROSECOND))
+        )
+        ((called, owner, ended_us),) = ask(_CALLED, key) or [("", "", None)]
+        made = Act(
+            intent_id=name,
+            life=life_of(life),
+            act=act,
+            policy=policy,
+            sent_at=instant(sent_us),
+            confirmed_at=instant(done_us),
+            spans=spans,
+            ended_at=moment(ended_us),
+            name=called or "",
+            owner=owner or "",
+        )
+        found.append(made)
+    return acts_of(found)
+
+
+_SAID = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT}')"  # noqa: S608 - our own words
+
+_ACTS = f"""
+SELECT i.id, {", ".join(f"i.{name}" for name in KEY.split(", "))}, i.life, i.act, i.policy, min(sent.at_us), max(done.at_us)
+FROM intent AS i
+JOIN intent_event AS done ON done.intent_id = i.id AND done.moved_to = 'done'
+JOIN intent_event AS sent ON sent.intent_id = i.id AND sent.moved_to = 'executing'
+WHERE i.state = 'done' AND i.moved_us >= ? AND i.moved_us < ?
+GROUP BY i.id, {", ".join(f"i.{name}" for name in KEY.split(", "))}, i.life, i.act, i.policy
+"""  # noqa: S608 - our own column names
+
+_OWN = "(SELECT id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id = ?)"
+
+_AROUND = f"""
+SELECT s.attribution_id, {COUNTED_SPAN} FROM span AS s {CORRECTED}
+WHERE s.resource_id = {_OWN} AND (s.end_us IS NULL OR s.end_us > ?) ORDER BY s.start_us, s.id
+"""  # noqa: S608 - our own column names
+
+_CALLED = f"""
+SELECT d.name, d.owner, CASE WHEN l.state IN ('{ABSENT}', 'ended') THEN l.at_us END
+FROM resource AS r
+LEFT JOIN observation AS d ON d.id = {_SAID}
+LEFT JOIN observation AS l ON l.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
+WHERE r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id = ?
+"""  # noqa: S608 - our own column names

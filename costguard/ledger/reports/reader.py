@@ -1,0 +1,273 @@
+"""What a report asks beside sums: what each resource cost, days, acts and samples. All of it as of one instant.
+
+A resource goes by the number of its row, which means nothing elsewhere: a report of 100,000 resources names a few of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Self
+
+from costguard.budgets.hold import Hold
+from costguard.ledger.db.asking import Ask, in_lots, marks
+from costguard.ledger.db.codecs import ABSENT, SPAN, moment, span_of
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.holds import committed_holds
+from costguard.ledger.reports.burnt import rates_between
+from costguard.ledger.reports.effects import acts_between
+from costguard.ledger.spans.books import USD, Books
+from costguard.ledger.spans.scope_state import load_attributions, load_books
+from costguard.ledger.spans.sums import CORRECTED, COUNTED_SPAN, NOBODY, Reaches, Sums, reached, still_open
+from costguard.metering.span import Reach, Span
+from costguard.metering.spending import Bearer
+from costguard.reporting.statement.groups import KEPT
+from costguard.reporting.statement.history import DaySum, HourRates
+from costguard.reporting.statement.savings import Act
+from costguard.reporting.statement.sections import Outlay
+from costguard.reporting.statement.waste import HourRow
+from costguard.system.gc_pause import uncollected
+from costguard.values.instant import DAY_US, HOUR_US, instant, micros
+from costguard.values.money import NANO
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey
+
+
+class Accounts(Books):
+    """`Books` that can be asked for more. Within `at_one_instant` all answers are of one state of the ledger."""
+
+    @contextmanager
+    def at_one_instant(self) -> Iterator[Self]:
+        """Answer everything as of now, whatever is written meanwhile."""
+        reader = self._reader
+        with reader.snapshot() as ask:
+            self._reader = _Held(reader, ask)
+            try:
+                yield self
+            finally:
+                self._reader = reader
+
+    def outlays(self, period: Period, as_of: datetime) -> list[Outlay]:
+        """What each line of each resource came to in `period`."""
+        with self._reader.snapshot() as ask:
+            books = load_books(ask)
+            sums = Sums(ask, load_attributions(ask), each=True)
+            sums.closed(period)
+            sums.open(period, self._reaches(ask, as_of))
+            for number, spans in self._unheard(ask, books, as_of).items():
+                sums.unheard(period, spans, number)
+            named = sums.attributions
+            with uncollected():
+                return [
+                    Outlay(place.resource, named[place.attribution], place.charge, place.currency, bool(place.known),
+                           place.source, *nanos)
+                    for place, nanos in sums.raw.items() if nanos[2] or nanos[3]
+                ]  # fmt: skip
+
+    def burning(self, as_of: datetime) -> list[tuple[tuple[Span, ...], tuple[Span, ...], bool]]:
+        """What bills at `as_of`, resource by resource: open spans, what may bill beside them, and whether listings lack it."""
+        lines: dict[int, list[Span]] = defaultdict(list)
+        lacking = set[int]()
+        with self._reader.snapshot() as ask:
+            unheard = self._unheard(ask, load_books(ask), as_of)
+            attributions = load_attributions(ask)
+            for resource, absent_us, attribution, *columns in ask(_OPEN, ()):
+                lines[resource].append(span_of(NOBODY, attributions[attribution], columns))
+                if absent_us is not None:
+                    lacking.add(resource)
+        return [
+            (tuple(lines.get(number, ())), tuple(unheard.get(number, ())), number in lacking)
+            for number in sorted({*lines, *unheard})
+        ]
+
+    def bearers(self, numbers: Collection[int], *, labels: Collection[str] = ()) -> dict[int, Bearer]:
+        """Those resources, as they were last seen. `labels`: with all of theirs where they carry any of these."""
+        found = dict[int, Bearer]()
+        wanted, told = ("o.detail", _tells(labels)) if labels else ("''", None)
+        with self._reader.snapshot() as ask:
+            for lot in in_lots(sorted(numbers)):
+                for number, *key, name, detail in ask(_BEARERS.format(detail=wanted, ids=marks(lot)), lot):
+                    carried = _labels(detail) if told and detail and told(detail) else ()
+                    found[number] = Bearer(key=ResourceKey(*key), name=name or "", labels=carried)
+        return found
+
+    def lines(
+        self, numbers: Collection[int], period: Period, as_of: datetime
+    ) -> Iterator[tuple[int, list[tuple[Span, Reach | None]]]]:
+        """What each of those resources billed in `period`, an open span with how far it is known to reach."""
+        with self._reader.snapshot() as ask:
+            attributions, reach = load_attributions(ask), self._reaches(ask, as_of)
+            for lot in in_lots(sorted(numbers)):
+                found: dict[int, list[tuple[Span, Reach | None]]] = defaultdict(list)
+                values = (*lot, micros(period.start), micros(period.end))
+                for number, *row in ask(_LINES.format(ids=marks(lot)), values):
+                    key, (scope_id, attribution, at_us, seen_us, absent_us), columns = row[:4], row[4:9], row[9:]
+                    span = span_of(ResourceKey(*key), attributions[attribution], columns)
+                    open_to = reach(scope_id, span.start, instant(at_us), moment(seen_us), moment(absent_us))
+                    found[number].append((span, None if span.end else open_to))
+                yield from found.items()
+
+    def measured(self, numbers: Collection[int], period: Period) -> dict[int, dict[str, list[HourRow]]]:
+        """Of those resources, the hours that begin in `period` and hold samples, by signal; who has none is left out."""
+        first, last = -(-micros(period.start) // HOUR_US), -(-micros(period.end) // HOUR_US)
+        found: dict[int, dict[str, list[HourRow]]] = {}
+        with self._reader.snapshot() as ask:
+            asked = [sql for sql in (_HOURS, _SAMPLES) if ask(sql.any, ())]
+            for lot in in_lots(sorted(numbers) if asked else []):
+                for sql in asked:
+                    unit = sql.unit_us
+                    rows = ask(sql.of.format(ids=marks(lot)), (*lot, first * unit, last * unit))
+                    for (number, signal), own in groupby(rows, itemgetter(0, 1)):
+                        found.setdefault(number, {}).setdefault(signal, []).extend(HourRow._make(row[2:]) for row in own)
+        return found
+
+    def days(self, period: Period, as_of: datetime, by: str) -> list[DaySum]:
+        """What `period` was expected to cost in dollars, by day (UTC) and the key `by`; the days add up to it.
+
+        Each sum has one of the attributions that have its value.
+        """
+        start, end = micros(period.start), micros(period.end)
+        first, last = -(-start // DAY_US), end // DAY_US
+        with self._reader.snapshot() as ask:
+            attributions = load_attributions(ask)
+            if first > last:
+                edges, first, last = [(start, end)], 0, 0
+            else:
+                edges = [(start, first * DAY_US), (last * DAY_US, end)]
+            found = [
+                DaySum(day, attributions[number], charge, int(whole) * NANO + int(rest))
+                for day, number, charge, whole, rest in ask(_DAYS.format(by=_KEPT.get(by, "a.labels")), (first, last, USD))
+            ]
+            for begin, finish in edges:
+                sums = Sums(ask, attributions)
+                sums.edge(begin, finish)
+                found += [
+                    DaySum(begin // DAY_US, attributions[place.attribution], place.charge, nanos[1])
+                    for place, nanos in sums.raw.items()
+                    if place.currency == USD
+                ]
+            for _, _, span, far in still_open(ask, attributions, end, self._reaches(ask, as_of)):
+                if span.meter.price.currency == USD:
+                    found += _days_of(span, far, max(start, micros(span.start)), min(end, micros(far.expected)))
+        return found
+
+    def rates(self, period: Period, as_of: datetime) -> dict[int, HourRates]:
+        """What began and ended to burn in each hour of `period`, each span's dollars spread evenly over it."""
+        with self._reader.snapshot() as ask:
+            return rates_between(ask, period, self._reaches(ask, as_of))
+
+    def acts(self, since: datetime, until: datetime) -> list[Act]:
+        """The acts on machines that were confirmed within [since, until), with what each machine billed around them."""
+        with self._reader.snapshot() as ask:
+            return acts_between(ask, since, until)
+
+    def committed(self, period: Period) -> list[Hold]:
+        """The runs admitted with money set aside that ended in `period`."""
+        with self._reader.snapshot() as ask:
+            return committed_holds(ask, period.start, period.end)
+
+    def _reaches(self, ask: Ask, as_of: datetime) -> Reaches:
+        books = load_books(ask)
+        return lambda scope_id, *seen: self._reach(books[scope_id], *seen, as_of=as_of)
+
+
+class _Held(Reader):
+    """A reader whose snapshot is open already."""
+
+    def __init__(self, reader: Reader, ask: Ask) -> None:
+        self.where, self.close, self._ask = reader.where, reader.close, ask
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Ask]:
+        """The same one each time."""
+        yield self._ask
+
+
+def _days_of(span: Span, far: Reach, begin: int, finish: int) -> Iterable[DaySum]:
+    """An open span by day within [begin, finish)."""
+    while begin < finish:
+        until = min(finish, (begin // DAY_US + 1) * DAY_US)
+        nano = reached(span, begin, until, far)[0][1]
+        yield DaySum(begin // DAY_US, span.attribution, span.meter.charge, nano)
+        begin = until
+
+
+def _tells(labels: Collection[str]) -> Callable[[str], bool]:
+    """Whether a text of an observation may tell of any of `labels`, whatever their case: asked before it is taken apart."""
+    if not all(map(str.isascii, labels)):
+        return lambda _: True
+    names = [json.dumps(label).strip('"').lower() for label in labels]
+
+    def told(detail: str) -> bool:
+        text = detail.lower()
+        return any(name in text for name in names)
+
+    return told
+
+
+def _labels(detail: str | None) -> tuple[tuple[str, str], ...]:
+    said: dict[str, Any] = json.loads(detail) if detail else {}
+    return tuple((name, value) for name, value in said.get("labels", ()))
+
+
+class _Asked:
+    """A question in lots, whether there is anything to ask, and what its times are counted in."""
+
+    def __init__(self, of: str, table: str, unit_us: int) -> None:
+        self.of, self.any, self.unit_us = of, f"SELECT 1 FROM {table} LIMIT 1", unit_us  # noqa: S608 - our own names
+
+
+_SAID = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT}')"  # noqa: S608 - our own words
+
+_BEARERS = f"""
+SELECT r.id, r.provider, r.account, r.region, r.external_id, o.name, {{detail}}
+FROM resource AS r LEFT JOIN observation AS o ON o.id = {_SAID} WHERE r.id IN ({{ids}})
+"""  # noqa: S608 - our own column names
+
+_LINES = f"""
+SELECT r.id, r.provider, r.account, r.region, r.external_id, r.scope_id, s.attribution_id, o.at_us, o.seen_us,
+    CASE o.state WHEN '{ABSENT}' THEN o.at_us END, {COUNTED_SPAN}
+FROM span AS s {CORRECTED}
+JOIN resource AS r ON r.id = s.resource_id
+JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
+WHERE s.resource_id IN ({{ids}}) AND (s.end_us IS NULL OR s.end_us > ?) AND s.start_us < ?
+ORDER BY r.id, s.start_us, s.id
+"""  # noqa: S608 - our own column names
+
+_HOURS = _Asked(
+    """
+SELECT resource_id, signal, hour, count, sum, lowest, highest FROM sample_hour
+WHERE resource_id IN ({ids}) AND hour >= ? AND hour < ? ORDER BY resource_id, signal, hour
+""",
+    "sample_hour",
+    1,
+)
+
+_SAMPLES = _Asked(
+    f"""
+SELECT resource_id, signal, at_us / {HOUR_US}, count(*), sum(value), min(value), max(value) FROM sample
+WHERE resource_id IN ({{ids}}) AND at_us >= ? AND at_us < ? GROUP BY resource_id, signal, at_us / {HOUR_US}
+ORDER BY resource_id, signal, at_us / {HOUR_US}
+""",  # noqa: S608 - our own number
+    "sample",
+    HOUR_US,
+)
+
+_KEPT = {key: "d.charge" if key == "charge" else f"a.{key}" for key in KEPT}
+
+_DAYS = f"""
+SELECT d.day, min(d.attribution_id), min(d.charge), sum(d.expected / {NANO}), sum(d.expected - d.expected / {NANO} * {NANO})
+FROM daily AS d JOIN attribution AS a ON a.id = d.attribution_id
+WHERE d.day >= ? AND d.day < ? AND d.currency = ? GROUP BY d.day, {{by}}
+"""  # noqa: S608 - our own numbers
+
+_OPEN = f"""
+SELECT s.resource_id, CASE o.state WHEN '{ABSENT}' THEN o.at_us END, s.attribution_id, {SPAN} FROM span AS s
+JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = s.resource_id)
+WHERE s.end_us IS NULL
+"""  # noqa: S608 - our own column names

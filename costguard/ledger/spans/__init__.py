@@ -1,0 +1,1 @@
+"""Spans, observations and samples in the ledger."""

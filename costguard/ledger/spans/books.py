@@ -1,0 +1,303 @@
+"""What the ledger answers: sums of a period, the resources there are, and how well each scope is seen.
+
+What is still open reaches as far as its scope's coverage says. All of it is integers, so the parts of a period add up to it to
+the nano-unit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from costguard.bills.drift import Held
+from costguard.ledger.bills.reader import held_bills
+from costguard.ledger.db.asking import Ask, in_lots, marks
+from costguard.ledger.db.codecs import Amounts
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.spans import paid
+from costguard.ledger.spans.items import items
+from costguard.ledger.spans.scope_state import ScopeBook, load_attributions, load_books, load_living, load_living_of
+from costguard.ledger.spans.sums import CORRECTED, Sums, counted, interval, reached
+from costguard.metering.accrual import GAP, SETTLES, last_seen
+from costguard.metering.billing import BillingRule, not_counted, rule_for
+from costguard.metering.charge_item import ChargeItem
+from costguard.metering.inventory import COMPLETE
+from costguard.metering.reach import reach_of
+from costguard.metering.scope_state import Known
+from costguard.metering.span import Reach, Span, amounts
+from costguard.metering.spending import Live, ScopeNow, Spending, Spent, Stretch
+from costguard.metering.unheard import needs_ceilings, unheard
+from costguard.values.instant import HOUR_US, MICROSECOND, instant, micros
+from costguard.values.money import Money
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import Sample, SampleHour
+
+Ceilings = Callable[[], Mapping[str, int]]
+"""Asked for the highest nano-units an hour that each GPU is known to cost, where something must be bounded by them."""
+
+USD = "USD"
+"""The currency of what a resource spent that never billed anything."""
+
+
+class Books:
+    """The ledger at `url`, for reading only. Use it in a `with` statement, or call `close`.
+
+    `rules`: how each provider bills; the lag of its listings says how surely an open span reaches its last complete poll.
+    `ceilings`: as a `Ledger` has them, asked for only where nobody has looked for longer than `gap`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        rules: Mapping[str, BillingRule],
+        ceilings: Ceilings = dict,
+        gap: timedelta = GAP,
+    ) -> None:
+        self._reader, self._rules, self._ceilings, self._gap = Reader(url), rules, ceilings, gap
+        self.close = self._reader.close
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def spending(self, period: Period, as_of: datetime) -> list[Spending]:
+        """Sums of `period`, with what is still open counted up to `as_of` as well as it is known."""
+        with self._reader.snapshot() as ask:
+            sums, books = Sums(ask, load_attributions(ask)), load_books(ask)
+            sums.closed(period)
+            sums.open(period, lambda scope_id, *seen: self._reach(books[scope_id], *seen, as_of=as_of))
+            for spans in self._unheard(ask, books, as_of).values():
+                sums.unheard(period, spans)
+            return sums.spending()
+
+    def items(self, period: Period, as_of: datetime) -> Iterator[ChargeItem]:
+        """What `spending` sums up, item by item, resource after resource. Nothing else is asked while it is gone through."""
+        with self._reader.snapshot() as ask:
+            books = load_books(ask)
+
+            def reach(scope_id: int, *seen: *tuple[datetime, datetime, datetime | None, datetime | None]) -> Reach:
+                return self._reach(books[scope_id], *seen, as_of=as_of)
+
+            yield from items(ask, period, load_attributions(ask), reach, self._unheard(ask, books, as_of))
+
+    def live(self, as_of: datetime) -> list[Live]:
+        """Every resource that is not known to have ended, in the order in which they were first seen.
+
+        `spent` is in the currency that bills now, or billed last; a resource that changed it has spent more in the other one.
+        """
+        with self._reader.snapshot() as ask:
+            books, living = load_books(ask), load_living(ask)
+            spent, unheard = _closed_sums(ask, [found.id for found in living]), self._unheard(ask, books, as_of)
+            return [
+                self._live(books[found.scope_id], found.known, spent[found.id], unheard.get(found.id, ()), as_of)
+                for found in living
+            ]
+
+    def spent(self, as_of: datetime) -> list[Spent]:
+        """What each resource ever cost, those that have ended too, in the order in which they were first seen."""
+        with self._reader.snapshot() as ask:
+            books, keys = load_books(ask), {number: ResourceKey(*key) for number, *key in ask(_KEYS, ())}
+            sums, unheard = _closed_sums(ask, list(keys)), self._unheard(ask, books, as_of)
+            for found in load_living(ask):
+                for currency, more in self._still(books[found.scope_id], found.known, unheard.get(found.id, ()), as_of):
+                    low, expected, high = sums[found.id].get(currency, (0, 0, 0))
+                    sums[found.id][currency] = (low + more[0], expected + more[1], high + more[2])
+            spans = dict(ask(_SPANS, ()))
+        return [
+            Spent(key=key, money=interval(money, currency), spans=spans.get(number, 0))
+            for number, key in keys.items()
+            for currency, money in sums[number].items()
+        ]
+
+    def paid_since(self, since: Mapping[str, datetime | None], as_of: datetime) -> dict[ResourceKey, dict[str, Money]]:
+        """See `paid.paid`: what each that lives surely cost from each instant of `since` on (None: from its run's start on)."""
+        with self._reader.snapshot() as ask:
+            books = load_books(ask)
+            return paid.paid(ask, since, lambda scope_id, *seen: self._reach(books[scope_id], *seen, as_of=as_of), as_of)
+
+    def stopped_since(self) -> dict[ResourceKey, datetime]:
+        """Since when each that is stopped has been seen so."""
+        with self._reader.snapshot() as ask:
+            return paid.stopped_since(ask)
+
+    def scopes(self) -> list[ScopeNow]:
+        """How well each scope is seen, in order."""
+        with self._reader.snapshot() as ask:
+            books = sorted(load_books(ask).values(), key=lambda book: book.state.scope)
+        return [
+            ScopeNow(
+                scope=book.state.scope,
+                outcome=last.outcome,
+                at=instant(last.end_us),
+                since=instant(last.start_us),
+                last_complete_at=book.state.complete_at,
+                why=last.why,
+            )
+            for book in books
+            if (last := book.coverage)
+        ]
+
+    def stretches(self, period: Period) -> list[Stretch]:
+        """Polls in a row with one outcome that touch `period`, whole, scope by scope in order of time."""
+        with self._reader.snapshot() as ask:
+            rows = ask(_STRETCHES, (micros(period.start), micros(period.end)))
+        return [
+            Stretch(scope=ScopeKey(*names), outcome=outcome, start=instant(start_us), end=instant(end_us), polls=polls, why=why)
+            for *names, outcome, start_us, end_us, polls, why in rows
+        ]
+
+    def held(self, period: Period) -> list[Held]:
+        """How bills were held against the charges of `period` last."""
+        with self._reader.snapshot() as ask:
+            return held_bills(ask, period)
+
+    def samples(self, key: ResourceKey, signal: str, period: Period) -> list[Sample]:
+        """The samples of one signal in `period` that are still kept one by one, in order."""
+        with self._reader.snapshot() as ask:
+            rows = ask(_SAMPLES, (*key, signal, micros(period.start), micros(period.end)))
+        return [Sample(key=key, signal=signal, at=instant(at_us), value=value) for at_us, value in rows]
+
+    def hours(self, key: ResourceKey, signal: str, period: Period) -> list[SampleHour]:
+        """The hours that begin in `period` and have samples of one signal, in order, whether rolled up yet or not."""
+        first, last = -(-micros(period.start) // HOUR_US), -(-micros(period.end) // HOUR_US)
+        with self._reader.snapshot() as ask:
+            rows = ask(_HOURS, (*key, signal, first, last, *key, signal, first * HOUR_US, last * HOUR_US))
+        return [
+            SampleHour(start=instant(hour * HOUR_US), count=count, sum=total, lowest=lowest, highest=highest)
+            for hour, count, total, lowest, highest in rows
+        ]
+
+    def _live(
+        self, book: ScopeBook, known: Known, closed: dict[str, Amounts], unheard: tuple[Span, ...], as_of: datetime
+    ) -> Live:
+        spans = tuple(known.open[line] for line in sorted(known.open))
+        billing = [span.meter.price.currency for span in (*spans, *(() if closed else unheard))]
+        currency = billing[0] if billing else next(reversed(closed), USD)
+        low, expected, high = closed.get(currency, (0, 0, 0))
+        for other, more in self._still(book, known, unheard, as_of):
+            if other == currency:
+                low, expected, high = low + more[0], expected + more[1], high + more[2]
+        return Live(
+            scope=book.state.scope,
+            observation=known.observation,
+            first_seen_at=known.first_seen_at,
+            seen_at=last_seen(known, book.state),
+            open=spans,
+            spent=interval((low, expected, high), currency),
+            absent_at=known.absent_at,
+            unheard=unheard,
+            not_counted=not_counted(known.observation, self._rule(book)),
+        )
+
+    def _still(self, book: ScopeBook, known: Known, unheard: Iterable[Span], as_of: datetime) -> Iterator[tuple[str, Amounts]]:
+        """By currency, what a resource's open spans come to as far as they reach, and what may have billed beside them."""
+        for span in known.open.values():
+            reach = self._reach(book, span.start, known.logged_at, known.seen_at, known.absent_at, as_of=as_of)
+            yield span.meter.price.currency, reached(span, micros(span.start), micros(as_of), reach)[0]
+        for span in unheard:
+            yield span.meter.price.currency, amounts(span, micros(span.start), micros(as_of))
+
+    def _unheard(self, ask: Ask, books: Mapping[int, ScopeBook], as_of: datetime) -> dict[int, tuple[Span, ...]]:
+        """By resource, what may have billed since anybody looked. Where all scopes are seen well, nothing is asked for."""
+        silent = [number for number, book in books.items() if self._silent(book, as_of)]
+        found, ceilings = dict[int, tuple[Span, ...]](), dict[str, int]()
+        for one in load_living_of(ask, silent) if silent else ():
+            book = books[one.scope_id]
+            seen_at = last_seen(one.known, book.state)
+            if not self._old(book, seen_at, as_of):
+                continue
+            rule = self._rule(book)
+            if not ceilings and needs_ceilings(one.known.observation, rule):
+                ceilings.update(self._ceilings())
+            if spans := unheard(one.known, seen_at, as_of, rule=rule, ceilings=ceilings, gap=self._gap):
+                found[one.id] = spans
+        return found
+
+    def _silent(self, book: ScopeBook, as_of: datetime) -> bool:
+        """Whether the scope may hold what was not looked at for too long: it is not covered, or only since a moment ago."""
+        last, seen_at = book.coverage, book.state.complete_at
+        if last is None or seen_at is None or last.outcome != COMPLETE:
+            return True
+        return last.end_us - last.start_us < SETTLES // MICROSECOND or self._old(book, seen_at, as_of)
+
+    def _old(self, book: ScopeBook, seen_at: datetime, as_of: datetime) -> bool:
+        """Whether a look at `seen_at` says too little of the present."""
+        return as_of - seen_at + self._lag(book) > self._gap
+
+    def _rule(self, book: ScopeBook) -> BillingRule:
+        return rule_for(self._rules, book.state.scope.provider)
+
+    def _lag(self, book: ScopeBook) -> timedelta:
+        return timedelta(seconds=self._rule(book).lag_s)
+
+    def _reach(
+        self,
+        book: ScopeBook,
+        start: datetime,
+        logged_at: datetime,
+        seen_at: datetime | None,
+        absent_at: datetime | None,
+        *,
+        as_of: datetime,
+    ) -> Reach:
+        """How far an open span of the scope `book` goes."""
+        return reach_of(
+            start=start,
+            complete_at=book.state.complete_at,
+            logged_at=logged_at,
+            seen_at=seen_at,
+            absent_at=absent_at,
+            lag=self._lag(book),
+            as_of=as_of,
+        )
+
+
+def _closed_sums(ask: Ask, ids: Sequence[int]) -> dict[int, dict[str, Amounts]]:
+    """What the closed spans of each resource come to, by currency, the one that billed last in the end."""
+    found: dict[int, dict[str, Amounts]] = defaultdict(dict)
+    for lot in in_lots(ids):
+        for resource_id, currency, low, expected, high in ask(_CLOSED.format(ids=marks(lot)), lot):
+            found[resource_id][currency] = (int(low), int(expected), int(high))
+    return found
+
+
+_CLOSED = f"""
+SELECT s.resource_id, s.currency, sum({counted("low")}), sum({counted("expected")}), sum({counted("high")})
+FROM span AS s {CORRECTED}
+WHERE s.end_us IS NOT NULL AND s.resource_id IN ({{ids}})
+GROUP BY s.resource_id, s.currency ORDER BY s.resource_id, max(s.end_us)
+"""  # noqa: S608 - our own column names
+
+_KEYS = "SELECT id, provider, account, region, external_id FROM resource ORDER BY id"
+
+_SPANS = "SELECT resource_id, count(*) FROM span GROUP BY resource_id"
+
+_STRETCHES = """
+SELECT s.provider, s.account, s.name, c.outcome, c.start_us, c.end_us, c.polls, c.why
+FROM coverage AS c JOIN scope AS s ON s.id = c.scope_id
+WHERE c.end_us >= ? AND c.start_us < ?
+ORDER BY s.provider, s.account, s.name, c.start_us
+"""
+
+_OWN = "(SELECT id FROM resource WHERE provider = ? AND account = ? AND region = ? AND external_id = ?)"
+
+_SAMPLES = f"""
+SELECT at_us, value FROM sample WHERE resource_id = {_OWN} AND signal = ? AND at_us >= ? AND at_us < ? ORDER BY at_us
+"""  # noqa: S608 - our own column names
+
+_HOURS = f"""
+SELECT hour, count, sum, lowest, highest FROM sample_hour
+WHERE resource_id = {_OWN} AND signal = ? AND hour >= ? AND hour < ?
+UNION ALL
+SELECT at_us / {HOUR_US}, count(*), sum(value), min(value), max(value) FROM sample
+WHERE resource_id = {_OWN} AND signal = ? AND at_us >= ? AND at_us < ?
+GROUP BY at_us / {HOUR_US}
+ORDER BY 1
+"""  # noqa: S608 - our own column names

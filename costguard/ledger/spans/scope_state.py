@@ -1,0 +1,243 @@
+"""What is known of each scope between polls, read from the ledger alone: a writer that was killed goes on where it stood.
+
+Resources that ended are remembered for REMEMBERED, as long as a listing may still show them. One that is seen later than that
+is looked up when it comes (`load_known`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from heapq import heappush
+from typing import Any
+
+from costguard.ledger.db.asking import Ask, in_lots, marks
+from costguard.ledger.db.codecs import (
+    ABSENT,
+    ATTRIBUTION,
+    SPAN,
+    Row,
+    attribution_of,
+    moment,
+    observation_of,
+    open_span_of,
+    span_of,
+)
+from costguard.metering.meter import Line
+from costguard.metering.scope_state import Known, ScopeState
+from costguard.metering.span import Span
+from costguard.values.instant import MICROSECOND, instant
+from costguard.values.resource import ENDED, Attribution, ResourceKey, ScopeKey
+
+REMEMBERED = timedelta(days=2)
+"""AWS shows a terminated instance for about an hour, Lambda for hours; no provider is known to go on for days (2026-11)."""
+
+
+@dataclass(slots=True)
+class Coverage:
+    """The last row of a scope's coverage. Changes as polls come in."""
+
+    id: int
+    outcome: str
+    why: str
+    start_us: int
+    end_us: int
+    polls: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ScopeBook:
+    """A scope as the ledger holds it. Changes as polls come in.
+
+    `ids`: of the rows of the resources that `state` holds. `coverage`: its last row. `elsewhere`: resources that it lists, too,
+    and that belong to the scope that saw them first. `endings`: a heap of what ended, by when that was logged.
+    """
+
+    id: int
+    state: ScopeState
+    ids: dict[ResourceKey, int] = field(default_factory=dict)
+    coverage: Coverage | None = None
+    elsewhere: dict[ResourceKey, ScopeKey] = field(default_factory=dict)
+    endings: list[tuple[datetime, ResourceKey]] = field(default_factory=list)
+
+    def remember(self, found: Mapping[ResourceKey, Found]) -> None:
+        """Take up resources as they were read from the ledger, each in its place: they are in the order of their rows."""
+        self.ids |= {key: one.id for key, one in found.items()}
+        known = {key: one.known for key, one in found.items()}
+        resources = {**self.state.resources, **known}
+        self.state = replace(self.state, resources={key: resources[key] for key in sorted(resources, key=self.ids.__getitem__)})
+        for key, one in known.items():
+            if one.observation.state == ENDED:
+                heappush(self.endings, (one.logged_at, key))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A resource of the ledger: its row, the row of the scope that it belongs to, and what is known of it."""
+
+    id: int
+    scope_id: int
+    known: Known
+
+
+def remembers(state: ScopeState, known: Known) -> bool:
+    """Whether `state` still holds `known` without being asked."""
+    return known.observation.state != ENDED or state.at is None or known.logged_at > state.at - REMEMBERED
+
+
+def load_scopes(ask: Ask) -> dict[ScopeKey, ScopeBook]:
+    """Every scope that was ever polled, with the resources that it remembers."""
+    books = load_books(ask)
+    resources: dict[int, dict[ResourceKey, Found]] = defaultdict(dict)
+    heads = ask(_HEADS.format(which=_REMEMBERED), (ENDED, REMEMBERED // MICROSECOND))
+    for found in _found(ask, heads):
+        resources[found.scope_id][found.known.observation.key] = found
+    for scope_id, all_found in resources.items():
+        books[scope_id].remember(all_found)
+    return {book.state.scope: book for book in books.values()}
+
+
+def load_books(ask: Ask) -> dict[int, ScopeBook]:
+    """Every scope that was ever polled, by its row and without resources."""
+    books = {}
+    for scope_id, provider, account, name, complete_us, *columns in ask(_BOOKS, ()):
+        book = ScopeBook(id=scope_id, state=ScopeState(scope=ScopeKey(provider, account, name)))
+        if columns[0] is not None:
+            book.coverage = last = Coverage(*columns)
+            book.state = replace(book.state, at=instant(last.end_us), complete_at=moment(complete_us))
+        books[scope_id] = book
+    return books
+
+
+def load_living(ask: Ask) -> list[Found]:
+    """Every resource that is not known to have ended, without what its lines left behind."""
+    return list(_found(ask, ask(_HEADS.format(which="o.state <> ?"), (ENDED,)), past=False))
+
+
+def load_living_of(ask: Ask, scope_ids: Sequence[int]) -> list[Found]:
+    """Those of some scopes, with what their lines left behind."""
+    return [
+        found
+        for lot in in_lots(scope_ids)
+        for found in _found(ask, ask(_HEADS.format(which=_LIVING_OF.format(marks(lot))), (ENDED, *lot)))
+    ]
+
+
+def load_known(ask: Ask, keys: Iterable[ResourceKey]) -> dict[ResourceKey, Found]:
+    """Those of `keys` that the ledger has ever held, remembered or not."""
+    places: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for key in keys:
+        places[key[:3]].append(key.id)
+    heads = [
+        row
+        for place, ids in places.items()
+        for lot in in_lots(ids)
+        for row in ask(_HEADS.format(which=_NAMED.format(marks(lot))), (*place, *lot))
+    ]
+    return {found.known.observation.key: found for found in _found(ask, heads)}
+
+
+def load_attributions(ask: Ask) -> dict[int, Attribution]:
+    """Every attribution by its id."""
+    return {row[0]: attribution_of(row[1:]) for row in ask(f"SELECT id, {ATTRIBUTION} FROM attribution", ())}  # noqa: S608 - our own column names
+
+
+def _found(ask: Ask, heads: Sequence[Row], *, past: bool = True) -> Iterator[Found]:
+    """What is known of the resources whose last observations are `heads`; `past`: with how their closed lines ended."""
+    ids = [head[0] for head in heads]
+    keys = {head[0]: ResourceKey(*head[2:6]) for head in heads}
+    said = {row[0]: row[1:] for row in _of(ask, _SAID, [head[0] for head in heads if head[9] == ABSENT])}
+    attributions = load_attributions(ask) if heads else {}
+    open_now = _by_line(_of(ask, _OPEN, ids), keys, attributions, open_span_of)
+    last = _by_line(_of(ask, _LAST, ids), keys, attributions) if past else {}
+    for resource_id, scope_id, _, _, _, _, first_seen_us, at_us, seen_us, state, detail in heads:
+        absent = state == ABSENT
+        logged_us, text = said[resource_id] if absent else (at_us, detail)
+        bills, billed = open_now.get(resource_id, {}), last.get(resource_id, {})
+        seen, unproven = observation_of(keys[resource_id], text)
+        known = Known(
+            observation=seen,
+            first_seen_at=instant(first_seen_us),
+            logged_at=instant(logged_us),
+            seen_at=moment(seen_us),
+            absent_at=instant(at_us) if absent else None,
+            open=bills,
+            settled={line: span.end for line, span in billed.items() if span.end},
+            edges={line: billed[line] for line in unproven if line in billed},
+        )
+        yield Found(resource_id, scope_id, known)
+
+
+def _of(ask: Ask, sql: str, ids: Sequence[int]) -> list[Row]:
+    """The rows of `sql` for the resources `ids`."""
+    return [row for lot in in_lots(ids) for row in ask(sql.format(ids=marks(lot)), lot)]
+
+
+def _by_line(
+    rows: Iterable[Row],
+    keys: Mapping[int, ResourceKey],
+    attributions: Mapping[int, Attribution],
+    made: Callable[[ResourceKey, Attribution, tuple[Any, ...]], Span] = span_of,
+) -> dict[int, dict[Line, Span]]:
+    found: dict[int, dict[Line, Span]] = defaultdict(dict)
+    for resource_id, attribution_id, presence, *columns in rows:
+        span = made(keys[resource_id], attributions[attribution_id], tuple(columns))
+        found[resource_id][span.line] = span if presence is None else replace(span, presence=presence)
+    return found
+
+
+_BOOKS = """
+SELECT s.id, s.provider, s.account, s.name,
+    (SELECT x.end_us FROM coverage AS x WHERE x.scope_id = s.id AND x.outcome = 'complete' ORDER BY x.start_us DESC LIMIT 1),
+    c.id, c.outcome, c.why, c.start_us, c.end_us, c.polls
+FROM scope AS s LEFT JOIN coverage AS c ON c.id = (
+    SELECT x.id FROM coverage AS x WHERE x.scope_id = s.id ORDER BY x.start_us DESC LIMIT 1
+)
+ORDER BY s.id
+"""
+
+_HEADS = """
+SELECT r.id, r.scope_id, r.provider, r.account, r.region, r.external_id, r.first_seen_us, o.at_us, o.seen_us, o.state, o.detail
+FROM resource AS r
+JOIN observation AS o ON o.id = (SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id)
+WHERE {which}
+ORDER BY r.id
+"""
+
+_REMEMBERED = """
+o.state <> ? OR o.at_us + ? > (
+    SELECT c.end_us FROM coverage AS c WHERE c.scope_id = r.scope_id ORDER BY c.start_us DESC LIMIT 1
+)
+"""
+
+_NAMED = "r.provider = ? AND r.account = ? AND r.region = ? AND r.external_id IN ({})"
+
+_LIVING_OF = "o.state <> ? AND r.scope_id IN ({})"
+
+_SAID = """
+SELECT o.resource_id, o.at_us, o.detail FROM observation AS o
+WHERE o.resource_id IN ({ids}) AND o.id = (
+    SELECT max(x.id) FROM observation AS x WHERE x.resource_id = o.resource_id AND x.state <> 'absent'
+)
+"""
+
+_LINES = "(SELECT DISTINCT x.resource_id, x.charge, x.part FROM span AS x WHERE x.resource_id IN ({ids})) AS line"
+
+_OPEN = f"""
+SELECT s.resource_id, s.attribution_id, NULL, {SPAN} FROM {_LINES}
+JOIN span AS s ON s.resource_id = line.resource_id AND s.charge = line.charge AND s.part = line.part AND s.end_us IS NULL
+"""  # noqa: S608 - our own column names
+"""By line, so that SQLite takes the index of open spans, which holds one for each line."""
+
+_LAST = f"""
+SELECT s.resource_id, s.attribution_id,
+    (SELECT c.presence FROM correction AS c WHERE c.span_id = s.id ORDER BY c.id DESC LIMIT 1), {SPAN}
+FROM {_LINES}
+JOIN span AS s ON s.id = (
+    SELECT x.id FROM span AS x
+    WHERE x.resource_id = line.resource_id AND x.charge = line.charge AND x.part = line.part AND x.end_us IS NOT NULL
+    ORDER BY x.start_us DESC, x.end_us DESC, x.id DESC LIMIT 1
+)
+"""  # noqa: S608 - our own column names

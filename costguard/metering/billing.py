@@ -1,0 +1,315 @@
+"""What bills while a resource is as it was seen: one small rule a provider, as data (`costguard/data/billing.toml`).
+
+Example: a stopped RunPod pod with 200 GB of volume disk. RunPod's rule says that computing is free in `stopped` and that this
+disk costs $0.20 per GB-month of 730 h there. So one meter runs: storage, part "volume", 200 GB. Ten days of it are
+200 * 0.20 * 240 / 730 = $13.15.
+
+Where nobody knows whether a state bills, the price is a range from 0. Where nobody knows the price, so is it, up to the
+highest on the market.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+
+from costguard.metering.meter import (
+    ADDRESS_CHARGE,
+    COMPUTE,
+    GB,
+    GB_MONTH,
+    GB_MONTH_720,
+    GB_MONTH_730,
+    LARGEST_PRICE,
+    STORAGE,
+    Line,
+    Meter,
+    PriceRange,
+)
+from costguard.metering.observation import HIGHEST_PER_GPU, Counter, Disk, Observation, Price
+from costguard.values.checks import one_of, require
+from costguard.values.money import NANO
+from costguard.values.resource import ADDRESS, ENDED, INSTANCE, RUNNING, STATES, VOLUME
+
+RESTARTS = ("stated", "unstated", "never")
+MONTHS = (GB_MONTH, GB_MONTH_730, GB_MONTH_720)
+AT_WORK, AT_REST = ("running", "paused"), ("stopped", "suspended")
+"""The states in which a disk surely takes its running price, and those in which it takes its stopped price."""
+
+CEILING_PER_GPU = int(HIGHEST_PER_GPU) * NANO
+"""Nano-units an hour that one GPU costs at most, where the market holds no price of it."""
+
+HIGHEST_PER_GB = 10 * NANO
+"""Nano-units a GB, or a GB-month. No storage and no traffic on sale costs it (the dearest known is under $1); more is a wrong
+unit and not believed."""
+
+ELSEWHERE = 2
+"""A disk outside the region that its price is stated for costs at most so many times as much: an assumption, 2026-11 (EBS gp3
+is $0.08 in us-east-1, and up to about $0.15 in others)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRule:
+    """In which states something bills, and how its time is counted.
+
+    A state that stands nowhere is unsure: it may bill, and is expected to. `probably_free`: unsure as well, expected not to.
+    Nothing bills in `ended`. `quantum_s`, `minimum_s`: as in `Meter`.
+    """
+
+    bills: tuple[str, ...]
+    free: tuple[str, ...] = ()
+    probably_free: tuple[str, ...] = ()
+    quantum_s: int = 1
+    minimum_s: int = 0
+
+    def __post_init__(self) -> None:
+        named = (*self.bills, *self.free, *self.probably_free)
+        for state in named:
+            one_of(state, STATES, "states")
+        require(len(set(named)) == len(named), "states", f"name one twice: {', '.join(named)}", "put each in one list")
+        require(ENDED not in self.bills, "states", "bill in 'ended'", "nothing bills once it is gone")
+        require(self.quantum_s >= 1 and self.minimum_s >= 0, "time", "has a negative step or minimum")
+
+    def price_in(self, state: str, price: PriceRange) -> PriceRange | None:
+        """`price` as it applies in `state`; None where nothing bills."""
+        if state == ENDED or state in self.free or not price.high:
+            return None
+        if state in self.bills:
+            return price
+        return replace(price, low=0, expected=0 if state in self.probably_free else price.expected)
+
+
+ALWAYS = TimeRule(bills=tuple(state for state in STATES if state != ENDED))
+"""Every second from the first to the last, whatever the state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageRule:
+    """What one type of disk costs: per GB-month while the machine runs, and in its states `at_rest`; in others, one of the two.
+
+    `type` "*" is every type that no other rule names. `running`, `stopped`: None where only the provider can say. `region`: the
+    one they are stated for, "" for all. Only GB from `from_gb` to `to_gb` (None: all) count: two rules make a price in steps.
+    """
+
+    part: str
+    type: str
+    running: PriceRange | None = None
+    stopped: PriceRange | None = None
+    at_rest: tuple[str, ...] = AT_REST
+    unit: str = GB_MONTH_730
+    time: TimeRule = ALWAYS
+    region: str = ""
+    from_gb: int = 0
+    to_gb: int | None = None
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        one_of(self.unit, MONTHS, "unit")
+        require(self.from_gb >= 0 and (self.to_gb is None or self.from_gb < self.to_gb), "from_gb", "is not below to_gb")
+
+    def price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
+        """Of a GB-month in `state`: as stated with the disk, else by this rule; None where nobody knows.
+
+        A disk that came to more than `LARGEST_PRICE` an hour has a wrong price or a wrong size: it is not believed.
+        """
+        price = self._price(disk, state, region)
+        return price if price and price.fits(self.unit, self.gb_of(disk)) else None
+
+    def _price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
+        if disk.nano_per_gb_month is not None:
+            stated = 0 < disk.nano_per_gb_month <= HIGHEST_PER_GB
+            return PriceRange.exactly(disk.nano_per_gb_month) if stated else None
+        price = self.stopped if state in self.at_rest else self.running
+        if price and self.stopped and state not in (*self.at_rest, *AT_WORK):
+            price = replace(price, low=min(price.low, self.stopped.low), high=max(price.high, self.stopped.high))
+        if price is None or not self.region or region.startswith(self.region):
+            return price
+        return replace(price, low=0, high=ELSEWHERE * price.high, known=False)
+
+    def gb_of(self, disk: Disk) -> int:
+        """The GB of `disk` that this rule counts; 0 where nobody says how large it is."""
+        gb = disk.gb or 0
+        return max(0, (gb if self.to_gb is None else min(gb, self.to_gb)) - self.from_gb)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillingRule:
+    """How one provider bills. `source` and `observed_on` say where that is written, and how sure it is.
+
+    `lag_s`: how far its listing may lag behind. `restarts`: "stated" (one id runs again, and says since when), "unstated" (and
+    does not say), "never" (one id is one run). `address`: an hour of one address, `traffic`: a GB, where the provider states
+    no price with it; None: unknown. `not_counted`: what it bills and costguard does not see, in sentences.
+    """
+
+    provider: str
+    source: str
+    observed_on: str
+    lag_s: int
+    restarts: str
+    compute: TimeRule
+    storage: tuple[StorageRule, ...] = ()
+    address: PriceRange | None = None
+    traffic: PriceRange | None = None
+    not_counted: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        one_of(self.restarts, RESTARTS, "restarts")
+        require(self.lag_s >= 0, "lag_s", "is negative", "write seconds, or 0")
+
+    @property
+    def words(self) -> str:
+        """The source with its date."""
+        return f"{self.source}, {self.observed_on}"
+
+    def storage_of(self, type_: str) -> tuple[StorageRule, ...]:
+        """The rules of one type of disk; where there is none, that of every other type, which may hold no price."""
+        named = tuple(rule for rule in self.storage if rule.type == type_)
+        return named or tuple(rule for rule in self.storage if rule.type == "*") or (UNNAMED_DISK,)
+
+
+UNNAMED_DISK = StorageRule(part="", type="*")
+
+CAREFUL = BillingRule(
+    provider="",
+    source="assumption for a provider without a billing rule",
+    observed_on="2026-11",
+    lag_s=60,
+    restarts="unstated",
+    compute=TimeRule(bills=("running",), free=("stopped", "suspended"), probably_free=("pending",)),
+    not_counted=("this provider has no billing rule: disks and addresses without a stated price, and what it rounds up",),
+)
+"""On the high side: what is not surely at rest is expected to bill, to the second."""
+
+
+def rule_for(rules: Mapping[str, BillingRule], provider: str) -> BillingRule:
+    """The rule of `provider`, or a careful one for a provider that has none."""
+    return rules.get(provider) or replace(CAREFUL, provider=provider)
+
+
+def meters(
+    seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], *, price: Price | None = None
+) -> dict[Line, Meter]:
+    """What bills while `seen` is as it is, by line.
+
+    `ceilings`: canonical GPU -> the highest nano-units that a GPU-hour of it is known to cost. `price`: of computing, None: the
+    last one observed. What costs nothing has no meter.
+    """
+    if seen.kind == ADDRESS:
+        return _by_line([_address(seen, rule, price)])
+    if seen.kind == VOLUME:
+        return _by_line(_storage(seen, rule))
+    return _by_line([_compute(seen, rule, ceilings, price), *_storage(seen, rule)])
+
+
+def traffic_meter(counter: Counter, rule: BillingRule) -> Meter | None:
+    """The meter of all that `counter` has counted, or None where nobody states a price. Its quantity is in MB, as all of GB."""
+    price = _per_gb(counter, rule)
+    source = rule.words if counter.nano_per_gb is None else "listing"
+    return Meter(counter.charge, price, unit=GB, quantity=counter.mb, source=source) if price and price.high else None
+
+
+def not_counted(seen: Observation, rule: BillingRule) -> tuple[str, ...]:
+    """What `seen` holds that surely costs something which nobody can say, each in a sentence; in words for people."""
+    if seen.state == ENDED:
+        return ()
+    lacking = [f"traffic '{c.charge}': no price of it is known" for c in seen.counters if not _per_gb(c, rule)]
+    if seen.kind == INSTANCE and _prepaid(seen, None):
+        lacking.append("computing that was paid for in advance: what was paid for it is not in these figures")
+    if seen.kind == ADDRESS and _address_price(seen, rule, None) is None:
+        lacking.append("an address: no price of it is known")
+    state = _disk_state(seen)
+    for disk in seen.disks if seen.kind in (INSTANCE, VOLUME) else ():
+        for storage in rule.storage_of(disk.type):
+            if state in storage.time.free:
+                continue
+            if disk.gb is None:
+                lacking.append(f"disk '{disk.type}' while {seen.state}: its size is not known")
+                break
+            if storage.gb_of(disk) and storage.price(disk, state, seen.key.region) is None:
+                lacking.append(f"{disk.gb} GB of disk '{disk.type}' while {seen.state}: no price of it is known")
+    return tuple(lacking)
+
+
+def _by_line(running: Iterable[Meter | None]) -> dict[Line, Meter]:
+    return {meter.line: meter for meter in running if meter}
+
+
+def _compute(seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], price: Price | None) -> Meter | None:
+    if _prepaid(seen, price):
+        return None
+    cost, source = _stated(seen, price) or (bound(seen, ceilings), "unknown: bounded by the market")
+    time, applies = rule.compute, rule.compute.price_in(seen.state, cost)
+    return Meter(COMPUTE, applies, quantum_s=time.quantum_s, minimum_s=time.minimum_s, source=source) if applies else None
+
+
+def bound(seen: Observation, ceilings: Mapping[str, int]) -> PriceRange:
+    """Of an unknown price: from nothing to the dearest on the market, probably half of it."""
+    most = min(ceilings.get(seen.gpu, CEILING_PER_GPU) * _gpus(seen), _highest(seen))
+    return PriceRange(0, most // 2, most, known=False)
+
+
+def _stated(seen: Observation, price: Price | None) -> tuple[PriceRange, str] | None:
+    """`price`, else the last one observed, and who says so; None where that is nobody, or more than any machine costs."""
+    price = price or (seen.prices[-1] if seen.prices else None)
+    if price is None or price.rate is None or price.rate.nano_per_hour > _highest(seen):
+        return None
+    return PriceRange.exactly(price.rate.nano_per_hour, price.rate.currency), price.source
+
+
+def _prepaid(seen: Observation, price: Price | None) -> bool:
+    price = price or (seen.prices[-1] if seen.prices else None)
+    return price is not None and price.prepaid
+
+
+def _highest(seen: Observation) -> int:
+    """Nano-units an hour that no such machine costs more than."""
+    return min(CEILING_PER_GPU * _gpus(seen), LARGEST_PRICE)
+
+
+def _gpus(seen: Observation) -> int:
+    return max(1, ceil(seen.gpu_count))
+
+
+def _storage(seen: Observation, rule: BillingRule) -> Iterator[Meter]:
+    """The meters of the disks, in an order of their own: listings have none."""
+    state, counts = _disk_state(seen), dict[str, int]()
+    for disk in sorted(seen.disks, key=lambda d: (d.type, d.gb is None, d.gb or 0, d.nano_per_gb_month or 0)):
+        counts[disk.type] = nth = counts.get(disk.type, 0) + 1
+        for storage in rule.storage_of(disk.type):
+            price, gb = storage.price(disk, state, seen.key.region), storage.gb_of(disk)
+            applies = storage.time.price_in(state, price) if price and gb else None
+            name = storage.part if storage.type == disk.type else disk.type
+            if applies:
+                yield Meter(
+                    STORAGE,
+                    applies,
+                    unit=storage.unit,
+                    quantity=gb,
+                    quantum_s=storage.time.quantum_s,
+                    minimum_s=storage.time.minimum_s,
+                    part=name if nth == 1 else f"{name}#{nth}",
+                    source="listing" if disk.nano_per_gb_month is not None else storage.source or rule.words,
+                )
+
+
+def _disk_state(seen: Observation) -> str:
+    """The state that storage goes by: a volume is there until it is gone, whatever is said of it."""
+    return RUNNING if seen.kind == VOLUME and seen.state != ENDED else seen.state
+
+
+def _address(seen: Observation, rule: BillingRule, price: Price | None) -> Meter | None:
+    cost = _address_price(seen, rule, price)
+    return Meter(ADDRESS_CHARGE, cost, source=rule.words) if cost and cost.high and seen.state != ENDED else None
+
+
+def _address_price(seen: Observation, rule: BillingRule, price: Price | None) -> PriceRange | None:
+    stated = _stated(seen, price)
+    return stated[0] if stated else rule.address
+
+
+def _per_gb(counter: Counter, rule: BillingRule) -> PriceRange | None:
+    """The price of a GB of `counter`: as stated, else by the rule; None where nobody knows."""
+    if counter.nano_per_gb is None:
+        return rule.traffic
+    return PriceRange.exactly(counter.nano_per_gb) if 0 < counter.nano_per_gb <= HIGHEST_PER_GB else None

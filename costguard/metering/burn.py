@@ -1,0 +1,143 @@
+"""Burn: money an hour that bills now, and what a period comes to if it goes on.
+
+Example: an instance at $2.00 an hour and its disk of 730 GB at $0.10 per GB-month of 730 h burn $2.10 an hour. With $100 spent
+in a period and 100 h left of it, the forecast is 100 + 2.10 x 100 = $310, end by end.
+"""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from costguard.metering.meter import FIXED_UNITS, GB, Meter
+from costguard.metering.span import Span
+from costguard.metering.spending import Live
+from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND
+from costguard.values.money import Money, MoneyInterval, divide_half_even, nothing, total_of
+from costguard.values.period import Period
+from costguard.values.resource import Attribution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hourly:
+    """Money an hour in one currency. `stated`: what is expected at prices that somebody stated.
+
+    `unstated`: the most that what bills at other prices can cost. `bounds` is of both together.
+    """
+
+    bounds: MoneyInterval
+    stated: Money
+    unstated: Money
+
+    @property
+    def unknown(self) -> bool:
+        """Whether something in it bills at a price that nobody stated."""
+        return self.unstated.nano > 0
+
+    @property
+    def currency(self) -> str:
+        """ISO 4217."""
+        return self.stated.currency
+
+    def plus(self, other: Hourly) -> Hourly:
+        """Both together."""
+        bounds = self.bounds.plus(other.bounds)
+        return Hourly(bounds=bounds, stated=self.stated + other.stated, unstated=self.unstated + other.unstated)
+
+
+def hourly_of(live: Live, at: datetime) -> tuple[Hourly, ...]:
+    """What the open lines of `live` burn at `at`, by currency, and what may burn beside them."""
+    by_currency: dict[str, Hourly] = {}
+    for _, burn in _hourlies(live.open, live.unheard, at, absent=live.absent_at is not None):
+        by_currency[burn.currency] = by_currency.get(burn.currency, no_burn(burn.currency)).plus(burn)
+    return tuple(by_currency[currency] for currency in sorted(by_currency))
+
+
+def burns_of(live: Iterable[Live], at: datetime) -> tuple[Burn, ...]:
+    """What every line bills or may bill at `at`, as the budgets count it."""
+    return tuple(
+        Burn(attribution=span.attribution, hourly=hourly.bounds)
+        for one in live
+        for span, hourly in _hourlies(one.open, one.unheard, at, absent=one.absent_at is not None)
+    )
+
+
+def forecasts(
+    spent: Iterable[MoneyInterval],
+    burning: Iterable[tuple[Sequence[Span], Sequence[Span], bool]],
+    period: Period,
+    at: datetime,
+) -> tuple[MoneyInterval, ...]:
+    """What `period` comes to if what bills at `at` goes on to its end, dollars first; `burning`: see `ports.accounts`."""
+    burns, parts = defaultdict[str, list[Hourly]](list), defaultdict[str, list[MoneyInterval]](list)
+    for lines, unheard, absent in burning:
+        for _, burn in _hourlies(lines, unheard, at, absent=absent):
+            burns[burn.currency].append(burn)
+    for part in spent:
+        parts[part.low.currency].append(part)
+    left_us = (period.end - min(max(at, period.start), period.end)) // MICROSECOND
+    currencies = ("USD", *sorted({*burns, *parts} - {"USD"}))
+    return tuple(ahead(total_of(parts[c], c), together(burns[c], c), left_us) for c in currencies)
+
+
+def per_hour(meter: Meter, nano: int, at: datetime) -> int:
+    """Nano-units an hour of `meter` at `nano` per unit. A calendar GB-month is divided by the hours of the month of `at`."""
+    if meter.unit == GB:
+        return 0
+    unit = FIXED_UNITS.get(meter.unit) or monthrange(at.year, at.month)[1] * DAY_US
+    return divide_half_even(nano * meter.quantity * HOUR_US, unit)
+
+
+def no_burn(currency: str = "USD") -> Hourly:
+    """Nothing an hour."""
+    zero = Money(nano=0, currency=currency)
+    return Hourly(bounds=nothing(currency), stated=zero, unstated=zero)
+
+
+def together(burns: Iterable[Hourly], currency: str) -> Hourly:
+    """All of `burns`, which are of `currency`."""
+    burn = no_burn(currency)
+    for one in burns:
+        burn = burn.plus(one)
+    return burn
+
+
+def ahead(to_date: MoneyInterval, burn: Hourly, left_us: int) -> MoneyInterval:
+    """What is spent `to_date` comes to once `burn` has gone on for `left_us`."""
+    low, expected, high = (_over(end, left_us) for end in (burn.bounds.low, burn.bounds.expected, burn.bounds.high))
+    return to_date.plus(MoneyInterval(low=low, expected=expected, high=high))
+
+
+def _over(hourly: Money, us: int) -> Money:
+    return Money(nano=divide_half_even(hourly.nano * us, HOUR_US), currency=hourly.currency)
+
+
+def _hourlies(lines: Iterable[Span], unheard: Iterable[Span], at: datetime, *, absent: bool) -> Iterator[tuple[Span, Hourly]]:
+    """What each line burns: where its resource is absent or was not looked at, probably nothing."""
+    yield from ((span, _hourly(span, at, doubtful=absent)) for span in lines)
+    for span in unheard:
+        hourly = _hourly(span, at, doubtful=True)
+        yield span, replace(hourly, unstated=hourly.stated)  # it bounds what may be, and is no price that nobody stated
+
+
+def _hourly(span: Span, at: datetime, *, doubtful: bool) -> Hourly:
+    """What one line burns: where nobody knows whether it does, probably nothing and at most its price."""
+    price, zero = span.meter.price, Money(nano=0, currency=span.meter.price.currency)
+    low, expected, high = (
+        Money(nano=per_hour(span.meter, nano, at), currency=price.currency) for nano in (price.low, price.expected, price.high)
+    )
+    if doubtful:
+        low = expected = zero
+    bounds = MoneyInterval(low=low, expected=expected, high=high)
+    return Hourly(bounds=bounds, stated=expected if price.known else zero, unstated=zero if price.known else high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burn:
+    """What bills now: `hourly` is money an hour."""
+
+    attribution: Attribution
+    hourly: MoneyInterval

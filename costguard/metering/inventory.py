@@ -1,0 +1,94 @@
+"""What one listing of a scope said. Empty, missing, partial and failed are different values here, and stay different.
+
+Only `Complete` can prove that something is absent. `Partial` proves that what it holds is there, and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from costguard.metering.observation import Observation
+from costguard.values.checks import require
+from costguard.values.instant import sensible
+from costguard.values.resource import ResourceKey, ScopeKey, is_storable
+from costguard.values.sample import Sample
+
+COMPLETE, PARTIAL, FAILED = "complete", "partial", "failed"
+
+AHEAD = timedelta(minutes=5)
+"""A poll dated further ahead of the present than this was dated by a wrong clock: an assumption, 2026-11."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Everything the scope holds: every page was read to its stated end."""
+
+    items: tuple[Observation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Some of what the scope holds, and why not all."""
+
+    items: tuple[Observation, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Nothing was learned, and why."""
+
+    why: str
+
+
+Inventory = Complete | Partial | Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """One listing of one scope, answered in full at `at` by our clock (UTC); `asked_at`: when it was asked for, None: the same.
+
+    What it says was true at some moment between `asked_at`, less the provider's lag, and `at`. `gone`: ids that were looked
+    up by themselves and are not there, which settles an absence that a listing only suggests. `unanswered`: ids that were to be
+    looked up, and nobody could say whether they are there. `samples`: measures of work that came with the listing. `notes`:
+    what could not be learned although the listing is whole, a sentence each.
+    """
+
+    scope: ScopeKey
+    at: datetime
+    inventory: Inventory
+    asked_at: datetime | None = None
+    gone: frozenset[ResourceKey] = frozenset()
+    unanswered: frozenset[ResourceKey] = frozenset()
+    samples: tuple[Sample, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        sensible(self.at, f"poll of {'/'.join(self.scope)}")
+        require(self.asked_at is None or self.asked_at <= self.at, "poll.asked_at", "lies after the answer", "swap them")
+        require(all(self.scope), "scope", f"needs a provider, an account and a name, not {self.scope}")
+        hint = "a provider, an account and a scope are text without NUL and half characters"
+        require(all(map(is_storable, self.scope)), "scope", "has a name that no database can hold", hint)
+
+    @property
+    def seen_at(self) -> datetime:
+        """The latest instant up to which the answer surely holds, but for the provider's lag: when it was asked for."""
+        return self.asked_at or self.at
+
+
+def without_doubles(inventory: Inventory) -> tuple[Inventory, tuple[str, ...]]:
+    """`inventory` with each id once. Two that agree are one; two that differ leave it partial, and neither is believed."""
+    if isinstance(inventory, Failed):
+        return inventory, ()
+    by_key = {item.key: item for item in inventory.items}
+    if len(by_key) == len(inventory.items):
+        return inventory, ()
+    torn = sorted({item.key for item in inventory.items if by_key[item.key] != item})
+    if not torn:
+        return type(inventory)(tuple(by_key.values()), *([inventory.why] if isinstance(inventory, Partial) else [])), ()
+    others = f" and {len(torn) - 1} more stand" if torn[1:] else " stands"
+    note = f"{torn[0].id}{others} in one listing twice, and differently"
+    doubtful = frozenset(torn)
+    kept = tuple(item for key, item in by_key.items() if key not in doubtful)
+    return Partial(kept, f"{inventory.why}; {note}" if isinstance(inventory, Partial) else note), (note,)

@@ -1,0 +1,114 @@
+"""A meter: one kind of charge, its price, and how its time is counted.
+
+Examples: an AWS instance at $32.7726 an hour, counted in whole seconds, at least 60 s a run; 200 GB of a RunPod pod's own
+volume at $0.10 per GB-month of 730 h while the pod runs. A price is known within low <= expected <= high: a point when the
+provider states it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import lcm
+
+from costguard.values.checks import one_of, require
+from costguard.values.instant import DAY_US, HOUR_US
+from costguard.values.money import NANO
+
+Line = tuple[str, str]
+"""(charge, part)."""
+
+COMPUTE, STORAGE, ADDRESS_CHARGE, TRAFFIC = "compute", "storage", "address", "traffic"
+
+HOUR, GB_MONTH, GB = "Hours", "GB-Months", "GB"
+GB_MONTH_730, GB_MONTH_720 = "GB-Months (730 h)", "GB-Months (720 h)"
+FIXED_UNITS = {HOUR: HOUR_US, GB_MONTH_730: 730 * HOUR_US, GB_MONTH_720: 720 * HOUR_US}
+"""Pricing unit -> its microseconds. `GB_MONTH` is a calendar month in UTC, whose length varies; `GB` is no time at all."""
+SHORTEST_MONTH_US = 28 * DAY_US
+MB_PER_GB = 1000
+"""The quantity of a `GB` meter is in MB, as providers count traffic; its price is of a GB, as they state it. So no price has to
+divide by a thousand."""
+UNITS = (*FIXED_UNITS, GB_MONTH, GB)
+
+LARGEST_PRICE = 34_000 * NANO
+"""$34,000 an hour for one whole resource: a rack of 72 GPUs, the largest on sale, costs near $800 (2026-11). With it every
+amount of 30 years fits the 64 bits of a database: 34e12 nano x 262,980 h = 8.9e18, of 9.2e18."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRange:
+    """Nano-units of `currency` per pricing unit: low <= expected <= high. `known` says whether anybody stated it."""
+
+    low: int
+    expected: int
+    high: int
+    currency: str = "USD"
+    known: bool = True
+
+    def __post_init__(self) -> None:
+        order = 0 <= self.low <= self.expected <= self.high <= LARGEST_PRICE
+        require(order, "price", f"is not in order: {self.low}, {self.expected}, {self.high}", "0 <= low <= expected <= high")
+
+    def fits(self, unit: str, quantity: int) -> bool:
+        """Whether an hour of `quantity` at this price costs no more than `LARGEST_PRICE`. A GB is no time: it always does."""
+        return unit == GB or self.high * quantity * HOUR_US <= LARGEST_PRICE * FIXED_UNITS.get(unit, SHORTEST_MONTH_US)
+
+    @classmethod
+    def exactly(cls, nano: int, currency: str = "USD") -> PriceRange:
+        """A stated price."""
+        return cls(nano, nano, nano, currency)
+
+    def around(self, other: PriceRange) -> PriceRange:
+        """Either of two prices of one currency: from the lower low to the higher high, expected half-way."""
+        require(self.currency == other.currency, "currency", f"cannot mix {self.currency} with {other.currency}")
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        return PriceRange(low, (self.expected + other.expected) // 2, high, self.currency, self.known and other.known)
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """What bills. `part` tells apart two of one charge (two disks). Money for a time is price x quantity x units of time.
+
+    `quantum_s`: time is counted in started steps of so many seconds, from the start of the run. `minimum_s`: the least that a
+    run is charged for. `source`: where the price came from, with its date where that is known.
+    """
+
+    charge: str
+    price: PriceRange
+    unit: str = HOUR
+    quantity: int = 1
+    quantum_s: int = 1
+    minimum_s: int = 0
+    part: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        one_of(self.unit, UNITS, "meter.unit")
+        sizes = self.quantity >= 0 and self.quantum_s >= 1 and self.minimum_s >= 0
+        require(sizes, f"meter {self.charge}", "has a negative size")
+
+    @property
+    def line(self) -> tuple[str, str]:
+        """(charge, part): spans of one line of one resource never overlap."""
+        return self.charge, self.part
+
+    def either(self, other: Meter) -> Meter:
+        """This or that one, when nobody saw which: the same line, the quantity of the dearer, its price from one to the other.
+
+        100 GB or 150 GB at $0.10 are 150 GB at $0.066, probably at $0.083, at most at $0.10. Where their time is counted
+        differently, the price is from 0 and the steps are whole steps of both.
+        """
+        both = (self, other)
+        more = max(both, key=lambda m: m.quantity * m.price.high)
+        size = max(1, more.quantity)
+        alike = (self.unit, self.quantum_s, self.minimum_s) == (other.unit, other.quantum_s, other.minimum_s)
+        if alike and self.quantity == other.quantity:
+            range_ = self.price.around(other.price)
+            return Meter(self.charge, range_, self.unit, self.quantity, self.quantum_s, self.minimum_s, more.part, more.source)
+        price = replace(
+            self.price.around(other.price),
+            low=min(m.quantity * m.price.low for m in both) // size if alike else 0,
+            expected=sum(m.quantity * m.price.expected for m in both) // (2 * size),
+            high=more.price.high,
+        )
+        steps, minimum = lcm(*(m.quantum_s for m in both)), max(m.minimum_s for m in both)
+        return replace(more, price=price, quantum_s=steps, minimum_s=minimum)

@@ -1,0 +1,223 @@
+"""What a provider said of one resource in one listing, in costguard's words.
+
+Missing is None or empty, and never zero. Times are the provider's own; an observation that claims the impossible (a start
+in the future, a stop before the start) loses that claim, with a note, and keeps the rest: see `believable`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+from costguard.errors import InputError, one_line
+from costguard.metering.meter import LARGEST_PRICE
+from costguard.values.checks import described, require
+from costguard.values.incarnation import Incarnation
+from costguard.values.instant import EARLIEST
+from costguard.values.money import NANO, Rate
+from costguard.values.resource import GROUPED_LABELS, INSTANCE, STATES, TIERS, Attribution, ResourceKey, is_storable, storable
+
+AHEAD = timedelta(minutes=5)
+"""How far a provider's clock may run ahead of ours before its times are not believed: an assumption, 2026-11."""
+
+HIGHEST_PER_GPU = Decimal(1000)
+"""USD an hour. Nothing on sale costs it for one GPU (the dearest of the shipped market is near 15); more is a wrong unit."""
+
+MOST_GPUS = 1000
+"""GPUs of one resource: a rack of the largest holds 72."""
+
+LARGEST_GB, LARGEST_MB = 10**7, 10**11
+"""10 PB in one disk, 100 PB through one counter: more is a wrong unit, and would not fit 64 bits as money."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What computing costs an hour, for the whole resource. `rate` None: unknown. `since`: stated by the provider, or None.
+
+    `prepaid`: it was paid for in advance and as a whole (a capacity block), so an hour of it costs nothing more; such a price
+    has no rate, and is not unknown. `source` becomes part of a span, so it is kept as a database can hold it.
+    """
+
+    rate: Rate | None
+    since: datetime | None = None
+    source: str = "listing"
+    prepaid: bool = False
+
+    def __post_init__(self) -> None:
+        require(not (self.prepaid and self.rate), "price", "is paid in advance and has a rate", "leave out one of them")
+        if not is_storable(self.source):
+            object.__setattr__(self, "source", storable(self.source))
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Storage that bills with the resource. `gb` None: it is there, and nobody says how large, so what it costs is unknown.
+
+    `nano_per_gb_month` where the provider states it, else None: the rule's price. `type` names a line, so it is kept as a
+    database can hold it.
+    """
+
+    gb: int | None
+    type: str = ""
+    nano_per_gb_month: int | None = None
+
+    def __post_init__(self) -> None:
+        sound = self.gb is None or (type(self.gb) is int and 0 <= self.gb <= LARGEST_GB)
+        require(sound, "disk.gb", f"must be a whole number of GB, not {described(self.gb)}", "from 0 to 10 PB")
+        if not is_storable(self.type):
+            object.__setattr__(self, "type", storable(self.type))
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """Something billed by amount and counted by the provider since the resource was made: `mb` of traffic, never falling.
+
+    `charge` names a line, so it is kept as a database can hold it.
+    """
+
+    charge: str
+    mb: int
+    nano_per_gb: int | None = None
+
+    def __post_init__(self) -> None:
+        sound = type(self.mb) is int and 0 <= self.mb <= LARGEST_MB
+        require(sound, "counter.mb", f"must be a whole number of MB, not {described(self.mb)}", "from 0 to 100 PB")
+        if not is_storable(self.charge):
+            object.__setattr__(self, "charge", storable(self.charge))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handling:
+    """What acting on an instance would do, as far as its provider states it: facts, and no opinion.
+
+    `controller`: who would bring it back, and must be asked instead ("auto-scaling group train"); "" for nobody.
+    `stops`, `terminates`: whether the provider has that act for it in the state it is in; None: it does not say.
+    `protected`: acts that the provider refuses until somebody lifts its protection ("stop", "terminate"); costguard never does.
+    `stop_loses`, `terminate_loses`: what would be gone for good, in words ("1900 GB of local disk"). `restart_doubtful`: it
+    may find no capacity after a stop. `committed`: paid for whether it runs or not, so that stopping saves
+    nothing, in words. `ends_at`: when it ends by itself.
+    """
+
+    controller: str = ""
+    stops: bool | None = None
+    terminates: bool | None = None
+    protected: tuple[str, ...] = ()
+    stop_loses: tuple[str, ...] = ()
+    terminate_loses: tuple[str, ...] = ()
+    restart_doubtful: bool = False
+    committed: str = ""
+    ends_at: datetime | None = None
+
+
+UNKNOWN_HANDLING = Handling()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One resource as one listing described it.
+
+    `created_at`: when it came to exist. `started_at`: when its present or last run started. `stopped_at`: when its last run
+    ended; with state "ended", when it was gone. `prices`: of computing, oldest first, the last one is today's; a provider that
+    states a history gives several, each with `since`. `labels` are sorted pairs. `why` is the provider's word for the state.
+    `handling` bears on acts alone: it bills nothing, so two observations that differ in nothing else are equal.
+    """
+
+    key: ResourceKey
+    state: str
+    kind: str = INSTANCE
+    name: str = ""
+    instance_type: str = ""
+    gpu: str = ""
+    gpu_count: float = 0
+    tier: str = "on-demand"
+    owner: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    stopped_at: datetime | None = None
+    prices: tuple[Price, ...] = ()
+    disks: tuple[Disk, ...] = ()
+    counters: tuple[Counter, ...] = ()
+    why: str = ""
+    handling: Handling = field(default=UNKNOWN_HANDLING, compare=False)
+
+    def __post_init__(self) -> None:
+        if not (self.key.provider and self.key.account and self.key.id):
+            raise InputError("needs a provider, an account and an id", field=f"resource {self.key.id or '?'}")
+        if not all(map(is_storable, (*self.key, self.gpu))):
+            hint = "an id, a region and a GPU are text without NUL and half characters"
+            raise InputError(
+                "has an id, a region or a GPU that no database can hold", field=f"resource {self.key.id}", hint=hint
+            )
+        if self.state not in STATES or self.tier not in TIERS:
+            field = f"resource {self.key.id}"
+            raise InputError(f"has state '{self.state}' and tier '{self.tier}', and one is unknown", field=field)
+        if not 0 <= self.gpu_count <= MOST_GPUS:
+            raise InputError(f"has {self.gpu_count} GPUs", field=f"resource {self.key.id}", hint=f"from 0 to {MOST_GPUS}")
+        for at in (self.created_at, self.started_at, self.stopped_at):
+            if at is not None and at.tzinfo is not UTC:
+                raise InputError(f"has a time that is not in UTC: {at!r}", field=f"resource {self.key.id}")
+
+    @property
+    def attribution(self) -> Attribution:
+        """What its spending is grouped by."""
+        return Attribution(
+            self.key.provider,
+            self.key.account,
+            self.key.region,
+            self.kind,
+            self.gpu,
+            round(self.gpu_count, 3),
+            self.tier,
+            self.owner,
+            self.instance_type,
+            tuple((k.lower(), v) for k, v in self.labels if k.lower() in GROUPED_LABELS) if self.labels else (),
+        )
+
+
+def believable(seen: Observation, at: datetime) -> tuple[Observation, tuple[str, ...]]:
+    """`seen` at `at` without the times it cannot mean, and a note for each of them."""
+    notes: list[str] = []
+    latest = at + AHEAD
+
+    def held(name: str, when: datetime | None) -> datetime | None:
+        if when is None or EARLIEST <= when <= latest:
+            return when
+        where = "before 2000" if when < EARLIEST else "in the future"
+        notes.append(f"{seen.key.provider} {seen.key.id}: {name} {when:%Y-%m-%d %H:%M} lies {where} and is not believed")
+        return None
+
+    created, started = held("created_at", seen.created_at), held("started_at", seen.started_at)
+    stopped = held("stopped_at", seen.stopped_at)
+    if seen.state in ("stopped", "ended") and started and stopped and stopped < started:
+        notes.append(f"{seen.key.provider} {seen.key.id}: stopped_at lies before started_at and is not believed")
+        stopped = None
+    if (created, started, stopped) == (seen.created_at, seen.started_at, seen.stopped_at):
+        return seen, ()
+    return replace(seen, created_at=created, started_at=started, stopped_at=stopped), tuple(notes)
+
+
+def price_stated(value: object, *, gpus: float = 1, currency: str = "USD", field: str = "price") -> tuple[Rate | None, str]:
+    """The hourly rate a provider states as a decimal string or int, and "" or why it is unknown.
+
+    Missing, zero, negative, NaN, unreadable, above `HIGHEST_PER_GPU` for each GPU or `LARGEST_PRICE` for all: unknown, never 0.
+    """
+    if value is None or value == "":
+        return None, f"{field} is missing"
+    try:
+        amount = Decimal(str(value)) if not isinstance(value, bool) else Decimal("NaN")
+    except (InvalidOperation, ValueError):  # ValueError: an int of more digits than Python writes
+        return None, f"{field} is no number: {one_line(described(value))}"
+    if not amount.is_finite() or amount <= 0:
+        return None, f"{field} is {one_line(described(value))}: unknown, not free"
+    highest = min(HIGHEST_PER_GPU * (int(gpus) if 1 <= gpus <= MOST_GPUS else 1), Decimal(LARGEST_PRICE) / NANO)
+    if amount > highest:
+        return None, f"{field} is {one_line(described(value))}: more than any machine costs, so not believed"
+    nano = int((amount.scaleb(9)).to_integral_value())
+    return (Rate(nano_per_hour=nano, currency=currency), "") if nano else (None, f"{field} is less than a nano-dollar an hour")
+
+
+def incarnation_of(seen: Observation) -> Incarnation:
+    """The life that `seen` is in."""
+    return Incarnation(seen.key, seen.started_at, seen.created_at)

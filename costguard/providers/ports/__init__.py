@@ -1,0 +1,127 @@
+"""The shapes of the outside: what the flows ask for, and whoever can keep the promise may answer.
+
+A port is small on purpose: a provider implements those it can keep and leaves out the rest. Those of the guard stand in
+`ports.guarding`, which a quote does not import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from costguard.quoting.offer import OfferListing
+
+if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
+    from costguard.bills.bill_line import Billed
+    from costguard.metering.inventory import Poll
+    from costguard.metering.observation import Observation
+    from costguard.values.acting import Reception
+    from costguard.values.balance import Balance
+    from costguard.values.health import Check
+    from costguard.values.period import Period
+    from costguard.values.resource import ResourceKey, ScopeKey
+    from costguard.values.sample import Measured
+
+
+class Cache(Protocol):
+    """Bytes that are kept between two starts because they are dear to ask for and change slowly: price lists."""
+
+    def get(self, name: str, youngest: datetime) -> bytes | None:
+        """What was kept as `name` at or after `youngest`; None where there is no such thing or it is older."""
+
+    def put(self, name: str, data: bytes) -> None:
+        """Keep `data`. That it cannot be kept (a full disk) is no failure of whoever asked."""
+
+
+class InstanceSource(Protocol):
+    """One account of a provider: whoever can list what bills. What it raises is recorded as a failure and stops no other."""
+
+    @property
+    def providers(self) -> Sequence[str]:
+        """The providers it speaks for, mostly one: where it cannot list its scopes, those known of them count as not seen."""
+
+    def scopes(self) -> Sequence[ScopeKey]:
+        """Every scope its credentials can see; CostguardError where it cannot say."""
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        """One listing of `scope`, read to its end. It fails by answering Failed rather than by raising what the network did.
+
+        Called from several threads at once, for different scopes.
+        """
+
+
+@runtime_checkable
+class Inspector(Protocol):
+    """A provider that can look up one resource by itself."""
+
+    def look(self, key: ResourceKey) -> Observation | None:
+        """The resource, or None where the provider says that there is none. CostguardError where it cannot be asked."""
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """An account whose provider says who it is, by a name that two keys of one account share."""
+
+    def identity(self) -> str | None:
+        """What the provider calls the account; None where it does not say (today). ProviderError where it cannot be asked."""
+
+
+@runtime_checkable
+class UtilizationSource(Protocol):
+    """A provider that is asked for measures of work, apart from its listing."""
+
+    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+        """Samples of the running ones among `seen` within `period`. What cannot be measured is missing, never zero."""
+
+
+@runtime_checkable
+class LiveOfferSource(Protocol):
+    """A provider that can be asked what it rents out now."""
+
+    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+        """What can be rented now, of the canonical `gpus`; None: of every GPU. A ProviderError where it cannot be asked."""
+
+
+@runtime_checkable
+class BalanceSource(Protocol):
+    """A provider that is paid in advance."""
+
+    def balance(self) -> Balance:
+        """What is left. That it cannot be asked is an unknown balance with the reason, and no failure of anything else."""
+
+
+@runtime_checkable
+class ChargeSource(Protocol):
+    """A provider that says what it charged."""
+
+    def bill_lines(self, period: Period) -> Billed:
+        """Every line of `period`, as stated today. A ProviderError where it cannot be asked."""
+
+
+@runtime_checkable
+class Examiner(Protocol):
+    """A provider that can be examined: its credentials, reach and rights, proven without acting."""
+
+    def examine(self) -> Sequence[Check]:
+        """What was found, in the order of looking. It raises nothing: that it cannot be asked is a finding."""
+
+
+@runtime_checkable
+class Stopper(Protocol):
+    """A provider that can stop an instance and keep its disks."""
+
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+        """Ask once, for this one instance. It never ends it for good, and never lifts a protection.
+
+        `lose`: what may be lost, in the words of its `Handling.stop_loses`; where more would be lost it is not asked, but
+        refused. It raises nothing: what the provider did not answer clearly is unclear.
+        """
+
+
+@runtime_checkable
+class Terminator(Protocol):
+    """A provider that can end an instance for good."""
+
+    def terminate(self, key: ResourceKey) -> Reception:
+        """Ask once, for this one instance. It never lifts a protection, and raises nothing."""

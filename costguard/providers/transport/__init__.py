@@ -1,0 +1,35 @@
+"""How costguard speaks HTTP: one client for every provider, bounded in time, bytes and haste, that never shows a secret.
+
+    Transport      the one httpx2 client of the process: one try at one request, within a deadline and a cap of bytes
+    Channel        one account's way to its provider: rate buckets, retries of reads, a circuit per scope, errors in words
+    Surroundings   what a provider is handed when it is opened
+
+A provider's SDK is given this transport in place of its own HTTP, so that the same bounds hold for it.
+"""
+
+from __future__ import annotations
+
+from costguard.providers.context import ProviderPlugin, Surroundings
+from costguard.providers.transport.addresses import checked_url
+from costguard.providers.transport.channel import Channel, by_status
+from costguard.providers.transport.client import MOST_BYTES, Reply, Request, Transport
+from costguard.providers.transport.deadline import Deadline
+from costguard.providers.transport.rate_limit import Bucket
+from costguard.system.gc_pause import uncollected
+from costguard.system.secret import Secret
+
+__all__ = [
+    "MOST_BYTES",
+    "Bucket",
+    "Channel",
+    "Deadline",
+    "ProviderPlugin",
+    "Reply",
+    "Request",
+    "Secret",
+    "Surroundings",
+    "Transport",
+    "by_status",
+    "checked_url",
+    "uncollected",
+]

@@ -1,0 +1,1 @@
+"""Offers, quotes, break-even and templates. Pure."""

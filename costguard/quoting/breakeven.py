@@ -1,0 +1,100 @@
+"""Buy or rent: after how many hours of use a machine of one's own has paid for itself.
+
+    hours = (price - resale) / (rent - power - upkeep, per hour)
+
+Example: a $1,600 RTX 4090 against $0.40 an hour is 4000 h. With 450 W at $0.30 per kWh an hour of one's own costs
+$0.135, and the hours become 6038; sold for $600 in the end, 3774. At 40 hours a week that is 94 weeks, 21.8 months.
+Where power and upkeep cost as much as the rent, owning never pays back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from costguard.values.checks import number, require
+from costguard.values.money import NANO, Money, Rate
+
+WEEKS_PER_MONTH = Fraction(52, 12)
+"""4.33: a year of 52 weeks over 12 months, as S1's exercise counts."""
+WATTS_PER_KILOWATT = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """`hours` of use until owning is no dearer than renting; None: never. `plain_hours`: price / rent and nothing else.
+
+    `weeks`, `months`: the same at `hours_per_week`; None where nobody said it, or never.
+    """
+
+    hours: float | None
+    plain_hours: float
+    weeks: float | None = None
+    months: float | None = None
+    explain: tuple[str, ...] = ()
+
+    @property
+    def never(self) -> bool:
+        """Whether no number of hours pays the machine back."""
+        return self.hours is None
+
+
+def break_even(
+    price: Money,
+    rent: Rate,
+    *,
+    power_w: float | None = None,
+    usd_per_kwh: str | None = None,
+    resale: Money | None = None,
+    upkeep: Rate | None = None,
+    hours_per_week: float | None = None,
+) -> BreakEven:
+    """When `price` has been saved in rent.
+
+    `power_w` is drawn at `usd_per_kwh` (a decimal string) while in use, and counts only where both are known.
+    `upkeep`: rack, host and repair per hour of use. `resale` comes off the price.
+    """
+    _check(price, rent, resale, hours_per_week)
+    own = _own_per_hour(power_w, usd_per_kwh, rent.currency, upkeep)
+    outlay = Fraction(max(0, price.nano - (resale.nano if resale else 0)))
+    saved = rent.nano_per_hour - own
+    hours = outlay / saved if saved > 0 else None
+    weeks = None if hours is None or not hours_per_week else hours / Fraction(hours_per_week)
+    net = f"({price.text()} - {resale.text()} resale)" if resale else price.text()
+    return BreakEven(
+        hours=None if hours is None else float(hours),
+        plain_hours=float(Fraction(price.nano, rent.nano_per_hour)),
+        weeks=None if weeks is None else float(weeks),
+        months=None if weeks is None else float(weeks / WEEKS_PER_MONTH),
+        explain=_explained(net, rent, own, hours, weeks),
+    )
+
+
+def _check(price: Money, rent: Rate, resale: Money | None, hours_per_week: float | None) -> None:
+    require(price.nano >= 0, "price", "is below zero", "write what the machine costs")
+    for other in (rent, resale):
+        require(
+            other is None or other.currency == price.currency, "currency", "price, rent and resale differ", "write all in one"
+        )
+    if hours_per_week is not None:
+        number(hours_per_week, "hours_per_week", least=0.1, most=168)
+
+
+def _own_per_hour(power_w: float | None, per_kwh: str | None, currency: str, upkeep: Rate | None) -> Fraction:
+    """Nano-units an hour of one's own machine costs while it works."""
+    other = Fraction(upkeep.nano_per_hour) if upkeep else Fraction(0)
+    if power_w is None or per_kwh is None:
+        return other
+    kilowatts = Fraction(number(power_w, "power_w", most=1e6)) / WATTS_PER_KILOWATT
+    return other + kilowatts * Money.parse(per_kwh, currency, field="usd_per_kwh").nano
+
+
+def _explained(outlay: str, rent: Rate, own: Fraction, hours: Fraction | None, weeks: Fraction | None) -> tuple[str, ...]:
+    own_text = f"{float(own / NANO):.4f}"
+    if hours is None:
+        return (f"never: an hour of one's own costs {own_text}, renting {rent.text()} {rent.currency}",)
+    saved = f"({rent.text()} rent - {own_text} of one's own)" if own else f"{rent.text()} rent"
+    lines = [f"{outlay} {rent.currency} / {saved} an hour = {float(hours):.0f} h of use"]
+    if weeks is not None:
+        lines.append(f"{float(hours):.0f} h = {float(weeks):.1f} weeks = {float(weeks / WEEKS_PER_MONTH):.1f} months")
+    return tuple(lines)

@@ -1,0 +1,103 @@
+"""An offer: something that could be rented now, at a rate seen on a day, and which offers somebody asked about.
+
+Example: RunPod's H100 at $3.99, seen on 2026-10-10, is 42 days old on 2026-11-21. List prices are taken for fresh for
+30 days, so it is shown as "stale 42d": still an answer, but one that says how old it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from costguard.errors import InputError
+from costguard.values.money import Rate
+from costguard.values.resource import TIERS
+
+FRESH_DAYS = {"standard": 30, "dynamic": 2}
+"""Days for which a price is taken to hold, by how it is made (FOCUS's words for it).
+
+standard: from a provider's price list. Lists move a few times a year and without notice: AWS cut P4 and P5 in June 2025,
+RunPod raised every secure H100, H200 and Blackwell between 2026-10-07 and 2026-10-10. dynamic: made by demand, by bids or by
+hosts. AWS spot moves within hours, GCP spot at most daily, Vast offers come and go by the minute."""
+
+AHEAD_DAYS = 1
+"""Days a price may seem to come from the future: the observer's day may begin earlier than ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One thing for rent. `rate` is for all its GPUs together; None is an unknown price: never zero, never ranked.
+
+    `region` is the provider's word; "global" means one price for every region. `instance_type` is the provider's name, or
+    "H100-SXM x8" where it has none. `gpu` is canonical. `vcpus`, `ram_gb` and `disk_gb` are of the whole offer, None unknown.
+    `note` is what a person must know before renting ("median of 32 offers").
+    """
+
+    provider: str
+    region: str
+    instance_type: str
+    gpu: str
+    gpu_count: int
+    tier: str
+    rate: Rate | None
+    observed_on: date
+    source: str
+    pricing: str = "standard"
+    vcpus: float | None = None
+    ram_gb: float | None = None
+    disk_gb: float | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not (self.provider and self.region and self.instance_type and self.gpu and self.source):
+            raise InputError("needs a provider, region, instance type, GPU and source", field=f"offer {self.instance_type}")
+        if type(self.gpu_count) is not int or self.gpu_count < 1:
+            raise InputError(f"must be 1 or more, not {self.gpu_count!r}", field=f"offer {self.instance_type}.gpu_count")
+        if self.tier not in TIERS:
+            raise InputError(f"must be one of {', '.join(TIERS)}", field=f"offer {self.instance_type}.tier")
+        if self.pricing not in FRESH_DAYS:
+            raise InputError(f"must be one of {', '.join(FRESH_DAYS)}", field=f"offer {self.instance_type}.pricing")
+
+    def age_days(self, today: date) -> int:
+        """Whole days since the price was seen; negative where its date lies ahead of ours."""
+        return (today - self.observed_on).days
+
+    def stale(self, today: date) -> bool:
+        """Whether the price is older than prices of its kind hold, or dated ahead of today, which proves nothing."""
+        return not -AHEAD_DAYS <= self.age_days(today) <= FRESH_DAYS[self.pricing]
+
+    def stale_text(self, today: date) -> str:
+        """How the age is shown: "stale 41d", "dated 3d ahead", or "" for a fresh price."""
+        age = self.age_days(today)
+        if not self.stale(today):
+            return ""
+        return f"stale {age}d" if age > 0 else f"dated {-age}d ahead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which offers are asked about. None is no limit; an empty tuple selects nothing. Names are compared exactly.
+
+    A region limit keeps an offer of that very region; "global" offers must be asked for by "global", since one price for
+    all regions does not say that the machine will stand in yours. `gpus` are canonical. Counts are GPUs of one offer.
+    """
+
+    providers: tuple[str, ...] | None = None
+    regions: tuple[str, ...] | None = None
+    tiers: tuple[str, ...] | None = None
+    gpus: tuple[str, ...] | None = None
+    gpu_counts: tuple[int, ...] | None = None
+    least_gpus: int | None = None
+    most_gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferListing:
+    """What one provider said it rents out. `why`: what is missing of it, "" where it is whole.
+
+    `unnamed`: GPUs that no name here fits, in the provider's words: their offers are left out and counted.
+    """
+
+    offers: tuple[Offer, ...]
+    why: str = ""
+    unnamed: tuple[str, ...] = ()

@@ -1,0 +1,269 @@
+"""A quote: offers that hold a job, with hours and money as low, expected and high, and why the others do not.
+
+Example: 10 h expected (8 to 13) on an offer of $2.00 an hour with $0.10 of disk is $20.10 expected ($16.08 to $26.13);
+an offer twice as fast at $3.50 is $17.60, cheaper and faster, so the first one is not on the Pareto front.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from costguard.quoting.offer import Offer
+from costguard.quoting.storage import StorageRate
+from costguard.sizing.job import Job, Limits
+from costguard.sizing.memory.footprint import Footprint
+from costguard.sizing.placement import Placement
+from costguard.sizing.speed.duration import Duration, Throughput
+from costguard.values.gpu import GIB, Gpu
+from costguard.values.interval import Interval
+from costguard.values.money import Money, MoneyInterval, Rate
+
+OVER = "over the cap"
+CHEAPEST, FASTEST, PARETO = "cheapest", "fastest", "pareto"
+NO_LIMITS = Limits()
+SORTS = ("usd", "hours", "usd_per_hour", "provider")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rental:
+    """The plain question: so many hours of given hardware, no model. `gpu` is canonical."""
+
+    gpu: str
+    gpu_count: int
+    hours: float
+    disk_gb: int = 0
+    limits: Limits = NO_LIMITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One way to run the job. `offer` None: given hardware that nobody in the market sells.
+
+    `hours` are wall-clock hours of the whole run; None where nobody said how many tokens. `usd` covers machines and
+    disk; None where the price or the hours are unknown.
+    """
+
+    gpu: Gpu
+    gpu_count: int
+    nodes: int = 1
+    offer: Offer | None = None
+    placement: Placement | None = None
+    throughput: Throughput | None = None
+    duration: Duration | None = None
+    hours: Interval | None = None
+    usd: MoneyInterval | None = None
+    storage_usd: MoneyInterval | None = None
+    marks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rate(self) -> Rate | None:
+        """Money an hour of all nodes; None: unknown."""
+        return self.offer.rate.times(self.nodes) if self.offer and self.offer.rate else None
+
+    @property
+    def footprint(self) -> Footprint | None:
+        """What each GPU holds; None for a plain rental."""
+        return self.placement.footprint if self.placement else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """What was not offered, and why. `offer` names one offer; without it, all of that GPU and count are meant."""
+
+    gpu: str
+    gpu_count: int
+    reason: str
+    offer: str | None = None
+    needs_gib: float | None = None
+    has_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """`options` are ranked; `shown` of them are worth a person's eyes. `asked`: the job, or the plain rental.
+
+    `advice`: where there is no option, the smallest changes that would give one.
+    """
+
+    asked: Job | Rental
+    options: tuple[Option, ...]
+    refused: tuple[Refused, ...]
+    warnings: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A job on one class of hardware, before anybody's price: how it is placed, how fast it is, and how long it takes."""
+
+    placement: Placement
+    throughput: Throughput
+    duration: Duration | None
+    notes: tuple[str, ...] = ()
+
+
+def option_at(
+    timed: Timed,
+    offer: Offer | None,
+    *,
+    duration: Duration | None,
+    storage: StorageRate | None,
+    gb: int,
+    limits: Limits = NO_LIMITS,
+    notes: tuple[str, ...] = (),
+) -> Option:
+    """The option that `offer` makes of a timed class. `duration`: there, interruptions counted; `gb`: disk on each node."""
+    place, hours = timed.placement, duration.hours if duration else None
+    usd, disk = priced(offer, place.nodes, hours, storage, gb)
+    return Option(
+        gpu=place.gpu,
+        gpu_count=place.gpu_count,
+        nodes=place.nodes,
+        offer=offer,
+        placement=place,
+        throughput=timed.throughput,
+        duration=duration,
+        hours=hours,
+        usd=usd,
+        storage_usd=disk,
+        notes=(*timed.notes, *notes, *may_break_the_cap(usd, hours, limits)),
+    )
+
+
+def priced(
+    offer: Offer | None, nodes: int, hours: Interval | None, storage: StorageRate | None, gb: int
+) -> tuple[MoneyInterval | None, MoneyInterval | None]:
+    """Money for machines and disk, and for the disk alone, at each end of `hours`; None where a figure is unknown."""
+    if offer is None or offer.rate is None or hours is None:
+        return None, None
+    machines = _each(hours, offer.rate.times(nodes).over)
+    if storage is None or not gb:
+        return machines, None
+    disk = _each(hours, partial(storage.over, gb * nodes))
+    return machines.plus(disk), disk
+
+
+def over_the_cap(option: Option, limits: Limits) -> str | None:
+    """Why the expected figure breaks a cap; None where it does not."""
+    if limits.max_usd and option.usd and limits.max_usd < option.usd.expected:
+        return f"{OVER}: ${option.usd.expected.text()} expected, max_usd is ${limits.max_usd.text()}"
+    if limits.max_hours and option.hours and option.hours.expected > limits.max_hours:
+        return f"{OVER}: {option.hours.expected:.1f} h expected, max_hours is {limits.max_hours:g}"
+    return None
+
+
+def may_break_the_cap(usd: MoneyInterval | None, hours: Interval | None, limits: Limits) -> tuple[str, ...]:
+    """Notes for figures that keep their caps as expected, and might not."""
+    notes = []
+    if limits.max_usd and usd and limits.max_usd < usd.high:
+        notes.append(f"may pass max_usd: up to ${usd.high.text()}")
+    if limits.max_hours and hours and hours.high > limits.max_hours:
+        notes.append(f"may pass max_hours: up to {hours.high:.1f} h")
+    return tuple(notes)
+
+
+def ranked(options: Iterable[Option], sort: str) -> tuple[Option, ...]:
+    """Options by `sort`, unknown figures last, each marked as cheapest, fastest or on the Pareto front."""
+    ordered = sorted(options, key=_keys(sort))
+    priced = [o for o in ordered if o.usd and o.hours]
+    cheapest = min(priced, key=lambda o: (_usd(o), _hours(o)), default=None)
+    fastest = min(priced, key=lambda o: (_hours(o), _usd(o)), default=None)
+    front = {id(o) for o in _pareto(priced)}
+    marks = {CHEAPEST: {id(cheapest)}, FASTEST: {id(fastest)}, PARETO: front}
+    marked = {chosen for who in marks.values() for chosen in who}
+    return tuple(
+        replace(o, marks=tuple(m for m, who in marks.items() if id(o) in who)) if id(o) in marked else o for o in ordered
+    )
+
+
+def shown(options: tuple[Option, ...], top: int | None, first: int = 10) -> tuple[Option, ...]:
+    """The first `top`. Where nobody asked for a number: the first ten, every marked one, and each provider's best."""
+    if top is not None:
+        return options[:top]
+    providers: set[str] = set()
+    kept = []
+    for place, option in enumerate(options):
+        provider = option.offer.provider if option.offer else ""
+        if place < first or option.marks or provider not in providers:
+            kept.append(option)
+        providers.add(provider)
+    return tuple(kept)
+
+
+def uncertainty(option: Option) -> str | None:
+    """Which assumption moves the cost of `option` most, and by how much; None where nothing is uncertain."""
+    if option.duration is None or option.usd is None or option.rate is None:
+        return None
+    spreads = {name: i.high - i.low for name, i in option.duration.parts if i.high > i.low}
+    if not spreads:
+        return None
+    name = max(spreads, key=lambda n: spreads[n])
+    money = option.rate.over(math.ceil(spreads[name] * 3600))
+    return f"{name} matters most: it alone moves the cost of the first option by ${money.text()} ({spreads[name]:.2f} h)"
+
+
+def refused_for_memory(placed: Placement) -> Refused:
+    """A placement that does not fit, as a refusal."""
+    needs, has = placed.needs_gib, placed.gpu.memory_gib
+    return Refused(
+        gpu=placed.gpu.name,
+        gpu_count=placed.gpu_count,
+        reason=f"needs {needs:.1f} GiB a GPU, has {has:.1f}",
+        needs_gib=needs,
+        has_gib=has,
+    )
+
+
+def refused_for_host(placed: Placement, offer: Offer) -> Refused | None:
+    """An offer whose machine lacks the host memory that offloading needs; None where it has it, or nobody knows."""
+    if offer.ram_gb is None or placed.host_gib <= offer.ram_gb * 1e9 / GIB:
+        return None
+    return Refused(
+        gpu=placed.gpu.name,
+        gpu_count=placed.gpu_count,
+        offer=f"{offer.provider} {offer.instance_type} {offer.region}",
+        reason=f"needs {placed.host_gib:.0f} GiB of host memory for what is offloaded, has {offer.ram_gb:.0f} GB",
+        needs_gib=placed.host_gib,
+        has_gib=offer.ram_gb * 1e9 / GIB,
+    )
+
+
+def _each(hours: Interval, cost: Callable[[int], Money]) -> MoneyInterval:
+    low, expected, high = (cost(math.ceil(h * 3600)) for h in (hours.low, hours.expected, hours.high))
+    return MoneyInterval(low=low, expected=expected, high=high)
+
+
+def _pareto(priced: list[Option]) -> list[Option]:
+    """Options that no other beats in both money and hours."""
+    front: list[Option] = []
+    for option in sorted(priced, key=lambda o: (_usd(o), _hours(o))):
+        if not front or _hours(option) < _hours(front[-1]):
+            front.append(option)
+    return front
+
+
+def _keys(sort: str) -> Callable[[Option], tuple[object, ...]]:
+    def key(o: Option) -> tuple[object, ...]:
+        named = (o.offer.provider, o.offer.region, o.offer.instance_type, o.offer.tier) if o.offer else ("", "", "", "")
+        by = {
+            "usd": (_usd(o), _hours(o)),
+            "hours": (_hours(o), _usd(o)),
+            "usd_per_hour": (o.rate.nano_per_hour if o.rate else math.inf, _usd(o)),
+            "provider": (named[0], _usd(o)),
+        }[sort]
+        rate = o.rate.nano_per_hour if o.rate else math.inf  # the only order there is where nobody said how many tokens
+        return (*by, rate, o.gpu.name, o.gpu_count, o.nodes, *named)
+
+    return key
+
+
+def _usd(option: Option) -> float:
+    return option.usd.expected.nano if option.usd else math.inf
+
+
+def _hours(option: Option) -> float:
+    return option.hours.expected if option.hours else math.inf

@@ -1,0 +1,69 @@
+"""The disk a run needs, and what it costs while the run lasts.
+
+Example: QLoRA on an 8B model keeps 16 GB of weights and 50 GB of system and packages, so 70 GB. At $0.10 per GB-month
+(730 h) ten hours of it are 70 * 0.10 * 10 / 730 = $0.096.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from costguard.sizing.architecture import Architecture
+from costguard.sizing.job import Job
+from costguard.sizing.recipe import Recipe
+from costguard.values.money import Money, divide_half_even
+
+SECONDS_PER_MONTH = 730 * 3600
+"""The billing month of AWS, GCP and RunPod: 8,760 h / 12."""
+
+SYSTEM_GB = 50
+"""Operating system, driver, CUDA, Python packages and a small dataset: an assumption, 2026-11 (PyTorch images are 8-20 GB)."""
+
+KEPT_CHECKPOINTS = 2
+"""The newest and the one before it, so that a torn write loses nothing: an assumption, stated in the quote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageRate:
+    """What a provider takes for the disk of a running machine: nano-USD per GB-month; 0 where it is in the price."""
+
+    provider: str
+    nano_per_gb_month: int
+    source: str = ""
+
+    def over(self, gb: int, seconds: int) -> Money:
+        """What `gb` cost for `seconds`."""
+        return Money(nano=divide_half_even(self.nano_per_gb_month * gb * seconds, SECONDS_PER_MONTH))
+
+
+def disk_of(job: Job) -> int:
+    """GB the run of `job` needs: as stated, else worked out, with the weights of companions and checkpoints of trained ones."""
+    if job.disk_gb:
+        return job.disk_gb
+    beside = job.beside.with_weights(job.recipe) if job.beside else ()
+    frozen = sum(2 * c.architecture.parameters / 1e9 for c in beside if not c.trained)
+    trained = sum(disk_gb(c.architecture, job.recipe) - SYSTEM_GB for c in beside if c.trained)
+    return disk_gb(job.architecture, job.recipe) + round(frozen) + trained
+
+
+def disk_gb(architecture: Architecture, recipe: Recipe) -> int:
+    """GB (1e9 bytes) a run needs: system, 16-bit weights, and the checkpoints it keeps."""
+    billions = architecture.parameters / 1e9
+    kept = 0.0
+    if recipe.method in ("pretrain", "full"):
+        kept = KEPT_CHECKPOINTS * billions * (2 + 12)  # 16-bit weights, and fp32 master and two moments
+    return round(SYSTEM_GB + 2 * billions + kept) + 1
+
+
+def read_storage_rates(rows: Iterable[Mapping[str, str]]) -> dict[str, StorageRate]:
+    """Provider -> the rate of the disk a run stands on, from `storage_rates.csv`; a rate nobody states is left out."""
+    return {
+        row["provider"]: StorageRate(
+            provider=row["provider"],
+            nano_per_gb_month=Money.parse(row["usd_per_gb_month_running"], field=f"storage_rates.csv {row['provider']}").nano,
+            source=f"{row['disk']}: {row['source']}, {row['observed_on']}",
+        )
+        for row in rows
+        if row["of_a_run"] == "yes" and row["usd_per_gb_month_running"]
+    }

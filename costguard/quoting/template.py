@@ -1,0 +1,164 @@
+"""Workload templates: jobs people ask about, each with what its source says of hours and money, and how that compares.
+
+Example: the source documents say a LoRA fine-tune of a 7B model takes 4-12 h and $5-15 on one A100-80GB. They share a hidden
+price of 5 / 4 = 15 / 12 = $1.25 a GPU-hour. costguard's 4 h (3.2 to 5.2) overlap with the row's hours, so it comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from costguard.errors import InputError, UnknownNameError
+from costguard.quoting.quote import Option
+from costguard.values.checks import known_keys, nearest_names, number, require, whole
+from costguard.values.interval import Interval
+
+KEYS = ("title", "tokens_why", "job", "claim")
+CLAIM_KEYS = ("source", "gpu", "gpu_count", "nodes", "hours", "usd", "note")
+
+Table = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a source says of a job on given GPUs. `hours`, `usd`: (low, high). `note`: why it is so, or is not."""
+
+    source: str
+    gpu: str
+    gpu_count: int
+    nodes: int
+    hours: tuple[float, float]
+    usd: tuple[float, float] | None
+    note: str
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all."""
+        return self.gpu_count * self.nodes
+
+    @property
+    def gpu_hour(self) -> tuple[float, float] | None:
+        """The price of a GPU-hour that hours and money imply, lower first; None where no money is said."""
+        if self.usd is None:
+            return None
+        low, high = sorted(usd / hours / self.gpus for usd, hours in zip(self.usd, self.hours, strict=True))
+        return low, high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """A named job. `job`: as in a job file. `tokens_why`: where its amount comes from. `claim` None: nobody says."""
+
+    name: str
+    title: str
+    tokens_why: str
+    job: Table
+    claim: Claim | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A template's job on the hardware of its claim. `option`: at the cheapest price of the market that is not spot.
+
+    `lacking`: why there is no option; `changed`: keys in which the job is no longer the template's, so nothing is compared.
+    """
+
+    template: Template
+    option: Option | None = None
+    lacking: str | None = None
+    changed: tuple[str, ...] = ()
+
+    @property
+    def hours(self) -> Interval | None:
+        """Hours on the claim's hardware."""
+        return self.option.hours if self.option else None
+
+    @property
+    def usd_as_implied(self) -> Interval | None:
+        """Those hours at the price that the claim implies, dollars."""
+        claim = self.template.claim
+        if claim is None or claim.gpu_hour is None or self.hours is None:
+            return None
+        low, high = claim.gpu_hour
+        h, n = self.hours, claim.gpus
+        return Interval(h.low * low * n, h.expected * (low + high) / 2 * n, h.high * high * n)
+
+    @property
+    def comes_out(self) -> bool | None:
+        """Whether costguard's interval and the claim's hours meet; None where nothing is compared."""
+        claim = self.template.claim
+        if claim is None or self.hours is None:
+            return None
+        return self.hours.low <= claim.hours[1] and claim.hours[0] <= self.hours.high
+
+    @property
+    def ratio(self) -> float | None:
+        """Expected hours over the nearest of the claim's."""
+        claim = self.template.claim
+        if claim is None or self.hours is None:
+            return None
+        nearest = min(max(self.hours.expected, claim.hours[0]), claim.hours[1])
+        return self.hours.expected / nearest
+
+
+def read_templates(tables: Table) -> dict[str, Template]:
+    """Every template by its name; InputError names what is wrong with the first bad one."""
+    return {name: _template(name, _table(table, name)) for name, table in tables.items()}
+
+
+def template_named(name: object, templates: Mapping[str, Template]) -> Template:
+    """The template of that name; UnknownNameError with the nearest names."""
+    found = templates.get(name) if isinstance(name, str) else None
+    if found is None:
+        near = nearest_names(str(name), templates)
+        raise UnknownNameError(
+            "template", str(name), field="template", nearest=near, hint=f"write one of: {', '.join(templates)}"
+        )
+    return found
+
+
+def changed_keys(asked: Table, template: Template) -> tuple[str, ...]:
+    """Keys that make `asked` another job than the template's; limits and disk leave it what it is."""
+    kept = ("limits", "disk_gb", "checkpoint_every_hours")
+    keys = dict.fromkeys((*template.job, *asked))
+    return tuple(key for key in keys if key not in kept and asked.get(key) != template.job.get(key))
+
+
+def _template(name: str, table: Table) -> Template:
+    known_keys(table, KEYS, f"templates.{name}")
+    return Template(
+        name=name,
+        title=str(table["title"]),
+        tokens_why=str(table["tokens_why"]),
+        job=_table(table["job"], f"{name}.job"),
+        claim=_claim(name, _table(table["claim"], f"{name}.claim")) if "claim" in table else None,
+    )
+
+
+def _claim(name: str, table: Table) -> Claim:
+    where = f"templates.{name}.claim"
+    known_keys(table, CLAIM_KEYS, where)
+    return Claim(
+        source=str(table["source"]),
+        gpu=str(table["gpu"]),
+        gpu_count=whole(table["gpu_count"], f"{where}.gpu_count"),
+        nodes=whole(table.get("nodes", 1), f"{where}.nodes"),
+        hours=_pair(table["hours"], f"{where}.hours"),
+        usd=_pair(table["usd"], f"{where}.usd") if "usd" in table else None,
+        note=str(table.get("note", "")),
+    )
+
+
+def _pair(value: object, field: str) -> tuple[float, float]:
+    if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - a low and a high end
+        raise InputError("must be [low, high]", field=field)
+    low, high = (number(v, field) for v in value)
+    require(0 < low <= high, field, "is not in order", "write [low, high]")
+    return low, high
+
+
+def _table(value: object, field: str) -> Table:
+    if not isinstance(value, Mapping):
+        raise InputError("must be a table", field=f"templates.{field}")
+    return value

@@ -1,0 +1,133 @@
+"""`--format beancount`: charges as double-entry bookkeeping in plain text, for those who keep books with Beancount.
+
+    2026-11-02 * "AWS" "compute: 2 resources"
+      low: 59.760000000 USD
+      high: 59.760000000 USD
+      Expenses:Cloud:AWS:123456789012:Compute:Ada    59.760000000 USD
+      Liabilities:Cloud:AWS:123456789012            -59.760000000 USD
+
+One transaction a UTC day, account, kind of charge, owner and currency: what the ledger expects, to the nano-unit. One that is
+flagged "!" is not known exactly; its ends stand below it. What is owed is settled by a payment that you book yourself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+from costguard.errors import one_line, shortened
+from costguard.metering.charge_item import ChargeItems
+from costguard.values.money import Money
+from costguard.values.provider import seller_of
+from costguard.values.resource import ResourceKey
+from costguard.views.document import Document
+
+NEEDS = "items"
+
+NAME = re.compile(r"[A-Z0-9][A-Za-z0-9-]*")
+"""What a part of an account's name may be: Beancount takes letters of other scripts too, and its tools do not all."""
+ODD = re.compile(r"[^A-Za-z0-9]+")
+LONGEST_NAME, LONGEST_TOLD = 40, 80
+NOBODY = "Nobody"
+"""Who bears what has no owner: no owner's account is called so, not that of the user "nobody" either."""
+HEAD = """;; Costs of cloud GPUs as costguard's ledger expects them; a transaction flagged ! is not known exactly.
+option "title" "Cloud costs"
+"""
+
+_Place = tuple[date, str, str, str, str, str, str]
+"""Day, provider, what it is called, account, charge, owner and currency."""
+
+
+@dataclass(slots=True)
+class _Sum:
+    low: int = 0
+    expected: int = 0
+    high: int = 0
+    unpriced: bool = False
+    resources: int = 0
+    last: ResourceKey | None = None
+
+
+def render(document: Document) -> Iterator[str]:
+    """A whole file: options, commodities and accounts, then the transactions day by day."""
+    sums = _sums(document.items) if document.items is not None else {}
+    yield HEAD
+    days = [place[0] for place in sums]
+    if not days:
+        return
+    first = min(days)
+    currencies = sorted({place[-1] for place in sums})
+    yield "".join(f'option "operating_currency" "{currency}"\n' for currency in currencies) + "\n"
+    yield "".join(f"{first} commodity {currency}\n" for currency in currencies) + "\n"
+    accounts = sorted({name for place in sums for name in (_expense(place), _owed(place))})
+    yield "".join(f"{first} open {name}\n" for name in accounts)
+    for place in sorted(sums):
+        yield _transaction(place, sums[place])
+
+
+def _sums(items: ChargeItems) -> dict[_Place, _Sum]:
+    sums, sellers = dict[_Place, _Sum](), items.sellers
+    for item in items:
+        of, money = item.attribution, item.money
+        sold_by = seller_of(sellers, of.provider).name
+        place = (item.start.date(), of.provider, sold_by, of.account, item.charge, of.owner, money.low.currency)
+        found = sums.setdefault(place, _Sum())
+        found.low += money.low.nano
+        found.expected += money.expected.nano
+        found.high += money.high.nano
+        found.unpriced |= not item.price.known
+        found.resources += found.last != item.key  # items come resource by resource
+        found.last = item.key
+    return sums
+
+
+def _transaction(place: _Place, found: _Sum) -> str:
+    on, _, seller, _, charge, owner, currency = place
+    low, expected, high, owed = (
+        f"{Money(nano=nano, currency=currency).text(9)} {currency}"
+        for nano in (found.low, found.expected, found.high, -found.expected)
+    )
+    flag = "*" if found.low == found.high else "!"
+    count = f"{found.resources} resource{'s' if found.resources != 1 else ''}"
+    told = f"{charge}: {count}{f' of {owner}' if owner.strip() else ''}{', at a price that nobody stated' * found.unpriced}"
+    expense, liability = _expense(place), _owed(place)
+    width = max(len(expense), len(liability)) + 2
+    return (
+        f"\n{on} {flag} {_string(seller)} {_string(told)}\n"
+        f"  low: {low}\n  high: {high}\n"
+        f"  {expense:<{width}}{expected}\n  {liability:<{width}}{owed}\n"
+    )
+
+
+def _expense(place: _Place) -> str:
+    _, _, seller, account, charge, owner, _ = place
+    whose = _named(owner) if owner.strip() else NOBODY
+    return ":".join(("Expenses:Cloud", _sold_by(seller), _named(account), _named(charge), whose))
+
+
+def _owed(place: _Place) -> str:
+    return ":".join(("Liabilities:Cloud", _sold_by(place[2]), _named(place[3])))
+
+
+def _sold_by(seller: str) -> str:
+    """Vast-ai for Vast.ai: no two sellers are told apart by a dot or a space."""
+    return _named(re.sub(r"[. ]", "-", seller))
+
+
+def _named(text: str) -> str:
+    """`text` as a part of an account's name. Where more than its first letter had to change, a few more tell which it was."""
+    plain = text[:1].upper() + text[1:]
+    if NAME.fullmatch(plain) and len(plain) <= LONGEST_NAME and plain != NOBODY:
+        return plain
+    kept = ODD.sub("-", text).strip("-")[:LONGEST_NAME].strip("-")
+    mark = hashlib.sha256(text.encode()).hexdigest()[:6]
+    return f"{kept[:1].upper()}{kept[1:]}-{mark}" if kept else f"X-{mark}"
+
+
+def _string(text: str) -> str:
+    """`text` between quotes, on one line, with nothing in it that ends it."""
+    plain = shortened(one_line(text), LONGEST_TOLD)
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,61 @@
+"""`--format focus`: a FOCUS export as CSV, one row a charge item. `--focus-version` says which (default: the newest).
+
+Text that a spreadsheet would run gets a quote in front, as in every CSV; names are data, and data is shown.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from itertools import islice
+
+from costguard.renderers.csv_text import safe
+from costguard.reporting.focus.columns import NEWEST
+from costguard.reporting.focus.rows import Value, header, rows
+from costguard.views.document import Document
+
+NEEDS = "items"
+OPTIONS = ("focus_version",)
+
+_LOT = 1000
+"""Rows that are written at once."""
+
+
+def render(document: Document, *, focus_version: str | None = None) -> Iterator[str]:
+    """The header, then the rows as the ledger gives them; RFC 4180 with line feeds, null is an empty cell."""
+    return _pieces(rows(document.items), header(focus_version or NEWEST))
+
+
+def _pieces(found: Iterator[Mapping[str, Value]], names: Sequence[str]) -> Iterator[str]:
+    yield _text([names])
+    while lot := list(islice(found, _LOT)):
+        yield _text([[_cell(each[name]) for name in names] for each in lot])
+
+
+def _text(lines: Sequence[Sequence[object]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(lines)
+    return out.getvalue()
+
+
+def _cell(value: Value) -> object:
+    """Decimals without exponent or idle zeros, instants in whole seconds of UTC, objects as JSON in ASCII."""
+    if value is None or isinstance(value, str):
+        return safe(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Decimal):
+        text = f"{value:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%SZ}"
+    return as_json(value)
+
+
+def as_json(value: Mapping[str, object]) -> str | None:
+    """An object as text; None for an empty one."""
+    return json.dumps(value) if value else None

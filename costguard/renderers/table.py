@@ -1,0 +1,84 @@
+"""The default format: drawn tables on a terminal, aligned text in a pipe.
+
+Example, in a pipe: columns are two spaces apart, nothing is cut or wrapped, so that `grep` and `awk` find whole lines.
+
+    #  provider  GPU          $/h
+    1  vast      V100-16GB   0.09
+
+rich is imported for a terminal only: it costs a third of a quote, and in a pipe there is nothing for it to do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+
+from costguard.errors import one_line
+from costguard.views.document import Document, TableView
+
+
+def render(document: Document) -> str:
+    """Text for people; colours and wrapping only on a terminal (NO_COLOR and COLUMNS are honoured)."""
+    return _drawn(document) if sys.stdout.isatty() else _aligned(document)
+
+
+def _aligned(document: Document) -> str:
+    """Every part as plain lines, an empty line around each table."""
+    parts = [_lines(document.lead), *(_aligned_table(t) for t in document.tables if t.rows), _lines(document.notes)]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _lines(texts: Iterable[str]) -> list[str]:
+    """Each text on a line of its own, whatever is in it."""
+    return [one_line(text).rstrip() for text in texts]
+
+
+def _aligned_table(table: TableView) -> list[str]:
+    heads = tuple(c.removesuffix(">") for c in table.columns)
+    rows = [heads, *(tuple(map(one_line, row)) for row in table.rows)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    right = [c.endswith(">") for c in table.columns]
+    cells = [[c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)] for row in rows]
+    return [*([table.title] if table.title else []), *("  ".join(row).rstrip() for row in cells)]
+
+
+def _drawn(document: Document) -> str:
+    """Every part as rich draws it for this terminal."""
+    import io
+
+    from rich.console import Console
+    from rich.text import Text
+
+    out = io.StringIO()
+    colours = None if os.environ.get("NO_COLOR") else True
+    console = Console(file=out, width=_width(), force_terminal=colours, highlight=False, emoji=False, markup=False)
+    for line in document.lead:
+        console.print(Text(one_line(line)))
+    for table in document.tables:
+        if table.rows:
+            console.print(_drawn_table(table))
+    for note in document.notes:
+        console.print(Text(one_line(note), style="dim"))
+    return out.getvalue()
+
+
+def _drawn_table(table: TableView) -> object:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=table.title or None, title_justify="left", title_style="bold")
+    for column in table.columns:
+        drawn.add_column(column.removesuffix(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
+    for row in table.rows:
+        drawn.add_row(*(Text(one_line(cell)) for cell in row))
+    return drawn
+
+
+def _width() -> int:
+    """Columns: `$COLUMNS` where it is stated, else what the terminal says."""
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdigit() and int(stated) > 0:
+        return int(stated)
+    return os.get_terminal_size(sys.stdout.fileno()).columns

@@ -1,0 +1,1 @@
+"""What a period cost and where the money went. Pure."""

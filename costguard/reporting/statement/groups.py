@@ -1,0 +1,203 @@
+"""Sums: what was spent, in groups that add up to the total to the nano-unit.
+
+Example: by provider and owner, $12.00 of aws/ada and $3.50 of vast/bob are two groups of a total of $15.50. Currencies are
+never added: each has sums of its own, US dollars first.
+
+What the ledger keeps with each amount (`KEPT`) is as it was when it billed. What is told of a resource (`TOLD`, and labels
+that spending is not grouped by otherwise) is as that resource was last seen.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from costguard.metering.meter import COMPUTE
+from costguard.metering.spending import Bearer, Spending
+from costguard.reporting.statement.waste import Waste
+from costguard.values.checks import described, one_of, require
+from costguard.values.money import Money, MoneyInterval, total_of
+from costguard.values.resource import GROUPED_LABELS, INSTANCE, Attribution
+
+DEFAULT_BY = ("provider", "account", "owner", "gpu")
+LABEL = "label:"
+LONGEST_KEY = 300
+"""Characters of a label's key: no cloud takes more."""
+
+
+class Part(Protocol):
+    """What is grouped: money, or waste."""
+
+    @property
+    def attribution(self) -> Attribution:
+        """As it billed."""
+
+    @property
+    def charge(self) -> str:
+        """Of which kind."""
+
+    @property
+    def bearer(self) -> Bearer | None:
+        """Of which resource; None where they are not told apart."""
+
+
+KEPT: Mapping[str, Callable[[Part], str]] = {
+    "provider": lambda s: s.attribution.provider,
+    "account": lambda s: s.attribution.account,
+    "region": lambda s: s.attribution.region,
+    "kind": lambda s: s.attribution.kind,
+    "charge": lambda s: s.charge,
+    "gpu": lambda s: s.attribution.gpu,
+    "instance_type": lambda s: s.attribution.instance_type,
+    "tier": lambda s: s.attribution.tier,
+    "owner": lambda s: s.attribution.owner,
+}
+"""What the ledger keeps with each amount, beside the labels of `GROUPED_LABELS`."""
+
+TOLD: Mapping[str, Callable[[Bearer], str]] = {
+    "resource": lambda of: "/".join(of.key),
+    "name": lambda of: of.name,
+    "job": lambda of: of.job,
+}
+"""What is known of each resource. A job is a group of machines that work together ([defaults] group_from)."""
+
+BY = (*KEPT, *GROUPED_LABELS, *TOLD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """What one group cost. `by`: its keys with their values, "" where nobody stated one.
+
+    `us`: microseconds that instances probably computed, summed over instances; `gpu_milli_us`: the same, each times a
+    thousand times its GPUs. Disks, addresses and traffic have money here and no time. `unknown`: the part of `money` whose
+    price nobody stated, None where there is none. `computing`: what computing was expected to cost. `waste`: how much of it
+    could be judged, and did nothing; None: none of it could be judged. `before`: the same group in the period before, as
+    expected; None: not asked.
+    """
+
+    by: Mapping[str, str]
+    money: MoneyInterval
+    us: int
+    gpu_milli_us: int
+    unknown: MoneyInterval | None = None
+    computing: int = 0
+    waste: Waste | None = None
+    before: Money | None = None
+
+    @property
+    def judged_share(self) -> Fraction | None:
+        """The share of the money of computing that could be judged; None: nothing computed."""
+        return Fraction(self.waste.judged if self.waste else 0, self.computing) if self.computing else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """One currency: the total, and the groups that add up to it, dearest first."""
+
+    total: MoneyInterval
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def currency(self) -> str:
+        """ISO 4217."""
+        return self.total.low.currency
+
+    @property
+    def computing(self) -> int:
+        """Nano-units that computing was expected to cost."""
+        return sum(group.computing for group in self.groups)
+
+
+def sums_of(spending: Iterable[Spending], by: Sequence[str], wastes: Iterable[Waste] = ()) -> tuple[Sums, tuple[Sums, ...]]:
+    """The sums in US dollars, and those of every other currency by its code."""
+    by_currency: dict[str, list[Spending]] = defaultdict(list)
+    for part in spending:
+        by_currency[part.money.low.currency].append(part)
+    wasted: dict[str, list[Waste]] = defaultdict(list)
+    for waste in wastes:
+        wasted[waste.currency].append(waste)
+    usd = _sums(by_currency.pop("USD", []), by, "USD", wasted["USD"])
+    return usd, tuple(_sums(parts, by, currency, wasted[currency]) for currency, parts in sorted(by_currency.items()))
+
+
+def keys_stated(text: str | None) -> tuple[str, ...]:
+    """The keys of `--by`, as "provider,label:run"; each once. None: the usual ones. A label's key is taken as it is written."""
+    if text is None:
+        return DEFAULT_BY
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    hint = f"write some of: {', '.join(BY)}, label:KEY"
+    require(bool(names), "--by", "names nothing to group by", hint)
+    return tuple(dict.fromkeys(_key_stated(name, hint) for name in names))
+
+
+def tells_apart(by: Sequence[str]) -> bool:
+    """Whether these keys ask for what is known of each resource."""
+    return any(key not in KEPT and key not in GROUPED_LABELS for key in by)
+
+
+def value_of(part: Part, key: str) -> str:
+    """What `part` is in `key`, "" where nobody stated it."""
+    if key in KEPT:
+        return KEPT[key](part)
+    if key in GROUPED_LABELS:
+        return dict(part.attribution.labels).get(key, "")
+    if part.bearer is None:
+        return ""
+    return TOLD[key](part.bearer) if key in TOLD else _label(part.bearer.labels, key.removeprefix(LABEL))
+
+
+def _key_stated(name: str, hint: str) -> str:
+    kind, separator, key = name.partition(":")
+    if separator and f"{kind.lower()}:" == LABEL:
+        key = key.strip()
+        require(0 < len(key) <= LONGEST_KEY, "--by", f"names no label: {described(name)}", "write label:KEY, as label:run")
+        return key.lower() if key.lower() in GROUPED_LABELS else f"{LABEL}{key}"
+    if separator:
+        require(truth=False, field="--by", what=f"knows no {described(name)}", hint=hint)
+    return one_of(name.lower(), (*BY, "label:KEY"), "--by")
+
+
+def _label(labels: Sequence[tuple[str, str]], key: str) -> str:
+    """The label `key`; one that differs from it in case only, where there is none written like that."""
+    exact = next((value for name, value in labels if name == key), None)
+    return exact if exact is not None else next((v for name, v in labels if name.casefold() == key.casefold()), "")
+
+
+def _sums(parts: Sequence[Spending], by: Sequence[str], currency: str, wastes: Sequence[Waste]) -> Sums:
+    gathered: dict[tuple[str, ...], list[Spending]] = defaultdict(list)
+    for part in parts:
+        if part.us or part.money.high.nano:
+            gathered[tuple(value_of(part, key) for key in by)].append(part)
+    wasted: dict[tuple[str, ...], list[Waste]] = defaultdict(list)
+    for waste in wastes:
+        wasted[tuple(value_of(waste, key) for key in by)].append(waste)
+    groups = [
+        _group(dict(zip(by, values, strict=True)), own, currency, wasted.get(values, []))
+        for values, own in sorted(gathered.items())
+    ]
+    groups.sort(key=lambda g: (-g.money.expected.nano, -g.money.high.nano))
+    return Sums(total=total_of((g.money for g in groups), currency), groups=tuple(groups))
+
+
+def _group(by: Mapping[str, str], parts: Sequence[Spending], currency: str, wastes: Sequence[Waste]) -> Group:
+    computing = [part for part in parts if part.charge == COMPUTE]
+    guessed = [part.money for part in parts if not part.known]
+    return Group(
+        by=by,
+        money=total_of((part.money for part in parts), currency),
+        us=sum(part.us for part in computing),
+        gpu_milli_us=sum(part.us * round(part.attribution.gpu_count * 1000) for part in computing),
+        unknown=total_of(guessed, currency) if guessed else None,
+        computing=sum(part.money.expected.nano for part in computing if part.attribution.kind == INSTANCE),
+        waste=_together(wastes) if wastes else None,
+    )
+
+
+def _together(wastes: Sequence[Waste]) -> Waste:
+    found = wastes[0]
+    for one in wastes[1:]:
+        found = found.plus(one)
+    return found

@@ -1,0 +1,193 @@
+"""What the guard saved: acts that a listing confirmed, and what would have gone on without them.
+
+Saved is what the act ended, at the price it had, for as long as it would have gone on, less what the machine went on billing
+at rest. It goes on until the first of these: the machine computes again; another act on it is confirmed; it ends without us;
+the period ends; and a horizon, since nobody knows when a person would have stopped it:
+
+    low       nothing: its owner could have stopped it in the next minute
+    expected  three days: a long weekend, Friday evening to Monday morning
+    high      31 days: the bill would have shown it
+
+Example: an 8xA100 at $32.77 an hour with 500 GB of disk, stopped on Friday at 19:05, started on Monday at 09:00: 61 h 55 min,
+$2,029.01, less $3.39 for its disk: $2,025.62 expected. A machine that computed again within an hour is a suspected false stop:
+nothing is saved by it, whatever it did not bill in between.
+
+A stop ends computing. A termination ends every line that billed when it was sent.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from costguard.guard.action_intents import CONFIRM_WITHIN
+from costguard.guard.policy import TERMINATE
+from costguard.metering.meter import COMPUTE, GB, Line
+from costguard.metering.span import SEEN, Span, amounts
+from costguard.values.incarnation import Incarnation
+from costguard.values.instant import micros
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey
+
+EXPECTED_FOR, HIGH_FOR = timedelta(days=3), timedelta(days=31)
+"""The horizons: see above. Assumptions, 2026-11."""
+SUSPECT = timedelta(hours=1)
+"""A machine that computes again within it was probably stopped wrongly; `core/simulation.py` asks it of would-be stops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """An act that a listing confirmed at `confirmed_at`, after the first request for it was let go at `sent_at`.
+
+    `spans`: what the machine billed from then on, and what billed when it was sent. `next_at`: when the next act on it was
+    confirmed. `ended_at`: since when it is known to be gone, None: it is not. `name`, `owner`: as it was last seen.
+    """
+
+    intent_id: str
+    life: Incarnation
+    act: str
+    policy: str
+    sent_at: datetime
+    confirmed_at: datetime
+    spans: tuple[Span, ...] = ()
+    next_at: datetime | None = None
+    ended_at: datetime | None = None
+    name: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """What one act saved in a period, in one currency. `at`: when the machine stopped billing for it. `until`: as expected.
+
+    `avoided`: what would have gone on. `rest`: what it billed instead, as expected. `false`: it computed again within the hour,
+    from `again_at` on.
+    """
+
+    act: Act
+    at: datetime
+    until: datetime
+    avoided: MoneyInterval
+    rest: Money
+    again_at: datetime | None = None
+
+    @property
+    def false(self) -> bool:
+        """Whether it is suspected to have been a false stop."""
+        return self.again_at is not None and self.again_at - self.at < SUSPECT
+
+    @property
+    def usd(self) -> MoneyInterval:
+        """Net, in its currency: never less than nothing at the low end, which is an owner who stops it at once."""
+        if self.false:
+            zero = replace(self.rest, nano=0)
+            return MoneyInterval(low=zero, expected=zero, high=zero)
+        low = replace(self.rest, nano=min(0, self.avoided.expected.nano - self.rest.nano))
+        return MoneyInterval(low=low, expected=self.avoided.expected - self.rest, high=self.avoided.high - self.rest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What all acts saved in a period: one interval a currency, and each act with what it came to."""
+
+    net: tuple[MoneyInterval, ...] = ()
+    savings: tuple[Saving, ...] = ()
+
+    @property
+    def counted(self) -> tuple[Saving, ...]:
+        """Those that are no suspected false stops."""
+        return tuple(one for one in self.savings if not one.false)
+
+    @property
+    def false(self) -> tuple[Saving, ...]:
+        """Those that are."""
+        return tuple(one for one in self.savings if one.false)
+
+    def of(self, currency: str) -> MoneyInterval:
+        """The net of one currency."""
+        zero = Money(nano=0, currency=currency)
+        return next(
+            (one for one in self.net if one.low.currency == currency), MoneyInterval(low=zero, expected=zero, high=zero)
+        )
+
+
+def saved(acts: Iterable[Act], period: Period, as_of: datetime) -> Saved:
+    """What `acts` saved within `period`, as known at `as_of`."""
+    found = [saving for act in acts for saving in savings_of(act, period, as_of)]
+    sums: dict[str, MoneyInterval] = {}
+    for one in found:
+        currency = one.rest.currency
+        sums[currency] = sums[currency].plus(one.usd) if currency in sums else one.usd
+    net = tuple(sums[currency] for currency in sorted(sums))
+    return Saved(net=net, savings=tuple(sorted(found, key=lambda one: (-one.usd.expected.nano, one.at, one.act.intent_id))))
+
+
+def savings_of(act: Act, period: Period, as_of: datetime) -> list[Saving]:
+    """What `act` saved within `period`, by currency; nothing where it ended nothing, or all of it lies outside."""
+    ended = _ended(act)
+    if not ended:
+        return []
+    at = max(span.end for span in ended if span.end is not None)
+    again_at = min((s.start for s in act.spans if s.meter.charge == COMPUTE and s.start >= at), default=None)
+    stops = [when for when in (again_at, act.next_at, _gone(act, at)) if when is not None and when >= at]
+    most = min([*stops, at + HIGH_FOR, period.end, as_of])
+    expected = min(most, at + EXPECTED_FOR)
+    begin = max(at, period.start)
+    if most <= begin:
+        return []
+    avoided: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    rest: dict[str, int] = defaultdict(int)
+    for span in ended:
+        on = replace(span, start=at, anchor=at, end=None, presence=SEEN)
+        currency = span.meter.price.currency
+        known = span.meter.price.known  # of a price that nobody stated nothing is expected
+        avoided[currency][0] += amounts(on, micros(begin), micros(max(begin, expected)))[1] if known else 0
+        avoided[currency][1] += amounts(on, micros(begin), micros(most))[2]
+    for span in act.spans:
+        if span not in ended and span.meter.charge != COMPUTE:
+            until = min(max(begin, expected), span.end or as_of)
+            rest[span.meter.price.currency] += amounts(span, micros(max(begin, at)), micros(until))[1]
+    return [
+        Saving(
+            act=act,
+            at=at,
+            until=max(begin, expected),
+            avoided=_interval(currency, *avoided[currency]),
+            rest=Money(nano=rest[currency], currency=currency),
+            again_at=again_at,
+        )
+        for currency in sorted(avoided)
+    ]
+
+
+def _ended(act: Act) -> list[Span]:
+    """Of each line that the act was to end, the span that ended with it: the last one that began before it was confirmed."""
+    lines = dict[Line, Span]()
+    for span in sorted(act.spans, key=lambda span: span.start):
+        if span.start <= act.confirmed_at and span.meter.unit != GB and (span.meter.charge == COMPUTE or act.act == TERMINATE):
+            lines[span.line] = span
+    first, last = act.sent_at - CONFIRM_WITHIN, act.confirmed_at + CONFIRM_WITHIN
+    return [span for span in lines.values() if span.end is not None and first <= span.end <= last]
+
+
+def _gone(act: Act, at: datetime) -> datetime | None:
+    """Since when a stopped machine is gone; what we terminated is gone by us."""
+    return None if act.act == TERMINATE or act.ended_at is None else max(at, act.ended_at)
+
+
+def _interval(currency: str, expected: int, high: int) -> MoneyInterval:
+    zero = Money(nano=0, currency=currency)
+    more = Money(nano=max(expected, high), currency=currency)
+    return MoneyInterval(low=zero, expected=Money(nano=expected, currency=currency), high=more)
+
+
+def acts_of(found: Iterable[Act]) -> list[Act]:
+    """`found` in order of time, each with when the next act on its machine was confirmed."""
+    later, made = dict[ResourceKey, datetime](), list[Act]()
+    for one in sorted(found, key=lambda one: (one.confirmed_at, one.intent_id), reverse=True):
+        made.append(replace(one, next_at=later.get(one.life.key)))
+        later[one.life.key] = one.confirmed_at
+    return made[::-1]

@@ -1,0 +1,276 @@
+"""Waste: how much of the money for computing did nothing, as far as anything measured it.
+
+Idle is a whole clock hour (UTC) of a machine in which nothing that was measured worked: no GPU above 5 % duty in any sample,
+no disk, network or CPU above what counts as work, no step, no key pressed. Partly idle is the share of a machine that worked
+in which some of its GPUs did nothing all hour, and a machine that idled while another of its group worked.
+
+Example: $32.77 an hour for 8 GPUs, 6 h with one of them busy: 7/8 x 32.77 x 6 = $172.04 partly idle. At 0 % from 18:05 until it
+was stopped at 21:05: 19:00 to 21:00 is idle, $65.54; the hours from 18:00 and 21:00 each hold some work, or were not whole.
+
+It is careful to one side: an hour with any work in it is no idle hour, one that could not be judged is unknown, and what was
+set up less than 45 minutes before is not judged yet. So waste is at least this much, of the share that could be judged.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from fractions import Fraction
+from typing import NamedTuple
+
+from costguard.guard.signals import (
+    AGE,
+    ALIVE,
+    COUNTER,
+    COVERED,
+    CPU_UTIL_LARGE,
+    FLOOR_SHARE,
+    INPUT_COUNTS,
+    KINDS,
+    LIMIT,
+    PRESENCE,
+    RISE_SHARE,
+    VOLUME,
+    VOLUMES,
+)
+from costguard.guard.work import ACTIVE, AGENT, DUTY, IDLE, POWER
+from costguard.metering.meter import COMPUTE
+from costguard.metering.span import Span, amounts
+from costguard.metering.spending import Bearer
+from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, SECOND_US, micros
+from costguard.values.resource import Attribution
+from costguard.values.sample import CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER, GPU_POWER_LIMIT
+
+WARMUP_US = timedelta(minutes=45) // MICROSECOND
+LEAST = 4
+"""Samples an hour: rarer ones can miss too much."""
+LARGE_GPUS = 4
+HOURS_A_DAY = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waste:
+    """Of the money for computing of one attribution, in expected nano-units: what could be `judged`, and did nothing.
+
+    `idle`: all of the machine, `partly`: a part of it. Both lie within `judged`.
+    """
+
+    attribution: Attribution
+    currency: str
+    judged: int
+    idle: int
+    partly: int
+    bearer: Bearer | None = None
+
+    @property
+    def charge(self) -> str:
+        """Only computing idles."""
+        return COMPUTE
+
+    def plus(self, other: Waste) -> Waste:
+        """Both together, of the attribution of this one."""
+        return replace(
+            self, judged=self.judged + other.judged, idle=self.idle + other.idle, partly=self.partly + other.partly
+        )  # fmt: skip
+
+
+class Hour(NamedTuple):
+    """What is known of an hour of a machine: its `state` (active or idle), and which share of it did nothing meanwhile."""
+
+    state: str
+    share: Fraction = Fraction(0)
+
+
+class Ran(NamedTuple):
+    """A span of computing, and until when it probably went on, in microseconds since 1970."""
+
+    span: Span
+    until_us: int
+
+
+class HourRow(NamedTuple):
+    """The samples of one signal in an `hour` (since 1970): how many, and what they come to."""
+
+    hour: int
+    samples: int
+    total: float
+    lowest: float
+    highest: float
+
+
+Hours = Mapping[int, Hour]
+"""Hour since 1970 -> what is known of it; what could not be judged is missing."""
+Measured = Mapping[str, Sequence[HourRow]]
+"""Signal -> the hours in which it delivered samples, in order."""
+
+
+def hours_of(measured: Measured, ran: Sequence[Ran], gpus: float) -> dict[int, Hour]:
+    """What each hour says of a machine of `gpus` GPUs that computed as it `ran`."""
+    known = {s: rows for s, rows in measured.items() if rows and s in KINDS and KINDS[s].reading not in (LIMIT, PRESENCE)}
+    running, active = _running(ran), set[int]()
+    limits = [row.highest for row in measured.get(GPU_POWER_LIMIT, ())]
+    limit = max(limits, default=0.0)
+    covered, days = dict[str, set[int]](), dict[str, set[int]]()
+    for signal, rows in known.items():
+        active |= _worked(signal, rows, gpus, limit)
+        fullest = max(row.samples for row in rows)
+        due = COVERED * fullest / HOUR_US if fullest >= LEAST else float("inf")
+        covered[signal] = {hour for hour, samples, _, _, _ in rows if samples >= due * running.get(hour, 0)}
+        days[signal] = {hour // HOURS_A_DAY for hour, _, _, _, _ in rows}
+    proven = set[int]().union(*(hours for signal, hours in covered.items() if KINDS[signal].family in (DUTY, AGENT)))
+    begun = _begun(ran)
+    quiet = {hour for hour in proven - active if begun.get(hour, False)}
+    for signal, hours in covered.items():
+        quiet -= {hour for hour in quiet - hours if hour // HOURS_A_DAY in days[signal]}
+    found = dict.fromkeys(active & running.keys(), Hour(ACTIVE))
+    found |= _spare(known.get(GPU_BUSY_COUNT, ()), found.keys() & covered.get(GPU_BUSY_COUNT, set()), gpus)
+    return found | dict.fromkeys(quiet, Hour(IDLE))
+
+
+def together(hours: Mapping[int, Hours], groups: Iterable[Sequence[int]], ran: Mapping[int, Sequence[Ran]]) -> dict[int, Hours]:
+    """`hours` by resource, where the members of each of `groups` work together (decision 0026).
+
+    An hour in which one idles while another works is one in which a part of the group does nothing; one in which another ran
+    that nobody could judge says nothing of the group.
+    """
+    found = dict(hours)
+    for members in groups:
+        running = {member: set(_running(ran.get(member, ()))) for member in members}
+        for member in members:
+            own = dict(hours.get(member, {}))
+            for number, hour in hours.get(member, {}).items():
+                others = [hours.get(one, {}).get(number) for one in members if one != member and number in running[one]]
+                if hour.state != IDLE or all(other is not None and other.state == IDLE for other in others):
+                    continue
+                if any(other is not None and other.state == ACTIVE for other in others):
+                    own[number] = Hour(ACTIVE, Fraction(1))
+                else:
+                    del own[number]
+            found[member] = own
+    return found
+
+
+def waste_of(ran: Sequence[Ran], hours: Hours, start_us: int, end_us: int) -> list[Waste]:
+    """What the judged hours of a machine cost between `start_us` and `end_us`, by attribution and currency."""
+    sums: dict[tuple[Attribution, str], list[int]] = {}
+    judged, wasted = _judged(hours), _wasted(hours)
+    for one in ran:
+        first, last = max(micros(one.span.start), start_us), min(one.until_us, end_us)
+        place = sums.setdefault((one.span.attribution, one.span.meter.price.currency), [0, 0, 0])
+        for begin, finish, _ in _stretches(judged, first, last):
+            place[0] += amounts(one.span, begin, finish)[1]
+        for begin, finish, hour in _stretches(wasted, first, last):
+            place[1 if hour.state == IDLE else 2] += _of_it(hour, amounts(one.span, begin, finish)[1])
+    return [
+        Waste(attribution=attribution, currency=currency, judged=nano, idle=idle, partly=partly)
+        for (attribution, currency), (nano, idle, partly) in sums.items()
+        if nano
+    ]
+
+
+def days_wasted(ran: Sequence[Ran], hours: Hours, start_us: int, end_us: int) -> dict[int, tuple[int, int]]:
+    """Day (since 1970, UTC) -> the dollars for computing that could be judged, and those that did nothing, in nano-units."""
+    judged, wasted = _judged(hours), _wasted(hours)
+    costs, idled = defaultdict[int, int](int), defaultdict[int, int](int)
+    for one in ran:
+        if one.span.meter.price.currency != "USD":
+            continue
+        first, last = max(micros(one.span.start), start_us), min(one.until_us, end_us)
+        for begin, finish, _ in _by_day(_stretches(judged, first, last)):
+            costs[begin // DAY_US] += amounts(one.span, begin, finish)[1]
+        for begin, finish, hour in _by_day(_stretches(wasted, first, last)):
+            idled[begin // DAY_US] += _of_it(hour, amounts(one.span, begin, finish)[1])
+    return {day: (nano, idled[day]) for day, nano in sorted(costs.items()) if nano}
+
+
+def _by_day(stretches: Iterable[tuple[int, int, Hour]]) -> Iterator[tuple[int, int, Hour]]:
+    """The same, cut where a day ends."""
+    for begin, last, hour in stretches:
+        reached = begin
+        while reached < last:
+            until = min(last, (reached // DAY_US + 1) * DAY_US)
+            yield reached, until, hour
+            reached = until
+
+
+def _of_it(hour: Hour, cost: int) -> int:
+    """How much of `cost` was for what did nothing in `hour`."""
+    return cost if hour.state == IDLE else cost * hour.share.numerator // hour.share.denominator
+
+
+def _stretches(hours: Hours, first: int, last: int) -> Iterator[tuple[int, int, Hour]]:
+    """The parts of [first, last) in which `hours` says the same of each hour, where it says anything."""
+    number, end = first // HOUR_US, -(-last // HOUR_US)
+    while number < end:
+        begin, hour = number, hours.get(number)
+        number += 1
+        while number < end and hours.get(number) == hour:
+            number += 1
+        if hour is not None:
+            yield max(first, begin * HOUR_US), min(last, number * HOUR_US), hour
+
+
+def _judged(hours: Hours) -> Hours:
+    """All of them, as if there were no difference between them."""
+    return dict.fromkeys(hours, Hour(ACTIVE))
+
+
+def _wasted(hours: Hours) -> Hours:
+    """Those that hold any waste."""
+    return {number: hour for number, hour in hours.items() if hour.state == IDLE or hour.share}
+
+
+def _running(ran: Sequence[Ran]) -> dict[int, int]:
+    """Hour -> microseconds of it in which it computed."""
+    found: dict[int, int] = defaultdict(int)
+    for one in ran:
+        first, last = micros(one.span.start), one.until_us
+        for number in range(first // HOUR_US, -(-last // HOUR_US)):
+            found[number] += min(last, (number + 1) * HOUR_US) - max(first, number * HOUR_US)
+    return found
+
+
+def _begun(ran: Sequence[Ran]) -> dict[int, bool]:
+    """Hour -> whether the run in it began long enough before it."""
+    found = dict[int, bool]()
+    for one in ran:
+        warm = micros(one.span.anchor) + WARMUP_US
+        for number in range(micros(one.span.start) // HOUR_US, -(-one.until_us // HOUR_US)):
+            found[number] = found.get(number, True) and warm <= number * HOUR_US
+    return found
+
+
+def _spare(rows: Iterable[HourRow], hours: Collection[int], gpus: float) -> dict[int, Hour]:
+    """Of `hours` of a machine that works, those in which some GPUs did nothing: of which none was ever busy beside the rest."""
+    found = dict[int, Hour]()
+    for row in rows if gpus >= 2 else ():  # noqa: PLR2004 - of one GPU no part idles
+        share = 1 - Fraction(int(row.highest), int(gpus))
+        if row.hour in hours and 0 < share < 1:
+            found[row.hour] = Hour(ACTIVE, share)
+    return found
+
+
+def _worked(signal: str, rows: Sequence[HourRow], gpus: float, limit: float) -> set[int]:
+    """The hours of a signal that hold any work. `limit`: the watts that one GPU may draw, 0 where nobody says."""
+    kind = KINDS[signal]
+    if kind.reading == ALIVE:
+        return set()
+    if kind.reading == COUNTER:
+        return {
+            row.hour
+            for row, before in zip(rows, (None, *rows), strict=False)
+            if row.lowest != row.highest or (before and before.hour == row.hour - 1 and before.highest != row.lowest)
+        }
+    if kind.reading == AGE:
+        return {row.hour for row in rows if row.lowest < INPUT_COUNTS.total_seconds()}
+    if kind.family == POWER:
+        most = limit * (max(1, gpus) if signal == GPU_POWER else 1)
+        floor = min(FLOOR_SHARE * most, *(row.lowest for row in rows)) + RISE_SHARE * most
+        return {row.hour for row in rows if row.highest > floor} if most > 0 else set()
+    above = CPU_UTIL_LARGE if signal == CPU_UTIL and gpus >= LARGE_GPUS else kind.above
+    found = {hour for hour, _, _, _, highest in rows if highest > above}
+    if kind.reading == VOLUMES:
+        found |= {row.hour for row in rows if row.total / row.samples * HOUR_US / SECOND_US > VOLUME}
+    return found

@@ -1,0 +1,241 @@
+"""What is so now: what burns, what the month has cost and will, and how far to trust it.
+
+Example: an instance at $2.00 an hour and its disk of 730 GB at $0.10 per GB-month of 730 h burn $2.10 an hour. With $100 spent
+this month and 100 h left of it, the forecast is 100 + 2.10 x 100 = $310: the month to date, plus the present burn to the
+month's end, end by end.
+
+A resource that complete listings lack has probably ended: it stands in the forecast's high end and in nothing else. So does
+what may bill since nobody has looked. A price that nobody stated stands in the forecast as its bounds, and in the burn not at
+all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, tzinfo
+
+from costguard.budgets.budget_status import Standing
+from costguard.budgets.runway import Runway, runway_of
+from costguard.guard.action_intents import Intent
+from costguard.guard.overrides import Wish
+from costguard.guard.work import Work
+from costguard.metering.burn import Hourly, ahead, hourly_of, no_burn, together
+from costguard.metering.inventory import AHEAD, COMPLETE
+from costguard.metering.spending import Live, ScopeNow, Spending
+from costguard.values.agent import Agent
+from costguard.values.balance import Balance
+from costguard.values.instant import MICROSECOND
+from costguard.values.money import Money, MoneyInterval, total_of
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey
+
+STALE_AFTER = timedelta(minutes=15)
+"""A scope that was last seen completely longer ago is shouted about. Three polls of the slowest usual interval, five minutes:
+an assumption, 2026-11."""
+
+STALE, MISDATED, ABSENT = "stale", "ahead", "absent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What the guard knows of a resource. `lease`: the one that holds now. `agent`: the one that may speak of it."""
+
+    work: Work = field(default_factory=Work)
+    owner: str = ""
+    lease: Wish | None = None
+    protected: bool = False
+    agent: Agent | None = None
+
+
+NOTHING_BESIDE = Beside()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burning:
+    """A resource and what it burns, an `Hourly` a currency; none where nothing bills now."""
+
+    live: Live
+    burns: tuple[Hourly, ...]
+    beside: Beside = field(default_factory=lambda: NOTHING_BESIDE)
+
+    @property
+    def work(self) -> Work:
+        """Whether it does anything."""
+        return self.beside.work
+
+    @property
+    def owner(self) -> str:
+        """Whose it is, "" where nobody is known."""
+        return self.beside.owner or self.live.observation.owner
+
+    @property
+    def absent(self) -> bool:
+        """Whether complete listings lack it."""
+        return self.live.absent_at is not None
+
+    @property
+    def state(self) -> str:
+        """The provider's state in our words, or "absent"."""
+        return ABSENT if self.absent else self.live.observation.state
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether it surely costs something, and nobody can say what, not even within what."""
+        return bool(self.live.not_counted) and not self.burns
+
+    def burn(self, currency: str = "USD") -> Hourly:
+        """What it burns in `currency`."""
+        return next((burn for burn in self.burns if burn.currency == currency), no_burn(currency))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeView:
+    """A scope as it stands at an instant. `state`: complete, partial or failed as the last listing was, or stale, or ahead.
+
+    `unseen`: how long no listing has been complete where that is too long; None: it is not. `never`: none ever was.
+    """
+
+    now: ScopeNow
+    state: str
+    unseen: timedelta | None = None
+
+    @property
+    def never(self) -> bool:
+        """Whether no listing ever was complete."""
+        return self.now.last_complete_at is None
+
+    @property
+    def ahead(self) -> bool:
+        """Whether its last listing lies in the future: until then the ledger takes no other for newer."""
+        return self.state == MISDATED
+
+    @property
+    def seen(self) -> bool:
+        """Whether it is seen completely, and lately."""
+        return self.unseen is None and not self.ahead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What one currency comes to: burning now, spent this month, and by its end.
+
+    `guessed`: the part of `to_date` whose price nobody stated, None where there is none.
+    """
+
+    burn: Hourly
+    to_date: MoneyInterval
+    forecast: MoneyInterval
+    guessed: MoneyInterval | None = None
+
+    @property
+    def currency(self) -> str:
+        """ISO 4217."""
+        return self.burn.currency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The answer of `status` at `at`; its month, named `label`, is that of `zone`. What burns most stands first.
+
+    `runways`: how long prepaid balances last; None: nobody was asked.
+    """
+
+    at: datetime
+    month: Period
+    zone: str
+    label: str
+    usd: Outlook
+    others: tuple[Outlook, ...]
+    scopes: tuple[ScopeView, ...]
+    resources: tuple[Burning, ...]
+    budgets: tuple[Standing, ...] = ()
+    intents: tuple[Intent, ...] = ()
+    overshoots: Mapping[str, Money] = field(default_factory=dict)
+    runways: tuple[Runway, ...] | None = None
+
+
+def status_of(
+    *,
+    at: datetime,
+    month: Period,
+    zone: tzinfo,
+    spending: Iterable[Spending],
+    live: Iterable[Live],
+    scopes: Iterable[ScopeNow],
+    budgets: Sequence[Standing] = (),
+    beside: Mapping[ResourceKey, Beside] | None = None,
+    intents: Sequence[Intent] = (),
+    overshoots: Mapping[str, Money] | None = None,
+    balances: Sequence[Balance] | None = None,
+    stale_after: timedelta = STALE_AFTER,
+) -> Status:
+    """`spending`: of `month` as known at `at`. `budgets`: as they stand at `at`. `intents`: the open ones.
+
+    `overshoots`: by how much a hard budget could be exceeded at worst, by name; one that is not there is not known. `balances`:
+    of the accounts that are paid in advance, None: nobody was asked.
+    """
+    known, live = beside or {}, list(live)
+    resources = tuple(
+        Burning(live=one, burns=hourly_of(one, at), beside=known.get(one.observation.key, NOTHING_BESIDE)) for one in live
+    )
+    spent: dict[str, list[Spending]] = defaultdict(list)
+    for part in spending:
+        spent[part.money.low.currency].append(part)
+    burns: dict[str, list[Hourly]] = defaultdict(list)
+    for burn in (burn for resource in resources for burn in resource.burns):
+        burns[burn.currency].append(burn)
+    left_us = (month.end - min(max(at, month.start), month.end)) // MICROSECOND
+    others = sorted({*spent, *burns} - {"USD"})
+    usd, *more = (_outlook(c, spent.get(c, []), burns.get(c, []), left_us) for c in ("USD", *others))
+    return Status(
+        at=at,
+        month=month,
+        zone=str(zone),
+        label=month_label(month, zone),
+        usd=usd,
+        others=tuple(more),
+        scopes=tuple(scope_view(scope, at, stale_after) for scope in sorted(scopes, key=lambda s: s.scope)),
+        resources=tuple(sorted(resources, key=_dearest)),
+        budgets=tuple(budgets),
+        intents=tuple(intents),
+        overshoots=dict(overshoots or {}),
+        runways=None if balances is None else tuple(runway_of(balance, live, at) for balance in balances),
+    )
+
+
+def scope_view(scope: ScopeNow, at: datetime, stale_after: timedelta) -> ScopeView:
+    """How `scope` stands at `at`. One that was complete, and has not been asked for longer than `stale_after`, is stale.
+
+    One whose last poll lies in the future, which a wrong clock has dated, is ahead.
+    """
+    seen_at = scope.last_complete_at or scope.since
+    age = max(at - seen_at, timedelta())
+    late = age > stale_after or scope.last_complete_at is None
+    state = STALE if late and scope.outcome == COMPLETE else scope.outcome
+    state = MISDATED if scope.at > at + AHEAD else state
+    return ScopeView(now=scope, state=state, unseen=age if late else None)
+
+
+def month_label(month: Period, zone: tzinfo) -> str:
+    """`2026-10`: the month in `zone` that `month` is."""
+    return f"{(month.start + month.length / 2).astimezone(zone):%Y-%m}"
+
+
+def _outlook(currency: str, spending: Sequence[Spending], burns: Iterable[Hourly], left_us: int) -> Outlook:
+    burn = together(burns, currency)
+    to_date = total_of((part.money for part in spending), currency)
+    guessed = [part.money for part in spending if not part.known]
+    return Outlook(
+        burn=burn,
+        to_date=to_date,
+        forecast=ahead(to_date, burn, left_us),
+        guessed=total_of(guessed, currency) if guessed else None,
+    )
+
+
+def _dearest(resource: Burning) -> tuple[int, int, int, tuple[str, ...]]:
+    """What burns most first: dollars at stated prices, then what any currency could come to; then what has cost most."""
+    most = sum(burn.bounds.high.nano for burn in resource.burns)
+    return -resource.burn().stated.nano, -most, -resource.live.spent.expected.nano, resource.live.observation.key

@@ -1,0 +1,216 @@
+"""A job over its attempts: a spot machine that is taken away and started again goes on with the same job, and costs add up.
+
+Example: attempt 1 ran from 10:00 until 12:30 at $2.49 an hour and was lost, attempt 2 from 13:00 until 14:00: the job took
+3.5 h and $8.715. An attempt at an unknown price adds hours, and leaves the money of the job unknown: it is not zero.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from costguard.errors import InputError
+from costguard.values.checks import one_of, require
+from costguard.values.instant import sensible
+from costguard.values.interval import Interval
+from costguard.values.money import Money, MoneyInterval, Rate
+
+SCHEMA = "costguard.run-record/1"
+PLANNED, OPEN, ENDED, LOST, NEVER = "planned", "open", "ended", "lost", "never"
+STATES = {
+    PLANNED: "written down, and its command has not begun as far as anybody knows",
+    OPEN: "begun, and its end is not recorded",
+    ENDED: "its end was seen, and its status is known",
+    LOST: "whoever watched it is no more: it was last seen alive at seen_at",
+    NEVER: "its command never began",
+}
+NAMES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+"""What a job may be called: the name of a file, a label, a line of a log."""
+
+Table = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One time that the job's command ran: from `began_at` to `seen_at`, when it was last known to be alive, or its end.
+
+    `id`: of this attempt alone; its processes carry it in their environment. `host`, `boot`: on which machine, in which boot of
+    it. `status`: the exit code that was passed on, None where it is not known. `hourly`: None at an unknown price. `hold`,
+    `lease`: their ids, "" for none. `quoted_*`: what was expected of the whole job before it began. `first_step`, `last_step`:
+    as the job told them.
+    """
+
+    id: str
+    number: int
+    began_at: datetime
+    seen_at: datetime
+    host: str
+    boot: str
+    state: str = PLANNED
+    why: str = ""
+    status: int | None = None
+    hourly: Rate | None = None
+    hold: str = ""
+    held: Money | None = None
+    lease: str = ""
+    quoted_hours: Interval | None = None
+    quoted_usd: MoneyInterval | None = None
+    first_step: int | None = None
+    last_step: int | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self.state, STATES, f"attempt {self.id}.state")
+        sensible(self.began_at, f"attempt {self.id}.began_at")
+        sensible(self.seen_at, f"attempt {self.id}.seen_at")
+
+    @property
+    def seconds(self) -> int:
+        """For how long it ran, or is known to have run; a second that has begun counts whole."""
+        if self.state in (PLANNED, NEVER):
+            return 0
+        return max(0, math.ceil((self.seen_at - self.began_at) / timedelta(seconds=1)))
+
+    @property
+    def spent(self) -> Money | None:
+        """What those seconds cost; None at an unknown price."""
+        return None if self.hourly is None else self.hourly.over(self.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Every attempt of one job, in order."""
+
+    job: str
+    attempts: tuple[Attempt, ...] = ()
+
+    def __post_init__(self) -> None:
+        job_named(self.job, "record.job")
+
+    @property
+    def seconds(self) -> int:
+        """Of all attempts."""
+        return sum(attempt.seconds for attempt in self.attempts)
+
+    @property
+    def spent(self) -> Money | None:
+        """Of all attempts; None where one of them ran at an unknown price, or they ran in several currencies."""
+        ran = [attempt.spent for attempt in self.attempts if attempt.seconds]
+        known = [money for money in ran if money is not None]
+        if len(known) < len(ran) or len({money.currency for money in known}) > 1:
+            return None
+        return Money(nano=sum(m.nano for m in known), currency=known[0].currency if known else "USD")
+
+    @property
+    def last_step(self) -> int | None:
+        """How far the job is known to have come: of the newest attempt that told it, which may have begun anew."""
+        return next((a.last_step for a in reversed(self.attempts) if a.last_step is not None), None)
+
+    @property
+    def unfinished(self) -> tuple[Attempt, ...]:
+        """Those whose end is not recorded."""
+        return tuple(attempt for attempt in self.attempts if attempt.state in (PLANNED, OPEN))
+
+    def put(self, attempt: Attempt) -> Record:
+        """With `attempt` in the place of the one of its id, or after all others of its number."""
+        others = [one for one in self.attempts if one.id != attempt.id]
+        return replace(self, attempts=tuple(sorted((*others, attempt), key=lambda one: (one.number, one.id))))
+
+
+def job_named(name: str, field: str) -> str:
+    """`name` if a job may be called so."""
+    hint = "write letters, digits, dots, dashes and underscores, at most 100: llama-lora-3"
+    require(NAMES.fullmatch(name) is not None, field, "is no name for a job", hint)
+    return name
+
+
+def table_of(record: Record) -> dict[str, object]:
+    """`record` as JSON holds it."""
+    return {"schema": SCHEMA, "job": record.job, "attempts": [_table(attempt) for attempt in record.attempts]}
+
+
+def record_from(table: object, where: str) -> Record:
+    """The record in `table`, of the file `where`; InputError where it is none."""
+    try:
+        if not isinstance(table, dict) or table.get("schema") != SCHEMA:
+            raise ValueError(f"its schema is not {SCHEMA}")  # noqa: TRY301 - told like any other slip in it
+        attempts = table["attempts"]
+        return Record(job=str(table["job"]), attempts=tuple(_attempt(one) for one in attempts))
+    except (LookupError, TypeError, ValueError, AttributeError, InputError) as wrong:
+        what = wrong.what if isinstance(wrong, InputError) else str(wrong)
+        hint = "name another file, or move this one away: the job then begins anew"
+        raise InputError(f"is no record of a job: {what}", field=where, hint=hint) from None
+
+
+def _table(attempt: Attempt) -> dict[str, object]:
+    hours, usd = attempt.quoted_hours, attempt.quoted_usd
+    return {
+        "id": attempt.id,
+        "number": attempt.number,
+        "began_at": attempt.began_at.isoformat(),
+        "seen_at": attempt.seen_at.isoformat(),
+        "host": attempt.host,
+        "boot": attempt.boot,
+        "state": attempt.state,
+        "why": attempt.why,
+        "status": attempt.status,
+        "hourly": None if attempt.hourly is None else [attempt.hourly.nano_per_hour, attempt.hourly.currency],
+        "hold": attempt.hold,
+        "held": None if attempt.held is None else [attempt.held.nano, attempt.held.currency],
+        "lease": attempt.lease,
+        "quoted_hours": None if hours is None else [hours.low, hours.expected, hours.high],
+        "quoted_usd": None if usd is None else [usd.low.nano, usd.expected.nano, usd.high.nano, usd.low.currency],
+        "first_step": attempt.first_step,
+        "last_step": attempt.last_step,
+    }
+
+
+def _attempt(table: Table) -> Attempt:
+    hourly, held, hours, usd = (_list(table, key) for key in ("hourly", "held", "quoted_hours", "quoted_usd"))
+    return Attempt(
+        id=_text(table, "id"),
+        number=_whole(table, "number") or 0,
+        began_at=datetime.fromisoformat(_text(table, "began_at")).astimezone(UTC),
+        seen_at=datetime.fromisoformat(_text(table, "seen_at")).astimezone(UTC),
+        host=_text(table, "host"),
+        boot=_text(table, "boot"),
+        state=_text(table, "state"),
+        why=_text(table, "why"),
+        status=_whole(table, "status"),
+        hourly=None if hourly is None else Rate(nano_per_hour=int(hourly[0]), currency=str(hourly[1])),
+        hold=_text(table, "hold"),
+        held=None if held is None else Money(nano=int(held[0]), currency=str(held[1])),
+        lease=_text(table, "lease"),
+        quoted_hours=None if hours is None else Interval(*(float(hour) for hour in hours)),
+        quoted_usd=None if usd is None else _money(usd),
+        first_step=_whole(table, "first_step"),
+        last_step=_whole(table, "last_step"),
+    )
+
+
+def _money(parts: Sequence[str | int | float]) -> MoneyInterval:
+    low, expected, high = (Money(nano=int(nano), currency=str(parts[3])) for nano in parts[:3])
+    return MoneyInterval(low=low, expected=expected, high=high)
+
+
+def _text(table: Table, key: str) -> str:
+    value = table[key]
+    if not isinstance(value, str):
+        raise TypeError(f"{key} is no text")
+    return value
+
+
+def _whole(table: Table, key: str) -> int | None:
+    value = table[key]
+    if value is not None and type(value) is not int:
+        raise TypeError(f"{key} is no whole number")
+    return value
+
+
+def _list(table: Table, key: str) -> Sequence[str | int | float] | None:
+    value = table[key]
+    if value is not None and not isinstance(value, list):
+        raise TypeError(f"{key} is no list")
+    return value

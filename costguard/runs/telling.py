@@ -1,0 +1,112 @@
+"""What people are told of a run, a line or two at a time: before it, while it goes, when it leaves its quote, at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from costguard.runs.record import ENDED, Attempt, Record
+from costguard.runs.terms import Terms
+from costguard.values.interval import Interval
+from costguard.values.money import NANO, Money, MoneyInterval
+from costguard.values.text_format import interval_text, moment_text, sign
+
+WHOLE = 1
+HOUR_S = 3600
+
+
+def quote_lines(job: str, number: int, terms: Terms) -> Iterator[str]:
+    """What it is to take and cost, and on what."""
+    machine = terms.machine
+    where = f" on {machine.gpu} x{machine.count * machine.nodes}" if machine.gpu else ""
+    rate = "at an unknown price" if machine.hourly is None else f"at {sign(machine.hourly.currency)}{machine.hourly.text()}/h"
+    yield f"job {job}, attempt {number}{where}, {rate} ({machine.source})"
+    if terms.hours is None:
+        yield "its length is not known: a job file with tokens has it quoted (--job job.toml)"
+        return
+    left = terms.left_hours if terms.share != WHOLE else terms.hours
+    usd = terms.left_usd if terms.share != WHOLE else terms.usd
+    part = "" if terms.share == WHOLE else f" for the {float(terms.share):.0%} that are left of {hours_text(terms.hours)}"
+    yield f"quoted: {hours_text(left)}, {money_text(usd)}{part}"
+
+
+def so_far(job: str, hours: float, spent: Money | None, terms: Terms, left_s: float | None) -> str:
+    """One line, short enough for a title: `demo: 1.2 h, $2.99 of $9.96; 2.8 h left`."""
+    cost = "price unknown" if spent is None else cost_text(spent)
+    usd, quoted = terms.usd, terms.hours
+    of = f" of {sign(usd.expected.currency)}{usd.expected.text()}" if usd and spent else ""
+    took = f"{hours:.2f} h" + (f" of {quoted.expected:.2f}" if quoted else "")
+    left = "" if left_s is None else f"; {left_s / HOUR_S:.2f} h left"
+    return f"{job}: {took}, {cost}{of}{left}"
+
+
+def end_lines(attempt: Attempt, record: Record, terms: Terms, how: str) -> Iterator[str]:
+    """What it took and cost beside what was quoted, of this attempt and of the whole job."""
+    ran = attempt.seconds / HOUR_S
+    yield f"job {record.job}, attempt {attempt.number} {how} after {took_text(attempt.seconds)}, {cost_text(attempt.spent)}"
+    several = len([one for one in record.attempts if one.seconds]) > 1
+    if several:
+        yield f"all {len(record.attempts)} attempts: {took_text(record.seconds)}, {cost_text(record.spent)}"
+    if terms.hours is None:
+        return
+    hours, spent = (record.seconds / HOUR_S, record.spent) if several else (ran, attempt.spent)
+    said = f"quoted {hours_text(terms.hours)}, {money_text(terms.usd)}"
+    if attempt.state == ENDED and attempt.status == 0 and terms.hours.expected:
+        within = terms.hours.low <= hours <= terms.hours.high
+        said += (
+            f": the hours are {hours / terms.hours.expected:.2f} of what was expected, {'within' if within else 'outside'} it"
+        )
+    elif spent is not None:
+        said += ", for the whole job"
+    yield said
+
+
+def next_line(before: Terms, after: Terms) -> str:
+    """The quote of such a job from now on, beside what it was."""
+    return f"next quote: {hours_text(after.hours)}, {money_text(after.usd)}; it was {hours_text(before.hours)}"
+
+
+def lease_text(until: datetime) -> str:
+    """Until when its machine is kept."""
+    return f"the machine is kept until {moment_text(until)}"
+
+
+def astray_line(hours: float, quoted: Interval) -> str:
+    """That the job will take another time than was quoted."""
+    longer = hours > quoted.high
+    end, side = (quoted.high, "longer than the high") if longer else (quoted.low, "shorter than the low")
+    takes, of = took_text(round(hours * HOUR_S)), took_text(round(end * HOUR_S))
+    return f"at its present pace the job takes {takes} in all, {side} end of its quote, {of}"
+
+
+def hours_text(hours: Interval | None) -> str:
+    """`4.00 h (3.00 to 6.00)`; in minutes or seconds where it is short."""
+    if hours is None:
+        return "hours unknown"
+    unit, name = (1.0, "h") if hours.high >= WHOLE else (60.0, "min") if hours.high * 60 >= WHOLE else (3600.0, "s")
+    low, expected, high = (f"{end * unit:.2f}" for end in (hours.low, hours.expected, hours.high))
+    return f"{expected} {name} ({low} to {high})"
+
+
+def money_text(usd: MoneyInterval | None) -> str:
+    """`$9.96 (7.47 to 14.94)`, to the hundredth of a cent where it is less than a dollar."""
+    if usd is None:
+        return "money unknown"
+    if usd.high.nano >= NANO:
+        return f"{sign(usd.low.currency)}{interval_text(usd)}"
+    low, expected, high = usd.text(4).values()
+    return f"{sign(usd.low.currency)}{expected} ({low} to {high})"
+
+
+def cost_text(spent: Money | None) -> str:
+    """`$2.99`, to the hundredth of a cent where it is less than a dollar."""
+    if spent is None:
+        return "at an unknown price"
+    return f"{sign(spent.currency)}{spent.text(2 if abs(spent.nano) >= NANO else 4)}"
+
+
+def took_text(seconds: int) -> str:
+    """`12 s`, `3.2 min`, `1.25 h`."""
+    if seconds < 60:  # noqa: PLR2004 - a minute
+        return f"{seconds} s"
+    return f"{seconds / 60:.1f} min" if seconds < HOUR_S else f"{seconds / HOUR_S:.2f} h"

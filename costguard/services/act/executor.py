@@ -1,0 +1,317 @@
+"""Deeds of one guard run: intents are confirmed by what was listed, made for what is coming, cancelled, and done one at a time.
+
+What is asked right before a request is derived anew from a fresh look, from what people wish at that moment, and from measures
+taken then: somebody may have pressed keep, or started a job, since the plan was made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from secrets import token_hex
+
+from costguard.guard.action_intents import CANCELLED, GRACE, IN_DOUBT, OPEN, PLANNED, READY, Intent
+from costguard.guard.action_plan import RESTING, Case, is_irreversible, standing
+from costguard.guard.context import Rules, Sight
+from costguard.guard.evaluation import Survey, around_of, cap_policies, case_now, open_for, unproven
+from costguard.guard.facts import computing_of, waste_of
+from costguard.guard.hook import ENDING, Hook, HookRun
+from costguard.guard.owning import owner_of
+from costguard.guard.policy import CAP_RULE, DESTRUCTIVE, HOOK, IDLE_RULE, STOP, TERMINATE, Policy, Step
+from costguard.guard.policy_evaluation import concerns
+from costguard.guard.verdict import Proposal
+from costguard.metering.observation import Observation, incarnation_of
+from costguard.metering.spending import Live
+from costguard.providers.ports import InstanceSource, UtilizationSource
+from costguard.services.act.hooks import Call, Hooks
+from costguard.services.act.probing import members_of, works
+from costguard.services.act.send_action import Acted, Hands, Still, act, confirm, hands_of, looked, settle
+from costguard.services.carried import evidence_text
+from costguard.services.ports import GuardBook
+from costguard.system.clock import Clock
+from costguard.values.incarnation import Incarnation
+from costguard.values.resource import ResourceKey
+
+WAITS = frozenset(("grace", "rate", "hook"))
+"""What an intent may wait for; anything else cancels it."""
+ROOM = frozenset(("rate",))
+"""What may be over once another one was refused."""
+MOST_TRIES = 5
+
+
+@dataclass(slots=True, kw_only=True)
+class Deeds:
+    """The deeds of one run. `source_of`: who can be asked about a resource; `measures`: who measures any of them besides.
+
+    `sight`: what the run has before it; `hooks`: those of this process. `broken`: why nothing may be done any more.
+
+    `observes`: something holds every act of this run (its start, a gap, a clock), so that nothing is sent again either.
+    """
+
+    book: GuardBook
+    rules: Rules
+    source_of: Callable[[ResourceKey], InstanceSource | None]
+    clock: Clock
+    seconds: Callable[[], float]
+    epoch: int
+    sight: Sight
+    observes: bool = False
+    notes: list[str] = field(default_factory=list)
+    broken: str = ""
+    hooks: Hooks = field(default_factory=Hooks)
+    measures: Sequence[UtilizationSource] = ()
+
+    @property
+    def _listed(self) -> dict[ResourceKey, Live]:
+        return {one.observation.key: one for one in self.sight.live}
+
+    def confirm_all(self, intents: Iterable[Intent], live: Sequence[Live]) -> bool:
+        """Move what may have been sent by what is seen of it now, and send again what a listing contradicts."""
+        by_key, moved = {one.observation.key: one for one in live}, False
+        for intent in intents:
+            if intent.state in IN_DOUBT and not self.broken:
+                acted = self._confirmed(intent, by_key.get(intent.life.key))
+                moved = moved or acted.intent != intent
+                self._took(acted)
+        return moved
+
+    def _confirmed(self, intent: Intent, live: Live | None) -> Acted:
+        now, hands = self.clock.now(), self._hands(intent.life.key)
+        still = self._still(intent)
+        if live is None or live.absent_at is not None:
+            over = self.book.departed(intent.life.key, intent.sent_at or intent.moved_at)
+            return confirm(intent, over.listed, self.book, still, absences=over.absences, asked_at=now, now=now)
+        if intent.sent_at is not None and live.seen_at <= intent.sent_at:
+            return settle(intent, hands, self.book, self.clock, still)
+        acted = confirm(intent, live.observation, self.book, still, absences=0, asked_at=live.seen_at, now=now)
+        if acted.again and not acted.broken and not self.observes:
+            again = self._still_again(acted.intent)
+            return act(acted.intent, hands, self.book, self.clock, again, epoch=self.epoch, seconds=self.seconds)
+        return acted
+
+    def go(self, found: Survey, sight: Sight) -> None:
+        """Make intents for acts that are coming, cancel those whose reason is gone, and do what goes.
+
+        One that is refused at its last look has taken no room of the rails, so the next one has it; and it comes after the
+        others for as long as it is remembered, so that none waits for ever behind it. Of each kind (of hard caps, and others)
+        MOST_TRIES are looked at in a run.
+        """
+        self.sight = replace(sight, breaker=found.breaker)
+        cases = {(case.verdict.policy.name, case.verdict.life): case for case in found.cases}
+        wanted = [p for p in found.proposals if p.step.do in (STOP, TERMINATE)]
+        self._cancel(sight.intents, wanted)
+        due = list[tuple[Proposal, Intent]]()
+        for proposal in wanted:
+            case = cases[proposal.verdict.policy.name, proposal.verdict.life]
+            held = {reason for reason, _ in proposal.held_by}
+            told = bool(case.climb and case.climb.done)
+            if self.broken or not told or not held <= WAITS:
+                continue
+            intent = open_for(self.book.open_intents(), proposal.verdict.life, proposal.step.do)
+            intent = intent or self._planned(proposal, case)
+            if intent is not None and proposal.due_at <= self.clock.now() and held <= ROOM:
+                due.append((proposal, intent))
+        room = sum(proposal.goes(found.at) for proposal, _ in due)
+        self._do_all(due, room, {(i.life, i.act): i.moved_at for i in sight.intents if i.state == CANCELLED})
+        self._begin_hooks(found, cases)
+
+    def _do_all(
+        self, due: Sequence[tuple[Proposal, Intent]], room: int, refused: Mapping[tuple[Incarnation, str], datetime]
+    ) -> None:
+        tries = Counter[bool]()
+        by_turn = sorted(due, key=lambda one: _turn(one[0], refused.get((one[1].life, one[1].act))))
+        for _, intent in by_turn:
+            cap = intent.rule == CAP_RULE
+            if room <= 0 or self.broken or tries[cap] >= MOST_TRIES:
+                continue
+            tries[cap] += 1
+            room -= self._do(intent)
+
+    def _do(self, intent: Intent) -> bool:
+        """Do it; whether it took room of the rails."""
+        now = self.clock.now()
+        ready: Intent | None = intent
+        if intent.state in (PLANNED, GRACE):
+            ready = self.book.move_intent(intent, READY, now)
+        if ready is None or ready.state != READY:
+            return False
+        hands, still = self._hands(ready.life.key), self._still(ready)
+        acted = act(ready, hands, self.book, self.clock, still, epoch=self.epoch, seconds=self.seconds)
+        self._took(acted)
+        return acted.sent or acted.intent.sends > ready.sends
+
+    def _begin_hooks(self, found: Survey, cases: Mapping[tuple[str, Incarnation], Case]) -> None:
+        for proposal in found.proposals:
+            if proposal.step.do == HOOK and proposal.goes(self.clock.now()) and not self.broken and self.hooks.has_room:
+                acts = [
+                    other.due_at
+                    for other in found.proposals
+                    if other.verdict is proposal.verdict and other.step.do in DESTRUCTIVE and other.number > proposal.number
+                ]
+                self._begin_hook(proposal, cases[proposal.verdict.policy.name, proposal.verdict.life], min(acts, default=None))
+
+    def _begin_hook(self, proposal: Proposal, case: Case, deadline: datetime | None) -> None:
+        """Look at it, record that its hook is about to begin, and let it begin. Nothing is begun that could not be recorded."""
+        now, policy, step, life = self.clock.now(), proposal.verdict.policy, proposal.step, proposal.verdict.life
+        hook = next((one for one in self.rules.hooks if one.name == step.run), Hook(name=step.run, command=(step.run,)))
+        run = HookRun(
+            id=token_hex(8),
+            life=life,
+            policy=policy.name,
+            rule=policy.rule,
+            number=proposal.number,
+            hook=hook.name,
+            began_at=now,
+            until=now + step.timeout + ENDING,
+            epoch=self.epoch,
+        )
+        seen = case.live.observation
+        hands = self._hands(life.key)
+        if hands.inspector is not None:
+            look = looked(hands.inspector, life.key, self.clock, self.seconds)
+            if look.seen is None:
+                self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {look.why}")
+                return
+            seen = look.seen
+        against = "it was restarted, or is another machine" if incarnation_of(seen) != life else ""
+        against = against or self._against(run, step, seen, now) or self._works(run, seen, now)
+        if against or not self.book.begin_hook(run, now):
+            self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {against or 'the ledger does not let it'}")
+            return
+        self.hooks.begin(
+            Call(
+                id=run.id,
+                hook=hook,
+                within_s=step.timeout.total_seconds(),
+                at=now,
+                provider=life.key.provider,
+                account=life.key.account,
+                region=life.key.region,
+                resource=life.key.id,
+                name=seen.name,
+                owner=case.owner,
+                policy=policy.name,
+                reason="; ".join(proposal.verdict.reasons[:3]) or policy.when.text,
+                deadline=deadline,
+            )
+        )
+
+    def _planned(self, proposal: Proposal, case: Case) -> Intent | None:
+        """A new intent for `proposal`, as recorded; None where there is one already, or the turn is lost."""
+        now, policy, handling = self.clock.now(), proposal.verdict.policy, case.live.observation.handling
+        loses = handling.stop_loses if proposal.step.do == STOP else handling.terminate_loses
+        work = proposal.verdict.work
+        facts = {"state": work.state, "confidence": work.confidence, "since": proposal.verdict.since, "seen": case.live.seen_at}
+        facts |= {"name": case.live.observation.name, "owner": case.owner}
+        intent = Intent(
+            id=token_hex(8),
+            life=proposal.verdict.life,
+            act=proposal.step.do,
+            policy=policy.name,
+            rule=policy.rule,
+            why="; ".join(proposal.verdict.reasons[:3]) or policy.when.text,
+            evidence=evidence_text(facts, waste_of(case.live, work, now), computing_of(case.live, now)),
+            state=GRACE if proposal.due_at > now else READY,
+            created_at=now,
+            moved_at=now,
+            epoch=self.epoch,
+            lose=loses if policy.allow_irreversible or proposal.step.do in case.approved else (),
+            irreversible=is_irreversible(proposal, case),
+        )
+        return intent if self.book.plan_intent(intent) else None
+
+    def _cancel(self, intents: Iterable[Intent], wanted: Sequence[Proposal]) -> None:
+        """What waits, and is wanted no more or is held by something that does not pass by itself."""
+        for intent in intents:
+            if intent.state not in OPEN or intent.state in IN_DOUBT:
+                continue
+            mine = [p for p in wanted if p.verdict.life == intent.life and p.step.do == intent.act]
+            held = [says for p in mine for reason, says in p.held_by if reason not in WAITS]
+            if not mine or held:
+                why = held[0] if held else "its condition holds no more"
+                self.book.move_intent(intent, CANCELLED, self.clock.now(), outcome=why)
+
+    def _took(self, acted: Acted) -> None:
+        self.broken = self.broken or acted.broken
+        if acted.held:
+            self.notes.append(f"{acted.intent.life.key.id}: {acted.held}")
+
+    def _hands(self, key: ResourceKey) -> Hands:
+        source = self.source_of(key)
+        return hands_of(source) if source is not None else Hands()
+
+    def _still(self, intent: Intent) -> Still:
+        def still(seen: Observation) -> str:
+            now = self.clock.now()
+            return self._against(intent, Step(do=intent.act), seen, now) or self._works(intent, seen, now)
+
+        return still
+
+    def _still_again(self, intent: Intent) -> Still:
+        """As `_still`, and what the plan asked of its work before the first request is asked anew: that was minutes ago."""
+        policy = next((one for one in self.rules.policies if one.name == intent.policy), None)
+        idle = policy is not None and intent.rule == IDLE_RULE
+        over = unproven(intent.life.key, policy, self.rules, self.sight) if policy is not None and idle else ""
+        return (lambda _: f"its condition holds no more: {over}") if over else self._still(intent)
+
+    def _against(self, deed: Intent | HookRun, step: Step, seen: Observation, now: datetime) -> str:
+        """What speaks against it at this moment, of `seen` just now; "" for nothing.
+
+        All that the plan knows is derived anew by the plan's own rules, from the fresh look and from what the ledger says now:
+        freezes, leases (also that of a machine started by hand), phases, protection by people, labels and its provider,
+        arming and approvals, whose it is and claims, its controller, whether its provider has the act, what would be lost, how
+        long it is known, other acts that are not settled. The breaker and quarantine are those of this run: they follow from
+        all machines together, and nothing was listed since. Not asked again: the grace, which only grows older; what holds a
+        whole run (`observes`); the rails, which the ledger asks as it lets an act go; its work, which `_works` measures now.
+        """
+        policies = {p.name: p for p in (*self.rules.policies, *cap_policies(self.rules.budgets))}
+        policy, listed = policies.get(deed.policy), self._listed.get(seen.key)
+        if policy is None:
+            return "its policy is no more"
+        if listed is None:
+            return "it is not listed any more"
+        live = replace(listed, observation=seen, seen_at=now)
+        sight = replace(
+            self.sight,
+            now=now,
+            wishes=tuple(self.book.open_wishes(now)),
+            protections=self.book.protections(),
+            intents=tuple(intent for intent in self.book.open_intents() if intent.id != deed.id),
+        )
+        held = standing(step, case_now(live, policy, self.rules, sight), around_of(self.rules, sight))
+        return next((says for _, says in held), "") or self._not_meant(policy, seen)
+
+    def _not_meant(self, policy: Policy, seen: Observation) -> str:
+        meant = policy.rule == CAP_RULE or concerns(policy.target, seen, owner_of(seen, self.rules.owner_from))
+        return "" if meant else f"{policy.name} does not concern it any more"
+
+    def _works(self, deed: Intent | HookRun, seen: Observation, now: datetime) -> str:
+        """Why there is work on it or in its group right now, by samples taken now where providers can be asked; "" for none.
+
+        One that is stopped does nothing, and nothing measures it: what comes after its stop needs no measure.
+        """
+        if deed.rule != IDLE_RULE or seen.state in RESTING:
+            return ""
+        policy = next((one for one in self.rules.policies if one.name == deed.policy), None)
+        together = policy is None or not policy.alone
+        group, others = members_of(seen, self.sight.live, self.rules.group_from) if together else (None, [])
+        return works(
+            seen,
+            group,
+            others,
+            book=self.book,
+            source_of=self.source_of,
+            interval=self.rules.interval,
+            lags=self.sight.lags,
+            now=now,
+            also=self.measures,
+        )
+
+
+def _turn(proposal: Proposal, refused_at: datetime | None) -> tuple[bool, bool, float, tuple[bool, int, float, str]]:
+    """Hard caps first; those that were not refused lately before those that were, the one refused longest ago first."""
+    policy = proposal.verdict.policy
+    urgent = (not proposal.goes(proposal.verdict.at), -policy.priority, proposal.due_at.timestamp(), policy.name)
+    return policy.rule != CAP_RULE, refused_at is not None, refused_at.timestamp() if refused_at else 0.0, urgent

@@ -1,0 +1,295 @@
+"""Hooks run: each in a thread of its own, in a time of its own, with as little of ours as can be.
+
+A command gets no shell, a group of processes of its own, the few variables that every program needs, those that its hook names,
+and COSTGUARD_* facts; on its standard input the same facts as JSON. When its time is over its whole group is asked to end
+(SIGTERM) and, 5 s later, ended (SIGKILL). What left that group by itself is not followed. Of what it says the beginning and the
+end are kept. Nothing here writes the ledger: a guard run asks what has ended, and records it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from time import monotonic, sleep
+from typing import IO
+
+from costguard.guard.hook import BEGUN, FAILED, LOST, MOST_OUTPUT, SUCCEEDED, TIMED_OUT, Hook, HookEnd, clipped, settled
+from costguard.services.ports import HookRuns
+from costguard.values.encoding import plain
+from costguard.values.instant import EARLIEST
+
+MOST_AT_ONCE = 8
+"""Hooks that run at once; the others are due in the next guard run."""
+ENDS_WITHIN_S = 5.0
+"""Between SIGTERM and SIGKILL."""
+STEP_S = 0.05
+PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT")
+"""Variables that every program may need, none of which holds a secret."""
+KEPT_BYTES = 4 * MOST_OUTPUT
+"""Of each end of what a program says, before it is read as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a hook is told. `id`: of this run, the same if it is told twice. `within_s`: seconds that it may take.
+
+    `deadline`: when the act before which it stands is due, None: no act comes after it.
+    """
+
+    id: str
+    hook: Hook
+    within_s: float
+    at: datetime
+    provider: str
+    account: str
+    region: str
+    resource: str
+    name: str
+    owner: str
+    policy: str
+    reason: str
+    deadline: datetime | None = None
+
+    def facts(self) -> dict[str, str]:
+        """What it is about, in texts that steer nothing."""
+        found = {
+            "provider": self.provider,
+            "account": self.account,
+            "region": self.region,
+            "id": self.resource,
+            "name": self.name,
+            "owner": self.owner,
+            "policy": self.policy,
+            "reason": self.reason,
+            "at": _instant(self.at),
+            "deadline": _instant(self.deadline) if self.deadline else "",
+            "run": self.id,
+            "hook": self.hook.name,
+        }
+        return {name: plain(text) for name, text in found.items()}
+
+    def body(self) -> bytes:
+        """The facts as JSON: the standard input of a command, the body of a request."""
+        return json.dumps({"schema": "costguard.hook/1", **self.facts()}, separators=(",", ":")).encode()
+
+
+Post = Callable[[Call], HookEnd]
+"""Asks the url of a hook by POST, once, within its time. It raises nothing."""
+
+
+def no_web(call: Call) -> HookEnd:
+    """Where nothing can be asked."""
+    return HookEnd(state=FAILED, why=f"nothing here can ask the url of {call.hook.name}")
+
+
+@dataclass(slots=True)
+class Hooks:
+    """The hooks that run in this process. `post`: asks those that are urls."""
+
+    post: Post = no_web
+    _going: dict[str, _Going] = field(default_factory=dict)
+    _ends: dict[str, HookEnd] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may begin."""
+        with self._lock:
+            return len(self._going) < MOST_AT_ONCE
+
+    def begin(self, call: Call) -> None:
+        """Begin it, and return at once. It must have been recorded before."""
+        going = _Going()
+        with self._lock:
+            self._going[call.id] = going
+        going.thread = threading.Thread(target=self._run, args=(call, going), daemon=True, name=f"hook-{call.hook.name}")
+        going.thread.start()
+
+    def going(self) -> frozenset[str]:
+        """The ids of those that run, or have ended and were not forgotten yet."""
+        with self._lock:
+            return frozenset((*self._going, *self._ends))
+
+    def ends(self) -> Mapping[str, HookEnd]:
+        """How those ended that were not forgotten yet, by id."""
+        with self._lock:
+            return dict(self._ends)
+
+    def forget(self, run_id: str) -> None:
+        """Its end is recorded."""
+        with self._lock:
+            self._ends.pop(run_id, None)
+
+    def wait(self, *, cut_short: bool = False) -> None:
+        """Return when none runs any more, which is within the time of each. `cut_short`: end them now."""
+        with self._lock:
+            going = list(self._going.values())
+        for one in going:
+            if cut_short:
+                one.over.set()
+        for one in going:
+            if one.thread is not None:
+                one.thread.join()
+
+    def _run(self, call: Call, going: _Going) -> None:
+        try:
+            end = self.post(call) if call.hook.url else run_command(call, going.over)
+        except Exception as broken:  # noqa: BLE001 - whatever it is, it is how this run ended
+            end = HookEnd(state=LOST, why=f"running it failed ({type(broken).__name__})")
+        with self._lock:
+            del self._going[call.id]
+            self._ends[call.id] = end
+
+
+def record_ends(book: HookRuns, hooks: Hooks, now: datetime, *, lost: bool = True) -> None:
+    """Record how hooks of this process ended and, where `lost`, which of others are lost: their time is over, and no end came.
+
+    LedgerError where that cannot be written: then it is told again the next time.
+    """
+    ends = hooks.ends()
+    open_ = [run for run in book.hook_runs(now) if run.state == BEGUN]
+    for run, end in settled(open_, ends, hooks.going(), now if lost else EARLIEST):
+        book.end_hook(run.id, end, now)
+    for run_id in ends:
+        hooks.forget(run_id)
+
+
+@dataclass(slots=True)
+class _Going:
+    """One that runs. `over`: set where it is to end before its time."""
+
+    over: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+
+
+def run_command(call: Call, over: threading.Event | None = None, *, prepare: Callable[[], None] | None = None) -> HookEnd:
+    """Run the command of `call` once, to its end or for as long as it may. `over`: set where it is to end now.
+
+    `prepare`: what the new process does before it becomes the command.
+    """
+    until = monotonic() + call.within_s
+    try:
+        process = subprocess.Popen(  # noqa: S603 - what the settings state, and no shell
+            call.hook.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment(call, os.environ),
+            start_new_session=True,
+            preexec_fn=prepare,  # noqa: PLW1509 - calls of the system alone
+        )
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "its command cannot be read"
+        return HookEnd(state=FAILED, why=f"{plain(call.hook.command[0], 200)} cannot be run: {why.lower()}")
+    with process:
+        return _followed(process, call, until, over or threading.Event())
+
+
+def environment(call: Call, ours: Mapping[str, str]) -> dict[str, str]:
+    """What a command finds in its environment: no key and no secret of ours, unless its hook names the variable."""
+    named = {name: ours[name] for name in (*PASSED_ON, *call.hook.env) if name in ours}
+    return named | {f"COSTGUARD_{name.upper()}": text for name, text in call.facts().items()}
+
+
+def _followed(process: subprocess.Popen[bytes], call: Call, until: float, over: threading.Event) -> HookEnd:
+    assert process.stdin is not None  # noqa: S101 - for the type checker: all three were asked for
+    assert process.stdout is not None  # noqa: S101
+    said = _Said(process.stdout)
+    with suppress(OSError):  # it may have closed its input: it is less than a pipe holds, so this does not wait
+        process.stdin.write(call.body())
+        process.stdin.close()
+    while not _has_ended(process) and monotonic() < until and not over.is_set():
+        said.listen(STEP_S)
+    cut = not _has_ended(process)
+    if cut:
+        _end(process, said)
+    said.rest()
+    status = process.wait()
+    output = said.text()
+    if cut and over.is_set():
+        return HookEnd(state=LOST, status=status, why="the watchdog ended while it ran", output=output)
+    if cut:
+        return HookEnd(state=TIMED_OUT, status=status, why=f"it was ended after {call.within_s:g} s", output=output)
+    if status:
+        how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+        return HookEnd(state=FAILED, status=status, why=f"it {how}", output=output)
+    return HookEnd(state=SUCCEEDED, status=status, output=output)
+
+
+def _end(process: subprocess.Popen[bytes], said: _Said) -> None:
+    """End the whole group. Its leader is not waited for before, so that its number cannot have become another group's."""
+    _signal(process, signal.SIGTERM)
+    patience = monotonic() + ENDS_WITHIN_S
+    while not _has_ended(process) and monotonic() < patience:
+        said.listen(STEP_S)
+    _signal(process, signal.SIGKILL)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has ended; it is not waited for, so its number stays its own."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+class _Said:
+    """What a program says, read as it comes; the middle of it is dropped."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe, self._head, self._tail, self._left_out, self._open = pipe, b"", b"", 0, True
+        os.set_blocking(pipe.fileno(), False)
+
+    def listen(self, seconds: float) -> None:
+        """Read what there is, waiting at most `seconds` for it."""
+        if not self._open:
+            sleep(seconds)
+            return
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._pipe, selectors.EVENT_READ)
+            if selector.select(seconds):
+                self._take()
+
+    def rest(self) -> None:
+        """Read what is there, and wait for nothing: a program left behind may hold the pipe open for ever."""
+        before = -1
+        while self._open and before != self._size:
+            before = self._size
+            self._take()
+
+    def text(self) -> str:
+        """As text, short enough to be kept."""
+        if self._left_out:
+            mark = f"\n[{self._left_out} bytes left out]\n".encode()
+            return clipped((self._head[: MOST_OUTPUT // 2] + mark + self._tail[-MOST_OUTPUT // 2 :]).decode(errors="replace"))
+        return clipped((self._head + self._tail).decode(errors="replace"))
+
+    @property
+    def _size(self) -> int:
+        return len(self._head) + len(self._tail) + self._left_out
+
+    def _take(self) -> None:
+        try:
+            piece = os.read(self._pipe.fileno(), 2**16)
+        except BlockingIOError:
+            return
+        self._open = bool(piece)
+        room = KEPT_BYTES - len(self._head)
+        self._head += piece[:room]
+        tail = self._tail + piece[room:]
+        self._left_out += max(0, len(tail) - KEPT_BYTES)
+        self._tail = tail[-KEPT_BYTES:]
+
+
+def _instant(at: datetime) -> str:
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

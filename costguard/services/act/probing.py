@@ -1,0 +1,98 @@
+"""Probing: whether there is work right now, on a machine or on another one of its group, by samples taken at this moment.
+
+It is asked right before an act under an idle rule, and twice: doubt is work. The measures of a whole group are asked for in one
+question an account and scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from costguard.errors import one_line, shortened
+from costguard.guard.activity import probe, probed_since
+from costguard.guard.grouping import GroupKey, counts, group_of
+from costguard.guard.seat import spacing
+from costguard.metering.observation import Observation
+from costguard.metering.spending import Live
+from costguard.providers.ports import InstanceSource, UtilizationSource
+from costguard.services.ports import GuardBook
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import Sample
+
+SourceOf = Callable[[ResourceKey], InstanceSource | None]
+
+
+def members_of(seen: Observation, live: Iterable[Live], group_from: Sequence[str]) -> tuple[GroupKey | None, list[Observation]]:
+    """The group of `seen`, and the others of it that run, as they were listed last."""
+    key = group_of(seen, group_from)
+    if key is None:
+        return None, []
+    others = (one.observation for one in live if counts(one) and one.observation.key != seen.key)
+    return key, [one for one in others if group_of(one, group_from) == key]
+
+
+def works(
+    seen: Observation,
+    group: GroupKey | None,
+    others: Sequence[Observation],
+    *,
+    book: GuardBook,
+    source_of: SourceOf,
+    interval: timedelta,
+    lags: Mapping[str, timedelta],
+    now: datetime,
+    also: Sequence[UtilizationSource] = (),
+) -> str:
+    """Why `seen` may be at work, or one of the `others` of its `group`; "" where surely none is. `lags`: as in a `Sight`.
+
+    `also`: who measures machines whatever their provider does; what any of them measures counts.
+    """
+    late = {one.key: lags.get(one.key.provider, timedelta()) for one in (seen, *others)}
+    samples, broken = _measured([seen, *others], book, source_of, probed_since(now, max(late.values())), now, also=also)
+    for one in (seen, *others):
+        of = sorted(samples[one.key], key=lambda sample: (sample.signal, sample.at))
+        told = broken.get(one.key, "") or _told(one, of, interval, late[one.key], now)
+        if told and one is seen:
+            return f"it {told}"
+        if told:
+            return f"{shortened(one.name or one.key.id)} of its group {shortened(group.name) if group else ''} {told}"
+    return ""
+
+
+def _told(seen: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime) -> str:
+    if not samples:
+        return "is measured by nothing at this moment"
+    working = probe(samples, now, spacing(samples, interval), seen, lag=lag)
+    return f"works: {working}" if working else ""
+
+
+def _measured(
+    seen: Sequence[Observation],
+    book: GuardBook,
+    source_of: SourceOf,
+    since: datetime,
+    now: datetime,
+    *,
+    also: Sequence[UtilizationSource] = (),
+) -> tuple[Mapping[ResourceKey, set[Sample]], Mapping[ResourceKey, str]]:
+    """The samples `since` then of each of `seen`, those taken now among them; and of which none could be taken, and why."""
+    known = book.samples_since(since, [one.key for one in seen])
+    samples = {one.key: set(known.get(one.key, ())) for one in seen}
+    asked: dict[int, tuple[UtilizationSource, list[Observation]]] = {}
+    for one in seen:
+        for source in (source_of(one.key), *also):
+            if isinstance(source, UtilizationSource):
+                asked.setdefault(id(source), (source, []))[1].append(one)
+    broken = dict[ResourceKey, str]()
+    for measures, of in asked.values():
+        try:
+            fresh = measures.utilization(of, Period(start=since, end=now)).samples
+        except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
+            broken |= {one.key: f"cannot be measured at this moment: {one_line(str(error) or repr(error))}" for one in of}
+            continue
+        for sample in fresh:
+            if sample.key in samples:
+                samples[sample.key].add(sample)
+    return samples, broken

@@ -1,0 +1,126 @@
+"""Agents and readers, as people tell of them: who may join, who has, who may read; and who may not any more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from costguard.data import Facts
+from costguard.errors import InputError
+from costguard.guard.wishing import found, resource_text
+from costguard.ledger.spans.books import Books
+from costguard.metering.observation import incarnation_of
+from costguard.metering.spending import Live
+from costguard.services import Answer
+from costguard.services.one_time import code_hash, new_code, new_token, token_hash
+from costguard.services.overrides import present, who
+from costguard.settings import Settings, ledger_url, read_settings
+from costguard.settings.lasting import lasting
+from costguard.settings.web import address_of, listen_of
+from costguard.values.agent import CODE_FOR, LONGEST_TOKEN, VIEWER, Code, WebToken
+from costguard.values.checks import require
+from costguard.values.resource import INSTANCE, RUNNING
+from costguard.views.agents import agents_document, enrol_document, tokens_document
+
+if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
+    from costguard.ledger.agents.store import AgentBook
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
+
+
+def enrol(stated: str, *, through_restarts: bool = False, config: str | None = None) -> Answer:
+    """`costguard agent enrol`: a one-time code for the machine that `stated` means, in the run that it is in."""
+    settings, now = read_settings(config), present()
+    address = address_of(settings.web)
+    hint = 'write [web] listen = "127.0.0.1:8470", and url as machines call it'
+    require(bool(address), "web.listen", "is missing: nobody would answer an agent", hint)
+    live = found(stated, _live(settings, now))
+    seen = live.observation
+    able = seen.kind == INSTANCE and seen.state == RUNNING
+    require(able, f"ID {seen.key.id}", f"is {seen.kind}, {seen.state}: nothing runs there", "enrol it once it runs")
+    shown = new_code()
+    life = None if through_restarts else incarnation_of(seen)
+    code = Code(hash=code_hash(shown), key=seen.key, who=who(), at=now, expires_at=now + CODE_FOR, life=life)
+    with agent_book(settings) as book:
+        book.add_code(code)
+    notes = ["The code counts once. An agent can report, and ask for its own machine; it can never act."]
+    if settings.web.url is None and listen_of(settings.web.listen or "127.0.0.1:0", "web.listen").is_loopback:
+        notes.append(
+            "Only this machine reaches that address: state [web] url as others call it, or let the machine tunnel here."
+        )
+    document = enrol_document(code, shown, called=resource_text(seen), address=address, notes=notes)
+    return Answer(document=document)
+
+
+def listed(*, config: str | None = None) -> Answer:
+    """`costguard agent list`: every agent that ever joined, and how it stands."""
+    settings, now = read_settings(config), present()
+    with agent_book(settings) as book:
+        agents = book.agents(every=True)
+    live = {one.observation.key: one for one in _live(settings, now)}
+    return Answer(document=agents_document(agents, live, now))
+
+
+def revoke(stated: str, *, config: str | None = None) -> Answer:
+    """`costguard agent revoke`: what this agent says counts no more. `stated`: its id, or its machine as people call it."""
+    settings, now = read_settings(config), present()
+    lives = _live(settings, now)
+    with agent_book(settings) as book:
+        agents = {one.id: one for one in book.agents()}
+        if stated not in agents:
+            key = found(stated, lives, "AGENT").observation.key
+            of = [one.id for one in agents.values() if one.key == key]
+            if not of:
+                raise InputError("has no agent", field=f"AGENT {key.id}", hint="costguard agent list shows them")
+            stated = of[0]
+        done = book.revoke(stated, who=who(), now=now)
+    live = {one.observation.key: one for one in lives}
+    did = f"Agent {done.id} of {done.key.id} is revoked: nothing that it says counts any more."
+    return Answer(document=agents_document([done], live, now, did=did))
+
+
+def token(name: str, *, length: str | None, config: str | None = None) -> Answer:
+    """`costguard web token`: a token of a reader, shown once."""
+    settings, now = read_settings(config), present()
+    told = "is no name: letters, digits and . _ @ -, at most 64"
+    require(bool(NAME.fullmatch(name)), "NAME", told, "costguard web token grafana --for 90d")
+    lasts = lasting(length or "90d", "--for", least=timedelta(minutes=1), most=LONGEST_TOKEN)
+    shown = new_token()
+    made = WebToken(hash=token_hash(shown), name=name, role=VIEWER, who=who(), at=now, expires_at=now + lasts)
+    with agent_book(settings) as book:
+        book.add_token(made)
+    did = f"{name} may read status, with this token:"
+    return Answer(document=tokens_document([made], now, shown=shown, did=did))
+
+
+def tokens(*, config: str | None = None) -> Answer:
+    """`costguard web tokens`: who may read, until when."""
+    settings, now = read_settings(config), present()
+    with agent_book(settings) as book:
+        return Answer(document=tokens_document(book.tokens(), now))
+
+
+def revoke_token(name: str, *, config: str | None = None) -> Answer:
+    """`costguard web revoke`: the token of `name` lets nobody in any more."""
+    settings, now = read_settings(config), present()
+    with agent_book(settings) as book:
+        book.revoke_token(name, who=who(), now=now)
+        last = [one for one in book.tokens() if one.name == name][-1:]
+    return Answer(document=tokens_document(last, now, did=f"The token of {name} lets nobody in any more."))
+
+
+@contextmanager
+def agent_book(settings: Settings) -> Iterator[AgentBook]:
+    """The agents' part of the ledger, to be written to."""
+    from costguard.ledger.agents.store import AgentBook
+
+    with AgentBook(ledger_url(settings)) as book:
+        yield book
+
+
+def _live(settings: Settings, now: datetime) -> list[Live]:
+    with Books(ledger_url(settings), rules=Facts().billing_rules()) as books:
+        return books.live(now)

@@ -1,0 +1,213 @@
+"""Agents: joining, and what one says, from the message to the answer. Each refusal has a name and changes nothing.
+
+    signed by its own key -> within the window -> number rises -> of the life that is there -> a beat, field by field
+    -> committed with others (`flows.commits`) -> remembered for a probe -> answered, signed
+
+What an agent may cause ends at its own machine: samples of it, and bounded wishes about it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from secrets import token_hex
+from typing import NamedTuple
+
+from costguard_agent.protocol import BODY_MOST, EVERY_S, SEQ_MOST, WINDOW_MS, signed
+
+from costguard import __version__
+from costguard.agents.messages import Beat, beat_of, joining_of
+from costguard.agents.refusals import (
+    FOREIGN,
+    MALFORMED,
+    REPLAYED,
+    STALE,
+    TOO_LARGE,
+    UNKNOWN_AGENT,
+    UNSIGNED,
+    RefusedError,
+    unbound,
+)
+from costguard.services.agent_writer import Commits, Incoming
+from costguard.services.agents import AgentBook, Judged, Machine, Seal
+from costguard.services.heard import Heard
+from costguard.services.one_time import code_hash
+from costguard.system.clock import Clock
+from costguard.values.agent import Agent
+from costguard.values.instant import EPOCH, micros
+from costguard.values.resource import ResourceKey
+
+DEEPEST = 8
+"""Levels of JSON that a message may have: a beat has four."""
+STRINGS, BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL), re.compile(rb"[\[\]{}]")
+NUMBER = re.compile(r"\d{1,16}", re.ASCII)
+NOBODY = Judged()
+
+
+class Envelope(NamedTuple):
+    """A message as it came. `seq`, `at`, `signature`: its headers as they stand, "" for none."""
+
+    method: str
+    path: str
+    agent: str
+    seq: str
+    at: str
+    signature: str
+    body: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class Desk:
+    """Where agents join and report. `machine`: what is known of the machine of an agent, None: it is not there.
+
+    `heard`: what they said lately, for who probes. `commits`: who writes it down.
+    """
+
+    book: AgentBook
+    seal: Seal
+    clock: Clock
+    machine: Callable[[ResourceKey], Machine | None]
+    heard: Heard
+    commits: Commits
+    every_s: int = EVERY_S
+    _judged: Mapping[ResourceKey, Judged] = field(default_factory=dict)
+    _judged_until: datetime = EPOCH
+    _agents: dict[str, Agent] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def judged(self, judged: Mapping[ResourceKey, Judged], until: datetime) -> None:
+        """Go on with what the guard has just found, until the next run should long have been: after that nothing is known.
+
+        A dead-man switch would else believe a guard that hangs, of a machine that somebody has protected since.
+        """
+        self._judged, self._judged_until = judged, until
+
+    def join(self, body: bytes) -> dict[str, object]:
+        """Let an agent join; what it is answered. RefusedError where its code does not let it."""
+        joining = joining_of(parsed(body))
+        if not self.seal.is_key(joining.public_key):
+            raise RefusedError(MALFORMED, "public_key is no Ed25519 key: 32 bytes as base64")
+        none = ResourceKey("", "", "", "")
+        made = Agent(
+            id=token_hex(8), key=none, public_key=joining.public_key, joined_at=self.clock.now(), version=joining.version
+        )
+        found = self.book.join(code_hash(joining.code), made)
+        if isinstance(found, str):
+            raise RefusedError(found)
+        with self._lock:
+            self._agents = {name: one for name, one in self._agents.items() if one.key != found.key} | {found.id: found}
+        machine = self.machine(found.key)
+        return {
+            "agent": found.id,
+            "guard_key": self.seal.public_key,
+            "every_s": self.every_s,
+            "name": (machine.name if machine else "") or found.key.id,
+        }
+
+    def checked(self, envelope: Envelope) -> Incoming:
+        """The message that `envelope` is, checked but not counted. RefusedError where it is none that this agent may send."""
+        if len(envelope.body) > BODY_MOST:
+            raise RefusedError(TOO_LARGE)
+        seq, at_ms = _number(envelope.seq), _number(envelope.at)
+        if not 0 < seq <= SEQ_MOST or at_ms <= 0 or not envelope.signature:
+            raise RefusedError(UNSIGNED)
+        agent = self._agent(envelope.agent)
+        message = signed(envelope.method, envelope.path, agent=agent.id, seq=seq, at_ms=at_ms, body=envelope.body)
+        if not self.seal.verify(agent.public_key, message, envelope.signature):
+            self.commits.foreign(agent)
+            raise RefusedError(FOREIGN)
+        now = self.clock.now()
+        if abs(at_ms - micros(now) // 1000) > WINDOW_MS:
+            raise RefusedError(STALE)
+        if seq <= agent.seq:
+            raise RefusedError(REPLAYED)
+        machine = self.machine(agent.key)
+        refused = unbound(agent, machine.life if machine else None)
+        if refused or machine is None:
+            raise RefusedError(refused)
+        beat = beat_of(parsed(envelope.body))
+        return Incoming(agent=agent, machine=machine, seq=seq, sent_ms=at_ms, came_at=now, beat=beat)
+
+    def answer(self, incoming: Incoming, asked: Mapping[str, str]) -> dict[str, object]:
+        """What a message that was committed is answered. `asked`: by the id of each ask "" or why not."""
+        with self._lock:
+            known = self._agents.get(incoming.agent.id, incoming.agent)
+            self._agents[known.id] = replace(known, seq=max(known.seq, incoming.seq))
+        now = self.clock.now()
+        said = self._judged.get(incoming.agent.key, NOBODY) if now <= self._judged_until else NOBODY
+        return {
+            "seq": incoming.seq,
+            "every_s": self.every_s,
+            "guard_at": micros(now) // 1000,
+            "state": said.state,
+            "notices": [*said.notices, *_remarks(incoming.beat)],
+            "kept_until": None if said.kept_until is None else micros(said.kept_until) // 1000,
+            "protected": said.protected,
+            "asked": dict(asked),
+        }
+
+    def forget(self, agent_id: str) -> None:
+        """Ask the ledger anew of this agent: it may have been revoked, or have spoken to another watchdog."""
+        with self._lock:
+            self._agents.pop(agent_id, None)
+
+    def knows(self, agent_id: str) -> bool:
+        """Whether `checked` need not ask the ledger about this agent, which may take its time."""
+        with self._lock:
+            return agent_id in self._agents
+
+    def learn(self, agent_id: str) -> None:
+        """Ask the ledger about this agent; RefusedError where it knows none."""
+        self._agent(agent_id)
+
+    def _agent(self, agent_id: str) -> Agent:
+        """The agent of this id: looked up in the ledger where it is not known here."""
+        with self._lock:
+            known = self._agents.get(agent_id)
+        found = known or self.book.agent(agent_id)
+        if found is None:
+            raise RefusedError(UNKNOWN_AGENT)
+        if known is None:
+            with self._lock:
+                self._agents[agent_id] = found
+        return found
+
+
+def parsed(body: bytes) -> object:
+    """`body` as JSON of at most DEEPEST levels, each key of an object once, without NaN; RefusedError where it is none."""
+    depth = deepest = 0
+    for bracket in BRACKETS.findall(STRINGS.sub(b"", body)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    if deepest > DEEPEST:
+        raise RefusedError(MALFORMED, f"the message is nested more than {DEEPEST} levels deep")
+    try:
+        return json.loads(body.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise RefusedError(MALFORMED, "the message is no JSON (UTF-8, each key once, no NaN)") from None
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands there twice")
+    return found
+
+
+def _no_number(_: str) -> object:
+    raise ValueError("NaN and Infinity are no numbers")
+
+
+def _number(text: str) -> int:
+    """A header that is a whole number; -1 where it is none."""
+    return int(text) if NUMBER.fullmatch(text) else -1
+
+
+def _remarks(beat: Beat) -> list[str]:
+    """What an agent should know of its own message."""
+    other = f"this agent is version {beat.version}, the watchdog {__version__}: /costguard-agent.pyz has the one that fits"
+    return [*beat.odd[:4], *([other] if beat.version not in ("", __version__) else [])]

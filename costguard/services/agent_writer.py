@@ -1,0 +1,234 @@
+"""Commits: what agents said, written down by one thread, all that came within some hundredths of a second in one transaction.
+
+A message is answered after the commit that counts it, and so what was answered is never taken twice, whatever dies when. What
+cannot be written is answered so, and nothing of it is remembered. The transaction asks whether the number rises and the agent
+still may speak: two watchdogs on one ledger take a message once.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from costguard.agents.messages import Beat
+from costguard.agents.refusals import BROKEN, DOUBLED, REPLAYED, REVOKED, TOO_OFTEN, UNWRITABLE, RefusedError
+from costguard.agents.requests import Asked, granted
+from costguard.agents.samples import Moment, agreed, merged, moments
+from costguard.errors import LedgerError
+from costguard.services.agents import AgentBook, AgentPage, Machine
+from costguard.services.heard import Heard
+from costguard.system.clock import Clock
+from costguard.values.agent import Agent
+from costguard.values.instant import EPOCH
+
+TOGETHER_S = 0.06
+"""How long the first message of a transaction waits for others."""
+MOST = 500
+"""Messages of one transaction; twice as many may wait."""
+STARTS_MOST = 16
+"""Starts of one agent that are remembered."""
+TOLD_EVERY = timedelta(hours=1)
+"""How often the audit is told of messages that were not an agent's own."""
+PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """A message that its agent may send. `sent_ms`: by the agent's clock; `came_at`: by ours, however long it then waits."""
+
+    agent: Agent
+    machine: Machine
+    seq: int
+    sent_ms: int
+    came_at: datetime
+    beat: Beat
+
+
+@dataclass(slots=True)
+class _State:
+    """What one agent said and is in no sample yet. `record_ms`: the end of its last record that counted.
+
+    `seq`: of its last message here. `starts`: those of it that spoke, the last one last: each is a process of the agent, so one
+    that speaks again after another shows that two machines have one key.
+    """
+
+    record_ms: int
+    seq: int = 0
+    waiting: tuple[Moment, ...] = ()
+    fresh: tuple[Moment, ...] = ()
+    starts: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Commits:
+    """The one who writes. `interval`: of the guard, the length of one sample. Call `start` first, and `end` at the end."""
+
+    book: AgentBook
+    heard: Heard
+    clock: Clock
+    interval: timedelta
+    together_s: float = TOGETHER_S
+    committed: int = 0
+    broke: str = ""
+    _queue: queue.Queue[tuple[Incoming, Future[Mapping[str, str]]] | None] = field(
+        default_factory=lambda: queue.Queue(maxsize=2 * MOST)
+    )
+    _states: dict[str, _State] = field(default_factory=dict)
+    _foreign: dict[str, tuple[Agent, int]] = field(default_factory=dict)
+    _told: dict[str, datetime] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _thread: threading.Thread | None = None
+    _ended: bool = False
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Write what waits, and take nothing more."""
+        self._ended = True
+        self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join(PATIENCE_S)
+
+    def submit(self, incoming: Incoming) -> Future[Mapping[str, str]]:
+        """What will be answered to each ask of `incoming`, once it is committed; RefusedError where it is not counted."""
+        if self._ended:
+            raise RefusedError(UNWRITABLE, "the watchdog is ending: send it again", wait_s=5)
+        answer: Future[Mapping[str, str]] = Future()
+        try:
+            self._queue.put_nowait((incoming, answer))
+        except queue.Full:
+            raise RefusedError(TOO_OFTEN, "too many messages wait to be written", wait_s=5) from None
+        return answer
+
+    def foreign(self, agent: Agent) -> None:
+        """Note that a message in the name of `agent` was not its own: for the audit, now and then."""
+        with self._lock:
+            _, count = self._foreign.get(agent.id, (agent, 0))
+            self._foreign[agent.id] = (agent, count + 1)
+
+    def _run(self) -> None:
+        while True:
+            with suppress(queue.Empty):
+                first = self._queue.get(timeout=1.0)
+                if first is None:
+                    break
+                self._write(self._lot(first))
+                continue
+            if self._due():
+                self._write([])
+        left = list[tuple[Incoming, Future[Mapping[str, str]]]]()
+        with suppress(queue.Empty):
+            while (one := self._queue.get_nowait()) is not None:
+                left.append(one)
+        self._write(left)
+
+    def _lot(self, first: tuple[Incoming, Future[Mapping[str, str]]]) -> list[tuple[Incoming, Future[Mapping[str, str]]]]:
+        """All that came within `together_s` of the first."""
+        lot, until = [first], time.monotonic() + self.together_s
+        with suppress(queue.Empty):
+            while len(lot) < MOST:
+                one = self._queue.get(timeout=max(0.0, until - time.monotonic()))
+                if one is None:
+                    self._queue.put(None)
+                    break
+                lot.append(one)
+        return lot
+
+    def _write(self, lot: list[tuple[Incoming, Future[Mapping[str, str]]]]) -> None:
+        """One transaction, and the answers after it."""
+        now, staged = self.clock.now(), dict[str, _State]()
+        results = list[Mapping[str, str] | RefusedError]()
+        told = self._due()
+        if not lot and not told:
+            return
+        try:
+            with self.book.writing() as page:
+                for incoming, _ in lot:
+                    results.append(self._taken(page, incoming, staged, now))
+                for agent, count in told:
+                    page.tell_refused(agent, count, now)
+        except LedgerError as error:
+            self.broke = str(error)
+            results = [RefusedError(UNWRITABLE, wait_s=5) for _ in lot]
+        except Exception as error:  # noqa: BLE001 - whatever it is, who waits for an answer gets one, and the thread goes on
+            self.broke = f"{type(error).__name__}: {error}"
+            results = [RefusedError(BROKEN) for _ in lot]
+        else:
+            self._committed(staged, told, now, {one.agent.id: one for one, _ in lot})
+        for (_, answer), result in zip(lot, results, strict=True):
+            if answer.set_running_or_notify_cancel():
+                answer.set_exception(result) if isinstance(result, RefusedError) else answer.set_result(result)
+
+    def _taken(
+        self, page: AgentPage, incoming: Incoming, staged: dict[str, _State], now: datetime
+    ) -> Mapping[str, str] | RefusedError:
+        agent, beat = incoming.agent, incoming.beat
+        state = staged.get(agent.id) or self._states.get(agent.id)
+        if state is None:
+            stored = page.agent(agent.id)
+            state = _State(stored.record_ms if stored else 0)
+        starts = state.starts if beat.boot_id in ("", *state.starts[-1:]) else (*state.starts, beat.boot_id)[-STARTS_MOST:]
+        if starts.count(beat.boot_id) > 1 and incoming.seq > state.seq:
+            staged[agent.id] = replace(state, starts=starts, waiting=())
+            return RefusedError(DOUBLED)
+        found, record_ms = moments(
+            beat.records, after_ms=state.record_ms, sent_ms=incoming.sent_ms, now=incoming.came_at, since=agent.joined_at
+        )
+        if not page.take(agent.id, incoming.seq, now, record_ms, beat.version, beat.troubles):
+            stands = page.agent(agent.id)
+            return RefusedError(REVOKED if stands is None or stands.revoked_at is not None else REPLAYED)
+        done = merged(agent.key, (*state.waiting, *found), self.interval)
+        page.record(agreed(done.samples, self.heard.latest(agent.key)))
+        fresh = (*state.fresh, *found) if agent.id in staged else found
+        staged[agent.id] = _State(record_ms, incoming.seq, done.rest, fresh, starts)
+        return self._asked(page, incoming, now) if beat.asks else {}
+
+    @staticmethod
+    def _asked(page: AgentPage, incoming: Incoming, now: datetime) -> Mapping[str, str]:
+        machine = incoming.machine
+        answer = granted(
+            Asked(
+                agent=incoming.agent,
+                life=machine.life,
+                name=machine.name or incoming.agent.key.id,
+                wishes=page.wishes_since(machine.first_seen_at),
+                policies=machine.policies,
+                rate=machine.rate,
+            ),
+            incoming.beat.asks,
+            now,
+        )
+        for wish in answer.wishes:
+            page.add_wish(wish)
+        return answer.asked
+
+    def _committed(
+        self, staged: Mapping[str, _State], told: list[tuple[Agent, int]], now: datetime, by_id: Mapping[str, Incoming]
+    ) -> None:
+        """Remember what is on the disk now."""
+        self.broke, self.committed = "", self.committed + 1
+        for agent_id, state in staged.items():
+            self.heard.add(by_id[agent_id].agent.key, state.fresh, now)
+            state.fresh = ()
+            self._states[agent_id] = state
+        with self._lock:
+            for agent, count in told:
+                self._told[agent.id] = now
+                _, since = self._foreign.pop(agent.id, (agent, count))
+                if since > count:
+                    self._foreign[agent.id] = (agent, since - count)
+
+    def _due(self) -> list[tuple[Agent, int]]:
+        """Of whom the audit is to be told."""
+        now = self.clock.now()
+        with self._lock:
+            return [one for name, one in self._foreign.items() if now - self._told.get(name, EPOCH) >= TOLD_EVERY]

@@ -1,0 +1,100 @@
+"""What several commands need before they can answer: the job as asked for, the market's file, and what observed runs say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costguard.data import MARKET, Facts
+from costguard.errors import CostguardError, LedgerError, UnknownNameError
+from costguard.ledger.market import Market
+from costguard.ledger.market_refresh import newest_market
+from costguard.services.job_input import Stated, read_job, read_observed
+from costguard.settings import cache_file, data_file, path_of, read_settings
+from costguard.sizing.job import Job, Limits
+from costguard.values import checks
+
+if TYPE_CHECKING:  # types and no more: a quote does not pay for importing them
+    from costguard.sizing.evidence import Calibrated
+    from costguard.sizing.observed_runs import Observed
+
+PATIENCE_S = 20.0
+"""Seconds to wait for another run that takes its own observations in."""
+
+
+def calibrated(job: Job, stated: str | None, config: str | None) -> Job:
+    """`job` with what observed runs say. A file that is named by a flag must be there; the usual one need not."""
+    path = calibration_file(stated, config)
+    if stated is None and not path.exists():
+        return job
+    from costguard.files.calibration_file import CalibrationFile
+
+    return replace(job, calibration=CalibrationFile(path).calibration())
+
+
+def calibration_file(stated: str | None, config: str | None) -> Path:
+    """Where observed runs are kept."""
+    chosen = stated or read_settings(config).quote.calibration
+    return path_of(chosen) if chosen else data_file("calibration.json")
+
+
+def market_file(stated: str | None, config: str | None) -> Path:
+    """Which market file is asked."""
+    settings = read_settings(config)  # read even where a flag wins, so that a slip in it is said
+    chosen = stated or settings.quote.market
+    return path_of(chosen) if chosen else newest_market(MARKET, cache_file("market.sqlite"))
+
+
+def check_names(limits: Limits, market: Market) -> None:
+    """A provider or region that the market does not know is a slip of the pen, not a limit."""
+    for field, kind, stated, known_to in (
+        ("limits.providers", "provider", limits.providers, market.providers),
+        ("limits.regions", "region", limits.regions, market.regions),
+    ):
+        known = known_to() if stated else ()
+        for name in stated or ():
+            if name not in known:
+                near = checks.nearest_names(name, known)
+                listed = f"known: {', '.join(known)}" if kind == "provider" else "costguard offers lists the market"
+                raise UnknownNameError(kind, name, field=field, nearest=near, hint=listed)
+
+
+def asked_job(stated: Stated, facts: Facts, *, strict: bool) -> Job:
+    """The job; with `strict` only one that leaves nothing to be assumed."""
+    job = read_job(stated, facts)
+    if strict:
+        from costguard.sizing.assumptions import check_stated
+
+        check_stated(job)
+    return job
+
+
+def taken_in(fresh: Sequence[Observed], path: Path, facts: Facts, *, keeps: bool = True, anew: bool = False) -> Calibrated:
+    """What `fresh` runs say beside those kept in the calibration file at `path`, and that kept there where `keeps`.
+
+    `anew`: without those that are kept. One at a time: of two runs that end at once both are kept.
+    """
+    from costguard.files.calibration_file import CalibrationFile
+    from costguard.services import calibration as flow
+    from costguard.system.atomic_file import locked
+    from costguard.system.whole import make_folder
+
+    file = CalibrationFile(path)
+    try:
+        if keeps:
+            make_folder(path.absolute().parent)
+        with locked(path.absolute().parent, patience_s=PATIENCE_S) if keeps else nullcontext():
+            kept, broken = ((), ()) if anew else flow.still_read(file.runs(), lambda rows: read_observed(rows, Path(), facts))
+            answer = flow.calibrate(fresh, kept=kept, facts=facts, file=str(file.path), warnings=broken)
+            if keeps:
+                file.keep(answer.weighed.calibration, answer.runs)
+    except LedgerError:
+        hint = "wait for it to end, then try again; nothing was written"
+        raise CostguardError("another costguard is writing it", field=str(path), hint=hint) from None
+    except OSError as wrong:
+        hint = "name another file with --calibration FILE"
+        raise CostguardError(f"cannot be written: {wrong.strerror}", field=str(path), hint=hint) from None
+    return answer

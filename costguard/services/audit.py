@@ -1,0 +1,57 @@
+"""`costguard audit`: does it hold, and what does it tell?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from costguard.errors import InputError, NoAnswerError
+from costguard.guard.audit import Finding, anchor_stated, anchor_text
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.audit_check import checked
+from costguard.ledger.guard.audit_log import entries, head_text, told
+from costguard.services import Answer
+from costguard.services.marking import mark_of
+from costguard.settings import ledger_url, read_settings
+from costguard.settings.lasting import lasting
+from costguard.values.instant import micros
+from costguard.views import audit as documents
+
+
+def verify(anchors: Sequence[str] = (), *, config: str | None = None) -> Answer:
+    """`costguard audit verify`; what does not fit ends it as a "no", after it has been printed."""
+    noted, settings = [anchor_stated(one) for one in anchors], read_settings(config)
+    with Reader(ledger_url(settings)) as reader, reader.snapshot() as ask:
+        chain, findings = checked(ask, noted)
+        shown = reader.where.shown
+    head = anchor_text(chain.last.seq, chain.last.hash) if chain.last else ""
+    doubt = mark_of(settings).doubt()
+    findings += [Finding(None, f"{doubt} (costguard audit adopt, if that is meant)")] if doubt else []
+    refusal = None
+    if findings:
+        hint = "keep a copy of it, stop what acts on it (costguard freeze), and find out who wrote to it"
+        refusal = NoAnswerError(f"the audit does not hold: {findings[0].what}", field=shown, hint=hint)
+    document = documents.verified(shown, rows=chain.rows_read, head=head, anchors=noted, findings=findings)
+    return Answer(document=document, refusal=refusal)
+
+
+def show(*, since: str | None = None, config: str | None = None) -> Answer:
+    """`costguard audit show`: the rows, those of `since` on."""
+    since_us = None if since is None else micros(_since(since, datetime.now(UTC)))
+    with Reader(ledger_url(read_settings(config))) as reader, reader.snapshot() as ask:
+        rows = [told(entry) for entry in entries(ask, since_us)]
+        head = head_text(ask)
+    return Answer(document=documents.shown(reader.where.shown, rows, head))
+
+
+def _since(stated: str, now: datetime) -> datetime:
+    """An instant in ISO form, a day (UTC), or so long ago."""
+    try:
+        found = datetime.fromisoformat(stated.strip())
+    except ValueError:
+        try:
+            return now - lasting(stated, "--since", least=timedelta(seconds=1))
+        except InputError as error:
+            hint = 'write how long ago ("24h", "7d"), or since when ("2026-11-21", "2026-11-21T12:00Z")'
+            raise InputError(error.what, field="--since", hint=hint) from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

@@ -1,0 +1,214 @@
+"""Bill files of whatever kind as parts of lines: FOCUS for everybody, and what each provider's plug-in says of its own files.
+
+Which kind a file is of, its first record says. A record that cannot be read refuses the whole file, by name and line: a bill
+that is taken in in part says less than none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from costguard.bills.bill_files import About, BillFiles, BillFormat, Part, Record
+from costguard.bills.focus_rows import Export, columns_missing, line_stated, provider_stated
+from costguard.errors import InputError, one_line, shortened
+from costguard.files.records import Place, pieces_in, records
+from costguard.providers import plugins
+from costguard.providers.bills import KnowsBillFiles, Piece
+from costguard.services.listing_validation import speaks_for
+from costguard.values.checks import nearest_names
+
+FOCUS = "FOCUS"
+LOOKS_LIKE_FOCUS = frozenset(("billedcost", "effectivecost", "chargeperiodstart", "chargecategory"))
+MOST_SHOWN = 6
+
+Accounts = Callable[[str], Sequence[str]]
+"""The accounts of a provider that the ledger knows."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Kinds:
+    """What this installation can read. `only`: the provider that the files are of, "" for what they say themselves.
+
+    `account`: whose the files are that do not say so. `left_out`: rows of providers that nobody here speaks for, by name.
+    """
+
+    known: Mapping[str, BillFiles]
+    only: str = ""
+    account: str = ""
+    accounts: Accounts = lambda _: ()
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def installed_kinds(only: str, account: str, accounts: Accounts) -> Kinds:
+    """The kinds of every installed provider."""
+    found = {
+        name: (plugin.bill_files if isinstance(plugin, KnowsBillFiles) else BillFiles(), plugin.manifest)
+        for name, plugin in sorted(plugins.providers().found.items())
+    }
+    return Kinds(
+        known={
+            name: BillFiles(
+                formats=files.formats,
+                called=(*files.called, manifest.title, *((manifest.seller.name,) if manifest.seller else ()), name),
+                resource=files.resource,
+            )
+            for name, (files, manifest) in found.items()
+        },
+        only=only,
+        account=account,
+        accounts=accounts,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """One bill: a file, or the files of a folder that together are one. `kind`: its name; `sums`: see `BillFormat`."""
+
+    kind: str
+    sums: bool
+    parts: Iterator[Part]
+    stated_at: datetime
+
+
+def opened(path: Path, kinds: Kinds, now: datetime) -> Opened:
+    """The bill in the file or folder `path`, of which nothing but the first record has been read yet."""
+    return opened_pieces(str(path), pieces_in(path), kinds, now)
+
+
+def opened_pieces(path: str, pieces: Sequence[Piece], kinds: Kinds, now: datetime) -> Opened:
+    """The same of a bill whose files stand anywhere. `path`: what all of it is called."""
+    stated_at = min(now, max((one.made_at for one in pieces if one.made_at is not None), default=now))
+    places = records(pieces)
+    first = next(places, None)
+    if first is None:
+        hint = "a month without charges needs no file"
+        raise InputError("holds a header and no line", field=path, hint=hint)
+    about = About(account="", as_of=stated_at)
+    every = _again(first, places)
+    if LOOKS_LIKE_FOCUS & {name.lower().replace("_", "") for name in first[1]} and not _own(first[1], kinds):
+        return Opened(kind=FOCUS, sums=True, parts=_focus(path, every, kinds, stated_at), stated_at=stated_at)
+    provider, one = _format(path, first[1], kinds)
+    if not one.says_whose:
+        about = About(account=_account(path, provider, kinds), as_of=stated_at)
+    parts = _parts(every, one, about)
+    return Opened(kind=one.name, sums=one.sums, parts=parts, stated_at=stated_at)
+
+
+def _again(first: Place, rest: Iterator[Place]) -> Iterator[Place]:
+    yield first
+    yield from rest
+
+
+def _parts(places: Iterable[Place], one: BillFormat, about: About) -> Iterator[Part]:
+    """Every record as the first one is read, which each of them must be like: a bill is written in one way."""
+    seen: frozenset[str] = frozenset()
+    for here, record in places:
+        if record.keys() != seen:
+            seen = frozenset(record)
+            if not one.known(record):
+                hint = f"the first one of the bill is of {one.name}: name files of other kinds one by one"
+                raise InputError("is of another kind", field=here, hint=hint)
+        with _told(here):
+            yield from one.read(record, about)
+
+
+@contextmanager
+def _told(here: str) -> Iterator[None]:
+    """What cannot be read, with the file and line where it stands."""
+    try:
+        yield
+    except InputError as odd:
+        told = f"{odd.field} {odd.what}" if odd.field else odd.what
+        raise InputError(told, field=here, hint=odd.hint or "nothing of the file was taken in") from None
+
+
+def _own(record: Record, kinds: Kinds) -> list[tuple[str, BillFormat]]:
+    """The providers' own formats that a record is of."""
+    return [
+        (name, one)
+        for name, files in kinds.known.items()
+        if kinds.only in ("", name)
+        for one in files.formats
+        if one.known(record)
+    ]
+
+
+def _format(path: str, record: Record, kinds: Kinds) -> tuple[str, BillFormat]:
+    found = _own(record, kinds)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(sorted(name for name, _ in found))
+        raise InputError(f"may be a bill of {names}", field=path, hint="say whose with --provider")
+    keys = ", ".join(shortened(one_line(str(key)), 24) for key in list(record)[:MOST_SHOWN])
+    readable = [one.name for name, files in kinds.known.items() if kinds.only in ("", name) for one in files.formats]
+    what = f"is no bill that can be read: it has {keys}" + (" ..." if len(record) > MOST_SHOWN else "")
+    raise InputError(what, field=path, hint=f"known are: {', '.join((FOCUS, *readable))}")
+
+
+def _account(path: str, provider: str, kinds: Kinds) -> str:
+    """Whose a file is that does not say so: as stated, or the only account of its provider.
+
+    What is taken in for an account stays there: one that the ledger does not know, beside others that it does, is a slip.
+    """
+    known = kinds.accounts(provider)
+    if kinds.account and known and kinds.account not in known:
+        near = nearest_names(kinds.account, known) or known[:MOST_SHOWN]
+        hint = f"did you mean {', '.join(map(one_line, near))}? Another one is polled first: costguard status"
+        raise InputError(f"'{one_line(kinds.account)}' is no account of {provider} in the ledger", field="--account", hint=hint)
+    if kinds.account:
+        return kinds.account
+    if len(known) == 1:
+        return known[0]
+    told = f"the ledger knows {', '.join(map(one_line, known[:MOST_SHOWN]))}" if known else "the ledger knows none"
+    hint = f"say whose with --account NAME ({told})"
+    raise InputError(f"does not say which account of {provider} it is of", field=path, hint=hint)
+
+
+def _focus(path: str, places: Iterable[Place], kinds: Kinds, as_of: datetime) -> Iterator[Part]:
+    """Rows of a FOCUS file, each of the provider that it names. InputError where none is of one that is asked for."""
+    called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
+    exports = dict[str, Export]()
+    seen: frozenset[str] = frozenset()
+    for here, record in places:
+        if record.keys() != seen:
+            seen = frozenset(record)
+            _complete(path if not exports else here, record)
+        name = provider_stated(record)
+        plugin = _whose(name, called, kinds)
+        if not plugin:
+            if not name:
+                raise InputError("names no provider", field=here, hint="--provider NAME says whose such rows are")
+            kinds.left_out[name] += 1
+            continue
+        provider = name if speaks_for(plugin, name) else plugin
+        if provider not in exports:
+            resource = kinds.known[plugin].resource
+            exports[provider] = Export(provider=provider, source="FOCUS file", as_of=as_of, resource=resource)
+        with _told(here):
+            yield line_stated(record, exports[provider])
+    if not exports:
+        names = ", ".join(shortened(one_line(name), 40) for name, _ in kinds.left_out.most_common(MOST_SHOWN))
+        what = f"has no row of {kinds.only or 'an installed provider'}: its rows are of {names}"
+        raise InputError(what, field=path, hint=f"installed are {', '.join(kinds.known)}; --provider says whose rows are")
+
+
+def _complete(where: str, record: Record) -> None:
+    """InputError where a record lacks a column that no line can do without."""
+    missing = columns_missing(record)
+    if missing:
+        hint = "export it with all columns that FOCUS demands"
+        raise InputError(f"lacks the columns {', '.join(missing)}", field=where, hint=hint)
+
+
+def _whose(name: str, called: Mapping[str, str], kinds: Kinds) -> str:
+    """The plug-in for rows of `name`: the one that is called so; `only` for what is nobody's; "" for what is left out."""
+    plugin = called.get(name.casefold()) or next((own for own in kinds.known if speaks_for(own, name)), "")
+    if not kinds.only:
+        return plugin
+    return kinds.only if plugin in ("", kinds.only) else ""

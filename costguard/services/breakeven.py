@@ -1,0 +1,78 @@
+"""breakeven: what a machine costs to buy and to rent, and after how many hours of use the two are even."""
+
+from __future__ import annotations
+
+from costguard.errors import InputError
+from costguard.quoting.breakeven import break_even
+from costguard.quoting.offer import Offer, Selection
+from costguard.quoting.purchase import USD_PER_KWH, Purchase
+from costguard.services.accounts import OfferSource
+from costguard.values.checks import require
+from costguard.values.gpu import Gpu
+from costguard.values.money import Money, Rate
+
+COMMITTED_OR_TAKEN = ("spot", "reserved")
+"""Tiers that are not what an hour costs somebody who rents by the hour: one may be taken away, one is paid for a year."""
+
+
+def breakeven(
+    *,
+    gpu: Gpu | None,
+    count: int,
+    price: Money | None,
+    rate: Rate | None,
+    power_w: float | None,
+    usd_per_kwh: str | None,
+    resale: Money | None,
+    hours_week: float | None,
+    market: OfferSource,
+) -> Purchase:
+    """Stated figures first; what is missing comes from the GPU's datasheet and the cheapest on-demand offer, and is said."""
+    for stated, flag in ((usd_per_kwh, "--usd-per-kwh"), (resale.text(9) if resale else None, "--resale")):
+        require(stated is None or Money.parse(stated, field=flag).nano >= 0, flag, "is below zero", "write 0 or more")
+    warnings: list[str] = []
+    offer = None
+    if price is None:
+        price = _list_price(gpu, count, warnings)
+    if rate is None:
+        offer = _cheapest(gpu, count, market)
+        rate = offer.rate
+        warnings.append(f"the rent is {offer.provider}'s {offer.tier} price of {offer.observed_on.isoformat()}")
+    if power_w is None and gpu is not None and gpu.tdp_w is not None:
+        power_w = gpu.tdp_w * count
+        warnings.append(f"power was not stated: the GPU's {power_w:.0f} W assumed, its host left out")
+    if usd_per_kwh is None and power_w is not None:
+        warnings.append(f"the price of electricity was not stated: ${USD_PER_KWH} per kWh assumed")
+    assert rate is not None  # noqa: S101 - `best` returns offers of known price only
+    per_kwh = usd_per_kwh or USD_PER_KWH
+    return Purchase(
+        gpu=gpu,
+        count=count,
+        price=price,
+        rent=rate,
+        power_w=power_w,
+        usd_per_kwh=per_kwh,
+        resale=resale,
+        hours_week=hours_week,
+        plain=break_even(price, rate, hours_per_week=hours_week),
+        full=break_even(price, rate, power_w=power_w, usd_per_kwh=per_kwh, resale=resale, hours_per_week=hours_week),
+        rented_as=offer,
+        warnings=tuple(warnings),
+    )
+
+
+def _list_price(gpu: Gpu | None, count: int, warnings: list[str]) -> Money:
+    if gpu is None or gpu.price_usd is None:
+        known = "no price of this GPU is known" if gpu else "nothing says what is bought"
+        raise InputError(known, field="--price", hint="write --price 15000")
+    warnings.append(f"the price was not stated: about ${gpu.price_usd:,.0f} a GPU assumed (gpus.csv)")
+    return Money.parse(round(gpu.price_usd) * count, field="--price")
+
+
+def _cheapest(gpu: Gpu | None, count: int, market: OfferSource) -> Offer:
+    if gpu is None:
+        raise InputError("nothing says what is rented", field="--rate", hint="write --rate 4, or --gpu A100-80GB")
+    offers = [o for o in market.best(gpu.name, count, Selection()) if o.tier not in COMMITTED_OR_TAKEN]
+    if not offers:
+        raise InputError(f"nobody in the market rents {gpu.name} x{count}", field="--rate", hint="write --rate 4")
+    return offers[0]

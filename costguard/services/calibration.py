@@ -1,0 +1,115 @@
+"""calibrate: observed runs -> what was expected of each -> beliefs a family of jobs, and which runs were left out and why."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from costguard.errors import InputError
+from costguard.services.accounts import FactSource
+from costguard.sizing.calibration import memory_family, speed_family
+from costguard.sizing.evidence import Calibrated, Expected, Finding, at_odds, weighed
+from costguard.sizing.job import Table
+from costguard.sizing.memory.footprint import Footprint
+from costguard.sizing.observed_runs import Observed
+from costguard.sizing.placement import Impossible, Placement, Placer
+from costguard.sizing.speed.duration import duration
+from costguard.sizing.speed.timing import speed_of
+from costguard.values.gpu import GIB
+from costguard.values.interval import Interval
+
+Reader = Callable[[list[tuple[str, Table]]], tuple[Observed, ...]]
+
+
+def calibrate(
+    fresh: Iterable[Observed],
+    *,
+    kept: Iterable[Observed] = (),
+    facts: FactSource,
+    file: str = "",
+    warnings: tuple[str, ...] = (),
+) -> Calibrated:
+    """What `fresh` runs and those already `kept` in `file` say of quotes to come. Their order does not matter."""
+    kept, fresh = list(kept), list(fresh)
+    runs = _once((*kept, *fresh))
+    spread = facts.efficiency().spread_seen
+    found = weighed((expected(run, facts) for run in runs), spread_seen=spread)
+    new = len(runs) - len(_once(kept))
+    twice = len(kept) + len(fresh) - len(runs)
+    said = (f"{twice} rows equal others and were counted once: give runs that only look alike a name",) if twice else ()
+    return Calibrated(
+        file=file,
+        runs=tuple(run.table for run in runs),
+        new=new,
+        weighed=found,
+        spread=spread,
+        warnings=(*warnings, *said, *_assumed(fresh), *(out.text for out in found.left_out)),
+    )
+
+
+def still_read(tables: Iterable[Table], read: Reader) -> tuple[tuple[Observed, ...], tuple[str, ...]]:
+    """Kept runs, and a warning for each that can no longer be read (its config.json has gone, a name has changed)."""
+    found: list[Observed] = []
+    broken: list[str] = []
+    for number, table in enumerate(tables, 1):
+        try:
+            found += read([(f"kept run {number}", table)])
+        except InputError as wrong:
+            broken.append(f"dropped, because it can no longer be read: {wrong.field}: {wrong.what}")
+    return tuple(found), tuple(broken)
+
+
+def _once(runs: Iterable[Observed]) -> tuple[Observed, ...]:
+    return tuple({repr(sorted(run.table.items())): run for run in runs}.values())
+
+
+def _assumed(runs: Iterable[Observed]) -> tuple[str, ...]:
+    """What nobody stated decides what was expected, so it is said once for all runs."""
+    fields = Counter(f"{field} {value}" for run in runs for field, value in run.job.assumed)
+    named = ", ".join(f"{field} ({count} runs)" for field, count in fields.most_common())
+    return (f"assumed, because not stated: {named}",) if named else ()
+
+
+def expected(run: Observed, facts: FactSource) -> Expected:
+    """`run` beside what an uncalibrated quote says of it."""
+    placed = Placer(job=run.job).place(run.gpu, run.gpu_count, run.nodes)
+    if isinstance(placed, Impossible):
+        return Expected(run=run, speed=Finding(wrong=placed.reason), memory=Finding(wrong=placed.reason))
+    return Expected(run=run, speed=_speed(run, placed, facts), memory=_memory(run, placed.footprint))
+
+
+def _speed(run: Observed, placed: Placement, facts: FactSource) -> Finding:
+    """From the stated speed; from the hours of the whole run where none is stated."""
+    if run.tokens_per_s is None and run.hours is None:
+        return Finding()
+    job, efficiency = run.job, facts.efficiency()
+    speed = speed_of(job, placed, efficiency)
+    if speed is None:
+        return Finding(wrong=f"no speed figure for {run.gpu.name} is known")
+    ratios = {}
+    if run.tokens_per_s is not None:
+        ratios["tokens_per_s"] = math.log(run.tokens_per_s / (run.gpus * speed.tokens_per_s_per_gpu.expected))
+    if run.hours is not None and job.tokens is not None:
+        took = duration(job.tokens, speed, gpus=run.gpus, startup_hours=Interval.exactly(0.0), efficiency=efficiency)
+        ratios["hours"] = math.log(took.hours.expected / run.hours)
+    wrong = at_odds(ratios)
+    ratio = next(iter(ratios.values()))
+    share = math.exp(ratio) * speed.efficiency
+    if wrong is None and share > 1 and ratio > 0:
+        wrong = f"{share:.1f} times the arithmetic that {run.gpu.name} can do"
+    family = speed_family(job, run.gpu, gpus=run.gpus, nodes=run.nodes)
+    return Finding(family=family, ratio=ratio, wrong=wrong)
+
+
+def _memory(run: Observed, need: Footprint) -> Finding:
+    """From the allocated peak; from what was reserved where nobody looked at that."""
+    seen, said = (run.peak, need.peak) if run.peak is not None else (run.reserved, need.reserved)
+    if seen is None:
+        return Finding()
+    wrong, has = None, run.gpu.card_gib * GIB
+    if max(seen, run.reserved or 0.0) > has:
+        wrong = f"{max(seen, run.reserved or 0.0) / GIB:.1f} GiB are more than the {has / GIB:.1f} that {run.gpu.name} has"
+    elif run.reserved is not None and run.reserved < seen:
+        wrong = "less is reserved than allocated"
+    return Finding(family=memory_family(run.job), ratio=math.log(seen / said), wrong=wrong)

@@ -1,0 +1,88 @@
+"""Many questions at once: a bounded number of threads asks, and whoever asked for it takes the answers one by one.
+
+The threads are daemons: one that hangs in somebody's library keeps neither a command nor the process from ending. What such
+a thread still answers after its crew was closed is dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+
+from costguard.system.clock import monotonic, pause, simulated
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+A = TypeVar("A")
+
+MOST_THREADS = 100
+"""Questions that are under way at once: 200 scopes that answer in 200 ms take two rounds of them, half a second."""
+
+Answer = tuple[K, T | BaseException]
+
+
+class Crew(Generic[K, T]):
+    """Threads that put questions, at most `most` at once. Their answers stand in one line, in the order of coming."""
+
+    def __init__(self, line: SimpleQueue[Answer[K, T]], most: int = MOST_THREADS) -> None:
+        self._line, self._most, self._threads = line, most, 0
+        self._questions: SimpleQueue[tuple[K, Callable[[], T]] | None] = SimpleQueue()
+        self._over = threading.Event()
+
+    def ask(self, name: K, question: Callable[[], T]) -> None:
+        """Put `question` as soon as a thread is free; its answer, or what it raised, comes under `name`."""
+        if simulated():
+            self._answer(name, question)
+            return
+        self._questions.put((name, question))
+        if self._threads < self._most:
+            self._threads += 1
+            threading.Thread(target=self._work, daemon=True, name="costguard-asks").start()
+
+    def close(self) -> None:
+        """Ask nothing more. Threads that wait for an answer end with it."""
+        self._over.set()
+        for _ in range(self._threads):
+            self._questions.put(None)
+
+    def _work(self) -> None:
+        while (asked := self._questions.get()) is not None and not self._over.is_set():
+            self._answer(*asked)
+
+    def _answer(self, name: K, question: Callable[[], T]) -> None:
+        answer: T | BaseException
+        try:
+            answer = question()
+        except BaseException as broken:  # noqa: BLE001 - whatever it is, it is this question's answer
+            answer = broken
+        self._line.put((name, answer))
+
+
+def within(line: SimpleQueue[A], seconds: float) -> A | None:
+    """The next answer of `line`; None where none comes within `seconds`."""
+    try:
+        return line.get(timeout=seconds) if seconds > 0 and not simulated() else line.get_nowait()
+    except Empty:
+        pause(max(seconds, 0.0))
+        return None
+
+
+def together(questions: Mapping[K, Callable[[], T]], *, limit_s: float, most: int = MOST_THREADS) -> dict[K, T | BaseException]:
+    """The answer of each question, or what it raised; TimeoutError where there was none within `limit_s` seconds in all."""
+    found = dict(_answered(questions, limit_s, most))
+    return {name: found.get(name, TimeoutError(f"no answer within {limit_s:g} s")) for name in questions}
+
+
+def _answered(questions: Mapping[K, Callable[[], T]], limit_s: float, most: int) -> Iterator[Answer[K, T]]:
+    line: SimpleQueue[Answer[K, T]] = SimpleQueue()
+    crew, until = Crew(line, most), monotonic() + limit_s
+    for name, question in questions.items():
+        crew.ask(name, question)
+    for _ in questions:
+        answer = within(line, until - monotonic())
+        if answer is None:
+            break
+        yield answer
+    crew.close()

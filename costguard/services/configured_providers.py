@@ -1,0 +1,200 @@
+"""The providers that somebody configured, opened: what each is handed, and what is said of one that cannot be opened.
+
+A provider without its key or its SDK is itself a fact, and stops no other: in its place stands a source that fails with the
+reason, so that what the ledger knows of it counts as not seen. A slip in the settings is an error of whoever wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from costguard.errors import CostguardError, InputError, ProviderError
+from costguard.metering.inventory import Failed, Poll
+from costguard.providers import plugins
+from costguard.providers.plugins import Provider, Providers, extra_missing
+from costguard.providers.ports import InstanceSource
+from costguard.services.concurrency import together
+from costguard.services.listing_validation import speaks_for
+from costguard.settings import Settings, cache_file, path_of
+from costguard.system.file_security import undumped
+from costguard.values.provider import Manifest
+from costguard.values.resource import ScopeKey
+
+if TYPE_CHECKING:  # the network is imported when a provider is opened
+    from costguard.providers.transport import ProviderPlugin, Surroundings, Transport
+
+
+OPEN_S = 20.0
+"""How long all may take to be opened: they read files and import SDKs, and ask nobody. An assumption, 2026-11."""
+
+
+class Now:
+    """The clock of this machine."""
+
+    def now(self) -> datetime:
+        """This instant, in UTC."""
+        return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cloud:
+    """One configured provider. `error`: why it could not be opened, None where it could; then `sources` are its accounts."""
+
+    name: str
+    manifest: Manifest | None
+    sources: tuple[InstanceSource, ...]
+    error: CostguardError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unopened:
+    """Stands for a provider that could not be opened: it fails whatever it is asked, and says why."""
+
+    name: str
+    error: CostguardError
+
+    @property
+    def providers(self) -> Sequence[str]:
+        """Its name."""
+        return (self.name,)
+
+    def scopes(self) -> Sequence[ScopeKey]:
+        """Nothing but the reason."""
+        raise self.error
+
+    def poll(self, scope: ScopeKey) -> Poll:
+        """Nothing but the reason."""
+        return Poll(scope=scope, at=Now().now(), inventory=Failed(str(self.error)))
+
+
+def known_tables(settings: Settings, installed: Providers) -> Mapping[str, Mapping[str, object]]:
+    """The `[providers.NAME]` tables; UnknownNameError with the nearest where nobody is called NAME."""
+    for name in settings.providers:
+        if name not in installed.broken:
+            installed.get(name, field="providers")
+    return settings.providers
+
+
+@contextmanager
+def opened(settings: Settings, *, only: Collection[str] | None = None, found_too: bool = False) -> Iterator[tuple[Cloud, ...]]:
+    """Every configured provider, or `only` these. `found_too`: those without a table for which credentials are found, too.
+
+    Of the latter, one that needs a setting before its credentials are of any use is there with that InputError.
+    """
+    installed = plugins.providers()
+    tables = dict(known_tables(settings, installed))
+    for name in only or ():
+        if name not in installed.broken:
+            installed.get(name)
+        tables.setdefault(name, {})
+    chosen = {name: table for name, table in tables.items() if only is None or name in only}
+    unasked = [name for name in installed.found if found_too and name not in tables and only is None]
+    with surroundings(settings) as around:
+        clouds = _clouds(chosen, installed, around)
+        for cloud in clouds:
+            if isinstance(cloud.error, InputError):
+                raise cloud.error
+        tried = _clouds({name: {} for name in unasked if installed.found[name].manifest.credentials}, installed, around)
+        yield (*clouds, *(cloud for cloud in tried if cloud.error is None or isinstance(cloud.error, InputError)))
+
+
+def sources_of(clouds: Sequence[Cloud]) -> tuple[InstanceSource, ...]:
+    """The accounts of all, with a stand-in for each provider that could not be opened."""
+    found = list[InstanceSource]()
+    for cloud in clouds:
+        found += cloud.sources if cloud.error is None else (Unopened(name=cloud.name, error=cloud.error),)
+    return tuple(found)
+
+
+@contextmanager
+def surroundings(settings: Settings) -> Iterator[Surroundings]:
+    """What every provider is handed; the connections are let go of when the block ends."""
+    import os
+
+    from costguard.data import Facts
+    from costguard.providers.transport import Surroundings
+    from costguard.services.exports import Exports
+    from costguard.services.kept import FileCache
+    from costguard.values.gpu_names import GpuNames
+
+    undumped()
+    transport = transport_of(settings)
+    try:
+        yield Surroundings(
+            transport=transport,
+            clock=Now(),
+            gpus=GpuNames(Facts().gpus()),
+            cache=FileCache(cache_file("providers")),
+            environ=dict(os.environ),
+            home=_home(),
+            bills=Exports(),
+        )
+    finally:
+        transport.close()
+
+
+def transport_of(settings: Settings) -> Transport:
+    """A client of its own, as `[network]` wants it. Close it."""
+    from costguard.providers.transport import Transport
+
+    ca_file, proxy = settings.network.ca_file, settings.network.proxy
+    try:
+        return Transport(ca_file=None if ca_file is None else path_of(ca_file), proxy=proxy)
+    except ValueError:
+        raise InputError("cannot be read", field="network.proxy", hint='write "http://proxy.example:3128"') from None
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # a user without a home: a service. Nothing is found there
+        return Path("/nonexistent")
+
+
+def _clouds(tables: Mapping[str, Mapping[str, object]], installed: Providers, around: Surroundings) -> tuple[Cloud, ...]:
+    """Each of `tables` opened, or the reason why not. One that hangs is such a reason, too."""
+    questions = {name: partial(_cloud, name, table, installed, around) for name, table in tables.items()}
+    answers = together(questions, limit_s=OPEN_S)
+    return tuple(_opened(name, answer, installed) for name, answer in answers.items())
+
+
+def _opened(name: str, answer: Cloud | BaseException, installed: Providers) -> Cloud:
+    """`answer`, or in its place what was raised. The words of an unexpected one are left out: they may hold a secret."""
+    if isinstance(answer, Cloud):
+        return answer
+    plugin = installed.found.get(name)
+    why = answer if isinstance(answer, TimeoutError) else f"unexpected {type(answer).__name__}"
+    error = answer if isinstance(answer, CostguardError) else ProviderError(f"it cannot be opened: {why}", provider=name)
+    return Cloud(name=name, manifest=plugin.manifest if plugin else None, sources=(), error=error)
+
+
+def _cloud(name: str, table: Mapping[str, object], installed: Providers, around: Surroundings) -> Cloud:
+    """`name` opened; whatever its plug-in raises is raised."""
+    plugin = installed.found.get(name)
+    if plugin is None:
+        what = f"its plug-in cannot be used: {installed.broken[name]}"
+        raise ProviderError(what, provider=name, hint="reinstall or remove the package that brings it")
+    return Cloud(name=name, manifest=plugin.manifest, sources=_sources(plugin, table, around))
+
+
+def _sources(plugin: Provider, table: Mapping[str, object], around: Surroundings) -> tuple[InstanceSource, ...]:
+    manifest = plugin.manifest
+    missing = extra_missing(manifest)
+    if missing:
+        hint = f"pip install 'gpu-costguard[{manifest.extra}]'"
+        raise ProviderError(f"its SDK is not installed ({', '.join(missing)})", provider=manifest.name, hint=hint)
+    sources = tuple(cast("ProviderPlugin", plugin).open(table, around))
+    if not sources:
+        raise ProviderError("it opened no account", provider=manifest.name, hint=f"see [providers.{manifest.name}]")
+    for source in sources:
+        names = tuple(source.providers)
+        if not names or not all(speaks_for(manifest.name, name) for name in names):
+            others = ", ".join(map(str, names)) or "nobody"
+            raise ProviderError(f"its plug-in speaks for others: {others}", provider=manifest.name)
+    return sources

@@ -1,0 +1,48 @@
+"""One training step really run, on tensors that hold no data: exact memory on a machine without a GPU.
+
+Needs the extra `exact` (torch, transformers, peft), and is imported by nobody who did not ask for it. Decision 0009 says
+what it measures and what it leaves out.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from costguard.errors import InputError
+from costguard.sizing.exact_memory import INSTALL, Exact
+from costguard.sizing.job import Job
+
+__all__ = ["PACKAGES", "FakeTensors"]
+
+PACKAGES = ("torch", "transformers", "peft")
+
+
+class FakeTensors:
+    """Runs jobs on PyTorch's fake tensors; keeps the port `ExactSizer`."""
+
+    def exact(self, config: Mapping[str, object], job: Job) -> Exact:
+        """The memory of `job` on the model that `config` (a parsed config.json) describes."""
+        missing = [name for name in PACKAGES if find_spec(name) is None]
+        if missing:
+            raise InputError(f"needs packages that are not installed: {', '.join(missing)}", field="--exact", hint=INSTALL)
+        with _quiet():
+            from costguard.services.exact_step.training_step import run
+
+            return run(config, job)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what these packages say about themselves while they are imported and used."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,121 @@
+"""A Hugging Face model built from its config, without data: first on the meta device, then on a fake CPU.
+
+The meta device knows shapes and no data, so weights are neither drawn nor copied: 70B parameters take a second. PEFT moves
+its adapters between devices, which fake tensors refuse and meta tensors do not; so adapters are added before the model
+leaves the meta device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import peft
+import torch
+import transformers
+from torch import nn
+
+from costguard.errors import InputError, shortened
+from costguard.sizing.exact_memory import INSTEAD
+from costguard.sizing.job import Job
+from costguard.sizing.recipe import Recipe
+
+DTYPES = {"bf16": torch.bfloat16, "bf16-amp": torch.float32, "fp32": torch.float32}
+IMPLEMENTATIONS = {"flash": "sdpa", "flash3": "sdpa", "eager": "eager"}
+WEIGHTS_OF_LINEAR = 2
+"""Dimensions of a matrix: what an adapter can sit on."""
+
+
+def build(config: Mapping[str, object], job: Job) -> Any:  # noqa: ANN401 - a PreTrainedModel, or PEFT's wrapper
+    """The model of `config` as `job` trains it, on the meta device."""
+    recipe = job.recipe
+    stated = _config(config)
+    with torch.device("meta"):
+        model = _model(stated, recipe)
+    model.train()
+    if recipe.checkpointing == "full":
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if recipe.adapters:
+        model = _adapted(model, recipe)
+    return model
+
+
+def settled(model: Any) -> Any:  # noqa: ANN401 - a model on the meta device, and the same on a fake CPU
+    """Every tensor anew on the CPU, once each, so that what was tied stays tied; call it under FakeTensorMode.
+
+    `Module.to_empty` would swap each parameter in place, which fake tensors refuse.
+    """
+    moved: dict[int, Any] = {}
+    for module in model.modules():
+        parameters = module.named_parameters(recurse=False, remove_duplicate=False)
+        buffers = module.named_buffers(recurse=False, remove_duplicate=False)
+        plain = [(n, v) for n, v in vars(module).items() if isinstance(v, torch.Tensor)]
+        for name, tensor in (*parameters, *buffers, *plain):
+            if id(tensor) not in moved:
+                moved[id(tensor)] = tensor, _on_cpu(tensor)
+            setattr(module, name, moved[id(tensor)][1])
+    return model
+
+
+def _config(config: Mapping[str, object]) -> Any:  # noqa: ANN401 - a PretrainedConfig
+    """`config` as transformers reads it, with every dropout off: a CPU keeps wider masks than a GPU does."""
+    if "text_config" in config:
+        raise InputError("has a tower beside its text model, and --exact runs text alone", field="model", hint=INSTEAD)
+    table = dict(config)
+    model_type = str(table.pop("model_type", ""))
+    try:
+        found = transformers.AutoConfig.for_model(model_type, **table)
+    except (ValueError, TypeError, KeyError) as refused:
+        why = f"transformers {transformers.__version__} cannot read it: {shortened(str(refused).splitlines()[0], 120)}"
+        raise InputError(why, field="model", hint=f"upgrade transformers, or {INSTEAD}") from None
+    for name, value in list(vars(found).items()):
+        if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, float):
+            setattr(found, name, 0.0)
+    found.use_cache = False
+    if found.is_encoder_decoder and getattr(found, "decoder_start_token_id", None) is None:
+        found.decoder_start_token_id = 0  # which word it is decides no byte, but labels are shifted behind it
+    return found
+
+
+def _model(config: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PretrainedConfig, a PreTrainedModel
+    """The class that the config names, else the causal model of its type."""
+    named = (config.architectures or [""])[0]
+    maker = getattr(transformers, named, None) if "For" in named or "LMHead" in named else None
+    maker = maker if maker and maker.config_class is type(config) else transformers.AutoModelForCausalLM
+    options = {"attn_implementation": IMPLEMENTATIONS[recipe.attention], "dtype": DTYPES[recipe.precision]}
+    make = getattr(maker, "_from_config", None) or maker.from_config
+    try:
+        return make(config, **options)
+    except (ValueError, ImportError, AttributeError) as refused:
+        why = f"transformers {transformers.__version__} cannot build it: {shortened(str(refused).splitlines()[0], 160)}"
+        raise InputError(why, field="model", hint=f"try attention = 'eager', or {INSTEAD}") from None
+
+
+def _adapted(model: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PreTrainedModel, PEFT's wrapper
+    lora = recipe.lora
+    targets = _attention(model) if lora.targets == "attention" else lora.targets
+    chosen = peft.LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.rank,
+        lora_dropout=0.0,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+    )
+    try:
+        adapted = peft.get_peft_model(model, chosen)
+    except ValueError as refused:
+        why = f"peft {peft.__version__} refuses them: {shortened(str(refused).splitlines()[0], 160)}"
+        raise InputError(why, field="lora.targets", hint="write 'all-linear', or names of this model's modules") from None
+    if recipe.checkpointing == "full":
+        adapted.enable_input_require_grads()
+    return adapted
+
+
+def _attention(model: Any) -> tuple[str, ...]:  # noqa: ANN401 - a PreTrainedModel
+    """Full names of the matrices inside attention, whatever this model calls them: BERT's feed-forward has a `dense` too."""
+    matrices = (n for n, m in model.named_modules() if getattr(getattr(m, "weight", None), "ndim", 0) == WEIGHTS_OF_LINEAR)
+    return tuple(n for n in matrices if ("attn" in n or "attention" in n.lower()) and not n.endswith("attention_bias"))
+
+
+def _on_cpu(tensor: Any) -> Any:  # noqa: ANN401 - a tensor or a parameter
+    fresh = torch.empty_like(tensor, device="cpu", requires_grad=False)
+    return nn.Parameter(fresh, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fresh

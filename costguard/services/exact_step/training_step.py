@@ -1,0 +1,99 @@
+"""Two training steps on fake tensors; what is alive in the second is what a run holds from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import peft
+import torch
+import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from costguard.errors import InputError, shortened
+from costguard.services.exact_step.models import build, settled
+from costguard.services.exact_step.storages import Storages
+from costguard.sizing.exact_memory import INSTEAD, Exact, passes
+from costguard.sizing.job import Job
+from costguard.sizing.recipe import Recipe
+
+MADE_WITH = f"torch {torch.__version__}, transformers {transformers.__version__}, peft {peft.__version__}"
+IMAGE = 224
+"""Pixels of a side where a vision model's config does not say."""
+
+
+def run(config: Mapping[str, object], job: Job) -> Exact:
+    """The memory of `job`'s second step."""
+    transformers.logging.set_verbosity_error()
+    on_meta = build(config, job)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model = settled(on_meta)
+        batch = _batch(model.config, job)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        optimizer = _optimizer(job.recipe, trained)
+        try:
+            marks = _two_steps(model, batch, optimizer, job.recipe)
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as refused:
+            why = f"{model.config.model_type} cannot be run on fake tensors: {shortened(str(refused).splitlines()[0], 160)}"
+            raise InputError(why, field="model", hint=INSTEAD) from refused
+    return Exact(
+        parameters=sum(p.numel() for p in model.parameters()),
+        trained=sum(p.numel() for p in trained),
+        made_with=MADE_WITH,
+        **marks,
+    )
+
+
+def _two_steps(model: Any, batch: Mapping[str, Any], optimizer: Any, recipe: Recipe) -> dict[str, int]:  # noqa: ANN401 - torch's
+    storages = Storages()
+    storages.follow((*model.parameters(), *model.buffers(), *batch.values()))
+    marks: dict[str, int] = {}
+    with storages:
+        for _ in range(2):
+            storages.marked()
+            marks = _step(model, batch, optimizer, recipe, storages)
+    return marks
+
+
+def _step(
+    model: Any,  # noqa: ANN401 - a PreTrainedModel
+    batch: Mapping[str, Any],
+    optimizer: Any,  # noqa: ANN401 - a torch.optim.Optimizer
+    recipe: Recipe,
+    storages: Storages,
+) -> dict[str, int]:
+    """Bytes at the moments of one step; nothing of it but the weights and the optimizer's states is left over."""
+    forward, before = 0, 0
+    for _ in range(passes(recipe)):
+        with torch.autocast("cpu", dtype=torch.bfloat16) if recipe.amp else nullcontext():
+            loss = model(**batch).loss
+        if loss is None:
+            raise InputError(f"{type(model).__name__} computes no loss", field="architectures", hint="name a class with a head")
+        forward, end = storages.marked(), storages.now
+        loss.backward()
+        del loss
+        before = max(before, forward, storages.marked())
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return {"forward": forward, "forward_end": end, "forward_backward": before, "step": storages.marked()}
+
+
+def _batch(config: Any, job: Job) -> dict[str, Any]:  # noqa: ANN401 - a PretrainedConfig
+    """Inputs and labels of one micro-batch, in the dtypes a data loader gives them."""
+    count, length = job.recipe.micro_batch, job.recipe.seq_len
+    if job.architecture.sample_tokens is not None:
+        side = getattr(config, "image_size", IMAGE)
+        pixels = torch.empty(count, getattr(config, "num_channels", 3), side, side)
+        return {"pixel_values": pixels, "labels": torch.zeros(count, dtype=torch.long)}
+    ids = torch.zeros(count, length, dtype=torch.long)
+    return {"input_ids": ids, "labels": ids.clone()}
+
+
+def _optimizer(recipe: Recipe, parameters: list[Any]) -> Any:  # noqa: ANN401 - a torch.optim.Optimizer
+    makers: dict[str, Callable[[], Any]] = {
+        "adamw": lambda: torch.optim.AdamW(parameters, fused=True),
+        "sgd": lambda: torch.optim.SGD(parameters, lr=0.01, foreach=True),
+        "sgd-momentum": lambda: torch.optim.SGD(parameters, lr=0.01, momentum=0.9, foreach=True),
+    }
+    return makers[recipe.optimizer]()

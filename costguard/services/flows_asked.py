@@ -1,0 +1,43 @@
+"""What a run asks the ledger for the whole fleet: wishes, intents, and what some condition names, nothing that none does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from costguard.guard.action_intents import Intent
+from costguard.guard.asked import ASKED, NOTHING_ASKED, RUNWAY, STOPPED_FOR, Asked, runways_of, starts_of
+from costguard.guard.context import Rules
+from costguard.guard.overrides import Wish
+from costguard.metering.spending import Live
+from costguard.services.ports import GuardRecords, Payments
+from costguard.values.balance import Balance
+
+WISHES_BACK = timedelta(days=100)
+"""Longer than an arming lasts."""
+DAY = timedelta(days=1)
+
+
+def asked_of(rules: Rules, books: Payments, live: Sequence[Live], balances: Iterable[Balance], now: datetime) -> Asked:
+    """What the policies of `rules` ask about `live`."""
+    names = frozenset[str]().union(*(policy.when.names for policy in rules.policies)) & ASKED
+    if not names:
+        return NOTHING_ASKED
+    starts = starts_of(names, rules.zone, now)
+    return Asked(
+        paid=books.paid_since(starts, now) if starts else {},
+        stopped_since=books.stopped_since() if STOPPED_FOR in names else {},
+        runways=runways_of(balances, live, now) if RUNWAY in names else {},
+    )
+
+
+def wishes_lately(book: GuardRecords, now: datetime) -> tuple[Wish, ...]:
+    """All that count, and those that have ended lately: a lease that ended starts windows anew."""
+    found = {wish.id: wish for wish in (*book.open_wishes(now), *book.wishes_since(now - WISHES_BACK))}
+    return tuple(sorted(found.values(), key=lambda wish: (wish.at, wish.id)))
+
+
+def intents_lately(book: GuardRecords, now: datetime) -> tuple[Intent, ...]:
+    """The open ones, and those that ended within a day."""
+    found = {one.id: one for one in (*book.open_intents(), *book.intents_since(now - DAY))}
+    return tuple(sorted(found.values(), key=lambda one: (one.created_at, one.id)))

@@ -1,0 +1,270 @@
+"""Guard: from facts to a plan, and from the plan to one deed at a time. Each run derives everything anew.
+
+    read what is known -> confirm what was sent -> survey -> commit what it leaves, messages too -> do what goes
+
+Nothing is done that was not committed before. Where the ledger cannot be written nothing is done at all, and that is said
+through a channel that needs no disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from secrets import token_hex
+
+from costguard.budgets.hold import Hold
+from costguard.errors import LedgerError
+from costguard.guard.action_intents import Intent
+from costguard.guard.alerts.alert import Notice, Route
+from costguard.guard.alerts.dispatch import tell
+from costguard.guard.alerts.rules import notices_of
+from costguard.guard.context import Rules, Sight
+from costguard.guard.escalation import stepped
+from costguard.guard.evaluation import Survey, survey
+from costguard.guard.limits import clock_doubt, fingerprint
+from costguard.guard.overrides import ARM, ARMED_FOR, SNOOZE, Wish, is_open
+from costguard.guard.policy import ASK, DENY, NOTIFY, OBSERVE, RECORD
+from costguard.guard.run import GuardRun
+from costguard.metering.spending import ScopeNow
+from costguard.services.accepting import unaccepted as why_unaccepted
+from costguard.services.act.executor import Deeds
+from costguard.services.act.hooks import Hooks, record_ends
+from costguard.services.act.send_action import boottime_s
+from costguard.services.carried import breaker_text, costs_of
+from costguard.services.flows_asked import intents_lately, wishes_lately
+from costguard.services.guard_snapshot import build_guard_snapshot, read_runs_before
+from costguard.services.latest import Latest
+from costguard.services.lookback import Lookback
+from costguard.services.ports import GuardBook, GuardBooks, LedgerMark
+from costguard.system.clock import Clock
+from costguard.system.gc_pause import uncollected
+from costguard.values.incarnation import Incarnation
+
+TURN_LEAST, LONGEST_DEED = timedelta(seconds=60), timedelta(seconds=60)
+SETTINGS = "settings file"
+"""Who armed what the file arms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """What a run came to. `committed`: it is in the ledger, or another watchdog has the turn. `broken`: why nothing was done.
+
+    `intents`: as they stand now. `unaccepted`: why its plan must be accepted first; `plan_hash`: of what would be done.
+    """
+
+    at: datetime
+    committed: bool
+    acting: bool
+    survey: Survey | None = None
+    sight: Sight | None = None
+    intents: tuple[Intent, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    scopes: tuple[ScopeNow, ...] = ()
+    plan_hash: str = ""
+    unaccepted: str = ""
+    broken: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Guard:
+    """The guard of one ledger. `holder`: this process, by a name of its own. `latest`: asked anew in each run.
+
+    `dry_run`: nothing is done, recorded or sent. `supposed`: wishes that a plan takes for made. `resident`: it runs again and
+    again, so that its own first run only observes; else only a gap in the ledger's runs counts. `mark`: by an older ledger than
+    was seen nothing is done; None: nobody noted what it was like.
+    """
+
+    book: GuardBook
+    books: Callable[[], AbstractContextManager[GuardBooks]]
+    rules: Rules
+    latest: Callable[[], Latest]
+    clock: Clock
+    holder: str
+    holds: Callable[[datetime], Sequence[Hold]]
+    routes: tuple[Route, ...] = ()
+    dry_run: bool = False
+    supposed: tuple[Wish, ...] = ()
+    resident: bool = False
+    hooks: Hooks = field(default_factory=Hooks)
+    mark: LedgerMark | None = None
+    seconds: Callable[[], float] = boottime_s
+    _began_s: float = 0.0
+    _clocks: tuple[datetime, float] | None = None
+    _lookback: Lookback = field(default_factory=Lookback)
+    _ended: datetime | None = None
+
+    def run(self) -> Guarded:
+        """One run. It raises nothing that the ledger raises: that is `broken`, and nothing is done then."""
+        now, self._began_s = self.clock.now(), self.seconds()
+        try:
+            return self._run(now)
+        except LedgerError as error:
+            return Guarded(at=now, committed=False, acting=False, broken=str(error))
+
+    def _run(self, now: datetime) -> Guarded:
+        epoch = None if self.dry_run else self.book.take_turn(self.holder, now, max(3 * self.rules.interval, TURN_LEAST))
+        latest = self.latest()
+        wishes = (*wishes_lately(self.book, now), *self.supposed)
+        if epoch is not None:
+            wishes = (*wishes, *self._armed(wishes, now))
+            record_ends(self.book, self.hooks, now)
+        last = self.book.last_run()
+        before = read_runs_before(last, self.rules, now, guarded_until=self._guarded_until(last))
+        with self.books() as books:
+            sight = build_guard_snapshot(
+                now=now,
+                rules=self.rules,
+                books=books,
+                records=self.book,
+                latest=latest,
+                holds=self.holds(now),
+                wishes=wishes,
+                before=before,
+                held=tuple(self._held(now, epoch, before.gap)),
+                lookback=self._lookback,
+            )
+            scopes = tuple(books.scopes())
+        facts = dict(before.facts)
+        scope_of = {one.observation.key: one.scope for one in sight.live}
+        deeds = Deeds(
+            book=self.book,
+            rules=self.rules,
+            source_of=lambda key: latest.source_of(key, scope_of.get(key)),
+            clock=self.clock,
+            seconds=self.seconds,
+            epoch=epoch or 0,
+            sight=sight,
+            hooks=self.hooks,
+            observes=bool(sight.held),
+            measures=latest.measures,
+        )
+        if epoch is not None and deeds.confirm_all(sight.intents, sight.live):
+            sight = replace(sight, intents=intents_lately(self.book, now))
+        found = _surveyed(self.rules, sight)
+        told_hash = fingerprint(found.proposals, _sha256)
+        unaccepted = why_unaccepted(found, self.rules, wishes, facts, digest=_sha256, plan_hash=told_hash)
+        if unaccepted:
+            sight = replace(sight, held=(*sight.held, ("not_accepted", unaccepted)))
+            found = _surveyed(self.rules, sight)
+        found = _told(found, now)
+        notices = notices_of(found, self.rules, sight, scopes, costs_of(sight.intents))
+        committed = self.dry_run
+        if epoch is not None:
+            committed = self._record(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
+            if committed:
+                deeds.go(found, sight)
+                if self.mark and not any(reason == "older_ledger" for reason, _ in sight.held):
+                    self.mark.move()
+            self._ended = self.clock.now()
+        return Guarded(
+            at=now,
+            committed=committed or (epoch is None and not self.dry_run),
+            acting=epoch is not None and committed,
+            survey=found,
+            sight=sight,
+            intents=intents_lately(self.book, now),
+            notices=tuple(notices),
+            scopes=scopes,
+            plan_hash=told_hash,
+            unaccepted=unaccepted,
+            broken=deeds.broken,
+            notes=tuple(deeds.notes),
+        )
+
+    def _guarded_until(self, last: GuardRun | None) -> datetime | None:
+        """Until when somebody guarded, None: never. Our own deeds are no gap, though runs may be due meanwhile."""
+        if last is None or self._ended is None:
+            return last.at if last else None
+        return max(last.at, min(self._ended, last.at + LONGEST_DEED))
+
+    def _held(self, now: datetime, epoch: int | None, gap: str) -> Iterable[tuple[str, str]]:
+        """What holds every act of this run."""
+        if self.dry_run:
+            yield "dry_run", "this is a dry run"
+        elif epoch is None:
+            yield "not_acting", "another watchdog acts on this ledger"
+        if self.mark and (doubt := self.mark.doubt()):
+            yield "older_ledger", f"{doubt}; costguard audit adopt, if that is meant"
+        before, self._clocks = self._clocks, (now, self._began_s)
+        if gap:
+            yield "gap", gap
+        elif before is None and self.resident:
+            yield "gap", "the first run after a start only observes"
+        if before is not None:
+            doubt = clock_doubt(now - before[0], timedelta(seconds=self._clocks[1] - before[1]), self.rules.rails)
+            if doubt:
+                yield "clock", doubt
+
+    def _armed(self, wishes: Iterable[Wish], now: datetime) -> list[Wish]:
+        """The armings that the file states and the ledger does not know yet, now recorded."""
+        known = {(w.subject, w.value) for w in wishes if w.what == ARM and w.who == SETTINGS}
+        stated = {p.name: p.arm for p in self.rules.policies if p.arm != OBSERVE}
+        stated |= {f"budget:{b.name}": "stop" for b in self.rules.budgets if b.hard}
+        made = []
+        for name, level in stated.items():
+            if (name, level) not in known:
+                why, until = "armed by the settings", now + ARMED_FOR
+                wish = Wish(id=token_hex(8), what=ARM, who=SETTINGS, why=why, at=now, until=until, subject=name, value=level)
+                self.book.add_wish(wish)
+                made.append(wish)
+        return made
+
+    def _record(
+        self,
+        epoch: int,
+        found: Survey,
+        sight: Sight,
+        notices: Sequence[Notice],
+        facts: dict[str, str],
+        *,
+        unaccepted: str,
+        now: datetime,
+    ) -> bool:
+        """Everything that the run leaves, in one transaction with its messages."""
+        facts = facts | {"breaker": breaker_text(found.breaker)}
+        snoozes = [w for w in sight.wishes if w.what == SNOOZE and is_open(w, now)]
+        after_gap = any(reason == "gap" for reason, _ in sight.held)
+        messages, told = tell(
+            notices, self.book.told(), now=now, routes=self.routes, snoozes=snoozes, after_gap=after_gap, zone=self.rules.zone
+        )
+        run = GuardRun(
+            id=token_hex(8),
+            at=now,
+            epoch=epoch,
+            interval=self.rules.interval,
+            outcome="held" if sight.held or unaccepted else "acting",
+            notes=tuple(f"{reason}: {says}" for reason, says in sight.held),
+            facts=tuple(sorted(facts.items())),
+        )
+        return self.book.record_run(run, climbs=found.climbs, told=told, messages=messages, protections=found.sighted)
+
+
+def _surveyed(rules: Rules, sight: Sight) -> Survey:
+    with uncollected():
+        return survey(rules, sight)
+
+
+def _told(found: Survey, now: datetime) -> Survey:
+    """`found` with the steps done that only tell: those are done by being found, as their notice is committed with them.
+
+    An act is done by its intent, a hook by its end.
+    """
+    due: dict[tuple[str, Incarnation], list[int]] = {}
+    for one in found.proposals:
+        if one.step.do in (NOTIFY, ASK, RECORD, DENY) and one.goes(now):
+            due.setdefault((one.verdict.policy.name, one.verdict.life), []).append(one.number)
+    cases = []
+    for case in found.cases:
+        climb = case.climb
+        for number in due.get((case.verdict.policy.name, case.verdict.life), ()):
+            climb = stepped(climb, case.verdict.policy, number, now) if climb is not None else None
+        cases.append(case if climb is case.climb else replace(case, climb=climb))
+    return replace(found, cases=tuple(cases), climbs=tuple(case.climb for case in cases if case.climb is not None))
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,25 @@
+"""What the settings say to the guard."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from costguard.guard.context import Rules
+from costguard.guard.policy import Rails
+from costguard.settings import Settings
+
+
+def rules_of(settings: Settings, interval: timedelta | None = None) -> Rules:
+    """What the settings say to the guard."""
+    return Rules(
+        policies=settings.policies,
+        budgets=settings.budgets,
+        rails=settings.rails or Rails(),
+        owner_from=settings.defaults.owner_from,
+        group_from=settings.defaults.group_from,
+        protect=settings.defaults.protect,
+        zone=settings.defaults.zone,
+        interval=interval or settings.watch.every,
+        claims=settings.watch.claims,
+        hooks=settings.hooks,
+    )

@@ -1,0 +1,79 @@
+"""What agents said lately, kept in memory: for the probe right before an act, and beside what providers measure themselves.
+
+It is no record: that is in the ledger, one sample of each signal and interval. A watchdog that starts knows nothing here, and
+asks the ledger.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from costguard.agents.samples import BELIEVED, Moment, single
+from costguard.metering.observation import Observation
+from costguard.values.instant import micros
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey
+from costguard.values.sample import Measured, Sample
+
+KEPT = timedelta(minutes=5)
+"""What is older a probe finds in the ledger; two intervals of the guard where that is more."""
+MOST = 256
+"""Records of one machine: an hour of the usual ones."""
+
+
+class Heard:
+    """A source of measures like a provider, of all machines whose agents report. `kept`: for how long. For several threads."""
+
+    def __init__(self) -> None:
+        self.kept = KEPT
+        self._lock = threading.Lock()
+        self._records: dict[ResourceKey, deque[Moment]] = {}
+        self._measured: dict[ResourceKey, dict[str, Sample]] = {}
+
+    def add(self, key: ResourceKey, records: Iterable[Moment], now: datetime) -> None:
+        """Remember what was committed of `key`."""
+        oldest = micros(now - self.kept)
+        with self._lock:
+            line = self._records.setdefault(key, deque(maxlen=MOST))
+            line.extend(records)
+            while line and line[0].at_us < oldest:
+                line.popleft()
+            if not line:
+                del self._records[key]
+
+    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+        """Every record of `seen` within `period`, each by itself. What nobody reported is missing."""
+        start, end = micros(period.start), micros(period.end)
+        samples = list[Sample]()
+        with self._lock:
+            for one in seen:
+                lately = [record for record in self._records.get(one.key, ()) if start <= record.at_us <= end]
+                samples += single(one.key, lately)
+        return Measured(samples=tuple(samples))
+
+    def measured(self, samples: Iterable[Sample]) -> None:
+        """Remember what providers measured themselves, the newest of each signal."""
+        with self._lock:
+            for sample in samples:
+                lines = self._measured.setdefault(sample.key, {})
+                before = lines.get(sample.signal)
+                if before is None or before.at <= sample.at:
+                    lines[sample.signal] = sample
+
+    def latest(self, key: ResourceKey) -> Mapping[str, Sample]:
+        """The newest of each signal that its provider measured."""
+        with self._lock:
+            return dict(self._measured.get(key, {}))
+
+    def forget(self, now: datetime) -> None:
+        """Let go of what is too old to be asked for."""
+        oldest, believed = micros(now - self.kept), now - 2 * BELIEVED
+        with self._lock:
+            self._records = {key: line for key, line in self._records.items() if line and line[-1].at_us >= oldest}
+            kept = {
+                key: {name: one for name, one in lines.items() if one.at >= believed} for key, lines in self._measured.items()
+            }
+            self._measured = {key: lines for key, lines in kept.items() if lines}

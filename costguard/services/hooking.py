@@ -1,0 +1,42 @@
+"""Hooks as the settings name them: what asks those that are urls, signed as the webhook channel is."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from costguard.errors import InputError
+from costguard.guard.hook import FAILED, SUCCEEDED, HookEnd, clipped
+from costguard.notifiers import Channel
+from costguard.services.act.hooks import Call, Hooks
+from costguard.services.telling import shown
+from costguard.settings import Settings, path_of
+from costguard.settings.addresses import revealed
+from costguard.system.clock import Clock
+
+OK, REDIRECT = 200, 300
+
+
+def hooks_of(settings: Settings, clock: Clock) -> Hooks:
+    """What runs the hooks of the settings; one a process."""
+    return Hooks(post=partial(_posted, settings, clock))
+
+
+def _posted(settings: Settings, clock: Clock, call: Call) -> HookEnd:
+    """Ask the url of a hook once. Where its address is kept is read now: it may have changed."""
+    from costguard.notifiers.webhook import post
+
+    try:
+        address = revealed(call.hook.url, f"hook {call.hook.name}.url")
+        secret = revealed(settings.signed_with, "notify.signed_with") if settings.signed_with else ""
+    except InputError as error:
+        return HookEnd(state=FAILED, why=error.what)
+    ca_file = path_of(settings.network.ca_file) if settings.network.ca_file else None
+    channel = Channel(
+        name=shown(call.hook.url), clock=clock, address=address, secret=secret, ca_file=ca_file, within_s=call.within_s
+    )
+    answer = post(call.id, call.body(), channel)
+    output = clipped(answer.said.decode(errors="replace"))
+    if answer.status is not None and OK <= answer.status < REDIRECT:
+        return HookEnd(state=SUCCEEDED, status=answer.status, output=output)
+    why = answer.why or f"it answered {answer.status}"
+    return HookEnd(state=FAILED, status=answer.status, why=why, output=output)

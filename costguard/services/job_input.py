@@ -1,0 +1,177 @@
+"""What a person stated, in a job file, in flags or both, as the values that flows ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costguard.data import Facts
+from costguard.errors import InputError
+from costguard.quoting.quote import Rental
+from costguard.settings import path_of, read_table
+from costguard.sizing.architecture import Architecture
+from costguard.sizing.job import Job, Table, flags_over, job_from, laid_over, limits_from, subtable
+from costguard.sizing.placement import Hardware
+from costguard.values import checks
+from costguard.values.gpu import Gpu
+from costguard.values.gpu_names import GpuNames
+
+if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
+    from costguard.quoting.template import Template
+    from costguard.sizing.observed_runs import Observed
+
+LONGEST_COUNT = 12
+"""Digits of a count of machines: more is a slip of the pen, and thousands of them no longer an integer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """What a person stated, from a file, flags and a template: the table, and the names in it that had to be read."""
+
+    table: Table
+    folder: Path
+    notes: tuple[str, ...]
+    template: Template | None = None
+
+
+def read_stated(flags: Table, job_file: str | None, facts: Facts) -> Stated:
+    """Flags over the job file, both over a template, with every GPU name made canonical."""
+    path = path_of(job_file) if job_file else None
+    table = flags_over(read_table(path), flags) if path else dict(flags)
+    template = _template(table.pop("template"), facts) if "template" in table else None
+    table = flags_over(template.job, table) if template else table
+    limits = dict(subtable(table, "limits"))
+    notes: tuple[str, ...] = ()
+    named = limits_from({"gpus": limits.get("gpus")}).gpus
+    if named is not None:
+        names = GpuNames(facts.gpus())
+        resolved = [(given, names.resolve(given, field="limits.gpus")) for given in named]
+        notes = tuple(f"{given} was taken as {r.canonical}" for given, r in resolved if r.taken_as_short)
+        table = laid_over(table, {"limits": {"gpus": tuple(r.canonical for _, r in resolved)}})
+    in_file = path is not None and "model" not in flags
+    return Stated(table=table, folder=path.parent if path and in_file else Path(), notes=notes, template=template)
+
+
+def _template(name: object, facts: Facts) -> Template:
+    from costguard.quoting.template import template_named
+
+    return template_named(name, facts.templates())
+
+
+def beside_hardware(stated: Stated, flags: Table, *, count: float | None, hours: float | None) -> Stated:
+    """What is asked beside `--on`, which names the hardware: flags that name other hardware contradict it."""
+    named = {"--count": count, "--hours": hours, "--gpu": subtable(flags, "limits").get("gpus")}
+    twice = [flag for flag, value in named.items() if value is not None]
+    if twice:
+        hint = "leave out --on" if hours is not None else f"leave out {twice[0]}: --on H100:8 says which GPU and how many"
+        raise InputError("is stated beside --on, which names the hardware", field=twice[0], hint=hint)
+    return replace(
+        stated, table=laid_over(stated.table, {"limits": {"gpus": None}}) if "limits" in stated.table else stated.table
+    )
+
+
+def read_job(stated: Stated, facts: Facts) -> Job:
+    """The job, of exactly one model."""
+    table = stated.table
+    given = [k for k in ("model", "path", "architecture") if k in table]
+    if len(given) != 1:
+        what = "no model was given" if not given else f"{' and '.join(given)} are given at once"
+        raise InputError(
+            what, field="model", hint="name one shipped model (--model llama-3.1-8b), one path, or one [architecture] table"
+        )
+    return job_from(table, read_architecture(stated, facts), facts.architecture)
+
+
+def read_architecture(stated: Stated, facts: Facts) -> Architecture:
+    """The model by shipped name, by a config.json, or by its numbers."""
+    if "architecture" in stated.table:
+        from costguard.sizing.architecture_table import architecture_from_table
+
+        return architecture_from_table(subtable(stated.table, "architecture"))
+    file = _config_file(stated)
+    if file is None:
+        return facts.architecture(str(stated.table["model"]))
+    from costguard.sizing.huggingface import architecture_from_config
+
+    return architecture_from_config(read_table(file), name=file.parent.name or file.stem)
+
+
+def read_config(stated: Stated, facts: Facts) -> Table:
+    """The model's config.json: what `--exact` builds it from."""
+    if "architecture" in stated.table:
+        hint = "name a shipped model, or write path = 'config.json'"
+        raise InputError("holds numbers, and --exact builds a model from its config.json", field="architecture", hint=hint)
+    file = _config_file(stated)
+    return facts.config(str(stated.table["model"])) if file is None else read_table(file)
+
+
+def _config_file(stated: Stated) -> Path | None:
+    """The config.json that is named; None where a shipped name is."""
+    key = "path" if "path" in stated.table else "model"
+    name = stated.table[key]
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"must be a name or a path, not {checks.described(name)}", field=key, hint="write llama-3.1-8b")
+    if key == "model" and not name.endswith(".json") and not name.startswith((".", "/", "~")):
+        return None
+    path = path_of(name)
+    return path if path.is_absolute() else stated.folder / path
+
+
+def read_rental(stated: Stated, count: float | None, hours: float | None) -> Rental:
+    """The plain question of `hours` on `count` GPUs."""
+    limits = limits_from(subtable(stated.table, "limits"))
+    unsuited = [k for k in stated.table if k not in ("limits", "disk_gb")]
+    if unsuited:
+        raise InputError(
+            f"is worked out from tokens where a job is given ('{unsuited[0]}')",
+            field="--hours",
+            hint="leave out --hours, or ask plainly: --gpu H100 --count 8 --hours 12",
+        )
+    if limits.gpus is None or len(limits.gpus) != 1:
+        raise InputError("must name one GPU beside --hours", field="--gpu", hint="write --gpu H100 --count 8 --hours 12")
+    return Rental(
+        gpu=limits.gpus[0],
+        gpu_count=checks.whole(1 if count is None else count, "--count", most=100_000),
+        hours=checks.number(hours, "--hours", least=1e-3, most=1e6),
+        disk_gb=checks.whole(stated.table.get("disk_gb", 0), "disk_gb", least=0),
+        limits=limits,
+    )
+
+
+def read_hardware(on: str | None, facts: Facts) -> tuple[Hardware | None, tuple[str, ...]]:
+    """`GPU:COUNT[xNODES]` read, and a note where a short name was completed."""
+    if on is None:
+        return None, ()
+    name, counted, counts = on.partition(":")
+    gpu_count, joined, nodes = counts.partition("x")
+    numbers = [gpu_count if counted else "1", nodes if joined else "1"]
+    if not all(n.isascii() and n.isdigit() and len(n) <= LONGEST_COUNT for n in numbers):
+        raise InputError(f"is not GPU:COUNT[xNODES]: {checks.described(on)}", field="--on", hint="write H100:8, or H100:8x4")
+    found = GpuNames(facts.gpus()).resolve(name.strip(), field="--on")
+    gpu: Gpu = facts.gpus()[found.canonical]
+    if not gpu.runs_pytorch:
+        raise InputError(f"{gpu.name} is not sized: its compiler decides the memory", field="--on", hint="name a GPU: H100:8")
+    notes = (f"{name} was taken as {found.canonical}",) if found.taken_as_short else ()
+    gpu_count_, nodes_ = (checks.whole(int(n), "--on", most=1_000_000) for n in numbers)
+    return Hardware(gpu=gpu, gpu_count=gpu_count_, nodes=nodes_), notes
+
+
+def read_observed(rows: Iterable[tuple[str, Table]], folder: Path, facts: Facts) -> tuple[Observed, ...]:
+    """The runs that `rows` (file and line, table) state; a config.json is looked for from `folder`, and its whole path kept."""
+    from costguard.sizing.observed_runs import observed_from
+
+    def job_of(table: Table) -> Job:
+        return read_job(Stated(table=table, folder=folder, notes=()), facts)
+
+    gpus = facts.gpus()
+    return tuple(observed_from(_whole_path(row, folder), where=where, gpus=gpus, job_of=job_of) for where, row in rows)
+
+
+def _whole_path(row: Table, folder: Path) -> Table:
+    """`row` so that it means the same wherever it is read again."""
+    if not isinstance(row.get("path", row.get("model")), str):
+        return row
+    file = _config_file(Stated(table=row, folder=folder, notes=()))
+    return row if file is None else {**{k: v for k, v in row.items() if k != "model"}, "path": str(file.absolute())}

@@ -1,0 +1,172 @@
+"""What the ledger answers: status and report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, overload
+
+from costguard.data import Facts
+from costguard.ledger.agents.records import agents
+from costguard.ledger.db.asking import Ask
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.audit_log import head_text
+from costguard.ledger.guard_records import SnapshotRecords
+from costguard.ledger.holds import counting_holds
+from costguard.ledger.reports.reader import Accounts
+from costguard.ledger.spans.books import Books
+from costguard.metering.accrual import GAP
+from costguard.reporting.beside import beside, overshoots
+from costguard.reporting.statement.groups import keys_stated
+from costguard.reporting.statement.period import Asked, asked
+from costguard.services import Answer
+from costguard.services.ceilings import ceilings
+from costguard.services.charging import Charges
+from costguard.services.guard_inputs import rules_of
+from costguard.services.lags import read_measurement_lags
+from costguard.services.latest import Latest
+from costguard.settings import Settings, ledger_url, read_settings, zone_named
+from costguard.system.gc_pause import uncollected
+
+if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings neither
+    from costguard.reporting.statement import Statement
+    from costguard.reporting.status import Status
+    from costguard.services.poll_now import Looked
+    from costguard.views.document import Document
+
+CHARTS, ITEMS = "charts", "items"
+"""What a format that draws states as its needs, and one that is made of charge items: that one shows no statement."""
+NOTHING_STATED: Mapping[str, str | None] = MappingProxyType({})
+
+
+def status(*, zone: str | None = None, strict: bool = False, offline: bool = False, config: str | None = None) -> Answer:
+    """`costguard status`: what burns now, what the month comes to, how each scope is seen.
+
+    The configured providers are asked first, but for `offline`. `strict`: what could not be asked is refused.
+    """
+    from costguard.views.status import not_whole, status_document, status_warnings
+
+    settings = read_settings(config)
+    place = _zone(zone, settings)
+    looked = None
+    if settings.providers and not offline:
+        from costguard.services.poll_now import look
+
+        looked = look(settings)
+    found, head = status_now(settings, place, looked)
+    told = looked.told if looked else ()
+    return Answer(
+        document=status_document(found, told, head, settings.display.exchange(found.at)),
+        warnings=(*status_warnings(found), *told),
+        refusal=not_whole(found, looked.refused if looked else ()) if strict else None,
+    )
+
+
+def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple[Status, str]:
+    """What the ledger says now, and the head of its audit. `looked`: what the providers have just said; None: nobody asked."""
+    from costguard.services.flows_asked import wishes_lately
+    from costguard.services.guard_snapshot import build_guard_snapshot, read_runs_before
+    from costguard.services.lookback import Lookback
+    from costguard.services.status import status as flow
+
+    now, url, rules = _now(), ledger_url(settings), rules_of(settings)
+    with Reader(url) as reader, reader.snapshot() as ask, _books(settings) as books:
+        records, latest = SnapshotRecords(ask), _latest(ask, looked)
+        last = records.last_run()
+        sight = build_guard_snapshot(
+            now=now,
+            rules=rules,
+            books=books,
+            records=records,
+            latest=latest,
+            holds=counting_holds(ask, now),
+            wishes=wishes_lately(records, now),
+            before=read_runs_before(last, rules, now, guarded_until=last.at if last else None),
+            held=(),
+            lookback=Lookback(),
+        )
+        found = flow(
+            books=books,
+            now=now,
+            zone=zone,
+            intents=records.open_intents(),
+            live=sight.live,
+            stand=sight.standings,
+            balances=looked.balances if looked else None,
+            beside=lambda _: beside(rules, sight),
+            overshoots=lambda *_: overshoots(rules, sight, latest.handling),
+        )
+        return found, head_text(ask)
+
+
+def report(
+    *,
+    stated: Mapping[str, str | None] = NOTHING_STATED,
+    by: str | None = None,
+    zone: str | None = None,
+    strict: bool = False,
+    needs: str = "",
+    config: str | None = None,
+) -> Answer:
+    """`costguard report`: where a period's money went. `stated`: which period, by the names of `core/statement/period.py`.
+
+    `needs`: the field of the document that the format is made of. `strict`: a scope that was not seen all through is refused.
+    """
+    from costguard.views.report import incompleteness, report_warnings
+
+    settings, now = read_settings(config), _now()
+    place, keys = _zone(zone, settings), keys_stated(by)
+    of = asked(stated, now, place)
+    found, document = reported(settings, of, by=keys, zone=place, now=now, drawn=needs == CHARTS, beside=needs != ITEMS)
+    return Answer(document=document, warnings=report_warnings(found), refusal=incompleteness(found) if strict else None)
+
+
+def reported(
+    settings: Settings, of: Asked, *, by: tuple[str, ...], zone: tzinfo, now: datetime, drawn: bool, beside: bool = True
+) -> tuple[Statement, Document]:
+    """The statement of a period, and its document. `drawn`: with what charts are drawn from. `beside`: see `full_report`."""
+    from costguard.services.further import Question
+    from costguard.services.report import full_report
+    from costguard.views.report import report_document
+
+    with _books(settings, Accounts) as accounts, uncollected():
+        question = Question(
+            asked=of, by=by, zone=zone, as_of=now, pause=GAP, group_from=settings.defaults.group_from, drawn=drawn
+        )
+        found = full_report(accounts=accounts, question=question, rules=Facts().billing_rules(), beside=beside)
+    items = Charges(books=lambda: _books(settings), period=of.period, as_of=now)
+    exchange = settings.display.exchange(min(of.period.end, now))
+    return found, replace(report_document(found, exchange), items=items)
+
+
+@overload
+def _books(settings: Settings) -> Books: ...
+@overload
+def _books(settings: Settings, kind: type[Accounts]) -> Accounts: ...
+def _books(settings: Settings, kind: type[Books] = Books) -> Books:
+    """The ledger of `settings`. The market is opened only where something must be bounded by it."""
+    return kind(ledger_url(settings), rules=Facts().billing_rules(), ceilings=partial(ceilings, settings))
+
+
+def _latest(ask: Ask, looked: Looked | None) -> Latest:
+    """What a guard run would be told beside the ledger, of what was just listed. Nobody is asked for a measure from here."""
+    return Latest(
+        handling=looked.handling if looked else {},
+        sources={},
+        balances=looked.balances if looked else (),
+        members=looked.members if looked else (),
+        lags=read_measurement_lags(),
+        measures=(),
+        agents=tuple(agents(ask)),
+    )
+
+
+def _zone(stated: str | None, settings: Settings) -> tzinfo:
+    return settings.defaults.zone if stated is None else zone_named(stated, "--zone")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,77 @@
+"""Lookback: the samples of the last 48 hours, of which a process that stays reads only what is new.
+
+What is remembered is samples, as they were read, in columns: no judgement (decision 0024). A run reads AGAIN of them anew, so
+that samples which came late are among them: those who measure ask for a quarter of an hour (`flows.measured.LOOKS_BACK`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from costguard.guard.evidence import REACH, Columns
+from costguard.services.ports import GuardRecords
+from costguard.values.instant import micros
+from costguard.values.resource import ResourceKey
+
+AGAIN = timedelta(hours=1)
+"""Read anew in each run: longer than any sample is late."""
+WHOLE = timedelta(hours=6)
+"""How often all is read anew, whatever came late or was taken out."""
+
+
+@dataclass(slots=True)
+class Lookback:
+    """What one process has read. `_read_at`: when it last read; `_whole_at`: when it last read all."""
+
+    _kept: dict[ResourceKey, Columns] = field(default_factory=dict)
+    _read_at: datetime | None = None
+    _whole_at: datetime | None = None
+
+    def read(self, book: GuardRecords, now: datetime) -> Mapping[ResourceKey, Columns]:
+        """As `book.columns_since(now - REACH)`."""
+        since = self._since(now)
+        if since is None:
+            self._kept = dict(book.columns_since(now - REACH))
+            self._whole_at = now
+        else:
+            self._kept = _joined(self._kept, book.columns_since(since), micros(now - REACH), micros(since))
+        self._read_at = now
+        return self._kept
+
+    def _since(self, now: datetime) -> datetime | None:
+        """From when on to read; None: all, since nothing was read, or too long ago, or a clock went back."""
+        if self._read_at is None or self._whole_at is None:
+            return None
+        steady = self._read_at <= now < self._whole_at + WHOLE and now - self._read_at < AGAIN / 2
+        return self._read_at - AGAIN if steady else None
+
+
+def _joined(
+    kept: Mapping[ResourceKey, Columns], fresh: Mapping[ResourceKey, Columns], start: int, since: int
+) -> dict[ResourceKey, Columns]:
+    """What was `kept` between `start` and `since`, and the `fresh` samples after it."""
+    found = dict[ResourceKey, Columns]()
+    for key in {**kept, **fresh}:
+        old, new = kept.get(key, {}), fresh.get(key, {})
+        lines = {signal: _line(old.get(signal), new.get(signal), start, since) for signal in sorted({*old, *new})}
+        if columns := {signal: line for signal, line in lines.items() if line[0]}:
+            found[key] = columns
+    return found
+
+
+def _line(
+    old: tuple[Sequence[int], Sequence[float]] | None, new: tuple[Sequence[int], Sequence[float]] | None, start: int, since: int
+) -> tuple[Sequence[int], Sequence[float]]:
+    """One signal's samples from `start` on: the old ones before `since`, then the new ones."""
+    if old is None:
+        return new or ((), ())
+    ats, values = old
+    first, last = bisect_left(ats, start), bisect_left(ats, since)
+    ats, values = ats[first:last], values[first:last]
+    if new is None:
+        return ats, values
+    return array("q", ats) + array("q", new[0]), array("d", values) + array("d", new[1])

@@ -1,0 +1,232 @@
+"""What people tell the guard: keep, protect, snooze, freeze, phase, approve. Each is recorded with who, why and when."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from costguard.data import Facts
+from costguard.errors import InputError, NoAnswerError
+from costguard.guard.facts import rate_of
+from costguard.guard.overrides import APPROVE, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Wish
+from costguard.guard.owning import may_lease, owner_of, protection_of
+from costguard.guard.policy import STOP, TERMINATE, Rails
+from costguard.guard.policy_evaluation import concerns
+from costguard.guard.wishing import found, resource_text
+from costguard.ledger.spans.books import Books
+from costguard.metering.observation import incarnation_of
+from costguard.metering.spending import Live
+from costguard.services import Answer
+from costguard.settings import Settings, ledger_url, read_settings
+from costguard.settings.lasting import lasting
+from costguard.values.checks import one_of
+from costguard.values.text_format import length_text, moment_text, sign
+from costguard.views.wishes import wish_document
+
+if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
+    from costguard.ledger.guard.store import GuardBook
+
+LONGEST_LEASE, LONGEST_SNOOZE, LONGEST_PHASE = timedelta(days=30), timedelta(days=90), timedelta(days=7)
+"""Whatever a policy allows: what is meant for longer is `protect`, or a policy."""
+APPROVED_FOR = timedelta(hours=24)
+"""A yes from last week was said of another situation."""
+ACTS = (STOP, TERMINATE)
+NOT_KNOWN = "What would be lost is not known here, as the ledger keeps no word of its provider on it: costguard plan asks."
+"""Of an act whose cost nobody has stated: that is not the same as nothing."""
+
+
+def keep(stated: str, *, length: str | None, why: str | None, config: str | None = None) -> Answer:
+    """`costguard keep`: a lease. NoAnswerError where a policy allows none that long, or no more of them."""
+    settings, reason = read_settings(config), reason_stated(why, "costguard keep ID --for 4h")
+    lasts = lasting(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
+    now = present()
+    live = _found(stated, settings, now)
+    seen, life, rate = live.observation, incarnation_of(live.observation), rate_of(live, now)
+    owner = owner_of(seen, settings.defaults.owner_from)
+    meant = [policy for policy in settings.policies if concerns(policy.target, seen, owner)]
+    with guard_book(settings) as book:
+        allowed = may_lease(life, book.wishes_since(live.first_seen_at), meant, lasts, now, rate=rate)
+        if not allowed.allowed:
+            hint = f'costguard protect {seen.key.id} --why "..." keeps it for good; raise lease in the policy to allow more'
+            raise NoAnswerError(allowed.why, field=resource_text(seen), hint=hint)
+        wish = _wish(LEASE, reason, now, until=_end(now, lasts), live=live)
+        book.add_wish(wish)
+    costs = "nobody stated its price, so what it costs is unknown"
+    if allowed.costs is not None:
+        costs = f"costs up to {sign(allowed.costs.currency)}{allowed.costs.text()}"
+    left = min((policy.renewals_max for policy in meant), default=None)
+    renewals = "" if left is None else f" Renewals left: {max(0, left - allowed.renewals)}."
+    lead = f"{resource_text(seen)} is kept until {moment_text(_end(now, lasts))} ({length_text(lasts)}): {costs}.{renewals}"
+    more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.text()}}
+    notes = ("A lease does not beat a hard cap, and ends with this run of the machine: a restart is a new life.",)
+    return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=notes, more=more))
+
+
+def protect(stated: str, *, why: str | None, lift: bool = False, config: str | None = None) -> Answer:
+    """`costguard protect`: never touched, until it is lifted; what its provider or its labels protect stays protected."""
+    settings, now = read_settings(config), present()
+    reason = "" if lift else reason_stated(why, "costguard protect ID")
+    live = _found(stated, settings, now)
+    key, called = live.observation.key, resource_text(live.observation)
+    with guard_book(settings) as book:
+        there = [w for w in book.open_wishes(now) if w.what == PROTECT and w.key == key]
+        if lift:
+            done = [book.lift_wish(w.id, who=who(), now=now) for w in there]
+            still = protection_of(live.observation, (), settings.defaults.protect, None, now)
+            notes = (
+                (f"It stays protected: {still.why}.",)
+                if still.protected
+                else (f"Policies and caps may act on it. {NOT_KNOWN}",)
+            )
+            lead = f"{called} is protected by no wish any more." if done else f"No wish protects {called}: nothing to lift."
+            return Answer(document=wish_document("lifted" if done else "none", done, lead=(lead,), notes=notes))
+        wish = _wish(PROTECT, reason, now, live=live, whole_life=False)
+        book.add_wish(wish)
+    lead = f"{called} is protected: no policy and no cap touches it until costguard protect {key.id} --lift."
+    return Answer(document=wish_document("recorded", (wish,), lead=(lead,)))
+
+
+def snooze(stated: str, *, length: str | None, why: str | None = None, config: str | None = None) -> Answer:
+    """`costguard snooze`: quiet about a machine, or a policy, until then; nothing else changes."""
+    settings, now = read_settings(config), present()
+    lasts = lasting(length, "--for", least=timedelta(minutes=1), most=LONGEST_SNOOZE)
+    name = stated.removeprefix("policy:")
+    if name in {policy.name for policy in settings.policies}:
+        wish, called = _wish(SNOOZE, why or "", now, until=_end(now, lasts), subject=name), f"Policy {name}"
+    else:
+        live = _found(stated, settings, now, field="TARGET")
+        called = resource_text(live.observation)
+        wish = _wish(SNOOZE, why or "", now, until=_end(now, lasts), live=live, whole_life=False)
+    with guard_book(settings) as book:
+        book.add_wish(wish)
+    lead = f"{called} is quiet until {moment_text(_end(now, lasts))} ({length_text(lasts)})."
+    notes = ("Only its messages are: what a policy does, it still does. The next message says that the snooze has ended.",)
+    return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=notes))
+
+
+def freeze(*, why: str | None, lift: bool = False, config: str | None = None) -> Answer:
+    """`costguard freeze`: no acts at all, until it is lifted."""
+    settings, now = read_settings(config), present()
+    reason = "" if lift else reason_stated(why, "costguard freeze")
+    with guard_book(settings) as book:
+        there = [w for w in book.open_wishes(now) if w.what == FREEZE]
+        if lift:
+            done = [book.lift_wish(w.id, who=who(), now=now) for w in there]
+            lead = (
+                "Acts are frozen no more: what is due and allowed is done in the next run." if done else "Nothing was frozen."
+            )
+            return Answer(document=wish_document("lifted" if done else "none", done, lead=(lead,)))
+        wish = _wish(FREEZE, reason, now)
+        book.add_wish(wish)
+    lead = "All acts are frozen, hard caps too: polls, the ledger and messages go on. Lift it: costguard freeze --lift"
+    return Answer(document=wish_document("recorded", (wish,), lead=(lead,)))
+
+
+def phase(name: str, *, stated: str | None, length: str | None, config: str | None = None) -> Answer:
+    """`costguard phase`: what it does now is work, although nothing measures it."""
+    settings, now = read_settings(config), present()
+    called = name.strip()
+    if not called:
+        raise InputError("is empty", field="NAME", hint="costguard phase download --id ID --for 3h")
+    if not stated:
+        raise InputError("is missing", field="--id", hint="costguard status lists what runs")
+    lasts = lasting(length, "--for", least=timedelta(minutes=1), most=LONGEST_PHASE)
+    live = _found(stated, settings, now, field="--id")
+    wish = _wish(PHASE, "", now, until=_end(now, lasts), live=live, subject=called)
+    with guard_book(settings) as book:
+        book.add_wish(wish)
+    until = moment_text(_end(now, lasts))
+    lead = f"{resource_text(live.observation)} counts as working ({called}) until {until} ({length_text(lasts)})."
+    return Answer(
+        document=wish_document("recorded", (wish,), lead=(lead,), notes=("A hard cap counts the money all the same.",))
+    )
+
+
+def approve(stated: str, act: str, *, why: str | None = None, config: str | None = None) -> Answer:
+    """`costguard approve`: yes to one act on this one life of a machine, for a day."""
+    settings, now = read_settings(config), present()
+    one_of(act, ACTS, "ACT")
+    live = _found(stated, settings, now)
+    seen = live.observation
+    loses = seen.handling.stop_loses if act == STOP else seen.handling.terminate_loses
+    wish = _wish(APPROVE, why or "", now, until=_end(now, APPROVED_FOR), live=live, subject=act)
+    with guard_book(settings) as book:
+        book.add_wish(wish)
+    until = moment_text(_end(now, APPROVED_FOR))
+    lead = f"Approved: {act} of {resource_text(seen)}, in this run of it and until {until}, where a policy asks for it."
+    told = f"Would be lost for good: {', '.join(loses)}." if loses else NOT_KNOWN
+    return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=(told,)))
+
+
+def who() -> str:
+    """`ada@workstation`: the user of this system, and the machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run as a number that has no name
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
+
+
+def reason_stated(why: str | None, example: str) -> str:
+    """`why` as it was given; InputError where nobody gave one."""
+    if not (why or "").strip():
+        raise InputError("is missing", field="--why", hint=f'{example} --why "evaluation until tomorrow"')
+    return (why or "").strip()
+
+
+def new_wish(what: str, why: str, now: datetime, *, until: datetime | None = None, subject: str = "", value: str = "") -> Wish:
+    """A wish about no resource in particular."""
+    return Wish(id=secrets.token_hex(8), what=what, who=who(), why=why, at=now, until=until, subject=subject, value=value)
+
+
+def _wish(
+    what: str,
+    why: str,
+    now: datetime,
+    *,
+    until: datetime | None = None,
+    live: Live | None = None,
+    whole_life: bool = True,
+    subject: str = "",
+) -> Wish:
+    """`whole_life`: bound to the present life of `live`; else to its resource whatever life it is in."""
+    seen = live.observation if live else None
+    return Wish(
+        id=secrets.token_hex(8),
+        what=what,
+        who=who(),
+        why=why,
+        at=now,
+        until=until,
+        key=seen.key if seen else None,
+        life=incarnation_of(seen) if seen and whole_life else None,
+        subject=subject,
+    )
+
+
+def _found(stated: str, settings: Settings, now: datetime, field: str = "ID") -> Live:
+    with Books(ledger_url(settings), rules=Facts().billing_rules()) as books:
+        return found(stated, books.live(now), field)
+
+
+@contextmanager
+def guard_book(settings: Settings) -> Iterator[GuardBook]:
+    """The guard's part of the ledger, to be written to."""
+    from costguard.ledger.guard.store import GuardBook
+
+    with GuardBook(ledger_url(settings), rails=settings.rails or Rails()) as book:
+        yield book
+
+
+def _end(now: datetime, lasts: timedelta) -> datetime:
+    return (now + lasts).replace(microsecond=0)
+
+
+def present() -> datetime:
+    """Now, of the wall clock."""
+    return datetime.now(UTC)

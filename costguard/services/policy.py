@@ -1,0 +1,158 @@
+"""Policies as people look at them: lint, explain, test, arm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from costguard.errors import InputError, UnknownNameError
+from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TRUTH
+from costguard.guard.overrides import ARM, ARMED_FOR, Wish, is_open
+from costguard.guard.owning import armed
+from costguard.guard.policy import LEVELS, Policy, Rails
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.guard_state import wishes_since
+from costguard.providers import plugins
+from costguard.services import Answer, overrides
+from costguard.settings import Settings, ledger_url, read_settings
+from costguard.settings.lasting import lasting
+from costguard.values.checks import nearest_names, one_of
+from costguard.values.instant import EARLIEST
+from costguard.values.money import Money, Rate
+from costguard.values.text_format import moment_text
+from costguard.views.document import Document
+from costguard.views.policy import SCHEMA, explain_document, lint_document, tried_document
+from costguard.views.wishes import wish_data
+
+TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
+
+
+def lint(*, config: str | None = None) -> Answer:
+    """`costguard policy lint`: an error where the settings are refused; else what may not be what somebody meant."""
+    settings = read_settings(config)
+    hard = tuple(budget.name for budget in settings.budgets if budget.hard)
+    configured = [one.manifest for name, one in sorted(plugins.providers().found.items()) if name in settings.providers]
+    return Answer(
+        document=lint_document(
+            config or "the settings",
+            settings.policies,
+            hard=hard,
+            rails=settings.rails or Rails(),
+            configured=configured,
+        )
+    )
+
+
+def explain(name: str | None = None, *, config: str | None = None) -> Answer:
+    """`costguard policy explain`: each in words, and how far it may go today."""
+    settings = read_settings(config)
+    policies = settings.policies if name is None else (_policy(settings, name),)
+    wishes, at = _wishes(settings), overrides.present()
+    levels = {policy.name: _level(policy, wishes, at) for policy in policies}
+    return Answer(document=explain_document(policies, levels))
+
+
+def tried(name: str, stated: Sequence[str], *, config: str | None = None) -> Answer:
+    """`costguard policy test`: what the policy finds of these facts, each `NAME=VALUE`."""
+    policy = _policy(read_settings(config), name)
+    texts = dict(_fact(one) for one in stated)
+    facts = {fact: _value(fact, text) for fact, text in texts.items()}
+    return Answer(document=tried_document(policy, texts, policy.when.holds(facts)))
+
+
+def arm(name: str, level: str, *, why: str | None = None, config: str | None = None) -> Answer:
+    """`costguard policy arm`: how far it may go for 90 days. Raising it shows the plan; lowering it counts at once."""
+    settings, at = read_settings(config), overrides.present()
+    policy = _policy(settings, name)
+    one_of(level, LEVELS, "LEVEL")
+    before, _ = _level(policy, _wishes(settings), at)
+    raised = LEVELS.index(level) > LEVELS.index(before)
+    reason = overrides.reason_stated(why, f"costguard policy arm {name} {level}") if raised else (why or "").strip()
+    wish = overrides.new_wish(ARM, reason, at, until=at.replace(microsecond=0) + ARMED_FOR, subject=name, value=level)
+    shown = _plan(config, wish) if raised else None
+    with overrides.guard_book(settings) as book:
+        book.add_wish(wish)
+    goes = min(policy.arm, level, key=LEVELS.index)
+    lead = [f"{name} may go as far as {goes} until {moment_text(wish.until or at)}; it was {before}."]
+    if goes != level:
+        lead.append(f'The settings say arm = "{policy.arm}", and it goes no further than that: change it there too.')
+    data: dict[str, object] = {"schema": SCHEMA, "action": "arm", "policy": name, "before": before, "level": goes}
+    data["wish"] = wish_data(wish)
+    if shown is None:
+        return Answer(document=_told(data, lead))
+    document = shown.document
+    data["plan"] = document.data
+    return replace(shown, document=replace(document, data=data, lead=(*document.lead, *lead)))
+
+
+def _told(data: dict[str, object], lead: Sequence[str]) -> Document:
+    return Document(data=data, records=({"policy": data["policy"], "level": data["level"]},), lead=tuple(lead))
+
+
+def _plan(config: str | None, wish: Wish) -> Answer:
+    """What would be done if `wish` were recorded already."""
+    from costguard.services import watch
+
+    return watch.plan(config=config, accept=None, supposed=(wish,))
+
+
+def _policy(settings: Settings, name: str) -> Policy:
+    found = next((policy for policy in settings.policies if policy.name == name), None)
+    if found is None:
+        known = tuple(policy.name for policy in settings.policies)
+        hint = f"known: {', '.join(known)}" if known else "the settings have no [[policy]]"
+        raise UnknownNameError("policy", name, field="NAME", nearest=nearest_names(name, known), hint=hint)
+    return found
+
+
+def _level(policy: Policy, wishes: Sequence[Wish], at: datetime) -> tuple[str, datetime | None]:
+    """How far it may go, and until when that was recorded. None: nothing is recorded yet, the first run does it."""
+    mine = [wish for wish in wishes if wish.what == ARM and wish.subject == policy.name]
+    if not mine:
+        return policy.arm, None
+    newest = max((wish for wish in mine if is_open(wish, at)), key=lambda wish: wish.at, default=None)
+    return armed(policy, mine, at), newest.until if newest else None
+
+
+def _wishes(settings: Settings) -> list[Wish]:
+    """All ever made, those that have run out too; none where there is no ledger yet, which makes none either."""
+    try:
+        with Reader(ledger_url(settings)) as reader, reader.snapshot() as ask:
+            return wishes_since(ask, EARLIEST)
+    except InputError as none_yet:
+        if "no ledger here yet" in none_yet.what:
+            return []
+        raise
+
+
+def _fact(stated: str) -> tuple[str, str]:
+    name, separator, text = stated.partition("=")
+    if not separator:
+        raise InputError("has no value", field=f"--fact {name}", hint="write --fact state=idle")
+    if name not in FACTS:
+        hint = "costguard policy explain shows what a policy asks for"
+        raise UnknownNameError("fact", name, field="--fact", nearest=nearest_names(name, FACTS), hint=hint)
+    return name, text.strip()
+
+
+def _value(name: str, text: str) -> object:
+    """`text` as a fact of its kind: 0.95, true, 3h, "12.50 USD", team=vision,env=prod."""
+    kind, field = FACTS[name].kind, f"--fact {name}"
+    if kind == NUMBER:
+        try:
+            return float(text)
+        except ValueError:
+            raise InputError(f"must be a number, not '{text[:40]}'", field=field, hint=f"write {name}=0.95") from None
+    if kind == TRUTH:
+        return TRUTHS[one_of(text.lower(), TRUTHS, field)]
+    if kind == DURATION:
+        return lasting(text, field)
+    if kind == LABELS:
+        pairs = (pair.partition("=") for pair in text.split(",") if pair)
+        return {key.strip(): value.strip() for key, _, value in pairs}
+    if kind in {MONEY, RATE}:
+        amount, _, currency = text.partition(" ")
+        make = Money if kind == MONEY else Rate
+        return make.parse(amount.removeprefix("$"), currency.strip() or "USD", field=field)
+    return text

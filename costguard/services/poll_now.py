@@ -1,0 +1,78 @@
+"""A look at the clouds before an answer is given: one round of polls into the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from costguard.data import Facts
+from costguard.errors import InputError
+from costguard.metering.inventory import Failed
+from costguard.metering.observation import Handling, Observation
+from costguard.providers.ports import BalanceSource, InstanceSource
+from costguard.services.ceilings import ceilings
+from costguard.services.configured_providers import Now, opened, sources_of
+from costguard.settings import Settings, ledger_url
+from costguard.values.balance import Balance
+from costguard.values.resource import ResourceKey
+
+BALANCE_S = 20.0
+"""How long all balances together are waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What came of it beside what the ledger now holds. `refused`: what could not be asked or recorded, a sentence each.
+
+    `notes`: what whole listings could not tell. `handling`: of each resource that was listed; `members`: those that controllers
+    bring up, ended ones as well. `balances`: of the accounts that are paid in advance, as far as they answered.
+    """
+
+    refused: tuple[str, ...]
+    notes: tuple[str, ...]
+    handling: Mapping[ResourceKey, Handling]
+    members: tuple[Observation, ...]
+    balances: tuple[Balance, ...]
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """All of it."""
+        return (*self.refused, *self.notes)
+
+
+def look(settings: Settings) -> Looked:
+    """Poll what is configured into the ledger, and say what could not be asked and what could not be learned.
+
+    InputError where two accounts of the settings are one: which of them stays is for a person to say.
+    """
+    from costguard.ledger.spans.writer import Ledger
+    from costguard.services.poll import poll
+
+    with opened(settings) as clouds:
+        sources = sources_of(clouds)
+        if not sources:
+            return Looked(refused=(), notes=(), handling={}, members=(), balances=())
+        with Ledger(ledger_url(settings), rules=Facts().billing_rules(), ceilings=ceilings(settings)) as ledger:
+            polled = poll(sources, ledger, Now())
+        balances = _balances(sources)
+    if polled.twins:
+        hint = "take one of the two out of the settings: both would be charged"
+        raise InputError("; ".join(polled.twins), field="providers", hint=hint)
+    listed = (one.poll.inventory for one in polled.seen if not isinstance(one.poll.inventory, Failed))
+    items = [item for inventory in listed for item in inventory.items]
+    return Looked(
+        refused=polled.refused,
+        notes=polled.notes,
+        handling={item.key: item.handling for item in items},
+        members=tuple(item for item in items if item.handling.controller),
+        balances=balances,
+    )
+
+
+def _balances(sources: Sequence[InstanceSource]) -> tuple[Balance, ...]:
+    """What prepaid accounts have left. That one cannot be asked is an unknown balance, and stops nothing."""
+    from costguard.services.concurrency import together
+
+    prepaid = {number: one for number, one in enumerate(sources) if isinstance(one, BalanceSource)}
+    said = together({number: one.balance for number, one in prepaid.items()}, limit_s=BALANCE_S)
+    return tuple(one for one in said.values() if isinstance(one, Balance))

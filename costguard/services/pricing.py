@@ -1,0 +1,152 @@
+"""Prices of today: what can be rented now, beside the snapshot that is shipped, and a cache of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from costguard.data import MARKET
+from costguard.errors import CostguardError, IncompleteError, InputError, NoAnswerError
+from costguard.ledger.market import Market
+from costguard.ledger.market_refresh import newest_market, refresh_market
+from costguard.quoting.offer import Offer, Selection
+from costguard.services import Answer
+from costguard.services.live import Live, in_order, selected
+from costguard.settings import Settings, cache_file, path_of, read_settings
+from costguard.views.document import Document
+
+
+def live_offers(
+    source: Market,
+    selection: Selection,
+    settings: Settings | None,
+    *,
+    notes: tuple[str, ...],
+    sort: str,
+    limit: int | None,
+    strict: bool,
+    today: date,
+) -> Answer:
+    """`costguard offers --live`: live rows beside those of `source`. `settings` None: nobody is to be asked.
+
+    What could not be asked is a warning; with `strict` it is refused.
+    """
+    from costguard.views.market import offers_document
+
+    if settings is None or not settings.providers:
+        why = "offline: nobody was asked" if settings is None else "no provider is configured: see costguard init"
+        asked = Live(listings={}, failed={"live offers": why})
+    else:
+        asked = ask(settings, only=selection.providers, gpus=selection.gpus)
+    found, fresh = beside(asked, source, selection, sort=sort, limit=limit)
+    warnings = (*notes, *warnings_of(asked))
+    document = offers_document(found, source.described(), today=today, warnings=warnings, live=fresh)
+    nothing = None if found else NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists all")
+    return Answer(document=document, warnings=warnings, refusal=(incomplete(asked) if strict else None) or nothing)
+
+
+def ask(settings: Settings, *, only: Collection[str] | None = None, gpus: Collection[str] | None = None) -> Live:
+    """What the configured providers, or `only` these of them, rent out now."""
+    from costguard.services.configured_providers import opened
+    from costguard.services.live import live
+
+    names = None if only is None else [name for name in only if name in settings.providers]
+    with opened(settings, only=names) as clouds:
+        found = live({cloud.name: cloud.sources for cloud in clouds if cloud.error is None}, gpus)
+        closed = {
+            cloud.name: "; ".join(str(cloud.error).removeprefix(f"{cloud.name}: ").splitlines())
+            for cloud in clouds
+            if cloud.error
+        }
+    return Live(listings=found.listings, failed={**found.failed, **closed}, unable=found.unable)
+
+
+def market_file(stated: str | None, settings: Settings) -> Path:
+    """The market to use: as stated by a flag or the settings, else what was refreshed last, else what is shipped."""
+    chosen = stated or settings.quote.market
+    return path_of(chosen) if chosen else newest_market(MARKET, refreshed_file())
+
+
+def refreshed_file() -> Path:
+    """Where `costguard prices refresh` keeps its market."""
+    return cache_file("market.sqlite")
+
+
+def beside(
+    live: Live, market: Market, selection: Selection, *, sort: str, limit: int | None
+) -> tuple[tuple[Offer, ...], frozenset[Offer]]:
+    """The offers of `market` and the live ones in one order, and which of them are live."""
+    now = selected(live.offers, selection)
+    fresh = frozenset(now)
+    kept = (offer for offer in market.offers(selection) if offer not in fresh)
+    return in_order((*now, *kept), sort, limit), fresh
+
+
+def warnings_of(live: Live) -> tuple[str, ...]:
+    """What could not be asked, what lacks, and GPUs without a name here."""
+    missing = tuple(f"not all offers are here: {sentence}" for sentence in live.missing)
+    unable = tuple(f"{name} cannot be asked for offers" for name in live.unable)
+    return (*missing, *unable, *live.unnamed)
+
+
+def incomplete(live: Live) -> IncompleteError | None:
+    """Why `--strict` refuses: a provider that could not be asked, or said less than all; None where none is."""
+    if not live.missing:
+        return None
+    return IncompleteError(f"{len(live.missing)} providers could not be asked in full", hint="; ".join(live.missing[:3]))
+
+
+def prices(*, market: str | None = None, config: str | None = None) -> Answer:
+    """`costguard prices`: which prices are in use, and how old they are. It asks nobody."""
+    settings = read_settings(config)
+    with Market(market_file(market, settings)) as found:
+        return Answer(document=_document(found, None))
+
+
+def refresh(
+    *, only: Collection[str] | None = None, strict: bool = False, offline: bool = False, config: str | None = None
+) -> Answer:
+    """`costguard prices refresh`: live offers into the cache, where quotes and offers find them."""
+    settings = read_settings(config)
+    if offline:
+        raise InputError("prices can only be refreshed over the network", field="--offline", hint="leave it out")
+    _configured(settings, only)
+    live = ask(settings, only=only)
+    target = refreshed_file()
+    if live.offers:
+        try:
+            refresh_market(target, newest_market(MARKET, target), live.listings, datetime.now(UTC))
+        except OSError as full:
+            what = f"cannot be written: {full.strerror or type(full).__name__}"
+            raise InputError(what, field=str(target), hint="make room there, or let this user write it") from None
+    with Market(newest_market(MARKET, target)) as found:
+        document = _document(found, live)
+    refusal: CostguardError | None = incomplete(live) if strict else None
+    if not live.offers:
+        refusal = refusal or NoAnswerError("nobody gave a price: nothing was changed", hint="costguard doctor says why")
+    return Answer(document=document, warnings=_warnings(live, settings), refusal=refusal)
+
+
+def _configured(settings: Settings, only: Collection[str] | None) -> None:
+    missing = [name for name in only or () if name not in settings.providers]
+    if missing or not settings.providers:
+        what = f"{missing[0]} is not configured" if missing else "no provider is configured"
+        raise InputError(what, field="providers", hint="costguard init writes [providers.NAME] for what it finds")
+
+
+def _warnings(live: Live, settings: Settings) -> tuple[str, ...]:
+    stated = settings.quote.market
+    used = (f"[quote] market names {stated}, which quotes go on using",) if stated else ()
+    return (*warnings_of(live), *used)
+
+
+def _document(market: Market, live: Live | None) -> Document:
+    from costguard.views.prices import prices_document
+
+    warnings = warnings_of(live) if live else ()
+    return prices_document(market.described(), market.of_providers(), live, today=_today(), warnings=warnings)
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()

@@ -1,0 +1,252 @@
+"""What is asked before a run: quote, size, offers, breakeven, and the observed runs that shift them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+from costguard.data import Facts
+from costguard.errors import InputError, NoAnswerError
+from costguard.ledger.market import Market
+from costguard.quoting.offer import Selection
+from costguard.quoting.quote import OVER, Option, Quote, Rental, shown
+from costguard.services import Answer
+from costguard.services.asked import asked_job, calibrated, calibration_file, check_names, market_file, taken_in
+from costguard.services.job_input import (
+    Stated,
+    beside_hardware,
+    read_config,
+    read_hardware,
+    read_observed,
+    read_rental,
+    read_stated,
+)
+from costguard.settings import path_of, read_rows, read_settings
+from costguard.sizing.job import Job, Table, limits_from, subtable
+from costguard.values import checks
+from costguard.values.gpu_names import GpuNames
+from costguard.values.money import Money, Rate
+from costguard.views.document import TableView
+
+if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
+    from costguard.quoting.template import Compared
+
+
+def quote(
+    *,
+    flags: Table,
+    job_file: str | None = None,
+    on: str | None = None,
+    count: float | None = None,
+    hours: float | None = None,
+    top: float | None = None,
+    sort: str = "usd",
+    market: str | None = None,
+    explain: bool = False,
+    strict: bool = False,
+    every: bool = False,
+    calibration: str | None = None,
+    config: str | None = None,
+) -> Answer:
+    """`costguard quote`: a job, or the plain question of `hours` on `count` GPUs. `every`: all options but for `top`."""
+    from costguard.quoting.quote import SORTS
+    from costguard.services import quote as flow
+    from costguard.views.quote import quote_document
+
+    checks.one_of(sort, SORTS, "--sort")
+    rows = None if top is None else checks.whole(top, "--top")
+    facts = Facts()
+    stated = read_stated(flags, job_file, facts)
+    if on is not None:
+        stated = beside_hardware(stated, flags, count=count, hours=hours)
+    hardware, notes = read_hardware(on, facts)
+    asked = (
+        read_rental(stated, count, hours)
+        if hours is not None
+        else calibrated(asked_job(stated, facts, strict=strict), calibration, config)
+    )
+    counts = None if count is None else (checks.whole(count, "--count"),)
+    with Market(market_file(market, config)) as source:
+        check_names(asked.limits, source)
+        answer = flow.quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
+        compared = _compared(stated, asked, source, facts)
+    answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
+    visible = answer.options[:rows] if every else shown(answer.options, rows)
+    plans = facts.subscriptions() if isinstance(asked, Job) else ()
+    document = quote_document(
+        answer, visible, today=_today(), plans=plans, explain=_explained(visible) if explain else (), compared=compared
+    )
+    return Answer(document=document, warnings=answer.warnings, refusal=_refusal(answer))
+
+
+def templates() -> Answer:
+    """`costguard quote --template list`: the jobs people ask about."""
+    from costguard.views.template import templates_document
+
+    return Answer(document=templates_document(Facts().templates().values()))
+
+
+def size(
+    *,
+    flags: Table,
+    job_file: str | None = None,
+    on: str | None = None,
+    explain: bool = False,
+    strict: bool = False,
+    exact: bool = False,
+    calibration: str | None = None,
+    config: str | None = None,
+) -> Answer:
+    """`costguard size`: memory only. `exact`: one step is run on fake tensors, too."""
+    from costguard.services import size as flow
+    from costguard.views.explain import footprint_tables
+    from costguard.views.size import size_document, what_if_table
+
+    facts = Facts()
+    stated = read_stated(flags, job_file, facts)
+    hardware, notes = read_hardware(on, facts)
+    answer = flow.size(calibrated(asked_job(stated, facts, strict=strict), calibration, config), facts=facts, on=hardware)
+    answer = flow.with_effects(answer)
+    if exact:
+        from costguard.services.exact_step import FakeTensors
+
+        answer = flow.with_exact(answer, read_config(stated, facts), FakeTensors())
+    answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
+    told = (*footprint_tables(answer.footprint), what_if_table(flow.what_ifs(answer))) if explain else ()
+    document = size_document(answer, explain=told)
+    refusal = None
+    if answer.fits is False:
+        helpful = [e.lever.change for e in answer.levers if e.fits]
+        hint = f"would fit with: {'; or '.join(helpful[:3])}" if helpful else "no single change makes it fit: use more GPUs"
+        refusal = NoAnswerError("the job does not fit on the stated hardware", hint=hint)
+    return Answer(document=document, warnings=answer.warnings, refusal=refusal)
+
+
+def offers(
+    *,
+    flags: Table,
+    count: float | None = None,
+    sort: str = "usd_per_hour",
+    top: float = 50,
+    market: str | None = None,
+    live: bool = False,
+    strict: bool = False,
+    offline: bool = False,
+    config: str | None = None,
+) -> Answer:
+    """`costguard offers`: the market, filtered. `live`: the configured providers are asked, and stand beside it."""
+    from costguard.services import offers as flow
+    from costguard.views.market import offers_document
+
+    checks.one_of(sort, flow.SORTS, "--sort")
+    facts = Facts()
+    stated = read_stated(flags, None, facts)
+    limits = limits_from(subtable(stated.table, "limits"))
+    counts = None if count is None else (checks.whole(count, "--count"),)
+    selection = Selection(
+        providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
+    )
+    most = checks.whole(top, "--top", least=0) or None
+    with Market(market_file(market, config)) as source:
+        check_names(limits, source)
+        facts_of = source.described()
+        if live:
+            from costguard.services.pricing import live_offers
+
+            asked = read_settings(config) if not offline else None
+            return live_offers(
+                source, selection, asked, notes=stated.notes, sort=sort, limit=most, strict=strict, today=_today()
+            )
+        found = flow.offers(selection, market=source, sort=sort, limit=most)
+    document = offers_document(found, facts_of, today=_today(), warnings=stated.notes)
+    refusal = None if found else NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists all")
+    return Answer(document=document, warnings=stated.notes, refusal=refusal)
+
+
+def breakeven(
+    *,
+    gpu: str | None = None,
+    count: float = 1,
+    price: str | None = None,
+    rate: str | None = None,
+    power_w: float | None = None,
+    usd_per_kwh: str | None = None,
+    resale: str | None = None,
+    hours_week: float | None = None,
+    market: str | None = None,
+    config: str | None = None,
+) -> Answer:
+    """`costguard breakeven`: buy or rent?"""
+    from costguard.services.breakeven import breakeven as flow
+    from costguard.views.breakeven import breakeven_document
+
+    facts = Facts()
+    found = GpuNames(facts.gpus()).resolve(gpu, field="--gpu") if gpu else None
+    with Market(market_file(market, config)) as source:
+        answer = flow(
+            gpu=facts.gpus()[found.canonical] if found else None,
+            count=checks.whole(count, "--count", most=100_000),
+            price=None if price is None else Money.parse(price, field="--price"),
+            rate=None if rate is None else Rate.parse(rate, field="--rate"),
+            power_w=power_w,
+            usd_per_kwh=usd_per_kwh,
+            resale=None if resale is None else Money.parse(resale, field="--resale"),
+            hours_week=hours_week,
+            market=source,
+        )
+    notes = (f"{gpu} was taken as {found.canonical}",) if found and found.taken_as_short else ()
+    answer = replace(answer, warnings=(*answer.warnings, *notes))
+    refusal = (
+        NoAnswerError("owning never pays back at this rent", hint="\n".join(answer.full.explain)) if answer.full.never else None
+    )
+    return Answer(document=breakeven_document(answer), warnings=answer.warnings, refusal=refusal)
+
+
+def calibrate(
+    *, runs: str | None, show: bool = False, reset: bool = False, calibration: str | None = None, config: str | None = None
+) -> Answer:
+    """`costguard calibrate`: observed runs shift quotes. `show`: nothing is written; `reset`: those kept are dropped."""
+    from costguard.views.calibration import calibration_document
+
+    facts, path = Facts(), calibration_file(calibration, config)
+    if runs is None and not show and not reset:
+        hint = "write costguard calibrate RUNS.csv, or --show, or --reset"
+        raise InputError("no file of observed runs was given", field="RUNS", hint=hint)
+    fresh = read_observed(read_rows(path_of(runs)), path_of(runs).parent, facts) if runs else ()
+    answer = taken_in(fresh, path, facts, keeps=not show, anew=reset)
+    document = calibration_document(answer)
+    return Answer(document=document, warnings=answer.warnings)
+
+
+def _refusal(answer: Quote) -> NoAnswerError | None:
+    """Why there is no option; None where there is one."""
+    if answer.options:
+        return None
+    over = sum(r.reason.startswith(OVER) for r in answer.refused)
+    if over:
+        return NoAnswerError(f"all {over} options that fit are over the cap", hint="; ".join(answer.advice) or None)
+    if not answer.refused:
+        return NoAnswerError("no offer matches", hint="leave out a filter; costguard offers lists the market")
+    advice = "; ".join(answer.advice[:2]) or "leave out a filter, or state more GPUs"
+    return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
+
+
+def _compared(stated: Stated, asked: Job | Rental, source: Market, facts: Facts) -> Compared | None:
+    """What the template's source says beside what costguard says; None where no template was asked for."""
+    if stated.template is None or not isinstance(asked, Job):
+        return None
+    from costguard.quoting.template import changed_keys
+    from costguard.services.template import compare
+
+    return compare(stated.template, asked, changed_keys(stated.table, stated.template), market=source, facts=facts)
+
+
+def _explained(options: tuple[Option, ...]) -> tuple[TableView, ...]:
+    from costguard.views.explain import option_tables
+
+    return option_tables(options[0]) if options else ()
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()

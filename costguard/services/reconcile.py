@@ -1,0 +1,254 @@
+"""Bills held against charges: ask every account that has a bill, then compare what it stated, resource by resource."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from costguard.bills.bill_line import Billed
+from costguard.bills.drift import AFTER, BEFORE, INSIDE, Bill, Charged, Judging, Result, Stated
+from costguard.bills.drift_causes import judged
+from costguard.bills.reconciliation import compared
+from costguard.bills.tolerance import Tolerance
+from costguard.errors import CostguardError, InputError, one_line
+from costguard.metering.charge_item import ChargeItem
+from costguard.metering.meter import COMPUTE
+from costguard.providers.ports import ChargeSource, InstanceSource
+from costguard.services.accounts import Charges, HeldBills
+from costguard.services.concurrency import together
+from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, instant, micros
+from costguard.values.period import Period
+
+LIMIT_S = 300.0
+"""Seconds for all bills: a month of Vast is 30 questions, one a second."""
+FINE = timedelta(days=1)
+"""The day in which a statement ends, and this long before, are compared hour by hour: what is late is late by the hour, and of
+a machine that ran for a day, days say little of a rate."""
+HOURS = DAY_US // HOUR_US
+_Place = tuple[str, str, str]
+SETTLES = timedelta(days=1)
+"""How long an account of which a bill says nothing may still be late: bills lag by up to 24 h (providers/aws.md, 2026-11)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What one account of `name` answered: `billed`, or why it could not be asked. `period`: for which, until now at most.
+
+    `providers`: whom it speaks for, mostly `name` alone.
+    """
+
+    name: str
+    providers: tuple[str, ...]
+    period: Period
+    billed: Billed | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciled:
+    """`results`: by provider, account and currency. `unstated`: (provider, account) with charges that no bill speaks of.
+
+    `set_aside`: (provider, statement) that another one stands for. `straddling`: by provider, lines over the period's edges.
+    """
+
+    results: tuple[Result, ...]
+    unstated: tuple[tuple[str, str], ...]
+    set_aside: tuple[tuple[str, Bill], ...]
+    straddling: Mapping[str, int]
+
+
+def ask_bills(sources: Sequence[tuple[str, InstanceSource]], period: Period, now: datetime) -> list[Asked]:
+    """The bill of each account, all asked at once; a provider that has none says so."""
+    reach = Period(start=period.start, end=min(period.end, max(now, period.start)))
+    questions = {number: partial(_bill, source, reach) for number, (_, source) in enumerate(sources)}
+    answers = together(questions, limit_s=LIMIT_S)
+    return [_asked(name, tuple(source.providers), reach, answers[number]) for number, (name, source) in enumerate(sources)]
+
+
+def reconcile(
+    *,
+    bills: HeldBills,
+    charges: Charges,
+    providers: Iterable[str],
+    period: Period,
+    now: datetime,
+    tolerance: Tolerance,
+    missing: Mapping[str, str],
+    asked: Mapping[str, Period],
+) -> Reconciled:
+    """What the ledger holds of the bills of `providers` in `period`, beside its charges.
+
+    `missing`: by provider, what its bill leaves out. `asked`: those that answered wholly, and for which period.
+    """
+    results, unstated = list[Result](), list[tuple[str, str]]()
+    aside, over = list[tuple[str, Bill]](), dict[str, int]()
+    for provider in providers:
+        best, others = bills.statements(provider, period)
+        aside += [(provider, one) for one in others]
+        over[provider] = sum(bills.straddling(provider, one, period) for one in best.values())
+        windows = {account: _window(one, period) for account, one in best.items()}
+        stated = [
+            line for account, one in best.items() for line in bills.stated(provider, one, period, _fine_us(windows[account]))
+        ]
+        view = _View(
+            provider=provider,
+            period=period,
+            now=now,
+            windows=windows,
+            quiet=_quiet(asked.get(provider), now),
+        )
+        charged, silent = _charged(charges, view)
+        unstated += [(provider, account) for account in sorted(silent)]
+        known = bills.known_resources(provider)
+        judging = Judging(
+            provider=provider,
+            period=period,
+            at=now,
+            tolerance=tolerance,
+            known=known,
+            accounts=bills.accounts_of(provider),
+            others=_currencies(stated, charged),
+            cells=HOURS,
+            why=missing.get(provider, ""),
+        )
+        results += [judged(one, judging) for one in compared(stated, charged, known)]
+    return Reconciled(results=tuple(results), unstated=tuple(unstated), set_aside=tuple(aside), straddling=over)
+
+
+def _bill(source: InstanceSource, period: Period) -> Billed:
+    if not isinstance(source, ChargeSource):
+        error = getattr(source, "error", None)  # of what stands for an account that could not be opened
+        if isinstance(error, CostguardError):
+            raise error
+        return Billed(lines=(), why="it states no bill that can be asked for")
+    return source.bill_lines(period)
+
+
+def _asked(name: str, providers: tuple[str, ...], period: Period, answer: Billed | BaseException) -> Asked:
+    billed, why = None, ""
+    if isinstance(answer, Billed) and all(line.provider in providers for line in answer.lines):
+        billed, why = answer if answer.lines or not answer.why else None, answer.why
+    elif isinstance(answer, Billed):
+        why = "it answered for others: that was not believed"
+    elif isinstance(answer, CostguardError):
+        what = f"{one_line(answer.field)} {answer.what}" if isinstance(answer, InputError) and answer.field else answer.what
+        why = f"{what} ({one_line(answer.hint)})" if answer.hint else what
+    else:
+        why = "no answer in time" if isinstance(answer, TimeoutError) else f"unexpected {type(answer).__name__}"
+    return Asked(name=name, providers=providers, period=period, billed=billed, why=why)
+
+
+def _fine_us(window: Period) -> int:
+    """From when on cells are hours: the midnight that is FINE before the day in which `window` ends."""
+    return (micros(window.end) - 1) // DAY_US * DAY_US - FINE // MICROSECOND
+
+
+def _window(one: Bill, period: Period) -> Period:
+    """The part of `period` that a statement speaks of."""
+    start = min(max(period.start, instant(one.start_us)), period.end)
+    return Period(start=start, end=min(period.end, max(start, instant(one.end_us))))
+
+
+def _quiet(asked: Period | None, now: datetime) -> Period | None:
+    """Of which time a whole answer speaks for accounts that it has no line of."""
+    if asked is None:
+        return None
+    return Period(start=asked.start, end=max(asked.start, min(asked.end, now - SETTLES)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View:
+    """How charges are cut. `windows`: by account, what its statement speaks of; `quiet`: of those that it says nothing of."""
+
+    provider: str
+    period: Period
+    now: datetime
+    windows: Mapping[str, Period]
+    quiet: Period | None
+
+
+def _charged(charges: Charges, view: _View) -> tuple[list[Charged], set[str]]:
+    """The charges of a provider, cut where its statements begin and end; and the accounts that no statement speaks of."""
+    found, silent = list[Charged](), set[str]()
+    nothing = Period(start=view.period.start, end=view.period.start)
+    for window in {*view.windows.values(), *([view.quiet] if view.quiet else [])} or {nothing}:
+        fine_us = _fine_us(window)
+        for part, where in _cut(window, view.period):
+            for item in charges.items(part, view.now):
+                if item.key.provider != view.provider:
+                    continue
+                its = view.windows.get(item.key.account, view.quiet)
+                if its is None:
+                    silent.add(item.key.account)
+                elif its == window:
+                    found.append(_of(item, where, fine_us))
+    return found, silent
+
+
+def _cut(window: Period, period: Period) -> Iterator[tuple[Period, str]]:
+    """The parts of `period` before, inside (its end hour by hour) and after `window`."""
+    yield Period(start=period.start, end=window.start), BEFORE
+    fine = max(window.start, instant(_fine_us(window)))
+    yield Period(start=window.start, end=fine), INSIDE
+    while fine < window.end:
+        until = min(window.end, instant((micros(fine) // HOUR_US + 1) * HOUR_US))
+        yield Period(start=fine, end=until), INSIDE
+        fine = until
+    yield Period(start=window.end, end=period.end), AFTER
+
+
+def _of(item: ChargeItem, where: str, fine_us: int) -> Charged:
+    money, key, start_us = item.money, item.key, micros(item.start)
+    return Charged(
+        key.account,
+        key.region,
+        key.id,
+        item.charge,
+        item.price.currency,
+        start_us // HOUR_US if start_us >= fine_us else start_us // DAY_US * HOURS,
+        money.low.nano,
+        money.expected.nano,
+        money.high.nano,
+        where,
+        _sku(item),
+        item.price.expected,
+        item.unit,
+        item.source,
+    )
+
+
+def _sku(item: ChargeItem) -> str:
+    """What is priced: `p5.48xlarge, on-demand`, or the kind of a disk."""
+    its = item.attribution
+    if item.charge != COMPUTE:
+        return item.part or item.unit
+    gpus = f"{its.gpu} x{its.gpu_count:g}" if its.gpu else its.kind
+    return ", ".join(filter(None, (its.instance_type or gpus, its.tier)))
+
+
+def _currencies(stated: Iterable[Stated], charged: Iterable[Charged]) -> Mapping[tuple[str, str, str], set[str]]:
+    """(account, resource, charge) of what is billed in one currency and charged in another one, with the currencies.
+
+    Lines that name no resource, where none of their kind of charge does, are held against all of that kind.
+    """
+    billed, owed = defaultdict[_Place, set[str]](set), defaultdict[_Place, set[str]](set)
+    pools = defaultdict[tuple[str, str], set[str]](set)
+    for line in stated:
+        billed[line.account, line.resource, line.charge].add(line.currency)
+    named = {(account, charge) for account, resource, charge in billed if resource}
+    for one in charged:
+        pooled = (one.account, one.charge) not in named and (one.account, "", one.charge) in billed
+        owed[one.account, "" if pooled else one.resource, one.charge].add(one.currency)
+        if pooled:
+            pools[one.account, one.charge].add(one.resource)
+    others = {place: billed[place] | owed[place] for place in billed.keys() & owed.keys() if not billed[place] & owed[place]}
+    of_pools = {
+        (account, resource, charge): others[account, "", charge]
+        for (account, charge), resources in pools.items()
+        if (account, "", charge) in others
+        for resource in resources
+    }
+    return others | of_pools

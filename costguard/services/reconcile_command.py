@@ -1,0 +1,285 @@
+"""reconcile: bills asked for or read from files, taken into the ledger, and held against its charges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+from costguard.bills.bill_files import Part
+from costguard.bills.bill_line import Imported
+from costguard.bills.drift import BEYOND, Held, Result
+from costguard.bills.drift_notices import notice_of, was_told
+from costguard.bills.tolerance import USUAL, Tolerance, tolerance_stated
+from costguard.data import Facts
+from costguard.errors import InputError, OlderLedgerError, one_line
+from costguard.guard.alerts.alert import Message
+from costguard.guard.alerts.dispatch import tell
+from costguard.ledger.bills.reader import BillBooks
+from costguard.ledger.bills.staging import Staging
+from costguard.ledger.bills.store import Bills, Gathered
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.guard_state import open_wishes
+from costguard.ledger.guard.turns import turn_now
+from costguard.ledger.spans.books import Books
+from costguard.reporting.statement import month_stated
+from costguard.services import Answer
+from costguard.services.bill_files import Kinds, installed_kinds, opened
+from costguard.services.ceilings import ceilings
+from costguard.services.configured_providers import Now, sources_of
+from costguard.services.configured_providers import opened as opened_clouds
+from costguard.services.listing_validation import speaks_for
+from costguard.services.overrides import guard_book, present, who
+from costguard.services.reconcile import Asked, Reconciled, ask_bills, reconcile
+from costguard.settings import Settings, ledger_url, path_of, read_settings
+from costguard.values import calendar
+from costguard.values.period import Period
+from costguard.views.bills import Reconciliation, reconcile_document, refusal_of
+
+MOST_LEFT_OUT = 5
+
+
+def reconciled(
+    *,
+    month: str | None,
+    only: Sequence[str],
+    files: Sequence[str],
+    tolerance: str | None,
+    account: str | None,
+    whole: bool,
+    strict: bool,
+    offline: bool,
+    config: str | None,
+) -> Answer:
+    """`costguard reconcile`: what the bills of a month say beside the charges, and what the difference comes from."""
+    settings, now = read_settings(config), present()
+    if whole and not files:
+        raise InputError("says that files are all of a bill", field="--whole", hint="name them with --file")
+    period = calendar.month_of(now, UTC) if month is None else calendar.month(*month_stated(month), UTC)
+    if period.start > now:
+        raise InputError("lies ahead: there is no bill yet", field="--month", hint="name a month that has begun")
+    allowed = _tolerance(tolerance, settings)
+    url = ledger_url(settings)
+    _ready(url)
+    with Bills(url) as bills:
+        if files:
+            kinds = _kinds(url, only, account)
+            imports, asked = _from_files(bills, files, kinds, now, whole=whole), list[Asked]()
+            notes = [*_left_out(kinds), *_lacking(imports)]
+        else:
+            asked = [] if offline else _ask(settings, only, period, now)
+            imports, notes = _from_answers(bills, asked, now), _not_theirs(asked)
+        known = partial(ceilings, settings)
+        with BillBooks(url) as held, Books(url, rules=Facts().billing_rules(), ceilings=known) as books:
+            before = held.held(period)
+            found = reconcile(
+                bills=held,
+                charges=books,
+                providers=_concerned(held.billed_providers(period), asked, only),
+                period=period,
+                now=now,
+                tolerance=allowed,
+                missing={name: one.why for one in asked if one.billed and one.why for name in one.providers},
+                asked={name: one.period for one in asked if one.billed and not one.why for name in one.providers},
+            )
+        messages, told = _messages(found.results, before, url, settings, now)
+        bills.record(found.results, who=who(), messages=messages, told=told)
+    if messages and not offline:
+        _deliver(settings, url, now)
+    answer = Reconciliation(
+        period=period,
+        label=f"{period.start:%Y-%m}",
+        at=now,
+        tolerance=allowed,
+        results=found.results,
+        imports=tuple(imports),
+        not_asked=tuple((one.name, one.why) for one in asked if one.billed is None),
+        notes=(*notes, *_of_others(imports, period), *_notes(found, settings, files, offline=offline)),
+        told=len({notice.subject for message in messages for notice in message.notices}),
+    )
+    warnings = tuple(f"{name} was not asked: {one_line(why)}" for name, why in answer.not_asked)
+    return Answer(document=reconcile_document(answer), warnings=warnings, refusal=refusal_of(answer, strict=strict))
+
+
+def _tolerance(stated: str | None, settings: Settings) -> Tolerance:
+    if stated is not None:
+        return tolerance_stated(stated, "--tolerance")
+    kept = settings.reconcile.tolerance
+    return USUAL if kept is None else tolerance_stated(kept, "reconcile.tolerance")
+
+
+def _ready(url: str) -> None:
+    """InputError where there is no ledger yet. An older one is brought up by the first write."""
+    try:
+        Reader(url).close()
+    except OlderLedgerError:
+        return
+
+
+def _kinds(url: str, only: Sequence[str], account: str | None) -> Kinds:
+    if len(only) > 1:
+        raise InputError("says whose the files are, and can be one", field="--provider", hint="reconcile one after another")
+
+    def accounts(provider: str) -> list[str]:
+        with BillBooks(url) as books:
+            return books.accounts_of(provider)
+
+    kinds = installed_kinds(only[0] if only else "", account or "", accounts)
+    if only and only[0] not in kinds.known:
+        known = ", ".join(kinds.known)
+        raise InputError(f"no provider is called '{one_line(only[0])}'", field="--provider", hint=f"installed: {known}")
+    return kinds
+
+
+def _from_files(bills: Bills, files: Sequence[str], kinds: Kinds, now: datetime, *, whole: bool) -> list[Imported]:
+    """Every file read to its end, then all of them taken in by one transaction, those that were made first before.
+
+    `whole`: each is all of the bills that it has lines of.
+    """
+    with ExitStack() as stack:
+        statements = list[Gathered]()
+        for name in dict.fromkeys(files):
+            bill, staged = opened(path_of(name), kinds, now), stack.enter_context(Staging())
+            staged.add(bill.parts, sums=bill.sums)
+            source = f"{Path(name).name} ({bill.kind})"
+            statements.append(Gathered(staged=staged, source=source, stated_at=bill.stated_at, whole=whole))
+        statements.sort(key=lambda one: one.stated_at)
+        if whole:
+            _each_a_bill_of_its_own(statements)
+        return bills.take_in(statements, who=who(), now=now)
+
+
+def _each_a_bill_of_its_own(statements: Sequence[Gathered]) -> None:
+    """InputError where a file is of no bill that is delivered whole, or two are of one: they would withdraw each other."""
+    seen = dict[tuple[str, str, str], str]()
+    for one in statements:
+        bills = [(provider, *bill) for provider in one.staged.providers() for bill in one.staged.bills(provider)]
+        if not bills:
+            what = f"does not mean {one.source}, which is of no bill that is delivered whole"
+            raise InputError(what, field="--whole", hint="FOCUS and Cost and Usage Reports are; leave --whole out for others")
+        for bill in bills:
+            if bill in seen:
+                what = f"cannot mean both {seen[bill]} and {one.source}: they are of one bill"
+                raise InputError(what, field="--whole", hint="put the pieces of one bill into a folder, and name that")
+            seen[bill] = one.source
+
+
+def _lacking(imports: Sequence[Imported]) -> Iterator[str]:
+    """What files leave open: whether lines that they lack are stated no more, or stand in another piece."""
+    for one in imports:
+        if one.lacking:
+            kept = "1 line, which was kept" if one.lacking == 1 else f"{one.lacking} lines, which were kept"
+            yield (
+                f"{one.provider}: {one_line(one.source)} lacks of what the ledger has of the same bill {kept}: "
+                "if it is all of that bill, --whole withdraws them"
+            )
+
+
+def _from_answers(bills: Bills, asked: Sequence[Asked], now: datetime) -> list[Imported]:
+    with ExitStack() as stack:
+        statements = list[Gathered]()
+        for one in asked:
+            if one.billed is None:
+                continue
+            staged = stack.enter_context(Staging())
+            staged.add(_parts(one))
+            place = (one.providers, one.period)
+            stated_at = one.billed.made_at or now
+            statements.append(
+                Gathered(staged=staged, source=f"{one.name}, asked", stated_at=stated_at, asked=place, why=one.why)
+            )
+        return bills.take_in(statements, who=who(), now=now) if statements else []
+
+
+def _parts(one: Asked) -> Iterator[Part]:
+    return ((line, Decimal(0)) for line in (one.billed.lines if one.billed else ()))
+
+
+def _ask(settings: Settings, only: Sequence[str], period: Period, now: datetime) -> list[Asked]:
+    if not settings.providers and not only:
+        return []
+    with opened_clouds(settings, only=tuple(only) or None) as clouds:
+        return ask_bills([(cloud.name, source) for cloud in clouds for source in sources_of((cloud,))], period, now)
+
+
+def _concerned(billed: Sequence[str], asked: Sequence[Asked], only: Sequence[str]) -> list[str]:
+    """Providers with lines in the ledger, and those that answered; `only` those of these names."""
+    names = {*billed, *(name for one in asked if one.billed and not one.why for name in one.providers)}
+    meant = {name for one in asked for name in one.providers if one.name in only}
+    return sorted(name for name in names if not only or name in meant or any(speaks_for(own, name) for own in only))
+
+
+def _messages(
+    results: Sequence[Result], before: Sequence[Held], url: str, settings: Settings, now: datetime
+) -> tuple[tuple[Message, ...], list[Result]]:
+    """Messages of what is beyond tolerance and was not told yet, where the settings have routes; and all that is told of."""
+    beyond = [one for one in results if one.outcome == BEYOND]
+    known = [one for one in beyond if was_told(one, before)]
+    new = [one for one in beyond if not was_told(one, before)]
+    if not settings.routes or not new:
+        return (), known
+    with Reader(url) as reader, reader.snapshot() as ask:
+        snoozes = open_wishes(ask, now)
+    notices = [replace(notice_of(one), at=now) for one in new]
+    messages, _ = tell(notices, (), now=now, routes=settings.routes, snoozes=snoozes, zone=settings.defaults.zone)
+    subjects = {notice.subject for message in messages for notice in message.notices}
+    return messages, [*known, *(one for one in new if notice_of(one).subject in subjects)]
+
+
+def _deliver(settings: Settings, url: str, now: datetime) -> None:
+    """Send what is due, unless a watchdog is there to do it."""
+    with Reader(url) as reader, reader.snapshot() as ask:
+        turn = turn_now(ask)
+    if turn is not None and turn.is_held(now):
+        return
+    from costguard.services.telling import postman
+
+    with guard_book(settings) as book:
+        postman(settings, book, Now()).deliver()
+
+
+def _left_out(kinds: Kinds) -> list[str]:
+    """What a FOCUS file says of providers that nobody here speaks for, or that were not asked for."""
+    why = (
+        f"--provider asks for {kinds.only}"
+        if kinds.only
+        else "no installed provider is called so (--provider says whose they are)"
+    )
+    return [
+        f"{count} rows of {one_line(name)} were left out: {why}" for name, count in kinds.left_out.most_common(MOST_LEFT_OUT)
+    ]
+
+
+def _not_theirs(asked: Sequence[Asked]) -> list[str]:
+    """What an account's files say of others."""
+    return [
+        f"{count} rows of {one_line(name)} were left out of the bill of {one.name}"
+        for one in asked
+        if one.billed
+        for name, count in one.billed.left_out[:MOST_LEFT_OUT]
+    ]
+
+
+def _of_others(imports: Sequence[Imported], period: Period) -> Iterator[str]:
+    """What was taken in and is of another time, so that nothing of it was compared."""
+    for one in imports:
+        if one.lines and not (one.start < period.end and period.start < one.end):
+            month = f"{one.start:%Y-%m}"
+            yield f"{one.provider}: nothing of {one_line(one.source)} is of this month: it begins in {month} (--month {month})"
+
+
+def _notes(found: Reconciled, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
+    if not files and not offline and not settings.providers:
+        yield "No provider is configured: what the ledger holds of bills was compared. --file reads one"
+    for provider, account in found.unstated:
+        yield f"{provider}/{one_line(account)} has charges, and no bill speaks of it"
+    for provider, one in found.set_aside:
+        name = one.name or "its billing API"
+        yield f"{provider}/{one_line(one.account)}: {one.lines} lines of {name} state the same time again, and were set aside"
+    for provider, count in found.straddling.items():
+        if count:
+            yield f"{provider}: {count} lines reach over an edge of the month, and were compared in neither"

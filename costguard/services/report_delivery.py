@@ -1,0 +1,147 @@
+"""Reports as messages: the letter that people read, and the report itself where a channel takes files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mimetypes
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+
+from costguard.errors import InputError
+from costguard.guard.alerts.alert import DUE, INFO, LATE, Enclosure, Message
+from costguard.notifiers import packed
+from costguard.providers import plugins
+from costguard.reporting.schedule import Owed, ReportSchedule
+from costguard.reporting.statement import Statement
+from costguard.reporting.statement.period import Asked
+from costguard.services.ledger_answers import CHARTS, reported
+from costguard.services.telling import WEBHOOK, kind_of
+from costguard.settings import Settings
+from costguard.settings.addresses import CONSOLE
+from costguard.values.checks import require
+from costguard.values.encoding import shell_word
+from costguard.values.text_format import moment_text
+from costguard.views.document import Document
+from costguard.views.report_delivery import letter_of, letter_title
+
+JSON_MEDIA, BYTES_MEDIA = "application/json", "application/octet-stream"
+LARGEST, LARGEST_JSON = 8 * 2**20, 2**20
+"""Bytes of what is enclosed: mail servers and chats take ten megabytes as a rule, web servers one."""
+DAYS = 7
+"""For how long a report is worth another try: longer than a channel is down over a long weekend."""
+ENDINGS = {"markdown": "md", "table": "txt", "focus": "csv"}
+"""Of formats whose files are not called as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """A report on its way. `again`: the command that prints it. `before`: a paragraph that stands first, () for none."""
+
+    statement: Statement
+    document: Document
+    chosen: plugins.ReportFormat
+    again: str
+    before: tuple[str, ...] = ()
+
+    def message(self, message_id: str, channel: str, why_now: str, now: datetime, zone: tzinfo) -> Message:
+        """The message for `channel`, with what it can take."""
+        files, left_out = _enclosures(self, kind_of(channel))
+        body = letter_of(self.statement, self.document, self.again)
+        return Message(
+            id=message_id,
+            channel=channel,
+            why_now=why_now,
+            severity=INFO,
+            title=letter_title(self.statement),
+            notices=(),
+            at=now,
+            told_at=moment_text(now, zone),
+            letter=tuple(part for part in (self.before, *body, left_out) if part),
+            enclosures=files,
+            days=DAYS,
+        )
+
+
+def composed(settings: Settings, schedule: ReportSchedule, owed: Owed, now: datetime) -> Sequence[Message]:
+    """The messages of a report that is due, one a channel."""
+    zone, chosen = settings.defaults.zone, format_named(schedule.format)
+    statement, document = reported(settings, owed.of, by=schedule.by, zone=zone, now=now, drawn=chosen.needs == CHARTS)
+    letter = Letter(
+        statement=statement,
+        document=document,
+        chosen=chosen,
+        again=command_of({schedule.every: owed.of.label}, schedule.by, zone),
+        before=tuple(_remarks(schedule, owed, now, zone)),
+    )
+    why = LATE if owed.is_late(now) else DUE
+    return [letter.message(_name(schedule, owed.of, channel), channel, why, now, zone) for channel in schedule.channels]
+
+
+def command_of(stated: dict[str, str], by: Sequence[str], zone: tzinfo) -> str:
+    """The command line that prints the report of the period that was `stated`."""
+    words = [word for name, text in stated.items() for word in (f"--{name}", shell_word(text))]
+    return " ".join(("costguard report", *words, "--by", ",".join(map(shell_word, by)), "--zone", shell_word(str(zone))))
+
+
+def format_named(name: str) -> plugins.ReportFormat:
+    """The installed format `name`."""
+    return plugins.report_format(name)
+
+
+def check_formats(settings: Settings) -> None:
+    """InputError where a report is to be sent in a format that is not installed."""
+    for schedule in settings.reports:
+        try:
+            format_named(schedule.format)
+        except InputError as wrong:
+            raise InputError(wrong.what, field=f"report {schedule.name}.format", hint=wrong.hint) from None
+
+
+def _remarks(schedule: ReportSchedule, owed: Owed, now: datetime, zone: tzinfo) -> list[str]:
+    """What people should know of its way."""
+    late = f"It was due at {moment_text(owed.at, zone)} and is late: no watchdog that could send it ran then."
+    many = owed.skipped
+    were = f"1 earlier report of a {schedule.every} was" if many == 1 else f"{many} earlier reports of a {schedule.every} were"
+    skipped = f"{were} due too and will not be sent: costguard report --{schedule.every} prints any."
+    return [*([late] if owed.is_late(now) else []), *([skipped] if many else [])]
+
+
+def _enclosures(letter: Letter, kind: str) -> tuple[tuple[Enclosure, ...], tuple[str, ...]]:
+    """What goes with a message to a channel of `kind`, and what is said of what is too large for it."""
+    if kind == CONSOLE:
+        return (), ()
+    if kind == WEBHOOK:
+        content, name, media, most = json.dumps(letter.document.data).encode(), "report.json", JSON_MEDIA, LARGEST_JSON
+    else:
+        content, most = _rendered(letter), LARGEST
+        name = f"costguard-{_plain(letter.statement.label)}.{_ending(letter.chosen.name)}"
+        media = mimetypes.guess_type(name)[0] or BYTES_MEDIA
+    if len(content) > most:
+        return (), (f"The report itself is too large to be enclosed: {len(content) / 2**20:.1f} MiB. {letter.again} -o FILE",)
+    return (Enclosure(name=name, media=media, packed=packed(content)),), ()
+
+
+def _rendered(letter: Letter) -> bytes:
+    needs = letter.chosen.needs
+    there = not needs or getattr(letter.document, needs, None) is not None
+    require(there, "format", f"{letter.chosen.name} is not made of reports", 'write "html"')
+    rendered = letter.chosen.render(letter.document)
+    pieces = [rendered] if isinstance(rendered, str) else rendered
+    return b"".join(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
+
+
+def _ending(name: str) -> str:
+    return ENDINGS.get(name, name.rpartition("-")[2])
+
+
+def _plain(label: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-")
+
+
+def _name(schedule: ReportSchedule, of: Asked, channel: str) -> str:
+    """An id that every process gives the same message."""
+    parts = ("report", schedule.name, schedule.every, of.label, channel)
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,64 @@
+"""Reports that are due are put into the outbox: made first, without holding anything, then written with the mark that says so.
+
+A crash before that transaction leaves nothing, and the report is made again; after it, the outbox sends it. Of two processes
+that make one the second writes nothing. A schedule whose report cannot be made stops no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import Protocol
+
+from costguard.guard.alerts.alert import Message
+from costguard.reporting.schedule import Mark, Owed, ReportSchedule, owed, to_be_seen
+
+
+class ReportBook(Protocol):
+    """Up to where each schedule was reported."""
+
+    def marks(self) -> Mapping[str, Mark]:
+        """What is kept of each schedule, by its topic."""
+
+    def see(self, schedules: Collection[ReportSchedule], now: datetime) -> None:
+        """Take down that these schedules are there, and no others."""
+
+    def put_out(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Message]) -> bool:
+        """Put `messages` out, the report of the period that ends at `until`; False where that was done before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What came of one look. `seen`: schedules that are new. `put`: reports that are in the outbox now. `failed`: with why."""
+
+    seen: tuple[ReportSchedule, ...] = ()
+    put: tuple[tuple[ReportSchedule, Owed], ...] = ()
+    failed: tuple[tuple[ReportSchedule, Exception], ...] = ()
+
+
+def report_due(
+    schedules: Sequence[ReportSchedule],
+    *,
+    book: ReportBook,
+    now: datetime,
+    zone: tzinfo,
+    compose: Callable[[ReportSchedule, Owed], Sequence[Message]],
+) -> Reported:
+    """Put out all that is due at `now`. `compose` makes the messages of a report. LedgerError where marks cannot be read."""
+    marks = book.marks()
+    new, gone = to_be_seen(schedules, marks, now)
+    if new or gone:
+        book.see(schedules, now)
+        marks = book.marks()
+    put, failed = list[tuple[ReportSchedule, Owed]](), list[tuple[ReportSchedule, Exception]]()
+    for schedule in schedules:
+        mark = marks.get(schedule.topic)
+        for one in owed(schedule, mark.since, now, zone) if mark else ():
+            try:
+                if book.put_out(schedule, one.of.period.end, compose(schedule, one)):
+                    put.append((schedule, one))
+            except Exception as wrong:  # noqa: BLE001 - a format is a plug-in, which may raise anything
+                failed.append((schedule, wrong))
+                break
+    return Reported(seen=new, put=tuple(put), failed=tuple(failed))

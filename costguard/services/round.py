@@ -1,0 +1,308 @@
+"""One round of polls: who is asked what when, and when an account is done.
+
+Everything that waits runs in threads of a crew for each provider, so that one that hangs cannot use up the threads of
+another. Everything that decides, and all that touches the ledger, happens here in the thread of whoever plays the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from queue import SimpleQueue
+
+from costguard.metering.inventory import AHEAD, COMPLETE, Failed, Poll
+from costguard.metering.scope_state import Accrued
+from costguard.providers.ports import Identified, Inspector, InstanceSource
+from costguard.services.accounts import Ledger
+from costguard.services.concurrency import Answer, Crew, within
+from costguard.services.listing_validation import odd, own_scopes, told
+from costguard.services.looked_up import looked_up
+from costguard.system.clock import Clock, monotonic
+from costguard.values.resource import ScopeKey
+
+PATIENCE_S = 15.0
+"""How long an account waits for those of its provider that stand before it in the settings, so that of twins it is always the
+same one that is polled. After that it goes on alone: an assumption, 2026-11."""
+
+SCOPES, POLL, LOOK = "scopes", "poll", "look"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What `source` listed in one scope."""
+
+    source: InstanceSource
+    poll: Poll
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polled:
+    """What one round of polls came to, in the order of the sources.
+
+    `refused`: what was not recorded at all, a sentence each; `twins`: those of them that are accounts which another source
+    speaks for already. `notes`: what whole listings could not tell. `seen`: what was listed, in all that the ledger does not
+    keep: `handling`, and who may be asked about it.
+    """
+
+    accrued: tuple[Accrued, ...]
+    refused: tuple[str, ...] = ()
+    twins: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seen: tuple[Seen, ...] = ()
+
+    @property
+    def unseen(self) -> tuple[Accrued, ...]:
+        """Scopes that were not seen completely; those whose poll lies not after their last one, and was dropped, too."""
+        return tuple(one for one in self.accrued if one.outcome != COMPLETE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Introduced:
+    """What an account says before it is polled. `identity` None: it does not say; `unsure`: it could not be asked today."""
+
+    scopes: tuple[ScopeKey, ...]
+    identity: str | None = None
+    unsure: bool = False
+
+
+Question = tuple[int, str, ScopeKey | None]
+"""The number of a seat, what it is asked, and of which scope."""
+Said = Introduced | Poll
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Seat:
+    """One source in the round. `said` and `broken`: what came of asking for its scopes. `waits`: scopes not settled yet."""
+
+    number: int
+    source: InstanceSource
+    crew: Crew[Question, Said]
+    said: Introduced | None = None
+    broken: str = ""
+    admitted: bool = False
+    done: bool = False
+    waits: set[ScopeKey] = field(default_factory=set)
+    polls: dict[ScopeKey, Poll] = field(default_factory=dict)
+    accrued: tuple[Accrued, ...] = ()
+    refused: list[str] = field(default_factory=list)
+    twins: list[str] = field(default_factory=list)
+
+    @property
+    def answered(self) -> bool:
+        """Whether it is known which scopes it has, or that this cannot be known."""
+        return self.said is not None or bool(self.broken)
+
+    @property
+    def name(self) -> str:
+        """How a sentence calls it: by its place in the settings, since nothing else tells twins apart."""
+        return f"account {self.number + 1} ({', '.join(self.source.providers)})"
+
+
+class Round:
+    """The sources of one round, each in its seat. `limit_s`: after that long the rest counts as not seen."""
+
+    def __init__(self, sources: Iterable[InstanceSource], ledger: Ledger, clock: Clock, limit_s: float) -> None:
+        self._ledger, self._clock, self._limit_s = ledger, clock, limit_s
+        self._line: SimpleQueue[Answer[Question, Said]] = SimpleQueue()
+        crews: dict[tuple[str, ...], Crew[Question, Said]] = {}
+        self._seats = [
+            _Seat(number=number, source=source, crew=crews.setdefault(tuple(source.providers), Crew(self._line)))
+            for number, source in enumerate(sources)
+        ]
+        self._crews = tuple(crews.values())
+        self._kin = _kin_of(self._seats)
+        self._claimed: dict[ScopeKey, _Seat] = {}
+
+    def played(self) -> Polled:
+        """Ask all, record each source as soon as it is done, and what is left when the time is over as not seen."""
+        began = monotonic()
+        for seat in self._seats:
+            alone = len(self._kin[seat.number]) == 1
+            seat.crew.ask((seat.number, SCOPES, None), partial(_introduced, seat.source, alone=alone))
+        try:
+            while not all(seat.done for seat in self._seats):
+                gone = monotonic() - began
+                if gone >= self._limit_s:
+                    self._time_is_over()
+                    break
+                edge = PATIENCE_S if gone < PATIENCE_S < self._limit_s else self._limit_s
+                answer = within(self._line, edge - gone)
+                patient = monotonic() - began < PATIENCE_S
+                if answer is not None:
+                    self._take(*answer)
+                    self._go_on(self._kin[answer[0][0]], patient=patient)
+                else:
+                    self._go_on(self._seats, patient=patient)
+        finally:
+            for crew in self._crews:
+                crew.close()
+        return self._polled()
+
+    def _polled(self) -> Polled:
+        return Polled(
+            accrued=tuple(one for seat in self._seats for one in seat.accrued),
+            refused=tuple(sentence for seat in self._seats for sentence in (*seat.refused, *seat.twins)),
+            twins=tuple(sentence for seat in self._seats for sentence in seat.twins),
+            notes=tuple(dict.fromkeys(note for seat in self._seats for note in _notes(seat))),
+            seen=tuple(Seen(source=seat.source, poll=poll) for seat in self._seats for poll in seat.polls.values()),
+        )
+
+    def _take(self, question: Question, said: Said | BaseException) -> None:
+        number, step, scope = question
+        seat = self._seats[number]
+        if scope is None:
+            if isinstance(said, Introduced):
+                seat.said = said
+            else:
+                seat.broken = f"its scopes cannot be listed: {told(said)}"
+        elif step == POLL:
+            self._take_poll(seat, scope, self._believable(scope, said))
+        else:
+            if isinstance(said, Poll):
+                seat.polls[scope] = said
+            seat.waits.discard(scope)
+
+    def _believable(self, scope: ScopeKey, said: Said | BaseException) -> Poll:
+        why = odd(said, scope)
+        return self._not_seen(scope, why) if why or not isinstance(said, Poll) else said
+
+    def _not_seen(self, scope: ScopeKey, why: str) -> Poll:
+        return Poll(scope=scope, at=self._clock.now(), inventory=Failed(why))
+
+    def _take_poll(self, seat: _Seat, scope: ScopeKey, answer: Poll) -> None:
+        """Keep `answer`, unless a wrong clock dated it; where it lacks too much, have that looked up first."""
+        now = self._clock.now()
+        if answer.seen_at > now + AHEAD:
+            name, dated = "/".join(scope), f"{answer.seen_at:%Y-%m-%d %H:%M} UTC"
+            seat.refused.append(
+                f"{name}: its listing is dated {dated}, ahead of this clock ({now:%Y-%m-%d %H:%M} UTC): not recorded"
+            )
+            seat.waits.discard(scope)
+            return
+        missing = self._ledger.suspects(answer)
+        seat.polls[scope] = replace(answer, unanswered=frozenset(missing)) if missing else answer
+        if missing and isinstance(seat.source, Inspector):
+            seat.crew.ask((seat.number, LOOK, scope), partial(looked_up, answer, tuple(missing), seat.source))
+        else:
+            seat.waits.discard(scope)
+
+    def _go_on(self, seats: Iterable[_Seat], *, patient: bool) -> None:
+        """Admit those of `seats` whom nobody of their kin before them holds up, and record who is done."""
+        held = set[int]()
+        for seat in seats:
+            kin = id(self._kin[seat.number])
+            if seat.said and not seat.admitted and not (patient and kin in held):
+                self._admit(seat)
+            if not seat.answered:
+                held.add(kin)
+            if seat.admitted and not seat.waits:
+                self._record(seat)
+        for seat in (one for one in seats if one.broken and not one.done):
+            if all(other.admitted or other.broken for other in self._kin[seat.number]):
+                self._record_broken(seat)
+
+    def _admit(self, seat: _Seat) -> None:
+        """Poll the scopes of `seat`, but for those that another account speaks for already."""
+        seat.admitted = True
+        twin = self._twin(seat)
+        if twin:
+            seat.twins.append(twin)
+            return
+        for scope in dict.fromkeys(seat.said.scopes if seat.said else ()):
+            other = self._claimed.setdefault(scope, seat)
+            if other is not seat:
+                seat.twins.append(f"{'/'.join(scope)} is listed by {other.name} and by {seat.name}: the second is not polled")
+                continue
+            seat.waits.add(scope)
+            seat.crew.ask((seat.number, POLL, scope), partial(seat.source.poll, scope))
+
+    def _twin(self, seat: _Seat) -> str:
+        """Why `seat` is an account that another one speaks for already, or may be; "" where it is not."""
+        mine = seat.said
+        others = [other for other in self._kin[seat.number] if other is not seat and other.admitted and other.said]
+        for other in others:
+            if mine and mine.identity and other.said and other.said.identity == mine.identity and not other.twins:
+                return (
+                    f"{other.name} and {seat.name} are one account, which the provider calls {mine.identity}: "
+                    "the second is not polled"
+                )
+        unsure = [other for other in others if other.said and (other.said.unsure or (mine and mine.unsure))]
+        if unsure and not self._known(seat) and any(self._known(other) for other in unsure):
+            return f"{seat.name} is new, and today nobody can tell whether it is {unsure[0].name}: it is not polled"
+        return ""
+
+    def _known(self, seat: _Seat) -> bool:
+        """Whether the ledger knows a scope of `seat`."""
+        known = {scope for provider in seat.source.providers for scope in self._ledger.scopes_of(provider)}
+        return bool(seat.said and known.intersection(seat.said.scopes))
+
+    def _record(self, seat: _Seat) -> None:
+        """Hand what `seat` answered to the ledger, in one transaction, and then the measures that came with it."""
+        if seat.done:
+            return
+        seat.done = True
+        order = {scope: number for number, scope in enumerate(seat.said.scopes)} if seat.said else {}
+        polls = sorted(seat.polls.values(), key=lambda poll: order.get(poll.scope, len(order)))  # not as they happened to come
+        if polls:
+            seat.accrued = tuple(self._ledger.record(polls))
+        samples = [sample for poll in polls for sample in poll.samples]
+        if samples:
+            self._ledger.record_samples(samples)
+
+    def _record_broken(self, seat: _Seat) -> None:
+        """Record the known scopes of its providers that no other account listed as not seen; a sentence where there is none."""
+        if seat.done:
+            return
+        known = [scope for provider in seat.source.providers for scope in self._ledger.scopes_of(provider)]
+        listed = {scope for other in self._seats if other.said for scope in other.said.scopes}
+        left = [scope for scope in known if scope not in listed and scope not in self._claimed]
+        if not left:
+            seat.refused.append(f"{', '.join(seat.source.providers)}: {seat.broken}")
+        for scope in left:
+            self._claimed[scope] = seat
+            seat.polls[scope] = self._not_seen(scope, seat.broken)
+        self._record(seat)
+
+    def _time_is_over(self) -> None:
+        """What has not answered counts as not seen; a listing whose look-ups are under way, as it is."""
+        why = f"no answer within {self._limit_s:g} s"
+        for seat in self._seats:
+            if seat.said is None and not seat.broken:
+                seat.broken = f"its scopes cannot be listed: {why}"
+            elif seat.said and not seat.admitted:
+                self._admit(seat)
+        for seat in self._seats:
+            if seat.broken:
+                self._record_broken(seat)
+                continue
+            for scope in seat.waits - set(seat.polls):
+                seat.polls[scope] = self._not_seen(scope, why)
+            self._record(seat)
+
+
+def _kin_of(seats: Sequence[_Seat]) -> dict[int, list[_Seat]]:
+    """By its number, every seat that shares a provider with it, or with one that does; itself too; in their order."""
+    groups = list[tuple[set[str], list[_Seat]]]()
+    for seat in seats:
+        names = set(seat.source.providers)
+        near = [group for group in groups if group[0] & names]
+        groups = [group for group in groups if not group[0] & names]
+        members = sorted((one for _, kin in near for one in kin), key=lambda one: one.number)
+        groups.append((names.union(*(held for held, _ in near)), [*members, seat]))
+    return {seat.number: kin for _, kin in groups for seat in kin}
+
+
+def _introduced(source: InstanceSource, *, alone: bool) -> Introduced:
+    """Its scopes, and who its provider says it is where there is another account to take it for."""
+    scopes = own_scopes(source.scopes(), source.providers)
+    if alone or not isinstance(source, Identified):
+        return Introduced(scopes=scopes)
+    try:
+        return Introduced(scopes=scopes, identity=source.identity())
+    except Exception:  # noqa: BLE001 - a plug-in may raise anything; who it is remains unknown
+        return Introduced(scopes=scopes, unsure=True)
+
+
+def _notes(seat: _Seat) -> Iterator[str]:
+    return (f"{'/'.join(scope)}: {note}" for scope, poll in seat.polls.items() for note in poll.notes)

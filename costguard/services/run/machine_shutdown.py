@@ -1,0 +1,207 @@
+"""After the job: the machine stopped or terminated from inside, where that is certain and nobody else works here or keeps it.
+
+--then stop        asked for beforehand, and what is lost is said then and again before it is done
+exit code 0        of the job, unless --then-always
+nobody else        no process of the job, no other costguard run, nobody who has a GPU; not to be able to look counts as one
+nobody keeps it    the ledger is asked about the machine that would be ended, as its cloud names it: not protected, frozen,
+                   leased or in a phase of work
+60 s               in which any key, Ctrl-C or a signal keeps it; without a terminal in front only where --yes-then was given
+once               the request is sent once (costguard_agent.clouds), and what came of it is said
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from time import monotonic, sleep
+
+from costguard_agent.clouds import chosen, end, where
+from costguard_agent.deadman_switch import is_run
+from costguard_agent.host import Surroundings, titles
+from costguard_agent.shutdown import Place, Way
+
+from costguard.data import Facts
+from costguard.errors import CostguardError, InputError
+from costguard.guard.overrides import PROTECT, Wish
+from costguard.guard.owning import frozen, lease_of, phase_of, untouchable
+from costguard.ledger.spans.books import Books
+from costguard.metering.observation import Observation, incarnation_of
+from costguard.metering.spending import Live
+from costguard.services.overrides import guard_book, present
+from costguard.settings import Settings, ledger_url
+from costguard.system.child.attending import Heard
+from costguard.system.child.process import RUN, ancestors, attempts
+from costguard.system.child.terminal import can_ask, can_keep, countdown, say
+from costguard.values.checks import one_of
+from costguard.values.text_format import instant_text
+from costguard.views.runs import Came
+
+NOTHING, STOP, TERMINATE = "nothing", "stop", "terminate"
+ACTS = (NOTHING, STOP, TERMINATE)
+COUNTDOWN_S = 60
+LINGERS_S, LOOK_S = 15.0, 0.5
+"""What the job leaves behind for a moment, such as workers that end after it, is waited for so long."""
+DEVICES, PROC = Path("/dev"), Path("/proc")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class After:
+    """What is to be done when the job has ended. `always`: whatever its exit code. `yes`: without a terminal, too."""
+
+    act: str = NOTHING
+    always: bool = False
+    yes: bool = False
+
+
+NOTHING_AFTER = After()
+
+
+def after_stated(after: After) -> After:
+    """`after` where it may be; InputError where it cannot be done. What it would lose is told now: later nobody may look."""
+    one_of(after.act, ACTS, "--then")
+    if after.act == NOTHING:
+        return after
+    if not after.yes and not can_ask():
+        hint = f"say yes beforehand: --then {after.act} --yes-then"
+        raise InputError("there is no terminal on which it could be kept", field="--then", hint=hint)
+    way, why = chosen(where(), after.act)
+    if way is None:
+        say(f"--then {after.act} will not be done: {why}")
+    else:
+        say(f"--then {after.act}, by {way.how}: loses {way.loses}; keeps {way.keeps}; bills after it: {way.bills_after}")
+    return after
+
+
+def afterwards(
+    after: After, status: int, heard: Heard, came: Came, spared: Callable[[Place], str], *, seconds: int = COUNTDOWN_S
+) -> dict[str, object]:
+    """Do what was to be done; what it was and what came of it, {} where nothing was to be.
+
+    `spared`: who wants the machine at a place to stay, as of when it is asked; "" for nobody.
+    """
+    if after.act == NOTHING:
+        return {}
+    way, why = _way(after, status, came, spared)
+    if way is None:
+        return _kept(after, why)
+    say(f"{after.act} by {way.how}. Lost: {way.loses}. Kept: {way.keeps}. Bills after it: {way.bills_after}")
+    if not countdown(seconds, f"{after.act} of this machine", heard):
+        say("it is kept")
+        return {"act": after.act, "done": False, "why": "somebody kept it"}
+    why = next(others(came.attempt.id), "") or spared(way.place)  # a minute has passed
+    if why:
+        return _kept(after, why)
+    outcome = end(way)
+    say(f"{after.act} was sent: {outcome.result}; {outcome.text}")
+    return {"act": after.act, "done": outcome.result == "accepted", "result": outcome.result, "why": outcome.text}
+
+
+def _kept(after: After, why: str) -> dict[str, object]:
+    say(f"--then {after.act} is not done: {why}")
+    return {"act": after.act, "done": False, "why": why}
+
+
+def _way(after: After, status: int, came: Came, spared: Callable[[Place], str]) -> tuple[Way | None, str]:
+    """How it is to be done; or None and why it is not."""
+    if status != 0 and not after.always:
+        return None, f"the job ended with status {status} (--then-always would)"
+    if not after.yes and not can_keep():
+        return None, "the terminal has gone, or shows another program, so that nobody could keep it"
+    why = _lingering(came.attempt.id)
+    if why:
+        return None, why
+    place = where()
+    way, why = chosen(place, after.act)
+    if way is not None:
+        why = spared(place) or why
+    return (None, why) if why else (way, "")
+
+
+def spared_by(settings: Settings, live: Live | None, place: Place) -> str:
+    """Who wants the machine at `place` to stay, as the ledger has it now; "" for nobody.
+
+    `live`: what the run took it for. What cannot be read counts as somebody, and a freeze holds for machines that the ledger
+    does not know, too.
+    """
+    now = present()
+    try:
+        with Books(ledger_url(settings), rules=Facts().billing_rules()) as books:
+            listed = [one.observation for one in books.live(now)]
+        with guard_book(settings) as book:
+            wishes, before = book.open_wishes(now), book.protections()
+    except CostguardError as error:
+        return f"whether anybody protects it cannot be read: {str(error).splitlines()[0]}"
+    ours = (place.provider, place.id)
+    key = live.observation.key if live else None
+    here = [seen for seen in listed if seen.key == key or (seen.key.provider, seen.key.id) == ours]
+    for seen in here or ([live.observation] if live else []):
+        seen_before = before[seen.key].at if seen.key in before else None
+        why = untouchable(seen, wishes, settings.defaults.protect, seen_before, now) or _wanted(seen, wishes, now)
+        if why:
+            return why
+    freeze = frozen(wishes, None, now)
+    if freeze is not None:
+        return f"{freeze.who} froze all acts" + (f": {freeze.why}" if freeze.why else "")
+    told = (wish for wish in wishes if wish.what == PROTECT and wish.key and (wish.key.provider, wish.key.id) == ours)
+    wish = next(told, None)
+    return "" if wish is None else f"{wish.who} protects it: {wish.why}"
+
+
+def _wanted(seen: Observation, wishes: Sequence[Wish], now: datetime) -> str:
+    life = incarnation_of(seen)
+    wish = lease_of(life, wishes, now) or phase_of(life, wishes, now)
+    return "" if wish is None else f"{wish.who} wants it until {instant_text(wish.until or now)}: {wish.why or wish.subject}"
+
+
+def _lingering(attempt: str) -> str:
+    """Who else works here once what ends after the job has had its time; "" for nobody."""
+    until = monotonic() + LINGERS_S
+    while (why := next(others(attempt), "")) and monotonic() < until:
+        sleep(LOOK_S)
+    return why
+
+
+def others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Iterator[str]:
+    """Who else works here, in words; also where that cannot be seen. What the job began and left running counts as well."""
+    within = os.environ.get(RUN)
+    if within:
+        yield f"attempt {within}, which began this run, goes on"
+    for one, pids in attempts().items():
+        shown = " ".join(map(str, pids[:8]))
+        yield f"processes of the job still run: {shown}" if one == attempt else f"attempt {one} runs here as well: {shown}"
+    known = {os.getpid(), *ancestors(os.getpid())}
+    for pid, words in titles(Surroundings(os.environ)):
+        if pid not in known and is_run(words):
+            yield f"another costguard run lives here: {pid}"
+    if any(devices.glob("nvidia[0-9]*")):
+        yield from _with_gpus(proc)
+
+
+def _with_gpus(proc: Path) -> Iterator[str]:
+    """Who has a GPU: by NVML, and by what is open here, as in a container NVML tells little of its own processes."""
+    from costguard_agent.gpu_processes import DAEMONS, INITIAL_NAMESPACE, holding, read
+    from costguard_agent.nvml import Gpus
+
+    gpus = Gpus()
+    try:
+        told = gpus.look(0.0, full=False).pids
+    finally:
+        gpus.close()
+    if told is None:
+        yield "whether others use the GPUs cannot be seen (pip install nvidia-ml-py)"
+        return
+    ours = (os.getpid(), *ancestors(os.getpid()))
+    seen = {
+        pid: holding(proc / str(pid) / "fd")
+        for pid, one in read(proc, 1).items()
+        if pid not in ours and one.name not in DAEMONS
+    }
+    left = sorted({*told, *(pid for pid, holds in seen.items() if holds)} - {os.getpid()})
+    if left:
+        yield f"{len(left)} other processes use the GPUs: {' '.join(map(str, left[:8]))}"
+    contained = (proc / "self" / "ns" / "pid").readlink() != Path(INITIAL_NAMESPACE)
+    if contained and None in seen.values():
+        yield "whether processes of other users have a GPU open cannot be seen in this container"

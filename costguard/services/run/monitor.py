@@ -1,0 +1,232 @@
+"""While the program runs: its steps, what it cost so far, its leaving the quote, notices of its cloud; its record kept fresh.
+
+Nothing here may harm the program: whatever fails is told once, and the next look tries again.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from costguard.errors import CostguardError, InputError, one_line, shortened
+from costguard.guard.hook import SUCCEEDED, Hook
+from costguard.runs.progress import Marks, astray, left_s
+from costguard.runs.record import Attempt
+from costguard.runs.telling import HOUR_S, astray_line, so_far
+from costguard.runs.terms import Terms
+from costguard.services.act.hooks import Call, run_command
+from costguard.services.overrides import present
+from costguard.services.run.record_store import Book
+from costguard.system.child.hints import Hints
+from costguard.system.child.process import Child
+from costguard.system.child.spot_notices import Notice, Watch
+from costguard.system.child.terminal import Title, say
+from costguard.values.money import Money
+
+HEARTBEAT_S = 60.0
+"""How often the record says that it lives: what a crash leaves unknown is at most this much."""
+LOG_EVERY_S = 600.0
+STOPPING_S = 4.0
+"""What RunPod and Vast leave between SIGTERM and the end, less a second (providers/*.md)."""
+STOPPERS = ("runpod", "vast")
+LONGEST_TEXT = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnNotice:
+    """What to do when the machine is about to be taken: a command to run, a signal to send to the program; None: neither."""
+
+    command: tuple[str, ...] = ()
+    signal: int | None = None
+
+
+def boot_s() -> float:
+    """Seconds of this boot, those in which it was suspended too: they cost as well."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(slots=True)
+class Watching:
+    """What is known of the attempt while it runs.
+
+    `limit`: of money, as the job states it. `prepare`: what a hook's process does first.
+    """
+
+    book: Book
+    attempt: Attempt
+    terms: Terms
+    hints: Hints
+    notices: Watch
+    on_notice: OnNotice
+    title: Title
+    limit: Money | None = None
+    clock: Callable[[], float] = boot_s
+    prepare: Callable[[], None] | None = None
+    child: Child | None = None
+    marks: Marks = field(default_factory=Marks)
+    noticed: list[str] = field(default_factory=list)
+    _began_s: float = 0.0
+    _kept_s: float = 0.0
+    _logged_s: float = 0.0
+    _lasted_s: float | None = None
+    _told: set[str] = field(default_factory=set)
+    _hook: threading.Thread | None = None
+
+    def begin(self, child: Child) -> None:
+        """The program runs from now on."""
+        self.child, self._began_s = child, self.clock()
+        self.hints.begin()
+        self.notices.begin()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it began."""
+        return self.clock() - self._began_s
+
+    def now(self) -> Attempt:
+        """The attempt as it is now; its times count on from its beginning, whatever becomes of the wall clock."""
+        lasted_s = self.elapsed_s if self._lasted_s is None else self._lasted_s
+        seen_at = self.attempt.began_at + timedelta(seconds=lasted_s)
+        return replace(self.attempt, seen_at=seen_at, first_step=self.marks.first_step, last_step=self.marks.last_step)
+
+    def tick(self) -> None:
+        """Look at everything once. It raises nothing."""
+        try:
+            self._steps()
+            notice = self.notices.notice
+            if notice is not None:
+                self.notices.notice = None
+                self.notice(notice)
+            self._show()
+            if self.elapsed_s - self._kept_s >= HEARTBEAT_S:
+                self._kept_s = self.elapsed_s
+                self.book.put(self.now())
+                self._alone()
+        except CostguardError as error:
+            self._once(str(error).splitlines()[0])
+        except Exception as broken:  # noqa: BLE001 - the program goes on, whatever it is
+            self._once(f"costguard itself failed ({type(broken).__name__}: {one_line(str(broken))}); the job goes on")
+
+    def told(self, number: int) -> None:
+        """Costguard was told to end: where a cloud says no more than that before it stops the machine, that is its notice."""
+        if number == signal.SIGTERM and self.terms.machine.provider in STOPPERS:
+            cloud = self.terms.machine.provider
+            self.notice(Notice(cloud, "SIGTERM, which it sends before it stops the machine", STOPPING_S), signals=False)
+
+    def notice(self, notice: Notice, *, signals: bool = True) -> None:
+        """The machine is about to be taken away: say it, run the hook, signal the program."""
+        text = shortened(one_line(notice.text), LONGEST_TEXT)
+        self.noticed.append(f"{notice.cloud}: {text}")
+        say(f"{notice.cloud} is about to take this machine away: {text}")
+        if self.on_notice.signal is not None and signals and self.child is not None:
+            self.child.send(self.on_notice.signal)
+            say(f"the job was sent {signal.Signals(self.on_notice.signal).name}")
+        if self.on_notice.command and self._hook is None:
+            self._hook = threading.Thread(target=self._save, args=(notice,), name="on-notice")
+            self._hook.start()
+
+    def end(self) -> None:
+        """The program has ended, now: the last steps are read."""
+        self._lasted_s = self.elapsed_s
+        self.notices.end()
+        self.hints.close()
+        with suppress(Exception):
+            self._steps()
+        self.title.end()
+
+    def wait(self) -> None:
+        """Until what runs beside the program has ended, which is bounded; what is to be settled has no time for it."""
+        if self._hook is not None:
+            self._hook.join()
+
+    def _steps(self) -> None:
+        steps = self.hints.steps()
+        if steps and self.marks.first_step is None:
+            self.marks.first_step = steps[0]
+        if steps:  # what came since the last look came by now: the newest is as old as that at most
+            self.marks.add(steps[-1], self.elapsed_s)
+
+    def _alone(self) -> None:
+        others = [one for one in self.book.record.unfinished if one.id != self.attempt.id]
+        for one in others:
+            self._once(f"attempt {one.number} runs on {one.host or 'another machine'} beside this one: one job runs twice")
+
+    def _show(self) -> None:
+        attempts = self.book.record.put(self.now())
+        hours, spent = attempts.seconds / HOUR_S, attempts.spent
+        left = left_s(self.marks.kept, self.terms.steps, self.elapsed_s)
+        line = so_far(self.book.record.job, hours, spent, self.terms, left)
+        if self.title.shows:
+            self.title.show(line)
+        elif self.elapsed_s - self._logged_s >= LOG_EVERY_S:
+            self._logged_s = self.elapsed_s
+            say(line)
+        if left is not None:
+            takes = hours + left / HOUR_S
+            if astray(takes, self.terms.hours) and self.terms.hours is not None:
+                self._once(astray_line(takes, self.terms.hours), key="astray")
+        if spent is not None and self.limit is not None and self.limit < spent:
+            self._once(
+                f"the job has passed its max_usd of {self.limit.text()}: it goes on, as ending it would lose work", key="max"
+            )
+        held = self.attempt.held
+        ours = self.now().spent
+        if held is not None and ours is not None and held < ours:
+            self._once(f"the job has passed the {held.text()} {held.currency} that were set aside for it", key="held")
+
+    def _once(self, text: str, *, key: str = "") -> None:
+        if (key or text) not in self._told:
+            self._told.add(key or text)
+            say(text)
+
+    def _save(self, notice: Notice) -> None:
+        """Run the hook, in its time. Everything of ours reaches it: it is the user's own command."""
+        now = present()
+        hook = Hook(name="on-notice", command=self.on_notice.command, env=tuple(os.environ))
+        call = Call(
+            id=self.attempt.id,
+            hook=hook,
+            within_s=notice.within_s,
+            at=now,
+            provider=notice.cloud,
+            account=self.terms.machine.account,
+            region="",
+            resource=str(self.child.pid if self.child else ""),
+            name=self.book.record.job,
+            owner=self.terms.machine.owner,
+            policy="",
+            reason=notice.text,
+            deadline=deadline_of(now, notice.within_s),
+        )
+        end = run_command(call, prepare=self.prepare)
+        how = "succeeded" if end.state == SUCCEEDED else f"did not: {end.why}"
+        say(f"--on-notice {how}")
+
+
+def deadline_of(now: datetime, within_s: float) -> datetime:
+    """When the machine goes, as a rule."""
+    return now + timedelta(seconds=within_s)
+
+
+def on_notice_stated(command: str | None, signalled: str | None) -> OnNotice:
+    """What the flags say is to be done; InputError where they cannot be read."""
+    try:
+        words = tuple(shlex.split(command)) if command else ()
+    except ValueError:
+        raise InputError(
+            "has a quote that does not end", field="--on-notice", hint='write --on-notice "save.sh --now"'
+        ) from None
+    if signalled is None:
+        return OnNotice(command=words)
+    name = signalled.upper().removeprefix("SIG")
+    if name not in ("USR1", "TERM"):
+        hint = "write USR1, which a job must be made for, or TERM"
+        raise InputError(f"is neither USR1 nor TERM: {shortened(signalled)}", field="--signal-on-notice", hint=hint)
+    return OnNotice(command=words, signal=signal.SIGUSR1 if name == "USR1" else signal.SIGTERM)

@@ -1,0 +1,216 @@
+"""Where `costguard run` writes: the record of the job, in a file of its own, and hold and lease, in the ledger.
+
+The file is `runs/JOB.json` in the platform's data folder, or the one that `--record` names, beside the checkpoints. It is
+locked while a `costguard run` attends to the job, so that of two that start one job, one does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from secrets import token_hex
+from time import monotonic, sleep
+
+from costguard.data import Facts
+from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError
+from costguard.ledger.holds import Holds
+from costguard.runs.record import OPEN, PLANNED, Attempt, Record, job_named, record_from, table_of
+from costguard.services.ceilings import ceilings
+from costguard.services.overrides import guard_book, present, who
+from costguard.services.run.run import Desk, closed, settle
+from costguard.settings import Settings, data_file, ledger_url, path_of
+from costguard.system.atomic_file import locked
+from costguard.system.child.process import alive
+from costguard.system.child.terminal import say
+from costguard.system.whole import make_folder, put
+
+JOB_ENV = "COSTGUARD_JOB_ID"
+LARGEST_RECORD = 2**22
+PATIENCE_S = 0.2
+ELSEWHERE = timedelta(minutes=2)
+"""An attempt on another machine that was alive this shortly ago may still be."""
+WATCHED_S, LOOK_S = 75.0, 1.0
+"""For so long: a run that lives writes its record once a minute."""
+
+
+@dataclass(slots=True)
+class Book:
+    """The record of one job, and its file."""
+
+    path: Path
+    record: Record
+
+    def put(self, attempt: Attempt) -> None:
+        """Have `attempt` on the disk. CostguardError where that cannot be."""
+        self._write(self._there().put(attempt))
+
+    def drop(self, attempt: Attempt) -> None:
+        """Have it no more: it was not to be."""
+        there = self._there()
+        self._write(replace(there, attempts=tuple(a for a in there.attempts if a.id != attempt.id)))
+
+    def _there(self) -> Record:
+        """The record as it stands there now: a lock on a shared disk need not hold between two machines."""
+        try:
+            there = read_record(self.path) if self.path.exists() else self.record
+        except CostguardError:
+            return self.record
+        return there if there.job == self.record.job else self.record
+
+    def _write(self, record: Record) -> None:
+        try:
+            put(self.path, f"{json.dumps(table_of(record), indent=1)}\n".encode())
+        except OSError as wrong:
+            hint = "make room, or name another file with --record"
+            raise CostguardError(f"cannot be written: {wrong.strerror}", field=str(self.path), hint=hint) from None
+        self.record = record
+
+
+@contextmanager
+def opened(job: str | None, stated: str | None, otherwise: str) -> Iterator[Book]:
+    """The record of the job, alone: NoAnswerError where another `costguard run` attends to it.
+
+    `job`: as a flag names it; else the one of the file that is `stated`, else of the environment, else one like `otherwise`.
+    """
+    path = path_of(stated).absolute() if stated else None
+    named = None if job is None else job_named(job, "--id-of-job")
+    if named is None and (path is None or not path.exists()):
+        inherited = os.environ.get(JOB_ENV)
+        named = job_named(inherited, JOB_ENV) if inherited else f"{otherwise}-{token_hex(3)}"
+    path = path or data_file("runs") / f"{named}.json"
+    if path.exists() and not path.is_file():
+        hint = "name a file that there is not yet, or the record of this job"
+        raise InputError("is no plain file", field=str(path), hint=hint)
+    with _alone(path, named or str(path)):
+        record = read_record(path) if path.exists() else Record(job=str(named))
+        if named is not None and record.job != named:
+            hint = "name another file with --record, or leave --id-of-job out: the file names its job"
+            raise InputError(f"is the record of {record.job}, and not of {named}", field=str(path), hint=hint)
+        yield Book(path=path, record=record)
+
+
+@contextmanager
+def _alone(path: Path, named: str) -> Iterator[None]:
+    try:
+        make_folder(path.parent)
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(path.with_name(f".{path.name}.lock"), patience_s=PATIENCE_S))
+            except LedgerError:
+                hint = "wait for it to end, or give this run a name of its own: --id-of-job NAME"
+                raise NoAnswerError("another costguard run attends to this job now", field=named, hint=hint) from None
+            yield
+    except OSError as wrong:
+        hint = "name a file that can be written with --record"
+        raise CostguardError(f"cannot be used: {wrong.strerror or wrong}", field=str(path), hint=hint) from None
+
+
+def read_record(path: Path) -> Record:
+    """The record in the file `path`; InputError where it is none."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST_RECORD).decode()
+        return record_from(json.loads(text), str(path))
+    except (OSError, ValueError, RecursionError):
+        hint = "name another file with --record, or move this one away: the job then begins anew"
+        raise InputError("cannot be read as the record of a job", field=str(path), hint=hint) from None
+
+
+@contextmanager
+def desk_of(settings: Settings) -> Iterator[Desk]:
+    """The ledger's holds and wishes, to be written to."""
+    holds = Holds(ledger_url(settings), rules=Facts().billing_rules(), ceilings=partial(ceilings, settings))
+    with holds, guard_book(settings) as book:
+        yield Desk(holds=holds, wishes=book, budgets=settings.budgets, who=who())
+
+
+def settled(book: Book, desk: Desk) -> None:
+    """Settle what an earlier run of this job left open. NoAnswerError where its processes still run here."""
+    now = present()
+    for attempt in book.record.unfinished:
+        here = attempt.host == host() and attempt.boot == boot()
+        found = closed(attempt, alive, here=here)
+        if not isinstance(found, Attempt):
+            pids = " ".join(map(str, found[:8]))
+            hint = f"wait for it, or end it: kill {pids}"
+            what = f"attempt {attempt.number} still runs here without costguard (processes {pids})"
+            raise NoAnswerError(what, field=f"job {book.record.job}", hint=hint)
+        if attempt.host != host() and now - attempt.seen_at < ELSEWHERE:
+            _silent(book, attempt)
+        _close(book, desk, found, now)
+        money = found.spent
+        cost = "at an unknown price" if money is None else f"{money.text()} {money.currency}"
+        say(f"attempt {found.number} was {found.state}: {found.why}. It counts {found.seconds} s, {cost}.")
+
+
+def _silent(book: Book, attempt: Attempt) -> None:
+    """Wait until `attempt`, of another machine, had to show that it lives. NoAnswerError where it does."""
+    say(f"attempt {attempt.number} was alive on {attempt.host} a moment ago: whether it still is shows in {WATCHED_S:.0f} s")
+    until = monotonic() + WATCHED_S
+    while monotonic() < until:
+        sleep(LOOK_S)
+        now = next((one for one in read_record(book.path).attempts if one.id == attempt.id), attempt)
+        if now != attempt:
+            hint = "wait for it to end, or give this run a record and a name of its own: --record FILE --id-of-job NAME"
+            raise NoAnswerError(
+                f"attempt {attempt.number} runs on {attempt.host} now", field=f"job {book.record.job}", hint=hint
+            )
+
+
+def settle_others(folder: Path, desk: Desk, but: Path) -> None:
+    """Settle what runs of other jobs left open here, as far as nobody attends to them; what cannot be is left as it is."""
+    for path in sorted(folder.glob("*.json")):
+        with suppress(CostguardError):
+            if path == but or not read_record(path).unfinished:
+                continue
+        with suppress(CostguardError, OSError), _alone(path, path.stem):
+            book = Book(path=path, record=read_record(path))
+            for attempt in (one for one in book.record.unfinished if one.host == host()):
+                found = closed(attempt, alive, here=attempt.boot == boot())
+                if isinstance(found, Attempt):
+                    _close(book, desk, found, present())
+                    say(f"job {book.record.job}: attempt {found.number} was {found.state}: {found.why}.")
+                else:
+                    say(f"job {book.record.job}: attempt {attempt.number} still runs without costguard: {list(found)[:8]}")
+
+
+def _close(book: Book, desk: Desk, attempt: Attempt, now: datetime) -> None:
+    for note in settle(attempt, desk, now):
+        say(note)
+    book.put(attempt)
+
+
+def planned(book: Book, now: datetime) -> Attempt:
+    """The next attempt, not written yet."""
+    number = 1 + max((attempt.number for attempt in book.record.attempts), default=0)
+    key = f"{book.record.job}.{number}-{token_hex(4)}"
+    return Attempt(id=key, number=number, began_at=now, seen_at=now, host=host(), boot=boot(), state=PLANNED)
+
+
+def begun(attempt: Attempt, now: datetime) -> Attempt:
+    """Its command runs from now on."""
+    return replace(attempt, state=OPEN, began_at=now, seen_at=now)
+
+
+def host() -> str:
+    """What this machine is called."""
+    return socket.gethostname()
+
+
+def boot() -> str:
+    """This boot of it; "" where nothing tells them apart."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
+
+
+def runs_folder() -> Path:
+    """Where records lie that are named nowhere else."""
+    return data_file("runs")

@@ -1,0 +1,142 @@
+"""When the program has ended: hold and lease settled, what it taught kept, and the document of it written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from costguard.data import Facts
+from costguard.errors import CostguardError, InputError, printable
+from costguard.runs.progress import Mark, Unfit, learnt
+from costguard.runs.record import ENDED, OPEN, Attempt
+from costguard.runs.telling import end_lines, next_line
+from costguard.runs.terms import Terms
+from costguard.services.asked import calibration_file, taken_in
+from costguard.services.job_input import read_observed
+from costguard.services.run.record_store import Book, desk_of
+from costguard.services.run.run import settle
+from costguard.services.run.terms import Asked, Expected, quoted_again
+from costguard.settings import Settings, path_of
+from costguard.sizing.observed_runs import JOB_KEYS
+from costguard.system.child.attending import signal_name
+from costguard.system.child.terminal import say
+from costguard.system.whole import put
+from costguard.views.runs import SCHEMA, Came, run_data
+
+SPEED_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """What a run taught: its tokens a second, or why nothing. `after`: the next quote of such a job."""
+
+    tokens_per_s: float | None = None
+    unfit: str = ""
+    after: Terms | None = None
+
+
+def closing(book: Book, attempt: Attempt, status: int, settings: Settings, now: datetime) -> Attempt:
+    """The attempt with its end written: to the record first, then to the ledger. What cannot be written is told."""
+    ended = replace(attempt, state=ENDED, status=status, why=signal_name(status))
+    try:
+        with desk_of(settings) as desk:
+            for note in settle(ended, desk, now):
+                say(note)
+    except CostguardError as error:
+        say(f"{str(error).splitlines()[0]}: hold and lease stay until the next costguard run of this job settles them")
+        ended = replace(ended, state=OPEN)  # with its status: it has ended, and is not settled
+    try:
+        book.put(ended)
+    except CostguardError as error:
+        say(str(error).splitlines()[0])
+    return replace(attempt, state=ENDED, status=status, why=signal_name(status))
+
+
+def learn(asked: Asked, found: Expected, job: str, *, marks: Sequence[Mark], ended: Attempt) -> Learnt:
+    """Keep what the run says of speed, where it is fit for that, and quote such a job again."""
+    if found.job is None or found.stated is None or found.hardware is None:
+        return Learnt(unfit="it was not quoted, so there is nothing to hold it against")
+    speed = learnt(marks, status=ended.status, tokens_per_step=found.terms.tokens_per_step)
+    if isinstance(speed, Unfit):
+        return Learnt(unfit=speed.why)
+    if found.differs:
+        return Learnt(unfit=found.differs)
+    try:
+        left_out = _kept(asked, found, round(speed, SPEED_DIGITS), ended, job)
+        if left_out:
+            return Learnt(tokens_per_s=speed, unfit=left_out)
+        after = quoted_again(asked, found, ended.seen_at)
+    except CostguardError as error:
+        return Learnt(tokens_per_s=speed, unfit=str(error).splitlines()[0])
+    return Learnt(tokens_per_s=speed, after=after)
+
+
+def told(book: Book, ended: Attempt, found: Expected, learnt_: Learnt) -> None:
+    """Say how it ended, beside the quote."""
+    how = f"was ended by {ended.why}" if ended.why else f"ended with status {ended.status}"
+    for line in end_lines(ended, book.record, found.terms, how):
+        say(line)
+    if learnt_.after is not None and learnt_.tokens_per_s is not None:
+        say(f"learnt: {learnt_.tokens_per_s:,.0f} tokens a second")
+        say(next_line(found.terms, learnt_.after))
+    elif found.job is not None:
+        say(f"nothing is learnt of it for later quotes: {learnt_.unfit}")
+
+
+def free_result(stated: str | None) -> Path | None:
+    """Where the document goes; InputError where another file, which is none of these, lies there."""
+    if stated is None:
+        return None
+    path = path_of(stated).absolute()
+    hint = "name another file with --result"
+    try:
+        if not path.parent.is_dir():
+            raise InputError(f"there is no folder {path.parent}", field="--result", hint="make it first")
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise InputError("is there already, and is no plain file", field=str(path), hint=hint)
+        if path.exists() and not _is_result(path):
+            raise InputError("is there already, and holds no result of a run", field=str(path), hint=hint)
+    except OSError as wrong:
+        raise InputError(f"cannot be written: {wrong.strerror}", field=str(path), hint=hint) from None
+    return path
+
+
+def write_result(path: Path | None, came: Came) -> None:
+    """Put the document in place. What cannot be written is told: the program's end counts more."""
+    if path is None:
+        return
+    try:
+        put(path, f"{json.dumps(run_data(came), indent=2)}\n".encode())
+    except OSError as wrong:
+        say(f"{path}: cannot be written: {wrong.strerror}")
+
+
+def _is_result(path: Path) -> bool:
+    try:
+        found = json.loads(path.read_bytes() or b"{}")
+    except (ValueError, RecursionError):
+        return False
+    return found == {} or (isinstance(found, dict) and found.get("schema") == SCHEMA)
+
+
+def _kept(asked: Asked, found: Expected, speed: float, ended: Attempt, job: str) -> str:
+    """Have the run among those that calibrate; why it was left out there, "" where it was not."""
+    assert found.stated is not None  # noqa: S101 - for the type checker: asked by `learn`
+    assert found.hardware is not None  # noqa: S101
+    name = f"{job}, attempt {ended.number}"
+    row = {key: value for key, value in found.stated.table.items() if key in JOB_KEYS} | {
+        "gpu": found.hardware.gpu.name,
+        "gpu_count": found.hardware.gpu_count,
+        "nodes": found.hardware.nodes,
+        "tokens_per_s": speed,
+        "name": name,
+        "at": ended.seen_at.isoformat(timespec="seconds"),
+        "source": "costguard run" if found.seen else "costguard run, its GPU as stated",
+    }
+    facts = Facts()
+    fresh = read_observed([(name, row)], found.stated.folder, facts)
+    answer = taken_in(fresh, calibration_file(asked.calibration, asked.config), facts)
+    return next((printable(out.text) for out in answer.weighed.left_out if name in out.text), "")

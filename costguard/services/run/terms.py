@@ -1,0 +1,314 @@
+"""What a run is expected to take and cost, on the machine that we are on: found, priced and quoted.
+
+The price is that of the ledger where `--id` names the machine there; else `--rate`; else the market's cheapest offer of such
+GPUs by the cloud that we seem to be on; else it is unknown, and said so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from fractions import Fraction
+from importlib import import_module
+
+from costguard_agent.clouds import where
+
+from costguard.data import Facts
+from costguard.errors import InputError, NoAnswerError, UnknownNameError
+from costguard.guard.facts import rate_of
+from costguard.guard.owning import owner_of
+from costguard.guard.wishing import found, resource_text
+from costguard.ledger.market import Market
+from costguard.ledger.spans.books import Books
+from costguard.metering.spending import Live
+from costguard.quoting.offer import Offer, Selection
+from costguard.quoting.quote import Option
+from costguard.runs.progress import steps_in
+from costguard.runs.record import Record
+from costguard.runs.terms import Machine, Terms, share_left
+from costguard.services import quote as flow
+from costguard.services.asked import asked_job, calibrated, check_names, market_file
+from costguard.services.job_input import Stated, read_hardware, read_stated
+from costguard.settings import Settings, ledger_url
+from costguard.sizing.job import Job, Table
+from costguard.sizing.placement import Hardware
+from costguard.system.child.spot_notices import AWS, GCP, cloud_here
+from costguard.values.gpu_names import GpuNames
+from costguard.values.money import Rate
+from costguard.values.resource import RUNNING, TIERS
+
+ENVIRONMENTS = {"RUNPOD_POD_ID": "runpod", "CONTAINER_ID": "vast", "VAST_CONTAINERLABEL": "vast"}
+"""A variable that only this cloud's machines have (providers/*.md)."""
+CLOUDS = {AWS: "aws", GCP: "gcp"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a person asked for, of the job and its machine. `flags`: over the job file. Everything else as its flag says."""
+
+    job_file: str | None = None
+    flags: Table
+    on: str | None = None
+    id: str | None = None
+    rate: str | None = None
+    owner: str | None = None
+    tokens_per_step: int | None = None
+    market: str | None = None
+    calibration: str | None = None
+    config: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """The terms of a run, with what they come from. `job` None: it is run unquoted. `seen`: whether the GPUs were looked at.
+
+    `differs`: how they are others than was stated.
+    """
+
+    terms: Terms
+    differs: str = ""
+    job: Job | None = None
+    stated: Stated | None = None
+    hardware: Hardware | None = None
+    live: Live | None = None
+    seen: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OneOffer:
+    """A market of one offer: the machine we are on. Nothing else is for sale."""
+
+    offer: Offer | None
+
+    def classes(self, selection: Selection) -> list[tuple[str, int]]:  # noqa: ARG002 - the port's
+        """Its own class."""
+        return [(self.offer.gpu, self.offer.gpu_count)] if self.offer else []
+
+    def best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:  # noqa: ARG002 - the port's
+        """Itself, of that class."""
+        return [self.offer] if self.offer and (gpu, gpu_count) == (self.offer.gpu, self.offer.gpu_count) else []
+
+    def offers(self, selection: Selection, *, sort: str, limit: int | None) -> Iterator[Offer]:  # noqa: ARG002 - the port's
+        """Itself."""
+        return iter([self.offer] if self.offer else [])
+
+
+def expected(asked: Asked, settings: Settings, record: Record, now: datetime) -> Expected:
+    """The terms of the next attempt of the job of `record`. NoAnswerError where it does not fit, or is over a cap."""
+    facts = Facts()
+    live = _live_here(settings, now) if asked.id is None else _live(asked.id, settings, now)
+    hardware, notes, seen = _hardware(asked, live, facts)
+    differs = _differs(hardware, _gpus_here(), facts) if asked.on is not None else ""
+    notes = (*notes, *([differs] if differs else []))
+    machine = _machine(asked, live, hardware, settings, now)
+    if asked.job_file is None and not asked.flags:
+        return Expected(terms=Terms(machine=machine), hardware=hardware, live=live, seen=seen, notes=notes)
+    stated = read_stated(asked.flags, asked.job_file, facts)
+    if set(stated.table) <= {"limits"}:
+        return Expected(terms=Terms(machine=machine), stated=stated, hardware=hardware, live=live, seen=seen, notes=notes)
+    job = calibrated(asked_job(stated, facts, strict=False), asked.calibration, asked.config)
+    if hardware is None:
+        hint = "write --on H100:8, or --id ID of a machine in the ledger; without a job file it is run unquoted"
+        raise InputError("no GPU was found here, so the job cannot be quoted", field="--on", hint=hint)
+    option, machine, warnings = _quoted(asked, job, hardware, machine, live=live, facts=facts, now=now)
+    per_step = asked.tokens_per_step or _tokens_per_step(job, option)
+    steps = steps_in(job.tokens, per_step)
+    terms = Terms(
+        machine=machine,
+        hours=option.hours,
+        usd=option.usd,
+        tokens_per_step=per_step,
+        steps=steps,
+        share=share_left(record, steps),
+    )
+    told = (*notes, *stated.notes, *warnings, *option.notes)
+    return Expected(terms=terms, differs=differs, job=job, stated=stated, hardware=hardware, live=live, seen=seen, notes=told)
+
+
+def quoted_again(asked: Asked, found: Expected, now: datetime) -> Terms | None:
+    """The whole job on the same machine at the same price, with what is known by now of its speed; None where none was."""
+    if found.job is None or found.hardware is None:
+        return None
+    job = calibrated(replace(found.job, calibration=None), asked.calibration, asked.config)
+    option, machine, _ = _quoted(asked, job, found.hardware, found.terms.machine, live=found.live, facts=Facts(), now=now)
+    return replace(found.terms, machine=machine, hours=option.hours, usd=option.usd, share=Fraction(1))
+
+
+def _quoted(
+    asked: Asked, job: Job, hardware: Hardware, machine: Machine, *, live: Live | None, facts: Facts, now: datetime
+) -> tuple[Option, Machine, tuple[str, ...]]:
+    """The job on this hardware at this price; where none is known, at the market's."""
+    if machine.hourly is not None:
+        bare = replace(job, limits=replace(job.limits, providers=None, regions=None, tiers=None, gpus=None))
+        offer = _offer(machine, hardware, live, now)
+        answer = flow.quote(bare, market=OneOffer(offer), facts=facts, on=hardware, booted=True)
+    else:
+        with Market(market_file(asked.market, asked.config)) as source:
+            check_names(job.limits, source)
+            here = _provider_here() if job.limits.providers is None else None
+            sold = here in source.providers() if here else False
+            narrowed = replace(job, limits=replace(job.limits, providers=(here,))) if sold and here else job
+            answer = flow.quote(narrowed, market=source, facts=facts, on=hardware, booted=True)
+    if not answer.options:
+        why = answer.refused[0].reason if answer.refused else "nothing is known of this hardware"
+        hint = "; ".join(answer.advice) or "mend the job file; without one the command is run unquoted"
+        raise NoAnswerError(f"the job cannot run here as stated: {why}", hint=hint)
+    option = answer.options[0]
+    if machine.hourly is None and option.offer is not None:
+        machine = _priced(machine, option, facts, job)
+    return option, machine, answer.warnings
+
+
+def _priced(machine: Machine, option: Option, facts: Facts, job: Job) -> Machine:
+    """`machine` at the price of the market's offer, its disk counted as the quote counts it."""
+    from costguard.quoting.storage import disk_of
+
+    offer = option.offer
+    assert offer is not None  # noqa: S101 - for the type checker: asked just now
+    rate = option.rate
+    storage = facts.storage_rates().get(offer.provider)
+    if rate is not None and storage is not None:
+        disk = storage.over(disk_of(job) * option.nodes, 3600).nano
+        rate = Rate(nano_per_hour=rate.nano_per_hour + disk, currency=rate.currency)
+    told = f"the market's offer of {offer.provider} {offer.region} {offer.tier}, seen on {offer.observed_on}"
+    return replace(machine, hourly=rate, source=told, provider=offer.provider)
+
+
+def _offer(machine: Machine, hardware: Hardware, live: Live | None, now: datetime) -> Offer | None:
+    """The machine as an offer, of a provider of its own: what it burns holds its disks, and a stated rate is the whole."""
+    if machine.hourly is None:
+        return None
+    name = f"{hardware.gpu.name} x{hardware.gpu_count}"
+    each = machine.hourly
+    if hardware.nodes > 1:
+        each = Rate(nano_per_hour=max(1, each.nano_per_hour // hardware.nodes), currency=each.currency)
+    return Offer(
+        provider="here",
+        region="here",
+        instance_type=name,
+        gpu=hardware.gpu.name,
+        gpu_count=hardware.gpu_count,
+        tier=live.observation.tier if live else TIERS[0],
+        rate=each,
+        observed_on=now.date(),
+        source=machine.source,
+    )
+
+
+def _machine(asked: Asked, live: Live | None, hardware: Hardware | None, settings: Settings, now: datetime) -> Machine:
+    """What we are on, as far as the ledger and the flags know it."""
+    stated = None if asked.rate is None else Rate.parse(asked.rate, field="--rate")
+    known = rate_of(live, now) if live else None
+    if stated is not None and known is not None and live is not None:
+        hint = "leave one of the two out"
+        raise InputError(f"is stated beside --id, whose price the ledger knows: {known.text()}", field="--rate", hint=hint)
+    seen = live.observation if live else None
+    source = "nobody states its price"
+    if known is not None and seen is not None:
+        source = f"the ledger's {resource_text(seen)}"
+    elif stated is not None:
+        source = "--rate"
+    return Machine(
+        gpu=hardware.gpu.name if hardware else "",
+        count=hardware.gpu_count if hardware else 0,
+        nodes=hardware.nodes if hardware else 1,
+        hourly=known or stated,
+        source=source,
+        provider=seen.key.provider if seen else _provider_here() or "",
+        account=seen.key.account if seen else "",
+        owner=asked.owner or (owner_of(live.observation, settings.defaults.owner_from) if live else ""),
+    )
+
+
+def _live(stated: str, settings: Settings, now: datetime) -> Live:
+    with Books(ledger_url(settings), rules=Facts().billing_rules()) as books:
+        live = found(stated, books.live(now), "--id")
+    if live.observation.state != RUNNING:
+        hint = "name the machine that we are on: costguard status lists them"
+        raise InputError(f"is {live.observation.state}, so we cannot be on it", field="--id", hint=hint)
+    place, key = where(), live.observation.key
+    if place.id and (place.provider, place.id) != (key.provider, key.id):
+        hint = "leave --id out: what its cloud says is taken"
+        raise InputError(
+            f"is {resource_text(live.observation)}, and this machine is {place.provider}'s {place.id}", field="--id", hint=hint
+        )
+    return live
+
+
+def _live_here(settings: Settings, now: datetime) -> Live | None:
+    """The machine that we are on, where its cloud says which that is and the ledger lists it as running; else None."""
+    place = where()
+    if not place.id:
+        return None
+    with Books(ledger_url(settings), rules=Facts().billing_rules()) as books:
+        same = [live for live in books.live(now) if (live.observation.key.provider, live.observation.key.id) == place[:2]]
+    return same[0] if len(same) == 1 and same[0].observation.state == RUNNING else None
+
+
+def _hardware(asked: Asked, live: Live | None, facts: Facts) -> tuple[Hardware | None, tuple[str, ...], bool]:
+    """The GPUs: as stated, as the ledger lists them, or as NVML finds them; and whether they were looked at."""
+    here = _gpus_here()
+    if asked.on is not None:
+        hardware, notes = read_hardware(asked.on, facts)
+        assert hardware is not None  # noqa: S101 - for the type checker: it was stated
+        return hardware, notes, bool(here)
+    if live is not None and live.observation.gpu in facts.gpus() and live.observation.gpu_count >= 1:
+        seen = live.observation
+        return Hardware(gpu=facts.gpus()[seen.gpu], gpu_count=int(seen.gpu_count)), (), True
+    if not here:
+        return None, (), False
+    if len({*here}) > 1:
+        hint = f'write --on with those that the job uses: --on "{here[0]}:1"'
+        raise InputError(f"several kinds of GPU were found here: {', '.join(sorted({*here}))}", field="--on", hint=hint)
+    name = GpuNames(facts.gpus()).resolve(here[0], field="--on").canonical
+    return Hardware(gpu=facts.gpus()[name], gpu_count=len(here)), (f"found here: {name}:{len(here)}",), True
+
+
+def _differs(stated: Hardware | None, here: list[str], facts: Facts) -> str:
+    """That NVML finds other GPUs than were stated; "" where it does not, or cannot be asked."""
+    if stated is None or not here:
+        return ""
+    with suppress(UnknownNameError):
+        names = [GpuNames(facts.gpus()).resolve(name, field="--on").canonical for name in here]
+        if names.count(stated.gpu.name) >= stated.gpu_count:
+            return ""
+    return f"--on says {stated.gpu.name}:{stated.gpu_count}, and NVML finds {len(here)} x {', '.join(sorted({*here}))} here"
+
+
+def _gpus_here() -> list[str]:
+    """The names of the GPUs of this machine, as NVML tells them; none where it cannot be asked."""
+    try:
+        pynvml = import_module("pynvml")  # of the extra `agent`; it ships no types
+    except ImportError:
+        return []
+    names: list[str] = []
+    try:
+        pynvml.nvmlInit()
+        for number in range(pynvml.nvmlDeviceGetCount()):
+            name = pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(number))
+            names.append(name.decode() if isinstance(name, bytes) else str(name))
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        return []
+    return names
+
+
+def _provider_here() -> str | None:
+    """The cloud that this machine seems to be of; None where nothing says."""
+    named = next((provider for name, provider in ENVIRONMENTS.items() if os.environ.get(name)), None)
+    return named or CLOUDS.get(cloud_here())
+
+
+def _tokens_per_step(job: Job, option: Option) -> int | None:
+    """Tokens of one optimizer step: as the job states them, else of one pass of every rank."""
+    if job.global_batch_tokens:
+        return job.global_batch_tokens
+    placed = option.placement
+    if placed is None:
+        return None
+    ranks = placed.parallel.data_ranks(placed.gpus)
+    return placed.recipe.micro_tokens * ranks * placed.recipe.gradient_accumulation

@@ -1,0 +1,87 @@
+"""`costguard report --email` and `--notify`: a report to people, now, and what became of it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from costguard.errors import CostguardError
+from costguard.guard.alerts.alert import ASKED
+from costguard.reporting.statement.groups import keys_stated
+from costguard.reporting.statement.period import asked
+from costguard.services import Answer
+from costguard.services.configured_providers import Now
+from costguard.services.ledger_answers import CHARTS, reported
+from costguard.services.report_delivery import Letter, command_of, format_named
+from costguard.services.telling import notifier, shown
+from costguard.settings import Settings, read_settings, zone_named
+from costguard.settings.reports import read_person, read_recipient
+from costguard.views.report import incompleteness, report_warnings
+from costguard.views.report_delivery import letter_title
+from costguard.views.sent import Sent, sent_document
+
+NOTIFY = 'write the name of a route, "console", "env:SLACK_URL" or "https://example.com/hook"'
+
+
+def send(
+    *,
+    stated: Mapping[str, str | None],
+    by: str | None,
+    zone: str | None,
+    strict: bool,
+    people: Sequence[str],
+    routes: Sequence[str],
+    attach: str,
+    config: str | None,
+) -> Answer:
+    """Send the report of a period to `people` by mail and to `routes`, each once and all of them, whatever becomes of one.
+
+    InputError before anything is made where one of them cannot be reached as the settings are. `attach`: the format of what is
+    enclosed. `strict`: a period that was not seen all through is refused, and nothing is sent.
+    """
+    settings, now = read_settings(config), now_of()
+    place = settings.defaults.zone if zone is None else zone_named(zone, "--zone")
+    keys, of, chosen = keys_stated(by), asked(stated, now, place), format_named(attach)
+    ways = {name: notifier(name, settings, Now()) for name in _channels(settings, people, routes)}
+    statement, document = reported(settings, of, by=keys, zone=place, now=now, drawn=chosen.needs == CHARTS)
+    refusal = incompleteness(statement) if strict else None
+    if refusal is not None:
+        raise refusal
+    given = {name: text for name, text in stated.items() if text is not None} or {"month": of.label}
+    again = command_of(given, keys, place)
+    letter = Letter(statement=statement, document=document, chosen=chosen, again=again)
+    sent = list[Sent]()
+    for name, way in ways.items():
+        message = letter.message(secrets.token_hex(16), name, ASKED, now, place)
+        enclosed = tuple(one.name for one in message.enclosures)
+        sent.append(Sent(to=shown(name), delivery=way(message), enclosed=enclosed))
+    return Answer(
+        document=sent_document(of.label, letter_title(statement), sent),
+        warnings=report_warnings(statement),
+        refusal=_refused(sent),
+    )
+
+
+def now_of() -> datetime:
+    """This instant."""
+    return datetime.now(UTC)
+
+
+def _channels(settings: Settings, people: Sequence[str], routes: Sequence[str]) -> dict[str, None]:
+    mail = [read_person(text, "--email", mail=settings.mail) for text in people]
+    others = [
+        name
+        for text in routes
+        for name in read_recipient(text, "--notify", routes=settings.routes, mail=settings.mail, hint=NOTIFY)
+    ]
+    return dict.fromkeys((*mail, *others))
+
+
+def _refused(sent: Sequence[Sent]) -> CostguardError | None:
+    failed = [one for one in sent if not one.delivery.sent]
+    if not failed:
+        return None
+    first = failed[0]
+    hint = "mend that and send it again" + (f" (to {len(failed)} of {len(sent)} it was not sent)" if len(sent) > 1 else "")
+    return CostguardError(f"was not sent: {first.delivery.why}", field=first.to, hint=hint)

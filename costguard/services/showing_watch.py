@@ -1,0 +1,165 @@
+"""What a guard run found, as plan and watch show it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from costguard.guard.action_plan import Case
+from costguard.guard.alerts.silence import SILENT, agent_state, by_key, silences
+from costguard.guard.context import Rules
+from costguard.guard.facts import rate_of, waste_of
+from costguard.guard.owning import frozen, owner_of
+from costguard.guard.policy import DESTRUCTIVE
+from costguard.guard.verdict import CANNOT_SAY, Proposal
+from costguard.metering.spending import Live
+from costguard.services.guard import Guarded
+from costguard.services.status import status
+from costguard.values.money import Money, Rate
+from costguard.values.resource import INSTANCE, ResourceKey
+from costguard.values.text_format import moment_text
+from costguard.views.plan import Planned, PlanView
+from costguard.views.watch import ActView, BudgetView, MachineView, WatchView
+
+if TYPE_CHECKING:
+    from costguard.services.watchdog_context import Room
+
+LATELY = timedelta(hours=24)
+
+
+def plan_view(guarded: Guarded, rules: Rules, notes: Sequence[str]) -> PlanView:
+    """The plan of this run, a row a verdict."""
+    survey = guarded.survey
+    proposals: dict[tuple[str, ResourceKey], list[Proposal]] = defaultdict(list)
+    for one in survey.proposals if survey else ():
+        proposals[one.verdict.policy.name, one.verdict.life.key].append(one)
+    rows = [_planned(case, proposals, guarded) for case in (survey.cases if survey else ())]
+    told = (
+        ()
+        if rules.policies or rules.budgets
+        else ("the settings have no [[policy]] and no hard [[budget]]: nothing is judged",)
+    )
+    return PlanView(
+        at=guarded.at,
+        rows=tuple(rows),
+        hash=guarded.plan_hash[:12],
+        unaccepted=guarded.unaccepted,
+        notes=(*told, *_short(guarded), *_blind(guarded), *notes),
+    )
+
+
+def _short(guarded: Guarded) -> tuple[str, ...]:
+    """Hard caps that the rails do not let be kept."""
+    foreseen = guarded.survey.foresights if guarded.survey else ()
+    return tuple(f"budget {one.standing.budget.name}: {one.rails}" for one in foreseen if one.rails)
+
+
+def _blind(guarded: Guarded) -> tuple[str, ...]:
+    """Machines whose agent says nothing."""
+    if guarded.sight is None:
+        return ()
+    found = silences(guarded.sight.agents, guarded.sight.live, guarded.at)
+    return tuple(f"{'/'.join(key)}: {says}: it is blind there" for key, says in found.items())
+
+
+def watch_view(guarded: Guarded, made: Room) -> WatchView:
+    """Everything at the instant of this run."""
+    sight, survey, at = guarded.sight, guarded.survey, guarded.at
+    with made.guard.books() as books:
+        now = status(books=books, now=at, zone=made.guard.rules.zone, live=sight.live if sight else None)
+    acts: dict[ResourceKey, list[Proposal]] = defaultdict(list)
+    for one in survey.proposals if survey else ():
+        if one.step.do in DESTRUCTIVE and one.verdict.finding != CANNOT_SAY:  # what cannot be judged has nothing coming
+            acts[one.verdict.life.key].append(one)
+    hold = frozen(sight.wishes, None, at) if sight else None
+    machine = partial(_machine, guarded=guarded, made=made, acts=acts)
+    live = [one for one in (sight.live if sight else ()) if one.observation.kind == INSTANCE and one.absent_at is None]
+    return WatchView(
+        at=at,
+        mode="dry run" if made.guard.dry_run else "acting" if guarded.acting and not (sight and sight.held) else "observing",
+        burn=now.usd.burn.bounds.expected,
+        month=now.usd.to_date,
+        scopes=now.scopes,
+        machines=tuple(sorted(map(machine, live), key=lambda one: (-(one.rate.nano if one.rate else 0), one.key))),
+        budgets=_budgets(guarded),
+        acts=tuple(
+            ActView(
+                at=intent.moved_at,
+                subject=intent.life.key.id,
+                act=intent.act,
+                state=intent.state,
+                why=intent.outcome or intent.why,
+            )
+            for intent in guarded.intents
+            if at - intent.moved_at <= LATELY
+        ),
+        notices=tuple(dict.fromkeys((*(notice.what for notice in guarded.notices), *_short(guarded)))),
+        frozen=f"{hold.who}: {hold.why}" if hold else "",
+        committed=guarded.committed,
+    )
+
+
+def _planned(case: Case, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: Guarded) -> Planned:
+    seen, verdict = case.live.observation, case.verdict
+    return Planned(
+        verdict=verdict,
+        proposals=tuple(proposals[verdict.policy.name, seen.key]),
+        level=case.level,
+        name=seen.name,
+        owner=case.owner,
+        rate=_hourly(rate_of(case.live, guarded.at)),
+        waste=waste_of(case.live, verdict.work, guarded.at),
+        agent=_agent_text(case.live, guarded),
+    )
+
+
+def _agent_text(live: Live, guarded: Guarded) -> str:
+    """How its agent stands, in words; "" where it has none."""
+    agent = by_key(guarded.sight.agents).get(live.observation.key) if guarded.sight else None
+    if agent is None:
+        return ""
+    state = agent_state(agent, live, guarded.at)
+    return f"{state} since {moment_text(agent.heard_at)}" if state == SILENT else state
+
+
+def _machine(live: Live, guarded: Guarded, made: Room, acts: dict[ResourceKey, list[Proposal]]) -> MachineView:
+    seen, survey = live.observation, guarded.survey
+    assert survey is not None  # noqa: S101 - where there are machines there is a survey
+    coming = min(acts.get(seen.key, ()), key=lambda one: (bool(one.held_by), one.due_at), default=None)
+    gpus = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.instance_type or seen.kind
+    return MachineView(
+        key=seen.key,
+        name=seen.name,
+        owner=owner_of(seen, made.guard.rules.owner_from),
+        told=gpus,
+        power=seen.state,
+        rate=_hourly(rate_of(live, guarded.at)),
+        work=survey.works[seen.key],
+        next_act=coming.step.do if coming else "",
+        next_at=coming.due_at if coming else None,
+        held_by=tuple(reason for reason, _ in coming.held_by if reason != "grace") if coming else (),
+    )
+
+
+def _budgets(guarded: Guarded) -> tuple[BudgetView, ...]:
+    foreseen = {one.standing.budget.name: one for one in (guarded.survey.foresights if guarded.survey else ())}
+    found = []
+    for one in guarded.sight.standings if guarded.sight else ():
+        ahead, hours = foreseen.get(one.budget.name), one.time_to_cap_hours
+        found.append(
+            BudgetView(
+                name=one.budget.name,
+                cap=one.budget.cap,
+                spent=one.spent,
+                time_to_cap=None if hours is None else timedelta(hours=float(hours)),
+                overshoot=ahead.overshoot if ahead else None,
+            )
+        )
+    return tuple(found)
+
+
+def _hourly(rate: Rate | None) -> Money | None:
+    return None if rate is None else Money(nano=rate.nano_per_hour, currency=rate.currency)

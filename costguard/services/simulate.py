@@ -1,0 +1,207 @@
+"""Simulate: replay policies over what the ledger recorded, one resource after the other, and then all together under the rails.
+
+    what was recorded -> each resource replayed without rails -> the rails over all of it -> stops, and what each saves
+
+It asks no cloud and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from costguard.errors import InputError
+from costguard.guard.asked import RUNWAY
+from costguard.guard.context import Rules
+from costguard.guard.facts import OF_BUDGET
+from costguard.guard.grouping import GroupKey, group_of
+from costguard.guard.owning import armed
+from costguard.guard.policy import HOOK, TERMINATE
+from costguard.guard.replay.backdrop import Backdrop, Scene
+from costguard.guard.replay.checkpoints import GROWING, LOOKS
+from costguard.guard.replay.engine import Replay
+from costguard.guard.replay.history import Lookout, gaps_of, listed_at
+from costguard.guard.replay.letting import Let, let
+from costguard.guard.replay.replayed import HeldBack, Replayed
+from costguard.guard.replay.simulation import Held, Simulation, Stop, Tried, blind_of, stop_of
+from costguard.metering.billing import BillingRule
+from costguard.metering.inventory import COMPLETE
+from costguard.metering.observation import Handling
+from costguard.metering.spending import Live, Stretch
+from costguard.services.history import Records
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey, ScopeKey
+
+PAUSE = timedelta(minutes=5)
+"""A longer pause between two polls breaks the coverage of a scope, and so is recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known beside the ledger: how late each provider's measures come, what acts it has, and how it bills."""
+
+    lags: Mapping[str, timedelta]
+    handling: Mapping[str, Handling]
+    billing: Mapping[str, BillingRule]
+
+
+def simulate(
+    records: Records, rules: Rules, period: Period, at: datetime, known: Known, *, every_step: bool = False
+) -> Simulation:
+    """What the policies of `rules` would have come to in `period`. `at`: now. `every_step`: look at every interval."""
+    stretches, wishes = records.stretches(), tuple(records.wishes())
+    back = Backdrop(
+        rules=rules,
+        period=period,
+        origin=_origin(stretches, period),
+        wishes=wishes,
+        gaps=gaps_of((one for of in stretches.values() for one in of), max(PAUSE, rules.rails.gap_polls * rules.interval)),
+        lags=known.lags,
+        handling=known.handling,
+        billing=known.billing,
+        every_step=every_step,
+    )
+    lookouts = {scope: Lookout(stretches=tuple(of)) for scope, of in stretches.items()}
+    scenes, found = dict[ResourceKey, Scene](), dict[ResourceKey, Replayed]()
+    hourly: list[datetime] = []
+    for key in records.resources(period):
+        past = records.past(key, period, rules.interval)
+        hourly += [past.hourly_until] if past.hourly_until and past.hourly_until > period.start else []
+        scene = Scene(past=past, lookout=lookouts.get(past.scope, Lookout()), backdrop=back, wishes=back.wishes_of(past))
+        found[key] = Replay(scene=scene).run()
+        scenes[key] = replace(scene, past=replace(past, samples={}))
+    lets = let(
+        [one for of in found.values() for one in of.wanted],
+        {key: of.turned for key, of in found.items() if of.turned},
+        lambda when: _fleet(scenes.values(), when),
+        lambda key, when: scenes[key].lookout.polls(scenes[key].past.first_seen_at, when),
+        back,
+    )
+    return Simulation(
+        period=period,
+        at=at,
+        interval=rules.interval,
+        resources=len(scenes),
+        policies=_tried(back, lets, found, scenes, at),
+        hourly_until=max(hourly, default=None),
+        not_replayed=(*_not_replayed(rules), *_not_together(rules, scenes.values())),
+    )
+
+
+def _origin(stretches: Mapping[ScopeKey, Sequence[Stretch]], period: Period) -> datetime:
+    """The first listing that a guard run followed: its runs are taken to follow it every interval."""
+    every = [one for of in stretches.values() for one in of if one.outcome == COMPLETE]
+    within = [one.start for one in every if one.end >= period.start and one.start < period.end]
+    if not within:
+        told = "no scope was ever listed completely"
+        if every:
+            told = f"it holds {min(one.start for one in every):%Y-%m-%d} to {max(one.end for one in every):%Y-%m-%d}"
+        raise InputError("the ledger holds nothing of this period", field="--since", hint=f"{told}; state another period")
+    return min(within)
+
+
+def _fleet(scenes: Iterable[Scene], when: datetime) -> list[Live]:
+    return [one for scene in scenes if (one := listed_at(scene.past, scene.lookout, when)) is not None]
+
+
+def _tried(
+    back: Backdrop,
+    lets: Sequence[Let],
+    found: Mapping[ResourceKey, Replayed],
+    scenes: Mapping[ResourceKey, Scene],
+    at: datetime,
+) -> tuple[Tried, ...]:
+    stops, held = defaultdict[str, list[Stop]](list), defaultdict[str, list[Held]](list)
+    for one in lets:
+        name, scene = one.wanted.proposal.verdict.policy.name, scenes[one.wanted.case.live.observation.key]
+        if one.at is None:
+            held[name].append(_never(one))
+        else:
+            rests = one.wanted.proposal.step.do != TERMINATE
+            rest = scene.lines_at_rest(one.wanted.case.live.observation, one.at) if rests else ()
+            stops[name].append(stop_of(one, scene.past.spans, rest))
+    for of in found.values():
+        for back_ in of.held:
+            held[back_.proposal.verdict.policy.name].append(_held(back_))
+    return tuple(
+        Tried(
+            name=policy.name,
+            level=armed(policy, back.wishes, at),
+            stops=tuple(stops[policy.name]),
+            held=tuple(sorted(held[policy.name], key=lambda one: (one.since, one.life.key))),
+            notices=sum(of.notices.get(policy.name, 0) for of in found.values()),
+            questions=sum(of.questions.get(policy.name, 0) for of in found.values()),
+            blind=blind_of(_blind(policy.name, found)),
+        )
+        for policy in back.rules.policies
+    )
+
+
+def _never(one: Let) -> Held:
+    """What the rails never let go."""
+    return _held(
+        HeldBack(
+            case=one.wanted.case,
+            proposal=one.wanted.proposal,
+            since=one.wanted.at,
+            until=one.wanted.until,
+            reasons=one.held,
+        ),
+        rails=True,
+    )
+
+
+def _held(one: HeldBack, *, rails: bool = False) -> Held:
+    verdict, seen = one.proposal.verdict, one.case.live.observation
+    return Held(
+        life=verdict.life,
+        name=seen.name,
+        owner=one.case.owner,
+        policy=verdict.policy.name,
+        act=one.proposal.step.do,
+        since=one.since,
+        until=one.until,
+        reasons=one.reasons,
+        rails=rails,
+    )
+
+
+def _blind(policy: str, found: Mapping[ResourceKey, Replayed]) -> dict[str, timedelta]:
+    lengths: dict[str, timedelta] = defaultdict(timedelta)
+    for of in found.values():
+        for (name, reason), length in of.blind.items():
+            if name == policy:
+                lengths[reason] += length
+    return lengths
+
+
+def _not_replayed(rules: Rules) -> Iterator[str]:
+    """What history does not hold, as far as these settings ask for it."""
+    hard = [budget.name for budget in rules.budgets if budget.hard]
+    if hard:
+        yield f"what hard budgets would have stopped ({', '.join(hard)}): standings of the past are not recorded"
+    for policy in rules.policies:
+        lacking = sorted(policy.when.names & (OF_BUDGET | {RUNWAY}))
+        if lacking:
+            yield f"{policy.name} asks for {', '.join(lacking)}, which is not recorded: unknown all through, and never true"
+        if policy.when.names & GROWING or policy.schedule:
+            yield f"{policy.name} asks for what time alone changes: it is looked at every {LOOKS} intervals, and halved between"
+        if any(step.do == HOOK for step in policy.then):
+            yield f"the hooks of {policy.name}: each is taken to end well at once"
+    yield "what an act would lose, and who would bring a machine back: an act that its provider has is taken to be possible"
+
+
+def _not_together(rules: Rules, scenes: Iterable[Scene]) -> Iterator[str]:
+    """Each resource is replayed by itself, so where machines work in groups more is stopped than would have been."""
+    members = defaultdict[GroupKey, set[ResourceKey]](set)
+    for scene in scenes:
+        for one in scene.past.said:
+            group = group_of(one.seen, rules.group_from) if one.seen is not None else None
+            if group is not None:
+                members[group].add(scene.past.key)
+    groups = sum(len(of) > 1 for of in members.values())
+    if groups and not all(policy.alone for policy in rules.policies):
+        many = "1 group" if groups == 1 else f"{groups} groups"
+        yield f"{many} of machines: each is taken to be alone, so one that waited for others may be among the stops"

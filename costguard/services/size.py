@@ -1,0 +1,140 @@
+"""size: what a job needs on each GPU, which GPUs hold it and how many, and which change would make it smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from costguard.errors import InputError
+from costguard.services.accounts import ExactSizer, FactSource
+from costguard.services.quote import check_split
+from costguard.sizing.job import Job, Table, assumption_warnings
+from costguard.sizing.memory.capacity import capacity_tokens
+from costguard.sizing.memory.footprint import Footprint
+from costguard.sizing.memory_savings import Lever, larger, levers, small_steps
+from costguard.sizing.placement import Hardware, Impossible, Placement, Placer, needed
+from costguard.sizing.recipe import Parallel
+from costguard.sizing.size_answer import FitsOn, LeverEffect, Size
+from costguard.values.gpu import GIB, Gpu
+
+COUNTS = (1, 2, 4, 8)
+"""GPUs a machine is sold with; 8 is the largest in every price list of the snapshot."""
+
+SAME_MODEL = 0.001
+"""Share by which two counts of one model's parameters may differ: a pooler, a classifier."""
+
+LEAST_SAVING = GIB // 20
+"""Bytes: a change that saves less shows as 0.0 GiB, and is no advice."""
+
+
+def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> Size:
+    """The memory of `job`, on stated hardware or on whatever holds it."""
+    check_split(job, on)
+    placer = Placer(job=job)
+    placed = _stated(placer, on) if on else None
+    need = placed.footprint if placed else _alone(job)
+    return Size(
+        job=job,
+        on=on,
+        placed=placed,
+        footprint=need,
+        fits=placed.fits if placed else None,
+        fits_on=tuple(_fits_on(placer, facts.gpus())),
+        levers=tuple(_effects(job, on, need)),
+        warnings=assumption_warnings(job),
+        capacity=_capacity(placed) if placed and not job.recipe.trains else None,
+    )
+
+
+def what_ifs(sized: Size) -> tuple[LeverEffect, ...]:
+    """Every change to the job, all the way or one step of it, smaller or larger, with the peak it would have."""
+    job, on = sized.job, sized.on
+    gpus = on.gpu_count * on.nodes if on else 1
+    changes = (*small_steps(job, gpus=gpus), *levers(job, gpus=gpus), *larger(job))
+    return tuple(_tried(changes, on, sized.footprint))
+
+
+def with_effects(sized: Size) -> Size:
+    """`sized`, its warning of what was assumed completed with how another choice would move the memory."""
+    job = sized.job
+    if not job.assumed:
+        return sized
+    told = assumption_warnings(job, _told(job, sized.on, sized.footprint))
+    return replace(sized, warnings=(*told, *sized.warnings[len(told) :]))
+
+
+def _told(job: Job, on: Hardware | None, now: Footprint) -> dict[str, str]:
+    from costguard.sizing.assumptions import alternatives, effect_text
+
+    changes = [Lever(field=f, was="", becomes=value, cost="", job=other) for f, value, other in alternatives(job)]
+    return {
+        e.lever.field: effect_text(e.lever.becomes, hours=None, memory=e.peak_gib * GIB / now.peak, fits=e.fits is not False)
+        for e in _tried(changes, on, now)
+    }
+
+
+def _capacity(placed: Placement) -> int | None:
+    return capacity_tokens(placed.footprint, placed.gpu, placed.parallel, gpus=placed.gpus)
+
+
+def with_exact(sized: Size, config: Table, sizer: ExactSizer) -> Size:
+    """`sized` with one step of its job really run beside it; a warning where that counts other parameters."""
+    from costguard.sizing.exact_memory import check_runnable
+
+    job = sized.job
+    check_runnable(job, gpus=sized.on.gpu_count * sized.on.nodes if sized.on else 1)
+    exact = sizer.exact(config, replace(job, recipe=sized.placed.recipe) if sized.placed else job)
+    base = exact.parameters - (exact.trained if job.recipe.adapters else 0)
+    said = f"transformers builds {base:,} parameters, the closed form counts {job.architecture.parameters:,}"
+    differs = abs(base / job.architecture.parameters - 1) > SAME_MODEL
+    return replace(sized, exact=exact, warnings=(*sized.warnings, said) if differs else sized.warnings)
+
+
+def _stated(placer: Placer, on: Hardware) -> Placement:
+    placed = placer.place(on.gpu, on.gpu_count, on.nodes)
+    if isinstance(placed, Impossible):
+        raise InputError(
+            placed.reason, field="parallel", hint=f"choose a split for {on.gpu_count * on.nodes} GPUs, or leave it out"
+        )
+    return placed
+
+
+def _alone(job: Job) -> Footprint:
+    parallel = job.parallel or Parallel()
+    return needed(job, job.recipe, parallel, parallel.model_ranks)
+
+
+def _fits_on(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[FitsOn]:
+    """For each GPU the fewest that hold the job, least memory first.
+
+    Whole copies need no less on several GPUs than on one: there only what shards is tried.
+    """
+    ways = [(n, w) for n in COUNTS if not isinstance(w := placer.ways(n, sharded=n > 1), Impossible)]
+    needs = [(way.footprint.reserved / GIB, way.footprint.peak / GIB, count) for count, tried in ways for way in tried]
+    least = min((reserved_gib for reserved_gib, _, _ in needs), default=0.0)
+    kinds = [(gpu.memory_gib, name, gpu) for name, gpu in gpus.items()]
+    for has_gib, name, gpu in sorted(kind for kind in kinds if kind[0] >= least and kind[2].runs_pytorch):
+        for reserved_gib, peak_gib, count in needs:
+            if reserved_gib <= has_gib and (count == 1 or not gpu.unified_memory):
+                yield FitsOn(gpu=name, count=count, peak_gib=peak_gib, reserved_gib=reserved_gib, has_gib=has_gib)
+                break
+
+
+def _effects(job: Job, on: Hardware | None, now: Footprint) -> Iterable[LeverEffect]:
+    tried = _tried(levers(job, gpus=on.gpu_count * on.nodes if on else 1), on, now)
+    return [effect for effect in tried if effect.saves_gib * GIB >= LEAST_SAVING]
+
+
+def _tried(changes: Iterable[Lever], on: Hardware | None, now: Footprint) -> Iterator[LeverEffect]:
+    """The job with each change in turn; what cannot be split so on the hardware is left out."""
+    for lever in changes:
+        placed = Placer(job=lever.job).place(on.gpu, on.gpu_count, on.nodes) if on else None
+        if isinstance(placed, Impossible):
+            continue
+        need = placed.footprint if placed else _alone(lever.job)
+        yield LeverEffect(
+            lever=lever,
+            peak_gib=need.peak / GIB,
+            saves_gib=(now.peak - need.peak) / GIB,
+            fits=placed.fits if placed else None,
+        )

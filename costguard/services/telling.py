@@ -1,0 +1,107 @@
+"""The channels of the settings, opened: what a route names becomes something that sends."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+
+from costguard.guard.alerts.alert import INFO, Message, Route
+from costguard.ledger.guard.store import GuardBook
+from costguard.notifiers import Channel
+from costguard.providers import plugins
+from costguard.reporting.schedule import MAIL
+from costguard.services.dispatch import Postman
+from costguard.services.ports import Notifier
+from costguard.settings import Settings, path_of
+from costguard.settings.addresses import CONSOLE, revealed
+from costguard.system.clock import Clock
+from costguard.values.checks import require
+
+WEBHOOK, CHAT = "webhook", "chat"
+WEB, MAIL_SERVERS = ("http", "https"), ("mailto", "mailtos")
+EVERYBODY = Route(name=CONSOLE, channels=(CONSOLE,), min_severity=INFO)
+"""Where notices go if the settings name no route."""
+
+
+def routes_of(settings: Settings) -> tuple[Route, ...]:
+    """The routes of the settings, or the console."""
+    return settings.routes or (EVERYBODY,)
+
+
+def notifiers_of(settings: Settings, clock: Clock) -> dict[str, Notifier]:
+    """Each channel that a route or a report names. InputError where an address is not where the settings say it is kept."""
+    named = (*(route.channels for route in routes_of(settings)), *(report.channels for report in settings.reports))
+    names = dict.fromkeys(name for channels in named for name in channels)
+    return {name: notifier(name, settings, clock) for name in names}
+
+
+def console(clock: Clock) -> Notifier:
+    """The channel that needs no disk and no network."""
+    return partial(plugins.notifier(CONSOLE), channel=Channel(name=CONSOLE, clock=clock))
+
+
+def postman(settings: Settings, book: GuardBook, clock: Clock, holder: str = "") -> Postman:
+    """What sends the messages of `book`; one a process. `holder`: of the turn, "" for one that takes none."""
+    return Postman(_Outbox(book, holder), notifiers_of(settings, clock), clock=clock, second=console(clock))
+
+
+def notifier(name: str, settings: Settings, clock: Clock) -> Notifier:
+    """The channel `name`. InputError where its address is not where the settings say it is kept."""
+    kind = kind_of(name)
+    if kind == CONSOLE:
+        return console(clock)
+    person = name.removeprefix(MAIL) if name.startswith(MAIL) else ""
+    address = _mail(settings) if person else revealed(name, "notify.route.to")
+    secret = revealed(settings.signed_with, "notify.signed_with") if settings.signed_with and kind == WEBHOOK else ""
+    ca_file = path_of(settings.network.ca_file) if settings.network.ca_file else None
+    proxy = settings.network.proxy if kind == CHAT else None
+    channel = Channel(
+        name=shown(name), clock=clock, address=address, secret=secret, ca_file=ca_file, proxy=proxy, person=person
+    )
+    return partial(plugins.notifier(kind), channel=channel)
+
+
+def kind_of(name: str) -> str:
+    """Which plug-in serves the channel `name`. InputError where its address is not where the settings say it is kept."""
+    if name == CONSOLE or name.startswith(MAIL):
+        return CONSOLE if name == CONSOLE else CHAT
+    return WEBHOOK if revealed(name, "notify.route.to").partition("://")[0].lower() in WEB else CHAT
+
+
+def _mail(settings: Settings) -> str:
+    """The address of the server that mail to people goes through."""
+    address = revealed(settings.mail, "notify.mail")
+    known = address.partition("://")[0].lower() in MAIL_SERVERS
+    hint = "write mailtos://USER:PASSWORD@HOST?from=ADDRESS there, or mailto:// with ?mode=starttls"
+    require(known, "notify.mail", f"what {settings.mail} holds is no address of a mail server", hint)
+    return address
+
+
+def shown(name: str) -> str:
+    """What people see of a channel: where its address is kept, or its host."""
+    scheme, separator, rest = name.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if separator else name
+
+
+class _Outbox:
+    """The book's messages, as the postman calls them."""
+
+    def __init__(self, book: GuardBook, holder: str) -> None:
+        self.settle, self.undelivered = book.settle_message, book.undelivered
+        self._book, self._holder = book, holder
+
+    def due_messages(self, now: datetime) -> list[Message]:
+        """Those to be tried at `now`.
+
+        What is worth sending for days is left to whoever has the turn; a notice waits for nobody.
+        """
+        due = self._book.due_messages(now)
+        patient = any(one.days > 1 for one in due)
+        theirs = patient and is_anothers(self._book, self._holder, now)
+        return [one for one in due if one.days == 1] if theirs else due
+
+
+def is_anothers(book: GuardBook, holder: str, now: datetime) -> bool:
+    """Whether the turn is that of another process than `holder` (one process; "" for one that takes no turns)."""
+    turn = book.turn() if holder else None
+    return turn is not None and turn.is_held(now) and turn.holder != holder

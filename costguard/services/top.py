@@ -1,0 +1,52 @@
+"""What `costguard top` asks of the rooms behind it: the present, a lease, a yes. It acts on nothing itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from costguard.guard.policy import STOP
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.spans.observations import samples_since
+from costguard.services import ledger_answers, overrides
+from costguard.settings import ledger_url, read_settings, zone_named
+from costguard.values.resource import INSTANCE
+from costguard.views.top import WINDOW, TopView, top_view
+
+if TYPE_CHECKING:  # a type and no more
+    from costguard.services.poll_now import Looked
+
+KEPT_FOR = "2h"
+
+
+class Watched:
+    """The fleet as `costguard status` and the leases know it. `offline`: the providers are never asked from here."""
+
+    def __init__(self, *, zone: str | None = None, offline: bool = False, config: str | None = None) -> None:
+        self.config, self.offline = config, offline
+        self.settings = read_settings(config)
+        self.zone = self.settings.defaults.zone if zone is None else zone_named(zone, "--zone")
+        self._looked: Looked | None = None
+
+    def look(self) -> None:
+        """Ask the providers, as `costguard status` does; what they say goes into the ledger."""
+        if self.settings.providers and not self.offline:
+            from costguard.services.poll_now import look
+
+            self._looked = look(self.settings)
+
+    def view(self) -> TopView:
+        """What the ledger says now."""
+        status, _ = ledger_answers.status_now(self.settings, self.zone, self._looked)
+        keys = [one.live.observation.key for one in status.resources if one.live.observation.kind == INSTANCE]
+        with Reader(ledger_url(self.settings)) as reader, reader.snapshot() as ask:
+            samples = samples_since(ask, status.at - WINDOW, keys)
+        return top_view(status, samples, self._looked.told if self._looked else ())
+
+    def keep(self, machine: str, why: str) -> str:
+        """A lease of KEPT_FOR, as `costguard keep` gives it: what it says of it."""
+        return "\n".join(overrides.keep(machine, length=KEPT_FOR, why=why, config=self.config).document.lead)
+
+    def approve(self, machine: str, why: str) -> str:
+        """A yes to the stop that a policy asks for, as `costguard approve ID stop` gives it: what it says of it."""
+        said = overrides.approve(machine, STOP, why=why, config=self.config).document
+        return "\n".join((*said.lead, *said.notes))

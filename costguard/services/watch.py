@@ -1,0 +1,255 @@
+"""plan and watch: what the guard finds, and the process that goes on finding it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+from costguard.errors import ExposedError, InputError, LedgerError
+from costguard.guard.overrides import ACCEPT, Wish
+from costguard.providers.ports import InstanceSource
+from costguard.reporting.schedule import next_at
+from costguard.services import Answer
+from costguard.services.beating import WITHIN_S, beat
+from costguard.services.guard import Guarded
+from costguard.services.guard_inputs import rules_of
+from costguard.services.overrides import new_wish
+from costguard.services.report_delivery import check_formats, composed
+from costguard.services.reporting import report_due
+from costguard.services.round import Polled
+from costguard.services.showing_watch import plan_view, watch_view
+from costguard.services.telling import is_anothers
+from costguard.services.watchdog_context import Room, room
+from costguard.services.web_backend import Serve, serving
+from costguard.settings import Settings, read_settings
+from costguard.settings.checks import LONGEST, SHORTEST
+from costguard.settings.lasting import lasting
+from costguard.system.logs import configure, log
+from costguard.values.checks import require
+from costguard.values.encoding import plain
+from costguard.views.plan import plan_document
+from costguard.views.watch import WatchView
+from costguard.watchdog import UNFINISHED, Duties, Duty, Watchdog
+from costguard.watchdog.heartbeat import Heartbeat
+
+Show = Callable[[WatchView], None]
+HASH_LEAST = 8
+"""Characters of a plan's hash that are enough to accept it by."""
+OUTBOX_EVERY, REPORTS_EVERY = timedelta(seconds=5), timedelta(minutes=1)
+
+
+def plan(*, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Wish, ...] = ()) -> Answer:
+    """`costguard plan`: the fleet as it is now, and what would be done. `accept`: yes to the plan of this hash.
+
+    `supposed`: wishes that are taken for made.
+    """
+    settings = read_settings(config)
+    with room(settings, dry_run=True, offline=offline) as made:
+        made.guard.supposed = supposed
+        polled = made.poll() if made.sources else None
+        found = made.judge()
+        if found.broken or found.survey is None:
+            raise LedgerError(found.broken or "it cannot be read", field="the ledger")
+        notes = (*polled.refused, *polled.notes) if polled else ()
+        view = plan_view(found, made.guard.rules, notes)
+        if accept is not None:
+            known = found.plan_hash.startswith(accept) and len(accept) >= HASH_LEAST
+            hint = f"read the plan, then: costguard plan --accept {found.plan_hash[:12]}"
+            require(known, "--accept", "is not the hash of the plan as it is now", hint)
+            made.guard.book.add_wish(new_wish(ACCEPT, "the plan was read", found.at, subject=accept))
+            view = plan_view(found, made.guard.rules, (*notes, f"accepted: {found.plan_hash[:12]}"))
+    return Answer(document=plan_document(view), warnings=tuple(notes))
+
+
+def watch(
+    *,
+    once: bool,
+    interval: str | None,
+    dry_run: bool,
+    show: Show,
+    config: str | None,
+    json_log: bool,
+    offline: bool,
+    serve: Serve | None = None,
+) -> int:
+    """`costguard watch`: poll, judge, tell and act, once or until a signal ends it; the exit code.
+
+    `serve`: answers agents and readers meanwhile, where the settings say at which address; not in a single run.
+    """
+    settings = read_settings(config)
+    every = lasting(interval, "--interval", least=SHORTEST, most=LONGEST) if interval is not None else settings.watch.every
+    check_formats(settings)
+    configure(as_json=json_log)
+    with room(settings, interval=every, dry_run=dry_run, resident=not once, offline=offline) as made:
+        _unexposed(made.sources)
+        if not made.sources and not offline:
+            hint = "costguard init writes [providers.NAME] for what it finds; --config names other settings"
+            log().warning("nothing_watched", why="no provider is configured", hint=hint)
+        _say(made.poll())
+        heartbeat = Heartbeat(partial(beat, lambda: made.settings), log=log())
+        if once:
+            return _once(made, show, heartbeat)
+        with serving(made, serve):
+            code = Watchdog(
+                _duties(made, show, every),
+                log=log(),
+                reload=partial(_reloaded, made, show, interval, config),
+                heartbeat=partial(_beat, made, heartbeat),
+            ).run()
+        if code != UNFINISHED:
+            made.rest()
+        return code
+
+
+def _unexposed(sources: tuple[InstanceSource, ...]) -> None:
+    """InputError for the first account whose key others on this machine can read: a watchdog may act, and so might they."""
+    for source in sources:
+        error = getattr(source, "error", None)  # of what stands for an account that could not be opened
+        if isinstance(error, ExposedError):
+            raise InputError(error.what, field=error.field, hint=error.hint)
+
+
+def _beat(made: Room, heartbeat: Heartbeat) -> None:
+    """Say outside that a run is in the ledger: not after a dry run, nor for another watchdog that has the turn."""
+    if made.recorded:
+        heartbeat.beat()
+
+
+def _once(made: Room, show: Show, heartbeat: Heartbeat) -> int:
+    guarded = made.judge()
+    _beat(made, heartbeat)
+    unmade = _report_due(made)
+    _deliver(made)
+    heartbeat.wait(WITHIN_S)
+    made.end_hooks()
+    made.rest()
+    if unmade:
+        raise unmade[0]
+    if guarded.broken:
+        raise LedgerError(guarded.broken, field="the ledger", hint="nothing was done; mend the ledger and run it again")
+    show(watch_view(guarded, made))
+    return 0
+
+
+def _duties(made: Room, show: Show, every: timedelta) -> Duties:
+    spread = min(made.settings.watch.spread, every / 2)
+    polls = tuple(
+        Duty(name=name, run=partial(_poll, made, source), every=every, jitter=spread) for name, source in _named(made.sources)
+    )
+    return Duties(
+        polls=polls,
+        guard=Duty(name="guard", run=partial(_guard, made, show), every=every),
+        outbox=Duty(name="outbox", run=partial(_deliver, made), every=OUTBOX_EVERY),
+        others=(Duty(name="reports", run=partial(_reports, made), every=REPORTS_EVERY),),
+    )
+
+
+def _named(sources: tuple[InstanceSource, ...]) -> list[tuple[str, InstanceSource]]:
+    """Each account by a name of its own: its providers, and a number where there are several."""
+    names = ["+".join(source.providers) for source in sources]
+    return [
+        (name if names.count(name) == 1 else f"{name} {names[:number].count(name) + 1}", source)
+        for number, (name, source) in enumerate(zip(names, sources, strict=True))
+    ]
+
+
+def _poll(made: Room, source: InstanceSource) -> None:
+    _say(made.poll([source]))
+
+
+def _say(polled: Polled) -> None:
+    for one in polled.unseen:
+        log().warning("not_seen", scope="/".join(one.state.scope), outcome=one.outcome, why=one.why)
+    for sentence in polled.refused:
+        log().warning("not_recorded", why=sentence)
+
+
+def _guard(made: Room, show: Show) -> bool:
+    guarded = made.judge()
+    if guarded.broken:
+        log().error("observing_only", why=guarded.broken)
+        return False
+    _report(guarded)
+    show(watch_view(guarded, made))
+    return guarded.committed
+
+
+def _report(guarded: Guarded) -> None:
+    """What was done, as facts."""
+    for note in guarded.notes:
+        log().info("held", why=note)
+    for run in guarded.sight.hooks if guarded.sight else ():
+        if run.ended_at is not None and run.ended_at >= guarded.at:
+            log().info(
+                "hook",
+                hook=run.hook,
+                instance_id=run.life.key.id,
+                state=run.state,
+                status=run.status,
+                why=run.why,
+                said=plain(run.output),
+            )
+    for intent in guarded.intents:
+        if intent.moved_at >= guarded.at:
+            key = intent.life.key
+            log().info(
+                "intent",
+                instance_id=key.id,
+                provider=key.provider,
+                act=intent.act,
+                state=intent.state,
+                policy=intent.policy,
+                why=intent.outcome or intent.why,
+            )
+
+
+def _deliver(made: Room) -> None:
+    if made.guard.dry_run:
+        return
+    came = made.postman.deliver()
+    for message, why in came.later:
+        log().warning("message_not_sent", channel=message.channel, why=why)
+
+
+def _reports(made: Room) -> None:
+    """A job of its own: making a report takes seconds, and the guard goes on."""
+    unmade = _report_due(made)
+    if unmade:
+        raise unmade[0]
+
+
+def _report_due(made: Room) -> list[Exception]:
+    """Put the reports that are due into the outbox; what stood in the way of those that could not be made."""
+    settings, now = made.settings, made.clock.now()
+    if made.guard.dry_run or is_anothers(made.book, made.guard.holder, now):
+        return []
+    zone = settings.defaults.zone
+    came = report_due(
+        settings.reports,
+        book=made.reports,
+        now=now,
+        zone=zone,
+        compose=lambda schedule, owed: composed(settings, schedule, owed, now),
+    )
+    for schedule in came.seen:
+        first, at = next_at(schedule, now, zone)
+        log().info("report_scheduled", report=schedule.name, first=first.label, at=at.isoformat())
+    for schedule, owed in came.put:
+        log().info("report_put_out", report=schedule.name, period=owed.of.label, late=owed.is_late(now), skipped=owed.skipped)
+    for schedule, wrong in came.failed:
+        log().error("report_not_made", report=schedule.name, error=f"{type(wrong).__name__}: {wrong}")
+    return [wrong for _, wrong in came.failed]
+
+
+def _reloaded(made: Room, show: Show, interval: str | None, config: str | None) -> Duties:
+    """Duties by the settings as they are now. Policies, budgets and rails change; accounts and the ledger need a restart."""
+    settings: Settings = read_settings(config)
+    before = made.settings
+    same = (settings.providers, settings.ledger, settings.web) == (before.providers, before.ledger, before.web)
+    check_formats(settings)
+    hint = "restart it: what is under way would belong to neither"
+    require(same, "SIGHUP", "the accounts, the ledger or [web] changed", hint)
+    every = lasting(interval, "--interval", least=SHORTEST, most=LONGEST) if interval is not None else settings.watch.every
+    made.adopt(settings, rules_of(settings, every))
+    return _duties(made, show, every)

@@ -1,0 +1,289 @@
+"""Everything that watching needs, opened once: accounts, the ledger, the guard, the postman; and its jobs for the watchdog."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+
+from costguard.budgets.hold import Hold
+from costguard.data import Facts
+from costguard.errors import InputError, LedgerError
+from costguard.guard.alerts.alarms import ledger_unwritable
+from costguard.guard.alerts.alert import FIRST, Message
+from costguard.guard.context import Rules
+from costguard.ledger.agents.records import agents
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.audit_log import head_text
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.holds import counting_holds
+from costguard.ledger.reports.store import ReportBook
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Failed, Poll
+from costguard.metering.observation import Observation
+from costguard.metering.scope_state import Accrued
+from costguard.providers.ports import BalanceSource, InstanceSource
+from costguard.services.act.hooks import record_ends
+from costguard.services.ceilings import ceilings
+from costguard.services.concurrency import together
+from costguard.services.configured_providers import Now, opened, sources_of
+from costguard.services.dispatch import Postman
+from costguard.services.guard import Guard, Guarded
+from costguard.services.guard_inputs import rules_of
+from costguard.services.heard import Heard
+from costguard.services.hooking import hooks_of
+from costguard.services.lags import read_measurement_lags
+from costguard.services.latest import Latest
+from costguard.services.marking import mark_of
+from costguard.services.measured import measure
+from costguard.services.poll import ROUND_S, poll
+from costguard.services.round import Polled, Seen
+from costguard.services.telling import console, postman, routes_of
+from costguard.settings import Settings, ledger_url
+from costguard.values.agent import Agent
+from costguard.values.balance import Balance
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import Sample
+
+REPEATED = timedelta(hours=1)
+"""How often it is said again that the ledger cannot be written."""
+BALANCE_EVERY, BALANCE_S = timedelta(minutes=5), 20.0
+"""A balance lasts for hours; asking costs a request that a listing may need."""
+
+
+class OneAtATime:
+    """The ledger, for jobs that poll side by side."""
+
+    def __init__(self, ledger: Ledger, heard: Heard | None = None) -> None:
+        self._ledger, self._heard, self._lock = ledger, heard or Heard(), threading.Lock()
+
+    def record(self, polls: Sequence[Poll]) -> Sequence[Accrued]:
+        """As the ledger's own."""
+        with self._lock:
+            return self._ledger.record(polls)
+
+    def suspects(self, poll: Poll) -> Sequence[ResourceKey]:
+        """As the ledger's own."""
+        with self._lock:
+            return self._ledger.suspects(poll)
+
+    def scopes_of(self, provider: str) -> Sequence[ScopeKey]:
+        """As the ledger's own."""
+        with self._lock:
+            return self._ledger.scopes_of(provider)
+
+    def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
+        """As the ledger's own."""
+        self._heard.measured(samples)
+        with self._lock:
+            return self._ledger.record_samples(samples)
+
+
+@dataclass(slots=True, kw_only=True)
+class Room:
+    """What was opened. `lags`: how late each provider's measures come. `recorded`: whether the last run is in the ledger.
+
+    `heard`: what agents said lately. `agents`: those that may speak. `after_run`: told of each run. `committed_at`: of the last
+    run of this process that is in the ledger.
+    """
+
+    settings: Settings
+    sources: tuple[InstanceSource, ...]
+    ledger: OneAtATime
+    guard: Guard
+    book: GuardBook
+    postman: Postman
+    reports: ReportBook
+    clock: Now
+    lags: Mapping[str, timedelta]
+    heard: Heard
+    agents: Callable[[], tuple[Agent, ...]]
+    after_run: Callable[[Guarded], None] | None = None
+    audit_head: Callable[[], str] = field(default=str)
+    committed_at: datetime | None = None
+    recorded: bool = False
+    _listed: dict[ScopeKey, tuple[Observation, ...]] = field(default_factory=dict)
+    _by_key: dict[ResourceKey, Observation] = field(default_factory=dict)
+    _balances: dict[int, Balance] = field(default_factory=dict)
+    _sources: dict[ScopeKey, InstanceSource] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _broken_since: datetime | None = None
+    _said_at: datetime | None = None
+
+    def poll(self, sources: Sequence[InstanceSource] | None = None) -> Polled:
+        """One round over `sources`, None: all, and measures of what runs there. InputError where two accounts are one."""
+        limit = min(ROUND_S, max(self.guard.rules.interval.total_seconds(), 10.0))
+        polled = poll(self.sources if sources is None else sources, self.ledger, self.clock, limit_s=limit)
+        if polled.twins:
+            hint = "take one of the two out of the settings: both would be charged"
+            raise InputError("; ".join(polled.twins), field="providers", hint=hint)
+        with self._lock:
+            for one in polled.seen:
+                self._remember(one)
+        self._ask_balances(self.sources if sources is None else sources)
+        measure(polled.seen, self.ledger, self.clock.now(), limit_s=limit)
+        return polled
+
+    def adopt(self, settings: Settings, rules: Rules) -> None:
+        """Go on with other settings, of the same accounts and ledger."""
+        self.settings, self.guard.rules, self.guard.routes = settings, rules, routes_of(settings)
+        self.book.adopt(rules.rails)
+        self.postman = postman(settings, self.book, self.clock, self.guard.holder)
+        self.guard.hooks.post = hooks_of(settings, self.clock).post
+
+    def latest(self) -> Latest:
+        """What the last listings told."""
+        with self._lock:
+            handling = {item.key: item.handling for items in self._listed.values() for item in items}
+            members = tuple(item for items in self._listed.values() for item in items if item.handling.controller)
+            balances = tuple(self._balances.values())
+            sources = dict(self._sources)
+        return Latest(
+            handling=handling,
+            sources=sources,
+            balances=balances,
+            members=members,
+            lags=self.lags,
+            measures=(self.heard,),
+            agents=self.agents(),
+        )
+
+    def listed(self, key: ResourceKey) -> Observation | None:
+        """What the last listings say of one resource; None where they do not have it."""
+        with self._lock:
+            return self._by_key.get(key)
+
+    def judge(self) -> Guarded:
+        """One guard run. That the ledger cannot be written is said on the console, at once and then every hour."""
+        guarded = self.guard.run()
+        self.recorded = guarded.acting
+        if guarded.committed and not guarded.broken:
+            self.committed_at = guarded.at
+        if self.after_run is not None:
+            self.after_run(guarded)
+        if not guarded.broken:
+            self._broken_since = self._said_at = None
+            return guarded
+        self._broken_since = self._broken_since or guarded.at
+        if self._said_at is None or guarded.at - self._said_at >= REPEATED:
+            self._said_at = guarded.at
+            notice = ledger_unwritable(why=guarded.broken, at=guarded.at, since=self._broken_since)
+            console(self.clock)(
+                Message(
+                    id=f"ledger {guarded.at.isoformat()}",
+                    channel="console",
+                    why_now=FIRST,
+                    severity=notice.severity,
+                    title=notice.what,
+                    notices=(notice,),
+                    at=guarded.at,
+                )
+            )
+        return guarded
+
+    def end_hooks(self, *, cut_short: bool = False) -> None:
+        """Return once no hook runs any more, with the end of each recorded where the ledger can be written."""
+        self.guard.hooks.wait(cut_short=cut_short)
+        if not self.guard.dry_run:
+            with suppress(LedgerError):  # then their time runs out, and they are lost
+                record_ends(self.book, self.guard.hooks, self.clock.now(), lost=False)
+
+    def rest(self) -> None:
+        """Give the turn back, once nothing is under way: whoever comes next need not wait until it has run out."""
+        with suppress(LedgerError):  # then it runs out
+            turn = self.book.turn()
+            if turn is not None and turn.holder == self.guard.holder:
+                self.book.give_turn(turn.epoch)
+
+    def _remember(self, seen: Seen) -> None:
+        self._sources[seen.poll.scope] = seen.source
+        if not isinstance(seen.poll.inventory, Failed):
+            before = self._listed.get(seen.poll.scope, ())
+            self._listed[seen.poll.scope] = seen.poll.inventory.items
+            for one in before:
+                self._by_key.pop(one.key, None)
+            self._by_key |= {one.key: one for one in seen.poll.inventory.items}
+
+    def _ask_balances(self, sources: Sequence[InstanceSource]) -> None:
+        """Ask what is left of accounts that are paid in advance, every BALANCE_EVERY. Whom nobody can ask keeps its last."""
+        now = self.clock.now()
+        prepaid = {id(one): one for one in sources if isinstance(one, BalanceSource)}
+        last = {number: self._balances.get(number) for number in prepaid}
+        due = [n for n, known in last.items() if known is None or now - known.at >= BALANCE_EVERY]
+        answers = together({number: prepaid[number].balance for number in due}, limit_s=BALANCE_S)
+        with self._lock:
+            self._balances |= {number: said for number, said in answers.items() if isinstance(said, Balance)}
+
+
+@contextmanager
+def room(
+    settings: Settings,
+    *,
+    interval: timedelta | None = None,
+    dry_run: bool = False,
+    resident: bool = False,
+    offline: bool = False,
+) -> Iterator[Room]:
+    """Everything opened, and closed when the block ends. `offline`: no account is asked."""
+    url, clock, billing = ledger_url(settings), Now(), Facts().billing_rules()
+    rules, most = rules_of(settings, interval), ceilings(settings)
+    holder = f"{socket.gethostname()}:{os.getpid()}"
+    with (
+        opened(settings, only=() if offline else None) as clouds,
+        Ledger(url, rules=billing, ceilings=most) as ledger,
+        GuardBook(url, rails=rules.rails, rules=billing) as book,
+        ReportBook(url) as reports,
+    ):
+        heard = Heard()
+        made: Room = Room(
+            settings=settings,
+            sources=sources_of(clouds),
+            ledger=OneAtATime(ledger, heard),
+            heard=heard,
+            agents=partial(_agents, url),
+            audit_head=partial(_audit_head, url),
+            guard=Guard(
+                book=book,
+                books=partial(Books, url, rules=billing, ceilings=lambda: most),
+                rules=rules,
+                latest=lambda: made.latest(),  # noqa: PLW0108 - it is made around this
+                clock=clock,
+                holder=holder,
+                holds=partial(_holds, url),
+                routes=routes_of(settings),
+                dry_run=dry_run,
+                resident=resident,
+                hooks=hooks_of(settings, clock),
+                mark=mark_of(settings),
+            ),
+            book=book,
+            postman=postman(settings, book, clock, holder),
+            reports=reports,
+            clock=clock,
+            lags=read_measurement_lags(),
+        )
+        try:
+            yield made
+        finally:
+            made.end_hooks(cut_short=True)
+
+
+def _agents(url: str) -> tuple[Agent, ...]:
+    with Reader(url) as reader, reader.snapshot() as ask:
+        return tuple(agents(ask))
+
+
+def _audit_head(url: str) -> str:
+    with Reader(url) as reader, reader.snapshot() as ask:
+        return head_text(ask)
+
+
+def _holds(url: str, now: datetime) -> list[Hold]:
+    with Reader(url) as reader, reader.snapshot() as ask:
+        return counting_holds(ask, now)

@@ -1,0 +1,84 @@
+"""What every table of the settings file is read with: texts, lists of them, names, flags. Errors name the field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from costguard.errors import InputError
+from costguard.values.checks import described, require
+
+Table = Mapping[str, object]
+LONGEST_NAME = 80
+"""Characters of a name: it stands in every message."""
+MOST_TABLES = 1000
+
+
+def read_tables(stated: object, where: str, kind: str) -> list[Table]:
+    """The `[[kind]]` tables of `where` (a file)."""
+    if not isinstance(stated, list) or not all(isinstance(table, Mapping) for table in stated):
+        what = "must be a list of tables"
+        raise InputError(what, field=f"{where}: {kind}", hint=f"write [[{kind}]], and its keys below it")
+    require(len(stated) <= MOST_TABLES, f"{where}: {kind}", f"has {len(stated)} tables", f"write at most {MOST_TABLES}")
+    return stated
+
+
+def each_once(names: Sequence[str], where: str, kind: str) -> None:
+    """InputError where two of the `[[kind]]` tables have the same name, whatever its case."""
+    numbers: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        first = numbers.setdefault(name.casefold(), number)
+        field = f"{where}: {kind} {number} ({name}).name"
+        require(first == number, field, f"is that of {kind} {first} too", f"give each {kind} a name of its own")
+
+
+def read_name(stated: object, field: str, example: str) -> str:
+    """A name of plain characters."""
+    if stated is None:
+        raise InputError("is missing", field=field, hint=f'write a name such as "{example}"')
+    name = read_text(stated, field).strip()
+    plain = 0 < len(name) <= LONGEST_NAME and name.isprintable()
+    what = f"must be a name of at most {LONGEST_NAME} plain characters, not {described(name)}"
+    require(plain, field, what, f'write a name such as "{example}"')
+    return name
+
+
+def read_texts(stated: object, field: str) -> tuple[str, ...]:
+    """A list of texts; one text stands for a list of one."""
+    texts = [stated] if isinstance(stated, str) else stated
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise InputError(f"must be a list of texts, not {unlike(stated)}", field=field, hint='write ["a", "b"]')
+    return tuple(texts)
+
+
+def read_text(stated: object, field: str) -> str:
+    """A text."""
+    if not isinstance(stated, str):
+        raise InputError(f"must be text, not {unlike(stated)}", field=field, hint='write it in "quotes"')
+    return stated
+
+
+def read_flag(stated: object, field: str) -> bool:
+    """True or false."""
+    if not isinstance(stated, bool):
+        raise InputError(f"must be true or false, not {described(stated)}", field=field, hint="write it without quotes")
+    return stated
+
+
+def read_inner(stated: object, field: str, example: str) -> Table:
+    """A table that holds something."""
+    if not isinstance(stated, Mapping) or not stated:
+        what = "is empty" if stated == {} else f"must be a table, not {unlike(stated)}"
+        raise InputError(what, field=field, hint=f"write {example}, or leave it out")
+    return stated
+
+
+def unlike(stated: object) -> str:
+    """What `stated` is, where something else belongs. Texts are not shown, nor what a list or table holds: it may be secret."""
+    if isinstance(stated, str):
+        return "a text"
+    if isinstance(stated, Mapping):
+        return "a table"
+    if isinstance(stated, list):
+        other = next((one for one in stated if not isinstance(one, str)), "")
+        return "a list of texts" if isinstance(other, str) else f"a list that holds {unlike(other)}"
+    return described(stated)

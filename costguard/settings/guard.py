@@ -1,0 +1,81 @@
+"""The `[rails]` section: what holds back every act, whatever the policies say.
+
+[rails]
+acts = { per_run = 1, per_10m = 3, fleet_percent = 10, fleet_percent_day = 20, irreversible_per_h = 1 }
+breaker = { percent = 25, least = 5, window = "10m", recovery = "30m" }
+first_seen = "15m"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from fractions import Fraction
+
+from costguard.errors import InputError
+from costguard.guard.policy import Rails
+from costguard.settings.fields import read_inner, unlike
+from costguard.settings.lasting import lasting
+from costguard.values.checks import described, known_keys, number, whole
+
+MOST_ACTS = 1000
+DAY = timedelta(days=1)
+
+
+def _count(stated: object, field: str) -> int:
+    return whole(stated, field, least=0, most=MOST_ACTS)
+
+
+def _machines(stated: object, field: str) -> int:
+    return whole(stated, field, least=1, most=10**6)
+
+
+def _percent(stated: object, field: str) -> Fraction:
+    if isinstance(stated, str):
+        raise InputError(f"must be a number, not {described(stated)}", field=field, hint="write 10 for 10 %")
+    return Fraction(str(number(stated, field, least=1, most=100))) / 100
+
+
+def _time(stated: object, field: str) -> timedelta:
+    return lasting(stated, field, most=7 * DAY)
+
+
+def _period(stated: object, field: str) -> timedelta:
+    return lasting(stated, field, least=timedelta(minutes=1), most=DAY)
+
+
+Read = Callable[[object, str], object]
+TABLES: Mapping[str, Mapping[str, tuple[str, Read]]] = {
+    "acts": {
+        "per_run": ("acts_per_run", _count),
+        "per_10m": ("acts_per_10m", _count),
+        "fleet_percent": ("fleet_share_10m", _percent),
+        "fleet_percent_day": ("fleet_share_day", _percent),
+        "irreversible_per_h": ("irreversible_per_h", _count),
+    },
+    "breaker": {
+        "percent": ("breaker_share", _percent),
+        "least": ("breaker_least", _machines),
+        "window": ("breaker_window", _period),
+        "recovery": ("breaker_recovery", _period),
+    },
+}
+"""Key -> inner key -> the field of Rails, and how it is read."""
+EXAMPLES = {"acts": "{ per_10m = 3 }", "breaker": "{ percent = 25 }"}
+
+
+def read_rails(stated: object, where: str) -> Rails:
+    """The rails of `where` (a file); what it does not state is as in Rails."""
+    place = f"{where}: rails"
+    if not isinstance(stated, Mapping):
+        raise InputError(f"must be a table, not {unlike(stated)}", field=place, hint="write a [rails] section")
+    known_keys(stated, (*TABLES, "first_seen"), place)
+    values = dict[str, object]()
+    for key, inner in TABLES.items():
+        if key in stated:
+            table = read_inner(stated[key], f"{place}.{key}", f"{key} = {EXAMPLES[key]}")
+            known_keys(table, tuple(inner), f"{place}.{key}")
+            values |= {inner[name][0]: inner[name][1](value, f"{place}.{key}.{name}") for name, value in table.items()}
+    if "first_seen" in stated:
+        values["first_seen"] = _time(stated["first_seen"], f"{place}.first_seen")
+    return Rails(**values)  # type: ignore[arg-type]  # each read as its field wants it

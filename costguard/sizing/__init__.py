@@ -1,0 +1,1 @@
+"""Memory, FLOPs and speed of a job on given GPUs. Pure."""

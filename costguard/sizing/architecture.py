@@ -1,0 +1,307 @@
+"""The shape of a model: runs of equal layers (`Block`) between an embedding and a head.
+
+Example: Llama-2-7B is one Block of 32 layers with hidden 4096, attention of 32 heads of 128 and a gated feed-forward
+of 11008. A layer has 4 * 4096 * 4096 + 3 * 4096 * 11008 + 2 * 4096 = 202,383,360 parameters; 32 of them, two
+embeddings of 32,000 x 4096 and a final norm of 4096 make 6,738,415,616, which is what Meta's checkpoint holds.
+
+A model whose layers differ (dense first and experts later, local and global attention, encoder and decoder) has
+several Blocks; layers that alternate are gathered by kind (`gathered`), since no count depends on their order.
+Everything outside the layers and the two vocabulary matrices is a named entry in `extras`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from costguard.sizing.layer_implementation import LIKE_LLAMA, Written
+from costguard.values.checks import one_of, require, whole
+
+if TYPE_CHECKING:  # a type and no more: few models are walked
+    from costguard.sizing.convnet import Walk
+    from costguard.sizing.latent import Latent
+
+KINDS = ("decoder", "encoder", "encoder-decoder", "vit", "clip", "dit", "convnet", "unet")
+NORMS = {"rmsnorm": 1, "layernorm": 2, "layernorm-no-bias": 1, "layernorm-no-parameters": 0}
+"""Parameters per hidden unit of each kind of norm: a scale, a scale and a shift, or nothing."""
+
+QK_NORMS = ("none", "per-head", "full")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Self-attention of one layer. `window`: tokens a query sees at most, None for all before it.
+
+    `fused`: query, key and value are one matrix; `packed`: its result stays beside the rotated query and key.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    qkv_bias: bool = False
+    out_bias: bool = False
+    qk_norm: str = "none"
+    sinks: bool = False
+    fused: bool = False
+    packed: bool = False
+    window: int | None = None
+    latent: Latent | None = None
+
+    def __post_init__(self) -> None:
+        whole(self.heads, "heads")
+        whole(self.kv_heads, "kv_heads")
+        whole(self.head_dim, "head_dim")
+        whole(1 if self.window is None else self.window, "window")
+        one_of(self.qk_norm, QK_NORMS, "qk_norm")
+        require(
+            self.heads % self.kv_heads == 0,
+            "kv_heads",
+            f"{self.kv_heads} does not divide heads ({self.heads})",
+            "each group of query heads shares one key head: write a divisor of heads",
+        )
+
+    @property
+    def query_width(self) -> int:
+        """Heads x head_dim (with MLA: the un-rotated and the rotated part of each head)."""
+        per_head = self.head_dim if self.latent is None else self.latent.nope_dim + self.latent.rope_dim
+        return self.heads * per_head
+
+    @property
+    def kv_width(self) -> int:
+        """Width of the keys of all key heads."""
+        return self.kv_heads * self.head_dim
+
+    @property
+    def cached_width(self) -> int:
+        """Numbers a KV cache keeps per token and layer: keys and values, or the latent and the rotated key."""
+        return 2 * self.kv_width if self.latent is None else self.latent.kv_rank + self.latent.rope_dim
+
+    def matrices(self, hidden: int) -> dict[str, tuple[int, int]]:
+        """Name -> (inputs, outputs) of each linear layer."""
+        if self.latent is None:
+            q, kv = self.query_width, self.kv_width
+            return {"q_proj": (hidden, q), "k_proj": (hidden, kv), "v_proj": (hidden, kv), "o_proj": (q, hidden)}
+        m = self.latent
+        query = (
+            {"q_a_proj": (hidden, m.q_rank), "q_b_proj": (m.q_rank, self.query_width)}
+            if m.q_rank
+            else {"q_proj": (hidden, self.query_width)}
+        )
+        return query | {
+            "kv_a_proj": (hidden, m.kv_rank + m.rope_dim),
+            "kv_b_proj": (m.kv_rank, self.heads * (m.nope_dim + m.value_dim)),
+            "o_proj": (self.heads * m.value_dim, hidden),
+        }
+
+    def small_parameters(self, hidden: int) -> int:
+        """Biases, query and key norms, sinks: everything that is not a matrix."""
+        biases = self.qkv_bias * self._biased_width + self.out_bias * hidden
+        norms = {"none": 0, "per-head": 2 * self.head_dim, "full": self.query_width + self.kv_width}[self.qk_norm]
+        latent_norms = 0 if self.latent is None else self.latent.q_rank + self.latent.kv_rank
+        return biases + norms + latent_norms + self.sinks * self.heads
+
+    @property
+    def _biased_width(self) -> int:
+        """Outputs that `qkv_bias` adds to: with MLA the two projections into a latent, not those out of it."""
+        if self.latent is None:
+            return self.query_width + 2 * self.kv_width
+        return self.latent.q_rank + self.latent.kv_rank + self.latent.rope_dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedForward:
+    """The feed-forward of one layer, or its experts.
+
+    `ffn` is the width of one expert where there are `experts`; `shared_ffn` the summed width of experts every
+    token passes. `fused`: gate and up are one matrix. `activation` as Hugging Face names it: `gelu_new` keeps the most.
+    """
+
+    ffn: int
+    gated: bool = True
+    bias: bool = False
+    activation: str = "silu"
+    experts: int = 0
+    experts_per_token: int = 0
+    shared_ffn: int = 0
+    shared_gate: bool = False
+    router_bias: bool = False
+    fused: bool = False
+
+    def __post_init__(self) -> None:
+        whole(self.ffn, "ffn")
+        whole(self.experts, "experts", least=0)
+        whole(self.shared_ffn, "shared_ffn", least=0)
+        whole(self.experts_per_token, "experts_per_token", least=1 if self.experts else 0)
+        require(
+            self.experts_per_token <= self.experts,
+            "experts_per_token",
+            f"{self.experts_per_token} is more than experts ({self.experts})",
+            "write how many of the experts one token passes",
+        )
+
+    def matrices(self, hidden: int) -> dict[str, tuple[int, int]]:
+        """Name -> (inputs, outputs) of the linear layers of one expert, or of the only feed-forward."""
+        names = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
+        return dict.fromkeys(names, (hidden, self.ffn)) | {"down_proj": (self.ffn, hidden)}
+
+    def parameters_each(self, hidden: int) -> int:
+        """Parameters of one expert, or of the only feed-forward."""
+        widths = (self.gated + 1) * self.ffn
+        return (self.gated + 2) * hidden * self.ffn + self.bias * (widths + hidden)
+
+    def parameters(self, hidden: int) -> int:
+        """All experts, the router and what every token shares."""
+        if not self.experts:
+            return self.parameters_each(hidden)
+        router = self.experts * (hidden + self.router_bias)
+        return router + self.experts * self.parameters_each(hidden) + self._shared(hidden)
+
+    def active_parameters(self, hidden: int) -> int:
+        """What one token passes."""
+        if not self.experts:
+            return self.parameters_each(hidden)
+        router = self.experts * (hidden + self.router_bias)
+        return router + self.experts_per_token * self.parameters_each(hidden) + self._shared(hidden)
+
+    def _shared(self, hidden: int) -> int:
+        return (self.gated + 2) * hidden * self.shared_ffn + self.shared_gate * hidden
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A run of `layers` equal layers. `norms`: how many a layer has. `tokens`: per sample, None: the job's seq_len."""
+
+    layers: int
+    hidden: int
+    attention: Attention
+    feed_forward: FeedForward
+    norm: str = "rmsnorm"
+    norms: int = 2
+    causal: bool = True
+    cross_attention: bool = False
+    tokens: int | None = None
+    written: Written = LIKE_LLAMA
+
+    def __post_init__(self) -> None:
+        whole(self.layers, "layers")
+        whole(self.hidden, "hidden")
+        whole(self.norms, "norms", least=0)
+        one_of(self.norm, NORMS, "norm")
+
+    @property
+    def small_parameters(self) -> int:
+        """Norms and biases of one layer's attention (what no quantiser or adapter touches, feed-forward biases left out)."""
+        return self.norms * self.hidden * NORMS[self.norm] + self._attentions * self.attention.small_parameters(self.hidden)
+
+    @property
+    def attention_parameters(self) -> int:
+        """Matrices of one layer's attention, cross-attention included."""
+        return self._attentions * sum(i * o for i, o in self.attention.matrices(self.hidden).values())
+
+    @property
+    def parameters_each(self) -> int:
+        """Parameters of one layer."""
+        return self.small_parameters + self.attention_parameters + self.feed_forward.parameters(self.hidden)
+
+    @property
+    def active_parameters_each(self) -> int:
+        """Parameters of one layer that one token passes."""
+        return self.small_parameters + self.attention_parameters + self.feed_forward.active_parameters(self.hidden)
+
+    @property
+    def _attentions(self) -> int:
+        return 2 if self.cross_attention else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """A model's shape. `extras`: (name, parameters) outside the layers and vocabulary matrices: positions, norms, heads.
+
+    `stated_params` overrides the computed count where the shape is not fully known.
+    `sample_tokens`: tokens one sample always has (an image's patches), None where the job says.
+    `positions`: the longest sequence learned positions allow, None where any length goes.
+    `vocab_width`: width of the vocabulary matrices, None where it is `hidden` (a text tower beside a wider vision tower).
+    `notes`: what a person should know of the count: a tower left out, a number taken for granted.
+    `released_precision`: what its weights were released in where that is not 16 bit: it is served so unless stated.
+    `walk`: the whole model layer by layer, where its layers differ in size and there are no Blocks (`core/convnet.py`).
+    """
+
+    name: str
+    kind: str
+    blocks: tuple[Block, ...]
+    vocab: int = 0
+    tied_embeddings: bool = False
+    has_head: bool = True
+    extras: tuple[tuple[str, int], ...] = ()
+    sample_tokens: int | None = None
+    positions: int | None = None
+    stated_params: int | None = None
+    vocab_width: int | None = None
+    notes: tuple[str, ...] = ()
+    walk: Walk | None = None
+    released_precision: str | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self.kind, KINDS, "kind")
+        require(
+            bool(self.blocks) or self.walk is not None,
+            "layers",
+            "an architecture needs at least one layer",
+            "write layers = 32",
+        )
+        whole(self.vocab, "vocab", least=0)
+        if self.stated_params is not None:
+            whole(self.stated_params, "params")
+
+    @property
+    def main(self) -> Block:
+        """The Block that states the model's width: the largest one."""
+        return max(self.blocks, key=lambda b: b.layers * b.parameters_each)
+
+    @property
+    def layers(self) -> int:
+        """Layers of all Blocks."""
+        return sum(b.layers for b in self.blocks)
+
+    @property
+    def hidden(self) -> int:
+        """Width of the main Block."""
+        return self.main.hidden
+
+    @property
+    def embedding_parameters(self) -> int:
+        """The input embedding: vocab x its width."""
+        return self.vocab * (self.vocab_width or self.hidden)
+
+    @property
+    def head_parameters(self) -> int:
+        """The output matrix where it is a tensor of its own: 0 when tied or absent."""
+        return self.embedding_parameters if self.has_head and not self.tied_embeddings else 0
+
+    @property
+    def computed_parameters(self) -> int:
+        """Every parameter, counted from the shape."""
+        layers = sum(b.layers * b.parameters_each for b in self.blocks)
+        walked = self.walk.parameters if self.walk else 0
+        return self.embedding_parameters + layers + walked + self.head_parameters + sum(n for _, n in self.extras)
+
+    @property
+    def parameters(self) -> int:
+        """`stated_params`, else the computed count."""
+        return self.stated_params or self.computed_parameters
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters one token passes: `parameters` unless there are experts; the same share of a stated count."""
+        idle = sum(b.layers * (b.parameters_each - b.active_parameters_each) for b in self.blocks)
+        return self.parameters * (self.computed_parameters - idle) // self.computed_parameters
+
+
+def gathered(layers: Iterable[Block]) -> tuple[Block, ...]:
+    """One Block for each kind of layer in `layers`, in the order in which the kinds first appear."""
+    alike = Counter[Block]()
+    for block in layers:
+        alike[replace(block, layers=1)] += block.layers
+    return tuple(replace(block, layers=count) for block, count in alike.items())

@@ -1,0 +1,56 @@
+"""The shape of a model that somebody states in numbers: the job file's `[architecture]` table.
+
+    [architecture]
+    layers = 32
+    hidden = 4096
+    heads = 32
+    ffn = 11008
+    vocab = 32000
+
+is Llama-2-7B: 6,738,415,616 parameters. What is left out takes the usual value of its `kind`; what was taken for
+granted and moves the count stands in `Architecture.notes`. `params` replaces the count where the shape is not fully known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from costguard.errors import UnknownNameError
+from costguard.sizing.architecture import Architecture
+from costguard.sizing.kinds import BUILDERS
+from costguard.sizing.stated import KEYS, USUAL, Stated, field
+from costguard.values.checks import described, nearest_names, one_of, require, whole
+
+
+def architecture_from_table(table: Mapping[str, object]) -> Architecture:
+    """The shape that `table` states; InputError names the key that is missing, unknown, wrong or contradicted."""
+    require(isinstance(table, Mapping), "architecture", "must be a table", "write it as an [architecture] section")
+    _known(table)
+    kind = one_of(table.get("kind", "decoder"), BUILDERS, field("kind"))
+    stated = Stated(table, USUAL[kind])
+    architecture = BUILDERS[kind](stated, _name(table))
+    params = table.get("params")
+    return replace(
+        architecture,
+        stated_params=None if params is None else whole(params, field("params")),
+        notes=() if params is not None else stated.notes,
+    )
+
+
+def _known(table: Mapping[str, object]) -> None:
+    for key in table:
+        if key not in KEYS:
+            raise UnknownNameError(
+                "key",
+                str(key),
+                field=field(str(key)),
+                nearest=nearest_names(str(key), KEYS),
+                hint=f"known keys: {', '.join(KEYS)}",
+            )
+
+
+def _name(table: Mapping[str, object]) -> str:
+    name = table.get("name", "custom")
+    require(isinstance(name, str) and bool(name), field("name"), f"must be text, not {described(name)}", 'write name = "mine"')
+    return str(name)

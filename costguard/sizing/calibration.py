@@ -1,0 +1,217 @@
+"""What observed runs say about quotes to come: the expectation of their family shifts towards them, with shrinkage.
+
+A family is the kind of GPU, the method, the size of the model, and whether one GPU, one machine or several work. A
+published run differs from its prediction by a part that all runs of its family share and a part of its own, half of the
+variance each (`SHARED_VARIANCE`). So n runs with a mean log ratio m of observed to expected move the expectation by
+n t / (n t + s) of m, where t and s are the variances of the two parts: one run by half of what it says, four by four fifths.
+
+Example: the model's interval is a factor 1.21 (log half-width 0.19), so t = s = (0.19 / 1.2816)^2 / 2 = 0.0110. Four runs reach
+0.80, 0.82, 0.78 and 0.81 of the expected speed: m = -0.221, and as they agree s falls to 0.0065. The weight is
+4 t / (4 t + s) = 0.87; the expectation becomes exp(-0.192) = 0.825 of what it was, the half-width 0.118 instead of 0.19.
+A fifth run at 0.40, cut off at 1.5 usual scatters from the median, moves that to 0.803; the plain mean would be at 0.70.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from costguard.sizing.architecture import Architecture
+from costguard.sizing.job import Job
+from costguard.sizing.memory.footprint import Explained, Footprint, Phase
+from costguard.sizing.speed.throughput import Throughput
+from costguard.values.gpu import Gpu
+from costguard.values.interval import Interval
+
+HALF_WIDTH_80 = 1.2816
+"""Standard deviations from the middle to the end of an 80 % interval."""
+
+SHARED_VARIANCE = 0.5
+"""Of the variance of a speed's error, what the runs of a family share: 0.54 over published runs of 66 families of one source
+each, predicted without that source (intraclass correlation; scripts/check_calibration.py, 2026-11; decision 0010)."""
+
+MEMORY_SPREAD = math.log(1.10)
+"""Log half-width of the 80 % interval of a peak: four published peaks in five are predicted within a tenth (bench/accuracy)."""
+
+SCATTER_RUNS = 4
+"""Runs that the usual scatter counts for when a family's own scatter is estimated."""
+
+FAR = 1.5
+"""Usual scatters from the median at which a run's pull stops growing (Huber's 1.5)."""
+
+SIZES = ((1e9, "under 1B"), (4e9, "1B to 4B"), (16e9, "4B to 16B"), (64e9, "16B to 64B"), (math.inf, "64B and more"))
+"""Parameters below which a model is of this size."""
+
+ANY = "any"
+
+
+class Family(NamedTuple):
+    """Jobs whose predictions err together. `measure`: "speed" or "memory"; memory depends on neither `chip` nor `reach`."""
+
+    measure: str
+    method: str
+    size: str
+    chip: str = ANY
+    reach: str = ANY
+
+    @property
+    def text(self) -> str:
+        """As people say it: `full, 4B to 16B, Ampere GA100, one machine`."""
+        return ", ".join(part for part in (self.method, self.size, self.chip, self.reach) if part != ANY)
+
+
+class Belief(NamedTuple):
+    """What the runs of one family say. `mean`: of log(observed / expected), odd runs cut off. `variance`: of one run around it.
+
+    `scatter`: log distance from `mean` within which four runs in five lie. `usual`: the variance before any run was seen.
+    A NamedTuple, as Family is: a dataclass takes half a millisecond to define, which a quote would pay.
+    """
+
+    runs: int
+    mean: float
+    variance: float
+    scatter: float
+    usual: float
+
+    def shift(self, half_width: float) -> tuple[float, float]:
+        """(log shift, new log half-width) of a prediction whose own 80 % log half-width is `half_width`."""
+        shared = max((half_width / HALF_WIDTH_80) ** 2 - self.usual, self.usual)
+        weight = self.runs * shared / (self.runs * shared + self.variance)
+        surprise = (1 - weight) ** 2 * max(0.0, self.mean**2 - shared)
+        spread = math.sqrt(shared * (1 - weight) + self.variance + surprise)
+        return weight * self.mean, max(HALF_WIDTH_80 * spread, self.scatter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedFootprint(Footprint):
+    """A footprint whose peak was shifted by observed runs. `plain`: as computed."""
+
+    plain: Footprint
+    runs: int
+
+    @property
+    def note(self) -> str:
+        """What was done to it."""
+        return f"memory calibrated on {_runs(self.runs)}: peak x {self.peak / self.plain.peak:.3f}"
+
+    def explain(self) -> tuple[Explained, ...]:
+        """Every term as computed, then what the runs add."""
+        *terms, context, _ = self.plain.explain()
+        added = Explained("calibration", self.peak - self.plain.peak, self.note, "costguard calibrate --show")
+        return (*terms, added, context, Footprint.explain(self)[-1])
+
+
+class Calibration:
+    """Beliefs by family; a family without one is left as it is."""
+
+    __slots__ = ("beliefs",)
+
+    def __init__(self, beliefs: Mapping[Family, Belief]) -> None:
+        self.beliefs = beliefs
+
+    def speed(self, found: Throughput, job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> Throughput:
+        """`found`, shifted by the runs of its family."""
+        belief = self.beliefs.get(speed_family(job, gpu, gpus=gpus, nodes=nodes))
+        if belief is None:
+            return found
+        rate = found.tokens_per_s_per_gpu
+        shift, half_width = belief.shift(half_width_of(rate))
+        factor = math.exp(shift)
+        prefill = found.prefill_tokens_per_s_per_gpu
+        said = f"calibrated on {_runs(belief.runs)}"
+        return replace(
+            found,
+            tokens_per_s_per_gpu=Interval.around(rate.expected * factor, math.exp(half_width)),
+            efficiency=found.efficiency * factor,
+            reasons=(*found.reasons, (said, factor)),
+            notes=(*found.notes, f"{said}: speed x {factor:.3f}"),
+            prefill_tokens_per_s_per_gpu=None if prefill is None else prefill * factor,
+        )
+
+    def memory(self, found: Footprint, job: Job) -> Footprint:
+        """`found`, with every moment shifted by the runs of its family."""
+        belief = self.beliefs.get(memory_family(job))
+        if belief is None:
+            return found
+        factor = math.exp(belief.shift(MEMORY_SPREAD)[0])
+        phases = tuple(_shifted(phase, factor) for phase in found.phases)
+        return CalibratedFootprint(
+            phases=phases,
+            worst=phases[found.phases.index(found.worst)],
+            context=found.context,
+            host_bytes=found.host_bytes,
+            basis=found.basis,
+            plain=found,
+            runs=belief.runs,
+        )
+
+    def notes(self, footprint: Footprint) -> tuple[str, ...]:
+        """What was done to `footprint`, where anything was."""
+        return (footprint.note,) if isinstance(footprint, CalibratedFootprint) else ()
+
+
+def believe(log_ratios: Sequence[float], usual: float) -> Belief:
+    """What runs with these log(observed / expected) say, in any order; `usual`: variance of one run of a family."""
+    ratios = sorted(log_ratios)
+    middle, reach = (ratios[(len(ratios) - 1) // 2] + ratios[len(ratios) // 2]) / 2, FAR * math.sqrt(usual)
+    held = [min(max(x, middle - reach), middle + reach) for x in ratios]
+    mean = math.fsum(held) / len(held)
+    around = math.fsum((x - mean) ** 2 for x in held)
+    distances = sorted(abs(x - mean) for x in ratios)
+    return Belief(
+        runs=len(ratios),
+        mean=mean,
+        variance=(SCATTER_RUNS * usual + around) / (SCATTER_RUNS + len(ratios) - 1),
+        scatter=distances[-(-4 * len(ratios) // 5) - 1],
+        usual=usual,
+    )
+
+
+def usual_variance(half_width: float) -> float:
+    """The variance of a run around its family, where the 80 % interval of predictions has this log half-width."""
+    return (1 - SHARED_VARIANCE) * (half_width / HALF_WIDTH_80) ** 2
+
+
+def speed_family(job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> Family:
+    """The family whose speeds err together."""
+    reach = "one GPU" if gpus == 1 else "one machine" if nodes == 1 else "several machines"
+    return Family(measure="speed", method=_method(job), size=_size(job.architecture), chip=gpu.arch, reach=reach)
+
+
+def memory_family(job: Job) -> Family:
+    """The family whose peaks err together."""
+    return Family(measure="memory", method=_method(job), size=_size(job.architecture))
+
+
+def half_width_of(interval: Interval) -> float:
+    """The log half-width of `interval`: half the way from end to end."""
+    return math.log(interval.high / interval.low) / 2
+
+
+def _method(job: Job) -> str:
+    """Training from scratch and training further do the same work; preference training does other work."""
+    method = "full" if job.recipe.method == "pretrain" else job.recipe.method
+    return f"{job.beside.algorithm} {method}" if job.beside else method
+
+
+def _size(architecture: Architecture) -> str:
+    return next(name for below, name in SIZES if architecture.parameters < below)
+
+
+def _shifted(phase: Phase, factor: float) -> Phase:
+    """More is put down to buffers; less is taken from what is not known for certain, states last."""
+    change = int(phase.total * factor) - phase.total
+    terms = dict(phase.terms)
+    if change > 0:
+        terms["buffers"] += change
+    for term in ("activations", "logits", "buffers", "gradients", "optimizer", "weights"):
+        taken = min(terms[term], max(-change, 0))
+        terms[term] -= taken
+        change += taken
+    return Phase(phase.name, terms, sum(terms.values()))
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"

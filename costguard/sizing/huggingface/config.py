@@ -1,0 +1,143 @@
+"""A Hugging Face `config.json`, read key by key: a wrong value is an error that names the key, whatever it is.
+
+The same size has several spellings (`n_embd` in GPT-2, `d_model` in T5, `hidden_size` elsewhere). No model type uses
+two of them for different things, so the spellings are synonyms here, as they are in transformers' own attribute maps.
+A key that is absent takes the default of its class; a key that is `null` counts as absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from costguard.errors import InputError
+from costguard.values.checks import described, require, whole
+
+MOST_LAYERS = 10_000
+MOST_WIDTH = 10**9
+"""No layer is wider and no vocabulary larger: the largest known are 65,536 and 320,000."""
+
+HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model", "dim")
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+FFN = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "hidden_dim")
+POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len")
+ACTIVATION = ("hidden_activation", "hidden_act", "activation_function", "activation")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """`values` of one config.json, or of the part of it that errors call `where`."""
+
+    values: Mapping[str, object]
+    where: str = ""
+
+    @property
+    def hidden(self) -> int:
+        """Width of the model."""
+        return self.size(*HIDDEN)
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return self.size(*LAYERS, most=MOST_LAYERS)
+
+    @property
+    def heads(self) -> int:
+        """Number of query heads."""
+        return self.size(*HEADS)
+
+    @property
+    def vocab(self) -> int:
+        """Rows of the embedding, padding included."""
+        return self.size("vocab_size")
+
+    def ffn(self, default: int | None = None) -> int:
+        """Width of the feed-forward."""
+        return self.size(*FFN, default=default)
+
+    def positions(self, default: int | None = None) -> int:
+        """Longest sequence that positions are learned or promised for."""
+        return self.size(*POSITIONS, default=default)
+
+    def activation(self, default: str = "silu") -> str:
+        """Activation of the feed-forward, as transformers names it."""
+        return self.word(*ACTIVATION, default=default)
+
+    def size(self, *keys: str, default: int | None = None, least: int = 1, most: int = MOST_WIDTH) -> int:
+        """The first of `keys` that is stated, else `default`, else an error that names the first."""
+        for key in keys:
+            if self.values.get(key) is not None:
+                return whole(self.values[key], self.field(key), least=least, most=most)
+        if default is None:
+            raise InputError("is missing", field=self.field(keys[0]), hint="add it, as the model's own config.json has it")
+        return default
+
+    def optional(self, key: str) -> int | None:
+        """`key` as a size, None where it is absent or 0 (both mean: not used)."""
+        return self.size(key, default=0, least=0) or None
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        """`key` as true or false."""
+        value = self.values.get(key)
+        value = default if value is None else value
+        if not isinstance(value, bool):
+            raise InputError(
+                f"must be true or false, not {described(value)}", field=self.field(key), hint="write true or false"
+            )
+        return value
+
+    def caps(self, key: str) -> bool:
+        """Whether `key` states a cap, as it does unless it is null or 0."""
+        return key not in self.values or bool(self.values[key])
+
+    def word(self, *keys: str, default: str) -> str:
+        """The first of `keys` that is stated, as text."""
+        for key in keys:
+            value = self.values.get(key)
+            if value is not None:
+                require(isinstance(value, str), self.field(key), f"must be text, not {described(value)}", "write text")
+                return str(value)
+        return default
+
+    def items(self, key: str) -> list[object] | None:
+        """`key` as a list, None where it is absent."""
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, list | tuple):
+            raise InputError(f"must be a list, not {described(value)}", field=self.field(key), hint="write [ ... ]")
+        return None if value is None else list(value)
+
+    def part(self, key: str, defaults: Mapping[str, object] | None = None) -> Config:
+        """The table under `key`. A nested table leaves out whatever equals its class, so `defaults` fill it up."""
+        value = self.values.get(key)
+        value = {} if value is None else value
+        if not isinstance(value, Mapping):
+            raise InputError(f"must be a table, not {described(value)}", field=self.field(key), hint="write { ... }")
+        stated = {k: v for k, v in value.items() if v is not None}
+        return Config({**(defaults or {}), **stated}, self.field(key))
+
+    def over(self, defaults: Mapping[str, object]) -> Config:
+        """What is stated, laid over what its class has where nothing is."""
+        return Config({**defaults, **{k: v for k, v in self.values.items() if v is not None}}, self.where)
+
+    def field(self, key: str) -> str:
+        """How an error names `key`."""
+        return f"{self.where}.{key}" if self.where else key
+
+    @property
+    def task(self) -> str:
+        """What follows the family in the first of `architectures`: 'ForCausalLM', 'Model' ...; '' where it is not stated."""
+        first = (self.items("architectures") or [""])[0]
+        require(isinstance(first, str), self.field("architectures"), f"must hold names, not {described(first)}")
+        for task in ("LMHeadModel", "Model"):
+            if str(first).endswith(task):
+                return task
+        return "For" + str(first).rpartition("For")[2] if "For" in str(first) else ""
+
+    @property
+    def labels(self) -> int:
+        """Classes of a classifier: the length of `id2label`, 2 where nothing is said."""
+        names = self.values.get("id2label")
+        if isinstance(names, Mapping) and names:
+            return len(names)
+        return self.size("num_labels", default=2)

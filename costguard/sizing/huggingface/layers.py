@@ -1,0 +1,162 @@
+"""What every reader builds with: the attention, the layers and the ends of a model, from the keys most families share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from costguard.sizing.architecture import NORMS, Architecture, Attention, Block, FeedForward, gathered
+from costguard.sizing.huggingface.config import Config
+from costguard.sizing.layer_implementation import LIKE_LLAMA, Written
+from costguard.values.checks import require
+
+Extras = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """What a family of decoders fixes in its code rather than in its config.json.
+
+    `norms`: norms a layer (1: attention and feed-forward run side by side on one). `tied`: whether the head is the
+    embedding where the config does not say. `final_norm`: whether one stands before the head. `head_bias`: whether the
+    head adds a number to each word. `extras`: further tensors outside the layers. `windows`: one a layer, () where
+    `Attention.window` holds for all. `written`: see `core/written.py`.
+    """
+
+    norm: str = "rmsnorm"
+    norms: int = 2
+    tied: bool = False
+    final_norm: bool = True
+    head_bias: bool = False
+    windows: Sequence[int | None] = ()
+    extras: Extras = ()
+    positions: int | None = None
+    vocab_width: int | None = None
+    notes: tuple[str, ...] = ()
+    written: Written = LIKE_LLAMA
+
+
+def decoder(
+    config: Config,
+    name: str,
+    attention: Attention,
+    feed_forward: FeedForward | Callable[[int], FeedForward],
+    style: Style,
+) -> Architecture:
+    """A decoder of `config`: `feed_forward` is one for all layers, or a function of the layer's index."""
+    hidden = config.hidden
+    windows = style.windows or [attention.window] * config.layers
+    layers = [
+        Block(
+            layers=1,
+            hidden=hidden,
+            attention=replace(attention, window=window),
+            feed_forward=feed_forward if isinstance(feed_forward, FeedForward) else feed_forward(i),
+            norm=style.norm,
+            norms=style.norms,
+            written=style.written,
+        )
+        for i, window in enumerate(windows)
+    ]
+    has_head, task_extras = task_head(config, hidden)
+    head_bias = (("lm_head.bias", config.vocab),) if style.head_bias and has_head else ()
+    final_norm = (("final_norm", hidden * NORMS[style.norm]),) if style.final_norm else ()
+    return Architecture(
+        name=name,
+        kind="decoder",
+        blocks=gathered(layers),
+        vocab=config.vocab,
+        tied_embeddings=config.flag("tie_word_embeddings", default=style.tied),
+        has_head=has_head,
+        extras=stated((*final_norm, *style.extras, *head_bias, *task_extras)),
+        positions=style.positions,
+        vocab_width=style.vocab_width,
+        notes=style.notes,
+    )
+
+
+def attention_of(
+    config: Config,
+    *,
+    kv_heads: int | None = None,
+    head_dim: int | None = None,
+    bias: bool = False,
+    qkv_bias: bool = False,
+    qk_norm: str = "none",
+    sinks: bool = False,
+    window: int | None = None,
+) -> Attention:
+    """Attention of `config`; `kv_heads` and `head_dim` are what its class takes where the config does not say.
+
+    `bias` stands on all four matrices, `qkv_bias` on query, key and value alone.
+    A `null` for the key heads means one for each query head, whatever the class takes.
+    """
+    heads = config.heads
+    taken = heads if "num_key_value_heads" in config.values else kv_heads or heads
+    shared = config.size("num_key_value_heads", default=taken)
+    require(
+        heads % shared == 0,
+        config.field("num_key_value_heads"),
+        f"{shared} does not divide the {heads} query heads",
+        f"write a divisor of {heads}",
+    )
+    return Attention(
+        heads=heads,
+        kv_heads=shared,
+        head_dim=head_width(config, head_dim),
+        qkv_bias=qkv_bias or bias,
+        out_bias=bias,
+        qk_norm=qk_norm,
+        sinks=sinks,
+        window=window,
+    )
+
+
+def head_width(config: Config, default: int | None = None) -> int:
+    """`head_dim` where it is stated or the class has one, else hidden / heads, which must be whole."""
+    stated_width = config.size("head_dim", default=default or 0, least=0)
+    if stated_width:
+        return stated_width
+    hidden, heads = config.hidden, config.heads
+    require(
+        hidden % heads == 0,
+        config.field("num_attention_heads"),
+        f"{heads} heads do not divide a hidden size of {hidden}",
+        f"write a divisor of {hidden}, or state head_dim",
+    )
+    return hidden // heads
+
+
+def plain_attention(
+    config: Config, *, kv_heads: int | None = None, qkv_bias: bool = True, out_bias: bool = True, fused: bool = False
+) -> Attention:
+    """Attention as GPT-2 and BERT have it: heads divide the hidden size, no head_dim and no grouped keys in the config."""
+    heads = config.heads
+    width = head_width(config)
+    return Attention(heads=heads, kv_heads=kv_heads or heads, head_dim=width, qkv_bias=qkv_bias, out_bias=out_bias, fused=fused)
+
+
+def task_head(config: Config, hidden: int) -> tuple[bool, Extras]:
+    """Whether there is an output matrix, and what stands in its place: a classifier, or nothing."""
+    if config.task == "ForSequenceClassification":
+        return False, (("score", hidden * config.labels),)
+    return config.task != "Model", ()
+
+
+def windows_of(config: Config, window: int | None, *, every: int) -> list[int | None]:
+    """The window of each layer: `layer_types` says which slide, else all but each `every`-th do (0: all)."""
+    layers, names = config.layers, config.items("layer_types")
+    if names is None:
+        return [None if every and (i + 1) % every == 0 else window for i in range(layers)]
+    require(
+        len(names) == layers,
+        config.field("layer_types"),
+        f"names {len(names)} layers of {layers}",
+        "write one name for each layer",
+    )
+    return [None if name == "full_attention" else window for name in names]
+
+
+def stated(extras: Extras) -> Extras:
+    """`extras` without those that hold nothing."""
+    return tuple((name, count) for name, count in extras if count)

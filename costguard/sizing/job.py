@@ -1,0 +1,292 @@
+"""What is to be run: a model, a recipe, how much of it, and what the answer may not exceed.
+
+A job comes from a file, from flags, or from both (flags win); either way it is one nested table with the keys of
+`KEYS`, and `job_from` is the only reader of it, so an error names the same field wherever the value was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from costguard.errors import InputError
+from costguard.sizing.architecture import Architecture
+from costguard.sizing.memory.adapters import known_targets
+from costguard.sizing.recipe import Lora, Parallel, Recipe
+from costguard.values import checks
+from costguard.values.checks import described, known_keys, require
+from costguard.values.money import Money
+from costguard.values.resource import TIERS
+
+if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
+    from costguard.sizing.calibration import Calibration
+    from costguard.sizing.companions import Beside
+
+DEFAULT_SEQ_LEN = 2048
+DEFAULT_MAX_GPUS = 64
+MOST_GPUS = 1_000_000
+MOST_DISK_GB = 10_000_000
+"""Ten petabytes: more is a mistake of units."""
+HOURS_PER_YEAR = 8760
+
+SHAPE_KEYS = ("model", "path", "architecture")
+RECIPE_KEYS = tuple(f.name for f in fields(Recipe) if f.name not in ("lora", "gradient_accumulation"))
+DATASET_KEYS = ("examples", "tokens_per_example", "epochs")
+LIMIT_KEYS = ("max_usd", "max_hours", "providers", "regions", "tiers", "gpus", "max_gpus")
+RUN_KEYS = ("tokens", "global_batch_tokens", "disk_gb", "checkpoint_every_hours")
+TABLE_KEYS = ("dataset", "lora", "parallel", "limits", "preference")
+KEYS = (*SHAPE_KEYS, *RECIPE_KEYS, *RUN_KEYS, *TABLE_KEYS)
+
+Table = Mapping[str, object]
+Find = Callable[[str], Architecture]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What an answer may not exceed. None: no limit. An empty tuple selects nothing."""
+
+    max_usd: Money | None = None
+    max_hours: float | None = None
+    providers: tuple[str, ...] | None = None
+    regions: tuple[str, ...] | None = None
+    tiers: tuple[str, ...] | None = None
+    gpus: tuple[str, ...] | None = None
+    max_gpus: int = DEFAULT_MAX_GPUS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A model to train or serve.
+
+    `parallel` None: the lightest sharding that fits is chosen for each kind of GPU.
+    `tokens` None: nobody said how much, so there are no hours. For inference they are the tokens generated.
+    `beside`: other models that live beside this one (preference training); None where it is alone.
+    `assumed`: (field, value) of everything that matters and was not stated.
+    `calibration`: what observed runs say of memory and speed; None: nothing was observed.
+    """
+
+    architecture: Architecture
+    recipe: Recipe
+    beside: Beside | None = None
+    parallel: Parallel | None = None
+    tokens: int | None = None
+    global_batch_tokens: int | None = None
+    disk_gb: int | None = None
+    checkpoint_every_hours: float = 1.0
+    limits: Limits = Limits()
+    assumed: tuple[tuple[str, str], ...] = ()
+    calibration: Calibration | None = None
+
+    @property
+    def example_sequences(self) -> int:
+        """Sequences of one example that pass together: 2 where a pair is compared."""
+        return self.beside.sequences if self.beside else 1
+
+
+def job_from(table: Table, architecture: Architecture, find: Find | None = None) -> Job:
+    """The job that `table` states for `architecture` (already found by `model`, `path` or `[architecture]`).
+
+    `find`: the shape of another shipped model, where `[preference]` names one.
+    """
+    known_keys(table, KEYS, "")
+    assumed: list[tuple[str, str]] = []
+    recipe = _recipe(table, architecture, assumed)
+    beside = _beside(table, architecture, recipe, assumed, find)
+    return Job(
+        architecture=architecture,
+        recipe=recipe,
+        beside=beside,
+        parallel=_parallel(table),
+        tokens=_tokens(table, beside.example_tokens if beside else architecture.sample_tokens),
+        global_batch_tokens=_global_batch(table, recipe),
+        disk_gb=_optional_whole(table, "disk_gb", most=MOST_DISK_GB),
+        checkpoint_every_hours=checks.number(
+            table.get("checkpoint_every_hours", 1.0), "checkpoint_every_hours", least=0.01, most=HOURS_PER_YEAR
+        ),
+        limits=limits_from(subtable(table, "limits")),
+        assumed=tuple(assumed),
+    )
+
+
+def assumption_warnings(job: Job, told: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """One line that names everything assumed because nobody stated it; none where all was stated.
+
+    `told`: field -> what another value of it would do.
+    """
+    if not job.assumed:
+        return ()
+    others = {field: f" ({text})" for field, text in (told or {}).items()}
+    named = ", ".join(f"{field} {value}{others.get(field, '')}" for field, value in job.assumed)
+    return (f"assumed, because not stated: {named}",)
+
+
+def limits_from(table: Table) -> Limits:
+    """`[limits]`: caps, and lists that narrow the market. GPU names are resolved by whoever knows the GPUs."""
+    known_keys(table, LIMIT_KEYS, "limits")
+    usd = table.get("max_usd")
+    tiers = _names(table, "tiers")
+    for tier in tiers or ():
+        checks.one_of(tier, TIERS, "limits.tiers")
+    return Limits(
+        max_usd=None if usd is None else _usd_cap(usd),
+        max_hours=None
+        if table.get("max_hours") is None
+        else checks.number(table["max_hours"], "limits.max_hours", least=1e-6, most=1e9),
+        providers=_names(table, "providers"),
+        regions=_names(table, "regions"),
+        tiers=tiers,
+        gpus=_names(table, "gpus"),
+        max_gpus=checks.whole(table.get("max_gpus", DEFAULT_MAX_GPUS), "limits.max_gpus", most=MOST_GPUS),
+    )
+
+
+def laid_over(under: Table, over: Table) -> dict[str, object]:
+    """`under` with `over` on top, table by table: flags over a job file."""
+    merged = dict(under)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = laid_over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def flags_over(file: Table, flags: Table) -> dict[str, object]:
+    """A job file with flags on top: they win, over another way to state the same too (a model, an amount of tokens)."""
+    other_shape = any(key in flags for key in SHAPE_KEYS)
+    replaced = {*(SHAPE_KEYS if other_shape else ()), *(("dataset",) if "tokens" in flags else ())}
+    return laid_over({key: value for key, value in file.items() if key not in replaced}, flags)
+
+
+def subtable(table: Table, key: str) -> Table:
+    """`table[key]` where it is a table; {} where it is absent."""
+    inner = table.get(key, {})
+    if not isinstance(inner, Mapping):
+        raise InputError(f"must be a table, not {described(inner)}", field=key, hint=f"write it as a [{key}] section")
+    return inner
+
+
+def _recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, str]]) -> Recipe:
+    stated = {k: table[k] for k in RECIPE_KEYS if k in table}
+    method = str(stated.get("method", "full"))
+    if "method" not in stated:
+        assumed.append(("method", method))
+    if method == "qlora":
+        stated.setdefault("quant", "nf4")
+    if architecture.sample_tokens is not None:
+        stated.setdefault("seq_len", architecture.sample_tokens)
+    elif "seq_len" not in stated and not _stated_lengths(table, stated):
+        stated["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
+        assumed.append(("seq_len", str(stated["seq_len"])))
+    precision = architecture.released_precision if method == "inference" else None
+    lora = subtable(table, "lora")
+    known_keys(lora, ("rank", "targets"), "lora")
+    usual = {"micro_batch": "1", "precision": precision or "bf16", "checkpointing": "full", "optimizer": "adamw"}
+    for field, value in usual.items():
+        if field not in stated and (method != "inference" or field in ("micro_batch", "precision")):
+            assumed.append((field, value))
+    if precision:
+        stated.setdefault("precision", precision)
+    # Each value is checked at birth by Recipe and Lora, which know the field's name: no type survives unchecked.
+    return Recipe(**stated, lora=Lora(**_lora(lora, architecture)))  # type: ignore[arg-type]
+
+
+def _beside(
+    table: Table, architecture: Architecture, recipe: Recipe, assumed: list[tuple[str, str]], find: Find | None
+) -> Beside | None:
+    """The models that `[preference]` puts beside the one that is trained."""
+    if "preference" not in table:
+        return None
+    from costguard.sizing.preference import preference_from
+
+    return preference_from(subtable(table, "preference"), architecture, recipe, assumed, find or _unknown_model)
+
+
+def _stated_lengths(table: Table, stated: dict[str, object]) -> bool:
+    """Whether `[preference]` says how long a sequence is; if so, it is stated now."""
+    lengths = [subtable(table, "preference").get(key) for key in ("prompt_len", "completion_len")]
+    if any(length is None for length in lengths):
+        return False
+    stated["seq_len"] = sum(checks.whole(length, "preference.prompt_len") for length in lengths)
+    return True
+
+
+def _unknown_model(name: str) -> Architecture:
+    raise InputError(f"'{name}' cannot be looked up here", field="preference", hint='write "same" or "none"')
+
+
+def _lora(table: Table, architecture: Architecture) -> dict[str, object]:
+    stated = dict(table)
+    targets = stated.get("targets", "")
+    if not isinstance(targets, str):
+        if not isinstance(targets, list | tuple) or not all(isinstance(t, str) for t in targets):
+            raise InputError(
+                f"must be a list of names, not {described(targets)}",
+                field="lora.targets",
+                hint="write ['q_proj', 'v_proj'], 'attention' or 'all-linear'",
+            )
+        stated["targets"] = known_targets(architecture, tuple(targets))
+    return stated
+
+
+def _parallel(table: Table) -> Parallel | None:
+    stated = subtable(table, "parallel")
+    if not stated:
+        return None
+    known_keys(stated, tuple(f.name for f in fields(Parallel)), "parallel")
+    fsdp = stated.get("fsdp", False)
+    require(isinstance(fsdp, bool), "parallel.fsdp", f"must be true or false, not {described(fsdp)}", "write fsdp = true")
+    return Parallel(**stated)  # type: ignore[arg-type]  # Parallel checks each value at birth
+
+
+def _tokens(table: Table, example_tokens: int | None) -> int | None:
+    """Tokens of the run. `example_tokens`: of one example where the job says it: an image, a pair, a prompt's group."""
+    if "dataset" not in table:
+        return _optional_whole(table, "tokens")
+    require("tokens" not in table, "tokens", "is stated beside [dataset]", "keep one of the two")
+    dataset = subtable(table, "dataset")
+    known_keys(dataset, DATASET_KEYS, "dataset")
+    if example_tokens is not None:
+        dataset = {"tokens_per_example": example_tokens, **dataset}
+    for key in ("examples", "tokens_per_example"):
+        require(key in dataset, f"dataset.{key}", "is missing", f"write {key} = 1000, or tokens = ... instead of [dataset]")
+    examples = checks.whole(dataset["examples"], "dataset.examples")
+    each = checks.whole(dataset["tokens_per_example"], "dataset.tokens_per_example")
+    epochs = checks.number(dataset.get("epochs", 1), "dataset.epochs", least=1e-6, most=1e6)
+    return checks.whole(round(examples * each * epochs), "dataset")
+
+
+def _global_batch(table: Table, recipe: Recipe) -> int | None:
+    stated = _optional_whole(table, "global_batch_tokens")
+    least = recipe.micro_tokens
+    require(
+        stated is None or stated >= least,
+        "global_batch_tokens",
+        f"is less than one pass of one GPU: micro_batch x seq_len = {recipe.micro_batch} x {recipe.seq_len} = {least:,}",
+        f"write {least} or more, or a smaller micro_batch",
+    )
+    return stated
+
+
+def _optional_whole(table: Table, key: str, most: int = checks.LARGEST_COUNT) -> int | None:
+    return checks.whole(table[key], key, most=most) if table.get(key) is not None else None
+
+
+def _names(table: Table, key: str) -> tuple[str, ...] | None:
+    names = table.get(key)
+    if names is None:
+        return None
+    if isinstance(names, str):
+        names = [names]
+    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+        raise InputError(f"must be a list of names, not {described(names)}", field=f"limits.{key}", hint='write ["a", "b"]')
+    return tuple(names)
+
+
+def _usd_cap(value: object) -> Money:
+    """A cap may be written as a number in TOML; its shortest decimal text is what was meant."""
+    text = repr(value) if isinstance(value, float) else value
+    if not isinstance(text, str | int):
+        raise InputError(f"must be an amount, not {described(value)}", field="limits.max_usd", hint="write max_usd = 50")
+    cap = Money.parse(text, field="limits.max_usd")
+    require(cap.nano > 0, "limits.max_usd", f"must be more than zero, not {described(value)}", "write max_usd = 50")
+    return cap

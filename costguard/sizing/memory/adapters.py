@@ -1,0 +1,108 @@
+"""Low-rank adapters: which matrices carry one, and how many parameters they add.
+
+Example: rank 16 on all seven matrices of Llama-2-7B adds 16 x (4 x (4096 + 4096) + 3 x (4096 + 11008)) a layer, 40.0 M in all.
+"""
+
+from __future__ import annotations
+
+from costguard.errors import UnknownNameError
+from costguard.sizing.architecture import Architecture, Block
+from costguard.sizing.recipe import Lora
+from costguard.values.checks import nearest_names
+
+OTHER_NAMES = {
+    "c_attn": ("q_proj", "k_proj", "v_proj"),
+    "query_key_value": ("q_proj", "k_proj", "v_proj"),
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "Wqkv": ("q_proj", "k_proj", "v_proj"),
+    "query": ("q_proj",),
+    "key": ("k_proj",),
+    "value": ("v_proj",),
+    "q": ("q_proj",),
+    "k": ("k_proj",),
+    "v": ("v_proj",),
+    "o": ("o_proj",),
+    "out_proj": ("o_proj",),
+    "dense": ("o_proj",),
+    "c_proj": ("o_proj", "down_proj"),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+    "c_fc": ("up_proj",),
+    "fc1": ("up_proj",),
+    "fc2": ("down_proj",),
+    "dense_h_to_4h": ("up_proj",),
+    "dense_4h_to_h": ("down_proj",),
+    "q_lin": ("q_proj",),
+    "k_lin": ("k_proj",),
+    "v_lin": ("v_proj",),
+    "out_lin": ("o_proj",),
+    "lin1": ("up_proj",),
+    "lin2": ("down_proj",),
+    "fc_in": ("up_proj",),
+    "fc_out": ("down_proj",),
+    "Wi": ("gate_proj", "up_proj"),
+    "Wo": ("o_proj", "down_proj"),
+    "kv_a_proj_with_mqa": ("kv_a_proj",),
+    "w1": ("gate_proj",),
+    "w2": ("down_proj",),
+    "w3": ("up_proj",),
+    "wi": ("up_proj",),
+    "wi_0": ("gate_proj",),
+    "wi_1": ("up_proj",),
+    "wo": ("down_proj",),
+}
+"""What Hugging Face's modules are called in models that do not use Llama's names: GPT-2, NeoX, Falcon, MPT, BERT, T5, Phi,
+Mixtral (transformers 5.23, 2026-11). `c_proj` ends both halves of a GPT-2 layer; PEFT goes by how a name ends."""
+
+
+ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
+FEED_INPUTS = ("gate_proj", "up_proj")
+
+
+def known_targets(architecture: Architecture, targets: tuple[str, ...], field: str = "lora.targets") -> tuple[str, ...]:
+    """`targets` by the names used here; UnknownNameError for one that no matrix of `architecture` goes by."""
+    own = {
+        name
+        for block in architecture.blocks
+        for name in (*block.attention.matrices(block.hidden), *block.feed_forward.matrices(block.hidden))
+    }
+    found: list[str] = []
+    for target in targets:
+        meant = (target,) if target in own else tuple(name for name in _meant(architecture, target) if name in own)
+        if not meant:
+            hint = f"write attention, all-linear, or of this model's: {', '.join(sorted(own))}"
+            raise UnknownNameError("matrix", target, field=field, nearest=nearest_names(target, own), hint=hint)
+        found += meant
+    return tuple(dict.fromkeys(found))
+
+
+def _meant(architecture: Architecture, target: str) -> tuple[str, ...]:
+    """What `target` is here: each of BERT's three matrices behind query, key and value ends in `dense`."""
+    if target == "dense" and architecture.kind == "encoder":
+        return ("o_proj", "up_proj", "down_proj")
+    return OTHER_NAMES.get(target, ())
+
+
+def targets_of(architecture: Architecture, lora: Lora) -> frozenset[str]:
+    """Names of the matrices that carry an adapter; what a model's own modules are called means what they hold."""
+    if not isinstance(lora.targets, str):
+        return frozenset(part for name in lora.targets for part in (name, *_meant(architecture, name)))
+    block = architecture.main
+    attention = frozenset(block.attention.matrices(block.hidden))
+    return attention if lora.targets == "attention" else attention | frozenset(block.feed_forward.matrices(block.hidden))
+
+
+def adapter_parameters(block: Block, targets: frozenset[str], rank: int) -> int:
+    """Parameters added to one layer: rank x (inputs + outputs) for each adapted matrix, of each expert where there are some."""
+    a, f = block.attention, block.feed_forward
+    attention = _sides(a.matrices(block.hidden), targets, ATTENTION_INPUTS if a.fused else ())
+    feed = _sides(f.matrices(block.hidden), targets, FEED_INPUTS if f.fused else ())
+    return rank * ((2 if block.cross_attention else 1) * attention + max(f.experts, 1) * feed)
+
+
+def _sides(matrices: dict[str, tuple[int, int]], targets: frozenset[str], fused: tuple[str, ...]) -> int:
+    """Inputs and outputs of all adapted matrices; those of `fused` are one, which reads its input once."""
+    alone = sum(i + o for name, (i, o) in matrices.items() if name in targets and name not in fused)
+    if not any(name in targets for name in fused):
+        return alone
+    together = [matrices[name] for name in fused if name in matrices]
+    return alone + sum(o for _, o in together) + max((i for i, _ in together), default=0)

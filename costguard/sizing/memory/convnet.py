@@ -1,0 +1,70 @@
+"""The measure of a model that is walked layer by layer (ResNet, U-Net): the same kinds of bytes, for other layers.
+
+Example: ResNet-50 in fp16 keeps 21.9 M numbers of 2 bytes an image between its passes, 44 MB; the unit at work adds the
+gradients of its widest tensors. Its convolutions count as matrices, so sharding and autocast treat them as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from costguard.sizing.architecture import Architecture
+from costguard.sizing.convnet import Walk
+from costguard.sizing.memory.activations import Kept
+from costguard.sizing.memory.measure import Measure
+from costguard.sizing.memory.numerics import Numerics
+from costguard.sizing.recipe import Recipe
+from costguard.values.checks import require
+
+IN_WORK = 2
+"""Gradients of a layer's input and result are alive at once on the way back."""
+
+
+def walked_measure(architecture: Architecture, walk: Walk, recipe: Recipe, numbers: Numerics) -> Measure:
+    """The measure of `walk` under `recipe`."""
+    require(
+        not recipe.adapters,
+        "method",
+        f"adapters are not counted for {architecture.name}: it is walked layer by layer",
+        "write method = 'full' or 'pretrain'",
+    )
+    compute, casts = numbers.compute, numbers.compute * numbers.autocast
+    kept = walk.kept if recipe.checkpointing == "none" else walk.entries
+    has = {
+        "numbers": numbers,
+        "matrices": walk.parameters,
+        "small": architecture.parameters - walk.parameters,
+        "layer_parameters": walk.largest_parameters,
+        "down_parameters": walk.largest_parameters,
+        "largest_matrix": walk.largest_parameters,
+        "tokens": recipe.micro_batch,
+        "waiting": float(compute * kept),
+        "layer": _unit(walk, numbers),
+        "casts": casts * walk.parameters,
+        "cast_layer": casts * walk.largest_parameters,
+        "casts_cached": numbers.autocast,
+        "hidden": 1,
+        "loss_number": compute,
+        "cache_splits": 1,
+    }
+    return Measure(**_with_nothing_else(Measure, has))  # type: ignore[arg-type]  # each value stands beside its name above
+
+
+def _unit(walk: Walk, numbers: Numerics) -> Kept:
+    """The widest unit, as if all of it were a feed-forward."""
+    compute = numbers.compute
+    has = {
+        "feed_forward": float(compute * walk.widest),
+        "whole": float(compute * walk.widest),
+        "feed_forward_work": float(IN_WORK * compute * walk.largest),
+        "passing": float(IN_WORK * compute * walk.largest),
+        "selective": float(compute * walk.entries),
+        "casts": compute * numbers.autocast * walk.largest_parameters,
+    }
+    return Kept(**_with_nothing_else(Kept, has))  # type: ignore[arg-type]  # each value stands beside its name above
+
+
+def _with_nothing_else(kind: type[Measure | Kept], has: Mapping[str, object]) -> dict[str, object]:
+    """`has`, and 0 for whatever else a transformer has (embeddings, heads, experts, keys): a walk has none of it."""
+    return {field.name: has.get(field.name, 0) for field in fields(kind)}

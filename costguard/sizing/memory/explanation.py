@@ -1,0 +1,178 @@
+"""Why a footprint is what it is: each term's formula with its numbers filled in, and where the formula comes from.
+
+Example: `logits`, 6,291,456,000 B, `16,384 tokens x 32,000 words x 4 B x 3 (log-softmax and two gradients)`, `torch ...`.
+Nothing is computed twice: the numbers are those the footprint was made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costguard.sizing.memory import overheads
+from costguard.sizing.memory.buffers import Buffers
+from costguard.sizing.memory.frameworks import modules
+from costguard.sizing.memory.inference import cache_bytes
+from costguard.sizing.memory.measure import Measure
+from costguard.sizing.memory.numerics import OPTIMIZER_MOMENTS
+from costguard.sizing.memory.phases import Phase
+from costguard.sizing.memory.sharding import Stage
+from costguard.sizing.memory.states import States, bytes_of_weights
+from costguard.sizing.recipe import Recipe
+
+AUTOGRAD = "autograd's saved tensors in transformers 5.23 with torch 2.13 (tools/faketensor.py, 2026-11)"
+ZERO = "ZeRO, arXiv 1910.02054, section 3; docs.deepspeed.ai, pytorch.org/docs/stable/fsdp"
+STATES = "the optimizer's state and the dtype of its parameters, torch.optim and bitsandbytes (SIZING.md section 1)"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One term of a footprint: its bytes on one GPU, the formula with its numbers, and the formula's source."""
+
+    term: str
+    bytes: int
+    formula: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a footprint was computed from."""
+
+    measure: Measure
+    recipe: Recipe
+    stage: Stage
+    states: States
+    buffers: Buffers
+    gpus: int
+
+    @property
+    def slack_share(self) -> float:
+        """Fragmentation as a share of what comes and goes: more where weights do."""
+        known = modules(self.recipe)
+        if not self.buffers.gathered:
+            return known.slack
+        return known.slack_gathered if self.stage.parallel.fsdp else overheads.SLACK_SHARE_GATHERED
+
+    def moving(self, worst: Phase) -> int:
+        """Bytes that come and go around the worst moment: all but weights, optimizer, and gradients that wait for more."""
+        waits = self.recipe.gradient_accumulation > 1 or self.stage.parallel.pp > 1
+        terms = worst.terms
+        return worst.total - terms["weights"] - terms["optimizer"] - terms["gradients"] * waits
+
+
+def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Explained, ...]:
+    """Every term at the worst moment, and what comes on top of the tensors."""
+    formulas = {
+        "weights": (_weights(basis), STATES),
+        "gradients": (_gradients(basis, worst), STATES),
+        "optimizer": (_optimizer(basis), STATES),
+        "activations": (_activations(basis, worst), AUTOGRAD),
+        "logits": (_logits(basis, worst), AUTOGRAD),
+        "buffers": (_buffers(basis), ZERO),
+    }
+    terms = tuple(Explained(term, worst.terms[term], *formulas[term]) for term in worst.terms)
+    ranks = " + NCCL" if basis.gpus > 1 else ""
+    return (
+        *terms,
+        Explained("context", context, f"CUDA context and kernels{ranks}", "core/memory/overheads.py: measured, dated there"),
+        Explained("slack", slack, slack_formula(basis, worst), "core/memory/overheads.py: from published pairs"),
+    )
+
+
+def slack_formula(basis: Basis, worst: Phase) -> str:
+    """What the slack is a share of."""
+    share = f"{basis.slack_share:.0%} of {basis.moving(worst):,} B that come and go"
+    return f"{share}, but {overheads.SLACK_LEAST:.0%}-{overheads.SLACK_MOST:.0%} of {worst.total:,} B"
+
+
+def _split(basis: Basis, from_stage: int) -> str:
+    """The divisors that apply to a state sharded from ZeRO stage `from_stage` on."""
+    p, s = basis.stage.parallel, basis.stage
+    parts = [f"/ {p.tp} tensor-parallel"] * (p.tp > 1)
+    parts += [f"x {s.share:.3g} of the layers"] * (p.pp > 1)
+    parts += [f"/ {p.ep} expert-parallel"] * (p.ep > 1)
+    parts += [f"/ {s.shards} shards"] * (p.stage >= from_stage and s.shards > 1)
+    return " ".join(["", *parts])
+
+
+def _weights(basis: Basis) -> str:
+    m, r = basis.measure, basis.recipe
+    if basis.stage.parallel.offload == "all":
+        return "in host memory"
+    matrix, other = bytes_of_weights(m, r)
+    rest = m.small + m.embedding + m.head
+    base = f"({m.matrices:,} in matrices x {matrix:.4g} B + {rest:,} others x {other:.4g} B)" + _split(basis, 3)
+    return base + (f" + {m.adapters:,} in adapters x {m.numbers.weight} B" if r.adapters else "")
+
+
+def _trained(basis: Basis) -> int:
+    m, r = basis.measure, basis.recipe
+    if not r.trains:
+        return 0
+    return m.adapters if r.adapters else m.matrices + m.small + m.embedding + m.head
+
+
+def _gradients(basis: Basis, worst: Phase) -> str:
+    trained = _trained(basis)
+    if not trained:
+        return "nothing is trained"
+    if basis.states.gradients == 0:
+        return "in host memory"
+    whole = f"{trained:,} trained x {basis.measure.numbers.gradient} B" + _split(basis, 2)
+    return whole + f"; those that exist at '{worst.name}'"
+
+
+def _optimizer(basis: Basis) -> str:
+    n, r = basis.measure.numbers, basis.recipe
+    if not _trained(basis):
+        return "nothing is trained"
+    if basis.states.optimizer == 0 and basis.states.host:
+        return "in host memory"
+    master = f" + {n.master} B master" if n.master else ""
+    each = f"{OPTIMIZER_MOMENTS[r.optimizer]} moments, {n.moment:.4g} B{master}"
+    return f"{_trained(basis):,} trained x ({each})" + _split(basis, 1)
+
+
+def _activations(basis: Basis, worst: Phase) -> str:
+    m, s, p = basis.measure, basis.stage, basis.stage.parallel
+    tokens = m.tokens / (p.tp * p.cp)
+    if not basis.recipe.trains:
+        return f"tokens in flight x {m.layer.passing:,.0f} B at '{worst.name}'"
+    share = f" x {s.share:.3g} of the layers x {s.in_flight} in flight" if p.pp > 1 else ""
+    waiting = (
+        f"{tokens:,.0f} tokens x {m.waiting:,.0f} B kept by all layers (checkpointing {basis.recipe.checkpointing}){share}"
+    )
+    return f"{waiting}; a layer at work {m.layer.whole:,.0f} B a token, outside the layers {m.outside:,.0f}; at '{worst.name}'"
+
+
+def _logits(basis: Basis, worst: Phase) -> str:
+    m, p = basis.measure, basis.stage.parallel
+    if not m.vocab:
+        return "no vocabulary"
+    if basis.recipe.fused_loss:
+        return f"cross-entropy in {overheads.LOSS_CHUNKS} chunks"
+    if not worst.terms["logits"]:
+        return f"gone at '{worst.name}'"
+    known, numbers = modules(basis.recipe), f"{m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
+    if worst.name != "loss":
+        return f"{numbers}, {worst.name}"
+    if known.loss_compiled and basis.recipe.compiled:
+        return f"{numbers} x {m.numbers.compute} B x 2 (logits and their gradient)"
+    copies = known.loss_copies if p.tp == 1 else known.loss_copies_split
+    what = {1: "in place", 3: "log-softmax and two gradients"}.get(copies, "log-softmax, gradients and what the library holds")
+    return f"{numbers} x {m.loss_number} B x {copies} ({what})"
+
+
+def _buffers(basis: Basis) -> str:
+    """Every kind of buffer there is; autocast's copies come and go with the phases."""
+    m, b, r = basis.measure, basis.buffers, basis.recipe
+    parts = {
+        f"gathered ({modules(r).gathered} layers or DeepSpeed's live parameters, embedding and head)": b.gathered + b.head,
+        "gradient buckets": b.bucket,
+        "embeddings, head and norms in fp32": b.upcast,
+        "one matrix dequantised": b.dequantised,
+        "fp8 copies of the weights": b.copies,
+        "autocast's copies of the weights": b.casts + b.cast_head,
+        "keys and values": 0.0 if basis.recipe.trains else cache_bytes(m, basis.stage),
+    }
+    return " + ".join(f"{name} {value:,.0f} B" for name, value in parts.items() if value) or "none"

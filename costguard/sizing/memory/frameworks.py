@@ -1,0 +1,167 @@
+"""What differs in memory between the libraries that run the same model: one row a library, each fact with its source.
+
+Example: a layer of Llama-2-7B with adapters on q and v keeps 41.2 x 4096 bytes a token in Hugging Face (fp32 adapters copy
+their inputs) and 42.2 x 4096 in litgpt (16-bit adapters share it, but q, k and v stay packed beside their rotated copies).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from costguard.sizing.memory import overheads
+from costguard.sizing.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """How a library writes its modules; the defaults are Hugging Face transformers' and PEFT's.
+
+    `repeats_kv`: key heads are copied to every query head before attention. `pads`: a mask is made where sequences of a
+    batch may be padded. `fuses`: norms and gated activations are one kernel, which keeps its inputs only.
+    `packs_qkv`: q, k, v are one tensor that stays alive beside the rotated q and k. `ties`: a head that is the embedding is
+    not stored again. `kernels`: GELU is PyTorch's kernel, whatever the model's config calls it.
+    `adapters_fp32`: adapters are fp32, and so is a copy of the input for each unless the library `casts_adapters`.
+    `loss_fp32`: logits are cast to fp32.
+    `loss_copies`: fp32 tensors of the logits' size on the way back through the loss, `loss_copies_split` where tensor
+    parallelism divides them. `loss_compiled`: torch.compile takes the loss too, and no fp32 logits are ever whole.
+    `softmax_fp32`: eager attention's softmax is in fp32, its result a cast copy.
+    `logits_whole`: chunks of the loss are cut from whole logits. `quantises_head`: the head is quantised too.
+    `quantised_input`: bytes a number of the input a quantised matrix keeps although frozen, and of its dequantised copy.
+    `upcasts`: what is not quantised becomes fp32. `double_quant`: nf4's scales are always quantised.
+    `shards_root`: embedding and head are units of their own, gathered while they work only. `flattens`: FSDP puts frozen and
+    trained weights of a layer in one parameter, whose gradient is that of all. `syncs_late`: gradients are divided over ranks
+    after the last of accumulated passes, until then they are whole.
+    `copies_gradients`: DDP's buckets are beside the gradients, not the gradients themselves.
+    `foreach`: AdamW runs over all weights at once with one temporary of their size; fused, it needs none.
+    `masters`: mixed precision holds fp32 master weights with the optimizer, not as the module's weights (ZeRO, section 3.1);
+    `gradients_fp32`: and fp32 gradients. `sequence_parallel`: tensor parallelism divides norms and the residual stream too.
+    `gathered`: layers whose whole weights FSDP holds at once.
+    `context`: bytes of the CUDA context. `slack`, `slack_gathered`: share of what comes and goes that the allocator holds and
+    cannot hand out, as it is and where weights are gathered and freed.
+    """
+
+    repeats_kv: bool = True
+    pads: bool = True
+    fuses: bool = False
+    packs_qkv: bool = False
+    ties: bool = True
+    kernels: bool = False
+    adapters_fp32: bool = True
+    casts_adapters: bool = False
+    loss_fp32: bool = True
+    loss_copies: int = 3
+    loss_copies_split: int = 3
+    loss_compiled: bool = False
+    softmax_fp32: bool = True
+    logits_whole: bool = False
+    quantises_head: bool = False
+    quantised_input: int = 0
+    upcasts: bool = True
+    double_quant: bool = False
+    shards_root: bool = False
+    flattens: bool = False
+    syncs_late: bool = False
+    copies_gradients: bool = True
+    foreach: bool = False
+    masters: bool = False
+    gradients_fp32: bool = False
+    sequence_parallel: bool = True
+    gathered: int = overheads.GATHERED_LAYERS
+    context: int = overheads.CONTEXT_BYTES
+    slack: float = overheads.SLACK_SHARE
+    slack_gathered: float = overheads.SLACK_SHARE_GATHERED
+
+
+# transformers 5.23, peft 0.21 read with tools/faketensor.py, 2026-11. PEFT: autocast_adapter_dtype=True makes adapters
+# fp32, prepare_model_for_kbit_training makes embeddings, norms and head fp32. accelerate's fsdp_version is 1 unless stated.
+HF = Modules(gathered=overheads.GATHERED_LAYERS_FSDP1, slack_gathered=overheads.SLACK_SHARE_FSDP1)
+# transformers before 4.45 (October 2024): modeling_llama.py returns whole fp32 logits, which a training loop holds through
+# the backward pass beside the log-softmax and two gradients.
+HF_2024 = replace(HF, loss_copies=4, loss_copies_split=4)
+# torch 1.x: all of CUDA's kernels are loaded at start, and the allocator holds more than it hands out.
+HF_2022 = replace(HF_2024, loss_copies=3, context=overheads.CONTEXT_BYTES_EAGER, slack=overheads.SLACK_SHARE_TORCH1)
+# litgpt 0.5, run on fake tensors 2026-11: lora.py packs q, k, v; utils.chunked_cross_entropy stays in bf16; its GPT ties
+# nothing; finetune/lora.py accumulates under no_backward_sync (FSDP1, pytorch issue 91165). bitsandbytes < 0.43 (which it
+# pins) kept MatMul4Bit's input; its config hub's six QLoRA rows hold that input and the dequantised matrix at 4 bytes.
+LITGPT = Modules(
+    pads=False,
+    packs_qkv=True,
+    ties=False,
+    kernels=True,
+    adapters_fp32=False,
+    loss_fp32=False,
+    logits_whole=True,
+    quantises_head=True,
+    quantised_input=4,
+    upcasts=False,
+    flattens=True,
+    syncs_late=True,
+    foreach=True,
+    gathered=overheads.GATHERED_LAYERS_FSDP1,
+)
+# torchtitan, models/llama/model.py: repeat_kv, nn.RMSNorm, logits.float() in the loss, which is compiled since 2025.
+# torch/distributed/tensor/parallel/loss.py: log-softmax, its exponential, a gradient and their sum at once.
+TORCHTITAN = Modules(pads=False, upcasts=False, shards_root=True, kernels=True, loss_compiled=True, loss_copies_split=4)
+# Megatron-LM with Transformer Engine: fused norms and SwiGLU, grouped keys in the attention kernel, a vocabulary-parallel
+# loss whose softmax and gradient are the fp32 logits themselves (core/tensor_parallel/cross_entropy.py).
+MEGATRON = Modules(
+    repeats_kv=False,
+    pads=False,
+    fuses=True,
+    kernels=True,
+    loss_copies=1,
+    loss_copies_split=1,
+    upcasts=False,
+    copies_gradients=False,
+    masters=True,
+    gradients_fp32=True,
+)
+
+MODULES = {
+    "hf": HF,
+    "hf-2024": HF_2024,
+    "hf-2022": HF_2022,
+    # The same modules under DeepSpeed's engine, which keeps fp32 masters.
+    "deepspeed": replace(HF, masters=True),
+    # torchtune 0.6: modules/attention.py expands k and v; modules/peft/lora.py follows the model's dtype;
+    # modules/loss/ce_chunked_output_loss.py cuts whole logits into 8 chunks; torchao's NF4Tensor has int8 scales.
+    "torchtune": Modules(
+        pads=False,
+        kernels=True,
+        adapters_fp32=False,
+        logits_whole=True,
+        upcasts=False,
+        double_quant=True,
+        shards_root=True,
+    ),
+    "litgpt": LITGPT,
+    # Its resource tables, measured with bitsandbytes 0.41: the input is kept as it is.
+    "litgpt-2023": replace(LITGPT, quantised_input=2),
+    "torchtitan": TORCHTITAN,
+    "torchtitan-2024": replace(TORCHTITAN, loss_compiled=False),
+    "megatron": MEGATRON,
+    # Before sequence parallelism (Korthikanti et al., arXiv 2205.05198, May 2022: 10 of 34 sbh stay whole on every rank);
+    # its fused softmax kernel works in 16 bits. Under DeepSpeed (Megatron-DeepSpeed), as most ran it, with ZeRO's buckets.
+    "megatron-2021": replace(
+        MEGATRON,
+        copies_gradients=True,
+        sequence_parallel=False,
+        softmax_fp32=False,
+        context=overheads.CONTEXT_BYTES_EAGER,
+        slack=overheads.SLACK_SHARE_TORCH1,
+    ),
+    # Unsloth: Triton norms, rotary and SwiGLU, native grouped keys; base weights outside the layers stay 16-bit;
+    # kernels/fast_lora.py multiplies adapters in the input's own precision.
+    "unsloth": Modules(repeats_kv=False, pads=False, fuses=True, kernels=True, upcasts=False, casts_adapters=True),
+}
+
+
+def modules(recipe: Recipe) -> Modules:
+    """The facts of the recipe's library."""
+    return MODULES[recipe.framework]
+
+
+def fuses(recipe: Recipe) -> bool:
+    """Whether norms and activations are fused: by the library, by torch.compile, or by Liger, which brings the fused loss."""
+    known = modules(recipe)
+    return known.fuses or recipe.compiled or (recipe.fused_loss and not known.logits_whole)

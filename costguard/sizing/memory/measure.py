@@ -1,0 +1,196 @@
+"""What of a job's memory does not depend on how it is split: parameters by kind, and bytes a token by place.
+
+Measured once for a model and a recipe, so that trying hundreds of splits costs microseconds each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from costguard.sizing.architecture import Architecture, Block
+from costguard.sizing.memory.activations import Kept, kept_by
+from costguard.sizing.memory.adapters import adapter_parameters, targets_of
+from costguard.sizing.memory.frameworks import modules
+from costguard.sizing.memory.kept_norms import norm_kept
+from costguard.sizing.memory.numerics import FP32, Numerics, numerics
+from costguard.sizing.memory.style import Style, style_of
+from costguard.sizing.recipe import Parallel, Recipe
+
+PATCH_VALUES = 3 * 16 * 16
+"""Numbers of one image patch: 3 colours of 16 x 16 pixels (14 x 14 in some)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Parameters by kind, and bytes a token.
+
+    Parameters: `matrices` of all layers (`experts` among them), `small` (norms, biases, positions), `embedding`, `head`,
+    `adapters`; of one layer: `layer_parameters`, its attention, its last matrix (`down`).
+    Bytes a token: `waiting` in all layers between their passes (of it `waiting_unsplit` is whole on every tensor-parallel
+    rank unless the sequence is split too), `layer` the widest one while it is worked on, `stem` before the layers, `outside`
+    that and after them (`head_input` of it is what the head reads), `mask` shared by all, `unneeded` what the first layer
+    need not keep.
+    `capped`: logits pass a tanh, whose result is kept. `cached`: numbers a token of keys and values; `cache_splits`: ranks
+    over which tensor parallelism can divide them (a latent cannot be divided, it is on every rank).
+    `casts`: bytes of autocast's copies of all layers' matrices; `casts_cached`: they live as long as the forward pass.
+    """
+
+    numbers: Numerics
+    matrices: int
+    experts: int
+    small: int
+    embedding: int
+    head: int
+    adapters: int
+    tied: bool
+    layer_parameters: int
+    attention_parameters: int
+    down_parameters: int
+    largest_matrix: int
+    head_quantised: bool
+    tokens: int
+    waiting: float
+    waiting_unsplit: float
+    layer: Kept
+    stem: float
+    outside: float
+    head_input: float
+    mask: float
+    unneeded: float
+    casts: int
+    cast_layer: int
+    cast_head: int
+    casts_cached: bool
+    vocab: int
+    hidden: int
+    loss_number: int
+    capped: bool
+    cached: int
+    cache_splits: int
+
+
+@lru_cache(maxsize=256)
+def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measure:
+    """The measure of `architecture` under `recipe`.
+
+    `sharding`: 0 whole copies, 1 ZeRO, 2 FSDP; it decides who holds a master copy.
+    """
+    numbers = numerics(recipe, (Parallel(), Parallel(zero=1), Parallel(fsdp=True))[sharding])
+    if architecture.walk is not None:
+        from costguard.sizing.memory.convnet import walked_measure
+
+        return walked_measure(architecture, architecture.walk, recipe, numbers)
+    targets = targets_of(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
+    seq = architecture.sample_tokens or recipe.seq_len
+    blocks, main = architecture.blocks, architecture.main
+    styles = [style_of(recipe, b, numbers, targets, b.tokens or seq) for b in blocks]
+    kept = [kept_by(b, s) for b, s in zip(blocks, styles, strict=True)]
+    tokens = [b.layers * (b.tokens or seq) / seq for b in blocks]
+    style = styles[blocks.index(main)]
+    matrices = sum(b.layers * _matrices(b) for b in blocks)
+    known = modules(recipe)
+    embedding, head = architecture.embedding_parameters, architecture.head_parameters
+    small = architecture.parameters - matrices - embedding - head
+    tied = architecture.tied_embeddings and architecture.has_head and known.ties
+    head = embedding if architecture.tied_embeddings and architecture.has_head and not tied else head
+    quantised_head = recipe.quant != "none" and known.quantises_head
+    none = recipe.checkpointing == "none"
+    stem = _stem(architecture, numbers) + _biases(main, style, checkpointed=not none)
+    return Measure(
+        numbers=numbers,
+        matrices=matrices,
+        experts=sum(b.layers * b.feed_forward.experts * b.feed_forward.parameters_each(b.hidden) for b in blocks),
+        small=small,
+        embedding=embedding,
+        head=head,
+        adapters=sum(b.layers * adapter_parameters(b, targets, recipe.lora.rank) for b in blocks),
+        tied=tied,
+        layer_parameters=main.parameters_each,
+        attention_parameters=main.attention_parameters,
+        down_parameters=main.feed_forward.ffn * main.hidden * max(main.feed_forward.experts, 1),
+        largest_matrix=max(head * quantised_head, *(i * o for b in blocks for i, o in _shapes(b))),
+        head_quantised=quantised_head,
+        tokens=recipe.micro_batch * seq,
+        waiting=sum(t * _waiting(recipe, k) for t, k in zip(tokens, kept, strict=True)),
+        waiting_unsplit=sum(t * _waiting_unsplit(recipe, k) for t, k in zip(tokens, kept, strict=True)),
+        layer=max(kept, key=lambda k: k.whole),
+        stem=stem,
+        outside=stem + _after(main, style, encoder=architecture.kind == "encoder-decoder"),
+        head_input=numbers.operand * main.hidden if style.trained else 0.0,
+        mask=0 if none else _masks(blocks, style, seq),
+        unneeded=kept[0].unneeded if none else 0.0,
+        casts=sum(b.layers * k.casts for b, k in zip(blocks, kept, strict=True)) - kept[0].unneeded_casts * none,
+        cast_layer=max(k.casts for k in kept),
+        cast_head=numbers.compute * (embedding if tied else head) if numbers.autocast else 0,
+        casts_cached=numbers.autocast and not recipe.adapters,
+        vocab=architecture.vocab if architecture.has_head else 0,
+        hidden=main.hidden,
+        loss_number=_loss_number(architecture, recipe, numbers),
+        capped=style.written.capped_logits,
+        cached=sum(b.layers * b.attention.cached_width for b in blocks if b.causal),
+        cache_splits=min(1 if b.attention.latent else b.attention.kv_heads for b in blocks),
+    )
+
+
+def _loss_number(architecture: Architecture, recipe: Recipe, numbers: Numerics) -> int:
+    """Bytes of a number in the loss: most cast logits to fp32, and autocast does for everyone; BERT and T5 alone do not."""
+    casts = (architecture.main.written.wide_loss and modules(recipe).loss_fp32) or numbers.autocast
+    return FP32 if casts else numbers.compute
+
+
+def _matrices(block: Block) -> int:
+    return block.parameters_each - block.small_parameters
+
+
+def _shapes(block: Block) -> list[tuple[int, int]]:
+    return [*block.attention.matrices(block.hidden).values(), *block.feed_forward.matrices(block.hidden).values()]
+
+
+def _waiting(recipe: Recipe, kept: Kept) -> float:
+    """Bytes a token one layer keeps between its forward and its backward pass."""
+    if recipe.checkpointing == "none":
+        return kept.whole
+    entry = 0.0 if recipe.offload_activations else kept.entry
+    return entry if recipe.checkpointing == "full" else min(kept.selective, kept.whole)
+
+
+def _waiting_unsplit(recipe: Recipe, kept: Kept) -> float:
+    """What of it is no matrix's or head's: the entry where that is all, norms and their results otherwise."""
+    if recipe.checkpointing == "none":
+        return kept.unsplit
+    return 0.0 if recipe.offload_activations else kept.entry
+
+
+def _masks(blocks: tuple[Block, ...], style: Style, seq: int) -> int:
+    """Masks that checkpointed layers hold between their passes, a token: one for each window, numbers in eager attention."""
+    seen = {b.attention.window is None for b in blocks if style.masks(b) or (b.causal and not style.flash)}
+    return len(seen) * seq * (1 if style.flash else style.numerics.residual)
+
+
+def _biases(block: Block, style: Style, *, checkpointed: bool) -> float:
+    """What T5's bias keeps a token: in each of its two stacks, if trained, the bucket of each pair of positions, 8 bytes.
+
+    The decoder's bias itself is there until the backward pass; where layers are checkpointed the encoder's is too, and if it
+    is frozen the zeros of cross-attention.
+    """
+    if not style.biased or not (style.trained or checkpointed):
+        return 0.0
+    biases = 1 + checkpointed + (not style.trained)
+    return (2 * 8 * style.trained + biases * style.numerics.residual * block.attention.heads) * style.seq / style.batch
+
+
+def _after(main: Block, style: Style, *, encoder: bool) -> float:
+    """The final norm, and its result where the head is trained; those of an encoder before a decoder too."""
+    operand = style.numerics.operand * main.hidden if style.trained else 0
+    norm = norm_kept(main.hidden, main.norm, style, style.numerics.residual, style.written.norms)
+    return norm + operand + encoder * (norm + (0 if style.numerics.autocast else operand))
+
+
+def _stem(architecture: Architecture, numbers: Numerics) -> float:
+    """Outside the layers: pixels and their cast copy; or BERT's embedding norm, with the dense layer and norm of its head."""
+    if architecture.kind == "vit":
+        return PATCH_VALUES * (FP32 + (numbers.compute if numbers.compute != FP32 else 0))
+    if architecture.kind == "encoder" and architecture.has_head:
+        return architecture.hidden * (numbers.residual + 2 * numbers.compute)
+    return float(architecture.hidden * numbers.residual * architecture.main.written.normed_embedding)

@@ -1,0 +1,152 @@
+"""What would make a job smaller: each lever is one change a person could write, smallest loss first.
+
+Example: a full fine-tune of Llama-2-7B, micro_batch 8, no checkpointing, needs 137 GiB. `checkpointing = "full"` brings
+it to 54 GiB at a quarter more time; `micro_batch = 1` to 61 GiB at no loss but more steps; LoRA to less than either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from costguard.sizing.job import Job
+from costguard.sizing.recipe import Parallel
+
+SHORTEST_SEQ_LEN = 256
+SMALLER_OPTIMIZER = {"adamw": "adamw-8bit", "paged-adamw": "paged-adamw-8bit", "lion": "lion-8bit", "sgd-momentum": "sgd"}
+SMALLER_PRECISION = {"fp32": "bf16", "bf16-amp": "bf16", "fp16-amp": "bf16"}
+SERVED_IN_FP8 = ("bf16", "fp16")
+SMALLER_QUANT = {"none": "int8", "int8": "int4"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lever:
+    """One change: `field` of the job file from `was` to `becomes`, what it costs, and the changed job."""
+
+    field: str
+    was: str
+    becomes: str
+    cost: str
+    job: Job
+
+    @property
+    def change(self) -> str:
+        """The change as a person would write it."""
+        return f"{self.field} = {self.becomes} (now {self.was})"
+
+
+def levers(job: Job, *, gpus: int = 1) -> tuple[Lever, ...]:
+    """Every single change that can make `job` smaller on `gpus` GPUs as far as that change goes, the least loss first."""
+    return (*_free(job), *_slower(job, gpus), *_coarser(job), *_shorter(job))
+
+
+def small_steps(job: Job, *, gpus: int = 1) -> tuple[Lever, ...]:
+    """Changes by one step where `levers` go all the way: half the batch, half the rank, one more ZeRO stage."""
+    return tuple(_small_steps(job, gpus))
+
+
+def larger(job: Job) -> tuple[Lever, ...]:
+    """Changes that make `job` larger, and usually faster: what there is to gain where memory is left."""
+    r = job.recipe
+    doubled = [_recipe(job, "micro_batch", 2 * r.micro_batch, "fewer passes: usually faster")]
+    if r.trains and r.checkpointing == "full":
+        doubled.append(_recipe(job, "checkpointing", "none", "about a quarter less time"))
+    return tuple(doubled)
+
+
+def _free(job: Job) -> Iterator[Lever]:
+    """Changes that lose nothing but, at most, some kernel efficiency."""
+    r = job.recipe
+    if r.attention == "eager":
+        yield _recipe(job, "attention", "flash", "none: same result, faster")
+    if r.micro_batch > 1:
+        yield _recipe(job, "micro_batch", 1, "more passes a step" if r.trains else "fewer sequences at once")
+
+
+def _small_steps(job: Job, gpus: int) -> Iterator[Lever]:
+    r = job.recipe
+    if r.micro_batch > 2:  # noqa: PLR2004 - of 2, half is 1, which `levers` try
+        yield _recipe(job, "micro_batch", r.micro_batch // 2, "more passes a step" if r.trains else "fewer sequences at once")
+    if job.beside and job.beside.generation_batch > 1:
+        half = job.beside.generation_batch // 2
+        yield Lever(
+            field="preference.generation_batch",
+            was=str(job.beside.generation_batch),
+            becomes=str(half),
+            cost="slower writing",
+            job=replace(job, beside=replace(job.beside, generation_batch=half)),
+        )
+    if r.trains and gpus > 1 and job.parallel and job.parallel.stage < 2:  # noqa: PLR2004 - the third is `fsdp`, tried above
+        yield _parallel(job, "zero", zero=job.parallel.stage + 1)
+    if r.adapters and r.lora.rank > 1:
+        half = r.lora.rank // 2
+        smaller = replace(r, lora=replace(r.lora, rank=half))
+        cost = "coarser adapters"
+        yield Lever(field="lora.rank", was=str(r.lora.rank), becomes=str(half), cost=cost, job=replace(job, recipe=smaller))
+
+
+def _slower(job: Job, gpus: int) -> Iterator[Lever]:
+    """Changes that cost time."""
+    r = job.recipe
+    if r.trains and r.checkpointing != "full":
+        yield _recipe(job, "checkpointing", "full", "about a quarter more time")
+    stage = job.parallel.stage if job.parallel else 0
+    if r.trains and gpus > 1 and stage < 3:  # noqa: PLR2004 - ZeRO has three stages
+        yield _parallel(job, "fsdp", fsdp=True, zero=0)
+    if r.trains and (job.parallel is None or job.parallel.offload == "none"):
+        yield _parallel(job, "offload", offload="optimizer")
+        yield _parallel(job, "offload", offload="all")
+
+
+def _coarser(job: Job) -> Iterator[Lever]:
+    """Changes to the numbers or the method: results differ a little."""
+    r = job.recipe
+    if r.trains and not r.adapters and r.optimizer in SMALLER_OPTIMIZER:
+        yield _recipe(job, "optimizer", SMALLER_OPTIMIZER[r.optimizer], "8-bit states, usually no visible loss")
+    if r.precision in SMALLER_PRECISION:
+        yield _recipe(job, "precision", SMALLER_PRECISION[r.precision], "no fp32 copy of the weights")
+    if not r.trains and r.precision in SERVED_IN_FP8 and r.quant == "none":
+        yield _recipe(job, "precision", "fp8", "coarser weights")
+    if not r.trains and r.quant in SMALLER_QUANT:
+        yield _recipe(job, "quant", SMALLER_QUANT[r.quant], "coarser weights")
+    if job.architecture.walk is not None:  # adapters are counted for linear layers in Blocks only
+        return
+    if r.method == "full":
+        yield _recipe(job, "method", "lora", "trains adapters instead of all weights")
+    if r.method in ("full", "lora"):
+        smaller = replace(r, method="qlora", quant="nf4")
+        yield Lever(
+            field="method",
+            was=r.method,
+            becomes="qlora",
+            cost="adapters on 4-bit weights, slower steps",
+            job=replace(job, recipe=smaller),
+        )
+
+
+def _shorter(job: Job) -> Iterator[Lever]:
+    """The last resort: another task."""
+    if job.architecture.sample_tokens is None and job.recipe.seq_len >= 2 * SHORTEST_SEQ_LEN:
+        yield _recipe(job, "seq_len", job.recipe.seq_len // 2, "shorter context")
+
+
+def _recipe(job: Job, field: str, value: str | int, cost: str) -> Lever:
+    changed = replace(job, recipe=replace(job.recipe, **{field: value}))  # type: ignore[arg-type]  # checked at birth
+    return Lever(field=field, was=str(getattr(job.recipe, field)), becomes=str(value), cost=cost, job=changed)
+
+
+def _parallel(job: Job, field: str, **change: str | int | bool) -> Lever:
+    stated = job.parallel or Parallel()
+    changed = replace(stated, **change)  # type: ignore[arg-type]  # checked at birth
+    cost = (
+        "communication each step"
+        if field in ("fsdp", "zero")
+        else "slower: states travel over PCIe, and host memory must hold them"
+    )
+    return Lever(
+        field=f"parallel.{field}",
+        was=str(getattr(stated, field)).lower(),
+        becomes=str(change[field]).lower(),
+        cost=cost,
+        job=replace(job, parallel=changed),
+    )

@@ -1,0 +1,214 @@
+"""How a model is trained or served: everything that decides bytes and FLOPs besides the shape and the hardware."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costguard.errors import InputError
+from costguard.values.checks import described, one_of, require, whole
+
+METHODS = ("pretrain", "full", "lora", "qlora", "inference")
+PRECISIONS = ("bf16", "bf16-amp", "fp16", "fp16-amp", "fp32", "fp8", "fp4")
+GGUF_BITS = {
+    "iq1_s": 2.0042,
+    "iq1_m": 2.1460,
+    "iq2_xxs": 2.3824,
+    "iq2_xs": 2.5882,
+    "iq2_s": 2.7403,
+    "iq2_m": 2.9294,
+    "iq3_xxs": 3.2548,
+    "iq3_xs": 3.4977,
+    "iq3_s": 3.6606,
+    "iq3_m": 3.7628,
+    "iq4_xs": 4.4597,
+    "iq4_nl": 4.6818,
+    "q2_k_s": 2.9697,
+    "q2_k": 3.1593,
+    "q3_k_s": 3.6429,
+    "q3_k_l": 4.2979,
+    "q4_k_s": 4.6672,
+    "q4_k_m": 4.8944,
+    "q5_k_s": 5.5704,
+    "q5_k_m": 5.7036,
+    "q6_k": 6.5633,
+    "q8_0": 8.5008,
+}
+"""Bits a weight of llama.cpp's file types, every tensor counted: tools/quantize/README.md, table for Llama-3.1-8B, 2026-11."""
+
+QUANTS = ("none", "nf4", "int8", "int4", *GGUF_BITS)
+OPTIMIZERS = (
+    "adamw",
+    "adamw-8bit",
+    "paged-adamw",
+    "paged-adamw-8bit",
+    "adafactor",
+    "lion",
+    "lion-8bit",
+    "sgd-momentum",
+    "sgd",
+)
+CHECKPOINTINGS = ("none", "selective", "full")
+ATTENTIONS = ("flash", "flash3", "eager")
+OFFLOADS = ("none", "optimizer", "all")
+FRAMEWORKS = (
+    *("hf", "hf-2024", "hf-2022", "torchtune", "litgpt", "litgpt-2023", "torchtitan", "torchtitan-2024"),
+    *("megatron", "megatron-2021", "deepspeed", "unsloth"),
+)
+"""Whose modules and optimizers run the job, where that changes the bytes: `core/memory/frameworks.py` says what each keeps.
+A year means: as it was up to then; without one: as it is today."""
+
+ADAPTER_METHODS = ("lora", "qlora")
+SWITCHES = ("fused_loss", "compiled", "optimizer_in_backward", "double_quant", "offload_activations", "dropout")
+LORA_GROUPS = ("attention", "all-linear")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """Low-rank adapters: `rank`, and which linear layers carry one: a group or a tuple of Hugging Face names."""
+
+    rank: int = 16
+    targets: str | tuple[str, ...] = "all-linear"
+
+    def __post_init__(self) -> None:
+        whole(self.rank, "lora.rank", most=65_536)
+        if isinstance(self.targets, str):
+            one_of(self.targets, LORA_GROUPS, "lora.targets")
+        else:
+            require(bool(self.targets), "lora.targets", "is empty", "write 'attention', 'all-linear' or a list of names")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How the job runs. `micro_batch` is sequences per GPU in one pass; `gradient_accumulation` passes per step.
+
+    `framework`: whose code, `hf` is Hugging Face transformers with its eager modules. `fused_loss`: cross-entropy in
+    chunks (Liger, torchtune), so the whole logits never exist. `compiled`: torch.compile fuses norms and activations.
+    `optimizer_in_backward`: each gradient is used and freed at once. `double_quant`: nf4 scales are quantised too.
+    `dropout`: it is on, so masks and eager attention's dropped scores are kept (BERT's and GPT-2's default, none in Llama).
+    `offload_activations`: what checkpointing keeps waits in host memory. `prefill_chunk`: tokens of a prompt taken at
+    once when serving, over all sequences; None: as many as servers do by default (`overheads.PREFILL_TOKENS`).
+    """
+
+    method: str = "full"
+    precision: str = "bf16"
+    quant: str = "none"
+    optimizer: str = "adamw"
+    seq_len: int = 2048
+    micro_batch: int = 1
+    gradient_accumulation: int = 1
+    checkpointing: str = "full"
+    attention: str = "flash"
+    lora: Lora = Lora()
+    framework: str = "hf"
+    fused_loss: bool = False
+    compiled: bool = False
+    optimizer_in_backward: bool = False
+    double_quant: bool = False
+    offload_activations: bool = False
+    dropout: bool = False
+    prefill_chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self.method, METHODS, "method")
+        one_of(self.precision, PRECISIONS, "precision")
+        one_of(self.quant, QUANTS, "quant")
+        one_of(self.optimizer, OPTIMIZERS, "optimizer")
+        one_of(self.checkpointing, CHECKPOINTINGS, "checkpointing")
+        one_of(self.attention, ATTENTIONS, "attention")
+        one_of(self.framework, FRAMEWORKS, "framework")
+        for name in SWITCHES:
+            truth(getattr(self, name), name)
+        if self.prefill_chunk is not None:
+            whole(self.prefill_chunk, "prefill_chunk", most=100_000_000)
+        whole(self.seq_len, "seq_len", most=100_000_000)
+        whole(self.micro_batch, "micro_batch", most=1_000_000)
+        whole(self.gradient_accumulation, "gradient_accumulation", most=1_000_000)
+        require(
+            self.quant == "none" or self.method in ("qlora", "inference"),
+            "quant",
+            f"'{self.quant}' weights cannot be trained by method '{self.method}'",
+            "use method = 'qlora', or quant = 'none'",
+        )
+        require(
+            self.quant not in GGUF_BITS or self.method == "inference",
+            "quant",
+            f"'{self.quant}' is a llama.cpp file type, which is not trained",
+            "use quant = 'nf4', or method = 'inference'",
+        )
+        require(
+            self.quant != "none" or self.method != "qlora",
+            "quant",
+            "qlora needs quantised weights",
+            "write quant = 'nf4', or method = 'lora'",
+        )
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is a backward pass."""
+        return self.method != "inference"
+
+    @property
+    def adapters(self) -> bool:
+        """Whether only low-rank adapters are trained."""
+        return self.method in ADAPTER_METHODS
+
+    @property
+    def amp(self) -> bool:
+        """Whether weights are fp32 and the arithmetic is cast under autocast."""
+        return self.precision.endswith("-amp")
+
+    @property
+    def micro_tokens(self) -> int:
+        """Tokens one GPU holds in one pass (before context parallelism divides them)."""
+        return self.micro_batch * self.seq_len
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel:
+    """How ranks share the work. Data parallelism is what is left: gpus / (tp x pp x cp). `ep` divides experts inside it."""
+
+    zero: int = 0
+    fsdp: bool = False
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    ep: int = 1
+    offload: str = "none"
+
+    def __post_init__(self) -> None:
+        whole(self.zero, "parallel.zero", least=0, most=3)
+        for name in ("tp", "pp", "cp", "ep"):
+            whole(getattr(self, name), f"parallel.{name}", most=100_000)
+        one_of(self.offload, OFFLOADS, "parallel.offload")
+        require(
+            not self.fsdp or self.zero in (0, 3),
+            "parallel.zero",
+            f"fsdp shards as stage 3 does, not {self.zero}",
+            "leave zero out",
+        )
+
+    @property
+    def stage(self) -> int:
+        """The ZeRO stage whose sharding applies; FSDP full shard is stage 3."""
+        return 3 if self.fsdp else self.zero
+
+    @property
+    def model_ranks(self) -> int:
+        """GPUs that together hold one copy of the model."""
+        return self.tp * self.pp * self.cp
+
+    def data_ranks(self, gpus: int) -> int:
+        """Data-parallel ranks on `gpus`; InputError where the parts do not divide."""
+        if gpus % self.model_ranks:  # asked before the words are put together: this runs once a footprint
+            raise InputError(
+                f"tp x pp x cp = {self.tp} x {self.pp} x {self.cp} = {self.model_ranks} ranks do not divide {gpus} GPUs",
+                field="parallel",
+                hint=f"choose tp, pp and cp whose product divides {gpus}",
+            )
+        return gpus // self.model_ranks
+
+
+def truth(value: object, field: str) -> None:
+    """InputError unless `value` is true or false."""
+    if not isinstance(value, bool):
+        raise InputError(f"must be true or false, not {described(value)}", field=field, hint="write true or false")

@@ -1,0 +1,159 @@
+"""FLOPs one token costs, counted from the shape of the model and how it is trained or served.
+
+    forward   = 2 N + 4 L w c        backward = 4 N + 8 L w c        recompute = forward of what is computed twice
+
+N are the weights a token is multiplied with: the matrices of the layers (of a mixture, only the experts it passes) and
+the head, not the input embedding, norms or biases. `w` is the summed width of the heads and `c` how many tokens one
+query sees on average: s/2 under a causal mask, w - w^2 / 2s in a window of w < s, s where attention goes both ways.
+With c = s/2 this is the familiar 6 N + 6 L h s (Narayanan et al. 2021, PaLM appendix B; 12 L h s where a source
+counts attention in full). A frozen base has no weight gradients: 4 N (LoRA, QLoRA).
+
+Example: Llama-2-7B at 2048 tokens. N = 32 x (4 x 4096^2 + 3 x 4096 x 11008) + 32000 x 4096 = 6,607,077,376, attention
+6 x 32 x 4096 x 2048 = 1.61e9: 41.25 GFLOP a token, of which 13.75 forward; full recompute adds 13.49 (not the head).
+
+An encoder-decoder's token is one position in and one out: every Block sees `seq_len` tokens. A Block with `tokens` of
+its own (an image tower) always sees those, and its cost is spread over the tokens of the sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward
+from costguard.sizing.recipe import LORA_GROUPS, Lora, Recipe
+
+GIGA = 1e9
+ATTENTION_MATRICES = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "q_b_proj", "kv_a_proj", "kv_b_proj"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flops:
+    """FLOPs per token. `attention`: the share (0..1) of `forward` that is scores and values. `explain`: line by line."""
+
+    forward: float
+    backward: float
+    recompute: float
+    attention: float
+    explain: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> float:
+        """What the model needs: what "model FLOPs utilisation" counts."""
+        return self.forward + self.backward
+
+    @property
+    def hardware(self) -> float:
+        """What the GPU computes, recomputation included."""
+        return self.forward + self.backward + self.recompute
+
+
+def flops_per_token(architecture: Architecture, recipe: Recipe) -> Flops:
+    """FLOPs of one token at `recipe.seq_len`: forward only for inference, without weight gradients under adapters."""
+    sample = architecture.sample_tokens or recipe.seq_len
+    shares = [(block, tokens_of(block, recipe) / sample) for block in architecture.blocks]
+    walked = architecture.walk.multiply_adds / sample if architecture.walk else 0
+    layers = walked + _stated_scale(architecture) * sum(share * b.layers * layer_weights(b) for b, share in shares)
+    scores = sum(share * b.layers * score_flops(b, recipe) for b, share in shares)
+    adapters = sum(share * b.layers * adapter_weights(b, recipe.lora) for b, share in shares) if recipe.adapters else 0.0
+    head = architecture.embedding_parameters if architecture.has_head else 0
+    forward = 2 * (layers + head + adapters) + scores
+    backward = _backward(layers + head, adapters, scores, recipe)
+    recompute = _recompute(2 * (layers + adapters) + scores, scores, recipe)
+    return Flops(
+        forward=forward,
+        backward=backward,
+        recompute=recompute,
+        attention=scores / forward,
+        explain=_explained({"layers": layers, "head": head, "adapters": adapters}, scores, backward, recompute, recipe),
+    )
+
+
+def tokens_of(block: Block, recipe: Recipe) -> int:
+    """Tokens of one sample that pass `block`."""
+    return block.tokens or recipe.seq_len
+
+
+def layer_weights(block: Block) -> int:
+    """Weights one token is multiplied with in one layer: attention, the experts it passes, the router; no norms, no biases."""
+    return block.attention_parameters + _feed_forward_weights(block.feed_forward, block.hidden)
+
+
+def score_flops(block: Block, recipe: Recipe) -> float:
+    """Forward FLOPs of queries x keys and scores x values, per token of one layer."""
+    attention, tokens = block.attention, tokens_of(block, recipe)
+    seen = context(attention, tokens, causal=block.causal and recipe.attention != "eager")
+    cross = tokens if block.cross_attention else 0
+    return 2.0 * (attention.query_width + value_width(attention)) * (seen + cross)
+
+
+def context(attention: Attention, tokens: int, *, causal: bool) -> float:
+    """Tokens a query computes a score for, on average. Eager attention computes the masked half too: `causal` False."""
+    window = min(attention.window or tokens, tokens)
+    return window * (1 - window / (2 * tokens)) if causal else float(window)
+
+
+def value_width(attention: Attention) -> int:
+    """Width of the values all heads read: heads x value size."""
+    return attention.heads * (attention.head_dim if attention.latent is None else attention.latent.value_dim)
+
+
+def adapter_weights(block: Block, lora: Lora) -> int:
+    """Weights of one layer's low-rank adapters: rank x (inputs + outputs) of each matrix that carries one.
+
+    A mixture's experts carry one each; a token passes those of its own experts.
+    """
+    attention = sum(i + o for n, (i, o) in block.attention.matrices(block.hidden).items() if _carries(n, lora))
+    forward = sum(i + o for n, (i, o) in block.feed_forward.matrices(block.hidden).items() if _carries(n, lora))
+    return lora.rank * (attention + max(1, block.feed_forward.experts_per_token) * forward)
+
+
+def _carries(name: str, lora: Lora) -> bool:
+    if lora.targets in LORA_GROUPS:
+        return lora.targets == "all-linear" or name in ATTENTION_MATRICES
+    return name in lora.targets
+
+
+def _feed_forward_weights(feed_forward: FeedForward, hidden: int) -> int:
+    each = sum(i * o for i, o in feed_forward.matrices(hidden).values())
+    if not feed_forward.experts:
+        return each
+    shared = (feed_forward.gated + 2) * hidden * feed_forward.shared_ffn
+    return feed_forward.experts_per_token * each + shared + feed_forward.experts * hidden
+
+
+def _stated_scale(architecture: Architecture) -> float:
+    """How many times larger the layers are than their shape says, where the count is stated: 1 where it is not."""
+    if architecture.stated_params is None or not architecture.blocks:
+        return 1.0
+    counted = sum(b.layers * b.parameters_each for b in architecture.blocks)
+    missing = architecture.stated_params - architecture.computed_parameters
+    return max(0.0, 1 + missing / counted)
+
+
+def _backward(weights: float, adapters: float, scores: float, recipe: Recipe) -> float:
+    """Gradients of the inputs cost as much as the forward pass, gradients of the trained weights as much again."""
+    if not recipe.trains:
+        return 0.0
+    trained = adapters if recipe.adapters else weights
+    return 2 * (weights + adapters) + 2 * trained + 2 * scores
+
+
+def _recompute(layers_forward: float, scores: float, recipe: Recipe) -> float:
+    """Full checkpointing runs every layer's forward again, selective only the scores (Korthikanti et al. 2022)."""
+    if not recipe.trains:
+        return 0.0
+    return {"none": 0.0, "selective": scores, "full": layers_forward}[recipe.checkpointing]
+
+
+def _explained(weights: dict[str, float], scores: float, backward: float, recompute: float, recipe: Recipe) -> tuple[str, ...]:
+    """Formula and numbers, in GFLOP a token."""
+    total = sum(weights.values())
+    parts = " + ".join(f"{name} {n / GIGA:.3f}" for name, n in weights.items())
+    forward = f"2 x {total / GIGA:.3f} + attention {scores / GIGA:.3f} = {(2 * total + scores) / GIGA:.3f} GFLOP a token"
+    lines = [f"weights a token meets = {parts} = {total / GIGA:.3f} G", f"forward at {recipe.seq_len} tokens = {forward}"]
+    if recipe.trains:
+        kind = "of inputs only: the base is frozen" if recipe.adapters else "of inputs and weights"
+        lines.append(f"backward, gradients {kind} = {backward / GIGA:.3f} GFLOP a token")
+    if recompute:
+        lines.append(f"recompute, {recipe.checkpointing} checkpointing = {recompute / GIGA:.3f} GFLOP a token")
+    return tuple(lines)

@@ -1,0 +1,1 @@
+"""The machine under costguard: clock, TLS, DNS, file security, garbage collection, systemd."""

@@ -1,0 +1,123 @@
+"""The log: facts with fields, one a line, and never a secret. Only the commands that run for long import this.
+
+    {"at": "2026-11-22T06:17:34Z", "level": "error", "event": "account_degraded", "account": "runpod/me", "failures": 3}
+
+With `as_json` so; on a terminal in colours; in a pipe as `at=... level=... event=...`. What other libraries warn of through
+`logging` comes the same way. A log that cannot be written stops nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import MutableMapping
+from contextlib import suppress
+from typing import Any, TextIO
+
+import structlog
+
+from costguard.errors import one_line
+from costguard.system.secret import Secret, scrubbed
+
+SECRET_NAMES = re.compile(
+    r"secret|passw|api_?key|authori[sz]ation|cookie|credential|private_?key|bearer|(?:^|_)token$", re.IGNORECASE
+)
+"""Fields whose text is not written, whatever it is."""
+SECRET_TEXTS = (
+    (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), r"\1 [secret]"),
+    (re.compile(r"((?:api_?key|token|secret|password|passwd|signature)=)[^\s&\"']+", re.IGNORECASE), r"\1[secret]"),
+    (re.compile(r"(://[^/\s:@]+:)[^/\s@]+@"), r"\1[secret]@"),
+    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\b(?:rpa|sk|ghp|xox[abp])[-_][A-Za-z0-9_-]{16,}"), "[secret]"),
+)
+"""What looks like one in any text: a provider may echo what it was sent."""
+LONGEST_TEXT = 2000
+
+Fields = MutableMapping[str, Any]
+
+
+class Redacting:
+    """Takes secrets out of every field: those that are known, what is called one, and what looks like one."""
+
+    def __init__(self, secrets: tuple[Secret, ...] = ()) -> None:
+        self._secrets = secrets
+
+    def __call__(self, _logger: object, _method: str, fields: Fields) -> Fields:
+        """As structlog calls it."""
+        return {name: self.cleaned(value, name) for name, value in fields.items()}
+
+    def cleaned(self, value: object, name: str = "") -> object:
+        """`value` of the field `name`, as it may be written: numbers and truths as they are, all else as clean text."""
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if SECRET_NAMES.search(name):
+            return "[secret]"
+        if isinstance(value, dict):
+            return {str(key): self.cleaned(inner, str(key)) for key, inner in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.cleaned(one) for one in value]
+        text = scrubbed(str(value), self._secrets)
+        for looks, instead in SECRET_TEXTS:
+            text = looks.sub(instead, text)
+        return one_line(text.replace("\n", "; "))[:LONGEST_TEXT]
+
+
+class Lines:
+    """Where lines go: each in one write, and nowhere where the stream is gone or full."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        """Write `line`."""
+        with suppress(OSError, ValueError):
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+
+    debug = info = warning = error = critical = exception = msg
+
+
+class Passed(logging.Handler):
+    """Hands what other libraries warn of to our log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One record as a fact."""
+        with suppress(Exception):  # a library's broken format string is not our failure
+            structlog.get_logger().warning("library", name=record.name, message=record.getMessage(), said=record.levelname)
+
+
+def configure(*, as_json: bool, secrets: tuple[Secret, ...] = (), stream: TextIO | None = None) -> None:
+    """Set the log up for this process, which writes to `stream` (stderr)."""
+    out = stream or sys.stderr
+    colours = out.isatty() and not os.environ.get("NO_COLOR")
+    renderer: Any = structlog.processors.LogfmtRenderer(key_order=["at", "level", "event"], bool_as_flag=False)
+    if as_json:
+        renderer = structlog.processors.JSONRenderer(ensure_ascii=False)
+    elif out.isatty():
+        renderer = structlog.dev.ConsoleRenderer(colors=colours, timestamp_key="at", pad_event_to=24)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+            Redacting(secrets),
+            _ordered,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=lambda *_: Lines(out),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[Passed()], force=True)
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)  # what it warns of, the watchdog says with its own facts
+
+
+def log() -> Any:  # noqa: ANN401 - structlog's loggers take any field
+    """The log, with `info`, `warning` and `error`, each given an event and its fields."""
+    return structlog.get_logger()
+
+
+def _ordered(_logger: object, _method: str, fields: Fields) -> Fields:
+    """When, how grave and what stand first."""
+    first = ("at", "level", "event")
+    return {name: fields[name] for name in (*first, *fields) if name in fields}

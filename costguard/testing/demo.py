@@ -1,0 +1,197 @@
+"""The demo: a quote on real prices, and a simulated fortnight of five clouds held against their own bill.
+
+The clouds are those of `costguard_sim`, which also computes what they bill, in exact fractions and sharing nothing with
+costguard. Everything between is the product: its adapters' port, its metering, a real ledger.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from itertools import groupby
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from costguard.bills.simulated_bill import CloudPlayed, Compared, Played
+from costguard.errors import CostguardError, InputError
+from costguard.ledger.db.address import address
+from costguard.metering.accrual import accrue, suspects
+from costguard.metering.billing import BillingRule, rule_for
+from costguard.metering.inventory import Poll
+from costguard.metering.scope_state import ScopeState
+from costguard.metering.spending import Spent
+from costguard.services import Answer
+from costguard.services.poll import looked_up
+from costguard.settings import path_of
+from costguard.values.money import NANO, Money, MoneyInterval
+from costguard.values.period import Period
+from costguard.values.resource import ScopeKey
+
+if TYPE_CHECKING:  # imported when a demo is played: nothing else needs the simulated clouds, or writes
+    from costguard_sim.plan import Plan
+    from costguard_sim.world import World
+
+    from costguard.ledger.spans.writer import Ledger
+
+SEED, DAYS, SIZE = 41, 14, 32
+PACE_S = (260.0, 295.0)
+"""Seconds between two listings of a scope: less than the five minutes that no restart may hide in."""
+LONGEST_S = 6 * 3600.0
+"""Seconds for which a scope may go unseen."""
+
+
+def fortnight(*, seed: int = SEED, ledger: str | None = None) -> Answer:
+    """Play a fortnight that ended last midnight in UTC. `ledger`: the file to keep it in, which must hold nothing yet."""
+    from costguard.views.played import played_document
+
+    with ExitStack() as stack:
+        kept = None if ledger is None else _url(ledger)
+        url = kept or f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='costguard-demo-'))}/ledger.db"
+        played = play(url, seed=seed, end=_midnight())
+    refusal = CostguardError(f"{len(played.wrong)} resources are wrong: this is a bug in costguard") if played.wrong else None
+    return Answer(document=played_document(played, kept=kept), refusal=refusal)
+
+
+def prepare(ledger: str) -> None:
+    """Make an empty ledger in the file `ledger` before a demo begins; an error where that cannot be, or it holds something."""
+    from costguard.ledger.spans.writer import Ledger
+
+    url = _url(ledger)
+    with Ledger(url, rules={}, ceilings={}) as found:
+        _unused(found, url)
+
+
+def _url(ledger: str) -> str:
+    return f"sqlite:///{path_of(ledger).absolute()}"
+
+
+def _unused(ledger: Ledger, url: str) -> None:
+    """InputError unless `ledger` holds nothing yet."""
+    if ledger.holds_anything():
+        hint = "name a new file: a demo is never mixed with real spending"
+        raise InputError("holds a ledger already", field=address(url).shown, hint=hint)
+
+
+def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SIZE) -> Played:
+    """Watch a world of `days` days that end at `end` into the ledger at `url`, and compare."""
+    from costguard_sim.knowable import as_told, knowable
+    from costguard_sim.plan import make_plan
+    from costguard_sim.world import CEILING_NANO, make_world
+
+    from costguard.data import Facts
+    from costguard.ledger.spans.books import Books
+    from costguard.ledger.spans.writer import Ledger
+
+    start = end - timedelta(days=days)
+    drawn = make_world(seed, start=start, days=days, size=size)
+    polls = int(days * 86_400 / PACE_S[0]) + 1
+    plan = _through(make_plan(seed, drawn, polls=polls, pace_s=PACE_S, longest_s=LONGEST_S), drawn)
+    world, rules = knowable(drawn, plan), Facts().billing_rules()
+    ceilings = {shape.gpu: CEILING_NANO for resource in world.resources for shape in resource.shapes if shape.gpu}
+    with Ledger(url, rules=rules, ceilings=ceilings) as ledger:
+        _unused(ledger, url)
+        for _, day in groupby(_polls(world, plan, rules, ceilings), key=lambda poll: poll.at.date()):
+            ledger.record(list(day))
+    with Books(url, rules=rules, ceilings=lambda: ceilings) as books:
+        spent = books.spent(end)
+    return Played(
+        seed=seed,
+        period=Period(start=start, end=end),
+        scopes=len({entry.scope for entry in plan.entries}),
+        listings=len(plan.entries),
+        faults=_faults(plan),
+        met=_met(world),
+        clouds=_compared(spent, as_told(world, plan)),
+    )
+
+
+@dataclass(slots=True)
+class Hands:
+    """A clock that somebody sets."""
+
+    at: datetime
+
+    def now(self) -> datetime:
+        """The time it was set to."""
+        return self.at
+
+
+def _through(plan: Plan, world: World) -> Plan:
+    """`plan` up to the world's end, with one last clean listing of every scope there."""
+    from costguard_sim.plan import Entry
+
+    within = [entry for entry in plan.entries if entry.at_us < world.end_us]
+    end = world.end_us
+    last = [Entry(scope=s, at_us=end, asked_us=end, view_us=end) for s in sorted({entry.scope for entry in within})]
+    return replace(plan, entries=(*within, *last))
+
+
+def _polls(world: World, plan: Plan, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int]) -> Iterator[Poll]:
+    """Every listing of the plan, with what it lacks looked up, as `flows/poll` does.
+
+    The ledger is told a day at a time, for speed; so what is known between two listings is worked out here as well.
+    """
+    from costguard_sim import Sim
+    from costguard_sim.world import moment
+
+    clock = Hands(at=moment(world.start_us))
+    sim = Sim(clock=clock, world=world, plan=plan)
+    states: dict[ScopeKey, ScopeState] = {}
+    for entry in plan.entries:
+        clock.at = moment(entry.at_us)
+        scope = ScopeKey(*entry.scope)
+        state, poll = states.get(scope) or ScopeState(scope=scope), sim.poll(scope)
+        poll = looked_up(poll, suspects(state, poll.inventory), sim)
+        states[scope] = accrue(state, poll, rule_for(rules, scope.provider), ceilings).state
+        yield poll
+
+
+def _faults(plan: Plan) -> Counter[str]:
+    """What went wrong with how many listings, in words."""
+    words = {"timeout": "timed out", "page": "lost a page", "empty": "lied that there is nothing"}
+    found = Counter(words.get(entry.fault, f"answered {entry.fault}") for entry in plan.entries if entry.fault)
+    found["were slow"] = sum(entry.at_us - entry.asked_us > 0 for entry in plan.entries)
+    found["held old or doubled items"] = sum(bool(entry.late or entry.twice) for entry in plan.entries)
+    return Counter({name: count for name, count in found.items() if count})
+
+
+def _met(world: World) -> dict[str, int]:
+    """What happened how often, from the world's own truth."""
+    within = [r for r in world.resources if r.ended_us is None or r.ended_us > world.start_us]
+    starts = [run.start_us for r in within for run in r.runs]
+    changes = [rate.at_us for r in within for rate in r.rates[1:]]
+    return {
+        "resources": len(within),
+        "starts": sum(world.start_us < at <= world.end_us for at in starts),
+        "price changes": sum(world.start_us < at <= world.end_us for at in changes),
+        "ends": sum(r.ended_us is not None and r.ended_us <= world.end_us for r in within),
+    }
+
+
+def _compared(spent: list[Spent], told: World) -> tuple[CloudPlayed, ...]:
+    from costguard_sim.bill import charged
+    from costguard_sim.view import key_of
+
+    ours = {one.key: one for one in spent}
+    nothing = Money(nano=0)
+    clouds: dict[str, list[Compared]] = {}
+    for resource in told.resources:
+        one = ours.get(key_of(resource))
+        clouds.setdefault(resource.cloud, []).append(
+            Compared(
+                key=key_of(resource),
+                money=one.money if one else MoneyInterval(low=nothing, expected=nothing, high=nothing),
+                billed=sum((line.amount for line in charged(resource, 0, told.end_us)), Fraction(0)),
+                spans=one.spans if one else 0,
+                pending=Fraction(resource.traffic_nano, NANO),
+            )
+        )
+    return tuple(CloudPlayed(provider=cloud, resources=tuple(found)) for cloud, found in sorted(clouds.items()))
+
+
+def _midnight() -> datetime:
+    return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,319 @@
+"""Plays a story with the real guard: its polls, its ledger, its messages, and what people want of it.
+
+    outcome = play(read_file(path), GuardPlay, tmp_path)
+    assert not outcome.faults, outcome.report()
+
+Every channel is the story's one notifier, the clouds are asked as accounts are, and a command of a person is run as one.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from secrets import token_hex
+
+from costguard.budgets.hold import Hold
+from costguard.errors import InputError, LedgerError
+from costguard.guard.alerts.alert import INFO, Route
+from costguard.guard.context import Rules
+from costguard.guard.facts import rate_of
+from costguard.guard.overrides import ACCEPT, APPROVE, ARM, ARMED_FOR, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Wish
+from costguard.guard.owning import may_lease, owner_of
+from costguard.guard.policy import Rails
+from costguard.guard.policy_evaluation import concerns
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.db.voices import Voices
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.holds import Holds, counting_holds
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.metering.inventory import Failed, Poll
+from costguard.metering.observation import Handling, Observation, incarnation_of
+from costguard.metering.scope_state import Accrued
+from costguard.metering.spending import Live
+from costguard.providers.ports import BalanceSource, InstanceSource
+from costguard.services.dispatch import Postman
+from costguard.services.guard import Guard, Guarded
+from costguard.services.latest import Latest
+from costguard.services.run.holding import hold
+from costguard.settings import check_settings
+from costguard.testing.story import Event
+from costguard.testing.story_player import PollPlay, Reply, Sight, Stage
+from costguard.values.balance import Balance
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import Sample
+from costguard.values.text_format import sign
+
+CHANNEL = "story"
+HELD_FOR = timedelta(days=1)
+"""A hold of a story, where nobody says for how long."""
+APPROVED_FOR = timedelta(hours=24)
+FULL = "cannot be written: the disk is full; nothing was written"
+COMMAND_S = 60
+
+
+class _FullBook(GuardBook):
+    """The guard's part of a ledger whose disk may be full: reading goes on, and nothing can be written."""
+
+    full = False
+
+    @contextmanager
+    def _writing(self) -> Iterator[Voices]:
+        if self.full:
+            raise LedgerError(FULL)
+        with super()._writing() as voices:
+            yield voices
+
+
+class _FullLedger(Ledger):
+    """The polls' part of it."""
+
+    full = False
+
+    def record(self, polls: Sequence[Poll]) -> tuple[Accrued, ...]:
+        if self.full:
+            raise LedgerError(FULL)
+        return super().record(polls)
+
+    def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
+        if self.full:
+            raise LedgerError(FULL)
+        return super().record_samples(samples)
+
+
+class GuardPlay(PollPlay):
+    """Costguard in a story. `guarded`: the last guard run, None before the first. A `crash` forgets all but the ledger.
+
+    `folder`: in which commands of people run; None: the current one.
+    """
+
+    guarded: Guarded | None
+    ledger: _FullLedger
+    _guard: Guard
+    _postman: Postman
+    _book: _FullBook
+
+    def __init__(self, stage: Stage, *, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.settings = check_settings(stage.config, stage.story.source or "story")
+        self._starts = 0
+        self._full = False
+        super().__init__(stage)
+
+    def poll(self) -> None:
+        """See `Play`. What cannot be written is as if it had not been asked."""
+        try:
+            super().poll()
+        except LedgerError:
+            return
+        for one in self.polled.seen:
+            self._sources[one.poll.scope] = one.source
+            if not isinstance(one.poll.inventory, Failed):
+                self._handling[one.poll.scope] = {item.key: item.handling for item in one.poll.inventory.items}
+                self._members[one.poll.scope] = tuple(item for item in one.poll.inventory.items if item.handling.controller)
+
+    def guard(self) -> None:
+        """See `Play`; messages go out after it."""
+        self.guarded = self._guard.run()
+        self._guard.hooks.wait()  # the time of a story stands still while they run
+        try:
+            self._postman.deliver()
+        except LedgerError:
+            return
+
+    def seen(self) -> Sight:
+        """See `Play`."""
+        found = self.guarded
+        works = found.survey.works if found and found.survey else {}
+        return Sight(works=works, intents=found.intents if found else ())
+
+    def wish(self, event: Event) -> Reply:
+        """See `Play`."""
+        verbs: Mapping[str, Callable[[Event], Reply]] = {
+            "keep": self._keep,
+            "hold": self._hold,
+            "run": self._run,
+            "thaw": partial(self._lift, what=FREEZE),
+            "unprotect": partial(self._lift, what=PROTECT),
+        }
+        try:
+            return verbs.get(event.what, self._wished)(event)
+        except (InputError, LedgerError) as error:
+            return Reply(done=False, text=str(error))
+
+    def fill(self, *, full: bool) -> None:
+        """See `Play`."""
+        self._full = self.ledger.full = self._book.full = full
+
+    def close(self) -> None:
+        """See `Play`."""
+        self._book.close()
+        super().close()
+
+    def crash(self) -> None:
+        """See `Play`."""
+        self.close()
+        self._open()
+
+    def _open(self) -> None:
+        stage, settings = self.stage, self.settings
+        self._starts += 1
+        self.guarded = None
+        self._sources: dict[ScopeKey, InstanceSource] = {}
+        self._handling: dict[ScopeKey, dict[ResourceKey, Handling]] = {}
+        self._members: dict[ScopeKey, tuple[Observation, ...]] = {}
+        rails, rules, url, clock = settings.rails or Rails(), stage.rules, stage.ledger_url, stage.clock
+        self.ledger = _FullLedger(url, rules=rules, ceilings={})
+        self._book = _FullBook(url, rails=rails, rules=rules)
+        self.fill(full=self._full)
+        routes = settings.routes or (Route(name=CHANNEL, channels=(CHANNEL,), min_severity=INFO),)
+        self._guard = Guard(
+            book=self._book,
+            books=partial(Books, url, rules=rules),
+            rules=Rules(
+                policies=settings.policies,
+                budgets=settings.budgets,
+                rails=rails,
+                owner_from=settings.defaults.owner_from,
+                group_from=settings.defaults.group_from,
+                protect=settings.defaults.protect,
+                zone=settings.defaults.zone,
+                interval=stage.story.poll,
+                claims=settings.watch.claims,
+                hooks=settings.hooks,
+            ),
+            latest=self._latest,
+            clock=clock,
+            holder=f"story:{self._starts}",
+            holds=self._open_holds,
+            routes=routes,
+            resident=True,
+            seconds=lambda: clock.boottime().total_seconds(),
+        )
+        channels = dict.fromkeys((name for route in routes for name in route.channels), stage.notifier)
+        self._postman = Postman(_Outbox(self._book), channels, clock=clock, second=stage.notifier)
+
+    def _latest(self) -> Latest:
+        handling = {key: value for scope in self._handling.values() for key, value in scope.items()}
+        members, sources = tuple(item for scope in self._members.values() for item in scope), dict(self._sources)
+        return Latest(
+            handling=handling, sources=sources, balances=self._balances(), members=members, lags={}, measures=(), agents=()
+        )
+
+    def _balances(self) -> tuple[Balance, ...]:
+        return tuple(cloud.balance() for cloud in self.stage.clouds.values() if isinstance(cloud, BalanceSource))
+
+    def _open_holds(self, now: datetime) -> list[Hold]:
+        with Reader(self.stage.ledger_url) as reader, reader.snapshot() as ask:
+            return counting_holds(ask, now)
+
+    def _live(self, name: str) -> Live:
+        key, now = self.stage.key(name), self.stage.clock.now()
+        with Books(self.stage.ledger_url, rules=self.stage.rules) as books:
+            live = next((one for one in books.live(now) if one.observation.key == key), None)
+        if live is None:
+            raise InputError(f"nothing that is there is called '{name}'", field="ID")
+        return live
+
+    def _keep(self, event: Event) -> Reply:
+        now, live, lasts = self.stage.clock.now(), self._live(event.name), event.length or timedelta()
+        life, owner = incarnation_of(live.observation), owner_of(live.observation, self.settings.defaults.owner_from)
+        meant = [policy for policy in self.settings.policies if concerns(policy.target, live.observation, owner)]
+        taken = self._book.wishes_since(live.first_seen_at)
+        allowed = may_lease(life, taken, meant, lasts, now, rate=rate_of(live, now))
+        if not allowed.allowed:
+            return Reply(done=False, text=allowed.why)
+        costs = "at a price nobody stated"
+        if allowed.costs is not None:
+            costs = f"up to {sign(allowed.costs.currency)}{allowed.costs.text()}"
+        self._add(event, LEASE, until=now + lasts, live=live, whole_life=True)
+        return Reply(done=True, text=f"kept, {costs}")
+
+    def _hold(self, event: Event) -> Reply:
+        now = self.stage.clock.now()
+        if event.money is None:
+            return Reply(done=False, text="how much?")
+        wanted = Hold(
+            id=f"hold-{token_hex(6)}", money=event.money, who=event.who, why=event.name, taken_at=now, expires_at=now + HELD_FOR
+        )
+        with Holds(self.stage.ledger_url, rules=self.stage.rules) as holds:
+            admission = hold(wanted, holds, self._book, self.settings.budgets, now)
+        return Reply(done=admission.admitted, text=admission.says)
+
+    def _run(self, event: Event) -> Reply:
+        _, *arguments = shlex.split(event.text)
+        command = [sys.executable, "-m", "costguard", *arguments]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, check=False, cwd=self.folder)  # noqa: S603 - our own
+        return Reply(done=ran.returncode == 0, text=ran.stdout + ran.stderr)
+
+    def _wished(self, event: Event) -> Reply:
+        now, lasts = self.stage.clock.now(), event.length or timedelta()
+        match event.what:
+            case "protect":
+                self._add(event, PROTECT, live=self._live(event.name))
+            case "approve":
+                live = self._live(event.name)
+                self._add(event, APPROVE, until=now + APPROVED_FOR, live=live, whole_life=True, subject=event.text)
+            case "snooze" if event.name in {policy.name for policy in self.settings.policies}:
+                self._add(event, SNOOZE, until=now + lasts, subject=event.name)
+            case "snooze":
+                self._add(event, SNOOZE, until=now + lasts, live=self._live(event.name))
+            case "freeze":
+                self._add(event, FREEZE)
+            case "accept":
+                self._add(event, ACCEPT, subject=self.guarded.plan_hash if self.guarded else "")
+            case "phase":
+                live = self._live(event.name)
+                self._add(event, PHASE, until=now + lasts, live=live, whole_life=True, subject=event.text)
+            case "arm":
+                self._add(event, ARM, until=now + ARMED_FOR, subject=event.name, value=event.text)
+            case what:
+                return Reply(done=False, text=f"nobody listens to '{what}'")
+        return Reply(done=True, text=event.what)
+
+    def _lift(self, event: Event, what: str) -> Reply:
+        now = self.stage.clock.now()
+        key = self.stage.key(event.name) if event.name else None
+        there = [wish for wish in self._book.open_wishes(now) if wish.what == what and wish.key == key]
+        for wish in there:
+            self._book.lift_wish(wish.id, who=event.who, now=now)
+        return Reply(done=bool(there), text="lifted" if there else "there was nothing to lift")
+
+    def _add(
+        self,
+        event: Event,
+        what: str,
+        *,
+        until: datetime | None = None,
+        live: Live | None = None,
+        whole_life: bool = False,
+        subject: str = "",
+        value: str = "",
+    ) -> None:
+        seen = live.observation if live else None
+        wish = Wish(
+            id=token_hex(8),
+            what=what,
+            who=event.who,
+            why=event.text,
+            at=self.stage.clock.now(),
+            until=until,
+            key=seen.key if seen else None,
+            life=incarnation_of(seen) if seen and whole_life else None,
+            subject=subject,
+            value=value,
+        )
+        self._book.add_wish(wish)
+
+
+class _Outbox:
+    """The book's messages, as the postman calls them."""
+
+    def __init__(self, book: GuardBook) -> None:
+        self.due_messages, self.settle, self.undelivered = book.due_messages, book.settle_message, book.undelivered

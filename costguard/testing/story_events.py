@@ -1,0 +1,162 @@
+"""Reads what happens in a story. A line begins with its moment or stretch, then says what happens to whom.
+
+Machines, clouds, what surrounds costguard, and people:
+
+    16:00        box busy | busy on 1 GPU | quiet [holding] | io 6.1 MB/s | cpu 1 core | hang 80 W | gpu 12 % | no signal
+    16:00        box connected | types | alone | queue 3 jobs           (beside what it measures)
+    18:40        box restarts | starts | stops | ends                   (by hand, not by costguard)
+    18:41        box label costguard=never | unlabel costguard | replaced by box2
+    19:00        box deaf [once | 2 times] | lost | unclear | refuses | obeys    (how it takes acts from now on)
+    19:55-20:40  aws down | aws empty | aws partial | aws stale 3 polls | aws hides box
+    19:55-20:40  watchdog down | channel down | ledger full
+    20:00        clock jumps 1h | clock jumps -1h | watchdog crashes
+    18:55        keep box for 2h why "one more run" by ada
+    18:55        protect box | unprotect box | snooze idle-gpu for 4h | freeze | thaw | phase download box for 3h
+    18:55        approve terminate box | arm idle-gpu stop | hold pod3 $2.99 | run "costguard status"
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from costguard.testing.faults import LISTING_FAULTS
+from costguard.testing.machine import ANSWERS
+from costguard.testing.story import ANSWER, LABEL, LISTING, MEASURES, PERSON, REPLACED, SURROUNDINGS, TURNS, Event
+from costguard.testing.story_setup import read_pairs
+from costguard.testing.story_tokens import Moments, length, money, tokens, wrong
+
+_BYTES: Mapping[str, float] = {"B/s": 1, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}
+BY_HAND = ("restarts", "starts", "stops", "ends")
+_MEASURED = re.compile(
+    r"(busy on|busy|quiet|connected|alone|types|no signal|io|cpu|hang|gpu|queue)(?: ([\d.]+) ?(\S+))?(?: (holding))?"
+)
+_UNITS: Mapping[str, Collection[str]] = {
+    "io": _BYTES,
+    "cpu": ("core", "cores"),
+    "hang": ("W",),
+    "gpu": ("%",),
+    "busy on": ("GPU", "GPUs"),
+    "queue": ("job", "jobs"),
+}
+
+
+def read_event(text: str, line: int, moments: Moments, machines: Collection[str], providers: Collection[str]) -> Event:
+    """One event. InputError that names the line."""
+    at, until, rest = moments.read(text, line)
+    if at is None:
+        raise wrong(line, "an event has no time", "begin with 18:05, Fri 18:05, +45m or 19:55-20:40")
+    words = tokens(rest)
+    if not words:
+        raise wrong(line, "nothing happens", "say what: box quiet")
+    if words[0] in machines:
+        kind, what, amount, name = _of_machine(words, line)
+        read = Event(at=at, kind=kind, what=what, line=line, name=words[0], amount=amount, text=name)
+    elif words[0] in ("watchdog", "channel", "ledger", "clock"):
+        read = _around(Event(at=at, kind=SURROUNDINGS, what="", line=line), words)
+    elif words[0] in providers:
+        read = _of_listing(Event(at=at, kind=LISTING, what="", line=line, name=words[0]), words, machines)
+    else:
+        read = _of_person(Event(at=at, kind=PERSON, what=words[0], line=line), words, machines)
+    needs_end = read.kind == LISTING or (read.kind == SURROUNDINGS and read.what in ("down", "full"))
+    if needs_end != (until is not None):
+        what, hint = ("needs an end", "19:55-20:40") if needs_end else ("happens at one moment", "18:05")
+        raise wrong(line, f"'{rest}' {what}", f"write {hint} {rest}")
+    return replace(read, until=until)
+
+
+def _of_machine(words: list[str], line: int) -> tuple[str, str, float, str]:  # noqa: PLR0911 - a table of words
+    """Kind, word, amount and text."""
+    said = " ".join(words[1:])
+    if found := _MEASURED.fullmatch(said):
+        what, number, unit = found[1], found[2], found[3] or ""
+        if bool(number) != (what in _UNITS) or (number and unit not in _UNITS[what]):
+            raise wrong(
+                line, f"'{said}' has a wrong amount or unit", "write: io 6.1 MB/s, cpu 1 core, hang 80 W, gpu 12 %, busy"
+            )
+        return MEASURES, what, float(number or 0) * _BYTES.get(unit, 1), found[4] or ""
+    match words[1:]:
+        case [turn] if turn in BY_HAND:
+            return TURNS, turn, 0, ""
+        case ["label", *pairs] if pairs:
+            return LABEL, "label", 0, "\n".join("=".join(pair) for pair in read_pairs(pairs, line))
+        case ["unlabel", key]:
+            return LABEL, "unlabel", 0, key
+        case ["replaced", "by", name]:
+            return REPLACED, "replaced", 0, name
+        case [how] if how in ANSWERS:
+            return ANSWER, how, 0, ""
+        case [how, "once"] if how in ANSWERS:
+            return ANSWER, how, 1, ""
+        case [how, number, "times"] if how in ANSWERS:
+            return ANSWER, how, float(number), ""
+        case _:
+            raise wrong(line, f"nothing is known of '{said}'", "write: box quiet, box restarts, box label k=v, box deaf")
+
+
+def _around(event: Event, words: list[str]) -> Event:
+    match words:
+        case ["watchdog" | "channel" as name, "down"]:
+            return replace(event, name=name, what="down")
+        case ["ledger", "full"]:
+            return replace(event, name="ledger", what="full")
+        case ["watchdog", "crashes"]:
+            return replace(event, name="watchdog", what="crashes")
+        case ["clock", "jumps", by]:
+            back = by.startswith("-")
+            found = length(by.removeprefix("-"), event.line)
+            return replace(event, name="clock", what="jumps", length=-found if back else found)
+        case _:
+            raise wrong(event.line, f"nothing is known of '{' '.join(words)}'", "write: watchdog down, clock jumps 1h")
+
+
+def _of_listing(event: Event, words: list[str], machines: Collection[str]) -> Event:
+    match words[1:]:
+        case ["stale", polls, "polls"]:
+            return replace(event, what="stale", amount=float(polls))
+        case ["hides", name] if name in machines:
+            return replace(event, what="hides", text=name)
+        case [fault] if fault in LISTING_FAULTS and fault not in ("stale", "hides"):
+            return replace(event, what=fault)
+        case _:
+            hint = f"write {words[0]} down, empty, partial, stale 3 polls or hides NAME"
+            raise wrong(event.line, f"nothing is known of '{' '.join(words)}'", hint)
+
+
+def _of_person(event: Event, words: list[str], machines: Collection[str]) -> Event:  # noqa: PLR0911 - a table of words
+    words, who, why = _who_and_why(words)
+    event = replace(event, who=who, text=why)
+    match words:
+        case ["keep", name, "for", time] if name in machines:
+            return replace(event, name=name, length=length(time, event.line))
+        case ["protect" | "unprotect", name] if name in machines:
+            return replace(event, name=name)
+        case ["approve", act, name] if name in machines:
+            return replace(event, name=name, text=act)
+        case ["snooze", topic, "for", time]:
+            return replace(event, name=topic, length=length(time, event.line))
+        case ["freeze" | "thaw" | "accept"]:
+            return event
+        case ["phase", phase, name, "for", time] if name in machines:
+            return replace(event, name=name, text=phase, length=length(time, event.line))
+        case ["arm", policy, level]:
+            return replace(event, name=policy, text=level)
+        case ["hold", name, amount]:
+            return replace(event, name=name, money=money(amount, event.line))
+        case ["run", command]:
+            return replace(event, text=command)
+        case _:
+            what = f"nobody can '{' '.join(words)}'"
+            raise wrong(
+                event.line, what, "write: keep NAME for 2h, protect NAME, freeze, approve ACT NAME, arm POLICY LEVEL, run"
+            )
+
+
+def _who_and_why(words: list[str]) -> tuple[list[str], str, str]:
+    """`words` without `by ada` and `why "..."` at their end, and those two."""
+    who = why = ""
+    while len(words) > 2 and words[-2] in ("by", "why"):  # noqa: PLR2004 - a verb stays
+        who, why = (words[-1], why) if words[-2] == "by" else (who, words[-1])
+        words = words[:-2]
+    return words, who or "ada", why

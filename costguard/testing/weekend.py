@@ -1,0 +1,235 @@
+"""The demo's weekend: five machines on simulated clouds, watched by the product itself from Friday evening to Monday morning.
+
+What happens is a story (`costguard.testing.story_parser`), and so is what must come of it: a machine that is forgotten, a slow
+download, a hang, a hard cap, a cloud that has no stop. Polls, ledger, judge, acts and messages are the product's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from costguard.budgets.hold import Hold
+from costguard.errors import CostguardError
+from costguard.guard.action_intents import DONE
+from costguard.guard.alerts.alert import REPEAT_DUE, Message
+from costguard.guard.alerts.letters import body_of, title_of
+from costguard.guard.work import ACTIVE
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.holds import counting_holds
+from costguard.ledger.reports.reader import Accounts
+from costguard.ledger.spans.books import Books
+from costguard.metering.accrual import GAP
+from costguard.metering.inventory import Failed
+from costguard.reporting.statement.period import Asked
+from costguard.services import Answer
+from costguard.services.further import Question
+from costguard.services.poll import poll
+from costguard.services.report import full_report
+from costguard.settings import read_settings
+from costguard.testing.guard_player import GuardPlay
+from costguard.testing.machine import Machine
+from costguard.testing.story import Event
+from costguard.testing.story_parser import read
+from costguard.testing.story_player import Outcome, play
+from costguard.values.money import Money
+from costguard.values.period import Period
+from costguard.views.demo import DONE as BY_US
+from costguard.views.demo import TOLD, WORLD, Beside, Moment, Saving, Weekend, weekend_document
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder made there is this process's own
+"""A disk in memory, where there is one: nobody needs this ledger afterwards, and a real disk's promises take their time."""
+FRIDAY, LASTS = 4, timedelta(days=3)
+STORY = """
+title: A weekend
+hazard: every machine is another way to lose money
+zone: {zone}
+start: {friday} 16:00
+end: Mon 09:00
+poll: 20m
+machines
+  train     aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, age 1m, owner ada, stops-in 2m, measures duty cpu io
+  fetch     runpod H100-SXM $2.99, age 1m, owner bob, measures duty cpu io
+  finetune  gcp 8xH100-80GB-SXM $88.49, age 1m, owner cyd, measures duty power cpu io progress
+  sweep     vast 8xA100-80GB-SXM $9.60, age 1m, owner dee, labels team=sweeps, measures duty cpu io
+  notebook  lambda 8xH100-SXM $23.92, age 1m, owner eve, measures duty cpu io
+policies
+  idle-gpu  arm stop, gpu, when idle, for 45m, notify, +15m stop
+  hung-job  arm notify, gpu, when hung, for 20m, notify page
+budgets
+  sweeps  $120 day, hard, match labels team=sweeps
+config
+  [defaults]
+  timezone = "{zone}"
+  [rails]
+  acts = {{ fleet_percent_day = 100 }}      # of five machines, 20 % would be one act a day
+clouds
+  lambda  no stop
+events
+  Fri 16:00  train busy
+  Fri 16:00  fetch io 6.1 MB/s
+  Fri 16:00  finetune busy
+  Fri 16:00  sweep busy
+  Fri 16:00  notebook busy
+  Fri 18:00  train quiet
+  Sat 02:00  fetch busy
+  Sat 10:00  finetune hang 80 W
+  Sat 11:00  finetune busy
+  Sat 12:00  fetch ends
+  Sat 14:00  finetune ends
+  Sat 15:00  notebook quiet
+  Sat 17:20  approve terminate notebook by eve why "it is saved"
+expect
+  Fri 18:45-19:20      notice idle-gpu train
+  Fri 19:00-19:40      stop train
+  once stop train
+  Fri 16:00            fetch is active
+  Sat 01:40            fetch is active
+  never stop fetch
+  never terminate fetch
+  never message fetch
+  Sat 10:20-11:00      page hung-job finetune
+  Sat 11:00-12:00      resolved hung-job finetune
+  never stop finetune
+  Sat 11:20-12:40      stop sweep
+  Sat 15:45-16:40      message notebook saying "asked because"
+  Sat 15:00-17:20      never terminate notebook
+  never stop notebook
+  Sat 17:20-20:00      terminate notebook
+  sweep spent at most $120.00 from Sat 00:00 to Sun 00:00
+"""
+WORDS: Mapping[str, str] = {
+    "busy": "trains",
+    "quiet": "its work is over, and it runs on",
+    "io": "downloads at 6.1 MB/s, its GPU at 0 %",
+    "hang": "its GPUs spin at 80 W, and no step is made",
+    "ends": "is done, and ended by its own job",
+    "approve": "costguard approve {machine} terminate",
+}
+
+
+ALONE = ("fetch",)
+"""Whose state of work is worth a line."""
+ACTS: Mapping[str, str] = {"stop": "stopped", "terminate": "terminated"}
+
+
+class Listed(GuardPlay):
+    """Clouds that tell what their machines measure with the listing, and are not asked for it apart."""
+
+    def poll(self) -> None:
+        """One round."""
+        self.polled = poll(self.stage.clouds.values(), self.ledger, self.stage.clock)
+        for one in self.polled.seen:
+            self._sources[one.poll.scope] = one.source
+            if not isinstance(one.poll.inventory, Failed):
+                self._handling[one.poll.scope] = {item.key: item.handling for item in one.poll.inventory.items}
+
+    def _open_holds(self, now: datetime) -> list[Hold]:
+        with Reader(self.stage.ledger_url) as reader, reader.snapshot() as ask:
+            return counting_holds(ask, now)
+
+
+def weekend(*, config: str | None = None, now: datetime | None = None) -> Answer:
+    """Play the last weekend that is over at `now` (the present), in the zone of the settings."""
+    zone = read_settings(config).defaults.zone
+    today = (now or datetime.now(UTC)).astimezone(zone).date()
+    friday = today - timedelta(days=(today.weekday() - FRIDAY) % 7)
+    friday -= timedelta(days=0 if today - friday > LASTS else 7)
+    story = read(STORY.format(zone=zone, friday=friday.isoformat()), source="the demo's weekend")
+    with TemporaryDirectory(prefix="costguard-weekend-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        found = made_of(play(story, Listed, Path(folder)))
+    wrong = CostguardError(f"the weekend went wrong in {len(found.faults)} ways: this is a bug in costguard")
+    return Answer(document=weekend_document(found), refusal=wrong if found.faults else None)
+
+
+def made_of(outcome: Outcome) -> Weekend:
+    """What came of the play, its ledger read once more."""
+    stage = outcome.stage
+    period = Period(start=stage.story.start, end=outcome.end)
+    asked = Asked(period=period, label="the weekend")
+    with Accounts(stage.ledger_url, rules=stage.rules) as books:
+        spent = {one.key: one.money for one in books.spent(period.end)}
+        savings = tuple(_savings(outcome, books, period.end))
+        pause = max(GAP, stage.story.poll)
+        question = Question(asked=asked, by=("owner", "provider"), zone=stage.story.zone, as_of=period.end, pause=pause)
+        statement = full_report(accounts=books, question=question, rules=stage.rules)
+    letter = next((one.message for one in outcome.told if "train" in _machine(one.message)), None)
+    return Weekend(
+        period=period,
+        zone=stage.story.zone,
+        every_s=int(stage.story.poll.total_seconds()),
+        polls=outcome.polls,
+        moments=tuple(sorted(_moments(outcome), key=lambda one: one.at)),
+        letter=(title_of(letter), body_of(letter)) if letter else ("", ""),
+        repeats=sum(one.message.why_now == REPEAT_DUE for one in outcome.told),
+        savings=savings,
+        machines=tuple(
+            Beside(
+                who=one.name,
+                money=spent[one.key],
+                truth=_money(one.spent(one.created_at, period.end)),
+                right=spent[one.key].low.nano - 1 <= one.spent(one.created_at, period.end) <= spent[one.key].high.nano + 1,
+            )
+            for one in _machines(outcome)
+        ),
+        statement=statement,
+        faults=tuple(outcome.faults),
+    )
+
+
+def _moments(outcome: Outcome) -> Iterator[Moment]:
+    for event in outcome.stage.story.events:
+        what = WORDS[event.what].format(machine=event.name)
+        yield Moment(at=event.at, kind=WORLD, who=event.name, what=what, why=_by(event))
+    for told in outcome.told:
+        if told.message.why_now != REPEAT_DUE:
+            facts = dict(told.message.notices[0].facts)
+            yield Moment(
+                at=told.at,
+                kind=TOLD,
+                who=_machine(told.message),
+                what=title_of(told.message).removeprefix("costguard: "),
+                why=facts.get("why", ""),
+                cost=facts.get("so far", ""),
+            )
+    for at, name, work in outcome.works:
+        if name in ALONE and work.state == ACTIVE:
+            yield Moment(at=at, kind=BY_US, who=name, what="active: left alone", why="; ".join(work.reasons))
+    for act in outcome.acts:
+        yield Moment(at=act.at, kind=BY_US, who=act.name, what=f"{act.act} sent: {act.said}")
+    for at, name, intent in outcome.intents:
+        if intent.state == DONE:
+            yield Moment(at=at, kind=BY_US, who=name, what=f"proven {ACTS[intent.act]}", why=intent.outcome)
+
+
+def _by(event: Event) -> str:
+    return f"{event.who} says yes" if event.what == "approve" else ""
+
+
+def _machine(message: Message) -> str:
+    """Whom it is about: the machine of its first notice, or its budget."""
+    subject = message.notices[0].subject
+    return subject.rpartition("/")[2].removeprefix("i-").removeprefix("budget ")
+
+
+def _savings(outcome: Outcome, books: Books, end: datetime) -> Iterator[Saving]:
+    """Each machine that costguard ended, from the proof on. Every machine has a provider of its own."""
+    machines = {one.name: one for one in _machines(outcome)}
+    for at, name, intent in outcome.intents:
+        rate = machines[name].rate
+        if intent.state == DONE and rate is not None:
+            found = books.spending(Period(start=at, end=end), end)
+            disks = sum((s.money.expected for s in found if s.attribution.provider == intent.life.key.provider), Money(nano=0))
+            avoided = rate.over(int((end - at).total_seconds()))
+            yield Saving(who=name, act=ACTS[intent.act], at=at, avoided=avoided, disks=disks)
+
+
+def _machines(outcome: Outcome) -> list[Machine]:
+    return [one for cloud in outcome.stage.clouds.values() for one in cloud.machines.values()]
+
+
+def _money(nano: Fraction) -> Money:
+    return Money(nano=round(nano))

@@ -1,0 +1,160 @@
+"""Money and rates: integers of nano-dollars, never a float.
+
+Example: 12 h at $2.49 an hour. `Rate.parse("2.49", "USD")` is 2_490_000_000 nano-USD an hour;
+over 43_200 s that is 2_490_000_000 * 43_200 / 3_600 = 29_880_000_000 nano-USD = $29.88.
+Division rounds half to even, once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from costguard.errors import InputError
+from costguard.values.checks import described
+
+NANO = 10**9
+SECONDS_PER_HOUR = 3600
+LARGEST_AMOUNT = Decimal(10**18)
+"""More is a slip of the pen, and 1e900000 would be an integer that fills memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=False)
+class Money:
+    """An amount: `nano` billionths of one unit of `currency` (ISO 4217). May be negative (a credit)."""
+
+    nano: int
+    currency: str = "USD"
+
+    def __post_init__(self) -> None:
+        if type(self.nano) is not int:
+            raise InputError(f"must be an integer of nano-units, not {described(self.nano)}", field="money")
+        if len(self.currency) != 3 or not (self.currency.isascii() and self.currency.isupper()):  # noqa: PLR2004 - ISO 4217 codes have three letters
+            raise InputError(f"must be an ISO 4217 code such as USD, not {described(self.currency)}", field="currency")
+
+    @classmethod
+    def parse(cls, text: str | int | Decimal, currency: str = "USD", *, field: str = "money") -> Money:
+        """Money from a decimal string ("2.49"); a float is refused, and so is more than nine decimals."""
+        return cls(nano=_nano(text, field), currency=currency)
+
+    def __add__(self, other: Money) -> Money:
+        return Money(nano=self.nano + self._same(other), currency=self.currency)
+
+    def __sub__(self, other: Money) -> Money:
+        return Money(nano=self.nano - self._same(other), currency=self.currency)
+
+    def __lt__(self, other: Money) -> bool:
+        return self.nano < self._same(other)
+
+    def __le__(self, other: Money) -> bool:
+        return self.nano <= self._same(other)
+
+    def decimal(self) -> Decimal:
+        """The exact amount."""
+        return Decimal(self.nano).scaleb(-9)
+
+    def text(self, places: int = 2) -> str:
+        """The amount as a decimal string of `places` decimals, rounded half to even."""
+        return f"{self.decimal():.{places}f}"
+
+    def _same(self, other: Money) -> int:
+        if other.currency != self.currency:
+            raise InputError(f"cannot mix {self.currency} with {other.currency}", field="currency")
+        return other.nano
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Money an hour for a whole offer (all its GPUs): `nano_per_hour` > 0. A price of zero is unknown, never a Rate."""
+
+    nano_per_hour: int
+    currency: str = "USD"
+
+    def __post_init__(self) -> None:
+        if type(self.nano_per_hour) is not int or self.nano_per_hour <= 0:
+            raise InputError(
+                f"must be more than zero, not {described(self.nano_per_hour)}", field="rate", hint="leave an unknown price out"
+            )
+
+    @classmethod
+    def parse(cls, text: str | int | Decimal, currency: str = "USD", *, field: str = "rate") -> Rate:
+        """A rate from decimal money an hour ("2.49")."""
+        return cls(nano_per_hour=_nano(text, field), currency=currency)
+
+    def over(self, seconds: int) -> Money:
+        """What `seconds` at this rate cost, rounded half to even to the nano-unit."""
+        return Money(nano=divide_half_even(self.nano_per_hour * seconds, SECONDS_PER_HOUR), currency=self.currency)
+
+    def times(self, count: int) -> Rate:
+        """The rate of `count` of the same."""
+        return Rate(nano_per_hour=self.nano_per_hour * count, currency=self.currency)
+
+    def text(self, places: int = 4) -> str:
+        """Money an hour as a decimal string of at least four decimals."""
+        return f"{Decimal(self.nano_per_hour).scaleb(-9):.{places}f}"
+
+
+def divide_half_even(numerator: int, denominator: int) -> int:
+    """Numerator / denominator as an integer, ties to even; `denominator` > 0."""
+    quotient, remainder = divmod(numerator, denominator)
+    twice = 2 * remainder
+    return quotient + (twice > denominator or (twice == denominator and quotient % 2 == 1))
+
+
+def _nano(text: str | int | Decimal, field: str) -> int:
+    if isinstance(text, bool) or not isinstance(text, str | int | Decimal):
+        raise InputError(f"must be a decimal string, not {described(text)}", field=field, hint='write it as "2.49"')
+    try:
+        amount = Decimal(text)
+        nano = amount.scaleb(9) if abs(amount) < LARGEST_AMOUNT else Decimal("NaN")
+        exact = nano.is_finite() and nano == nano.to_integral_value()
+    except ArithmeticError:
+        exact = False
+    if not exact:
+        raise InputError(f"is not an amount of money: {described(text)}", field=field, hint="write digits such as 2.49")
+    return int(nano)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoneyInterval:
+    """low <= expected <= high, in one currency."""
+
+    low: Money
+    expected: Money
+    high: Money
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.expected <= self.high:
+            raise InputError(f"is not in order: {self.low.text()}, {self.expected.text()}, {self.high.text()}", field="money")
+
+    def plus(self, other: MoneyInterval) -> MoneyInterval:
+        """End by end."""
+        return MoneyInterval(low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high)
+
+    def text(self, places: int = 2) -> dict[str, str]:
+        """The three as decimal strings."""
+        return {"low": self.low.text(places), "expected": self.expected.text(places), "high": self.high.text(places)}
+
+
+def total_of(parts: Iterable[MoneyInterval], currency: str = "USD") -> MoneyInterval:
+    """The sum of `parts`, zero where there are none. All must be of `currency`."""
+    low = expected = high = 0
+    for part in parts:
+        if part.low.currency != currency:
+            raise InputError(f"cannot mix {currency} with {part.low.currency}", field="currency")
+        low, expected, high = low + part.low.nano, expected + part.expected.nano, high + part.high.nano
+    return _interval(low, expected, high, currency)
+
+
+def nothing(currency: str = "USD") -> MoneyInterval:
+    """Zero, three times."""
+    return _interval(0, 0, 0, currency)
+
+
+def _interval(low: int, expected: int, high: int, currency: str) -> MoneyInterval:
+    return MoneyInterval(
+        low=Money(nano=low, currency=currency),
+        expected=Money(nano=expected, currency=currency),
+        high=Money(nano=high, currency=currency),
+    )

@@ -1,0 +1,75 @@
+"""What `costguard audit` says, as a document: `costguard.audit/1`, whose `action` tells the two apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from costguard.guard.audit import Anchor, Finding, Told, anchor_text, when_text, words
+from costguard.values.instant import EARLIEST, LATEST, instant, micros
+from costguard.values.text_format import instant_text
+from costguard.views.document import Document, TableView
+
+SCHEMA = "costguard.audit/1"
+MOST_SHOWN = 50
+"""Findings that are written out for people. JSON holds all of them."""
+NOT_SEEN = (
+    "Without --anchor nobody can tell that the last rows were cut off with all they tell of, or all rows written anew: "
+    "give it a head from an old message."
+)
+
+
+def verified(ledger: str, *, rows: int, head: str, anchors: Sequence[Anchor], findings: Sequence[Finding]) -> Document:
+    """Whether it is whole. `rows`: how many there are; `head`: the last one's short form, "" for none."""
+    records = tuple({"seq": found.seq, "finding": found.what} for found in findings)
+    data = {
+        "schema": SCHEMA,
+        "action": "verify",
+        "ledger": ledger,
+        "whole": not findings,
+        "rows": rows,
+        "head": head or None,
+        "anchors": [anchor_text(*anchor) for anchor in anchors],
+        "findings": list(records),
+    }
+    through = f" It passes through {', '.join(anchor_text(*anchor) for anchor in anchors)}." if anchors else ""
+    whole = f"The audit of {ledger} is whole: {rows:,} rows, and what they tell of is as they tell it.{through}"
+    notes = [f"- {found.what}." for found in findings[:MOST_SHOWN]]
+    more = len(findings) - MOST_SHOWN
+    notes += [f"and {more} more: --json shows all"] if more > 0 else []
+    notes += [f"Head: audit {head}"] if head else []
+    notes += [NOT_SEEN] if not findings and not anchors else []
+    lead = f"The audit of {ledger} does not hold:" if findings else whole
+    return Document(data=data, records=records, lead=(lead,), notes=tuple(notes))
+
+
+def shown(ledger: str, rows: Sequence[Told], head: str) -> Document:
+    """The rows in words, in order."""
+    records = tuple(
+        {"seq": row.seq, "at": _at(row.at_us), "kind": row.kind, "what": words(row.kind, row.body), "hash": row.hash}
+        for row in rows
+    )
+    data = {
+        "schema": SCHEMA,
+        "action": "show",
+        "ledger": ledger,
+        "head": head or None,
+        "rows": [record | {"body": row.body} for record, row in zip(records, rows, strict=True)],
+    }
+    table = TableView(
+        title="",
+        columns=("row>", "at", "what", "hash"),
+        rows=tuple((str(r.seq), when_text(r.at_us), words(r.kind, r.body), anchor_text(r.seq, r.hash)) for r in rows),
+    )
+    lead = f"{len(rows):,} rows of the audit of {ledger}." if rows else f"No row of the audit of {ledger} is that young."
+    return Document(
+        data=data,
+        records=records,
+        lead=(lead,),
+        tables=(table,) if rows else (),
+        notes=(f"Head: audit {head}",) if head else (),
+    )
+
+
+def _at(at_us: int) -> str | None:
+    """None where somebody edited it to be no instant."""
+    return instant_text(instant(at_us)) if micros(EARLIEST) <= at_us < micros(LATEST) else None

@@ -1,0 +1,262 @@
+"""Bills held against charges as a document: `costguard.reconcile/1`, one record a resource and kind of charge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from costguard.bills.bill_line import CREDIT, TAX, Imported
+from costguard.bills.drift import BEYOND, UNSURE, WITHIN, Amounts, Day, Group, Part, Result
+from costguard.bills.tolerance import Tolerance
+from costguard.errors import IncompleteError, NoAnswerError, one_line, shortened
+from costguard.values.instant import DAY_US, instant
+from costguard.values.period import Period
+from costguard.values.text_format import exact, first_lines, instant_text, sign
+from costguard.views.document import Document, TableView
+from costguard.views.reconciled import OUTCOMES, interval_of, money, signed
+
+SCHEMA = "costguard.reconcile/1"
+MOST_TOLD = 5
+LONGEST_NAME = 40
+OUTSIDE = "outside of the statement"
+"""What a row is of that has charges from before the bill begins or after its newest line, all together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation:
+    """All that one run of `costguard reconcile` found.
+
+    `imports`: the statements that were taken in. `not_asked`: (provider, why). `notes`: what else was left out, a sentence
+    each. `told`: how many notices were written.
+    """
+
+    period: Period
+    label: str
+    at: datetime
+    tolerance: Tolerance
+    results: tuple[Result, ...]
+    imports: tuple[Imported, ...] = ()
+    not_asked: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    told: int = 0
+
+
+def reconcile_document(found: Reconciliation) -> Document:
+    """The whole of it."""
+    data = {
+        "schema": SCHEMA,
+        "period": {
+            "start": instant_text(found.period.start),
+            "end": instant_text(found.period.end),
+            "label": found.label,
+        },
+        "as_of": instant_text(found.at),
+        "tolerance": found.tolerance.text(),
+        "imports": [_import(one) for one in found.imports],
+        "not_asked": [{"provider": name, "why": why} for name, why in found.not_asked],
+        "accounts": [_result(one) for one in found.results],
+        "notes": list(found.notes),
+        "told": found.told,
+    }
+    return Document(
+        data=data,
+        records=tuple(record for result in found.results for record in _records(found, result)),
+        lead=tuple(_lead(found)),
+        tables=tuple(_tables(found)),
+        notes=(*first_lines(_told(found), "lines"),),
+    )
+
+
+def refusal_of(found: Reconciliation, *, strict: bool) -> NoAnswerError | IncompleteError | None:
+    """Exit 3 for drift beyond tolerance; with `strict`, exit 4 for what could not be asked or compared."""
+    beyond = [one for one in found.results if one.outcome == BEYOND]
+    if beyond:
+        hint = "\n".join(_sentence(one) for one in beyond[:3])
+        return NoAnswerError(f"{len(beyond)} of {len(found.results)} bills differ from the charges", hint=hint)
+    unsure = [one for one in found.results if one.outcome == UNSURE]
+    if strict and (found.not_asked or unsure):
+        names = [name for name, _ in found.not_asked] + [f"{one.provider}/{one_line(one.account)}" for one in unsure]
+        told = "\n".join(f"{name}: {one_line(why)}" for name, why in found.not_asked[:3])
+        what = f"not every bill could be asked for and compared: {', '.join(names[:MOST_TOLD])}"
+        return IncompleteError(what, hint=told or None)
+    return None
+
+
+def _lead(found: Reconciliation) -> Iterator[str]:
+    if not found.results:
+        yield f"{found.label}: no bill was held against the charges."
+        return
+    counts = {outcome: sum(one.outcome == outcome for one in found.results) for outcome in (WITHIN, BEYOND, UNSURE)}
+    told = ", ".join(f"{count} {OUTCOMES[outcome]}" for outcome, count in counts.items() if count)
+    bills = "1 bill" if len(found.results) == 1 else f"{len(found.results)} bills"
+    yield f"{found.label}: {bills} held against the charges, tolerance {found.tolerance.text()}: {told}."
+
+
+def _told(found: Reconciliation) -> Iterator[str]:
+    for one in found.imports:
+        yield _imported(one)
+    yield from (f"Not asked: {name}: {one_line(why)}." for name, why in found.not_asked)
+    yield from (f"{note.rstrip('.')}." for note in found.notes)
+    yield from (f"{one.provider}/{one_line(one.account)}: {one.why}." for one in found.results if one.why)
+    if found.told:
+        yield f"{found.told} notices were written for the routes of the settings."
+
+
+def _imported(one: Imported) -> str:
+    parts = [f"{one.lines} lines", f"{one.added} new"]
+    parts += [f"{one.replaced} replaced"] if one.replaced else []
+    parts += [f"{one.withdrawn} withdrawn"] if one.withdrawn else []
+    parts += [f"{one.outdated} known newer"] if one.outdated else []
+    parts += [f"{one.estimated} estimated"] if one.estimated else []
+    left_out = f" Not whole: {shortened(one_line(one.why), 200)}." if one.why else ""
+    return f"Bill of {one.provider} from {shortened(one_line(one.source), 60)}: {', '.join(parts)}.{left_out}"
+
+
+def _tables(found: Reconciliation) -> Iterator[TableView]:
+    if found.results:
+        yield TableView(
+            title="Bills beside charges",
+            columns=("provider", "account", "billed>", "charged>", "low>", "high>", "drift>", "unexplained>", "outcome"),
+            rows=tuple(_row(one) for one in found.results),
+        )
+    causes = tuple(_cause_row(one, part) for one in found.results for part in one.parts)
+    if causes:
+        yield TableView(
+            title="What it comes from",
+            columns=("provider", "account", "cause", "charge", "what", "amount>", "why"),
+            rows=causes,
+        )
+
+
+def _row(one: Result) -> tuple[str, ...]:
+    low, expected, high = (money(nano, one.currency).text() for nano in one.charged)
+    mark = sign(one.currency)
+    billed, off = money(abs(one.billed), one.currency).text(), money(one.unexplained, one.currency).text()
+    drift = signed(one.drift, one.currency)
+    names = (one.provider, shortened(one_line(one.account), LONGEST_NAME))
+    return (
+        *names,
+        f"{'-' * (one.billed < 0)}{mark}{billed}",
+        f"{mark}{expected}",
+        low,
+        high,
+        drift,
+        off,
+        OUTCOMES[one.outcome],
+    )
+
+
+def _cause_row(one: Result, part: Part) -> tuple[str, ...]:
+    names = (one.provider, shortened(one_line(one.account), LONGEST_NAME))
+    sku = shortened(one_line(part.sku), LONGEST_NAME) or "-"
+    apart = f"{part.cause} (apart)" if part.explained else part.cause
+    return (*names, apart, part.charge or "-", sku, signed(part.nano, one.currency), one_line(part.reason))
+
+
+def _sentence(one: Result) -> str:
+    part = next((part for part in one.parts if not part.explained), None)
+    why = f": {one_line(part.reason)}" if part else ""
+    return f"{one.provider}/{shortened(one_line(one.account), LONGEST_NAME)} {signed(one.drift, one.currency)}{why}"
+
+
+def _import(one: Imported) -> dict[str, object]:
+    return {
+        "provider": one.provider,
+        "source": one.source,
+        "start": instant_text(one.start),
+        "end": instant_text(one.end),
+        "lines": one.lines,
+        "added": one.added,
+        "replaced": one.replaced,
+        "withdrawn": one.withdrawn,
+        "outdated": one.outdated,
+        "estimated": one.estimated,
+        "whole": not one.why,
+        "why": one.why or None,
+    }
+
+
+def _result(one: Result) -> dict[str, object]:
+    return {
+        "provider": one.provider,
+        "account": one.account,
+        "currency": one.currency,
+        "outcome": one.outcome,
+        "why": one.why or None,
+        "billed": exact(money(one.billed, one.currency)),
+        "charged": interval_of(one.charged, one.currency),
+        "drift": exact(money(one.drift, one.currency)),
+        "unexplained": exact(money(one.unexplained, one.currency)),
+        "allowed": exact(money(one.allowed, one.currency)),
+        "causes": [_part(part, one.currency) for part in one.parts],
+        "days": [_day(day, one.currency) for day in one.cells],
+        "resources": [_group(group, one.currency) for group in one.groups],
+    }
+
+
+def _part(part: Part, currency: str) -> dict[str, object]:
+    return {
+        "cause": part.cause,
+        "charge": part.charge or None,
+        "sku": part.sku or None,
+        "amount": exact(money(part.nano, currency)),
+        "outside": exact(money(part.off, currency)),
+        "explained": part.explained,
+        "resources": part.resources,
+        "lines": part.lines,
+        "why": part.reason,
+        "some": list(part.named),
+    }
+
+
+def _day(day: Day, currency: str) -> dict[str, object]:
+    """One UTC day."""
+    return {
+        "day": f"{instant(day.cell * DAY_US):%Y-%m-%d}",
+        "billed": exact(money(day.billed, currency)),
+        "charged": interval_of(day.charged, currency),
+    }
+
+
+def _group(group: Group, currency: str) -> dict[str, object]:
+    return {
+        "id": group.resource or None,
+        "region": group.region or None,
+        "charge": group.charge,
+        "sku": group.sku or None,
+        "billed": exact(money(group.billed, currency)),
+        "charged": interval_of(group.charged, currency),
+        "cause": group.cause,
+    }
+
+
+def _records(found: Reconciliation, result: Result) -> Iterator[Mapping[str, object]]:
+    """Rows that add up to the account: its resources, what is billed apart, and charges that the statement does not reach."""
+    for one in result.groups:
+        whose = {"region": one.region, "resource": one.resource, "charge": one.charge, "sku": one.sku, "cause": one.cause}
+        yield _record(found, result, whose, (one.billed, one.charged))
+    for part in result.parts:
+        if part.charge in (TAX, CREDIT):
+            yield _record(found, result, {"charge": part.charge, "cause": part.cause}, (part.nano, (0, 0, 0)))
+    low, expected, high = (total - sum(one.charged[end] for one in result.groups) for end, total in enumerate(result.charged))
+    if high:
+        yield _record(found, result, {"cause": OUTSIDE}, (0, (low, expected, high)))
+
+
+def _record(
+    found: Reconciliation, result: Result, whose: Mapping[str, str], amounts: tuple[int, Amounts]
+) -> Mapping[str, object]:
+    """Amounts are numbers here: a text that begins with a minus sign is no number to a spreadsheet."""
+    billed, charged = amounts
+    return {
+        "period": found.label,
+        "provider": result.provider,
+        "account": result.account,
+        **{name: whose.get(name, "") for name in ("region", "resource", "charge", "sku")},
+        "currency": result.currency,
+        "billed": money(billed, result.currency).decimal(),
+        **interval_of(charged, result.currency),
+        "drift": money(billed - charged[1], result.currency).decimal(),
+        "cause": whose["cause"],
+    }

@@ -1,0 +1,201 @@
+"""A weekend that was watched, as a document: what happened when, one notice as people get it, what was saved, what it cost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+
+from costguard.reporting.statement import Statement
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.period import Period
+from costguard.values.text_format import exact, instant_text, interval_exact
+from costguard.views.document import Document, TableView
+from costguard.views.report import report_document
+
+WORLD, TOLD, DONE = "world", "told", "done"
+"""Whose doing a moment is: what happened by itself or by a person, what people were told, what costguard did."""
+LONGEST = 72
+"""Characters of a column."""
+_MARKS = {WORLD: "  ", TOLD: "! ", DONE: "* "}
+_MADE_OF = re.compile(r" \(\d[\d.]*x[^)]*\)")
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d) UTC")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """Something of the weekend. `kind`: WORLD, TOLD or DONE; `who`: the machine; `cost`: as people were told it."""
+
+    at: datetime
+    kind: str
+    who: str
+    what: str
+    why: str = ""
+    cost: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """A machine from when its end was proven (`at`) to the end of the weekend.
+
+    `avoided`: what computing would have cost until then; `disks`: what the ledger says that it went on costing.
+    """
+
+    who: str
+    act: str
+    at: datetime
+    avoided: Money
+    disks: Money
+
+    @property
+    def net(self) -> Money:
+        """What was saved."""
+        return self.avoided - self.disks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """A machine: what the ledger says, and what it truly cost, to the nano-unit."""
+
+    who: str
+    money: MoneyInterval
+    truth: Money
+    right: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weekend:
+    """All of it. `letter`: a notice as it arrived. `repeats`: messages that said again what still held.
+
+    `faults`: what was not as the story expects, or as the ledger should have it; none is good.
+    """
+
+    period: Period
+    zone: tzinfo
+    every_s: int
+    polls: int
+    moments: tuple[Moment, ...]
+    letter: tuple[str, str]
+    repeats: int
+    savings: tuple[Saving, ...]
+    machines: tuple[Beside, ...]
+    statement: Statement
+    faults: tuple[str, ...] = ()
+
+    @property
+    def saved(self) -> Money:
+        """All that was saved, net of disks."""
+        return sum((one.net for one in self.savings), Money(nano=0))
+
+
+def weekend_document(weekend: Weekend) -> Document:
+    """The timeline and what it came to."""
+    right = sum(one.right for one in weekend.machines)
+    title, body = weekend.letter
+    report = report_document(weekend.statement)
+    start, end, count = _local(weekend.period.start, weekend), _local(weekend.period.end, weekend), len(weekend.machines)
+    often = f"{count} machines of {count} clouds, polled every {weekend.every_s // 60} minutes, {weekend.polls} times"
+    lead = (
+        f"A simulated weekend, {start} to {end} ({weekend.zone}): {often}.",
+        "Only the clouds and the clock are simulated. What is marked ! was told to people, what is marked * costguard did.",
+    )
+    notes = [
+        "What people got at the first of these warnings:",
+        *(f"    {line}" for line in (title, *body.splitlines())),
+        f"Messages that said again what still held, not shown: {weekend.repeats}.",
+        f"Saved by Monday, net of disks: ${weekend.saved.text()}.",
+        f"{right} of {len(weekend.machines)} machines: what the ledger says holds what the machine truly cost.",
+        *(f"WRONG: {fault}" for fault in weekend.faults),
+    ]
+    return Document(
+        data=_data(weekend),
+        records=tuple(_record(one) for one in weekend.moments),
+        lead=lead,
+        tables=(_timeline(weekend), _savings(weekend), *_statement(report)),
+        notes=tuple(notes),
+    )
+
+
+def _statement(report: Document) -> Iterator[TableView]:
+    for table in report.tables[:1]:
+        yield TableView(title="The report of the weekend, from its ledger", columns=table.columns, rows=table.rows)
+
+
+def _timeline(weekend: Weekend) -> TableView:
+    rows = tuple(
+        (_local(one.at, weekend), one.who, _MARKS[one.kind] + _short(one.what, weekend), _short(one.why, weekend), one.cost)
+        for one in weekend.moments
+    )
+    return TableView(title="", columns=("when", "machine", "what", "why", "so far>"), rows=rows)
+
+
+def _savings(weekend: Weekend) -> TableView:
+    rows = [(s.who, s.act, _local(s.at, weekend), s.avoided.text(), s.disks.text(), s.net.text()) for s in weekend.savings]
+    total = ("all", "", "", _total(s.avoided for s in weekend.savings), _total(s.disks for s in weekend.savings))
+    return TableView(
+        title="Saved until Monday",
+        columns=("machine", "act", "proven", "not computed $>", "its disks $>", "saved $>"),
+        rows=(*rows, (*total, weekend.saved.text())),
+    )
+
+
+def _total(amounts: Iterator[Money]) -> str:
+    return sum(amounts, Money(nano=0)).text()
+
+
+def _short(text: str, weekend: Weekend) -> str:
+    """`text` for a narrow column: its first clause, without what a machine is made of, in local times."""
+    first = _MADE_OF.sub("", text.partition(";")[0].partition(" (confidence")[0])
+    told = _MOMENT.sub(lambda found: f"{_moment(found[1]).astimezone(weekend.zone):%a %H:%M}", first)
+    return told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _local(at: datetime, weekend: Weekend) -> str:
+    return f"{at.astimezone(weekend.zone):%a %d %b %H:%M}"
+
+
+def _record(one: Moment) -> dict[str, object]:
+    return {
+        "at": instant_text(one.at),
+        "kind": one.kind,
+        "machine": one.who,
+        "what": one.what,
+        "why": one.why,
+        "cost": one.cost or None,
+    }
+
+
+def _data(weekend: Weekend) -> dict[str, object]:
+    title, body = weekend.letter
+    return {
+        "start": instant_text(weekend.period.start),
+        "end": instant_text(weekend.period.end),
+        "zone": str(weekend.zone),
+        "polls": weekend.polls,
+        "moments": [_record(one) for one in weekend.moments],
+        "notice": {"title": title, "text": body},
+        "repeats": weekend.repeats,
+        "savings": [
+            {
+                "machine": one.who,
+                "act": one.act,
+                "proven_at": instant_text(one.at),
+                "avoided_usd": exact(one.avoided),
+                "disks_usd": exact(one.disks),
+                "saved_usd": exact(one.net),
+            }
+            for one in weekend.savings
+        ],
+        "saved_usd": exact(weekend.saved),
+        "machines": [
+            {"machine": one.who, "usd": interval_exact(one.money), "truth_usd": exact(one.truth), "right": one.right}
+            for one in weekend.machines
+        ],
+        "report": report_document(weekend.statement).data,
+        "wrong": list(weekend.faults),
+    }

@@ -1,0 +1,68 @@
+"""What `costguard doctor` found, as a document: `costguard.doctor/1`, one record a check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from costguard.values.health import BAD, GOOD, Check
+from costguard.views.document import Document, TableView
+
+SCHEMA = "costguard.doctor/1"
+SIGNS = {GOOD: "ok", BAD: "BAD"}
+"""How an outcome is shown in the table; the others by their own words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The checks of one account, or of costguard's own ledger (`provider` "ledger")."""
+
+    provider: str
+    account: str
+    checks: tuple[Check, ...]
+
+
+def doctor_document(findings: Sequence[Finding], own: Finding, *, notes: Sequence[str] = ()) -> Document:
+    """`own`: of the ledger. `notes`: what somebody should know who finds less here than they expected."""
+    every = (*findings, own)
+    counted = Counter(check.outcome for one in every for check in one.checks)
+    data = {
+        "schema": SCHEMA,
+        "good": not counted[BAD],
+        "counts": dict(sorted(counted.items())),
+        "providers": [_finding(one) for one in findings],
+        "ledger": {"path": own.account, "checks": [_check(check) for check in own.checks]},
+        "notes": list(notes),
+    }
+    records = tuple({"provider": o.provider, "account": o.account, **_check(c)} for o in every for c in o.checks)
+    table = TableView(title="", columns=("provider", "account", "check", "", "found"), rows=tuple(_rows(every)))
+    return Document(data=data, records=records, tables=(table,), notes=(*_fixes(every), *notes, _sum(counted)))
+
+
+def _finding(one: Finding) -> Mapping[str, object]:
+    return {"provider": one.provider, "account": one.account, "checks": [_check(check) for check in one.checks]}
+
+
+def _check(check: Check) -> Mapping[str, object]:
+    return {"check": check.subject, "outcome": check.outcome, "told": check.told, "fix": check.fix}
+
+
+def _rows(every: Sequence[Finding]) -> Iterator[tuple[str, ...]]:
+    for one in every:
+        for number, check in enumerate(one.checks):
+            name, account = (one.provider, one.account or "?") if number == 0 else ("", "")
+            yield name, account, check.subject, SIGNS.get(check.outcome, check.outcome), check.told
+
+
+def _fixes(every: Sequence[Finding]) -> Iterator[str]:
+    """What to do, below the table, where a line may be as long as a command is."""
+    for one in every:
+        for check in one.checks:
+            if check.fix and check.outcome != GOOD:
+                yield f"{one.provider}, {check.subject}: {check.fix}"
+
+
+def _sum(counted: Counter[str]) -> str:
+    rest = ", ".join(f"{count} {word}" for word, count in sorted(counted.items()) if word not in (GOOD, BAD))
+    return f"{counted[GOOD]} good, {counted[BAD]} bad{f', {rest}' if rest else ''}."

@@ -1,0 +1,99 @@
+"""An answer ready to be rendered: the same facts as data (for scripts), records (for spreadsheets) and tables (for people).
+
+Flows answer with values; `core/documents/` turns each kind of value into a Document; a renderer in `reports/` turns
+any Document into text. So a new format is one file there, and a new answer works in every format at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:  # a type and no more: a quote does not pay for importing it
+    from costguard.metering.charge_item import ChargeItems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableView:
+    """A table for people: cells are text already; a column whose name ends in `>` is aligned to the right.
+
+    `sums`: how many of the last rows sum up the others.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    sums: int = 0
+
+
+STACKED, HEAT, BARS = "stacked", "heat", "bars"
+"""Columns of parts that add up; a grid of rows and columns; one bar a label."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One part of a chart. `values`: one a label, None where nothing is known; `texts`: the same for people."""
+
+    name: str
+    values: tuple[float | None, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A picture of numbers that the tables hold too. `kind`: STACKED, HEAT or BARS. `unit`: of all values ("$", "%").
+
+    `labels` go across, a series is a part of each column (STACKED), a row (HEAT), or the only one (BARS).
+    """
+
+    title: str
+    kind: str
+    unit: str
+    labels: tuple[str, ...]
+    series: tuple[Series, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A number that people look for first: `$1234.56` under `Spent`. `note`: what bounds or explains it."""
+
+    name: str
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """`data`: the JSON contract. `records`: one flat row per item. `lead` and `notes`: lines around the tables.
+
+    `charts`, `figures`: for formats that can draw, or write large. `items`: what item-by-item formats are made of, read while
+    they are written; None where the answer is not about charges.
+    """
+
+    data: Mapping[str, object]
+    records: tuple[Mapping[str, object], ...] = ()
+    lead: tuple[str, ...] = ()
+    tables: tuple[TableView, ...] = ()
+    notes: tuple[str, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    items: ChargeItems | None = None
+
+
+class Renderer(Protocol):
+    """Turns any answer into text of one format."""
+
+    def __call__(self, document: Document) -> str:
+        """The text, ending in a newline. Pure: the same document gives the same text for the same terminal."""
+
+
+class LongRenderer(Protocol):
+    """The same for what can be too long for memory, or is no text: in pieces, in order.
+
+    `options`: of those flags that the format's module names in OPTIONS, the ones that were given.
+    """
+
+    def __call__(self, document: Document, **options: str) -> Iterator[str] | Iterator[bytes]:
+        """The pieces. What can be known to be wrong is said before the first one."""

@@ -1,0 +1,53 @@
+"""A step as it was run on fake tensors, beside the closed form: the key `exact` of `costguard.size/1`, and its table."""
+
+from __future__ import annotations
+
+from costguard.sizing.size_answer import Size
+from costguard.values.gpu import GIB
+from costguard.views.document import TableView
+
+
+def exact_data(size: Size) -> dict[str, object] | None:
+    """Bytes at each moment; None where nobody asked."""
+    exact = size.exact
+    if exact is None:
+        return None
+    from costguard.sizing.exact_memory import compared
+
+    moments = [
+        {
+            "moment": c.moment,
+            "bytes": c.exact,
+            "closed_form_bytes": c.closed,
+            "difference_percent": None if c.difference is None else round(100 * c.difference, 3),
+        }
+        for c in compared(exact, size.footprint)
+    ]
+    return {
+        "peak_bytes": exact.peak,
+        "closed_form_peak_bytes": size.footprint.peak,
+        "difference_percent": moments[0]["difference_percent"],
+        "parameters": exact.parameters,
+        "trained_parameters": exact.trained,
+        "moments": moments,
+        "made_with": exact.made_with,
+    }
+
+
+def exact_tables(size: Size) -> tuple[TableView, ...]:
+    """A row a moment."""
+    if size.exact is None:
+        return ()
+    from costguard.sizing.exact_memory import compared
+
+    rows = tuple(
+        (
+            c.moment,
+            f"{c.exact / GIB:.3f}",
+            "-" if c.closed is None else f"{c.closed / GIB:.3f}",
+            "-" if c.difference is None else f"{100 * c.difference:+.2f} %",
+        )
+        for c in compared(size.exact, size.footprint)
+    )
+    title = f"One step as run on fake tensors ({size.exact.made_with})"
+    return (TableView(title=title, columns=("moment", "run GiB>", "closed form GiB>", "difference>"), rows=rows),)

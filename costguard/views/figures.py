@@ -1,0 +1,75 @@
+"""The few numbers of a statement that people look for first, for formats that show them large; its lead has them in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from costguard.errors import shortened
+from costguard.reporting.statement.groups import Sums
+from costguard.reporting.statement.statement import Statement
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.text_format import LARGEST_SHARE, sign
+from costguard.views.document import Figure
+
+LONGEST_NAME = 40
+UNKNOWN = "not known"
+
+
+def figures_of(statement: Statement) -> Iterator[Figure]:
+    """None of a period that lies ahead, or of which the ledger holds nothing: there is nothing to show large."""
+    if statement.ahead or statement.blank:
+        return
+    for sums in (statement.usd, *statement.others):
+        yield _figure("Spent so far" if statement.running else "Spent", sums.total)
+    for forecast in statement.forecast:
+        yield _figure("By its end, if it goes on", forecast)
+    if statement.before is not None:
+        yield _change(statement)
+    if statement.usd.computing:
+        yield _idle(statement.usd)
+    for money in statement.rest.money:
+        many = statement.rest.machines
+        yield _figure("Disks of stopped machines", money, f"{many} machine{'s' * (many != 1)}")
+    for net in statement.saved.net:
+        yield _figure("Saved by the guard", net)
+
+
+def _figure(name: str, money: MoneyInterval, note: str = "") -> Figure:
+    """An amount, with its bounds where they differ to the cent."""
+    low, expected, high = money.text().values()
+    code = sign(money.expected.currency)
+    bounds = "" if low == high else f"between {_signed(low, code)} and {_signed(high, code)}"
+    return Figure(name=name, text=_signed(expected, code), note="; ".join(filter(None, (bounds, note))))
+
+
+def _change(statement: Statement) -> Figure:
+    before = statement.before
+    assert before is not None  # noqa: S101 - asked by its caller
+    name = f"Against {shortened(before.label, LONGEST_NAME)}"
+    change, share = before.change(statement.usd), before.share(statement.usd)
+    if change is None:
+        return Figure(name=name, text=UNKNOWN, note="nobody looked then")
+    was = (
+        f"${before.part.total.expected.text()} in as much of it"
+        if statement.running
+        else f"from ${before.usd.total.expected.text()}"
+    )
+    by = f"; {float(share):+.0%}" if share is not None and abs(share) < LARGEST_SHARE else ""
+    seen = "" if before.complete else "; it was not seen all through"
+    text = _signed(change.text(), "$")
+    return Figure(name=name, text=text if change.nano <= 0 else f"+{text}", note=f"{was}{by}{seen}")
+
+
+def _idle(usd: Sums) -> Figure:
+    wastes = [group.waste for group in usd.groups if group.waste]
+    judged = sum(waste.judged for waste in wastes)
+    if not judged:
+        return Figure(name="Idle", text=UNKNOWN, note="nothing measured well enough whether machines did any work")
+    idle, partly = Money(nano=sum(w.idle for w in wastes)), Money(nano=sum(w.partly for w in wastes))
+    note = f"and ${partly.text()} partly idle, of the {judged / usd.computing:.0%} that could be judged"
+    return Figure(name="Idle", text=f"${idle.text()}", note=note)
+
+
+def _signed(amount: str, code: str) -> str:
+    """`-$5.00` and not `$-5.00`."""
+    return f"-{code}{amount[1:]}" if amount.startswith("-") else f"{code}{amount}"

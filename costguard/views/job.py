@@ -1,0 +1,128 @@
+"""Pieces that several answers share: a job, a footprint, an interval, as the contract writes them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from costguard.sizing.job import Job
+from costguard.sizing.memory.footprint import Footprint
+from costguard.sizing.recipe import Parallel, Recipe
+from costguard.values.gpu import GIB
+from costguard.values.interval import Interval
+
+if TYPE_CHECKING:  # a type and no more: most jobs have nobody beside them
+    from costguard.sizing.companions import Beside
+
+TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
+
+
+def job_data(job: Job) -> dict[str, object]:
+    """The job as understood: every field filled in, so that a script sees what was assumed."""
+    a, r = job.architecture, job.recipe
+    return {
+        "model": a.name,
+        "parameters": a.parameters,
+        "active_parameters": a.active_parameters,
+        "method": r.method,
+        "precision": r.precision,
+        "quant": r.quant,
+        "optimizer": r.optimizer if r.trains else None,
+        "tokens": job.tokens,
+        "seq_len": r.seq_len,
+        "micro_batch": r.micro_batch,
+        "global_batch_tokens": job.global_batch_tokens,
+        "checkpointing": r.checkpointing if r.trains else None,
+        "attention": r.attention,
+        "lora": {"rank": r.lora.rank, "targets": r.lora.targets} if r.adapters else None,
+        "parallel": parallel_data(job.parallel) if job.parallel else None,
+        "preference": beside_data(job.beside, job.recipe) if job.beside else None,
+        "assumed": dict(job.assumed),
+    }
+
+
+def beside_data(beside: Beside, policy: Recipe) -> dict[str, object]:
+    """The models beside the policy, and what each example asks of them."""
+    return {
+        "algorithm": beside.algorithm,
+        "sequences_per_example": beside.sequences,
+        "completions": beside.completions,
+        "generation_batch": beside.generation_batch or None,
+        "prompt_len": beside.prompt_len,
+        "completion_len": beside.completion_len,
+        "updates": beside.updates,
+        "companions": [
+            {
+                "role": c.role,
+                "model": c.architecture.name,
+                "parameters": c.architecture.parameters,
+                "trained": c.trained,
+                "quant": c.quant,
+                "shared_with_policy": c.shared(policy),
+            }
+            for c in beside.companions
+        ],
+    }
+
+
+def parallel_data(parallel: Parallel) -> dict[str, object]:
+    """The split, a key a field."""
+    return asdict(parallel)
+
+
+def split_text(parallel: Parallel) -> str:
+    """The split in a few letters: `fsdp`, `zero2`, `tp4 pp2`, or `-` for whole copies."""
+    ways = [f"{n}{getattr(parallel, n)}" for n in ("tp", "pp", "cp", "ep") if getattr(parallel, n) > 1]
+    sharding = "fsdp" if parallel.fsdp else f"zero{parallel.zero}" if parallel.zero else ""
+    offload = "" if parallel.offload == "none" else f"offload-{parallel.offload}"
+    return " ".join(filter(None, (sharding, *ways, offload))) or "-"
+
+
+def memory_data(footprint: Footprint) -> dict[str, object]:
+    """GiB per GPU: the terms alive at the peak (they add up to it), context, peak, its phase, reserved."""
+    terms: dict[str, object] = {term: gib(footprint.at_peak[term]) for term in TERMS}
+    return terms | {
+        "context": gib(footprint.context),
+        "peak": gib(footprint.peak),
+        "peak_phase": footprint.peak_phase,
+        "reserved": gib(footprint.reserved),
+    }
+
+
+def interval_data(interval: Interval | None, digits: int = 4) -> dict[str, float] | None:
+    """{"low", "expected", "high"}, to `digits` significant digits; None where unknown."""
+    if interval is None:
+        return None
+    return {
+        "low": rounded(interval.low, digits),
+        "expected": rounded(interval.expected, digits),
+        "high": rounded(interval.high, digits),
+    }
+
+
+def rounded(value: float, digits: int) -> float:
+    """`value` to so many significant digits."""
+    return float(f"{value:.{digits}g}")
+
+
+def gib(size: float) -> float:
+    """Bytes as GiB with three decimals."""
+    return round(size / GIB, 3)
+
+
+def hours_text(hours: float) -> str:
+    """Hours as people say them: `24 min`, `7.4 h`, `3.2 d`, `2.1 y`."""
+    if hours < 1:
+        return f"{hours * 60:.0f} min"
+    if hours < 48:  # noqa: PLR2004 - two days: from there on hours stop being a feeling
+        return f"{hours:.1f} h"
+    if hours < 24 * 730:
+        return f"{hours / 24:.1f} d"
+    return f"{hours / 8760:,.1f} y"
+
+
+def range_text(interval: Interval | None) -> str:
+    """`5.9 h (4.4 h - 7.9 h)`."""
+    if interval is None:
+        return "unknown"
+    return f"{hours_text(interval.expected)} ({hours_text(interval.low)} - {hours_text(interval.high)})"

@@ -1,0 +1,206 @@
+"""The plan as a document: `costguard.plan/1`: what each policy finds of each machine, what would be done, when, what holds it.
+
+One record a proposal; a machine of which a policy finds something without proposing anything has one record too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from costguard.errors import shortened
+from costguard.guard.policy import DEEDS, OBSERVE
+from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, Proposal, Verdict
+from costguard.guard.work import Work
+from costguard.values.money import Money
+from costguard.values.text_format import RATE, exact, first_lines, instant_text, length_text, moment_text, sign
+from costguard.views.document import Document, TableView
+from costguard.views.policy import step_text
+
+SCHEMA = "costguard.plan/1"
+LONGEST_NAME = 48
+ORDER = {HOLDS: 0, NOT_YET: 1, CANNOT_SAY: 2, DOES_NOT: 3}
+SHOWN = {HOLDS: "holds", NOT_YET: "not yet", CANNOT_SAY: "cannot say", DOES_NOT: "no"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A verdict and what follows from it. `rate`: money an hour, None: unknown; `waste`: since the condition holds, if known.
+
+    `level`: how far its policy is armed today. `agent`: how the agent of the machine stands, "" where it has none.
+    """
+
+    verdict: Verdict
+    proposals: tuple[Proposal, ...] = ()
+    level: str = OBSERVE
+    name: str = ""
+    owner: str = ""
+    rate: Money | None = None
+    waste: Money | None = None
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanView:
+    """The fleet as it is at `at`. `hash`: of what would be done; `unaccepted`: why it has to be accepted first, "" if not."""
+
+    at: datetime
+    rows: tuple[Planned, ...]
+    hash: str = ""
+    unaccepted: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def plan_document(plan: PlanView) -> Document:
+    """The whole plan. What holds, or nearly does, stands first; what no policy finds anything of is only counted."""
+    rows = sorted(plan.rows, key=_weight)
+    shown = [row for row in rows if row.verdict.finding != DOES_NOT or row.proposals]
+    data = {
+        "schema": SCHEMA,
+        "at": instant_text(plan.at),
+        "hash": plan.hash,
+        "accepted": not plan.unaccepted,
+        "rows": [_row(row, plan.at) for row in rows],
+        "notes": list(plan.notes),
+    }
+    lead = [f"WARNING: {plan.unaccepted}. Accept it with: costguard plan --accept {plan.hash}"] if plan.unaccepted else []
+    return Document(
+        data=data,
+        records=tuple(record for row in rows for record in _records(row, plan.at)),
+        lead=(*lead, _summary(plan, rows)),
+        tables=(_table(shown, plan.at),) if shown else (),
+        notes=(*first_lines(_reasons(shown), "reasons"), *first_lines(plan.notes, "notes")),
+    )
+
+
+def _weight(row: Planned) -> tuple[int, int, str, tuple[str, ...]]:
+    return (
+        ORDER[row.verdict.finding],
+        -(row.rate.nano if row.rate else 0),
+        row.verdict.policy.name,
+        tuple(row.verdict.life.key),
+    )
+
+
+def _summary(plan: PlanView, rows: Sequence[Planned]) -> str:
+    lives = {row.verdict.life for row in rows}
+    going = sum(proposal.goes(plan.at) for row in rows for proposal in row.proposals)
+    held = sum(bool(proposal.held_by) for row in rows for proposal in row.proposals)
+    later = sum(len(row.proposals) for row in rows) - going - held
+    told = f"{len(lives)} machines, {going} steps would be done now, {later} are due later, {held} are held back"
+    return f"{moment_text(plan.at)}: {told}."
+
+
+def _row(row: Planned, at: datetime) -> dict[str, object]:
+    verdict, key = row.verdict, row.verdict.life.key
+    return {
+        "provider": key.provider,
+        "account": key.account,
+        "region": key.region,
+        "id": key.id,
+        "name": row.name,
+        "owner": row.owner or None,
+        "usd_per_hour": _dollars(row.rate, RATE),
+        "waste_usd": _dollars(row.waste, 2),
+        "policy": verdict.policy.name,
+        "rule": verdict.policy.rule,
+        "level": row.level,
+        "finding": verdict.finding,
+        "since": instant_text(verdict.since) if verdict.since else None,
+        "missing": list(verdict.truth.missing),
+        "reasons": list(verdict.reasons),
+        "agent": row.agent or None,
+        "work": _work(verdict.work),
+        "steps": [_step(proposal, at) for proposal in row.proposals],
+    }
+
+
+def _dollars(money: Money | None, least: int) -> str | None:
+    """None: unknown, or in another currency."""
+    return exact(money, least) if money is not None and money.currency == "USD" else None
+
+
+def _work(work: Work) -> dict[str, object]:
+    return {
+        "state": work.state,
+        "confidence": work.confidence,
+        "reasons": list(work.reasons),
+        "since": instant_text(work.since) if work.since else None,
+        "coverage": work.coverage,
+    }
+
+
+def _step(proposal: Proposal, at: datetime) -> dict[str, object]:
+    return {
+        "number": proposal.number,
+        "do": proposal.step.do,
+        "told": step_text(proposal.step),
+        "due_at": instant_text(proposal.due_at),
+        "goes": proposal.goes(at),
+        "held_by": [{"reason": reason, "says": says} for reason, says in proposal.held_by],
+    }
+
+
+def _records(row: Planned, at: datetime) -> Iterator[Mapping[str, object]]:
+    """The machine and its verdict, once for each step."""
+    whole = _row(row, at)
+    flat = {key: whole[key] for key in ("provider", "account", "region", "id", "name", "owner", "usd_per_hour")}
+    flat |= {key: whole[key] for key in ("policy", "level", "finding", "since")}
+    flat |= {"work": row.verdict.work.state, "confidence": row.verdict.work.confidence}
+    for step in (*(_step(proposal, at) for proposal in row.proposals), *(() if row.proposals else (_NOTHING,))):
+        held = " ".join(reason for reason, _ in _held(step))
+        yield flat | {"do": step["do"], "due_at": step["due_at"], "goes": step["goes"], "held_by": held}
+
+
+_NOTHING: Mapping[str, object] = {"do": None, "due_at": None, "goes": False, "held_by": []}
+
+
+def _held(step: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    held = step["held_by"]
+    return ((str(one["reason"]), str(one["says"])) for one in (held if isinstance(held, list) else []))
+
+
+def _table(rows: Sequence[Planned], at: datetime) -> TableView:
+    return TableView(
+        title="",
+        columns=("machine", "owner", "$/h>", "policy", "finding", "work", "since", "step", "when", "held back by"),
+        rows=tuple(cells for row in rows for cells in _cells(row, at)),
+    )
+
+
+def _cells(row: Planned, at: datetime) -> Iterator[tuple[str, ...]]:
+    verdict = row.verdict
+    work = f"{verdict.work.state} ({verdict.work.confidence:.2f})"
+    since = length_text(at - verdict.since) if verdict.since else "-"
+    finding = SHOWN[verdict.finding]
+    if verdict.finding == CANNOT_SAY and verdict.truth.missing:
+        finding = f"cannot say: no {', '.join(verdict.truth.missing)}"
+    head = (_called(row), shortened(row.owner or "-", LONGEST_NAME), _rate(row), verdict.policy.name, finding, work, since)
+    for number, proposal in enumerate(row.proposals):
+        when = "now" if proposal.due_at <= at else f"in {length_text(proposal.due_at - at)}"
+        held = ", ".join(says for _, says in proposal.held_by) or "-"
+        yield (*(head if number == 0 else ("",) * len(head)), step_text(proposal.step), when, held)
+    if not row.proposals:
+        yield (*head, "-", "-", "-")
+
+
+def _called(row: Planned) -> str:
+    key = row.verdict.life.key
+    name = f"{row.name} ({key.id})" if row.name and row.name != key.id else key.id
+    return f"{key.provider} {shortened(name, LONGEST_NAME)}"
+
+
+def _rate(row: Planned) -> str:
+    if row.rate is None:
+        return "unknown"
+    return f"{'' if row.rate.currency == 'USD' else sign(row.rate.currency)}{row.rate.text(RATE)}"
+
+
+def _reasons(rows: Sequence[Planned]) -> Iterator[str]:
+    """Why each is judged so, a line a machine and policy that would lead to something."""
+    for row in rows:
+        does = any(DEEDS[proposal.step.do] != OBSERVE for proposal in row.proposals)
+        reasons = "; ".join(row.verdict.work.reasons[:3])
+        if does and reasons:
+            yield f"{_called(row)}: {row.verdict.work.state} because {reasons}."

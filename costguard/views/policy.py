@@ -1,0 +1,231 @@
+"""Policies in words, and what one finds of given facts, as documents: `costguard.policy/1`, whose `action` tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from costguard.budgets.budget import Match
+from costguard.guard.condition import FACTS, Truth
+from costguard.guard.overrides import ARMED_FOR
+from costguard.guard.policy import (
+    ASK,
+    CAP_GRACE_FLOOR,
+    CAP_RULE,
+    DEEDS,
+    DESTRUCTIVE,
+    GRACE_FLOOR,
+    HOOK,
+    IDLE_RULE,
+    NOTIFY,
+    OBSERVE,
+    SCHEDULE_RULE,
+    Policy,
+    Rails,
+    Step,
+    Target,
+    reaches,
+)
+from costguard.guard.seat import WINDOW_LEAST
+from costguard.guard.work import ACTIVE
+from costguard.values.provider import Manifest
+from costguard.values.resource import RUNNING
+from costguard.values.text_format import length_text, moment_text
+from costguard.views.document import Document
+
+SCHEMA = "costguard.policy/1"
+HALF = Fraction(1, 2)
+"""Rails that stop more of the fleet in a day than this need no remark."""
+RULES = {
+    IDLE_RULE: "doubt lets it run",
+    CAP_RULE: "doubt counts the money, and stops at the limit",
+    SCHEDULE_RULE: "a desired state by the clock",
+}
+AT_WORK = {"state": ACTIVE, "group_state": ACTIVE, "power": RUNNING}
+"""What is known of a machine that works, whatever else is."""
+MEASURES_LEAST, MINUTE = 3, timedelta(minutes=1)
+ANSWERS = {True: "yes", False: "no", None: "unknown"}
+
+
+def lint_document(
+    where: str,
+    policies: Sequence[Policy],
+    *,
+    hard: Sequence[str] = (),
+    rails: Rails | None = None,
+    configured: Sequence[Manifest] = (),
+) -> Document:
+    """The settings were read; what in them may not be what somebody meant.
+
+    `hard`: the names of hard budgets. `configured`: the providers that are watched.
+    """
+    remarks = [remark for policy in policies for remark in (*_remarks(policy), *_late_remarks(policy, configured))]
+    remarks += [_rails_remark(name, rails or Rails()) for name in hard if (rails or Rails()).fleet_share_day <= HALF]
+    lead = f"{where}: {len(policies)} {'policy' if len(policies) == 1 else 'policies'}, and nothing wrong with them."
+    rows = tuple({"policy": policy.name, "arm": policy.arm, "rule": policy.rule} for policy in policies)
+    data = {"schema": SCHEMA, "action": "lint", "policies": list(rows), "remarks": remarks}
+    return Document(data=data, records=rows, lead=(lead,), notes=tuple(remarks))
+
+
+def _rails_remark(name: str, rails: Rails) -> str:
+    """What the rails mean for a hard cap on a small fleet: at 20 % a day, fewer than ten machines stop one a day."""
+    fewer, percent = -(-2 // rails.fleet_share_day), float(100 * rails.fleet_share_day)
+    return (
+        f"budget {name}: the rails stop {percent:g} % of the fleet in a day, which is one of fewer than {fewer} machines; "
+        "costguard plan says where that is too few to keep the cap, and what to write under [rails]"
+    )
+
+
+def explain_document(policies: Sequence[Policy], armed: Mapping[str, tuple[str, datetime | None]]) -> Document:
+    """Each policy in words. `armed`: how far each may go today, and until when."""
+    told = {policy.name: list(_explained(policy, *armed.get(policy.name, (policy.arm, None)))) for policy in policies}
+    data = {
+        "schema": SCHEMA,
+        "action": "explain",
+        "policies": [
+            {
+                "name": policy.name,
+                "rule": policy.rule,
+                "arm": policy.arm,
+                "level": armed.get(policy.name, (policy.arm, None))[0],
+                "when": policy.when.text,
+                "for_seconds": int(policy.hold.total_seconds()),
+                "steps": [_step_data(step) for step in policy.then],
+                "told": told[policy.name],
+            }
+            for policy in policies
+        ],
+    }
+    lines = [line for policy in policies for line in (f"{policy.name}", *(f"  {line}" for line in told[policy.name]), "")]
+    records = tuple({"policy": name, "told": line} for name, lines in told.items() for line in lines)
+    return Document(data=data, records=records, lead=tuple(lines[:-1]) or ("No [[policy]] is in the settings.",))
+
+
+def tried_document(policy: Policy, facts: Mapping[str, str], truth: Truth) -> Document:
+    """What `policy` finds of `facts`, as they were typed."""
+    answer = ANSWERS[truth.value]
+    data = {
+        "schema": SCHEMA,
+        "action": "test",
+        "policy": policy.name,
+        "when": policy.when.text,
+        "facts": dict(facts),
+        "holds": truth.value,
+        "missing": list(truth.missing),
+        "why": truth.why,
+    }
+    missing = [f"missing: {name} ({FACTS[name].told})" for name in truth.missing if name in FACTS]
+    because = [truth.why] if truth.why and not missing else []
+    then = f"after {length_text(policy.hold)} of it: {step_text(policy.then[0])}" if policy.hold else step_text(policy.then[0])
+    lead = [
+        f"{policy.name}: {answer}",
+        f"when {policy.when.text}",
+        *missing,
+        *because,
+        *([f"then {then}"] if truth.value else []),
+    ]
+    notes = ("What is unknown is never a reason to act under an idle rule.",) if truth.value is None else ()
+    record = {"policy": policy.name, "holds": answer, "missing": " ".join(truth.missing)}
+    return Document(data=data, records=(record,), lead=tuple(lead), notes=notes)
+
+
+def step_text(step: Step) -> str:
+    """`notify the owner`; `run the hook checkpoint (at most 5 min)`; `ask whether to terminate`."""
+    if step.do == NOTIFY:
+        return f"{'page' if step.severity == 'page' else 'notify'} {step.to if '@' in step.to else f'the {step.to}'}"
+    if step.do == ASK:
+        return f"ask whether to {step.act}"
+    if step.do == HOOK:
+        return f"run the hook {step.run} (at most {length_text(step.timeout)})"
+    return {"deny": "deny new holds", "record": "record it", "scale-controller": "scale its controller down"}.get(
+        step.do, step.do
+    )
+
+
+def whom_text(target: Target) -> str:
+    """`machines with a GPU; provider aws or gcp; team=vision`."""
+    match = target.match
+    parts = [] if target.gpu is None else ["machines with a GPU" if target.gpu else "what has no GPU"]
+    for word, values in _stated(match, target):
+        parts.append(f"{word} {' or '.join(values)}" if values else f"no {word} at all: it selects nothing")
+    for key, values in match.labels or ():
+        parts.append(f"{key}={' or '.join(values)}")
+    return "; ".join(parts) or "everything"
+
+
+def _stated(match: Match, target: Target) -> Iterator[tuple[str, tuple[str, ...]]]:
+    pairs = (
+        ("provider", match.providers),
+        ("account", match.accounts),
+        ("region", match.regions),
+        ("owner", match.owners),
+        ("GPU", match.gpus),
+        ("tier", match.tiers),
+        ("kind", match.kinds),
+        ("id", target.ids),
+        ("name", target.names),
+    )
+    return ((word, values) for word, values in pairs if values is not None)
+
+
+def _explained(policy: Policy, level: str, until: datetime | None) -> Iterator[str]:
+    yield f"whom: {whom_text(policy.target)}"
+    held = f", and has held for {length_text(policy.hold)}" if policy.hold else ""
+    yield f"when: {policy.when.text}{held}"
+    if policy.alone:
+        yield "a member of a group: judged by itself, whatever the group does"
+    if policy.needs:
+        yield f"needs measures of: {', '.join(policy.needs)}"
+    for step in policy.then:
+        moment = f"{length_text(step.after)} after the first step" if step.after else "at once"
+        short = "" if reaches(level, DEEDS[step.do]) else f"  (not while it is armed for {level})"
+        yield f"{moment}: {step_text(step)}{short}"
+    yield f"armed for: {level}{f' until {moment_text(until)}, then notify' if until else ''}"
+    yield f"rule: {policy.rule}: {RULES.get(policy.rule, policy.rule)}"
+    if any(step.do in DESTRUCTIVE for step in policy.then):
+        floor = CAP_GRACE_FLOOR if policy.rule == CAP_RULE else GRACE_FLOOR
+        yield f"grace: never less than {length_text(floor)} between the first notice and an act, twice that with people there"
+        lost = "may lose data (allow_irreversible)" if policy.allow_irreversible else "never lose data without an approval"
+        yield f"its acts {lost}"
+    yield f"leases: up to {length_text(policy.lease_max)}, renewed {policy.renewals_max} times"
+
+
+def _remarks(policy: Policy) -> Iterator[str]:
+    furthest = [step.do for step in policy.then if not reaches(policy.arm, DEEDS[step.do])]
+    if policy.arm == OBSERVE:
+        yield f"{policy.name} is not armed: it only records what it would have done. costguard policy arm {policy.name} notify"
+    elif furthest:
+        yield f"{policy.name} is armed for {policy.arm}: it will not {', '.join(dict.fromkeys(furthest))}."
+    if reaches(policy.arm, "stop"):
+        yield f"{policy.name} may act for {ARMED_FOR.days} days from when it was first read, and notifies after that."
+    if policy.hold == timedelta() and policy.rule == IDLE_RULE:
+        yield f"{policy.name} has no `for`: one look is enough for its first step."
+    ends = dict.fromkeys(step.do for step in policy.then if step.do in DESTRUCTIVE)
+    if policy.rule == IDLE_RULE and ends and policy.when.holds(AT_WORK).value is not False:
+        yield (
+            f"{policy.name} may hold for a machine that works, and will never {' or '.join(ends)} one: "
+            "a [[budget]] with hard = true stops those too, and so does a schedule."
+        )
+
+
+def _late_remarks(policy: Policy, configured: Sequence[Manifest]) -> Iterator[str]:
+    """Where a provider's measures come so rarely and so late that `for` rests on too few of them.
+
+    Example: AWS's come every 5 min and 10 min late. In the last 20 min there are two; 25 min hold three.
+    """
+    if policy.when.holds(AT_WORK).value is not False or policy.when.holds({"power": RUNNING}).value is False:
+        return  # it does not rest on measures of work
+    window, named = max(policy.hold, WINDOW_LEAST), policy.target.match.providers
+    for one in configured:
+        needed = one.measures_late + MEASURES_LEAST * one.measures_every
+        if window < needed and (named is None or one.name in named):
+            yield (
+                f"{policy.name}: the measures of {one.name} come every {length_text(one.measures_every)} and "
+                f"{length_text(one.measures_late)} late, and fewer than {MEASURES_LEAST} of them lie in {length_text(window)}: "
+                f'write for = "{-(-needed // MINUTE)}m" or more, or its machines may never be proven idle.'
+            )
+
+
+def _step_data(step: Step) -> dict[str, object]:
+    return {"after_seconds": int(step.after.total_seconds()), "do": step.do, "told": step_text(step)}

@@ -1,0 +1,270 @@
+"""A quote as a document: `costguard.quote/1`, one record an option, and the ranked table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+from typing import TYPE_CHECKING
+
+from costguard.quoting.offer import Offer
+from costguard.quoting.quote import Option, Quote, Refused, Rental, uncertainty
+from costguard.quoting.storage import disk_of
+from costguard.quoting.subscription import Subscription
+from costguard.views.document import Document, TableView
+from costguard.views.job import hours_text, interval_data, job_data, memory_data, parallel_data, range_text, rounded, split_text
+
+if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
+    from costguard.quoting.template import Compared
+
+SCHEMA = "costguard.quote/1"
+REFUSALS_SHOWN = 6
+
+
+def quote_document(
+    quote: Quote,
+    shown: tuple[Option, ...],
+    *,
+    today: date,
+    plans: tuple[Subscription, ...] = (),
+    explain: tuple[TableView, ...] = (),
+    compared: Compared | None = None,
+) -> Document:
+    """`shown` options of `quote` on the day `today`, from which each price's age is counted.
+
+    `compared`: what a template's source says, beside what costguard says.
+    """
+    options, told = [_option_data(o, today) for o in shown], _told(compared)
+    data = {
+        "schema": SCHEMA,
+        "job": job_data(quote.asked) if not isinstance(quote.asked, Rental) else _rental_data(quote.asked),
+        "options": options,
+        "refused": [_refused_data(r) for r in quote.refused],
+        "warnings": [*quote.warnings, *_stale_warning(shown, today)],
+        "subscriptions": [_plan_data(p, quote) for p in plans],
+        "template": told[0],
+    }
+    return Document(
+        data=data,
+        records=tuple(_record(o, today) for o in shown),
+        lead=(_title(quote),),
+        tables=(
+            _table(quote, shown, today),
+            *told[1],
+            *explain,
+            *_plans_table(plans, quote),
+        ),
+        notes=(*told[2], *_notes(quote, shown, today)),
+    )
+
+
+def _told(compared: Compared | None) -> tuple[dict[str, object] | None, tuple[TableView, ...], tuple[str, ...]]:
+    """The comparison with a template's source: data, tables and notes; nothing where no template was asked for."""
+    if compared is None:
+        return None, (), ()
+    from costguard.views.template import compared_data, compared_notes, compared_tables
+
+    return compared_data(compared), compared_tables(compared), compared_notes(compared)
+
+
+def _title(quote: Quote) -> str:
+    asked = quote.asked
+    if isinstance(asked, Rental):
+        return f"{asked.gpu} x{asked.gpu_count} for {asked.hours:g} h"
+    r = asked.recipe
+    method = f"{r.method} {asked.beside.algorithm}" if asked.beside else r.method
+    how = [method, r.precision, *([r.quant] if r.quant != "none" else []), f"seq {r.seq_len}", f"batch {r.micro_batch}"]
+    amount = f", {asked.tokens:,} tokens" if asked.tokens else ""
+    return f"{asked.architecture.name} ({asked.architecture.parameters / 1e9:.2f}B), {', '.join(how)}{amount}"
+
+
+def _table(quote: Quote, shown: tuple[Option, ...], today: date) -> TableView:
+    ranks = {id(o): n for n, o in enumerate(quote.options, 1)}
+    timed = any(o.duration for o in shown)
+    rows = tuple(_row(o, ranks[id(o)], today, timed=timed) for o in shown)
+    speed = ("split", "needs GiB>") if not isinstance(quote.asked, Rental) else ()
+    return TableView(
+        title="",
+        columns=(
+            "#>",
+            "provider",
+            "region",
+            "GPU",
+            "tier",
+            "$/h>",
+            *speed,
+            "hours",
+            "cost $ (80 % interval)>",
+            "price",
+            "note",
+        ),
+        rows=rows,
+    )
+
+
+def _row(o: Option, rank: int, today: date, *, timed: bool) -> tuple[str, ...]:
+    gpus = f"{o.gpu.name} x{o.gpu_count}" + (f" x{o.nodes} nodes" if o.nodes > 1 else "")
+    place = o.placement
+    fit = (split_text(place.parallel), f"{place.needs_gib:.1f}/{o.gpu.memory_gib:.0f}") if place else ()
+    return (
+        str(rank),
+        o.offer.provider if o.offer else "-",
+        o.offer.region if o.offer else "-",
+        gpus,
+        o.offer.tier if o.offer else "-",
+        o.rate.text(2) if o.rate else "unknown",
+        *fit,
+        range_text(o.hours) if timed or o.hours is None else hours_text(o.hours.expected),
+        _money_text(o),
+        _price_age(o.offer, today),
+        ", ".join(o.marks),
+    )
+
+
+def _money_text(o: Option) -> str:
+    if o.usd is None:
+        return "unknown"
+    if o.usd.low == o.usd.high:
+        return o.usd.expected.text()
+    return f"{o.usd.expected.text()} ({o.usd.low.text()} - {o.usd.high.text()})"
+
+
+def _price_age(offer: Offer | None, today: date) -> str:
+    if offer is None or offer.rate is None:
+        return "unknown"
+    return offer.stale_text(today) or f"{offer.age_days(today)}d old"
+
+
+def _notes(quote: Quote, shown: tuple[Option, ...], today: date) -> list[str]:
+    hidden = len(quote.options) - len(shown)
+    notes = [f"{hidden} more options: --top {len(quote.options)} shows them all, --json too."] if hidden else []
+    notes += _refusals(quote.refused)
+    first = next((o for o in shown if o.usd), None)
+    most = uncertainty(first) if first else None
+    notes += [f"Of the assumptions, {most}."] if most else []
+    if not isinstance(quote.asked, Rental) and first and first.storage_usd:
+        gb = disk_of(quote.asked)
+        notes.append(
+            f"The cost includes a disk of {gb} GB for the run (${first.storage_usd.expected.text()} for the first option)."
+        )
+    for option in shown[:1]:
+        notes += [f"First option: {n}." for n in option.notes]
+    notes += [f"Warning: {w}." for w in (*quote.warnings, *_stale_warning(shown, today))]
+    return notes
+
+
+def _refusals(refused: tuple[Refused, ...]) -> list[str]:
+    """The nearest misses, and how many there were in all."""
+    if not refused:
+        return []
+    nearest = sorted(refused, key=lambda r: (r.needs_gib or 1e9) / (r.has_gib or 1))[:REFUSALS_SHOWN]
+    named = "; ".join(f"{r.offer or f'{r.gpu} x{r.gpu_count}'} {r.reason}" for r in nearest)
+    return [f"Refused {len(refused)}: {named}{' ...' if len(refused) > len(nearest) else ''}."]
+
+
+def _stale_warning(shown: tuple[Option, ...], today: date) -> list[str]:
+    stale = Counter(o.offer.provider for o in shown if o.offer and o.offer.stale(today))
+    if not stale:
+        return []
+    return [f"{stale.total()} of {len(shown)} prices shown are older than their time to live ({', '.join(sorted(stale))})"]
+
+
+def _option_data(o: Option, today: date) -> dict[str, object]:
+    place, offer = o.placement, o.offer
+    return {
+        "provider": offer.provider if offer else None,
+        "region": offer.region if offer else None,
+        "instance_type": offer.instance_type if offer else None,
+        "gpu": o.gpu.name,
+        "gpu_count": o.gpu_count,
+        "nodes": o.nodes,
+        "tier": offer.tier if offer else None,
+        "usd_per_hour": o.rate.text() if o.rate else None,
+        "price": {
+            "observed_at": offer.observed_on.isoformat() if offer else None,
+            "source": offer.source if offer else None,
+            "stale": offer.stale(today) if offer else None,
+            "age_days": offer.age_days(today) if offer else None,
+        },
+        "memory_gib": memory_data(place.footprint) if place else None,
+        "gpu_memory_gib": round(o.gpu.memory_gib, 3),
+        "fits": place.fits if place else None,
+        "parallel": parallel_data(place.parallel) if place else None,
+        "tokens_per_s_per_gpu": interval_data(o.throughput.tokens_per_s_per_gpu) if o.throughput else None,
+        "hours": interval_data(o.hours),
+        "usd": o.usd.text() if o.usd else None,
+        "storage_usd": o.storage_usd.text(4) if o.storage_usd else None,
+        "startup_hours": rounded(o.duration.startup_hours.expected, 3) if o.duration else None,
+        "marks": list(o.marks),
+        "notes": list(o.notes),
+    }
+
+
+def _record(o: Option, today: date) -> dict[str, object]:
+    """The option as one flat row."""
+    data = _option_data(o, today)
+    flat = {k: data[k] for k in ("provider", "region", "instance_type", "gpu", "gpu_count", "nodes", "tier", "usd_per_hour")}
+    for name in ("hours", "usd"):
+        three = data[name] if isinstance(data[name], dict) else {}
+        flat |= {f"{name}_{end}": three.get(end) for end in ("low", "expected", "high")}  # type: ignore[attr-defined]  # a dict just seen
+    place = o.placement
+    return flat | {
+        "peak_gib": round(place.footprint.peak / 2**30, 3) if place else None,
+        "reserved_gib": round(place.needs_gib, 3) if place else None,
+        "gpu_memory_gib": data["gpu_memory_gib"],
+        "price_observed_at": o.offer.observed_on.isoformat() if o.offer else None,
+        "price_stale": o.offer.stale(today) if o.offer else None,
+        "price_source": o.offer.source if o.offer else None,
+        "marks": " ".join(o.marks),
+    }
+
+
+def _refused_data(r: Refused) -> dict[str, object]:
+    who = {"offer": r.offer, "gpu": r.gpu} if r.offer else {"gpu": r.gpu}
+    return who | {
+        "gpu_count": r.gpu_count,
+        "reason": r.reason,
+        "needs_gib": None if r.needs_gib is None else round(r.needs_gib, 3),
+        "has_gib": None if r.has_gib is None else round(r.has_gib, 3),
+    }
+
+
+def _rental_data(asked: Rental) -> dict[str, object]:
+    return {"gpu": asked.gpu, "gpu_count": asked.gpu_count, "hours": asked.hours}
+
+
+def _plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:
+    option = _on(plan, quote)
+    return {
+        "provider": plan.provider,
+        "plan": plan.plan,
+        "gpu": plan.gpu,
+        "usd": plan.price.text(),
+        "units": plan.units,
+        "units_per_hour": interval_data(plan.units_per_hour),
+        "units_needed": interval_data(plan.units_for(option.hours)) if option and option.hours else None,
+        "session_hours": plan.session_hours,
+        "observed_at": plan.observed_on,
+        "source": plan.source,
+    }
+
+
+def _plans_table(plans: tuple[Subscription, ...], quote: Quote) -> tuple[TableView, ...]:
+    """A row a GPU that some paid plan may give: what the run takes of a plan's units, and what the plans are."""
+    rows = []
+    for gpu in dict.fromkeys(p.gpu for p in plans):
+        same = [p for p in plans if p.gpu == gpu and p.units]
+        option = _on(same[0], quote) if same else None
+        if option is None or option.hours is None:
+            continue
+        needs = same[0].units_for(option.hours)
+        names = (f"{p.plan} ${p.price.text()} for {p.units}, sessions of {p.session_hours:g} h" for p in same)
+        rows.append((same[0].provider, gpu, range_text(option.hours), f"{needs.low:.0f} - {needs.high:.0f}", "; ".join(names)))
+    title = "Subscriptions: not ranked, since a plan promises no GPU"
+    view = TableView(title=title, columns=("", "GPU", "hours", "units needed>", "plans"), rows=tuple(rows))
+    return (view,) if rows else ()
+
+
+def _on(plan: Subscription, quote: Quote) -> Option | None:
+    """The quickest option on one GPU of the plan's kind, whoever sells it: it gives the hours."""
+    same = [o for o in quote.options if o.gpu.name == plan.gpu and o.gpu_count == 1 and o.nodes == 1 and o.hours]
+    return min(same, key=lambda o: o.hours.expected if o.hours else 0.0, default=None)

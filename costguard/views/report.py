@@ -1,0 +1,275 @@
+"""A statement as a document: `costguard.report/1`, one record a group.
+
+JSON and CSV carry sums to the nano-unit, so that the groups add up to the total there too; people see cents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from costguard.errors import IncompleteError
+from costguard.metering.coverage import Hole, Unseen
+from costguard.reporting.statement import Group, Statement, Sums
+from costguard.reporting.statement.waste import Waste
+from costguard.values.display import Exchange
+from costguard.values.instant import HOUR_US
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.text_format import (
+    ahead_text,
+    first_lines,
+    instant_text,
+    interval_exact,
+    interval_text,
+    length_text,
+    moment_text,
+    scope_text,
+    sign,
+    why_text,
+)
+from costguard.views.beside_tables import further_tables
+from costguard.views.document import Document, TableView
+from costguard.views.figures import figures_of
+from costguard.views.reconciled import held_data, held_lines
+from costguard.views.report_charts import charts_of
+from costguard.views.report_sections import further_data, further_lead, further_notes, group_data, saved_data
+
+SCHEMA = "costguard.report/1"
+MOST_HINTS = 3
+MISSING = "what both began and ended while its scope was not seen"
+
+
+def report_document(statement: Statement, exchange: Exchange | None = None) -> Document:
+    """The whole statement. `exchange`: how people are shown dollars as well; the data stays as it is."""
+    sums = (statement.usd, *statement.others)
+    told = [[_told(group) for group in one.groups] for one in sums]
+    left_out = tuple(not_counted(statement))
+    data = {
+        "schema": SCHEMA,
+        "period": _period(statement),
+        "as_of": instant_text(statement.as_of),
+        "totals": interval_exact(statement.usd.total),
+        "groups": [_group(group, one) for group, one in zip(statement.usd.groups, told[0], strict=True)],
+        "other_currencies": [_other(other, of) for other, of in zip(statement.others, told[1:], strict=True)],
+        **further_data(statement),
+        "not_counted": list(left_out),
+        "saved": saved_data(statement),
+        "reconciliation": held_data(statement.held, statement.spent_at),
+    }
+    return Document(
+        data=data,
+        records=tuple(_record(statement, one.currency, each) for one, of in zip(sums, told, strict=True) for each in of),
+        lead=tuple(_lead(statement, exchange)),
+        tables=(*(_table(statement, one, exchange) for one in sums if one.groups), *further_tables(statement)),
+        notes=(
+            *_marks(sums),
+            *further_notes(statement),
+            *(_ended(line) for line in held_lines(statement.held, statement.spent_at)),
+            *first_lines((f"Not counted: {_ended(line)}" for line in left_out), "lines"),
+        ),
+        charts=tuple(charts_of(statement)),
+        figures=tuple(figures_of(statement)),
+    )
+
+
+def not_counted(statement: Statement) -> Iterator[str]:
+    """What the sums leave out or only bound, a sentence each."""
+    for sums in (statement.usd, *statement.others):
+        for group in sums.groups:
+            if group.unknown is not None:
+                yield _unknown(group, group.unknown)
+    holes = [unseen_text(one, statement) for one in statement.unseen]
+    yield from _dated_ahead(statement)
+    yield from holes
+    if holes:
+        yield MISSING
+    for provider, sentence in statement.not_modelled:
+        named = sentence.casefold().startswith(f"{provider.casefold()}:")
+        yield sentence if named else f"{provider}: {sentence}"
+
+
+def report_warnings(statement: Statement) -> tuple[str, ...]:
+    """What makes the sums doubtful: a sentence for each scope dated by a wrong clock, or not seen all through."""
+    return first_lines((*_dated_ahead(statement), *(unseen_text(one, statement) for one in statement.unseen)), "scopes")
+
+
+def _dated_ahead(statement: Statement) -> tuple[str, ...]:
+    return tuple(ahead_text(scope.scope, scope.at) for scope in statement.misdated)
+
+
+def incompleteness(statement: Statement) -> IncompleteError | None:
+    """What `--strict` refuses; None where every scope was seen all through."""
+    if not statement.incomplete:
+        return None
+    if not statement.scopes:
+        hint = "let costguard poll the accounts first"
+        return IncompleteError(f"nothing was seen in {statement.label}: the ledger knows of no scope", hint=hint)
+    count = f"{len(statement.unseen)} of {statement.scopes} scopes"
+    hint = "\n".join(unseen_text(one, statement) for one in statement.unseen[:MOST_HINTS])
+    return IncompleteError(f"{count} were not seen completely all through {statement.label}", hint=hint)
+
+
+def unseen_text(unseen: Unseen, statement: Statement) -> str:
+    """`aws/123/us-east-1 was not seen completely for 3 h from 2026-10-03 12:00 UTC: timeout`"""
+    name, (first, *later) = scope_text(unseen.scope), unseen.holes
+    if unseen.never:
+        return f"{name} was never seen completely in {statement.label}{_why(first)}"
+    if first.why or first.period.start != statement.period.start:
+        return f"{name} {_holes_text(unseen.holes)}"
+    begun = f"was not looked at before {moment_text(first.period.end)}, {length_text(first.period.length)} into the period"
+    return f"{name} {begun}, and {_holes_text(later)}" if later else f"{name} {begun}"
+
+
+def _holes_text(holes: Sequence[Hole]) -> str:
+    longest = max(holes, key=lambda hole: hole.period.length)
+    spell = f"for {length_text(longest.period.length)} from {moment_text(longest.period.start)}{_why(longest)}"
+    if len(holes) == 1:
+        return f"was not seen completely {spell}"
+    together = sum((hole.period.length for hole in holes), timedelta())
+    return f"was not seen completely for {length_text(together)}: {len(holes)} times, the longest {spell}"
+
+
+def _why(hole: Hole) -> str:
+    return why_text(hole.why or "nobody looked")
+
+
+def _unknown(group: Group, money: MoneyInterval) -> str:
+    name = ", ".join(f"{key} {value}" for key, value in group.by.items() if value) or "everything"
+    currency = sign(money.low.currency)
+    low, expected, high = money.text().values()
+    return f"{name}: nobody stated a price; counted as {currency}{expected}, and surely between {low} and {high}"
+
+
+def _ended(line: str) -> str:
+    """`line` with a full stop."""
+    return f"{line.rstrip('.')}."
+
+
+def _period(statement: Statement) -> dict[str, object]:
+    return {
+        "start": instant_text(statement.period.start),
+        "end": instant_text(statement.period.end),
+        "zone": statement.zone,
+        "label": statement.label,
+    }
+
+
+class _Told(NamedTuple):
+    """A group as data, as it stands in JSON and in CSV."""
+
+    by: dict[str, str | None]
+    hours: float
+    gpu_hours: float
+    money: dict[str, str]
+    more: dict[str, object]
+
+
+def _told(group: Group) -> _Told:
+    return _Told(
+        by={key: value or None for key, value in group.by.items()},
+        hours=_hours(group.us),
+        gpu_hours=_hours(group.gpu_milli_us / 1000),
+        money=interval_exact(group.money),
+        more=group_data(group),
+    )
+
+
+def _group(group: Group, told: _Told) -> dict[str, object]:
+    """`unknown_usd`: the part of `usd` whose price nobody stated."""
+    return {
+        "by": told.by,
+        "hours": told.hours,
+        "gpu_hours": told.gpu_hours,
+        "usd": told.money,
+        "unknown_usd": interval_exact(group.unknown) if group.unknown else None,
+        **told.more,
+    }
+
+
+def _other(sums: Sums, told: Sequence[_Told]) -> dict[str, object]:
+    groups = [{"by": one.by, "hours": one.hours, "gpu_hours": one.gpu_hours, "amount": one.money} for one in told]
+    return {"currency": sums.currency, "totals": interval_exact(sums.total), "groups": groups}
+
+
+def _record(statement: Statement, currency: str, told: _Told) -> Mapping[str, object]:
+    return {
+        "period": statement.label,
+        "zone": statement.zone,
+        **told.by,
+        "hours": told.hours,
+        "gpu_hours": told.gpu_hours,
+        "currency": currency,
+        **told.money,
+        **(told.more if currency == "USD" else dict.fromkeys(told.more)),
+    }
+
+
+def _hours(us: float) -> float:
+    return round(us / HOUR_US, 4)
+
+
+def _lead(statement: Statement, exchange: Exchange | None) -> Iterator[str]:
+    name = f"{statement.label} ({statement.zone})"
+    if statement.ahead:
+        yield f"{name} lies ahead: nothing is spent in it yet."
+        return
+    if statement.blank:
+        yield f"{name}: the ledger holds nothing of it. Nobody looked then, which does not mean that nothing was spent."
+        return
+    until = f", until {moment_text(statement.as_of)}" if statement.running else ""
+    yield f"{name}{until}: {sign('USD')}{interval_text(statement.usd.total)}."
+    if exchange is not None:
+        yield f"In {exchange.currency}: {interval_text(exchange.shown_interval(statement.usd.total))}, {exchange.told}."
+    yield from further_lead(statement)
+    for other in statement.others:
+        yield f"Apart from that, in another currency: {sign(other.currency)}{interval_text(other.total)}."
+
+
+def _table(statement: Statement, sums: Sums, exchange: Exchange | None) -> TableView:
+    """The groups and their total. Columns of what is known of no group are left out."""
+    dearest = sign(sums.currency).strip()
+    judged = any(group.waste for group in sums.groups)
+    compared = any(group.before is not None for group in sums.groups)
+    low, expected, high = sums.total.text().values()
+    blank = ("",) * (len(statement.by) - 1)
+    hours, gpu_hours = sum(g.us for g in sums.groups), sum(g.gpu_milli_us for g in sums.groups) / 1000
+    idle = sum(g.waste.idle + g.waste.partly for g in sums.groups if g.waste)
+    total = ["total", *blank, f"{hours / HOUR_US:.1f}", f"{gpu_hours / HOUR_US:.1f}", expected, low, high]
+    total += [Money(nano=idle).text()] if judged else []
+    total += [statement.before.part.total.expected.text() if statement.before else ""] if compared else []
+    shown = exchange if sums.currency == "USD" else None
+    total += [shown.shown(sums.total.expected).text()] if shown else []
+    return TableView(
+        title="",
+        columns=(
+            *statement.by,
+            *("hours>", "GPU-hours>", f"{dearest}>", "low>", "high>"),
+            *(("idle>",) if judged else ()),
+            *(("before>",) if compared else ()),
+            *((f"{shown.currency}>",) if shown else ()),
+        ),
+        rows=(*(_row(group, shown, judged=judged, compared=compared) for group in sums.groups), tuple(total)),
+        sums=1,
+    )
+
+
+def _row(group: Group, exchange: Exchange | None, *, judged: bool, compared: bool) -> tuple[str, ...]:
+    low, expected, high = group.money.text().values()
+    shown = expected if group.unknown is None else "unknown" if group.unknown == group.money else f"{expected}*"
+    times = (f"{group.us / HOUR_US:.1f}", f"{group.gpu_milli_us / 1000 / HOUR_US:.1f}")
+    idle = "-" if not group.computing else "unknown" if group.waste is None else _idle(group.waste)
+    before = "-" if group.before is None else group.before.text()
+    other = "" if exchange is None else exchange.shown(group.money.expected).text()
+    more = (*((idle,) if judged else ()), *((before,) if compared else ()), *((other,) if other else ()))
+    return (*(value or "-" for value in group.by.values()), *times, shown, low, high, *more)
+
+
+def _idle(waste: Waste) -> str:
+    return Money(nano=waste.idle + waste.partly).text()
+
+
+def _marks(sums: tuple[Sums, ...]) -> tuple[str, ...]:
+    groups = [group for one in sums for group in one.groups if group.unknown is not None]
+    partly = any(group.unknown != group.money for group in groups)
+    return ("* Part of it billed at a price that nobody stated: see below.",) if partly else ()

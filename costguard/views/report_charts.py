@@ -1,0 +1,198 @@
+"""The charts of a statement: days, burn by hour of the week, owners, GPUs, and idle shares. Numbers that its tables hold too.
+
+Values are floats of dollars or percent, since they are drawn; the texts beside them are made of the exact amounts where there
+are any.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+
+from costguard.errors import shortened
+from costguard.reporting.statement.groups import Group
+from costguard.reporting.statement.history import Burnt, Days
+from costguard.reporting.statement.statement import Statement
+from costguard.values.instant import EPOCH
+from costguard.values.money import Money
+from costguard.values.text_format import bounds_text, share_text
+from costguard.views.document import BARS, HEAT, STACKED, Chart, Series
+
+MOST_SERIES, MOST_BARS = 6, 12
+OTHER, NOBODY = "other", "not stated"
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+LONGEST_LABEL = 40
+NANO = 10**9
+HUNDRED = 100
+
+
+def charts_of(statement: Statement) -> Iterator[Chart]:
+    """Those there is anything to draw in; none where the statement was made for formats that cannot draw."""
+    if statement.days is not None and statement.days.parts:
+        yield _days(statement.days, statement)
+    if statement.burn is not None and any(cell for row in statement.burn.cells for cell in row):
+        yield _burn(statement.burn)
+    if statement.days is not None:
+        for key, title in (("owner", "Spend by owner"), ("gpu", "Spend by GPU")):
+            yield from _bars(statement, key, title)
+        yield from _idle_days(statement, statement.days)
+        yield from _idle(statement)
+
+
+def _days(days: Days, statement: Statement) -> Chart:
+    """What each value of a key cost by day, the dearest first, and all others as one; None on a day that nobody looked at."""
+    spent = [sum(nanos) for nanos in zip(*days.parts.values(), strict=True)]
+    bare = (number for number, nano in enumerate(spent) if not nano and not days.monthly)
+    blank = {number for number in bare if _unseen(days.days[number], statement)}
+    ranked = sorted(days.parts, key=lambda value: (-sum(days.parts[value]), value))
+    named = [(value or NOBODY, days.parts[value]) for value in ranked[:MOST_SERIES]]
+    rest = [days.parts[value] for value in ranked[MOST_SERIES:]]
+    if rest:
+        named.append((OTHER, tuple(map(sum, zip(*rest, strict=True)))))
+    return Chart(
+        title=f"Spend by {'month' if days.monthly else 'day'} and {days.by}",
+        kind=STACKED,
+        unit="$",
+        labels=tuple(f"{day:%Y-%m}" if days.monthly else f"{day:%Y-%m-%d}" for day in days.days),
+        series=tuple(_amounts(name, nanos, blank) for name, nanos in named),
+        note=f"{'Months' if days.monthly else 'Days'} of UTC, as the ledger keeps them; what is expected.",
+    )
+
+
+def _burn(burn: Burnt) -> Chart:
+    """Mean dollars an hour for each hour of the week."""
+    return Chart(
+        title="Burn by weekday and hour",
+        kind=HEAT,
+        unit="$/h",
+        labels=tuple(f"{hour:02d}" for hour in range(len(burn.cells[0]))),
+        series=tuple(
+            Series(
+                name=day,
+                values=tuple(None if cell is None else round(cell, 4) for cell in row),
+                texts=tuple("" if cell is None else f"{cell:.2f}" for cell in row),
+            )
+            for day, row in zip(WEEKDAYS, burn.cells, strict=True)
+        ),
+        note=f"Mean dollars an hour, in {burn.zone}; each charge is spread evenly over its time.",
+    )
+
+
+def _bars(statement: Statement, key: str, title: str) -> Iterator[Chart]:
+    """One bar a value of `key`, the dearest first; only where the groups know it."""
+    if key not in statement.by:
+        return
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for group in statement.usd.groups:
+        of = sums[group.by[key] or (NOBODY if key == "owner" else "no GPU")]
+        for number, end in enumerate((group.money.low, group.money.expected, group.money.high)):
+            of[number] += end.nano
+    ranked = sorted(sums, key=lambda value: (-sums[value][1], value))
+    shown = [(value, sums[value]) for value in ranked[:MOST_BARS]]
+    if ranked[MOST_BARS:]:
+        shown.append((OTHER, [sum(sums[value][end] for value in ranked[MOST_BARS:]) for end in range(3)]))
+    if not shown:
+        return
+    yield Chart(
+        title=title,
+        kind=BARS,
+        unit="$",
+        labels=tuple(shortened(value, LONGEST_LABEL) for value, _ in shown),
+        series=(
+            Series(
+                name="cost",
+                values=tuple(expected / NANO for _, (_, expected, _) in shown),
+                texts=tuple(_interval(nanos) for _, nanos in shown),
+            ),
+        ),
+    )
+
+
+def _idle_days(statement: Statement, days: Days) -> Iterator[Chart]:
+    """Which share of the computing that could be judged did nothing, by day or month; None where none could be judged."""
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    form = "%Y-%m" if days.monthly else "%Y-%m-%d"
+    for day, (judged, wasted) in statement.idle_days.items():
+        of = sums[f"{EPOCH + timedelta(days=day):{form}}"]
+        of[0] += judged
+        of[1] += wasted
+    labels = [f"{day:{form}}" for day in days.days]
+    shares = [Fraction(sums[label][1], sums[label][0]) if sums[label][0] else None for label in labels]
+    if any(share is not None for share in shares):
+        yield Chart(
+            title=f"Idle share by {'month' if days.monthly else 'day'}",
+            kind=STACKED,
+            unit="%",
+            labels=tuple(labels),
+            series=(
+                Series(
+                    name="idle",
+                    values=tuple(None if share is None else round(float(HUNDRED * share), 2) for share in shares),
+                    texts=tuple("" if share is None else f"{float(share):.0%}" for share in shares),
+                ),
+            ),
+            note="Of the money for computing that could be judged then; idle and partly idle together.",
+        )
+
+
+def _idle(statement: Statement) -> Iterator[Chart]:
+    """Which share of the computing that could be judged did nothing, by the first key of the groups."""
+    if not statement.by:
+        return
+    groups: dict[str, list[Group]] = defaultdict(list)
+    for group in statement.usd.groups:
+        groups[next(iter(group.by.values())) or NOBODY].append(group)
+    shares = {value: share for value, of in groups.items() if (share := _idle_share(of)) is not None}
+    if not shares:
+        return
+    ranked: Sequence[str] = sorted(shares, key=lambda value: (-shares[value], value))[:MOST_BARS]
+    judged = _judged(groups)
+    yield Chart(
+        title=f"Idle share by {statement.by[0]}",
+        kind=BARS,
+        unit="%",
+        labels=tuple(shortened(value, LONGEST_LABEL) for value in ranked),
+        series=(
+            Series(
+                name="idle",
+                values=tuple(round(float(HUNDRED * shares[value]), 2) for value in ranked),
+                texts=tuple(f"{float(shares[value]):.0%}" for value in ranked),
+            ),
+        ),
+        note=f"Of the {share_text(judged)} of the money for computing that could be judged; idle and partly idle together.",
+    )
+
+
+def _idle_share(groups: Sequence[Group]) -> Fraction | None:
+    judged = sum(group.waste.judged for group in groups if group.waste)
+    idle = sum(group.waste.idle + group.waste.partly for group in groups if group.waste)
+    return Fraction(idle, judged) if judged else None
+
+
+def _judged(groups: Mapping[str, Sequence[Group]]) -> float:
+    every = [group for of in groups.values() for group in of]
+    computing = sum(group.computing for group in every)
+    return sum(group.waste.judged for group in every if group.waste) / computing if computing else 0.0
+
+
+def _unseen(day: date, statement: Statement) -> bool:
+    """Whether no scope was seen on any part of `day` that lies in the period: nothing spent then is not known to be nothing."""
+    begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    start, end = max(begin, statement.period.start), min(begin + timedelta(days=1), statement.period.end, statement.as_of)
+    holes = [[hole.period for hole in one.holes] for one in statement.unseen]
+    return len(holes) == statement.scopes and all(any(h.start <= start and end <= h.end for h in of) for of in holes)
+
+
+def _amounts(name: str, nanos: Sequence[int], blank: Collection[int]) -> Series:
+    return Series(
+        name=shortened(name, LONGEST_LABEL),
+        values=tuple(None if number in blank else nano / NANO for number, nano in enumerate(nanos)),
+        texts=tuple("" if number in blank else Money(nano=nano).text() for number, nano in enumerate(nanos)),
+    )
+
+
+def _interval(nanos: Sequence[int]) -> str:
+    low, expected, high = (Money(nano=nano) for nano in nanos)
+    return expected.text() if low.text() == high.text() else f"{expected.text()} ({bounds_text(low, high, 2)})"

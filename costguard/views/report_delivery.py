@@ -1,0 +1,84 @@
+"""A statement as a letter: what people read in the mail or the chat, above the report itself.
+
+2026-10 (Europe/Berlin): $1234.56 (1200.00 to 1300.00).
+2026-09, the period before: $1000.00. This is $234.56 more (23%).
+Idle: $99.00, and $12.00 partly idle, of the 90% of computing that could be judged.
+Saved by the guard: $40.00 (0.00 to 80.00), by 3 acts.
+
+Dearest: runpod train-7 (alice): $400.00.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from costguard.errors import shortened
+from costguard.reporting.statement import Group, Statement
+from costguard.reporting.statement.sections import Spender
+from costguard.values.money import total_of
+from costguard.values.text_format import first_lines, interval_text, sign
+from costguard.views.document import Document
+from costguard.views.report import not_counted
+
+MOST_SPENDERS, MOST_GROUPS = 3, 10
+LONGEST_NAME = 60
+
+
+def letter_title(statement: Statement) -> str:
+    """One line: the period and what it cost."""
+    name = f"GPU spending in {statement.label}"
+    if statement.ahead or statement.blank:
+        return f"{name}: not known" if statement.blank else f"{name}: it lies ahead"
+    return f"{name}: {sign('USD')}{interval_text(statement.usd.total)}"
+
+
+def letter_of(statement: Statement, document: Document, again: str) -> tuple[tuple[str, ...], ...]:
+    """Paragraphs of lines. `document`: the statement's own, whose lead they begin with. `again`: the command that prints it."""
+    parts = (
+        (*document.lead, *_unsaid(statement)),
+        tuple(_dearest(statement)),
+        tuple(_groups(statement)),
+        tuple(f"Not counted: {line}" for line in first_lines(not_counted(statement), "lines")),
+        (f"All of it: {again}",),
+    )
+    return tuple(part for part in parts if part)
+
+
+def _unsaid(statement: Statement) -> Iterator[str]:
+    """What the lead leaves out because there is nothing to say: here it is said, as nobody looks for what is not there."""
+    if statement.ahead or statement.blank or not statement.beside:
+        return
+    if statement.before is None:
+        yield "The period before: there is none."
+    if statement.usd.computing and not any(group.waste and group.waste.judged for group in statement.usd.groups):
+        yield "Idle: not known, as nothing measured well enough whether machines did any work."
+    if not statement.saved.savings:
+        yield "Saved by the guard: nothing."
+
+
+def _dearest(statement: Statement) -> Iterator[str]:
+    for number, one in enumerate(statement.spenders[:MOST_SPENDERS], 1):
+        yield f"Dearest, {number}: {_spender(one)}"
+
+
+def _spender(one: Spender) -> str:
+    key, of = one.bearer.key, one.attribution
+    name = shortened(one.bearer.name or key.id, LONGEST_NAME)
+    what = f"{shortened(of.gpu, LONGEST_NAME)} x{of.gpu_count:g}" if of.gpu else of.kind
+    owner = shortened(of.owner, LONGEST_NAME) if of.owner else "nobody known"
+    return f"{key.provider} {name}, {what}, of {owner}: {sign(one.money.low.currency)}{interval_text(one.money)}"
+
+
+def _groups(statement: Statement) -> Iterator[str]:
+    for sums in (statement.usd, *statement.others):
+        groups = sorted(sums.groups, key=lambda group: -group.money.expected.nano)
+        for group in groups[:MOST_GROUPS]:
+            yield f"{_called(group)}: {sign(sums.currency)}{interval_text(group.money)}"
+        more = groups[MOST_GROUPS:]
+        if more:
+            rest = total_of((group.money for group in more), sums.currency)
+            yield f"{len(more)} more: {sign(sums.currency)}{interval_text(rest)}"
+
+
+def _called(group: Group) -> str:
+    return ", ".join(f"{key} {shortened(value or '-', LONGEST_NAME)}" for key, value in group.by.items()) or "everything"

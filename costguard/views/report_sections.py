@@ -1,0 +1,264 @@
+"""What a statement says beside its groups, as data, tables and sentences: see `core/statement/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from costguard.errors import shortened
+from costguard.reporting.statement.groups import Group, Sums
+from costguard.reporting.statement.jobs import JobQuoted, jobs_of
+from costguard.reporting.statement.savings import EXPECTED_FOR, HIGH_FOR, Saved, Saving
+from costguard.reporting.statement.sections import Before, Priced, Quoted, Spender
+from costguard.reporting.statement.statement import Statement
+from costguard.values.instant import HOUR_US
+from costguard.values.money import Money, nothing
+from costguard.values.text_format import LARGEST_SHARE, exact, instant_text, interval_exact, interval_text, share_text, sign
+
+LONGEST_NAME = 60
+USD = "USD"
+IDLE_MEANS = (
+    "idle: whole clock hours in which nothing that was measured worked; partly idle: the GPUs of a working machine, and the "
+    "machines of a working group, that did nothing all hour"
+)
+SAVED_MEANS = (
+    f"what confirmed acts ended, until it ran again and for at most {EXPECTED_FOR.days} days ({HIGH_FOR.days} at the high end; "
+    "nothing at the low one, as its owner could have stopped it at once), less what went on at rest; nothing for machines that "
+    "ran again within the hour"
+)
+NO_QUOTES = "no run of this period is known to have had a quote: only a hold that was committed with what it came to has both"
+
+
+def further_data(statement: Statement) -> dict[str, object]:
+    """The fields of the JSON contract beside totals and groups."""
+    return {
+        "forecast": interval_exact(statement.forecast[0]) if statement.forecast else None,
+        "before": _before(statement.before, statement.usd) if statement.before else None,
+        "idle": _idle(statement.usd),
+        "stopped_disks": {
+            "usd": interval_exact(next((m for m in statement.rest.money if m.low.currency == USD), nothing())),
+            "machines": statement.rest.machines,
+        },
+        "top": [_spender(one) for one in statement.spenders],
+        "quotes": [_quoted(one) for one in statement.quotes],
+        "jobs": [_job(one) for one in jobs_of(statement.quotes)],
+        "prices": [_priced(one, statement) for one in statement.prices],
+    }
+
+
+def group_data(group: Group) -> dict[str, object]:
+    """What a group says beside its money. None: nothing of it could be judged, or nobody looked in the period before."""
+    waste = group.waste
+    return {
+        "idle_usd": _nano(waste.idle) if waste else None,
+        "partly_idle_usd": _nano(waste.partly) if waste else None,
+        "judged_share": _share(group.judged_share),
+        "before_usd": exact(group.before) if group.before else None,
+    }
+
+
+def saved_data(statement: Statement) -> dict[str, object]:
+    """The contract's `saved`. `usd` None: it was not asked for."""
+    saved = statement.saved
+    return {
+        "usd": interval_exact(saved.of(USD)) if statement.beside or statement.ahead else None,
+        "acts": len({one.act.intent_id for one in saved.counted}),
+        "suspected_false_stops": len({one.act.intent_id for one in saved.false}),
+        "note": SAVED_MEANS,
+        "by_act": [_saving(one) for one in saved.savings],
+    }
+
+
+def further_lead(statement: Statement) -> Iterator[str]:
+    """What people are told first, after the total."""
+    for forecast in statement.forecast:
+        yield f"By its end: {sign(forecast.low.currency)}{interval_text(forecast)}, if what bills now goes on."
+    if statement.before is not None and not statement.blank:
+        yield _before_text(statement.before, statement.usd)
+    idle = _idle_text(statement.usd)
+    if idle:
+        yield idle
+    for money in statement.rest.money:
+        machines = _count(statement.rest.machines, "machine")
+        yield f"Disks of machines that did not run: {sign(money.low.currency)}{interval_text(money)} ({machines})."
+    if statement.saved.savings:
+        yield _saved_text(statement.saved)
+
+
+def further_notes(statement: Statement) -> Iterator[str]:
+    """What the figures mean, and which of them nobody knows."""
+    if statement.ahead or statement.blank or not statement.beside:
+        return
+    if statement.usd.computing:
+        if _judged(statement.usd):
+            yield f"Idle means: {IDLE_MEANS}."
+        else:
+            yield "Idle: not known. Nothing measured well enough whether what computed did any work."
+    if statement.saved.savings:
+        yield f"Saved means: {SAVED_MEANS}."
+    else:
+        yield "Saved: nothing. No act of the guard that a listing confirmed ended anything that would have billed in it."
+    if not statement.quotes and statement.usd.groups:
+        yield f"Quoted and actual: {NO_QUOTES}."
+    old = [one for one in statement.prices if one.old(statement.period.end)]
+    for one in old:
+        money = f"{sign(one.money.low.currency)}{interval_text(one.money)}"
+        yield f"{money} is reckoned at prices of {one.as_of}, more than three months old: {shortened(one.source, 120)}."
+
+
+def _before(before: Before, usd: Sums) -> dict[str, object]:
+    change = before.change(usd)
+    return {
+        "period": {"start": instant_text(before.period.start), "end": instant_text(before.period.end), "label": before.label},
+        "usd": interval_exact(before.usd.total) if before.seen else None,
+        "same_part_usd": interval_exact(before.part.total) if before.part_seen else None,
+        "change_usd": exact(change) if change else None,
+        "change_share": _share(before.share(usd)),
+        "complete": before.complete,
+    }
+
+
+def _before_text(before: Before, usd: Sums) -> str:
+    change, share = before.change(usd), before.share(usd)
+    whole = f"${interval_text(before.usd.total)}"
+    if change is None:
+        known = f"{whole} in all, but nobody looked in the same part of it" if before.seen else "not known, nobody looked then"
+        return f"{before.label}, the period before: {known}."
+    part = f"${interval_text(before.part.total)} in as much of it, {whole} in all" if before.part != before.usd else whole
+    by = f" ({abs(float(share)):.0%})" if share is not None and abs(share) < LARGEST_SHARE else ""
+    told = (
+        "the same" if not change.nano else f"${Money(nano=abs(change.nano)).text()} {'more' if change.nano > 0 else 'less'}{by}"
+    )
+    seen = "" if before.complete else "; it was not seen all through"
+    return f"{before.label}, the period before: {part}. This is {told}{seen}."
+
+
+def _idle(usd: Sums) -> dict[str, object]:
+    judged = _judged(usd)
+    wastes = [group.waste for group in usd.groups if group.waste]
+    return {
+        "usd": _nano(sum(waste.idle for waste in wastes)) if judged else None,
+        "partly_usd": _nano(sum(waste.partly for waste in wastes)) if judged else None,
+        "judged_usd": _nano(judged),
+        "computing_usd": _nano(usd.computing),
+        "judged_share": _share(Fraction(judged, usd.computing) if usd.computing else None),
+        "means": IDLE_MEANS,
+    }
+
+
+def _idle_text(usd: Sums) -> str:
+    judged = _judged(usd)
+    if not judged:
+        return ""
+    wastes = [group.waste for group in usd.groups if group.waste]
+    idle, partly = (Money(nano=sum(of)) for of in (tuple(w.idle for w in wastes), tuple(w.partly for w in wastes)))
+    of = f"of the {share_text(judged / usd.computing)} of computing that could be judged"
+    return f"Idle: ${idle.text()}, and ${partly.text()} partly idle, {of}."
+
+
+def _judged(usd: Sums) -> int:
+    return sum(group.waste.judged for group in usd.groups if group.waste)
+
+
+def _spender(one: Spender) -> dict[str, object]:
+    key, of = one.bearer.key, one.attribution
+    return {
+        "provider": key.provider,
+        "account": key.account,
+        "region": key.region,
+        "id": key.id,
+        "name": one.bearer.name,
+        "kind": of.kind,
+        "gpu": of.gpu or None,
+        "gpu_count": of.gpu_count,
+        "tier": of.tier or None,
+        "owner": of.owner or None,
+        "hours": _hours(one.us),
+        "currency": one.money.low.currency,
+        "cost": interval_exact(one.money),
+    }
+
+
+def _saving(one: Saving) -> dict[str, object]:
+    key = one.act.life.key
+    return {
+        "intent": one.act.intent_id,
+        "provider": key.provider,
+        "account": key.account,
+        "region": key.region,
+        "id": key.id,
+        "name": one.act.name,
+        "owner": one.act.owner or None,
+        "policy": one.act.policy,
+        "act": one.act.act,
+        "at": instant_text(one.at),
+        "confirmed_at": instant_text(one.act.confirmed_at),
+        "until": instant_text(one.until),
+        "ran_again_at": instant_text(one.again_at) if one.again_at else None,
+        "suspected_false_stop": one.false,
+        "currency": one.rest.currency,
+        "avoided": interval_exact(one.avoided),
+        "at_rest": exact(one.rest),
+        "saved": interval_exact(one.usd),
+    }
+
+
+def _saved_text(saved: Saved) -> str:
+    acts = _count(len({one.act.intent_id for one in saved.counted}), "act")
+    money = " and ".join(f"{sign(one.low.currency)}{interval_text(one)}" for one in saved.net)
+    false = len({one.act.intent_id for one in saved.false})
+    beside = f"; {_count(false, 'suspected false stop')} not counted" if false else ""
+    return f"Saved by the guard: {money}, by {acts}{beside}."
+
+
+def _quoted(one: Quoted) -> dict[str, object]:
+    hold = one.hold
+    return {
+        "hold": hold.id,
+        "job": one.job or None,
+        "who": hold.who,
+        "why": hold.why,
+        "currency": hold.money.currency,
+        "quoted": exact(hold.money),
+        "actual": exact(one.actual),
+        "over": exact(one.over),
+        "ended_at": instant_text(hold.ended_at) if hold.ended_at else None,
+    }
+
+
+def _job(one: JobQuoted) -> dict[str, object]:
+    return {
+        "job": one.job,
+        "attempts": one.attempts,
+        "currency": one.quoted.currency,
+        "quoted": exact(one.quoted),
+        "actual": exact(one.actual),
+        "over": exact(one.actual - one.quoted),
+    }
+
+
+def _priced(one: Priced, statement: Statement) -> dict[str, object]:
+    return {
+        "source": one.source,
+        "currency": one.money.low.currency,
+        "amount": interval_exact(one.money),
+        "known": one.known,
+        "as_of": one.as_of.isoformat() if one.as_of else None,
+        "old": one.old(statement.period.end),
+    }
+
+
+def _count(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"
+
+
+def _nano(nano: int) -> str:
+    return exact(Money(nano=nano))
+
+
+def _share(value: Fraction | None) -> float | None:
+    return None if value is None else round(float(value), 4)
+
+
+def _hours(us: int) -> float:
+    return round(us / HOUR_US, 4)

@@ -1,0 +1,107 @@
+"""What came of a run, as a document for scripts: `costguard.run/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from costguard.runs.record import Attempt, Record
+from costguard.runs.terms import Terms
+from costguard.values.interval import Interval
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.text_format import RATE, exact, instant_text, interval_exact
+
+SCHEMA = "costguard.run/1"
+HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Came:
+    """What came of a run beside its attempt. None: not known, or there was none.
+
+    `signal`: that ended it, "". `budget`: that decided over the hold. `lease_until`: ISO 8601. `tokens_per_s`: learnt, or
+    `unfit` says why not. `after`: the next quote. `then`: what was to be done after it, and what came of that.
+    """
+
+    record: Record
+    attempt: Attempt
+    terms: Terms
+    signal: str = ""
+    budget: str = ""
+    lease_until: str | None = None
+    lease_refused: str = ""
+    tokens_per_s: float | None = None
+    unfit: str = ""
+    after: Terms | None = None
+    notices: Sequence[str] = ()
+    then: Mapping[str, object] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+def run_data(came: Came) -> dict[str, object]:
+    """All of it. The command is left out: what it was given may be secret."""
+    attempt, terms, record = came.attempt, came.terms, came.record
+    machine = terms.machine
+    return {
+        "schema": SCHEMA,
+        "job": record.job,
+        "attempt": attempt.number,
+        "machine": {
+            "host": attempt.host,
+            "provider": machine.provider or None,
+            "gpu": machine.gpu or None,
+            "gpu_count": machine.count,
+            "nodes": machine.nodes,
+            "per_hour": exact(Money(nano=machine.hourly.nano_per_hour, currency=machine.hourly.currency), RATE)
+            if machine.hourly
+            else None,
+            "currency": machine.hourly.currency if machine.hourly else None,
+            "source": machine.source,
+        },
+        "quoted": {
+            "hours": _hours(terms.hours),
+            "money": _money(terms.usd),
+            "share_left": float(terms.share),
+            "tokens_per_step": terms.tokens_per_step,
+            "steps": terms.steps,
+        },
+        "actual": {
+            "began_at": instant_text(attempt.began_at),
+            "ended_at": instant_text(attempt.seen_at),
+            "status": attempt.status,
+            "signal": came.signal or None,
+            "seconds": attempt.seconds,
+            "hours": attempt.seconds / HOUR_S,
+            "money": exact(attempt.spent) if attempt.spent else None,
+        },
+        "all_attempts": {
+            "attempts": len(record.attempts),
+            "seconds": record.seconds,
+            "hours": record.seconds / HOUR_S,
+            "money": exact(record.spent) if record.spent else None,
+        },
+        "hold": {
+            "id": attempt.hold or None,
+            "money": exact(attempt.held) if attempt.held else None,
+            "budget": came.budget or None,
+        },
+        "lease": {"id": attempt.lease or None, "until": came.lease_until, "refused": came.lease_refused or None},
+        "progress": {
+            "first_step": attempt.first_step,
+            "last_step": attempt.last_step,
+            "tokens_per_s": came.tokens_per_s,
+            "not_learnt": came.unfit or None,
+        },
+        "next_quote": {"hours": _hours(came.after.hours), "money": _money(came.after.usd)} if came.after else None,
+        "notices": list(came.notices),
+        "then": dict(came.then) or None,
+        "notes": list(came.notes),
+    }
+
+
+def _hours(hours: Interval | None) -> dict[str, float] | None:
+    return None if hours is None else {"low": hours.low, "expected": hours.expected, "high": hours.high}
+
+
+def _money(usd: MoneyInterval | None) -> dict[str, str] | None:
+    return None if usd is None else interval_exact(usd)

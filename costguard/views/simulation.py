@@ -1,0 +1,237 @@
+"""A simulation as a document: `costguard.simulate/1`: each would-be stop, the totals by policy, and what could not be said.
+
+One record a would-be stop. Money is an interval a currency: what computing was not paid, less what goes on at rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+
+from costguard.errors import shortened
+from costguard.guard.replay.replayed import BECAUSE
+from costguard.guard.replay.simulation import FALSE_STOP, NOT_KNOWN, YES, Held, Simulation, Stop, Tried
+from costguard.values.money import MoneyInterval
+from costguard.values.text_format import (
+    first_lines,
+    instant_text,
+    interval_exact,
+    interval_text,
+    length_text,
+    moment_text,
+    sign,
+)
+from costguard.views.document import Document, TableView
+
+SCHEMA = "costguard.simulate/1"
+LONGEST_NAME = 48
+MOST_REASONS = 5
+"""Of why nothing could be said, that people are shown."""
+BY_POLICY = (
+    "policy", "armed", "stops>", "machines>", "saved>", "false>", "unknown>", "held>", "notices>", "asks>", "blind h>",
+)  # fmt: skip
+STOPS = ("machine", "owner", "policy", "since", "noticed", "stopped", "until", "because", "saved>", "false stop")
+HELD = ("machine", "owner", "policy", "act", "from", "until", "held back by")
+SHOWN = {YES: "yes", "no": "no", NOT_KNOWN: "not known"}
+
+
+def simulate_document(found: Simulation) -> Document:
+    """The whole simulation."""
+    stops = found.stops
+    data = {
+        "schema": SCHEMA,
+        "at": instant_text(found.at),
+        "period": {"start": instant_text(found.period.start), "end": instant_text(found.period.end)},
+        "interval_s": int(found.interval.total_seconds()),
+        "resources": found.resources,
+        "hourly_until": instant_text(found.hourly_until) if found.hourly_until else None,
+        "policies": [_policy(one) for one in found.policies],
+        "totals": {
+            "stops": len(stops),
+            "machines": len({stop.key for stop in stops}),
+            "suspected_false_stops": sum(stop.false_stop == YES for stop in stops),
+            "saved": _amounts(found.saved),
+        },
+        "stops": [_stop(stop) for stop in stops],
+        "held": [_held(one) for one in _all_held(found)],
+        "not_replayed": list(found.not_replayed),
+    }
+    return Document(
+        data=data,
+        records=tuple(_record(stop) for stop in stops),
+        lead=(_summary(found, stops),),
+        tables=tuple(_tables(found, stops)),
+        notes=tuple(_notes(found, stops)),
+    )
+
+
+def simulate_warnings(found: Simulation) -> tuple[str, ...]:
+    """What whoever reads figures alone should know."""
+    false = sum(stop.false_stop == YES for stop in found.stops)
+    return (f"{false} of {len(found.stops)} would-be stops are suspected false stops",) if false else ()
+
+
+def _policy(one: Tried) -> dict[str, object]:
+    stops = len(one.stops)
+    return {
+        "name": one.name,
+        "armed_today": one.level,
+        "stops": stops,
+        "machines": one.machines,
+        "saved": _amounts(one.saved),
+        "suspected_false_stops": one.false_stops(),
+        "suspected_false_share": round(one.false_stops() / stops, 4) if stops else None,
+        "false_stops_not_known": one.false_stops(NOT_KNOWN),
+        "held_back": len(one.held),
+        "notices": one.notices,
+        "questions": one.questions,
+        "blind_hours": _hours(one.blind.total),
+        "blind": [{"reason": reason, "hours": _hours(length)} for reason, length in one.blind.reasons],
+    }
+
+
+def _stop(stop: Stop) -> dict[str, object]:
+    key = stop.key
+    return {
+        "provider": key.provider,
+        "account": key.account,
+        "region": key.region,
+        "id": key.id,
+        "name": stop.name,
+        "owner": stop.owner or None,
+        "gpu": stop.gpu or None,
+        "life_started_at": instant_text(stop.life.started_at) if stop.life.started_at else None,
+        "policy": stop.policy,
+        "act": stop.act,
+        "work": {"state": stop.work.state, "confidence": stop.work.confidence, "reasons": list(stop.work.reasons)},
+        "since": instant_text(stop.since) if stop.since else None,
+        "noticed_at": instant_text(stop.told_at) if stop.told_at else None,
+        "wanted_at": instant_text(stop.wanted_at),
+        "at": instant_text(stop.at),
+        "held_by": [{"reason": reason, "says": says} for reason, says in stop.held_by],
+        "until": instant_text(stop.until),
+        "because": stop.because,
+        "false_stop": stop.false_stop,
+        "worked_at": instant_text(stop.worked_at) if stop.worked_at else None,
+        "avoided": _amounts(stop.avoided),
+        "at_rest": _amounts(stop.at_rest),
+        "saved": _amounts(stop.saved),
+    }
+
+
+def _held(one: Held) -> dict[str, object]:
+    key = one.life.key
+    return {
+        "provider": key.provider,
+        "account": key.account,
+        "region": key.region,
+        "id": key.id,
+        "name": one.name,
+        "owner": one.owner or None,
+        "policy": one.policy,
+        "act": one.act,
+        "since": instant_text(one.since),
+        "until": instant_text(one.until),
+        "by_rails": one.rails,
+        "held_by": [{"reason": reason, "says": says} for reason, says in one.reasons],
+    }
+
+
+def _record(stop: Stop) -> Mapping[str, object]:
+    whole = _stop(stop)
+    names = ("provider", "account", "region", "id", "name", "owner", "policy", "act", "since", "noticed_at", "wanted_at", "at")
+    flat = {name: whole[name] for name in (*names, "until", "because", "false_stop", "worked_at")}
+    saved = next(iter(stop.saved), None)
+    money = {f"saved_{end}": text for end, text in interval_exact(saved).items()} if saved else dict.fromkeys(_ENDS)
+    return flat | {"held_by": " ".join(reason for reason, _ in stop.held_by)} | money | _currency(saved)
+
+
+_ENDS = ("saved_low", "saved_expected", "saved_high")
+
+
+def _currency(saved: MoneyInterval | None) -> dict[str, object]:
+    return {"currency": saved.low.currency if saved else None}
+
+
+def _amounts(money: Sequence[MoneyInterval]) -> list[dict[str, str]]:
+    return [{"currency": one.low.currency} | interval_exact(one) for one in money]
+
+
+def _hours(length: timedelta) -> float:
+    return round(length.total_seconds() / 3600, 4)
+
+
+def _all_held(found: Simulation) -> list[Held]:
+    return sorted((h for one in found.policies for h in one.held), key=lambda h: (h.since, h.life.key, h.policy))
+
+
+def _summary(found: Simulation, stops: Sequence[Stop]) -> str:
+    span = f"{moment_text(found.period.start)} to {moment_text(found.period.end)}"
+    machines, false = len({stop.key for stop in stops}), sum(stop.false_stop == YES for stop in stops)
+    if not stops:
+        return f"{span}: of {found.resources} resources none would have been stopped."
+    saved = _money(found.saved)
+    told = f"{len(stops)} would-be stops of {machines} machines, {saved} saved net of what goes on at rest"
+    return f"{span}: {told}; {false} of them worked again within the hour."
+
+
+def _money(money: Sequence[MoneyInterval]) -> str:
+    return ", ".join(f"{sign(one.low.currency)}{interval_text(one)}" for one in money) or "nothing"
+
+
+def _tables(found: Simulation, stops: Sequence[Stop]) -> Iterator[TableView]:
+    yield TableView(title="By policy", columns=BY_POLICY, rows=tuple(_policy_row(one) for one in found.policies))
+    if stops:
+        yield TableView(title="Who would have been stopped", columns=STOPS, rows=tuple(_row(stop) for stop in stops))
+    held = _all_held(found)
+    if held:
+        yield TableView(title="Held back", columns=HELD, rows=tuple(_held_row(one) for one in held))
+
+
+def _policy_row(one: Tried) -> tuple[str, ...]:
+    counts = (one.false_stops(), one.false_stops(NOT_KNOWN), len(one.held), one.notices, one.questions)
+    head = (one.name, one.level, str(len(one.stops)), str(one.machines), _money(one.saved) if one.stops else "-")
+    return (*head, *map(str, counts), f"{one.blind.total.total_seconds() / 3600:.1f}")
+
+
+def _row(stop: Stop) -> tuple[str, ...]:
+    late = f" (wanted {moment_text(stop.wanted_at)})" if stop.at > stop.wanted_at else ""
+    false = SHOWN[stop.false_stop]
+    if stop.worked_at is not None and stop.false_stop == YES:
+        false = f"yes: worked after {length_text(stop.worked_at - stop.at)}"
+    return (
+        _called(stop.key.provider, stop.name, stop.key.id),
+        shortened(stop.owner or "-", LONGEST_NAME),
+        stop.policy,
+        moment_text(stop.since) if stop.since else "-",
+        moment_text(stop.told_at) if stop.told_at else "-",
+        f"{moment_text(stop.at)}{late}",
+        moment_text(stop.until),
+        BECAUSE[stop.because],
+        _money(stop.saved),
+        false,
+    )
+
+
+def _held_row(one: Held) -> tuple[str, ...]:
+    by = "; ".join(dict.fromkeys(says for _, says in one.reasons)) or "-"
+    who = (_called(one.life.key.provider, one.name, one.life.key.id), shortened(one.owner or "-", LONGEST_NAME))
+    return (*who, one.policy, one.act, moment_text(one.since), moment_text(one.until), by)
+
+
+def _called(provider: str, name: str, id_: str) -> str:
+    told = f"{name} ({id_})" if name and name != id_ else id_
+    return f"{provider} {shortened(told, LONGEST_NAME)}"
+
+
+def _notes(found: Simulation, stops: Sequence[Stop]) -> Iterator[str]:
+    if any(stop.false_stop == NOT_KNOWN for stop in stops):
+        yield f"Not known: {FALSE_STOP[NOT_KNOWN]}."
+    if found.hourly_until is not None:
+        until = moment_text(found.hourly_until)
+        yield f"Until {until} samples are kept by the hour: an hour with any work in it counts as work all through."
+    for one in found.policies:
+        why = [f"{reason} ({_hours(length):.1f} h)" for reason, length in one.blind.reasons[:MOST_REASONS]]
+        if why:
+            yield f"{one.name} could not judge: {'; '.join(why)}."
+    yield from first_lines((f"Not replayed: {told}." for told in found.not_replayed), "lines")

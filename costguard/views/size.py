@@ -1,0 +1,121 @@
+"""The memory of a job as a document: `costguard.size/1`, which GPUs hold it, and what would make it smaller."""
+
+from __future__ import annotations
+
+from costguard.sizing.memory.footprint import Footprint
+from costguard.sizing.size_answer import FitsOn, LeverEffect, Size
+from costguard.values.gpu import GIB
+from costguard.views.document import Document, TableView
+from costguard.views.exact import exact_data, exact_tables
+from costguard.views.job import TERMS, gib, job_data, memory_data, split_text
+
+SCHEMA = "costguard.size/1"
+GPUS_NAMED = 8
+
+
+def size_document(size: Size, *, explain: tuple[TableView, ...] = ()) -> Document:
+    """One record a GPU that holds the job; the terms, the GPUs and the levers as tables."""
+    fits_on = [{"gpu": f.gpu, "count": f.count, "peak_gib": round(f.peak_gib, 3)} for f in size.fits_on]
+    data = {
+        "schema": SCHEMA,
+        "job": job_data(size.job),
+        "on": {"gpu": size.on.gpu.name, "count": size.on.gpu_count, "nodes": size.on.nodes} if size.on else None,
+        "memory_gib": memory_data(size.footprint),
+        "gpu_memory_gib": round(size.on.gpu.memory_gib, 3) if size.on else None,
+        "fits": size.fits,
+        "fits_on": fits_on,
+        "capacity_tokens": size.capacity,
+        "host_gib": gib(size.footprint.host_bytes),
+        "levers": [
+            {
+                "field": e.lever.field,
+                "from": e.lever.was,
+                "to": e.lever.becomes,
+                "peak_gib": round(e.peak_gib, 3),
+                "saves_gib": round(e.saves_gib, 3),
+                "fits": e.fits,
+                "cost": e.lever.cost,
+            }
+            for e in size.levers
+        ],
+        "exact": exact_data(size),
+        "notes": list(_notes(size)),
+        "warnings": list(size.warnings),
+    }
+    return Document(
+        data=data,
+        records=tuple(fits_on),
+        lead=tuple(_lead(size)),
+        tables=(_terms(size.footprint), *exact_tables(size), *explain, _gpus(size.fits_on), _levers(size)),
+        notes=tuple(f"Warning: {w}." for w in size.warnings),
+    )
+
+
+def _lead(size: Size) -> list[str]:
+    f = size.footprint
+    a = size.job.architecture
+    peak = f"peak {f.peak / GIB:.1f} GiB a GPU in {f.peak_phase}, {f.reserved / GIB:.1f} GiB with CUDA context and slack"
+    lines = [f"{a.name} ({a.parameters / 1e9:.2f}B): {peak}"]
+    if size.on and size.placed:
+        has = size.on.gpu.memory_gib
+        verdict = "fits" if size.fits else "does not fit"
+        split = split_text(size.placed.parallel)
+        where = f"{size.on.gpu.name} x{size.on.gpu_count}" + (f" x{size.on.nodes} nodes" if size.on.nodes > 1 else "")
+        lines.append(f"{verdict} on {where} ({has:.1f} GiB each{'' if split == '-' else f', {split}'})")
+    lines += _notes(size)
+    if size.capacity is not None:
+        whole = size.capacity // size.job.recipe.seq_len
+        lines.append(f"tokens that fit: {size.capacity:,} at once, {whole:,} sequences of {size.job.recipe.seq_len:,}")
+    if f.host_bytes:
+        lines.append(f"host memory: {f.host_bytes / GIB:.1f} GiB a GPU for what is offloaded")
+    return lines
+
+
+def _notes(size: Size) -> tuple[str, ...]:
+    calibration = size.job.calibration
+    return calibration.notes(size.footprint) if calibration else ()
+
+
+def _terms(f: Footprint) -> TableView:
+    """Each phase a row, each term a column: the peak is the largest row."""
+    rows = []
+    for phase in f.phases:
+        total = sum(phase.terms[t] for t in TERMS)
+        mark = "  <- peak" if phase.name == f.peak_phase else ""
+        rows.append((phase.name, *(f"{phase.terms[t] / GIB:.2f}" for t in TERMS), f"{total / GIB:.2f}{mark}"))
+    return TableView(title="GiB a GPU, by phase", columns=("phase", *(f"{t}>" for t in TERMS), "sum"), rows=tuple(rows))
+
+
+def _gpus(fits_on: tuple[FitsOn, ...]) -> TableView:
+    """A row a count: the smallest GPUs of which so many hold the job, and how many kinds more do."""
+    rows = []
+    for count in dict.fromkeys(f.count for f in sorted(fits_on, key=lambda f: f.count)):
+        same = [f for f in fits_on if f.count == count]
+        named = ", ".join(f"{f.gpu} ({f.has_gib:.0f})" for f in same[:GPUS_NAMED])
+        more = f" and {len(same) - GPUS_NAMED} larger kinds" if len(same) > GPUS_NAMED else ""
+        rows.append((str(count), f"{same[0].reserved_gib:.1f}", named + more))
+    columns = ("GPUs>", "needs GiB>", "smallest kinds that hold it, with their GiB")
+    return TableView(title="Fits on (fewest of each kind)", columns=columns, rows=tuple(rows))
+
+
+def _levers(size: Size) -> TableView:
+    return _effects("What would make it smaller", size.levers)
+
+
+def what_if_table(effects: tuple[LeverEffect, ...]) -> TableView:
+    """`--explain`: what each change would do, smaller or larger."""
+    return _effects("What each change would do", effects)
+
+
+def _effects(title: str, effects: tuple[LeverEffect, ...]) -> TableView:
+    rows = tuple(
+        (
+            e.lever.change,
+            f"{e.peak_gib:.1f}",
+            f"{-e.saves_gib:+.1f}",
+            "-" if e.fits is None else "yes" if e.fits else "no",
+            e.lever.cost,
+        )
+        for e in effects
+    )
+    return TableView(title=title, columns=("change", "peak GiB>", "saves>", "fits", "what it costs"), rows=rows)

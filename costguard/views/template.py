@@ -1,0 +1,120 @@
+"""Templates as documents: the list of them, and what a source says beside what costguard says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from costguard.quoting.template import Claim, Compared, Template
+from costguard.values.interval import Interval
+from costguard.views.document import Document, TableView
+from costguard.views.job import hours_text, interval_data, range_text
+
+SCHEMA = "costguard.templates/1"
+
+
+def templates_document(templates: Iterable[Template]) -> Document:
+    """Every template, a row each."""
+    records = tuple(
+        {"name": t.name, "title": t.title, "model": t.job.get("model"), "tokens_from": t.tokens_why} for t in templates
+    )
+    rows = tuple((str(r["name"]), str(r["title"]), str(r["model"]), str(r["tokens_from"])) for r in records)
+    table = TableView(title="", columns=("template", "what", "model", "amount"), rows=rows)
+    return Document(
+        data={"schema": SCHEMA, "templates": list(records)},
+        records=records,
+        tables=(table,),
+        notes=("costguard quote --template NAME; flags win over it.",),
+    )
+
+
+def compared_data(compared: Compared) -> dict[str, object]:
+    """The template, its claim and costguard's figures there, for scripts."""
+    template, claim, option = compared.template, compared.template.claim, compared.option
+    return {
+        "name": template.name,
+        "title": template.title,
+        "tokens_from": template.tokens_why,
+        "changed": list(compared.changed),
+        "claim": None if claim is None else _claim_data(claim),
+        "costguard": None
+        if option is None
+        else {
+            "hours": interval_data(option.hours),
+            "usd": option.usd.text() if option.usd else None,
+            "provider": option.offer.provider if option.offer else None,
+            "usd_per_hour": option.rate.text() if option.rate else None,
+            "usd_at_implied_price": interval_data(compared.usd_as_implied),
+        },
+        "comes_out": compared.comes_out,
+        "why": claim.note if claim else None,
+    }
+
+
+def compared_tables(compared: Compared) -> tuple[TableView, ...]:
+    """What the source says, and costguard at the market's price and at the source's own."""
+    claim, option = compared.template.claim, compared.option
+    if claim is None or option is None or option.hours is None:
+        return ()
+    where = f"{claim.gpu} x{claim.gpu_count}" + (f" x{claim.nodes} nodes" if claim.nodes > 1 else "")
+    rows = [(claim.source, _span(claim.hours), _usd(claim), _prices(claim))]
+    if option.usd and option.rate and option.offer:
+        each = option.rate.nano_per_hour / claim.gpus / 1e9
+        money = f"{option.usd.expected.text()} ({option.usd.low.text()} - {option.usd.high.text()})"
+        rows.append((f"costguard, {option.offer.provider} {option.offer.tier}", range_text(option.hours), money, f"{each:.2f}"))
+    if compared.usd_as_implied:
+        rows.append(
+            ("costguard, at the source's price", range_text(option.hours), _money(compared.usd_as_implied), _prices(claim))
+        )
+    return (TableView(title=f"On {where}", columns=("who", "hours", "$>", "$/GPU-h>"), rows=tuple(rows)),)
+
+
+def compared_notes(compared: Compared) -> tuple[str, ...]:
+    """Where the amount comes from, whether the claim comes out, and why."""
+    template, claim = compared.template, compared.template.claim
+    amount = f"Template {template.name}: {template.tokens_why}."
+    if compared.changed:
+        return (f"Template {template.name}, with other {', '.join(compared.changed)}: not compared with its source.",)
+    if claim is None:
+        return (amount,)
+    if compared.hours is None:
+        return (amount, f"Not compared: {compared.lacking or 'no hours'}.")
+    return (amount, f"{_verdict(compared, claim)}: {claim.note}.")
+
+
+def _claim_data(claim: Claim) -> dict[str, object]:
+    return {
+        "source": claim.source,
+        "gpu": claim.gpu,
+        "gpu_count": claim.gpu_count,
+        "nodes": claim.nodes,
+        "hours": list(claim.hours),
+        "usd": list(claim.usd) if claim.usd else None,
+        "usd_per_gpu_hour": [round(price, 4) for price in claim.gpu_hour] if claim.gpu_hour else None,
+    }
+
+
+def _verdict(compared: Compared, claim: Claim) -> str:
+    if compared.comes_out:
+        return f"The source's {_span(claim.hours)} come out"
+    ratio = compared.ratio or 1.0
+    return f"The source's {_span(claim.hours)} do not come out, costguard says {ratio:.2g} times the nearest end"
+
+
+def _span(hours: tuple[float, float]) -> str:
+    low, high = hours
+    return hours_text(low) if low == high else f"{hours_text(low)} - {hours_text(high)}"
+
+
+def _usd(claim: Claim) -> str:
+    return f"{claim.usd[0]:g} - {claim.usd[1]:g}" if claim.usd else "not said"
+
+
+def _prices(claim: Claim) -> str:
+    if claim.gpu_hour is None:
+        return "not said"
+    low, high = (f"{price:.2f}" for price in claim.gpu_hour)
+    return low if low == high else f"{low} - {high}"
+
+
+def _money(usd: Interval) -> str:
+    return f"{usd.expected:.2f} ({usd.low:.2f} - {usd.high:.2f})"

@@ -1,0 +1,163 @@
+"""What `costguard top` shows: a row a machine, with how busy its GPUs were lately, and the numbers above the rows.
+
+Example of the last hour in twelve parts, oldest first, two of them not measured: `▁▁▃█████··▇█`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from costguard.errors import one_line, shortened
+from costguard.reporting.status import Burning, Status
+from costguard.values.resource import INSTANCE, ResourceKey
+from costguard.values.sample import GPU_UTIL, Sample
+from costguard.values.text_format import RATE, bounds_text, interval_text, length_text, moment_text, sign
+from costguard.views.status import status_warnings
+from costguard.views.status_data import runway_lines
+
+WINDOW, PARTS = timedelta(hours=1), 12
+"""How far a row looks back, and in how many parts."""
+
+BLOCKS, NOT_MEASURED = "▁▂▃▄▅▆▇█", "·"
+FULL = 100.0
+LONGEST_NAME = 40
+RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopRow:
+    """A machine. `duty`: percent in each part of the last hour, None where nothing was measured. `burn`: nano-units an hour.
+
+    `words`: all that a filter looks in.
+    """
+
+    key: ResourceKey
+    called: str
+    what: str
+    owner: str
+    rate: str
+    burn: int
+    spent: str
+    work: str
+    since: str
+    kept: str
+    duty: tuple[float | None, ...]
+    words: str
+
+    @property
+    def whole(self) -> str:
+        """`aws/123/us-east-1/i-0a1`: what means this machine and no other."""
+        return "/".join(self.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopView:
+    """Everything at `at`. `head`: lines of numbers. `warnings`: what makes them doubtful."""
+
+    at: datetime
+    head: tuple[str, ...]
+    warnings: tuple[str, ...]
+    rows: tuple[TopRow, ...]
+
+
+ORDERS: Mapping[str, Callable[[TopRow], tuple[object, ...]]] = {
+    "burn": lambda row: (-row.burn, row.key),
+    "name": lambda row: (row.called.casefold(), row.key),
+    "owner": lambda row: (row.owner.casefold(), -row.burn, row.key),
+    "work": lambda row: (row.work, -row.burn, row.key),
+    "duty": lambda row: (next((value for value in reversed(row.duty) if value is not None), FULL + 1), -row.burn, row.key),
+}
+"""What rows can be sorted by: burn falls, all others rise. Who is not measured stands last by duty."""
+
+
+def top_view(status: Status, samples: Mapping[ResourceKey, Sequence[Sample]], told: Sequence[str] = ()) -> TopView:
+    """`status` as rows; `samples` of the last WINDOW, and what else was `told`."""
+    machines = (one for one in status.resources if one.live.observation.kind == INSTANCE)
+    return TopView(
+        at=status.at,
+        head=tuple(_head(status)),
+        warnings=tuple(dict.fromkeys((*status_warnings(status), *told))),
+        rows=tuple(_row(one, status, samples.get(one.live.observation.key, ())) for one in machines),
+    )
+
+
+def arranged(view: TopView, order: str, words: str) -> list[TopRow]:
+    """The rows that hold every one of `words`, whatever their case, in the order named."""
+    wanted = words.casefold().split()
+    return sorted((row for row in view.rows if all(word in row.words for word in wanted)), key=ORDERS[order])
+
+
+def spark(duty: Iterable[float | None]) -> str:
+    """Percent as blocks; a dot where nothing was measured."""
+    return "".join(
+        NOT_MEASURED if value is None else BLOCKS[min(len(BLOCKS) - 1, max(0, int(value / FULL * len(BLOCKS))))]
+        for value in duty
+    )
+
+
+def duty_of(samples: Iterable[Sample], at: datetime) -> tuple[float | None, ...]:
+    """The mean GPU duty of each part of the WINDOW that ends at `at`."""
+    parts: list[list[float]] = [[] for _ in range(PARTS)]
+    for one in samples:
+        age = at - one.at
+        if one.signal == GPU_UTIL and timedelta() <= age < WINDOW:
+            parts[PARTS - 1 - int(age / (WINDOW / PARTS))].append(one.value)
+    return tuple(sum(part) / len(part) if part else None for part in parts)
+
+
+def _head(status: Status) -> Iterator[str]:
+    usd = status.usd
+    seen = sum(scope.seen for scope in status.scopes)
+    yield f"${usd.burn.stated.text(RATE)}/h   {seen} of {len(status.scopes)} scopes seen   {moment_text(status.at)}"
+    forecast = f"${interval_text(usd.forecast)} by its end, if it goes on"
+    yield f"{status.label} ({status.zone}): ${interval_text(usd.to_date)} so far, {forecast}"
+    for other in status.others:
+        code = sign(other.currency)
+        yield f"Apart from that: {code}{other.burn.stated.text(RATE)}/h, {code}{interval_text(other.to_date)} so far"
+    yield from runway_lines(status)
+
+
+def _row(one: Burning, status: Status, samples: Sequence[Sample]) -> TopRow:
+    seen = one.live.observation
+    running = one.state == RUNNING
+    what = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.instance_type or "-"
+    called, owner = (_cut(text) for text in (seen.name or seen.key.id, one.owner or "-"))
+    work = one.work.state if running else one.state
+    spent = one.live.spent
+    return TopRow(
+        key=seen.key,
+        called=called,
+        what=_cut(what),
+        owner=owner,
+        rate=_rate(one),
+        burn=sum(burn.bounds.expected.nano for burn in one.burns),
+        spent=f"{sign(spent.low.currency)}{spent.expected.text()}",
+        work=work,
+        since=length_text(status.at - one.work.since) if running and one.work.since else "-",
+        kept=_kept(one, status),
+        duty=duty_of(samples, status.at),
+        words=" ".join((*seen.key, seen.name, what, one.owner, seen.tier, work)).casefold(),
+    )
+
+
+def _rate(one: Burning) -> str:
+    """`$2.4900`, `unknown` with its bounds, one after the other where there are several currencies."""
+    parts = []
+    for burn in one.burns or (one.burn(),):
+        code = sign(burn.currency)
+        bounds = f"{code}{bounds_text(burn.bounds.low, burn.bounds.high, RATE)}"
+        parts.append(f"unknown ({bounds})" if burn.unknown else f"{code}{burn.stated.text(RATE)}")
+    return " + ".join(parts)
+
+
+def _kept(one: Burning, status: Status) -> str:
+    if one.beside.protected:
+        return "protected"
+    lease = one.beside.lease
+    return f"kept for {length_text(lease.until - status.at)}" if lease and lease.until else "kept" if lease else ""
+
+
+def _cut(text: str) -> str:
+    return shortened(one_line(text), LONGEST_NAME)

@@ -1,0 +1,155 @@
+"""What the watch shows now, and what changed since it last showed something: plain values and plain lines.
+
+A terminal gets the whole picture again and again (`cli/watching_view.py`); a pipe gets one line for each fact that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from costguard.errors import one_line, shortened
+from costguard.guard.work import Work
+from costguard.reporting.status import ScopeView
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.resource import ResourceKey
+from costguard.values.text_format import RATE, interval_text, length_text, moment_text, scope_text, sign
+
+LONGEST = 60
+"""Characters of a name on a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineView:
+    """A machine. `rate`: money an hour, None: unknown. `next_act` ("" for none) is due at `next_at`, unless `held_by` holds it.
+
+    `power`: the provider's state in our words.
+    """
+
+    key: ResourceKey
+    name: str
+    owner: str
+    told: str
+    power: str
+    rate: Money | None
+    work: Work
+    next_act: str = ""
+    next_at: datetime | None = None
+    held_by: tuple[str, ...] = ()
+
+    @property
+    def called(self) -> str:
+        """`train-1` or its id."""
+        return shortened(one_line(self.name or self.key.id), LONGEST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetView:
+    """A budget. `time_to_cap` None: not in this period. `overshoot`: how far over it an act may come too late."""
+
+    name: str
+    cap: Money
+    spent: MoneyInterval
+    time_to_cap: timedelta | None = None
+    overshoot: Money | None = None
+
+    @property
+    def share(self) -> float:
+        """Of the cap that is spent at most, 1 is all of it."""
+        return self.spent.high.nano / self.cap.nano
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActView:
+    """An intent, or a step that was done. `state`: of the intent ("verifying", "done" ...)."""
+
+    at: datetime
+    subject: str
+    act: str
+    state: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchView:
+    """Everything at `at`. `frozen`: who froze all acts and why, "" if nobody. `committed`: whether the run was recorded.
+
+    `mode`: "acting", "dry run", "observing" (another acts on this ledger, or the first run after a start). `month` so far.
+    """
+
+    at: datetime
+    mode: str
+    burn: Money
+    month: MoneyInterval
+    scopes: tuple[ScopeView, ...] = ()
+    machines: tuple[MachineView, ...] = ()
+    budgets: tuple[BudgetView, ...] = ()
+    acts: tuple[ActView, ...] = ()
+    notices: tuple[str, ...] = ()
+    frozen: str = ""
+    committed: bool = True
+
+
+def next_text(machine: MachineView, at: datetime) -> str:
+    """`stop in 12 min`, `stop now`, `stop held: somebody keeps it`, or `-`."""
+    if not machine.next_act:
+        return "-"
+    if machine.held_by:
+        return f"{machine.next_act} held: {', '.join(machine.held_by)}"
+    due = machine.next_at
+    return f"{machine.next_act} {'now' if due is None or due <= at else f'in {length_text(due - at)}'}"
+
+
+def rate_text(money: Money | None) -> str:
+    """`$2.9900`, `unknown`."""
+    return "unknown" if money is None else f"{sign(money.currency)}{money.text(RATE)}"
+
+
+def changes(before: WatchView | None, now: WatchView) -> tuple[str, ...]:
+    """One line for each fact that is not as it was. `before` None: all that there is to say at the start."""
+    return tuple(f"{moment_text(now.at)}  {one_line(line)}" for line in _changes(before, now))
+
+
+def _changes(before: WatchView | None, now: WatchView) -> Iterator[str]:
+    if before is None or before.burn != now.burn or before.mode != now.mode:
+        yield f"burns {rate_text(now.burn)} an hour, {now.mode}; the month so far ${interval_text(now.month)}"
+    if (before.frozen if before else "") != now.frozen:
+        yield f"all acts are frozen: {now.frozen}" if now.frozen else "acts are frozen no more"
+    if not now.committed and (before is None or before.committed):
+        yield "the run could not be recorded: nothing is done until it can"
+    yield from _scopes(before, now)
+    yield from _machines(before, now)
+    told = set(before.notices if before else ())
+    yield from (notice for notice in now.notices if notice not in told)
+    known = {(act.subject, act.act): act.state for act in (before.acts if before else ())}
+    for act in now.acts:
+        if known.get((act.subject, act.act)) != act.state:
+            yield f"{act.act} of {act.subject}: {act.state}{f', {act.why}' if act.why else ''}"
+
+
+def _scopes(before: WatchView | None, now: WatchView) -> Iterator[str]:
+    was = {scope.now.scope: scope.state for scope in (before.scopes if before else ())}
+    for scope in now.scopes:
+        if was.get(scope.now.scope, "complete") != scope.state:
+            why = f": {scope.now.why}" if scope.now.why else ""
+            yield f"{scope_text(scope.now.scope)} is seen {'again' if scope.seen else f'no more ({scope.state}){why}'}"
+
+
+def _machines(before: WatchView | None, now: WatchView) -> Iterator[str]:
+    was = {machine.key: machine for machine in (before.machines if before else ())}
+    for machine in now.machines:
+        old = was.pop(machine.key, None)
+        if old is None or _facts(old) != _facts(machine):
+            work = f"{machine.work.state} ({machine.work.confidence:.2f})"
+            held = f", held: {', '.join(machine.held_by)}" if machine.held_by else ""
+            act = f", {machine.next_act} at {moment_text(machine.next_at)}" if machine.next_act and machine.next_at else ""
+            new = "new: " if old is None and before is not None else ""
+            yield f"{new}{machine.called} {machine.key.id}: {machine.power}, {work}, {rate_text(machine.rate)}/h{act}{held}"
+    for machine in was.values():
+        yield f"gone: {machine.called} {machine.key.id}"
+
+
+def _facts(machine: MachineView) -> tuple[object, ...]:
+    """What is worth a line when it changes: a confidence that moves by a hair is not."""
+    return machine.power, machine.work.state, machine.rate, machine.next_act, machine.next_at, machine.held_by

@@ -1,0 +1,46 @@
+"""What somebody just told the guard, as a document: `costguard.wish/1`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from costguard.guard.overrides import Wish
+from costguard.values.text_format import instant_text
+from costguard.views.document import Document
+
+SCHEMA = "costguard.wish/1"
+
+
+def wish_document(
+    action: str,
+    wishes: Sequence[Wish],
+    *,
+    lead: Sequence[str],
+    notes: Sequence[str] = (),
+    more: Mapping[str, object] | None = None,
+) -> Document:
+    """`action`: recorded, lifted, or none where nothing had to be done. `lead`: in words. `more`: further keys of the data."""
+    rows = [wish_data(wish) for wish in wishes]
+    data = {"schema": SCHEMA, "action": action, "wishes": rows, **(more or {}), "notes": list(notes)}
+    return Document(data=data, records=tuple(rows), lead=tuple(lead), notes=tuple(notes))
+
+
+def wish_data(wish: Wish) -> dict[str, object]:
+    """A wish as scripts read it."""
+    key = wish.key
+    return {
+        "id": wish.id,
+        "what": wish.what,
+        "who": wish.who,
+        "why": wish.why,
+        "at": instant_text(wish.at),
+        "until": instant_text(wish.until) if wish.until else None,
+        "provider": key.provider if key else None,
+        "account": key.account if key else None,
+        "region": key.region if key else None,
+        "resource": key.id if key else None,
+        "subject": wish.subject or None,
+        "value": wish.value or None,
+        "lifted_at": instant_text(wish.lifted_at) if wish.lifted_at else None,
+        "lifted_by": wish.lifted_by or None,
+    }

@@ -1,0 +1,77 @@
+"""Where agents join and report. A beat is answered after the commit that counts it, and the answer is signed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from costguard_agent.protocol import AT_HEADER, BEATS_PATH, JOIN_PATH, SEQ_HEADER, SIGNATURE_HEADER, answered
+from fastapi import APIRouter, Request, Response
+
+from costguard.agents.refusals import TOO_OFTEN, RefusedError
+from costguard.services.agent_gateway import Desk, Envelope
+from costguard.services.agents import Seal
+from costguard.web import schemas
+from costguard.web.rates import Rates
+
+JSON = "application/json"
+PER_AGENT, BURST = 1.0, 40.0
+"""Beats a second of one agent; after an outage it has more to say at once."""
+JOINS, JOINS_BURST = 20.0, 100.0
+"""Joins a second of all together: each is a look into the ledger."""
+HEADERS = [
+    {"name": name, "in": "header", "required": True, "schema": {"type": "string"}}
+    for name in (SEQ_HEADER, AT_HEADER, SIGNATURE_HEADER)
+]
+
+
+def router(desk: Desk, seal: Seal) -> APIRouter:
+    """The routes of agents."""
+    routes, beats_of, joins = APIRouter(), Rates(PER_AGENT, BURST), Rates(JOINS, JOINS_BURST)
+
+    @routes.post(
+        JOIN_PATH,
+        summary="An agent joins, with a one-time code and the public half of a key that it made.",
+        openapi_extra=schemas.said(schemas.JOINING),
+        responses=schemas.answers({200: schemas.JOINED}),
+    )
+    async def join(request: Request) -> Response:
+        wait_s = joins.take("")
+        if wait_s:
+            raise RefusedError(TOO_OFTEN, wait_s=wait_s)
+        said = await asyncio.to_thread(desk.join, await request.body())
+        return Response(json.dumps(said), media_type=JSON)
+
+    @routes.post(
+        BEATS_PATH.format("{agent}"),
+        summary="An agent reports, and asks for its own machine; signed by its key.",
+        openapi_extra={**schemas.said(schemas.BEAT), "parameters": HEADERS},
+        responses=schemas.answers({200: schemas.ANSWER}),
+    )
+    async def beats(agent: str, request: Request) -> Response:
+        envelope = Envelope(
+            method=request.method,
+            path=request.url.path,
+            agent=agent,
+            seq=request.headers.get(SEQ_HEADER, ""),
+            at=request.headers.get(AT_HEADER, ""),
+            signature=request.headers.get(SIGNATURE_HEADER, ""),
+            body=await request.body(),
+        )
+        if not desk.knows(agent):
+            await asyncio.to_thread(desk.learn, agent)
+        incoming = desk.checked(envelope)
+        wait_s = beats_of.take(incoming.agent.id)
+        if wait_s:
+            raise RefusedError(TOO_OFTEN, wait_s=wait_s)
+        try:
+            asked = await asyncio.wrap_future(desk.commits.submit(incoming))
+        except RefusedError:
+            desk.forget(incoming.agent.id)
+            raise
+        said = desk.answer(incoming, asked)
+        body, at_ms = json.dumps(said).encode(), int(str(said["guard_at"]))
+        signature = seal.sign(answered(agent=incoming.agent.id, seq=incoming.seq, at_ms=at_ms, body=body))
+        return Response(body, media_type=JSON, headers={AT_HEADER: str(at_ms), SIGNATURE_HEADER: signature})
+
+    return routes

@@ -1,0 +1,157 @@
+"""The door: what every request passes before anybody looks at what it says, and what every answer carries.
+
+    host known -> not too often -> no more than 64 KiB, not compressed, JSON, in time -> the route, in time -> headers
+
+A body is read here as a whole, so that routes see one that is small and complete. What is refused is one sentence of JSON; what
+breaks is logged with its name, and its caller learns no more than that it broke.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from costguard_agent.protocol import BODY_MOST, JOIN_PATH
+
+from costguard.agents.refusals import (
+    BROKEN,
+    ENCODED,
+    MALFORMED,
+    REFUSALS,
+    TOO_LARGE,
+    TOO_OFTEN,
+    TOO_SLOW,
+    WRONG_HOST,
+    RefusedError,
+)
+from costguard.settings.web import bare_host
+from costguard.web.rates import Rates
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from costguard.watchdog import Log
+
+BODY_S, WHOLE_S = 10.0, 60.0
+"""Seconds that a body may take to come, and a request to be answered."""
+PER_ADDRESS, BURST = 300.0, 600.0
+"""Requests a second of one address, behind which a whole fleet may stand."""
+BAD_PER_ADDRESS, BAD_BURST = 0.5, 30.0
+"""Codes a second of one address that were none. Who signs or has a token is not held up by who guesses beside them."""
+GUESSED, BAD = JOIN_PATH, 403
+PLAIN = frozenset(("", "identity"))
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class Door:
+    """Around `app`. `hosts`: the names it may be asked by, without a port."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], log: Log, secure: bool = False) -> None:
+        self._app, self._hosts, self._log = app, frozenset(hosts), log
+        self._headers = (*HEADERS, *([(b"strict-transport-security", b"max-age=31536000")] if secure else []))
+        self._rates, self._bad = Rates(PER_ADDRESS, BURST), Rates(BAD_PER_ADDRESS, BAD_BURST)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, who = False, str((scope.get("client") or ("?",))[0])
+
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                message["headers"] = [*message.get("headers", ()), *self._headers]
+                if scope["path"] == GUESSED and message["status"] == BAD:
+                    self._bad.spend(who)
+            await send(message)
+
+        try:
+            async with asyncio.timeout(WHOLE_S):
+                await self._pass(scope, receive, sending, who)
+        except RefusedError as refused:
+            await answered(sending, refused)
+        except Exception as error:  # noqa: BLE001 - the last net: nobody outside sees what broke
+            self._log.error("web_broke", error=f"{type(error).__name__}: {error}", path=scope["path"][:200])
+            if not begun:
+                await answered(sending, RefusedError(TOO_SLOW if isinstance(error, TimeoutError) else BROKEN))
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send, who: str) -> None:
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        if bare_host(headers.get(b"host", "")) not in self._hosts:
+            raise RefusedError(WRONG_HOST)
+        wait_s = self._rates.take(who)
+        if scope["path"] == GUESSED and self._bad.left(who) < 1:
+            wait_s = max(wait_s, 1 / BAD_PER_ADDRESS)
+        if wait_s:
+            raise RefusedError(TOO_OFTEN, wait_s=wait_s)
+        body = await _body(headers, receive) if scope["method"] in ("POST", "PUT", "PATCH") else b""
+        given = False
+
+        async def once() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._app(scope, once, send)
+
+
+async def _body(headers: dict[bytes, str], receive: Receive) -> bytes:
+    """The whole body; RefusedError where it is too large, too slow or not plain JSON."""
+    if headers.get(b"content-encoding", "").strip().lower() not in PLAIN:
+        raise RefusedError(ENCODED)
+    if headers.get(b"content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise RefusedError(ENCODED)
+    stated = headers.get(b"content-length", "")
+    if stated and b"transfer-encoding" in headers:  # RFC 9112, 6.3: a proxy may have read it otherwise, so nothing follows
+        raise RefusedError(MALFORMED, "a body has a length or comes in chunks, and not both")
+    if stated.isdecimal() and (len(stated) > len(str(BODY_MOST)) or int(stated) > BODY_MOST):
+        raise RefusedError(TOO_LARGE)
+    parts, size = list[bytes](), 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise RefusedError(TOO_SLOW)
+                part = message.get("body", b"")
+                size += len(part)
+                if size > BODY_MOST:
+                    raise RefusedError(TOO_LARGE)
+                parts.append(part)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise RefusedError(TOO_SLOW) from None
+
+
+async def answered(send: Send, refused: RefusedError) -> None:
+    """Send a refusal by itself; its body was perhaps not read, so the connection ends with it."""
+    status, headers, body = refusal(refused)
+    every = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": [*every, (b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def refusal(refused: RefusedError) -> tuple[int, dict[str, str], bytes]:
+    """A refusal as status, headers and body."""
+    said: dict[str, Any] = {"error": refused.name, "says": refused.says}
+    body = json.dumps(said).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body))}
+    if refused.wait_s is not None or refused.name == TOO_OFTEN:
+        headers["retry-after"] = str(max(1, round(refused.wait_s or 1)))
+    if REFUSALS[refused.name].status == REFUSALS["no_token"].status:
+        headers["www-authenticate"] = "Bearer" if refused.name == "no_token" else "Costguard-Signature"
+    return refused.status, headers, body

@@ -1,0 +1,262 @@
+"""What CloudWatch measured of running machines: GPUs where the CloudWatch agent reports them, the CPU where it does not.
+
+CloudWatch matches exact sets of dimensions: asked for a GPU by InstanceId alone it answers with an empty series, which looks
+idle and is nothing. So the series are discovered first and asked for by all their dimensions. No data is no sample: a machine
+without data is named as blind, and never as idle.
+
+Calls for one region: 1 to discover (more where over 500 GPUs report), then 1 for each 500 series. 4,000 machines without the
+agent: 1 + 8. CloudWatch takes about $0.01 for 1,000 series asked for (2026-11), so one fallback signal is asked for unless
+more are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from costguard.errors import OddAnswerError, ProviderError
+from costguard.metering.observation import Observation
+from costguard.system.clock import Clock
+from costguard.values.checks import one_of
+from costguard.values.instant import EPOCH, MICROSECOND
+from costguard.values.period import Period
+from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
+from costguard.values.sample import (
+    CPU_UTIL,
+    DISK,
+    GPU_MEMORY_UTIL,
+    GPU_POWER,
+    GPU_TEMPERATURE,
+    GPU_UTIL,
+    NETWORK,
+    Measured,
+    Sample,
+)
+from costguard_aws.gpu_series import GPU_METRICS, Series, discovered, gpu_samples
+from costguard_aws.seam import Aws, ask
+
+BUCKET = timedelta(minutes=5)
+"""Of basic monitoring. The agent's own points (each minute) are asked for in the same buckets."""
+
+DELAY = timedelta(minutes=5)
+"""CloudWatch is asked up to so long ago: what is younger comes in late and changes."""
+
+QUERIES = 500
+"""In one GetMetricData: botocore's model, 2026-11."""
+POINTS = 100_800
+"""In one answer of GetMetricData; more come by pages."""
+MOST_PAGES = 200
+
+DEFAULT_SIGNALS = (GPU_UTIL, GPU_POWER, CPU_UTIL)
+FALLBACKS: Mapping[str, tuple[tuple[str, str, float], ...]] = {
+    CPU_UTIL: (("CPUUtilization", "Average", 1.0),),
+    NETWORK: (("NetworkIn", "Sum", 1 / 300), ("NetworkOut", "Sum", 1 / 300)),
+    DISK: (("EBSReadBytes", "Sum", 1 / 300), ("EBSWriteBytes", "Sum", 1 / 300)),
+}
+"""Signal -> the metrics of AWS/EC2 whose sum it is: name, statistic, factor to the signal's unit (300 s in a bucket)."""
+
+MOST: Mapping[str, float] = {CPU_UTIL: 100.01, NETWORK: 1e12, DISK: 1e12}
+"""What can be believed of each: percent, and a terabyte a second."""
+
+SIGNALS = (GPU_UTIL, GPU_POWER, GPU_MEMORY_UTIL, GPU_TEMPERATURE, *FALLBACKS)
+"""What can be asked for. GPU memory held is left out: the agent states MiB, and its total apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """One series and where its values go."""
+
+    key: ResourceKey
+    signal: str
+    series: Series
+    factor: float = 1.0
+
+
+class Metrics:
+    """The measures of one account. `signals`: of SIGNALS, those that are asked for. `namespace`: the agent's, if renamed."""
+
+    def __init__(self, aws: Aws, clock: Clock, signals: Collection[str] = DEFAULT_SIGNALS, namespace: str = "CWAgent") -> None:
+        self._signals = tuple(one_of(signal, SIGNALS, "providers.aws.signals") for signal in signals)
+        self._aws, self._clock, self._namespace = aws, clock, namespace
+
+    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+        """Samples of the running instances among `seen`; one region that cannot be asked makes its own machines blind."""
+        running = [one for one in seen if one.kind == INSTANCE and one.state == RUNNING]
+        window = window_of(period, self._clock.now())
+        samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
+        for region in dict.fromkeys(one.key.region for one in running):
+            here = [one for one in running if one.key.region == region]
+            if window is None:
+                blind += [(one.key, "CloudWatch is asked up to 5 minutes ago, and the period is later") for one in here]
+                continue
+            measured = self._region(region, here, window)
+            samples += measured.samples
+            blind += measured.blind
+        return Measured(samples=tuple(samples), blind=tuple(blind))
+
+    def _region(self, region: str, here: Sequence[Observation], window: Period) -> Measured:
+        known, why = self._discover(region, {one.key.id for one in here})
+        queries = [query for one in here for query in self._queries(one, known.get(one.key.id, ()))]
+        values, lost = self._values(region, queries, window)
+        samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
+        for one in here:
+            mine = values.get(one.key, [])
+            found = [*gpu_samples(one, _by_signal(mine), window), *_fallbacks(one.key, mine)]
+            samples += found
+            seen_gpu = any(sample.signal == GPU_UTIL for sample in found)
+            if not found or (one.gpu_count and not seen_gpu and GPU_UTIL in self._signals):
+                blind.append((one.key, self._reason(one, known.get(one.key.id, ()), lost.get(one.key) or why, found)))
+        return Measured(samples=tuple(samples), blind=tuple(blind))
+
+    def _discover(self, region: str, ids: Collection[str]) -> tuple[Mapping[str, tuple[Series, ...]], str]:
+        """The GPU series of each instance, and why some may be missing. Of one metric: the others have the same dimensions."""
+        if not any(signal in GPU_METRICS for signal in self._signals):
+            return {}, ""
+        asked = {
+            "Namespace": self._namespace,
+            "MetricName": GPU_METRICS[GPU_UTIL].name,
+            "RecentlyActive": "PT3H",
+        }
+        metrics = list[Mapping[str, Any]]()
+        try:
+            for page in self._paged(region, "list_metrics", asked):
+                metrics += page.get("Metrics") or ()
+        except ProviderError as broken:
+            return discovered(metrics, ids)[0], f"GPU metrics could not be looked for: {broken.what}"
+        return discovered(metrics, ids)
+
+    def _queries(self, one: Observation, gpus: tuple[Series, ...]) -> Iterable[_Query]:
+        """What is asked of one machine: its GPUs where they report, else the fallbacks."""
+        for signal in self._signals:
+            if signal in GPU_METRICS:
+                yield from (_Query(one.key, signal, series.of(signal)) for series in gpus if series.can(signal))
+            elif not gpus or signal != CPU_UTIL:
+                dimensions = (("InstanceId", one.key.id),)
+                for name, statistic, factor in FALLBACKS[signal]:
+                    yield _Query(one.key, signal, Series("AWS/EC2", name, dimensions, statistic), factor)
+
+    def _values(
+        self, region: str, queries: Sequence[_Query], window: Period
+    ) -> tuple[Mapping[ResourceKey, list[tuple[_Query, dict[datetime, float]]]], Mapping[ResourceKey, str]]:
+        """The points of every query by machine, and why a machine's could not be had."""
+        values: dict[ResourceKey, list[tuple[_Query, dict[datetime, float]]]] = {}
+        lost: dict[ResourceKey, str] = {}
+        for first in range(0, len(queries), QUERIES):
+            batch = queries[first : first + QUERIES]
+            points: list[dict[datetime, float]] = [{} for _ in batch]
+            try:
+                self._batch(region, batch, window, points)
+            except ProviderError as broken:
+                lost |= {query.key: f"CloudWatch could not be asked: {broken.what}" for query in batch}
+            for query, at in zip(batch, points, strict=True):
+                if at and query.key not in lost:
+                    values.setdefault(query.key, []).append((query, at))
+        return values, lost
+
+    def _batch(self, region: str, batch: Sequence[_Query], window: Period, points: list[dict[datetime, float]]) -> None:
+        """Ask for one batch and fill `points`: a series may come in parts over several pages."""
+        asked = {
+            "MetricDataQueries": [_asked(number, query.series) for number, query in enumerate(batch)],
+            "StartTime": window.start,
+            "EndTime": window.end,
+            "ScanBy": "TimestampAscending",
+            "MaxDatapoints": POINTS,
+        }
+        for page in self._paged(region, "get_metric_data", asked):
+            for result in page.get("MetricDataResults") or ():
+                number = _number(result.get("Id"), len(batch)) if isinstance(result, Mapping) else None
+                if number is not None:
+                    points[number].update(_points(result, window))
+
+    def _paged(self, region: str, operation: str, asked: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+        token, seen = "", set[str]()
+        for _ in range(MOST_PAGES):
+            more = {"NextToken": token} if token else {}
+            page = ask(self._aws, "cloudwatch", region, operation, **asked, **more)
+            yield page
+            token = str(page.get("NextToken") or "")
+            if not token:
+                return
+            if token in seen:
+                break
+            seen.add(token)
+        raise OddAnswerError(f"{operation} has no end", provider="aws", account=self._aws.account)
+
+    def _reason(self, one: Observation, gpus: tuple[Series, ...], why: str, found: Sequence[Sample]) -> str:
+        """Why a machine is blind, in words."""
+        if why:
+            return why
+        if gpus:
+            return f"the CloudWatch agent reported {len(gpus)} GPU series within 3 h, and not every GPU has data of the period"
+        if one.gpu_count:
+            agent = f"no GPU metrics in {self._namespace}: the CloudWatch agent with nvidia_gpu and InstanceId is not on it"
+            return f"{agent}; {'its CPU alone is known' if found else 'and CloudWatch has no other data of it'}"
+        return "CloudWatch has no data of it in the period"
+
+
+def window_of(period: Period, now: datetime) -> Period | None:
+    """The whole buckets of `period` that CloudWatch can be asked for; None: there is none."""
+    start, end = _floor(period.start + BUCKET - MICROSECOND), _floor(min(period.end, now - DELAY))
+    return Period(start=start, end=end) if start < end else None
+
+
+def _floor(at: datetime) -> datetime:
+    return EPOCH + (at - EPOCH) // BUCKET * BUCKET
+
+
+def _asked(number: int, series: Series) -> dict[str, Any]:
+    """One query. Its id begins with a letter and is unique in the call."""
+    metric = {
+        "Namespace": series.namespace,
+        "MetricName": series.name,
+        "Dimensions": [{"Name": name, "Value": value} for name, value in series.dimensions],
+    }
+    stat = {"Metric": metric, "Period": int(BUCKET.total_seconds()), "Stat": series.statistic}
+    return {"Id": f"q{number}", "MetricStat": stat, "ReturnData": True}
+
+
+def _number(stated: object, count: int) -> int | None:
+    text = str(stated)[1:]
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 5 and int(text) < count else None  # noqa: PLR2004 - q0 to q499
+
+
+def _points(result: Mapping[str, Any], window: Period) -> Iterable[tuple[datetime, float]]:
+    """The values of one part that lie in the window; a time or value that is none is left out."""
+    times, values = result.get("Timestamps"), result.get("Values")
+    if (
+        result.get("StatusCode") in ("InternalError", "Forbidden")
+        or not isinstance(times, list)
+        or not isinstance(values, list)
+    ):
+        return
+    for at, value in zip(times, values, strict=False):
+        if isinstance(at, datetime) and at.tzinfo and type(value) in (int, float) and abs(value) < 1e18:  # noqa: PLR2004 - Sample's own bound
+            at_utc = at.astimezone(UTC)
+            if window.holds(at_utc):
+                yield at_utc, float(value)
+
+
+def _by_signal(
+    mine: Iterable[tuple[_Query, dict[datetime, float]]],
+) -> Mapping[str, list[tuple[Series, dict[datetime, float]]]]:
+    found: dict[str, list[tuple[Series, dict[datetime, float]]]] = {}
+    for query, points in mine:
+        if query.signal in GPU_METRICS:
+            found.setdefault(query.signal, []).append((query.series, points))
+    return found
+
+
+def _fallbacks(key: ResourceKey, mine: Iterable[tuple[_Query, dict[datetime, float]]]) -> Iterable[Sample]:
+    """Samples of AWS/EC2; a signal of two metrics only where both have a value."""
+    parts: dict[str, list[dict[datetime, float]]] = {}
+    for query, points in mine:
+        if query.signal in FALLBACKS:
+            parts.setdefault(query.signal, []).append({at: value * query.factor for at, value in points.items()})
+    for signal, series in parts.items():
+        if len(series) == len(FALLBACKS[signal]):
+            for at in sorted(set(series[0]).intersection(*series[1:])):
+                value = sum(one[at] for one in series)
+                if 0 <= value <= MOST[signal]:
+                    yield Sample(key=key, signal=signal, at=at, value=value)

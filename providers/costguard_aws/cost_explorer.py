@@ -1,0 +1,246 @@
+"""Cost Explorer's daily costs as bill lines. Off unless asked for: AWS takes $0.01 for every request, each page included.
+
+A line is one day of one kind of usage of one account, as Cost Explorer knows no machines (its resource level is paid and 14
+days short). Costs are amortised: what a savings plan covers is shown at what it cost, on the day it was used.
+
+Example: 2026-11-20, USE1-BoxUsage:g5.xlarge, 24.144 -> a line of charge "compute", region us-east-1, $24.144, estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+
+from costguard.bills.bill_line import Billed, BillLine
+from costguard.bills.focus_rows import charge_of, instant_stated
+from costguard.errors import InputError, OddAnswerError, shortened
+from costguard.providers.ports import Cache
+from costguard.system.clock import Clock
+from costguard.values.instant import EPOCH
+from costguard.values.money import LARGEST_AMOUNT, Money
+from costguard.values.period import Period
+from costguard.values.resource import storable
+from costguard_aws.seam import Aws, ask
+
+HOME = "us-east-1"
+"""Cost Explorer answers there for all regions."""
+
+FRESH = timedelta(hours=6)
+"""Asked at most four times a day: its figures change no more often."""
+SETTLED = timedelta(days=10)
+"""A month this long over is closed, and is asked for once a day at most: an assumption, 2026-11."""
+
+MOST_PAGES = 20
+"""A page has some thousand groups: $0.20 for one question at most."""
+METRIC = "AmortizedCost"
+RECORDS = ("Usage", "SavingsPlanCoveredUsage", "DiscountedUsage")
+"""What ran; fees, refunds, credits and tax are other kinds of records, and stand in the export files."""
+SERVICES = ("Amazon Elastic Compute Cloud - Compute", "EC2 - Other")
+"""Machines; and their disks, addresses and traffic."""
+
+
+class _Kept(msgspec.Struct):
+    """The answer as it is kept: the pages' results and when they were asked for."""
+
+    at: datetime
+    results: list[dict[str, Any]]
+    whole: bool = True
+
+
+class CostExplorer:
+    """The daily costs of one account. `cache` keeps each month's answer, so that a bill is not asked for twice."""
+
+    def __init__(self, aws: Aws, cache: Cache, clock: Clock) -> None:
+        self._aws, self._cache, self._clock = aws, cache, clock
+
+    def bill_lines(self, period: Period) -> Billed:
+        """Every line of `period`, by whole days in UTC. A ProviderError where Cost Explorer cannot be asked."""
+        lines, why = list[BillLine](), list[str]()
+        for month in _months(period, self._clock.now()):
+            kept = self._month(month)
+            read, odd = lines_of(kept.results, self._aws.account, month)
+            lines += [line for line in read if line.start < period.end and period.start < line.end]
+            why += [odd] if odd else []
+            why += [] if kept.whole else [f"Cost Explorer's answer for {month.start:%Y-%m} has more than {MOST_PAGES} pages"]
+        return Billed(lines=tuple(lines), why="; ".join(dict.fromkeys(why)))
+
+    def _month(self, month: Period) -> _Kept:
+        name = f"aws-cost-{self._aws.account}-{month.start:%Y-%m-%d}-{month.end:%Y-%m-%d}"
+        now = self._clock.now()
+        fresh = timedelta(days=1) if now - month.end > SETTLED else FRESH
+        data = self._cache.get(name, now - fresh)
+        try:
+            kept = None if data is None else msgspec.json.decode(data, type=_Kept)
+        except msgspec.DecodeError:
+            kept = None
+        if kept is None or now - kept.at >= fresh:
+            results, whole = self._asked(month)
+            kept = _Kept(at=now, results=results, whole=whole)
+            self._cache.put(name, msgspec.json.encode(kept))
+        return kept
+
+    def _asked(self, month: Period) -> tuple[list[dict[str, Any]], bool]:
+        """Every page. botocore has no paginator for it; the End of its period is left out."""
+        asked: dict[str, Any] = {
+            "TimePeriod": {"Start": f"{month.start:%Y-%m-%d}", "End": f"{month.end:%Y-%m-%d}"},
+            "Granularity": "DAILY",
+            "Metrics": [METRIC],
+            "GroupBy": [{"Type": "DIMENSION", "Key": "USAGE_TYPE"}, {"Type": "DIMENSION", "Key": "LINKED_ACCOUNT"}],
+            "Filter": {
+                "And": [
+                    {"Dimensions": {"Key": "SERVICE", "Values": list(SERVICES)}},
+                    {"Dimensions": {"Key": "RECORD_TYPE", "Values": list(RECORDS)}},
+                ]
+            },
+        }
+        results, token, seen = list[dict[str, Any]](), "", set[str]()
+        for _ in range(MOST_PAGES):
+            more = {"NextPageToken": token} if token else {}
+            page = ask(self._aws, "ce", HOME, "get_cost_and_usage", **asked, **more)
+            some = page.get("ResultsByTime")
+            if not isinstance(some, list):
+                raise OddAnswerError("Cost Explorer's answer has no results", provider="aws", account=self._aws.account)
+            results += some
+            token = str(page.get("NextPageToken") or "")
+            if not token or token in seen:
+                return results, not token
+            seen.add(token)
+        return results, False
+
+
+class _Days(msgspec.Struct, rename="pascal"):
+    start: str
+    end: str
+
+
+class _Result(msgspec.Struct, rename="pascal"):
+    time_period: _Days
+    groups: list[Any] = []
+    estimated: bool = True
+
+
+class _Cost(msgspec.Struct, rename="pascal"):
+    amount: str
+    unit: str = "USD"
+
+
+class _Group(msgspec.Struct, rename="pascal"):
+    keys: list[str]
+    metrics: dict[str, _Cost]
+
+
+def lines_of(results: Iterable[object], account: str, period: Period) -> tuple[list[BillLine], str]:
+    """The lines of an answer, and how many of its days and groups could not be read. `account`: whose, where it is not said."""
+    lines, unread, first = list[BillLine](), 0, ""
+    for stated in results:
+        try:
+            result = msgspec.convert(stated, _Result)
+        except msgspec.ValidationError as odd:
+            unread, first = unread + 1, first or shortened(str(odd))
+            continue
+        for group in result.groups:
+            try:
+                lines.append(_line(msgspec.convert(group, _Group), result, account))
+            except (InputError, msgspec.ValidationError) as odd:
+                unread, first = unread + 1, first or shortened(str(odd).splitlines()[0])
+    why = (
+        f"{unread} parts of Cost Explorer's answer for {period.start:%Y-%m} could not be read (first: {first})"
+        if unread
+        else ""
+    )
+    return sorted(lines, key=lambda line: (line.start, line.id)), why
+
+
+def _line(group: _Group, result: _Result, account: str) -> BillLine:
+    start, end = instant_stated(result.time_period.start), instant_stated(result.time_period.end)
+    usage, owner = (*(storable(key) for key in group.keys), "", "")[:2]
+    if start is None or end is None or not usage or METRIC not in group.metrics:
+        raise InputError("has no period, no usage type or no cost", field="group")
+    return BillLine(
+        id=f"ce|{owner or account}|{start:%Y-%m-%d}|{usage}",
+        provider="aws",
+        account=owner or account,
+        start=start,
+        end=end,
+        amount=_money(group.metrics[METRIC]),
+        charge=charge_of("Usage", usage),
+        region=region_of(usage),
+        estimated=result.estimated,
+        source=f"Cost Explorer, {METRIC}",
+        statement="cost explorer",
+        description=usage,
+    )
+
+
+def _money(cost: _Cost) -> Money:
+    """Amounts are strings of ten and more decimals, rounded half to even to the nano-unit."""
+    try:
+        stated = Decimal(cost.amount)
+    except InvalidOperation:
+        stated = Decimal("NaN")
+    if not stated.is_finite() or abs(stated) >= LARGEST_AMOUNT:
+        raise InputError(f"is no amount: {shortened(cost.amount, 40)}", field=METRIC)
+    return Money(nano=int(stated.scaleb(9).to_integral_value()), currency=cost.unit)
+
+
+PREFIXES = {
+    "USE1": "us-east-1",
+    "USE2": "us-east-2",
+    "USW1": "us-west-1",
+    "USW2": "us-west-2",
+    "CAN1": "ca-central-1",
+    "CAN2": "ca-west-1",
+    "SAE1": "sa-east-1",
+    "MXC1": "mx-central-1",
+    "EU": "eu-west-1",
+    "EUW1": "eu-west-1",
+    "EUW2": "eu-west-2",
+    "EUW3": "eu-west-3",
+    "EUC1": "eu-central-1",
+    "EUC2": "eu-central-2",
+    "EUN1": "eu-north-1",
+    "EUS1": "eu-south-1",
+    "EUS2": "eu-south-2",
+    "ILC1": "il-central-1",
+    "MEC1": "me-central-1",
+    "MES1": "me-south-1",
+    "AFS1": "af-south-1",
+    "APE1": "ap-east-1",
+    "APN1": "ap-northeast-1",
+    "APN2": "ap-northeast-2",
+    "APN3": "ap-northeast-3",
+    "APS1": "ap-southeast-1",
+    "APS2": "ap-southeast-2",
+    "APS3": "ap-south-1",
+    "APS4": "ap-southeast-3",
+    "APS5": "ap-south-2",
+    "APS6": "ap-southeast-4",
+    "APS7": "ap-southeast-5",
+    "UGW1": "us-gov-west-1",
+    "UGE1": "us-gov-east-1",
+}
+"""What stands before a usage type outside us-east-1 (`USW2-BoxUsage:...`): AWS's long-standing codes, not re-checked here."""
+
+
+def region_of(usage: str) -> str:
+    """The region of a usage type; "" where its prefix is not known, which is better than a guess."""
+    prefix, dash, rest = usage.partition("-")
+    if dash and prefix in PREFIXES:
+        return PREFIXES[prefix]
+    return "" if dash and rest and prefix.isupper() and any(map(str.isdigit, prefix)) else "us-east-1"
+
+
+def _months(period: Period, now: datetime) -> list[Period]:
+    """The calendar months that `period` touches, each from its first day to its end or to the end of today."""
+    months = list[Period]()
+    start = period.start.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    tomorrow = EPOCH + ((now - EPOCH) // timedelta(days=1) + 1) * timedelta(days=1)
+    while start < min(period.end, tomorrow):
+        following = (start + timedelta(days=32)).replace(day=1)
+        months.append(Period(start=start, end=min(following, tomorrow)))
+        start = following
+    return months

@@ -1,0 +1,186 @@
+"""What AWS means by an answer that is no good: its own code decides, the HTTP status only where it gives none.
+
+EC2 throttles with 503 and CloudWatch with 400, a wrong key is 401 here and 403 there, a dry run that would have worked is 412.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    TokenRetrievalError,
+)
+from botocore.parsers import ResponseParserError
+
+from costguard.errors import (
+    ConflictError,
+    CredentialsError,
+    ForbiddenError,
+    InputError,
+    MissingError,
+    OddAnswerError,
+    ProviderError,
+    RefusedError,
+    ThrottledError,
+    UnreachableError,
+    one_line,
+    shortened,
+)
+from costguard.providers.transport import Reply, Secret, by_status
+
+AWS = "aws"
+LONGEST_TOLD = 160
+
+DRY_RUN = "DryRunOperation"
+"""The code of a dry run that would have worked."""
+
+
+def fault_of(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[Reply], ProviderError | None]:
+    """What a reply means where it is not good; `secrets` are taken out of whatever AWS says."""
+    otherwise = by_status(AWS)
+
+    def fault(reply: Reply) -> ProviderError | None:
+        if 200 <= reply.status < 300:  # noqa: PLR2004 - HTTP's own
+            return _page(reply)
+        code, told = code_of(reply), _told(reply)
+        kind = _kind(code, reply.status)
+        if not code or kind is None:
+            return otherwise(reply)
+        for secret in secrets():
+            told = told.replace(secret.reveal(), "[secret]")
+        what = f"{code}: {told}" if told else code
+        return kind(what, provider=AWS, status=reply.status, code=code, hint=_HINTS.get(code))
+
+    return fault
+
+
+def _page(reply: Reply) -> ProviderError | None:
+    """A web page that says it is fine: some proxy's, and botocore would read an empty answer from it."""
+    if reply.body[:64].lstrip()[:5].lower() not in (b"<!doc", b"<html"):
+        return None
+    return OddAnswerError("answered with a web page", provider=AWS, status=reply.status)
+
+
+_CODE_XML = re.compile(rb"<Code>\s*([\w.:-]{1,100})\s*</Code>")
+_CODE_JSON = re.compile(rb'"__type"\s*:\s*"(?:[\w.]+#)?(\w{1,100})"')
+_CODE_CBOR = re.compile(rb"__type[\x60-\x7b].?(?:[\w.]+#)?(\w{1,100}?)(?=[^\w]|$)")
+_TOLD_XML = re.compile(rb"<Message>([^<]{1,2000})</Message>")
+_TOLD_JSON = re.compile(rb'"[Mm]essage"\s*:\s*"([^"\\]{1,2000})')
+_LOOKED_AT = 8192
+
+
+def code_of(reply: Reply) -> str:
+    """AWS's own word for what is wrong, from whichever of its four protocols; "" where it gives none."""
+    header = reply.headers.get("x-amzn-query-error", "") or reply.headers.get("x-amzn-errortype", "")
+    if header:
+        return header.split(";")[0].split(":")[0].rsplit("#", 1)[-1][:100]
+    head = reply.body[:_LOOKED_AT]
+    found = _CODE_XML.search(head) or _CODE_JSON.search(head) or _CODE_CBOR.search(head)
+    return found[1].decode("ascii", "replace") if found else ""
+
+
+def _told(reply: Reply) -> str:
+    """AWS's sentence, without the encoded message that only its own tools can read."""
+    head = reply.body[:_LOOKED_AT]
+    found = _TOLD_XML.search(head) or _TOLD_JSON.search(head)
+    text = found[1].decode("utf-8", "replace") if found else ""
+    return shortened(one_line(text.split("Encoded authorization")[0].strip()), LONGEST_TOLD)
+
+
+def _kind(code: str, status: int) -> type[ProviderError] | None:
+    """What `code` is an instance of; None: what its HTTP status says."""
+    stem = code.removesuffix("Exception")
+    if stem.startswith("Throttl"):
+        return ThrottledError
+    named = next((kind for kind, codes in _KINDS.items() if code in codes or stem in codes), None)
+    if named is not None or status == 429:  # noqa: PLR2004 - HTTP's own
+        return named
+    if status >= 500:  # noqa: PLR2004 - HTTP's own
+        return UnreachableError
+    return MissingError if code.endswith(".NotFound") else RefusedError
+
+
+_THROTTLED = frozenset(
+    (
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "TooManyRequestsException",
+        "LimitExceededException",
+        "SlowDown",
+        "BandwidthLimitExceeded",
+        "EC2ThrottledException",
+        "PriorRequestNotComplete",
+    )
+)
+_CREDENTIALS = frozenset(
+    (
+        "AuthFailure",
+        "InvalidClientTokenId",
+        "UnrecognizedClient",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "InvalidAccessKeyId",
+        "MissingAuthenticationToken",
+        "IncompleteSignature",
+        "InvalidSignature",
+        "InvalidToken",
+    )
+)
+_FORBIDDEN = frozenset(("UnauthorizedOperation", "AccessDenied", "OptInRequired", "SubscriptionRequired", "Blocked"))
+_BROKEN = frozenset(("InternalError", "InternalFailure", "InternalServerError", "ServiceUnavailable", "Unavailable"))
+_KINDS: Mapping[type[ProviderError], frozenset[str]] = {
+    ThrottledError: _THROTTLED,
+    CredentialsError: _CREDENTIALS,
+    ForbiddenError: _FORBIDDEN,
+    UnreachableError: _BROKEN,
+    MissingError: frozenset(("ResourceNotFound", "NoSuchKey", "NoSuchBucket")),
+    ConflictError: frozenset(("IncorrectInstanceState", "IncorrectState")),
+}
+_HINTS = {
+    "RequestExpired": "the clock of this machine is wrong: set it (timedatectl set-ntp true)",
+    "ExpiredToken": "log in again: aws sso login, or renew the keys",
+    "InvalidClientTokenId": "the access key is unknown: aws configure, or check AWS_ACCESS_KEY_ID",
+    "SignatureDoesNotMatch": "the secret key does not belong to the access key, or the clock of this machine is wrong",
+    "AuthFailure": "aws sts get-caller-identity tells whether the key works; a region that was just opted in takes a while",
+    "OptInRequired": "enable the region in the account, or leave it out of regions",
+}
+
+
+@contextmanager
+def in_words(account: str = "") -> Iterator[None]:
+    """Whatever botocore raises in this block, as a ProviderError. Its own sentences hold no secret: keys are never in them."""
+    try:
+        yield
+    except (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, TokenRetrievalError) as none:
+        what = f"there are no credentials that can be used ({type(none).__name__})"
+        raise CredentialsError(what, provider=AWS, account=account, hint=NO_KEY) from None
+    except HTTPClientError as broken:
+        raise UnreachableError(f"no answer ({type(broken).__name__})", provider=AWS, account=account) from None
+    except ClientError as refused:
+        code = str(refused.response.get("Error", {}).get("Code", ""))
+        kind = _kind(code, 400) or RefusedError
+        raise kind(f"refused: {shortened(code)}", provider=AWS, account=account, code=code) from None
+    except (ResponseParserError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as odd:
+        what = f"answered what cannot be read ({type(odd).__name__})"
+        raise OddAnswerError(what, provider=AWS, account=account) from None
+    except BotoCoreError as odd:
+        raise RefusedError(f"the SDK refused: {type(odd).__name__}", provider=AWS, account=account) from None
+
+
+NO_KEY = "aws configure, aws sso login, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or profiles = [...] in [providers.aws]"
+
+
+def in_full(broken: ProviderError | InputError) -> str:
+    """What is wrong and what to do about it, in one line."""
+    return one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")

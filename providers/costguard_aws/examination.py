@@ -1,0 +1,176 @@
+"""`costguard doctor` for one AWS account: what it finds is proven by asking, and by dry runs where asking would act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from costguard.errors import CostguardError, CredentialsError, ForbiddenError, MissingError, ProviderError
+from costguard.system.clock import Clock
+from costguard.values.health import (
+    BAD,
+    CLOCK,
+    CREDENTIALS,
+    GOOD,
+    IDENTITY,
+    PERMISSION,
+    REACHABLE,
+    SKIPPED,
+    UNSURE,
+    UTILIZATION,
+    Check,
+)
+from costguard_aws.api import Ec2
+from costguard_aws.ec2_xml import tags_of, text_of
+from costguard_aws.seam import ask
+from costguard_aws.session import Session
+
+MOST_SKEW_S = 30.0
+"""Of this machine's clock against AWS's. AWS refuses requests from five minutes on; charges suffer before."""
+
+READER = "attach config/iam/aws-reader.json to the role or user"
+
+READS = {
+    "list instances": "DescribeInstances",
+    "list volumes": "DescribeVolumes",
+    "list addresses": "DescribeAddresses",
+    "list instance types": "DescribeInstanceTypes",
+    "spot prices": "DescribeSpotPriceHistory",
+    "spot requests": "DescribeSpotInstanceRequests",
+}
+NOWHERE = "i-00000000000000000"
+"""An id that no instance has: EC2 checks rights before it looks for the instance."""
+
+ALLOWED_TAG = ("costguard", "allow-stop")
+"""What the actor's policy asks of an instance (config/iam)."""
+
+
+class Examination:
+    """One examination. `identity` and `regions` are the account's own questions."""
+
+    def __init__(
+        self, session: Session, ec2: Ec2, clock: Clock, identity: Callable[[], str], regions: Callable[[], Sequence[str]]
+    ) -> None:
+        self._session, self._ec2, self._clock = session, ec2, clock
+        self._identity, self._regions = identity, regions
+        self._region = session.region
+
+    def checks(self) -> Sequence[Check]:
+        """What was found, in the order of looking."""
+        found = self._reach(self._key())
+        if any(check.outcome == BAD for check in found):
+            return [*found, *(Check(subject=s, outcome=SKIPPED, told="not asked") for s in (PERMISSION, CLOCK, UTILIZATION))]
+        return [*found, *self._rights(), self._skew(), self._measures()]
+
+    def _key(self) -> Check:
+        where = self._session.source.told
+        try:
+            told = f"{where}: key {self._session.key_hint()} from {self._session.method}"
+        except CostguardError as broken:
+            return Check(subject=CREDENTIALS, outcome=BAD, told=f"{where}: {broken.what}", fix=broken.hint or "aws configure")
+        return Check(subject=CREDENTIALS, outcome=GOOD, told=told)
+
+    def _reach(self, key: Check) -> list[Check]:
+        """The key again, whether STS answers, and whose key it says it is."""
+        if key.outcome == BAD:
+            return [key, Check(subject=REACHABLE, outcome=SKIPPED, told="not asked")]
+        try:
+            account = self._identity()
+        except CredentialsError as refused:
+            fix = refused.hint or "aws sts get-caller-identity tells whether the key works"
+            bad = Check(subject=CREDENTIALS, outcome=BAD, told=f"{key.told}: {refused.what}", fix=fix)
+            return [bad, Check(subject=REACHABLE, outcome=GOOD, told="AWS answers")]
+        except CostguardError as broken:
+            fix = broken.hint or "check the network, [network] proxy and AWS_ENDPOINT_URL"
+            return [key, Check(subject=REACHABLE, outcome=BAD, told=broken.what, fix=fix)]
+        reached = Check(subject=REACHABLE, outcome=GOOD, told="AWS answers")
+        return [key, reached, Check(subject=IDENTITY, outcome=GOOD, told=f"account {account}")]
+
+    def _rights(self) -> list[Check]:
+        found = [self._all_regions()]
+        found += [self._read(name, action) for name, action in READS.items()]
+        found.append(self._service("offers", "pricing", "us-east-1", "get_products", ServiceCode="AmazonEC2", MaxResults=1))
+        instance = self._someone()
+        found += [
+            self._act(name, action, instance)
+            for name, action in (("stop", "StopInstances"), ("terminate", "TerminateInstances"))
+        ]
+        return found
+
+    def _all_regions(self) -> Check:
+        try:
+            regions = self._regions()
+        except CostguardError as broken:
+            return Check(subject=f"{PERMISSION}: list regions", outcome=BAD, told=broken.what, fix=f"{READER}, or set regions")
+        if self._region not in regions:
+            self._region = regions[0]
+        return Check(
+            subject=f"{PERMISSION}: list regions", outcome=GOOD, told=f"{len(regions)} regions, {self._region} examined"
+        )
+
+    def _read(self, name: str, action: str) -> Check:
+        return self._proven(f"{PERMISSION}: {name}", lambda: self._ec2.may(self._region, action, {}), READER)
+
+    def _act(self, name: str, action: str, instance: str) -> Check:
+        subject, told = f"{PERMISSION}: {name}", f"may {name} {instance}" if instance else f"may {name}"
+        try:
+            self._ec2.may(self._region, action, {"InstanceId.1": instance or NOWHERE})
+        except MissingError:
+            return Check(subject=subject, outcome=GOOD, told=told)
+        except ForbiddenError as denied:
+            tag = "=".join(ALLOWED_TAG)
+            fix = f"where costguard is to act, attach config/iam/aws-actor-{name}.json and tag what it may {name} {tag}"
+            told = f"this key may not {name}: costguard can watch, not act ({denied.what})"
+            return Check(subject=subject, outcome=UNSURE, told=told, fix=fix)
+        except CostguardError as broken:
+            return Check(subject=subject, outcome=UNSURE, told=broken.what, fix=broken.hint or "")
+        return Check(subject=subject, outcome=GOOD, told=told)
+
+    def _someone(self) -> str:
+        """An instance to try a dry run on, best one that the policy allows; "" where there is none."""
+        try:
+            page = next(self._ec2.instances(self._region, size=50), [])
+        except CostguardError:
+            return ""
+        alive = [item for item in page if text_of(item, "instanceState/name") != "terminated"]
+        allowed = [item for item in alive if ALLOWED_TAG in tags_of(item.find("tagSet"))]
+        return text_of((allowed or alive)[0], "instanceId") if alive else ""
+
+    def _service(self, name: str, service: str, region: str, operation: str, **arguments: object) -> Check:
+        def asked() -> Mapping[str, object]:
+            return ask(self._session, service, region, operation, **arguments)
+
+        return self._proven(f"{PERMISSION}: {name}", asked, READER)
+
+    def _proven(self, subject: str, question: Callable[[], object], fix: str) -> Check:
+        try:
+            question()
+        except ForbiddenError as denied:
+            return Check(subject=subject, outcome=BAD, told=denied.what, fix=fix)
+        except ProviderError as broken:
+            return Check(subject=subject, outcome=UNSURE, told=broken.what, fix=broken.hint or "")
+        return Check(subject=subject, outcome=GOOD, told="allowed")
+
+    def _skew(self) -> Check:
+        theirs = self._session.date("sts", self._session.region)
+        if theirs is None:
+            return Check(subject=CLOCK, outcome=UNSURE, told="AWS did not say what time it is")
+        skew = (self._clock.now() - theirs).total_seconds()
+        if abs(skew) <= MOST_SKEW_S:
+            return Check(subject=CLOCK, outcome=GOOD, told=f"within {max(1, round(abs(skew)))} s of AWS's")
+        side = "ahead of" if skew > 0 else "behind"
+        return Check(subject=CLOCK, outcome=BAD, told=f"{abs(skew):.0f} s {side} AWS's", fix="timedatectl set-ntp true")
+
+    def _measures(self) -> Check:
+        """Whether any agent reports GPUs where the examination looks."""
+        try:
+            found = ask(self._session, "cloudwatch", self._region, "list_metrics", Namespace="CWAgent", RecentlyActive="PT3H")
+        except ForbiddenError as denied:
+            return Check(subject=UTILIZATION, outcome=BAD, told=denied.what, fix=READER)
+        except ProviderError as broken:
+            return Check(subject=UTILIZATION, outcome=UNSURE, told=broken.what, fix=broken.hint or "")
+        gpus = {str(one.get("MetricName", "")) for one in found.get("Metrics", ())}
+        if any("nvidia_smi" in name or "neuroncore" in name for name in gpus):
+            return Check(subject=UTILIZATION, outcome=GOOD, told=f"GPU use from the CloudWatch agent in {self._region}")
+        told = f"no CloudWatch agent reports GPUs in {self._region}: only processor use can be told, which proves nothing idle"
+        fix = "costguard agent enrol ID for each machine, or CloudWatch's with nvidia_gpu and append_dimensions InstanceId"
+        return Check(subject=UTILIZATION, outcome=UNSURE, told=told, fix=fix)

@@ -1,0 +1,132 @@
+"""Which GPUs a type has, asked of EC2 once for each type; where EC2 does not say, by the shipped table, then by the family.
+
+The question goes by a filter: asked by name, one type that EC2 no longer sells (p3, g3) would fail the whole request.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from xml.etree.ElementTree import Element
+
+from costguard.errors import ProviderError, UnknownNameError
+from costguard.metering.observation import MOST_GPUS
+from costguard.system.clock import Clock
+from costguard.values.gpu_names import GpuNames
+from costguard_aws.api import Ec2
+from costguard_aws.ec2_xml import flag_of, text_of, whole_of
+from costguard_aws.types import GpuType, family_gpu, known_types
+
+ASK_AGAIN = timedelta(hours=1)
+"""A type that EC2 did not know, or could not be asked about, is asked about again after so long."""
+
+ACCELERATED = ("p", "g", "trn", "inf", "dl", "vt")
+"""Families of accelerators begin so (p5, g7e, trn2): of a new one, that its GPUs are unknown is said."""
+
+WITH_DISKS = re.compile(rf"(?:{'|'.join(ACCELERATED)}|i|im|is|d|h|x|f)\d|[a-z]+\d+[a-z]*d[a-z]*\.")
+"""Types that may have disks inside the host, by EC2's naming (m5d, i4i, d3, and any accelerated one), 2026-11."""
+
+MB_PER_MIB = 1.048576
+BATCH = 100
+
+
+class Catalogue:
+    """The types of one account. Asked from several threads at once."""
+
+    def __init__(self, ec2: Ec2, gpus: GpuNames, clock: Clock) -> None:
+        self._ec2, self._gpus, self._clock = ec2, gpus, clock
+        self._kinds: dict[str, GpuType | None] = {}
+        self._ask_again: dict[str, datetime] = {}
+        self._lock = threading.Lock()
+
+    def learn(self, names: Collection[str], region: str, told: Callable[[str], None]) -> None:
+        """Ask for those of `names` that are not known. That EC2 cannot be asked is told, and the shipped table answers."""
+        with self._lock:
+            now = self._clock.now()
+            missing = [name for name in names if name and self._due(name, now)]
+            for start in range(0, len(missing), BATCH):
+                batch = missing[start : start + BATCH]
+                try:
+                    found = {text_of(item, "instanceType"): item for item in self._ec2.types(region, batch)}
+                except ProviderError as broken:
+                    told(f"{region}: its instance types could not be asked for; the shipped table is used ({broken.what})")
+                    found = {}
+                for name in batch:
+                    self._kinds[name] = self._read(found[name], told) if name in found else self._fallback(name, told)
+                    if name not in found:
+                        self._ask_again[name] = now + ASK_AGAIN
+
+    def kind(self, name: str) -> GpuType | None:
+        """The type, if it was learned; None where nobody knows it."""
+        return self._kinds.get(name)
+
+    def _due(self, name: str, now: datetime) -> bool:
+        return name not in self._kinds or (name in self._ask_again and now >= self._ask_again.pop(name))
+
+    def _fallback(self, name: str, told: Callable[[str], None]) -> GpuType | None:
+        known = known_types().get(name)
+        if known is not None:
+            return known
+        gpu = family_gpu(name)
+        if gpu or re.match(rf"(?:{'|'.join(ACCELERATED)})\d", name):
+            told(f"{name}: EC2 does not know this type, and how many GPUs it has is unknown")
+        local_gb = None if gpu or WITH_DISKS.match(name) else 0
+        return GpuType(name=name, gpu=gpu, gpu_count=0, vram_gb=0, vcpus=0, ram_gb=0, local_gb=local_gb)
+
+    def _read(self, item: Element, told: Callable[[str], None]) -> GpuType:
+        name = text_of(item, "instanceType")
+        word, count, vram_gb = _accelerator(item)
+        return GpuType(
+            name=name,
+            gpu=self._canonical(name, word, vram_gb, told) if word else "",
+            gpu_count=count if 0 <= count <= MOST_GPUS else 0,
+            vram_gb=vram_gb or 0,
+            vcpus=whole_of(item, "vCpuInfo/defaultVCpus") or 0,
+            ram_gb=(whole_of(item, "memoryInfo/sizeInMiB") or 0) * MB_PER_MIB / 1000,
+            local_gb=_local_gb(item),
+        )
+
+    def _canonical(self, name: str, word: str, vram_gb: float | None, told: Callable[[str], None]) -> str:
+        """Our name of EC2's; with the memory it states, without it (Trainium2's is wrong there), by the table, else its own."""
+        for size in (vram_gb, None):
+            try:
+                return self._gpus.resolve(word, vram_gb=size).canonical
+            except UnknownNameError:
+                continue
+        known = known_types().get(name)
+        if known is not None:
+            return known.gpu
+        told(f"{name}: no GPU is known as '{word[:80]}'")
+        return word[:80]
+
+
+def _local_gb(item: Element) -> int | None:
+    """GB of the disks inside the host; None where EC2 says that there are some and not how much."""
+    stated = whole_of(item, "instanceStorageInfo/totalSizeInGB")
+    return stated if stated is not None else None if flag_of(item, "instanceStorageSupported") else 0
+
+
+def _accelerator(item: Element) -> tuple[str, float, float | None]:
+    """EC2's word for its accelerator, how many of them, and GB of a whole one; "", 0 and None for a type without."""
+    for path in ("gpuInfo/gpus", "neuronInfo/neuronDevices", "inferenceAcceleratorInfo/accelerators"):
+        devices = list(item.find(path) or ())
+        if not devices:
+            continue
+        first = devices[0]
+        share = _share(first)
+        word = f"{text_of(first, 'manufacturer')} {text_of(first, 'name')}".strip()
+        mib = whole_of(first, "memoryInfo/sizeInMiB")
+        count = sum((whole_of(one, "count") or 0) or (whole_of(one, "logicalGpuCount") or 0) * _share(one) for one in devices)
+        return word, count, mib * MB_PER_MIB / 1000 / (share or 1) if mib else None
+    return "", 0, None
+
+
+def _share(device: Element) -> float:
+    """Of a GPU that is cut in slices, one slice; 1 of a whole one."""
+    try:
+        share = float(text_of(device, "gpuPartitionSize") or 1)
+    except ValueError:
+        return 1
+    return share if 0 < share <= 1 else 1

@@ -1,0 +1,213 @@
+"""Looking up, stopping and deleting one machine.
+
+Compute Engine acts on names, and names are used again: so the machine is found by its number first, and the number of the one
+that was acted on is held against it. An operation may come back DONE and have failed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from costguard.errors import (
+    ConflictError,
+    CredentialsError,
+    ForbiddenError,
+    MissingError,
+    OddAnswerError,
+    ProviderError,
+    RefusedError,
+    ThrottledError,
+    one_line,
+    shortened,
+)
+from costguard.providers.transport import Deadline, Reply
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, Reception
+from costguard.values.resource import ResourceKey
+from costguard_gcp.handling import handling_of, replaced_by, scratch_gb
+from costguard_gcp.inventory import CLIENTS, told
+from costguard_gcp.listing import MOST_PAGES, aggregated
+from costguard_gcp.machine_types import Machine
+from costguard_gcp.sdk import PAGE, Compute
+from costguard_gcp.shapes import Shapes
+from costguard_gcp.wire import Instance, Numbered, Operation, PersistentDisk, Wire, last
+
+T = TypeVar("T", Instance, PersistentDisk)
+
+LOOK_S, ACT_S = 8.0, 20.0
+"""Seconds: together less than the 30 s after which an intent expires."""
+
+GONE_OR_STOPPED = frozenset(("TERMINATED", "STOPPED", "STOPPING", "PENDING_STOP"))
+NOT_THERE = "its zone has no machine with that number"
+OPERATING = frozenset(("PENDING", "RUNNING", "DONE"))
+
+
+class _Zonal(Wire):
+    """A page of a list of one zone."""
+
+    next_page_token: str | None = None
+    kind: str | None = None
+    items: list[msgspec.Raw] | None = None
+    warning: msgspec.Raw | None = None
+
+
+def find(compute: Compute, key: ResourceKey, deadline: Deadline) -> Instance | None:
+    """The machine with the number of `key` in its zone; None where the zone has none. ProviderError where it does not say."""
+    try:
+        found = found_by_id(compute, ("InstancesClient", "ListInstancesRequest"), {"zone": key.region}, key, deadline)
+    except MissingError:
+        return among_all(compute, "instances", Instance, key, deadline)
+    return _read(found[0]) if found else None
+
+
+def found_by_id(
+    compute: Compute, listed: tuple[str, str], where: dict[str, str], key: ResourceKey, deadline: Deadline
+) -> list[msgspec.Raw]:
+    """What a zone or region lists under the number of `key`, one or nothing. `listed`: client and request.
+
+    A page of a filtered list may be empty and not the last; and what comes is looked at, should nobody have filtered it.
+    """
+    if not (key.id.isascii() and key.id.isdigit()):
+        return []
+    fields = {"project": key.account, **where, "filter": f"id = {key.id}", "max_results": PAGE}
+    token, seen, doubtful = "", set[str](), False
+    while token not in seen and len(seen) < MOST_PAGES:
+        seen.add(token)
+        reply = compute.ask(listed[0], "list", listed[1], fields | ({"page_token": token} if token else {}), deadline=deadline)
+        page = _page(reply, key.account)
+        ids = [_id(raw) for raw in page.items or ()]
+        if key.id in ids:
+            return [(page.items or [])[ids.index(key.id)]]
+        unwell = page.warning is not None and b"NO_RESULTS_ON_PAGE" not in bytes(page.warning)
+        doubtful, token = doubtful or unwell or None in ids, page.next_page_token or ""
+        if not token and not doubtful:
+            return []
+        if not token:
+            break
+    raise OddAnswerError("the answer is no whole list", provider="gcp", account=key.account)
+
+
+def _page(reply: Reply, project: str) -> _Zonal:
+    try:
+        page = msgspec.json.decode(reply.body, type=_Zonal)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise OddAnswerError("the answer is no list", provider="gcp", account=project, status=reply.status) from None
+    if page.items is None and not (page.kind or "").endswith("List"):
+        raise OddAnswerError("the answer is no list", provider="gcp", account=project, status=reply.status)
+    return page
+
+
+def _id(raw: msgspec.Raw) -> str | None:
+    """The number of an item; None where not even that can be read."""
+    try:
+        return str(msgspec.json.decode(raw, type=Numbered).id)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def among_all(compute: Compute, what: str, kind: type[T], key: ResourceKey, deadline: Deadline) -> T | None:
+    """The machine or disk among all of its project, where the zone by itself is not to be asked for."""
+    client, request = CLIENTS[what]
+
+    def ask(token: str) -> Reply:
+        fields = {"project": key.account, "max_results": PAGE, **({"page_token": token} if token else {})}
+        return compute.ask(client, "aggregated_list", request, fields, deadline=deadline)
+
+    listed = aggregated(ask, what, kind)
+    for where, one in listed.items:
+        if str(one.id) == key.id and (last(one.zone) or where) == key.region:
+            return one
+    if listed.why or any(str(one.id) == key.id for _, one in listed.named):
+        raise OddAnswerError(f"it is not in what could be read of the {what}", provider="gcp", account=key.account)
+    return None
+
+
+def _read(raw: msgspec.Raw) -> Instance:
+    try:
+        return msgspec.json.decode(raw, type=Instance)
+    except (msgspec.DecodeError, RecursionError):
+        raise OddAnswerError("the machine cannot be read", provider="gcp") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Acts on one machine at a time. `compute` and `shapes` are the login's own."""
+
+    compute: Compute
+    shapes: Shapes
+
+    def stop(self, key: ResourceKey, lose: frozenset[str], instance: Instance) -> Reception:
+        """Stop `instance`, which was found under `key` a moment ago. Local SSD is given up only where `lose` says all of it."""
+        if instance.status in GONE_OR_STOPPED:
+            return Reception(said=ALREADY, why=f"it is {instance.status}")
+        if owner := replaced_by(instance):
+            return Reception(said=REFUSED, why=f"{owner} would bring it back: change that in its place")
+        shape = self.shapes.get(key.account, key.region, last(instance.machine_type))
+        missing = [one for one in handling_of(instance, shape, None).stop_loses if one not in lose]
+        if missing:
+            return Reception(said=REFUSED, why=f"a stop would lose {', '.join(missing)}, which was not agreed to")
+        fields = _fields(key, instance)
+        if _has_ssd(instance, shape):
+            fields["discard_local_ssd"] = True
+        return self._sent("stop_unary", "StopInstanceRequest", fields, key)
+
+    def terminate(self, key: ResourceKey, instance: Instance) -> Reception:
+        """Delete `instance`, which was found under `key` a moment ago. Protection is looked at here, and never lifted."""
+        if instance.deletion_protection:
+            return Reception(said=REFUSED, why="deletion protection is on; somebody must lift it")
+        if owner := replaced_by(instance):
+            return Reception(said=REFUSED, why=f"{owner} would bring it back: change that in its place")
+        return self._sent("delete_unary", "DeleteInstanceRequest", _fields(key, instance), key)
+
+    def _sent(self, method: str, request: str, fields: dict[str, object], key: ResourceKey) -> Reception:
+        """The one request that changes something."""
+        try:
+            reply = self.compute.ask("InstancesClient", method, request, fields, deadline=Deadline(ACT_S), act=True)
+        except ProviderError as broken:
+            return received(broken)
+        return operated(reply, key)
+
+
+def _has_ssd(instance: Instance, shape: Machine | None) -> bool:
+    """Google refuses a stop of a machine with local SSD, seen or bundled, that does not say what becomes of it."""
+    return bool(scratch_gb(instance, shape)) or any(disk.type == "SCRATCH" for disk in instance.disks or ())
+
+
+def _fields(key: ResourceKey, instance: Instance) -> dict[str, object]:
+    return {"project": key.account, "zone": key.region, "instance": instance.name, "request_id": str(uuid.uuid4())}
+
+
+def received(broken: ProviderError, *, looking: bool = False) -> Reception:
+    """What an error means for an act: a clear no, nothing there, or no answer that can be believed.
+
+    `looking`: it befell the look before the act, so nothing was sent; but a zone or project that is not found proves nothing.
+    """
+    why = told(broken)
+    if looking:
+        return Reception(said=REFUSED, why=f"not sent, as the machine could not be looked at: {why}")
+    if isinstance(broken, MissingError):
+        return Reception(said=MISSING, why=why)
+    if isinstance(broken, ConflictError | CredentialsError | ForbiddenError | RefusedError):
+        return Reception(said=REFUSED, why=why)
+    return Reception(said=REFUSED if isinstance(broken, ThrottledError) and broken.code else UNCLEAR, why=why)
+
+
+def operated(reply: Reply, key: ResourceKey) -> Reception:
+    """What the operation says that an act answered with."""
+    try:
+        operation = msgspec.json.decode(reply.body, type=Operation)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return Reception(said=UNCLEAR, why="the answer is no operation")
+    if operation.status not in OPERATING:
+        return Reception(said=UNCLEAR, why=f"the operation is {shortened(one_line(operation.status))}")
+    if operation.target_id is not None and str(operation.target_id) not in (key.id, "0", ""):
+        return Reception(said=UNCLEAR, why=f"the name led to another machine, {shortened(one_line(str(operation.target_id)))}")
+    errors = operation.error.errors if operation.error else None
+    if errors or (operation.http_error_status_code or 0) >= 400:  # noqa: PLR2004 - HTTP's own line
+        stated = [f"{one.code or '?'}{f': {one.message}' if one.message else ''}" for one in errors or ()]
+        said = shortened(one_line("; ".join(stated)), 200) or str(operation.http_error_status_code)
+        return Reception(said=REFUSED, why=f"the operation failed ({said})")
+    return Reception(said=ACCEPTED)

@@ -1,0 +1,221 @@
+"""Who asks: Google's application default credentials, and the tokens that are made of them.
+
+Looked for in Google's own order: the stated file, GOOGLE_APPLICATION_CREDENTIALS, gcloud's file, the metadata server of the
+machine. google-auth is imported when the first token is needed; its requests go through costguard's transport, but for those
+to the metadata server, which speaks plain http on an address that never leaves the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from costguard.errors import CredentialsError, ExposedError, ProviderError, UnreachableError
+from costguard.providers.transport import Deadline, Request, Secret, Surroundings, Transport
+from costguard.system.clock import monotonic
+from costguard.system.file_security import exposed
+
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+FIX = "run: gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a credentials file"
+FAILED_FOR_S = 60.0
+"""Seconds for which credentials that could not be renewed are not tried again: the metadata server is slow to be absent."""
+SPARE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Where credentials are. `file` None: of the machine, by its metadata server. `impersonate`: a service account, or ""."""
+
+    source: str
+    file: Path | None = None
+    impersonate: str = ""
+    anonymous: bool = False
+
+
+def login_of(table: Mapping[str, object], around: Surroundings) -> Login:
+    """Where the settings and the environment say; CredentialsError where there is nothing to be found."""
+    impersonate = str(table.get("impersonate") or "")
+    if table.get("anonymous"):
+        return Login(source="anonymous", anonymous=True)
+    stated = table.get("credentials_file")
+    if stated:
+        return _in_file(Path(str(stated)).expanduser(), "[providers.gcp] credentials_file", impersonate)
+    environ = around.environ
+    if named := environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        return _in_file(Path(named).expanduser(), "GOOGLE_APPLICATION_CREDENTIALS", impersonate)
+    folder = Path(environ["CLOUDSDK_CONFIG"]) if environ.get("CLOUDSDK_CONFIG") else around.home / ".config" / "gcloud"
+    own = folder / "application_default_credentials.json"
+    if own.is_file():
+        return _in_file(own, "gcloud's own file", impersonate)
+    if environ.get("NO_GCE_CHECK", "").lower() == "true":
+        what = f"has no credentials: looked at GOOGLE_APPLICATION_CREDENTIALS and {own}"
+        raise CredentialsError(what, provider="gcp", hint=FIX)
+    return Login(source="the machine's metadata server", impersonate=impersonate)
+
+
+def _in_file(path: Path, source: str, impersonate: str) -> Login:
+    if not path.is_file():
+        raise CredentialsError(f"has no credentials: {source} names {path}, which is no file", provider="gcp", hint=FIX)
+    if others := exposed(path):
+        raise ExposedError(f"the credentials file {path} {others}", provider="gcp", hint=f"chmod 600 '{path}'")
+    return Login(source=f"{source} ({path})", file=path, impersonate=impersonate)
+
+
+class Tokens:
+    """Bearer tokens of one login, renewed when they are about to expire. Asked from several threads."""
+
+    def __init__(self, login: Login, transport: Transport) -> None:
+        self.login = login
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._credentials: Any = None
+        self._token = ""
+        self._broken: tuple[float, str] | None = None
+
+    def header(self, deadline: Deadline) -> dict[str, str]:
+        """The header that says who asks; none where nobody in particular does. ProviderError where there is no token."""
+        if self.login.anonymous:
+            return {}
+        with self._lock:
+            if self._broken and monotonic() < self._broken[0] + FAILED_FOR_S:
+                raise CredentialsError(self._broken[1], provider="gcp", hint=FIX)
+            return {"Authorization": f"Bearer {self._current(deadline)}"}
+
+    def forget(self) -> None:
+        """The token was refused: make a new one next time."""
+        with self._lock:
+            if self._credentials is not None:
+                self._credentials.token = None
+
+    def secrets(self) -> tuple[Secret, ...]:
+        """What must appear nowhere."""
+        return (Secret(self._token),) if self._token else ()
+
+    def hint(self) -> str:
+        """The last characters of the present token."""
+        return Secret(self._token).hint() if self._token else ""
+
+    @property
+    def who(self) -> str:
+        """The service account that asks; "" where the credentials do not say."""
+        return str(getattr(self._credentials, "service_account_email", "") or "")
+
+    def _current(self, deadline: Deadline) -> str:
+        """A token that holds; under the lock."""
+        try:
+            if self._credentials is None:
+                self._credentials = self._loaded()
+            if not self._credentials.valid:
+                self._credentials.refresh(self._asking(deadline))
+        except ProviderError:
+            raise
+        except Exception as broken:  # noqa: BLE001 - google-auth has many kinds of credentials, each with errors of its own
+            raise self._told(broken) from None
+        self._broken, self._token = None, str(self._credentials.token)
+        return self._token
+
+    def _told(self, broken: Exception) -> ProviderError:
+        """google-auth's own words may hold tokens and whole answers: of them only OAuth's code is shown."""
+        from google.auth import exceptions
+
+        if isinstance(broken, exceptions.TransportError):
+            if self.login.file is None:
+                what = "has no credentials: there is no file, and no metadata server answers"
+                self._broken = (monotonic(), what)
+                return CredentialsError(what, provider="gcp", hint=FIX)
+            return UnreachableError("Google's token service cannot be reached", provider="gcp")
+        code = _OAUTH.search(str(broken))
+        what = f"credentials of {self.login.source} cannot be used ({code[0] if code else type(broken).__name__})"
+        self._broken = (monotonic(), what)
+        return CredentialsError(what, provider="gcp", hint=FIX)
+
+    def _asking(self, deadline: Deadline) -> Any:  # noqa: ANN401 - a google.auth.transport.Request of either kind
+        if self.login.file is not None:
+            return Asking(self._transport, deadline)
+        from google.auth.transport.requests import Request as Plain
+
+        return Plain(session=_alone())
+
+    def _loaded(self) -> Any:  # noqa: ANN401 - one of google-auth's many kinds
+        found = _of_machine() if self.login.file is None else _of_file(self.login.file)
+        if not self.login.impersonate:
+            return found
+        from google.auth import impersonated_credentials
+
+        return impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]
+            source_credentials=found, target_principal=self.login.impersonate, target_scopes=[SCOPE]
+        )
+
+
+def _alone() -> Any:  # noqa: ANN401 - requests has no types here
+    """A session to which the environment says nothing: HTTP_PROXY would hear the machine's token in the open."""
+    import requests
+
+    session = requests.Session()
+    session.trust_env = False
+    return session
+
+
+def _of_machine() -> Any:  # noqa: ANN401 - google-auth has no types
+    from google.auth import compute_engine
+
+    return compute_engine.Credentials(scopes=[SCOPE])  # type: ignore[no-untyped-call]
+
+
+def _of_file(path: Path) -> Any:  # noqa: ANN401 - google-auth has no types
+    import google.auth
+
+    try:
+        stated = json.loads(path.read_bytes())
+        kind = stated.get("type") if isinstance(stated, dict) else None
+    except (OSError, ValueError):
+        kind = None
+    if kind not in _KINDS:
+        raise CredentialsError(f"credentials file {path} is none of Google's", provider="gcp", hint=FIX)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # it warns of files of unknown origin; this one is the user's own
+        found, _ = google.auth.load_credentials_from_dict(stated, scopes=[SCOPE])  # type: ignore[no-untyped-call]
+    return found
+
+
+_KINDS = ("service_account", "authorized_user", "external_account", "impersonated_service_account")
+"""Not gdch, and not external_account_authorized_user, which google-auth's documentation marks as of workforce pools."""
+_OAUTH = re.compile(r"\b(invalid_(?:grant|client|scope|request|target)|unauthorized_client|access_denied)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What google-auth wants to see of an answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes
+
+
+class Asking:
+    """A `google.auth.transport.Request` over costguard's transport: within the deadline, capped, TLS verified."""
+
+    def __init__(self, transport: Transport, deadline: Deadline) -> None:
+        self._transport, self._deadline = transport, deadline
+
+    def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        body: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        **_more: object,
+    ) -> _Answer:
+        """One request."""
+        data = body.encode() if isinstance(body, str) else body or b""
+        request = Request(method=method, url=url, headers=dict(headers or {}), body=data)
+        deadline = self._deadline.at_most(min(timeout or SPARE_S, SPARE_S))
+        reply = self._transport.exchange(request, provider="gcp", deadline=deadline, most_bytes=2**20)
+        return _Answer(reply.status, reply.headers, reply.body)

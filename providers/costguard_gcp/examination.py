@@ -1,0 +1,197 @@
+"""What `costguard doctor` asks of Google Cloud: credentials, reach and rights, all proven without acting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from costguard.errors import CostguardError, CredentialsError, InputError, ProviderError, one_line
+from costguard.providers.transport import Deadline
+from costguard.values.health import (
+    BAD,
+    CLOCK,
+    CREDENTIALS,
+    GOOD,
+    IDENTITY,
+    PERMISSION,
+    REACHABLE,
+    SKIPPED,
+    UNSURE,
+    UTILIZATION,
+    Check,
+)
+from costguard_gcp.absence import none_there
+from costguard_gcp.api import COMPUTE, MONITORING, RESOURCES
+from costguard_gcp.credentials import FIX
+from costguard_gcp.inventory import CLIENTS
+from costguard_gcp.listing import page_of
+from costguard_gcp.wire import Permissions, SeriesPage
+
+if TYPE_CHECKING:
+    from costguard_gcp.account import GcpAccount
+
+SKEW = timedelta(seconds=30)
+ASKED_S = 20.0
+MOST_PROJECTS = 10
+"""Projects that are looked at one by one."""
+
+RIGHTS = (
+    ("list", ("compute.instances.list",), True),
+    ("machine types", ("compute.machineTypes.get",), True),
+    ("volumes", ("compute.disks.list", "compute.addresses.list"), True),
+    ("utilization", ("monitoring.timeSeries.list",), True),
+    ("stop", ("compute.instances.stop",), False),
+    ("terminate", ("compute.instances.delete",), False),
+)
+"""What for, the permissions, and whether watching needs it. Deleting may need compute.disks.delete too (unverified)."""
+READER, ACTOR = "config/iam/gcp-reader.yaml", "config/iam/gcp-actor.yaml"
+
+
+def examined(account: GcpAccount) -> list[Check]:
+    """Every check, in the order of looking; what comes after a failure is skipped. It raises nothing."""
+    found = list(_credentials(account))
+    if found[-1].outcome == BAD:
+        return [*found, Check(subject=REACHABLE, outcome=SKIPPED, told="there are no credentials to ask with")]
+    try:
+        projects = [scope.account for scope in account.scopes()]
+    except CostguardError as broken:
+        return [*found, Check(subject=REACHABLE, outcome=BAD, told=one_line(str(broken)), fix=_enable(RESOURCES, ""))]
+    if not projects:
+        fix = "set projects in [providers.gcp], or grant roles/browser on the projects"
+        return [*found, Check(subject=IDENTITY, outcome=BAD, told="the credentials see no project", fix=fix)]
+    reached = [_reachable(account, project) for project in projects[:MOST_PROJECTS]]
+    found += reached
+    who = account.tokens.who or account.tokens.login.source
+    shown = ", ".join(projects[:MOST_PROJECTS]) + (
+        f" and {len(projects) - MOST_PROJECTS} more" if len(projects) > MOST_PROJECTS else ""
+    )
+    found.append(Check(subject=IDENTITY, outcome=GOOD, told=f"{who}, for {shown}"))
+    for project, check in zip(projects, reached, strict=False):
+        found += _rights(account, project) if check.outcome == GOOD else ()
+    found += [_prices(account), _bill(account), _clock(account, projects[0]), _utilization(account, projects[0])]
+    return found
+
+
+def _credentials(account: GcpAccount) -> Iterator[Check]:
+    tokens = account.tokens
+    try:
+        tokens.header(Deadline(ASKED_S))
+    except ProviderError as broken:
+        yield Check(subject=CREDENTIALS, outcome=BAD, told=one_line(broken.what), fix=broken.hint or FIX)
+        return
+    hint = f", token {tokens.hint()}" if tokens.hint() else ""
+    yield Check(subject=CREDENTIALS, outcome=GOOD, told=f"{tokens.login.source}{hint}")
+
+
+def _reachable(account: GcpAccount, project: str) -> Check:
+    subject = f"{REACHABLE}: {project}"
+    try:
+        fields = {"project": project, "max_results": 1}
+        client, request = CLIENTS["instances"]
+        page_of(account.compute.ask(client, "aggregated_list", request, fields, deadline=Deadline(ASKED_S)), "instances")
+    except CredentialsError as broken:
+        return Check(subject=f"{CREDENTIALS}: {project}", outcome=BAD, told=one_line(broken.what), fix=broken.hint or FIX)
+    except ProviderError as broken:
+        if none_there(broken) and not account.lister.absence.doubt(broken, project, Deadline(ASKED_S)):
+            fix = f"gcloud services enable compute.googleapis.com --project {project}, or leave the project out"
+            return Check(subject=subject, outcome=UNSURE, told=f"no Compute Engine there ({broken.code})", fix=fix)
+        return Check(subject=subject, outcome=BAD, told=one_line(broken.what), fix=broken.hint or _grant(project, READER))
+    return Check(subject=subject, outcome=GOOD, told=f"{account.google.base(COMPUTE)} answers")
+
+
+def _rights(account: GcpAccount, project: str) -> Iterator[Check]:
+    """TestIamPermissions says what the caller may do, and does nothing."""
+    wanted = [right for _, rights, _ in RIGHTS for right in rights]
+    try:
+        path = f"/v3/projects/{project}:testIamPermissions"
+        body = {"permissions": wanted}
+        deadline = Deadline(ASKED_S)
+        reply = account.google.read(RESOURCES, project, path, method="POST", body=body, deadline=deadline)
+        held = account.google.decode(RESOURCES, project, reply, Permissions, "the answer about permissions").permissions or []
+    except ProviderError as broken:
+        yield Check(
+            subject=f"{PERMISSION}: {project}", outcome=UNSURE, told=one_line(broken.what), fix=_enable(RESOURCES, project)
+        )
+        return
+    for name, rights, needed in RIGHTS:
+        missing = [right for right in rights if right not in held]
+        subject = f"{PERMISSION}: {name} ({project})"
+        if not missing:
+            yield Check(subject=subject, outcome=GOOD, told=f"may {', '.join(rights)}")
+        else:
+            told = f"may not {', '.join(missing)}"
+            told = told if needed else f"this key may not {name}: costguard can watch, not act ({told})"
+            fix = _grant(project, READER if needed else ACTOR)
+            yield Check(subject=subject, outcome=BAD if needed else UNSURE, told=told, fix=fix)
+
+
+def _prices(account: GcpAccount) -> Check:
+    listed = account.catalogue.current(Deadline(account.stated.timeout_s))
+    if listed.why:
+        fix = "gcloud services enable cloudbilling.googleapis.com"
+        return Check(subject=f"{PERMISSION}: offers", outcome=BAD, told=listed.why, fix=fix)
+    return Check(subject=f"{PERMISSION}: offers", outcome=GOOD, told=f"{len(listed.prices)} prices in the Billing Catalog")
+
+
+def _bill(account: GcpAccount) -> Check:
+    subject = f"{PERMISSION}: bill"
+    if not account.stated.focus_export:
+        fix = 'export the FOCUS table of BigQuery to files and set focus_export = "..." in [providers.gcp]'
+        return Check(
+            subject=subject, outcome=UNSURE, told="no FOCUS export is named: charges cannot be held against the bill", fix=fix
+        )
+    try:
+        pieces = account.around.bills.pieces(account.stated.focus_export)
+    except InputError as wrong:
+        return Check(subject=subject, outcome=BAD, told=f"{wrong.field} {wrong.what}", fix=wrong.hint or "")
+    return Check(subject=subject, outcome=GOOD, told=f"{len(pieces)} files at {account.stated.focus_export}")
+
+
+def _clock(account: GcpAccount, project: str) -> Check:
+    stated = account.google.channel(COMPUTE, project).date
+    if stated is None:
+        return Check(subject=CLOCK, outcome=UNSURE, told="Google did not state its time")
+    skew = account.around.clock.now() - stated
+    told = f"{abs(skew.total_seconds()):.0f} s {'ahead of' if skew > timedelta(0) else 'behind'} Google's"
+    return (
+        Check(subject=CLOCK, outcome=BAD, told=told, fix="set the clock: timedatectl set-ntp true")
+        if abs(skew) > SKEW
+        else Check(subject=CLOCK, outcome=GOOD, told=told)
+    )
+
+
+def _utilization(account: GcpAccount, project: str) -> Check:
+    """Whether any machine of the project reports its GPUs by the Ops Agent: a listing of headers, which is cheap."""
+    now = account.around.clock.now()
+    params = {
+        "filter": 'metric.type="agent.googleapis.com/gpu/utilization" AND resource.type="gce_instance"',
+        "interval.startTime": (now - timedelta(hours=1)).isoformat().replace("+00:00", "Z"),
+        "interval.endTime": now.isoformat().replace("+00:00", "Z"),
+        "view": "HEADERS",
+        "pageSize": "100",
+    }
+    try:
+        path = f"/v3/projects/{project}/timeSeries"
+        reply = account.google.read(MONITORING, project, path, params, deadline=Deadline(ASKED_S))
+        series = account.google.decode(MONITORING, project, reply, SeriesPage, "the time series").time_series or []
+    except ProviderError as broken:
+        return Check(subject=UTILIZATION, outcome=BAD, told=one_line(broken.what), fix=_enable(MONITORING, project))
+    machines = {(one.resource.labels or {}).get("instance_id") for one in series if one.resource}
+    if machines:
+        return Check(subject=UTILIZATION, outcome=GOOD, told=f"{len(machines)} machines of {project} report their GPUs")
+    ops = "https://cloud.google.com/stackdriver/docs/solutions/agents/ops-agent"
+    fix = f"costguard agent enrol ID for each machine, or the Ops Agent: {ops}"
+    told = (
+        f"no machine of {project} reports its GPUs by the Ops Agent; CPU is always there, and GPUs of A3 Mega, A3 Ultra and A4"
+    )
+    return Check(subject=UTILIZATION, outcome=UNSURE, told=told, fix=fix)
+
+
+def _grant(project: str, file: str) -> str:
+    return f"gcloud iam roles create costguard --project {project} --file {file}, and grant it"
+
+
+def _enable(service: str, project: str) -> str:
+    api = {RESOURCES: "cloudresourcemanager", MONITORING: "monitoring"}[service]
+    return f"gcloud services enable {api}.googleapis.com{f' --project {project}' if project else ''}"

@@ -1,0 +1,199 @@
+"""The Cloud Billing Catalog, read into what one hour of a machine costs. Pure.
+
+There is no price of a machine anywhere: it is the sum of its cores, memory, GPUs and bundled local SSD. Prices are kept by
+`part|tier|region`, in nano-USD an hour of one core, GiB or GPU. Only descriptions say what a SKU is.
+
+Example: a2-highgpu-1g in us-central1: 12 x $0.031611 + 85 x $0.004237 + 1 x $2.933908 = $3.673385 an hour.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, MutableMapping
+from decimal import Decimal
+
+import msgspec
+
+from costguard.metering.observation import price_stated
+from costguard.values.money import Rate
+from costguard_gcp.machine_types import Machine
+from costguard_gcp.wire import Sku, UnitPrice, whole_stated
+
+SERVICE = "6F81-5844-456A"
+"""Compute Engine in the catalogue (gcp.md, section 3)."""
+
+ON_DEMAND, SPOT, FLEX = "on-demand", "spot", "flex"
+"""`flex`: Flex-start, in the catalogue "DWS Defined Duration"."""
+
+TORN = 0
+"""Two SKUs fit one part and differ: the price is unknown, rather than the first, the last or the cheaper."""
+
+HOURS_A_MONTH = 730
+NANO = 10**9
+
+Prices = Mapping[str, int]
+
+
+def take_in(skus: Iterable[msgspec.Raw], prices: MutableMapping[str, int]) -> int:
+    """Put every SKU that prices a machine into `prices`; how many could not be read."""
+    unread = 0
+    for raw in skus:
+        try:
+            sku = msgspec.json.decode(raw, type=Sku)
+        except (msgspec.DecodeError, RecursionError):
+            unread += 1
+            continue
+        named = part_of(sku)
+        nano = _nano(sku, named[0]) if named else None
+        if named is None or nano is None:
+            continue
+        for region in sku.service_regions or ():
+            key = "|".join((*named, region))
+            prices[key] = nano if prices.get(key, nano) == nano else TORN
+    return unread
+
+
+def part_of(sku: Sku) -> tuple[str, str] | None:
+    """(part, tier) that a SKU prices; None for what no machine here pays: commitments, sole tenancy, calendar mode ..."""
+    text = (sku.description or "").lower()
+    usage = (sku.category.usage_type if sku.category else None) or ""
+    if usage.lower().startswith("commit") or any(word in text for word in _LEFT_OUT):
+        return None
+    tier = SPOT if "preemptible" in text or usage == "Preemptible" else FLEX if "dws" in text else ON_DEMAND
+    head = _HEAD.match(_TIER_WORDS.sub("", text))
+    part = _part(re.sub(r"\s+", " ", head[1]).strip()) if head else None
+    return None if part is None else (part, tier)
+
+
+_LEFT_OUT = (
+    "commitment",
+    "sole tenancy",
+    "reserved",
+    "reservation",
+    "calendar",
+    "virtual workstation",
+    "vws",
+    "capacity",
+    "premium",
+    "licensing",
+    "license",
+    "suspended",
+    "confidential",
+    "overcommit",
+    "upgrade",
+)
+"""gcp.md, section 3, traps a and c. `custom` is no such word: custom machines pay SKUs of their own."""
+
+_TIER_WORDS = re.compile(r"^(?:spot )?preemptible |^dws defined duration ")
+_HEAD = re.compile(r"(.+?)(?= attached to | running in | in |$)")
+_CORE = re.compile(
+    r"(?:(?P<family>[a-z]\d+[a-z]{0,6})(?: (?P<kind>mega|ultra))? )?(?:amd |arm )?(?:predefined )?(?P<custom>custom )?"
+    r"(?:instance )?(?P<part>core|cpu|ram)"
+)
+_SLICE = re.compile(r"(?:[a-z]\d+[a-z]* )?(?:nvidia )?(?:tesla )?(?P<gpu>.+?) \(?1 gpu slice\)?")
+_GPU = re.compile(r"(?:nvidia )?(?:tesla )?(?P<gpu>.+?)(?: gpu)?")
+
+GPUS = {
+    "gb300": "nvidia-gb300",
+    "gb200": "nvidia-gb200",
+    "b200": "nvidia-b200",
+    "h200 141gb": "nvidia-h200-141gb",
+    "h100 80gb mega": "nvidia-h100-mega-80gb",
+    "h100 mega 80gb": "nvidia-h100-mega-80gb",
+    "h100 80gb plus": "nvidia-h100-mega-80gb",
+    "h100 80gb": "nvidia-h100-80gb",
+    "a100 80gb": "nvidia-a100-80gb",
+    "a100": "nvidia-tesla-a100",
+    "l4": "nvidia-l4",
+    "rtx 6000 96gb": "nvidia-rtx-pro-6000",
+    "rtx pro 6000": "nvidia-rtx-pro-6000",
+    "rtx pro 6000 96gb": "nvidia-rtx-pro-6000",
+    "t4": "nvidia-tesla-t4",
+    "p4": "nvidia-tesla-p4",
+    "v100": "nvidia-tesla-v100",
+    "p100": "nvidia-tesla-p100",
+}
+"""What descriptions call a GPU, whole words only (A100 is not A100 80GB, L4 is not L40), and the API's name for it: gcp.md,
+section 3, and descriptions quoted in public price readers, 2026-11. A3 Mega's has "Mega" and, in the Americas, "Plus"."""
+
+
+def _part(words: str) -> str | None:
+    if words == "ssd backed local storage":
+        return "ssd"
+    if core := _CORE.fullmatch(words):
+        family = (core["family"] or "n1") if core["family"] or core["custom"] else ""
+        family += {"mega": "plus", "ultra": "ultra", None: ""}[core["kind"]]
+        part = "ram" if core["part"] == "ram" else "core"
+        return f"{part}:{family}{' custom' if core['custom'] else ''}" if family else None
+    if sliced := _SLICE.fullmatch(words):
+        return f"slice:{GPUS[sliced['gpu']]}" if sliced["gpu"] in GPUS else None
+    gpu = _GPU.fullmatch(words)
+    return f"gpu:{GPUS[gpu['gpu']]}" if gpu and gpu["gpu"] in GPUS else None
+
+
+_UNITS = {"core": "h", "ram": "GiBy.h", "gpu": "h", "slice": "h", "ssd": "GiBy.mo"}
+
+
+def _nano(sku: Sku, part: str) -> int | None:
+    """Nano-USD for one unit; None where it is free, in another unit or currency, or cannot be read."""
+    expression = sku.pricing_info[0].pricing_expression if sku.pricing_info else None
+    if expression is None or not expression.tiered_rates or expression.usage_unit != _UNITS[part.split(":", maxsplit=1)[0]]:
+        return None
+    price = expression.tiered_rates[-1].unit_price
+    return None if price is None or price.currency_code not in (None, "USD") else _amount(price)
+
+
+def _amount(price: UnitPrice) -> int | None:
+    """`units` is text and missing where it is zero; so is `nanos`."""
+    units = 0 if price.units in (None, "") else whole_stated(price.units)
+    nanos = price.nanos or 0
+    if units is None or units > MOST_UNITS or not 0 <= nanos < NANO:
+        return None
+    return units * NANO + nanos or None
+
+
+MOST_UNITS = 1000
+"""USD for one core, GiB or GPU an hour: more is a wrong unit (`HIGHEST_PER_GPU`)."""
+
+
+def rate_of(
+    machine: Machine | None, accelerators: tuple[tuple[str, int], ...], tier: str, region: str, prices: Prices
+) -> tuple[Rate | None, str]:
+    """What the machine costs an hour in all, and "" or why it is unknown: where a part has no price, the whole has none."""
+    if machine is None:
+        return None, "price unknown: its machine type is not known"
+    if machine.shared:
+        return None, "price unknown: it shares a core"
+    if tier not in (ON_DEMAND, SPOT, FLEX):
+        return None, f"price unknown: {'it is billed through its reservation' if tier == 'reservation' else 'tier not known'}"
+    if any(name.endswith("-vws") for name, _ in accelerators):
+        return None, "price unknown: the workstation licence of its GPU is not in the price list's GPU price"
+    gpus: dict[str, Decimal] = {}
+    if machine.gpus:
+        gpus[machine.accelerator] = Decimal(str(machine.gpus))
+    else:
+        for name, count in accelerators:
+            gpus[name] = gpus.get(name, Decimal(0)) + count
+    needed = _sliced(machine, gpus, tier, region, prices) or _summed(machine, gpus)
+    total = Decimal(0)
+    for part, amount in needed:
+        nano = prices.get(f"{part}|{tier}|{region}", TORN)
+        if nano == TORN:
+            return None, f"price unknown: the price list has no single {tier} price for {part} in {region}"
+        total += amount * nano
+    return price_stated(total.scaleb(-9), gpus=max(1.0, float(sum(gpus.values(), Decimal(0)))))
+
+
+def _sliced(machine: Machine, gpus: Mapping[str, Decimal], tier: str, region: str, prices: Prices) -> list[tuple[str, Decimal]]:
+    """A slice is one GPU with its share of cores and memory: nothing is added to it. Empty where it is not sold so."""
+    slices = [(f"slice:{name}", count) for name, count in gpus.items()]
+    return slices if machine.gpus and all(f"{part}|{tier}|{region}" in prices for part, _ in slices) else []
+
+
+def _summed(machine: Machine, gpus: Mapping[str, Decimal]) -> list[tuple[str, Decimal]]:
+    parts = [
+        (f"core:{machine.family}", Decimal(str(machine.vcpus))),
+        (f"ram:{machine.family}", Decimal(str(machine.ram_gib))),
+        *((f"gpu:{name}", count) for name, count in gpus.items()),
+    ]
+    return [*parts, ("ssd", Decimal(machine.ssd_gib) / HOURS_A_MONTH)] if machine.ssd_gib else parts

@@ -1,0 +1,86 @@
+"""Ending one instance: one look, at most one request, and a second look where the answer says too little.
+
+Lambda has no protection to lift. It says beforehand whether an instance can be ended (`actions.terminate.available`), which a
+booting one often cannot; then nothing is sent.
+"""
+
+from __future__ import annotations
+
+from costguard.errors import (
+    ConflictError,
+    CredentialsError,
+    ForbiddenError,
+    MissingError,
+    ProviderError,
+    RefusedError,
+    ThrottledError,
+    one_line,
+    shortened,
+)
+from costguard.providers.transport import Deadline
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, Reception
+from costguard_lambda.api import LambdaApi
+from costguard_lambda.translation import OVER
+
+LOOK_S = 8.0
+"""Seconds for each of the two looks: with the act's own 20 s they stay near the 30 s after which an intent expires."""
+REPEATED = "global/unknown"
+"""What a second terminate of one instance was answered with, as a 500 (skypilot, pull request 3410)."""
+NO = (CredentialsError, ForbiddenError, ThrottledError, RefusedError)
+
+
+def terminated(api: LambdaApi, id_: str, timeout_s: float) -> Reception:
+    """How Lambda received the request to end `id_`. It is sent once, or not at all."""
+    before = _looked(api, id_, timeout_s)
+    if before is not None:
+        return before
+    try:
+        listed = api.terminate(id_)
+    except MissingError as gone:
+        return Reception(said=MISSING, why=_why(gone))
+    except NO as refused:
+        return Reception(said=REFUSED, why=_why(refused))
+    except ProviderError as broken:
+        return _after(api, id_, timeout_s, broken)
+    if not listed:
+        return Reception(said=UNCLEAR, why="the answer does not name this instance among those that were ended")
+    return Reception(said=ACCEPTED)
+
+
+def _looked(api: LambdaApi, id_: str, timeout_s: float) -> Reception | None:
+    """Why nothing is to be sent; None: it is there, and can be ended."""
+    try:
+        one = api.instance(id_, Deadline(min(LOOK_S, timeout_s)))
+    except MissingError as gone:
+        return Reception(said=MISSING, why=_why(gone))
+    except NO as refused:
+        return Reception(said=REFUSED, why=f"{_why(refused)}; nothing was sent")
+    except ProviderError as broken:
+        return Reception(said=UNCLEAR, why=f"it could not be looked at, so nothing was sent: {_why(broken)}")
+    act = one.actions.terminate if one.actions else None
+    reason = one_line(shortened(act.reason_code or "", 60)) if act else ""
+    if one.status in OVER or reason == "vm-is-terminating":
+        return Reception(said=ALREADY, why=f"it is {'terminating' if reason else one.status}")
+    if act and act.available is False:
+        return Reception(said=REFUSED, why=f"Lambda cannot end it now ({reason or 'no reason given'}); nothing was sent")
+    return None
+
+
+def _after(api: LambdaApi, id_: str, timeout_s: float, broken: ProviderError) -> Reception:
+    """The request went out and no clear answer came back. Only the codes of a repeated request are worth another look."""
+    conflict = isinstance(broken, ConflictError)
+    if not conflict and broken.code != REPEATED:
+        return Reception(said=UNCLEAR, why=_why(broken))
+    try:
+        over = api.instance(id_, Deadline(min(LOOK_S, timeout_s))).status in OVER
+    except MissingError:
+        over = True
+    except ProviderError:
+        return Reception(said=UNCLEAR, why=_why(broken))
+    if over:
+        return Reception(said=ALREADY, why=f"it is on its way out; Lambda said {_why(broken)}")
+    return Reception(said=REFUSED if conflict else UNCLEAR, why=_why(broken))
+
+
+def _why(broken: ProviderError) -> str:
+    return one_line(broken.what)

@@ -1,0 +1,253 @@
+"""From Lambda's words to costguard's: instances, filesystems and offers. Pure: no network, no clock.
+
+Lambda's instances carry no time. `created_at` comes from the audit log and is when the launch was asked for; billing begins
+when the machine passes its health checks, which nobody states. So `started_at` stays None, and the ledger bounds the start
+between the launch and the first sight of the machine at work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+
+from costguard.errors import InputError, UnknownNameError, one_line, shortened
+from costguard.metering.observation import LARGEST_GB, MOST_GPUS, Disk, Handling, Observation, Price, price_stated
+from costguard.quoting.offer import Offer
+from costguard.values.gpu_names import GpuNames
+from costguard.values.money import Rate
+from costguard.values.resource import ENDED, RUNNING, UNKNOWN, VOLUME, ResourceKey, storable
+from costguard.values.stated_time import time_stated
+from costguard_lambda.wire import Filesystem, Instance, InstanceType, Odd, Sold, Specs
+
+NAME = "lambda"
+STATES = {
+    "booting": "starting",
+    "active": RUNNING,
+    "unhealthy": "failed",
+    "terminating": "stopping",
+    "terminated": ENDED,
+    "preempted": "stopping",
+}
+"""Every word of the spec. `unhealthy` is still held, and assumed to bill. `preempted` was never seen (2026-11): like
+`terminating` it probably bills no more, which is not the same as gone for good."""
+OVER = ("terminating", "terminated")
+GIB = 2**30
+"""Filesystems bill by the GiB used, and local disks are stated in GiB: `Disk.gb` counts those here."""
+LONGEST_GPU, LONGEST_ID = 80, 60
+_VRAM = re.compile(r"(?<!\d)(\d{1,4})\s*Gi?B", re.IGNORECASE)
+_COUNT = re.compile(r"^\s*(\d{1,4})\s*x\s+", re.IGNORECASE)
+NO_GPU = ("", "n/a", "none", "cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one answer came to. `faults`: what the listing lacks; `notes`: what could not be learned of what is there."""
+
+    items: list[Observation] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """`launched`: instance id -> when its launch was asked for, as far as the audit log told."""
+
+    account: str
+    gpus: GpuNames
+    launched: Mapping[str, datetime] = field(default_factory=dict)
+
+
+def instance(seen: Seen, one: Instance, context: Context) -> None:
+    """Add a machine to `seen`; one that no database can hold is a fault."""
+    whose = f"instance {_id(one.id)}"
+    kind, specs = one.instance_type or InstanceType(), (one.instance_type and one.instance_type.specs) or Specs()
+    gpu_count = _gpu_count(specs, whose, seen.notes)
+    none = specs.gpus is not None and specs.gpus.is_zero()
+    gpu = "" if none else gpu_of(kind, context.gpus, whose, seen.notes)
+    state = state_of(one.status, whose, seen.notes)
+    local = _whole(specs.storage_gib)
+    try:
+        found = Observation(
+            key=ResourceKey(NAME, context.account, one.region.name, one.id),
+            state=state,
+            name=one.name or "",
+            instance_type=kind.name or "",
+            gpu=gpu,
+            gpu_count=gpu_count,
+            owner=_owner(one),
+            labels=_labels(one),
+            created_at=context.launched.get(one.id),
+            prices=(Price(_rate(kind, gpu_count, whose, seen.notes)),),
+            disks=(Disk(local, "local-ssd"),) if local else (),
+            why=one.status or "",
+            handling=_handling(one, local),
+        )
+    except InputError as odd:
+        seen.faults.append(f"{whose} cannot be kept: {one_line(shortened(odd.what))}")
+    else:
+        seen.items.append(found)
+
+
+def filesystem(seen: Seen, one: Filesystem, context: Context) -> None:
+    """Add a filesystem: it bills by what it holds, whether it is mounted or not."""
+    whose = f"filesystem {_id(one.id)}"
+    created = time_stated(one.created)
+    if created is None:
+        seen.notes.append(f"{whose}: created is {'missing' if one.created is None else 'no time'}")
+    used = _whole(one.bytes_used, GIB)
+    if used is None:
+        seen.notes.append(f"{whose}: bytes_used is missing or no size, so what it costs is unknown")
+    try:
+        found = Observation(
+            key=ResourceKey(NAME, context.account, one.region.name, one.id),
+            state=RUNNING,
+            kind=VOLUME,
+            name=one.name or "",
+            owner=(one.created_by and one.created_by.email) or "",
+            created_at=created,
+            disks=(Disk(used, "filesystem"),),
+        )
+    except InputError as odd:
+        seen.faults.append(f"{whose} cannot be kept: {one_line(shortened(odd.what))}")
+    else:
+        seen.items.append(found)
+
+
+def unreadable(seen: Seen, one: Odd, context: Context, *, kind: str) -> None:
+    """Add what is known of an item that cannot be read: with an id and a region it is there, in an unknown state.
+
+    Without its region it would stand in the ledger as another resource, and be charged twice: it is only said.
+    """
+    whose = f"an {kind} without a readable id" if not one.id else f"{kind} {_id(one.id)}"
+    told = f"{whose} cannot be read: {one_line(one.why)}"
+    if not one.id or not one.region or kind == VOLUME:
+        seen.faults.append(told)
+        return
+    key = ResourceKey(NAME, context.account, one.region, one.id)
+    try:
+        found = Observation(key=key, state=UNKNOWN, created_at=context.launched.get(one.id), why="cannot be read")
+    except InputError:
+        seen.faults.append(told)
+    else:
+        seen.items.append(found)
+        seen.notes.append(told)
+
+
+def state_of(status: str | None, whose: str, notes: list[str]) -> str:
+    """The word here for `status`; a new word is unknown, never gone and never stopped."""
+    state = STATES.get(status or "", UNKNOWN)
+    if state == UNKNOWN:
+        notes.append(f"{whose}: status {one_line(shortened(repr(status)))} is not known")
+    return state
+
+
+def gpu_of(kind: InstanceType, gpus: GpuNames, whose: str, notes: list[str]) -> str:
+    """The canonical GPU of a type; Lambda's own word where it fits none, "" where it names none."""
+    text = (kind.gpu_description or _COUNT.sub("", kind.description or "")).strip()
+    if text.lower() in NO_GPU:
+        if kind.gpu_description is None:
+            notes.append(f"{whose}: its GPU is not named")
+        return ""
+    size = _VRAM.search(text)
+    try:
+        return gpus.resolve(text, vram_gb=float(size[1]) if size else None).canonical
+    except UnknownNameError:
+        word = storable(shortened(text, LONGEST_GPU))
+        notes.append(f"{whose}: GPU '{one_line(word)}' is not known")
+        return word
+
+
+def _gpu_count(specs: Specs, whose: str, notes: list[str]) -> int:
+    """How many; an unreadable number leaves it open, said and counted as none."""
+    stated = specs.gpus
+    if stated is not None and stated.is_finite() and 0 <= stated <= MOST_GPUS and stated == int(stated):
+        return int(stated)
+    notes.append(f"{whose}: the number of its GPUs is {'missing' if stated is None else 'no such number'}")
+    return 0
+
+
+def _rate(kind: InstanceType, gpu_count: int, whose: str, notes: list[str]) -> Rate | None:
+    """Lambda states cents for the whole machine."""
+    cents = kind.price_cents_per_hour
+    dollars = cents / 100 if cents is not None and cents.is_finite() and -HUGE_CENTS < cents < HUGE_CENTS else cents
+    rate, why = price_stated(dollars, gpus=max(1, gpu_count), field=f"{whose}: price")
+    if why:
+        notes.append(why)
+    return rate
+
+
+HUGE_CENTS = Decimal(10**12)
+"""Past any price, and short of where dividing overflows."""
+
+
+def _whole(stated: Decimal | None, unit: int = 1) -> int | None:
+    """`stated` in `unit`s, rounded up; None where it is missing, no size, or more than any disk holds."""
+    if stated is None or not stated.is_finite() or not 0 <= stated <= LARGEST_GB * unit:
+        return None
+    return -(-int(stated.to_integral_value(rounding="ROUND_CEILING")) // unit)
+
+
+def _labels(one: Instance) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((tag.key, tag.value or "") for tag in one.tags or ()))
+
+
+def _owner(one: Instance) -> str:
+    """The label `owner`; else the key that logs in, where there is just one: a good hint at who launched it."""
+    named = next((tag.value for tag in one.tags or () if tag.key.lower() == "owner" and tag.value), None)
+    keys = one.ssh_key_names or []
+    return named or (keys[0] if len(keys) == 1 else "")
+
+
+def _handling(one: Instance, local: int | None) -> Handling:
+    """There is no stop at all. A booting machine may not be terminable yet."""
+    terminate = one.actions.terminate if one.actions else None
+    return Handling(
+        stops=False,
+        terminates=None if terminate is None else terminate.available,
+        terminate_loses=(f"{local} GiB of local disk" if local else "its local disk",),
+        committed="Lambda marks it as reserved" if one.is_reserved is True else "",
+    )
+
+
+def offers(sold: Sold, gpus: GpuNames, today: date, unnamed: set[str]) -> list[Offer]:
+    """A type in each region that has room for one; without a GPU, or of an unnamed one, none."""
+    kind = sold.instance_type
+    specs, notes = kind.specs or Specs(), list[str]()
+    count = _gpu_count(specs, "type", notes)
+    gpu = gpu_of(kind, gpus, "type", notes)
+    regions = sorted({region.name for region in sold.regions_with_capacity_available if region.name})
+    if not count or not kind.name or not gpu or not regions:
+        return []
+    if any(note.endswith("is not known") for note in notes):
+        unnamed.add(gpu)
+        return []
+    rate = _rate(kind, count, "type", notes)
+    return [
+        Offer(
+            provider=NAME,
+            region=region,
+            instance_type=kind.name,
+            gpu=gpu,
+            gpu_count=count,
+            tier="on-demand",
+            rate=rate,
+            observed_on=today,
+            source="GET /instance-types",
+            vcpus=_number(specs.vcpus),
+            ram_gb=_number(specs.memory_gib),
+            disk_gb=_number(specs.storage_gib),
+            note="" if rate else "Lambda states no price that can be believed",
+        )
+        for region in regions
+    ]
+
+
+def _number(stated: Decimal | None) -> float | None:
+    return float(stated) if stated is not None and stated.is_finite() and 0 < stated <= LARGEST_GB else None
+
+
+def _id(text: str) -> str:
+    return one_line(shortened(text, LONGEST_ID))

@@ -1,0 +1,193 @@
+"""RunPod's words for money, turned into ours: the catalogue as offers, billing records as lines, GraphQL as a balance. Pure.
+
+Example: of `{"podId": "k3v9", "startTime": "2026-11-01T00:00:00Z", "gpuAmount": 0.69, "diskAmount": 0.01, "totalAmount": 0.7}`
+come two lines, `pods:k3v9:2026-11-01T00:00:00Z:compute` of $0.69 and `...:storage` of $0.01. The same record asked for again
+gives the same ids, so that the newer statement replaces the older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+
+from costguard.bills.bill_line import COMPUTE, OTHER, STORAGE, TRAFFIC, BillLine
+from costguard.errors import InputError
+from costguard.metering.observation import price_stated
+from costguard.quoting.offer import Offer, OfferListing
+from costguard.values.balance import Balance
+from costguard.values.money import Money, Rate
+from costguard.values.period import Period
+from costguard.values.stated_time import time_stated
+from costguard_runpod.translation import PROVIDER, REGION, TIERS, Words
+from costguard_runpod.wire import BillRecord, GpuType, Myself
+
+MOST_COUNT = 16
+"""GPUs of one offer: no machine of RunPod's has more than 8; a larger `maxCount` is not believed."""
+LATE = timedelta(hours=1)
+"""A bucket that ended less than this ago will change: invoices lag by up to 60 minutes (RunPod's documentation, 2026-08)."""
+LARGEST = Decimal(10) ** 12
+"""USD: a larger amount of one bucket or balance is a wrong unit."""
+
+PODS, VOLUMES, TOTALS = "pods", "network-volumes", ""
+"""The statements: `GET /v2/billing/pods`, `/network-volumes`, and `/v2/billing` itself for what has no resource of its own."""
+
+PARTS: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
+    PODS: (("compute", COMPUTE, ("gpu_amount", "cpu_amount")), ("storage", STORAGE, ("disk_amount",))),
+    VOLUMES: (("storage", STORAGE, ("standard_amount", "high_performance_amount")),),
+    TOTALS: (
+        ("serverless compute", COMPUTE, ("serverless_gpu_amount", "serverless_cpu_amount")),
+        ("serverless storage", STORAGE, ("serverless_disk_amount",)),
+        ("serverless fee", OTHER, ("serverless_fee_amount",)),
+        ("public endpoints", OTHER, ("endpoint_amount",)),
+        ("cluster compute", COMPUTE, ("cluster_gpu_amount",)),
+        ("cluster storage", STORAGE, ("cluster_disk_amount",)),
+        ("cluster network", TRAFFIC, ("cluster_networking_amount",)),
+    ),
+}
+"""Statement -> its lines: what each is called, its charge, and the amounts it is the sum of."""
+
+
+def offers(
+    catalogues: Mapping[str, Iterable[GpuType]], wanted: Collection[str] | None, words: Words, today: date
+) -> OfferListing:
+    """What each cloud ("SECURE", "COMMUNITY") can rent out today, of the canonical GPUs `wanted`, None: of all."""
+    found: list[Offer] = []
+    unnamed: dict[str, None] = {}
+    for cloud, gpus in catalogues.items():
+        for gpu in gpus:
+            if gpu.id == "unknown" or not gpu.id or not _offered(gpu, cloud):
+                continue
+            name, known = words.gpu(gpu.id, gpu.memory)
+            if not known:
+                unnamed[name] = None
+            elif wanted is None or name in wanted:
+                found += _offers(gpu, name, cloud, today)
+    return OfferListing(offers=tuple(found), unnamed=tuple(unnamed))
+
+
+def _offered(gpu: GpuType, cloud: str) -> bool:
+    there = gpu.secure if cloud == "SECURE" else gpu.community
+    return there is not False and gpu.availability != "NONE"
+
+
+def _offers(gpu: GpuType, name: str, cloud: str, today: date) -> Iterator[Offer]:
+    """One for every count; the list price is for one GPU, and a pod costs it times the count."""
+    each = (gpu.price.secure if cloud == "SECURE" else gpu.price.community) if gpu.price else None
+    most = (gpu.max_count.secure if cloud == "SECURE" else gpu.max_count.community) if gpu.max_count else None
+    rate, _ = price_stated(each)
+    stock = f"stock for one GPU: {gpu.availability.lower()}" if gpu.availability else "stock is not stated"
+    for count in range(1, (1 if most is None or most > MOST_COUNT else most) + 1):
+        yield Offer(
+            provider=PROVIDER,
+            region=REGION,
+            instance_type=f"{name} x{count}",
+            gpu=name,
+            gpu_count=count,
+            tier=TIERS[cloud],
+            rate=rate.times(count) if rate else None,
+            observed_on=today,
+            source="GET /v2/catalog/gpus",
+            note=stock if count == 1 else f"{stock}; {count} times the price of one",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One answer about money: `kind` is PODS, VOLUMES or TOTALS, `account` whose it is, `now` when it was given."""
+
+    kind: str
+    account: str
+    now: datetime
+    period: Period
+
+
+def bill_lines(records: Iterable[BillRecord], about: Statement) -> tuple[list[BillLine], int]:
+    """The lines of the records that reach into the period, and how many records could not be read."""
+    lines: list[BillLine] = []
+    unread = 0
+    for record in records:
+        start, end = time_stated(record.start_time), time_stated(record.end_time)
+        whose = {PODS: record.pod_id, VOLUMES: record.network_volume_id}.get(about.kind, "")
+        if start is None or end is None or whose is None or (about.kind and not (whose and _states(record, about.kind))):
+            unread += 1
+        elif start < about.period.end and end > about.period.start:
+            try:
+                lines += _lines(record, whose, start, end, about)
+            except InputError:
+                unread += 1
+    return lines, unread
+
+
+def _states(record: BillRecord, kind: str) -> bool:
+    """Whether a record of one resource states any amount: one that states none is unknown, and not nothing."""
+    names = ("total_amount", *(name for _, _, names in PARTS[kind] for name in names))
+    return any(getattr(record, name) is not None for name in names)
+
+
+def _lines(record: BillRecord, whose: str, start: datetime, end: datetime, about: Statement) -> list[BillLine]:
+    """A line for each part that is not zero, and one for what the total, where there is one, has beyond them."""
+    parts = [(word, charge, _sum(record, names)) for word, charge, names in PARTS[about.kind]]
+    total = record.total_amount
+    if about.kind == VOLUMES and total is not None:
+        parts = [("storage", STORAGE, _amount(total))]
+    elif about.kind == PODS and total is not None:
+        parts.append(("rest", OTHER, _amount(total) - sum(amount for _, _, amount in parts)))
+    kind = about.kind or "totals"
+    return [
+        BillLine(
+            id=f"{kind}:{whose}:{start.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}:{word}",
+            provider=PROVIDER,
+            account=about.account,
+            start=start,
+            end=end,
+            amount=Money(nano=int(amount.scaleb(9))),
+            charge=charge,
+            resource_id=whose,
+            region=REGION if whose else "",
+            estimated=end > about.now - LATE,
+            source=f"GET /v2/billing{f'/{about.kind}' if about.kind else ''}",
+            description=f"{kind} {word}" if about.kind else word,
+        )
+        for word, charge, amount in parts
+        if amount
+    ]
+
+
+def _sum(record: BillRecord, names: tuple[str, ...]) -> Decimal:
+    return sum((_amount(getattr(record, name)) for name in names), Decimal(0))
+
+
+def _amount(stated: Decimal | None) -> Decimal:
+    """To the nano-dollar: a bill's binary fractions are longer. An absent amount is no line; an absurd one is an error."""
+    if stated is None:
+        return Decimal(0)
+    if not stated.is_finite() or abs(stated) > LARGEST:
+        raise InputError("is no amount of money", field="bill")
+    return stated.quantize(Decimal("1e-9"), ROUND_HALF_EVEN)
+
+
+def balance(found: Myself | None, account: str, at: datetime) -> Balance:
+    """What is left. `spendLimit` is USD an hour (RunPod's documentation, 2026-08)."""
+    if found is None:
+        return no_balance(account, at, "GraphQL answers without the account")
+    left = found.client_balance
+    if left is None or not left.is_finite() or abs(left) > LARGEST:
+        return no_balance(account, at, "GraphQL does not state a balance")
+    amount = Money(nano=int(_amount(left).scaleb(9)))
+    burn, limit = _rate(found.current_spend_per_hr), _rate(found.spend_limit)
+    return Balance(provider=PROVIDER, account=account, at=at, amount=amount, burn=burn, burn_limit=limit)
+
+
+def no_balance(account: str, at: datetime, why: str) -> Balance:
+    """An unknown balance."""
+    return Balance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
+
+
+def _rate(stated: Decimal | None) -> Rate | None:
+    """USD an hour; zero, absent and absurd are no rate."""
+    if stated is None or not stated.is_finite() or not 0 < stated < LARGEST:
+        return None
+    nano = int(stated.scaleb(9))
+    return Rate(nano_per_hour=nano) if nano else None

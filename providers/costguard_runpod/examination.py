@@ -1,0 +1,167 @@
+"""What `costguard doctor` finds of a RunPod account: one question for each thing that costguard needs, and none that acts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from costguard.errors import CredentialsError, ForbiddenError, ProviderError
+from costguard.providers.api_keys import Keyed
+from costguard.providers.transport import Channel, Deadline
+from costguard.values.health import (
+    BAD,
+    CLOCK,
+    CREDENTIALS,
+    GOOD,
+    IDENTITY,
+    PERMISSION,
+    REACHABLE,
+    SKIPPED,
+    UNSURE,
+    UTILIZATION,
+    Check,
+)
+from costguard_runpod import MANIFEST, api
+from costguard_runpod.pagination import Listed, decode_pods, decode_volumes, read_all
+from costguard_runpod.translation import tells_work
+from costguard_runpod.wire import Pod
+
+SKEW_S = 30
+"""Seconds by which clocks may differ: times of the provider are compared with ours."""
+PATIENCE_S = 30
+NEW_KEY = f"create a key at {MANIFEST.key_at}, then export RUNPOD_API_KEY=..."
+RIGHTS = f"at {MANIFEST.key_at} edit the key: restricted, api.runpod.io/v2: read (read and write to act)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """An account under examination. `now`: its clock."""
+
+    rest: Channel
+    graphql: Channel
+    key: Keyed
+    now: Callable[[], datetime]
+
+
+def examined(one: Examined) -> list[Check]:
+    """Every check, in the order of looking."""
+    pods = Listed[Pod]()
+    try:
+        pods = read_all(one.rest, "/v2/pods", decode_pods, Deadline(PATIENCE_S), includeClusterPods="true")
+        broken = None
+    except ProviderError as found:
+        broken = found
+    return list(_checks(one, pods, broken))
+
+
+def _checks(one: Examined, pods: Listed[Pod], broken: ProviderError | None) -> Iterator[Check]:
+    whose = f"the key {one.key.key.hint()} of {one.key.source}"
+    if isinstance(broken, CredentialsError):
+        yield Check(subject=CREDENTIALS, outcome=BAD, told=f"RunPod does not know {whose}", fix=NEW_KEY)
+        yield Check(subject=REACHABLE, outcome=GOOD, told=one.rest.base_url)
+        yield from _skipped("RunPod does not know the key")
+        return
+    yield Check(subject=CREDENTIALS, outcome=GOOD, told=whose)
+    if broken is not None and not isinstance(broken, ForbiddenError):
+        fix = broken.hint or "look at https://uptime.runpod.io and at [network] of the settings"
+        yield Check(subject=REACHABLE, outcome=BAD, told=broken.what, fix=fix)
+        yield from _skipped("RunPod cannot be reached")
+        return
+    yield Check(subject=REACHABLE, outcome=GOOD, told=one.rest.base_url)
+    yield _identity(one)
+    yield _permission("list pods", broken, pods.why)
+    yield from _permissions(one)
+    yield _clock(one)
+    yield _utilization(pods.items)
+
+
+def _skipped(why: str) -> Iterator[Check]:
+    for subject in (IDENTITY, PERMISSION, CLOCK, UTILIZATION):
+        yield Check(subject=subject, outcome=SKIPPED, told=why)
+
+
+def _identity(one: Examined) -> Check:
+    try:
+        found = api.myself(one.graphql)
+    except ProviderError as broken:
+        told = f"RunPod tells it by GraphQL alone, which says: {broken.what}"
+        return Check(subject=IDENTITY, outcome=UNSURE, told=told)
+    if found is None or not found.id:
+        return Check(subject=IDENTITY, outcome=UNSURE, told="RunPod does not say whose key it is")
+    return Check(subject=IDENTITY, outcome=GOOD, told=f"RunPod's user {found.id}")
+
+
+def _permissions(one: Examined) -> Iterator[Check]:
+    """A question for each right; the acts cannot be proven."""
+    hour = {"bucketSize": "hour", "lastN": "1"}
+    questions: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("read the catalogue", lambda: api.catalogue(one.rest)),
+        ("read the bill", lambda: api.bill(one.rest, "/v2/billing/pods", hour)),
+    )
+    yield _volumes(one)
+    for what, ask in questions:
+        yield _permission(what, _broken(ask))
+    yield _balance(one)
+    for act in ("stop", "terminate"):
+        told = "cannot be proven without acting"
+        yield Check(subject=f"{PERMISSION}: {act}", outcome=UNSURE, told=told)
+
+
+def _volumes(one: Examined) -> Check:
+    what = "list network volumes"
+    try:
+        return _permission(what, None, read_all(one.rest, "/v2/network-volumes", decode_volumes, Deadline(PATIENCE_S)).why)
+    except ProviderError as broken:
+        return _permission(what, broken)
+
+
+def _broken(ask: Callable[[], object]) -> ProviderError | None:
+    try:
+        ask()
+    except ProviderError as broken:
+        return broken
+    return None
+
+
+def _permission(what: str, broken: ProviderError | None, lacks: str = "") -> Check:
+    """`lacks`: why a list that was allowed is not whole."""
+    subject = f"{PERMISSION}: {what}"
+    if broken is None and lacks:
+        return Check(subject=subject, outcome=BAD, told=f"allowed, and not whole: {lacks}", fix="try again: costguard doctor")
+    if broken is None:
+        return Check(subject=subject, outcome=GOOD, told="allowed")
+    fix = RIGHTS if isinstance(broken, ForbiddenError) else broken.hint or "try again: costguard doctor"
+    return Check(subject=subject, outcome=BAD, told=broken.what, fix=fix)
+
+
+def _balance(one: Examined) -> Check:
+    subject = f"{PERMISSION}: read the balance"
+    try:
+        found = api.myself(one.graphql)
+    except ProviderError as broken:
+        return Check(subject=subject, outcome=UNSURE, told=f"{broken.what}: the balance stays unknown, the rest goes on")
+    if found is None or found.client_balance is None:
+        return Check(subject=subject, outcome=UNSURE, told="GraphQL states none: the balance stays unknown")
+    return Check(subject=subject, outcome=GOOD, told="allowed, until RunPod retires GraphQL early in 2027")
+
+
+def _clock(one: Examined) -> Check:
+    theirs = one.rest.date
+    if theirs is None:
+        return Check(subject=CLOCK, outcome=UNSURE, told="RunPod sent no date")
+    skew = abs((one.now() - theirs).total_seconds())
+    told = f"this clock and RunPod's differ by {skew:.0f} s"
+    if skew > SKEW_S:
+        return Check(subject=CLOCK, outcome=BAD, told=told, fix="timedatectl set-ntp true")
+    return Check(subject=CLOCK, outcome=GOOD, told=told)
+
+
+def _utilization(pods: list[Pod]) -> Check:
+    running = [pod for pod in pods if pod.status == "RUNNING" and pod.gpu is not None]
+    telling = sum(tells_work(pod) for pod in running)
+    if not running:
+        told = "no GPU pod runs; RunPod gives one sample of each with the listing, where its agent reports"
+        return Check(subject=UTILIZATION, outcome=UNSURE, told=told)
+    told = f"{telling} of {len(running)} running GPU pods report it; the others are unknown, not idle"
+    return Check(subject=UTILIZATION, outcome=GOOD if telling == len(running) else UNSURE, told=told)

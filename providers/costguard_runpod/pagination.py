@@ -1,0 +1,196 @@
+"""Pages of a list: read fast where they are sound, item by item where one is not, and followed to their stated end.
+
+Only an end that was stated makes a list whole: `hasNextPage` false, no next cursor, or no `pagination` at all, as RunPod
+answered until August 2026, unless exactly as many items came as were asked for, which may be a page that says nothing of
+the next. A field that cannot be read is left out and told; an item without a readable id leaves the list partial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, get_type_hints
+
+import msgspec
+
+from costguard.errors import OddAnswerError, ProviderError, RefusedError, one_line, shortened
+from costguard.providers.transport import Channel, Deadline
+from costguard.values.resource import is_storable
+from costguard_runpod.wire import Paged, Pagination, Pod, Pods, RawPods, RawVolumes, Volume, Volumes
+
+T = TypeVar("T", Pod, Volume)
+
+LIMIT = 1000
+"""Items asked for a page; clients of September 2026 ask for 1, 100 and 1000. Its largest is not documented."""
+OK = 200
+MOST_ITEMS, MOST_PAGES = 10_000, 1_000
+LONGEST_ID = 200
+"""Characters. RunPod's ids have 10 to 14."""
+UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+
+
+@dataclass(slots=True)
+class Page(Generic[T]):
+    """`lost`: items whose id cannot be read. `notes`: what of the others was left out."""
+
+    items: list[T]
+    pagination: Pagination | None = None
+    lost: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Listed(Generic[T]):
+    """Every item that came. `why`: what is missing, "" where the list was read to its end."""
+
+    items: list[T] = field(default_factory=list)
+    why: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def decode_pods(body: bytes) -> Page[Pod]:
+    """One page of pods; msgspec.DecodeError (or RecursionError) where it is no page at all."""
+    try:
+        sound = _PODS.decode(body)
+    except msgspec.ValidationError:
+        raw = _RAW_PODS.decode(body)
+        return _one_by_one(raw.pods, _pagination(raw), Pod)
+    return _checked(Page(sound.pods, _pagination(sound)))
+
+
+def decode_volumes(body: bytes) -> Page[Volume]:
+    """One page of network volumes, likewise."""
+    try:
+        sound = _VOLUMES.decode(body)
+    except msgspec.ValidationError:
+        raw = _RAW_VOLUMES.decode(body)
+        return _one_by_one(raw.network_volumes, _pagination(raw), Volume)
+    return _checked(Page(sound.network_volumes, _pagination(sound)))
+
+
+def _pagination(page: Paged) -> Pagination | None:
+    """What a page says of the next, in its `pagination` or beside its items."""
+    if page.pagination is None and (page.next_cursor is not None or page.has_next_page is not None):
+        return Pagination(next_cursor=page.next_cursor, has_next_page=page.has_next_page)
+    return page.pagination
+
+
+def read_all(channel: Channel, path: str, decode: Callable[[bytes], Page[T]], deadline: Deadline, **params: str) -> Listed[T]:
+    """Every page of `path`. A ProviderError where the first cannot be had; a later one that fails leaves it partial."""
+    listed, cursor, seen, limit = Listed[T](), "", set[str](), LIMIT
+    for number in range(1, MOST_PAGES + 1):
+        try:
+            asked = {**params, "cursor": cursor} if cursor else params
+            page, limit = _page(channel, path, decode, deadline, asked, limit=limit)
+        except ProviderError as broken:
+            if number == 1:
+                raise
+            return _partial(listed, f"page {number} of {path}: {broken.what}")
+        listed.items += page.items
+        listed.notes += page.notes
+        if page.lost:
+            _partial(listed, f"{page.lost} of page {number} of {path} have no id that can be read")
+        if len(listed.items) > MOST_ITEMS:
+            del listed.items[MOST_ITEMS:]
+            return _partial(listed, f"{path} holds more than {MOST_ITEMS} items, and the rest was not read")
+        cursor, why = _next(page, limit)
+        if why or not cursor:
+            return _partial(listed, f"{path} {why}") if why else listed
+        if cursor in seen:
+            return _partial(listed, f"{path} goes in a circle after page {number}")
+        seen.add(cursor)
+    return _partial(listed, f"{path} has more than {MOST_PAGES} pages")
+
+
+def _page(
+    channel: Channel, path: str, decode: Callable[[bytes], Page[T]], deadline: Deadline, params: dict[str, str], *, limit: int
+) -> tuple[Page[T], int]:
+    """One page, and how many items were asked for; 0: it would not be told, and gave a page of its own size."""
+    asked = {**params, "limit": str(limit)} if limit else params
+    try:
+        reply = channel.read(path, asked, scope="account", deadline=deadline)
+    except RefusedError as no:
+        if no.status not in (400, 422) or not limit:
+            raise
+        limit = 0
+        reply = channel.read(path, params, scope="account", deadline=deadline)
+    if reply.status != OK:
+        what = f"GET {path} was answered with {reply.status}, which promises no whole list"
+        raise OddAnswerError(what, provider=channel.provider, account=channel.account, status=reply.status)
+    try:
+        return decode(reply.body), limit
+    except UNREADABLE as odd:
+        raise odd_answer(channel, f"GET {path}", reply.body, odd) from None
+
+
+def odd_answer(channel: Channel, what: str, body: bytes, odd: Exception) -> OddAnswerError:
+    """That `what` came back unreadable, without showing any of it."""
+    page = body[:64].lstrip()[:1] == b"<"
+    why = "is a web page, not JSON" if page else f"cannot be read ({shortened(str(odd), 120)})"
+    return OddAnswerError(f"the answer to {what} {why}", provider=channel.provider, account=channel.account, status=200)
+
+
+def _next(page: Page[T], limit: int) -> tuple[str, str]:
+    """The cursor of the next page, "" at the stated end, and what is odd."""
+    stated = page.pagination
+    if stated is None:
+        full = limit and len(page.items) + page.lost == limit
+        return "", f"gave a full page of {limit} and does not say whether more follows" if full else ""
+    if stated.has_next_page is False:
+        return "", ""
+    if stated.has_next_page and not stated.next_cursor:
+        return "", "has more, and does not say how to ask for it"
+    return stated.next_cursor or "", ""
+
+
+def _partial(listed: Listed[T], why: str) -> Listed[T]:
+    listed.why = f"{listed.why}; {why}" if listed.why else why
+    return listed
+
+
+def _checked(page: Page[T]) -> Page[T]:
+    """`page` without items whose id is nothing that a resource can be known by."""
+    kept = [item for item in page.items if 0 < len(item.id) <= LONGEST_ID and is_storable(item.id)]
+    lost = len(page.items) - len(kept)
+    return Page(kept, page.pagination, page.lost + lost, page.notes) if lost else page
+
+
+def _one_by_one(items: list[msgspec.Raw], pagination: Pagination | None, kind: type[T]) -> Page[T]:
+    page: Page[T] = Page([], pagination)
+    for raw in items:
+        item, left_out = mended(raw, kind)
+        if item is None:
+            page.lost += 1
+            continue
+        page.items.append(item)
+        if left_out:
+            page.notes.append(f"{shortened(one_line(item.id))}: cannot be read: {', '.join(left_out)}")
+    return _checked(page)
+
+
+def mended(raw: msgspec.Raw | bytes, kind: type[T]) -> tuple[T | None, list[str]]:
+    """The item of `raw` without the fields that cannot be read, and the names of those; None without a readable id."""
+    try:
+        return msgspec.json.decode(raw, type=kind), []
+    except UNREADABLE:
+        pass
+    try:
+        fields = _FIELDS.decode(raw)
+        msgspec.json.decode(fields.get("id", b"null"), type=str)
+    except UNREADABLE:
+        return None, []
+    kept: dict[str, Any] = {}
+    left_out: list[str] = []
+    hints = get_type_hints(kind)
+    for about in msgspec.structs.fields(kind):
+        if about.encode_name in fields:
+            try:
+                kept[about.name] = msgspec.json.decode(fields[about.encode_name], type=hints[about.name])
+            except UNREADABLE:
+                left_out.append(about.encode_name)
+    return kind(**kept), left_out
+
+
+_PODS, _RAW_PODS = msgspec.json.Decoder(Pods), msgspec.json.Decoder(RawPods)
+_VOLUMES, _RAW_VOLUMES = msgspec.json.Decoder(Volumes), msgspec.json.Decoder(RawVolumes)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -1,0 +1,301 @@
+"""RunPod's words for pods and network volumes, turned into ours. Pure: no network, no clock.
+
+Example: a pod EXITED at `"cost": 0.0` with 20 GB at /workspace is a stopped instance without a price, with a disk of type
+"volume", whose price doubles while the pod is stopped (`costguard/data/billing.toml`).
+
+A resource's region is "global" for all: a pod has no data centre while it is placed, and one whose key changed when it got
+one would be charged twice. The data centre stands in the label `data_center`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from costguard.errors import InputError, UnknownNameError, one_line, shortened
+from costguard.metering.observation import MOST_GPUS, Disk, Handling, Observation, Price, price_stated
+from costguard.values.gpu_names import GpuNames
+from costguard.values.resource import VOLUME, ResourceKey
+from costguard.values.sample import CPU_UTIL, GPU_MEMORY_UTIL, GPU_UTIL, MEMORY_USED, Sample
+from costguard.values.stated_time import time_stated
+from costguard_runpod.wire import Count, GpuType, Pod, Stamp, Volume, Work
+
+PROVIDER, REGION = "runpod", "global"
+STATES = {
+    "PROVISIONING": "pending",
+    "STARTING": "starting",
+    "RUNNING": "running",
+    "EXITED": "stopped",
+    "ERROR": "failed",
+    "TERMINATED": "ended",
+}
+"""Every status of the specification of 2026-08-20. A word that is not here is "unknown"."""
+TIERS = {"SECURE": "secure", "COMMUNITY": "community"}
+DISKS = {"STANDARD": "network", "HIGH_PERFORMANCE": "network high-performance"}
+"""Types of network volumes. Of the second no price is published: it has no rule, and so a careful one."""
+LONGEST_NAME = 200
+
+
+@dataclass(slots=True)
+class Told:
+    """What came of a listing. `lost`: items that no observation can be made of."""
+
+    items: list[Observation] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lost: int = 0
+
+    def leave_out(self, id_: str, odd: InputError) -> None:
+        """What claims the impossible."""
+        self.lost += 1
+        self.notes.append(f"{shortened(one_line(id_))}: {odd.what}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Words:
+    """What turning words into ours needs to know. `catalogue`: list prices by the GPU's id, for a pod that states none."""
+
+    account: str
+    names: GpuNames
+    catalogue: Mapping[str, GpuType] = field(default_factory=dict)
+    known: dict[tuple[str, float | None], tuple[str, bool]] = field(default_factory=dict)
+    """RunPod's word for a GPU -> ours, and whether anything here fits it; kept, for a refusal takes long to word."""
+
+    def gpu(self, word: str, vram_gb: float | None = None) -> tuple[str, bool]:
+        """The canonical name of `word`, or the word itself where none fits."""
+        found = self.known.get((word, vram_gb))
+        if found is None:
+            try:
+                found = self.names.resolve(word, vram_gb=vram_gb).canonical, True
+            except UnknownNameError:
+                found = shortened(one_line(word)), False
+            self.known[word, vram_gb] = found
+        return found
+
+
+def observations(pods: Iterable[Pod], volumes: Iterable[Volume], words: Words, at: datetime) -> Told:
+    """Everything of a listing that was asked for at `at`, which dates its samples."""
+    told = Told()
+    attached: dict[str, list[str]] = {}
+    unmeasured = 0
+    for pod in pods:
+        try:
+            observed = pod_observed(pod, words, told.notes)
+        except InputError as odd:
+            told.leave_out(pod.id, odd)
+            continue
+        told.items.append(observed)
+        for volume in networks(pod):
+            attached.setdefault(volume, []).append(pod.id)
+        if observed.state == "running":
+            found = samples(pod, observed, at)
+            told.samples += found
+            unmeasured += pod.gpu is not None and not any(sample.signal == GPU_UTIL for sample in found)
+    for one in volumes:
+        try:
+            told.items.append(volume_observed(one, words, attached, told.notes))
+        except InputError as odd:
+            told.leave_out(one.id, odd)
+    if unmeasured:
+        told.notes.append(f"{unmeasured} running pods state no GPU utilization that can be used: unknown, not idle")
+    return told
+
+
+def pod_observed(pod: Pod, words: Words, notes: list[str]) -> Observation:
+    """One pod. What could not be learned of it is added to `notes`."""
+    state = STATES.get(pod.status or "", "unknown")
+    gpu, count = _gpus(pod, words, notes)
+    env = pod.env
+    return Observation(
+        key=ResourceKey(PROVIDER, words.account, REGION, pod.id),
+        state=state,
+        name=shortened(pod.name or "", LONGEST_NAME),
+        instance_type=_type(pod, count),
+        gpu=gpu,
+        gpu_count=count,
+        tier="spot" if pod.interruptible else TIERS.get(pod.cloud or "", "on-demand"),
+        owner=shortened((env and env.owner) or "", LONGEST_NAME),
+        labels=_labels(pod),
+        created_at=_instant(pod.created_at, f"{pod.id} createdAt", notes),
+        started_at=_instant(pod.started_at, f"{pod.id} startedAt", notes),
+        prices=_prices(pod, state, count, words, notes),
+        disks=_disks(pod, notes),
+        why=shortened(pod.status or "no status", LONGEST_NAME),
+        handling=handling(pod),
+    )
+
+
+def volume_observed(volume: Volume, words: Words, attached: Mapping[str, list[str]], notes: list[str]) -> Observation:
+    """One network volume, which bills from its creation, whether a pod has it or not."""
+    kind = DISKS.get(volume.type or "", f"network {shortened((volume.type or 'of unknown type').lower())}")
+    size = _disk(volume.size, kind, f"volume {volume.id}", notes)
+    labels = {"data_center": volume.data_center or "", "attached_to": ",".join(sorted(attached.get(volume.id, ())))}
+    return Observation(
+        key=ResourceKey(PROVIDER, words.account, REGION, volume.id),
+        state="running",
+        kind=VOLUME,
+        name=shortened(volume.name or "", LONGEST_NAME),
+        labels=_pairs(labels),
+        disks=size,
+    )
+
+
+def networks(pod: Pod) -> list[str]:
+    """The network volumes in a pod."""
+    mounted = (pod.mounts.network if pod.mounts else None) or []
+    return [one.volume_id for one in mounted if one.volume_id]
+
+
+def bills_unpriced(pod: Pod) -> bool:
+    """Whether a pod may be billed now and does not say how much, so that the catalogue must."""
+    if pod.gpu is None or STATES.get(pod.status or "") in ("stopped", "ended"):
+        return False
+    return price_stated(pod.cost, gpus=pod.gpu.count or 1)[0] is None
+
+
+def handling(pod: Pod) -> Handling:
+    """What acting on it would do. What is locked is neither stopped nor ended, although RunPod might end it."""
+    cluster = pod.cluster
+    member = cluster is not None
+    mine = pod.actions if not member else []
+    container = (f"{_plain(pod.disk)} GB of container disk",) if pod.disk else ("the container disk",)
+    held = pod.mounts.persistent if pod.mounts else None
+    volume = (f"{_plain(held.size)} GB of volume disk" if held.size else "the volume disk",) if held else ()
+    return Handling(
+        controller=f"cluster {cluster.id or '?'}" if cluster is not None else "",
+        stops=None if mine is None else "stop" in mine,
+        terminates=None if mine is None else "terminate" in mine,
+        protected=("stop", "terminate") if pod.locked else (),
+        stop_loses=() if pod.status in ("EXITED", "TERMINATED") else container,
+        terminate_loses=volume if pod.status == "EXITED" else (*container, *volume),
+        restart_doubtful=pod.gpu is not None,
+    )
+
+
+def samples(pod: Pod, observed: Observation, at: datetime) -> list[Sample]:
+    """What a running pod measures of itself. The busiest GPU is known only where every one of them was measured."""
+    run = pod.runtime
+    if run is None:
+        return []
+    gpus = run.gpus or []
+    whole = len(gpus) >= max(1, observed.gpu_count)
+    values = (
+        (GPU_UTIL, _highest([gpu.util for gpu in gpus]) if whole else None),
+        (GPU_MEMORY_UTIL, _highest([gpu.memory_util for gpu in gpus]) if whole else None),
+        (CPU_UTIL, _percent(run.cpu)),
+        (MEMORY_USED, _percent(run.memory)),
+    )
+    return [Sample(key=observed.key, signal=signal, at=at, value=value) for signal, value in values if value is not None]
+
+
+def tells_work(pod: Pod) -> bool:
+    """Whether a pod says of every one of its GPUs how busy it is."""
+    gpus = (pod.runtime.gpus if pod.runtime else None) or []
+    count = (pod.gpu.count if pod.gpu else None) or 1
+    return len(gpus) >= count and _highest([gpu.util for gpu in gpus]) is not None
+
+
+def _highest(values: list[float | None]) -> float | None:
+    sound = [value for value in values if value is not None and 0 <= value <= 100]  # noqa: PLR2004 - percent
+    return max(sound) if sound and len(sound) == len(values) else None
+
+
+def _percent(work: Work | None) -> float | None:
+    return None if work is None else _highest([work.util])
+
+
+def _gpus(pod: Pod, words: Words, notes: list[str]) -> tuple[str, int]:
+    if pod.gpu is None:
+        return "", 0
+    count = _plain(pod.gpu.count if pod.gpu.count is not None else 1)  # the specification's own default
+    if not (isinstance(count, int) and 1 <= count <= MOST_GPUS):
+        notes.append(f"{pod.id}: states {shortened(str(count))} GPUs, which is not believed")
+        count = 0
+    if not pod.gpu.id:
+        notes.append(f"{pod.id}: does not say which GPU it has")
+        return "", count
+    gpu, known = words.gpu(pod.gpu.id)
+    if not known:
+        notes.append(f"{pod.id}: GPU '{gpu}' is not known here")
+    return gpu, count
+
+
+def _type(pod: Pod, count: int) -> str:
+    if pod.gpu is not None:
+        return shortened(f"{one_line(pod.gpu.id or 'GPU')} x{count}" if count else one_line(pod.gpu.id or ""), LONGEST_NAME)
+    if pod.cpu is None or not pod.cpu.id:
+        return ""
+    vcpus = f" {pod.cpu.vcpu_count:g} vCPU" if pod.cpu.vcpu_count else ""
+    return shortened(f"{one_line(pod.cpu.id)}{vcpus}", LONGEST_NAME)
+
+
+def _labels(pod: Pod) -> tuple[tuple[str, str], ...]:
+    env = pod.env
+    labels = {"data_center": pod.data_center_id or "", "network_volume": ",".join(sorted(networks(pod)))}
+    if env is not None:
+        labels |= {"project": env.project or "", "team": env.team or ""}
+    return _pairs(labels)
+
+
+def _pairs(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key, shortened(value, LONGEST_NAME)) for key, value in labels.items() if value))
+
+
+def _prices(pod: Pod, state: str, count: int, words: Words, notes: list[str]) -> tuple[Price, ...]:
+    """The price that is stated; that of the catalogue where a pod that may be billed states none; of a stopped one none."""
+    rate, why = price_stated(pod.cost, gpus=count, field="cost")
+    if rate is not None:
+        return (Price(rate),)
+    if state in ("stopped", "ended"):
+        return ()
+    listed = words.catalogue.get((pod.gpu.id or "") if pod.gpu else "")
+    each = _listed(listed, pod.cloud) if listed else None
+    if each is not None and count:
+        rate, _ = price_stated(each * count, gpus=count)
+        if rate is not None:
+            notes.append(f"{pod.id}: {why}; the catalogue's price is taken")
+            return (Price(rate, source="catalogue"),)
+    notes.append(f"{pod.id}: {why}")
+    return (Price(None),)
+
+
+def _listed(found: GpuType, cloud: str | None) -> Decimal | None:
+    """USD an hour for one GPU of the pod's cloud."""
+    price = found.price
+    stated = {"SECURE": price.secure, "COMMUNITY": price.community}.get(cloud or "") if price else None
+    return stated if stated is not None and stated.is_finite() and 0 < stated < MOST_GPUS else None
+
+
+def _disks(pod: Pod, notes: list[str]) -> tuple[Disk, ...]:
+    held = pod.mounts.persistent if pod.mounts else None
+    volume = _disk(held.size, "volume", f"{pod.id} mounts.persistent", notes) if held else ()
+    return (*_disk(pod.disk, "container", f"{pod.id} disk", notes), *volume)
+
+
+def _disk(gb: Count, kind: str, where: str, notes: list[str]) -> tuple[Disk, ...]:
+    """A disk; with a note where its size is unknown, and what it costs with it."""
+    size = None if gb is None else _plain(gb)
+    try:
+        if isinstance(size, int):
+            return (Disk(size, kind),)
+        odd = "missing" if size is None else "no whole number of GB"
+        notes.append(f"{where}: its size is {odd}, so its price is unknown")
+    except InputError as broken:
+        notes.append(f"{where}: {broken.what}")
+    return (Disk(None, kind),)
+
+
+def _plain(count: float) -> float:
+    """2 for 2.0, and anything else as it is."""
+    return int(count) if isinstance(count, float) and count.is_integer() else count
+
+
+def _instant(stated: Stamp, where: str, notes: list[str]) -> datetime | None:
+    if stated is None or stated == "":
+        return None
+    at = time_stated(stated)
+    if at is None:
+        notes.append(f"{where} is no time that can be read: {shortened(one_line(str(stated)))}")
+    return at

@@ -1,0 +1,141 @@
+"""What `costguard doctor` finds of a Vast account: key, reach, identity, rights, clock, measures. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from costguard.errors import CredentialsError, ForbiddenError, InputError, ProviderError
+from costguard.values import health
+from costguard.values.health import BAD, GOOD, SKIPPED, UNSURE, Check
+from costguard_vast.api import GROUPS, KEY_AT, NOT_THERE, STATE_IT
+from costguard_vast.listing import sentence
+from costguard_vast.numbers import percent
+from costguard_vast.translation import SCOPE
+from costguard_vast.wire import Instance, Page
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from costguard_vast.account import VastAccount
+
+SKEW_S = 30.0
+"""Seconds by which two clocks may differ."""
+RIGHTS = ("list", "offers", "volumes", "balance", "bill")
+
+
+def checks(account: VastAccount) -> Sequence[Check]:
+    """Every check in its order. Where Vast cannot be reached at all, the rest is skipped."""
+    source = f"from {account.key.source}, ending in {account.key.key.hint()}"
+    try:
+        user = account.user(account.deadline())
+    except CredentialsError as broken:
+        fix = f"put a key that Vast knows into {account.key.source}; {KEY_AT}"
+        return (
+            Check(subject=health.CREDENTIALS, outcome=BAD, told=f"{source}: {sentence(broken)}", fix=fix),
+            *_skipped(account),
+        )
+    except ForbiddenError as broken:
+        return _known(account, source, "", sentence(broken), "give the key the group user_read")
+    except ProviderError as broken:
+        if broken.status in NOT_THERE:
+            return _known(account, source, "", sentence(broken))
+        unknown = Check(subject=health.CREDENTIALS, outcome=UNSURE, told=f"{source}, not tried")
+        fix = f"see whether {account.api.channel.base_url} can be reached from here"
+        return (unknown, Check(subject=health.REACHABLE, outcome=BAD, told=sentence(broken), fix=fix), *_skipped(account, 1))
+    return _known(account, source, f"{user.id}", "" if user.credit is not None else "Vast does not state the credit")
+
+
+def _known(account: VastAccount, source: str, id_: str, no_balance: str, fix: str = "") -> Sequence[Check]:
+    """The key was not refused. `no_balance`: why the balance cannot be read, or ""; `fix`: what mends that."""
+    page, listed = _tried("list instances", lambda: account.api.page(None, account.deadline(), 25), "instance_read")
+    outcome = GOOD if not no_balance else BAD if fix else UNSURE
+    balance = Check(subject="permission: balance", outcome=outcome, told=no_balance or "users/current answers", fix=fix)
+    return (
+        Check(subject=health.CREDENTIALS, outcome=GOOD if id_ or page else UNSURE, told=source),
+        Check(subject=health.REACHABLE, outcome=GOOD, told=account.api.channel.base_url),
+        _identity(account, id_),
+        listed,
+        _tried("list offers", lambda: account.api.search(("RTX 4090",), account.deadline(), rows=1), "misc")[1],
+        _tried("list volumes", lambda: account.api.volumes(account.deadline()), "instance_read")[1],
+        balance,
+        _tried("read the bill", lambda: _today(account), "billing_read")[1],
+        *_acts(),
+        _clock(account),
+        _measures(page),
+    )
+
+
+def _skipped(account: VastAccount, after: int = 0) -> Iterator[Check]:
+    """What was not looked at, for a reason that stands before it."""
+    subjects = (health.REACHABLE, health.IDENTITY, *(f"permission: {right}" for right in RIGHTS), health.UTILIZATION)
+    yield from (Check(subject=subject, outcome=SKIPPED, told="not looked at") for subject in subjects[after:])
+    yield _clock(account)
+
+
+def _identity(account: VastAccount, id_: str) -> Check:
+    try:
+        name = account.account(account.deadline())
+    except (ProviderError, InputError) as broken:
+        fix = f'write account = "{id_}", or give another key' if id_ else getattr(broken, "hint", None) or STATE_IT
+        return Check(subject=health.IDENTITY, outcome=BAD, told="; ".join(str(broken).splitlines()), fix=fix)
+    if not id_:
+        return Check(subject=health.IDENTITY, outcome=UNSURE, told=f"user {name}, as stated: Vast does not tell")
+    return Check(subject=health.IDENTITY, outcome=GOOD, told=f"user {name}, scope {SCOPE}")
+
+
+def _tried(what: str, ask: Callable[[], T], group: str) -> tuple[T | None, Check]:
+    """What `ask` answers, and the check that it makes. `group`: of the key's rights."""
+    subject = f"permission: {what}"
+    try:
+        return ask(), Check(subject=subject, outcome=GOOD, told="it answers")
+    except ForbiddenError as broken:
+        return None, Check(subject=subject, outcome=BAD, told=sentence(broken), fix=f"give the key the group {group}")
+    except ProviderError as broken:
+        return None, Check(subject=subject, outcome=BAD, told=sentence(broken), fix="ask again later; then make a new key")
+
+
+def _today(account: VastAccount) -> object:
+    now = account.clock.now()
+    first = int(now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp())
+    return account.api.charges(first, first + 86_399, None, account.deadline(), 1)
+
+
+def _acts() -> Iterator[Check]:
+    for act in ("stop", "terminate"):
+        told = f"cannot be proven without acting; the key needs the group instance_write (all it needs: {GROUPS})"
+        yield Check(subject=f"permission: {act}", outcome=UNSURE, told=told)
+
+
+def _clock(account: VastAccount) -> Check:
+    theirs, ours = account.api.channel.date, account.clock.now()
+    if theirs is None:
+        return Check(subject=health.CLOCK, outcome=UNSURE, told="Vast did not say what time it is")
+    skew = (ours - theirs) / timedelta(seconds=1)
+    if abs(skew) > SKEW_S:
+        fix = "set this machine's clock: timedatectl set-ntp true"
+        return Check(subject=health.CLOCK, outcome=BAD, told=f"this clock is {skew:+.0f} s off Vast's", fix=fix)
+    return Check(subject=health.CLOCK, outcome=GOOD, told=f"within {abs(skew):.0f} s of Vast's")
+
+
+def _measures(page: Page | None) -> Check:
+    """What the first page can tell of work."""
+    if page is None:
+        return Check(subject=health.UTILIZATION, outcome=SKIPPED, told="the list cannot be read")
+    running = [one for raw in page.instances if (one := _decoded(raw)) is not None and one.actual_status == "running"]
+    told = sum(percent(one.gpu_util) is not None for one in running)
+    limits = "one gpu_util, gpu_temp, cpu_util and memory an instance, from its last heartbeat; no power, no network"
+    if not running:
+        return Check(subject=health.UTILIZATION, outcome=UNSURE, told=f"nothing runs; of what runs Vast tells {limits}")
+    outcome = GOOD if told == len(running) else UNSURE
+    return Check(subject=health.UTILIZATION, outcome=outcome, told=f"{told} of {len(running)} running instances tell: {limits}")
+
+
+def _decoded(raw: msgspec.Raw) -> Instance | None:
+    try:
+        return msgspec.json.decode(raw, type=Instance)
+    except (msgspec.DecodeError, RecursionError):
+        return None

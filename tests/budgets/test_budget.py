@@ -1,0 +1,265 @@
+"""Budgets: what they count, where they stand, what they warn of, and what they still admit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costguard.budgets.budget import EVERYTHING, Budget, Match, Threshold, matches, period_at
+from costguard.budgets.budget_status import Standing, admit, admit_all, concerns, standing
+from costguard.errors import InputError
+from costguard.metering.burn import Burn
+from costguard.metering.spending import Spending
+from costguard.values.calendar import month
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.period import Period
+from costguard.values.resource import INSTANCE, VOLUME, Attribution
+
+ALICE = Attribution("aws", "main", "us-east-1", INSTANCE, "H100-SXM", 8, "spot", "alice", "p5", (("team", "vision"),))
+DISK = Attribution("gcp", "lab", "us-central1", VOLUME)
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+DAILY = Budget(name="agent", cap=Money.parse("40"), period="day")
+
+
+def usd(text: str) -> Money:
+    return Money.parse(text)
+
+
+def between(low: str, expected: str, high: str, currency: str = "USD") -> MoneyInterval:
+    ends = [Money.parse(text, currency) for text in (low, expected, high)]
+    return MoneyInterval(low=ends[0], expected=ends[1], high=ends[2])
+
+
+def spent(*ends: str, currency: str = "USD", of: Attribution = ALICE, known: bool = True) -> Spending:
+    low, expected, high = ends if len(ends) == 3 else ends * 3
+    money = between(low, expected, high, currency)
+    return Spending(attribution=of, charge="compute", money=money, us=1, known=known)
+
+
+def burn(*ends: str, of: Attribution = ALICE) -> Burn:
+    low, expected, high = ends if len(ends) == 3 else ends * 3
+    return Burn(attribution=of, hourly=between(low, expected, high))
+
+
+def stands(
+    budget: Budget = DAILY,
+    spendings: tuple[Spending, ...] = (),
+    burns: tuple[Burn, ...] = (),
+    holds: str = "0",
+    now: datetime = NOON,
+) -> Standing:
+    return standing(budget, spendings, burns, holds=usd(holds), now=now)
+
+
+EXAMPLE = stands(spendings=(spent("6"),), burns=(burn("2.99"), burn("2.99")), holds="12")
+
+
+def test_the_example_of_the_page_is_what_comes_out() -> None:
+    assert EXAMPLE.exposure == usd("18")
+    assert EXAMPLE.left == usd("22")
+    assert EXAMPLE.forecast == between("77.76", "77.76", "77.76")
+    assert EXAMPLE.fraction == Fraction(15, 100)
+    assert EXAMPLE.pace == Fraction(15, 100) - Fraction(1, 2)
+    assert EXAMPLE.time_to_cap_hours == Fraction(3400, 598)
+    assert admit(EXAMPLE, usd("22")).admitted
+    assert not admit(EXAMPLE, usd("22.01")).admitted
+
+
+@pytest.mark.parametrize(
+    ("match", "counted"),
+    [
+        (EVERYTHING, True),
+        (Match(providers=("aws",)), True),
+        (Match(providers=("gcp",)), False),
+        (Match(accounts=("main", "lab")), True),
+        (Match(regions=("us-west-2",)), False),
+        (Match(owners=("alice",), tiers=("spot",), gpus=("H100-SXM",)), True),
+        (Match(owners=("alice",), tiers=("on-demand",)), False),
+        (Match(kinds=(VOLUME,)), False),
+        (Match(labels=(("team", ("vision", "robotics")),)), True),
+        (Match(labels=(("team", ("robotics",)),)), False),
+        (Match(labels=(("team", ("vision",)), ("project", ("x",)))), False),
+    ],
+)
+def test_a_match_counts_what_fits_all_that_it_states(match: Match, counted: bool) -> None:  # noqa: FBT001 - a column of the table
+    assert matches(match, ALICE) is counted
+
+
+@pytest.mark.parametrize("field", ["providers", "accounts", "regions", "owners", "gpus", "tiers", "kinds", "labels"])
+@pytest.mark.parametrize("of", [ALICE, DISK])
+def test_an_empty_selector_selects_nothing(field: str, of: Attribution) -> None:
+    assert not matches(Match(**{field: ()}), of)
+
+
+def test_a_label_without_values_selects_nothing() -> None:
+    assert not matches(Match(labels=(("team", ()),)), ALICE)
+
+
+def test_what_does_not_match_is_left_out_of_spending_and_burn() -> None:
+    vision = replace(DAILY, match=Match(labels=(("team", ("vision",)),)))
+    found = stands(vision, (spent("6"), spent("100", of=DISK)), (burn("1"), burn("100", of=DISK)))
+    assert found.spent == between("6", "6", "6")
+    assert found.burn == between("1", "1", "1")
+
+
+def test_another_currency_is_listed_and_never_added() -> None:
+    found = stands(spendings=(spent("6"), spent("7", "8", "9", currency="EUR"), spent("1", currency="EUR")))
+    assert found.spent == between("6", "6", "6")
+    assert found.notes == ("9.00 EUR is not counted: the budget is in USD",)
+
+
+def test_spending_at_an_unknown_price_counts_at_its_bound_and_is_said() -> None:
+    found = stands(spendings=(spent("6"), spent("0", "5", "30", known=False)))
+    assert found.exposure == usd("36")
+    assert found.notes == ("up to 30.00 USD of it is at prices that nobody stated",)
+
+
+def test_the_forecast_keeps_its_ends_apart_and_low_is_what_surely_bills() -> None:
+    found = stands(spendings=(spent("5", "6", "7"),), burns=(burn("1", "2", "3"), burn("0", "0", "1")))
+    assert found.forecast == between("17", "30", "55")
+
+
+def test_the_time_to_the_cap_is_the_earliest_and_none_beyond_the_period() -> None:
+    assert stands(spendings=(spent("5", "6", "30"),), burns=(burn("1", "2", "10"),)).time_to_cap_hours == 1
+    assert stands(spendings=(spent("28.5"),), burns=(burn("1"),)).time_to_cap_hours == Fraction(23, 2)
+    assert stands(spendings=(spent("28"),), burns=(burn("1"),)).time_to_cap_hours is None
+    assert stands(spendings=(spent("6"),)).time_to_cap_hours is None
+    assert stands(spendings=(spent("40"),)).time_to_cap_hours == 0
+    assert stands(spendings=(spent("41"),), burns=(burn("1"),)).time_to_cap_hours == 0
+
+
+def test_a_rolling_window_has_no_pace_and_looks_ahead_by_its_own_length() -> None:
+    weekly = replace(DAILY, period="rolling", days=7)
+    found = stands(weekly, (spent("6"),), (burn("0.10"),))
+    assert found.period == Period(start=NOON - timedelta(days=7), end=NOON)
+    assert found.pace is None
+    assert found.forecast == between("16.80", "16.80", "16.80")
+    assert found.time_to_cap_hours == 340
+
+
+@pytest.mark.parametrize(
+    ("period", "start", "hours"),
+    [
+        ("day", datetime(2026, 10, 24, 22, tzinfo=UTC), 25),
+        ("week", datetime(2026, 10, 18, 22, tzinfo=UTC), 169),
+        ("month", datetime(2026, 9, 30, 22, tzinfo=UTC), 745),
+    ],
+)
+def test_periods_are_those_of_the_budgets_zone(period: str, start: datetime, hours: int) -> None:
+    budget = replace(DAILY, period=period, zone=ZoneInfo("Europe/Berlin"))
+    found = period_at(budget, datetime(2026, 10, 25, 10, tzinfo=UTC))
+    assert found == Period(start=start, end=start + timedelta(hours=hours))
+
+
+def test_ninety_percent_on_day_two_is_a_concern() -> None:
+    budget = Budget(name="all", cap=usd("1000"))
+    found = stands(budget, (spent("900"),), now=datetime(2026, 11, 2, 12, tzinfo=UTC))
+    assert [(c.measure, c.says) for c in concerns(found)] == [("pace", "90 % is spent when 5 % of the month has passed")]
+
+
+def test_each_usual_warning_has_its_edge() -> None:
+    def measures(*spendings: Spending, burns: tuple[Burn, ...] = ()) -> list[str]:
+        return [concern.measure for concern in concerns(stands(spendings=spendings, burns=burns))]
+
+    assert measures(spent("26")) == []
+    assert measures(spent("26.01")) == ["pace"]
+    assert measures(spent("4"), burns=(burn("3"),)) == []
+    assert measures(spent("4.01"), burns=(burn("3"),)) == ["forecast", "time_to_cap"]
+    assert measures(spent("1", "2", "40")) == ["pace", "time_to_cap"]
+
+
+def test_a_budget_warns_of_what_it_states_and_of_nothing_else() -> None:
+    half = Threshold(measure="spent", limit=Fraction(1, 2))
+    soon = Threshold(measure="time_to_cap", limit=Fraction(2))
+    budget = replace(DAILY, warn=(half, soon))
+    assert concerns(stands(budget, (spent("20"),), (burn("10"),))) == ()
+    told = [c.says for c in concerns(stands(budget, (spent("25"),), (burn("10"),)))]
+    assert told == ["62 % of 40.00 USD is spent", "the cap of 40.00 USD is reached in 1.5 h"]
+    assert concerns(stands(replace(budget, warn=()), (spent("99"),))) == ()
+
+
+def test_the_tightest_of_nested_budgets_decides() -> None:
+    everybody = stands(Budget(name="all", cap=usd("100")), (spent("6"),))
+    team = stands(Budget(name="vision", cap=usd("10")), (spent("6"),))
+    assert admit_all([everybody, team], usd("3")).budget == "vision"
+    refused = admit_all([everybody, team], usd("4.01"))
+    assert (refused.admitted, refused.reason, refused.budget, refused.left) == (False, "budget_cap", "vision", usd("4"))
+    assert refused.says == "budget vision has 4.00 of 10.00 USD left, which is not enough for 4.01 USD"
+
+
+def test_a_refusal_beats_a_tighter_budget_that_admits() -> None:
+    low = replace(DAILY, name="low", cap=Money.parse("5", "EUR"))
+    in_euro = standing(low, (), (), holds=Money.parse("0", "EUR"), now=NOON)
+    refused = admit_all([stands(), in_euro], usd("1"))
+    assert (refused.admitted, refused.reason, refused.budget) == (False, "currency", "low")
+    assert refused.says == "budget low is in EUR, and 1.00 USD cannot be compared with it"
+
+
+def test_without_a_budget_nothing_limits() -> None:
+    found = admit_all([], usd("1000000"))
+    assert (found.admitted, found.reason) == (True, "no_budget")
+    assert found.says == "no budget limits these 1000000.00 USD"
+
+
+def test_a_runaway_agent_gets_no_third_machine() -> None:
+    budget = Budget(name="agent", cap=usd("6"), period="day")
+    assert admit(stands(budget, holds="2.99"), usd("2.99")).admitted
+    refused = admit(stands(budget, holds="5.98"), usd("2.99"))
+    assert (refused.reason, refused.exposure, refused.left) == ("budget_cap", usd("5.98"), usd("0.02"))
+
+
+@pytest.mark.parametrize("amount", ["0", "-1"])
+def test_a_hold_of_nothing_is_refused(amount: str) -> None:
+    with pytest.raises(InputError, match="more than zero"):
+        admit(EXAMPLE, usd(amount))
+
+
+@given(
+    cap=st.integers(1, 10**15),
+    high=st.integers(0, 10**15),
+    holds=st.integers(0, 10**15),
+    new=st.integers(1, 10**15),
+)
+def test_what_is_admitted_never_leaves_the_cap_and_what_is_refused_would(cap: int, high: int, holds: int, new: int) -> None:
+    money = MoneyInterval(low=Money(nano=0), expected=Money(nano=high // 2), high=Money(nano=high))
+    spending = Spending(attribution=ALICE, charge="compute", money=money, us=1)
+    budget = replace(DAILY, cap=Money(nano=cap))
+    found = admit(standing(budget, [spending], [], holds=Money(nano=holds), now=NOON), Money(nano=new))
+    assert found.admitted == (high + holds + new <= cap)
+
+
+@given(low=st.integers(0, 10**18), more=st.integers(0, 10**18), most=st.integers(0, 10**18), seconds=st.integers(0, 2_591_999))
+def test_the_forecast_is_in_order_and_ends_at_what_is_spent(low: int, more: int, most: int, seconds: int) -> None:
+    hourly = MoneyInterval(low=Money(nano=low), expected=Money(nano=low + more), high=Money(nano=low + more + most))
+    budget = Budget(name="all", cap=usd("100"))
+    now = month(2026, 11, UTC).start + timedelta(seconds=seconds)
+    found = standing(budget, [spent("1")], [Burn(attribution=ALICE, hourly=hourly)], holds=usd("0"), now=now)
+    assert found.forecast.low <= found.forecast.expected <= found.forecast.high
+    last = found.period.end - timedelta(microseconds=1)
+    ends = standing(budget, [spent("1")], [Burn(attribution=ALICE, hourly=hourly)], holds=usd("0"), now=last)
+    assert ends.forecast.high.nano - usd("1").nano <= hourly.high.nano // 3_600_000_000 + 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda: replace(DAILY, cap=usd("0")), "more than zero"),
+        (lambda: replace(DAILY, cap=usd("-5")), "more than zero"),
+        (lambda: replace(DAILY, name=" "), "is empty"),
+        (lambda: replace(DAILY, period="monthly"), "unknown value"),
+        (lambda: replace(DAILY, period="rolling"), "at least 1"),
+        (lambda: replace(DAILY, days=7), "at most 0"),
+        (lambda: Threshold(measure="spend", limit=Fraction(1)), "unknown value"),
+        (lambda: Threshold(measure="spent", limit=Fraction(-1)), "negative"),
+    ],
+)
+def test_what_is_no_budget_cannot_be_made(wrong: Callable[[], object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        wrong()

@@ -1,0 +1,45 @@
+"""Runs by job: the first quote beside what all attempts came to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from costguard.budgets.hold import COMMITTED, Hold
+from costguard.reporting.statement.jobs import jobs_of
+from costguard.reporting.statement.sections import Quoted
+from costguard.values.money import Money
+from costguard.views.beside_tables import _quoted_rows
+
+TEN = datetime(2026, 11, 22, 10, tzinfo=UTC)
+
+
+def quote(number: int, held: str, spent: str, job: str = "llama", currency: str = "USD") -> Quoted:
+    at = TEN + timedelta(hours=number)
+    hold = Hold(
+        id=f"{job}.{number}",
+        money=Money.parse(held, currency),
+        who="ada",
+        why=f"job {job}, attempt {number}",
+        taken_at=at,
+        expires_at=at + timedelta(days=1),
+        labels=(("job", job),) if job else (),
+        ended_at=at + timedelta(minutes=30),
+        ended_by=COMMITTED,
+        spent=Money.parse(spent, currency),
+    )
+    return Quoted(hold=hold, actual=Money.parse(spent, currency))
+
+
+def test_the_attempts_of_a_job_are_one_row_more_and_runs_without_a_job_none() -> None:
+    quotes = (quote(1, "14.94", "6.20"), quote(2, "3", "2", job=""), quote(3, "5.98", "4.10"), quote(4, "1", "1", job="other"))
+    llama, other = jobs_of(quotes)
+    assert (llama.job, llama.attempts, llama.quoted, llama.actual) == ("llama", 2, Money.parse("14.94"), Money.parse("10.30"))
+    assert other.attempts == 1
+    rows = list(_quoted_rows(quotes))
+    assert [row[0] for row in rows] == ["llama.1", ".2", "llama.3", "llama: 2 attempts", "other.4"]
+    assert rows[3][3:] == ("$14.94", "$10.30", "$-4.64")
+
+
+def test_currencies_are_not_added() -> None:
+    found = jobs_of((quote(1, "2", "1"), quote(2, "2", "1", currency="EUR")))
+    assert [one.attempts for one in found] == [1, 1]

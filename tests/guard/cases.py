@@ -1,0 +1,102 @@
+"""Machines, policies and cases for the tests of the guard's judgement, made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from costguard.guard.action_plan import Around, Case
+from costguard.guard.condition import Truth
+from costguard.guard.escalation import climbed
+from costguard.guard.facts import Known, facts_of
+from costguard.guard.limits import Room
+from costguard.guard.overrides import Wish
+from costguard.guard.policy import NOTIFY, STOP, Policy, Step
+from costguard.guard.policy_evaluation import verdict
+from costguard.guard.verdict import Climb, Verdict
+from costguard.guard.work import IDLE, Work
+from costguard.metering.observation import Handling, incarnation_of
+from costguard.metering.spending import Live
+from tests.books import live, meter
+
+POLL = timedelta(seconds=60)
+A100, H100, POD, LAMBDA = 32_770_000_000, 98_320_000_000, 2_990_000_000, 23_920_000_000
+PLENTY = Room(acts=100, irreversible=100, why="")
+STOPS = Handling(stops=True, terminates=True)
+
+
+def minutes(count: float) -> timedelta:
+    return timedelta(minutes=count)
+
+
+def friday(hour: int, minute: int = 0) -> datetime:
+    """Of a weekend on which a machine is forgotten."""
+    return datetime(2026, 11, 20, hour, minute, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asks:
+    """A condition that compares facts with what it is given; a missing one makes it unknown."""
+
+    wants: Mapping[str, object]
+
+    @property
+    def text(self) -> str:
+        return " && ".join(f"{name} == {value}" for name, value in self.wants.items())
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self.wants)
+
+    def holds(self, facts: Mapping[str, object]) -> Truth:
+        if any(facts[name] != value for name, value in self.wants.items() if name in facts):
+            return Truth(value=False)
+        missing = tuple(sorted(self.names - set(facts)))
+        return Truth(value=None, missing=missing) if missing else Truth(value=True)
+
+
+def policy(*steps: Step, when: Mapping[str, object] | None = None, **stated: Any) -> Policy:  # noqa: ANN401 - any field
+    usual: dict[str, Any] = {"name": "idle-gpu", "arm": STOP, "hold": minutes(45)}
+    then = steps or (Step(do=NOTIFY), Step(do=STOP, after=minutes(15)))
+    return Policy(when=Asks(wants=when or {"state": IDLE}), then=then, **{**usual, **stated})
+
+
+def machine(id_: str = "i-1", nano: int = A100, **stated: Any) -> Live:  # noqa: ANN401 - any field
+    return live(id_, meter(nano), **{"handling": STOPS, **stated})
+
+
+def idle(since: datetime, **stated: Any) -> Work:  # noqa: ANN401 - any field
+    return Work(**{"state": IDLE, "confidence": 0.9, "since": since, "reasons": ("GPU duty 0 %",), "coverage": 1.0, **stated})
+
+
+def judged(
+    one: Live,
+    rule: Policy,
+    work: Work,
+    now: datetime,
+    climb: Climb | None = None,
+    **more: Any,  # noqa: ANN401 - any argument
+) -> Verdict:
+    life = incarnation_of(one.observation)
+    known = Known(scheduled_on=more.pop("scheduled_on", None))
+    return verdict(rule, life, facts_of(one, work, known, now), work, now, climb=climb, **more)
+
+
+def case(one: Live, rule: Policy, work: Work, now: datetime, climb: Climb | None = None, **stated: Any) -> Case:  # noqa: ANN401 - any field
+    found = judged(one, rule, work, now, climb)
+    state = one.observation.state
+    going = climbed(climb, found, stopped=state == "stopped", fresh_since=stated.pop("fresh_since", None))
+    usual: dict[str, Any] = {"level": rule.arm, "owner": "ada", "polls": 100}
+    return Case(verdict=found, live=one, climb=going, **{**usual, **stated})
+
+
+def around(now: datetime, **stated: Any) -> Around:  # noqa: ANN401 - any field
+    return Around(now=now, **{"interval": POLL, "room": PLENTY, **stated})
+
+
+def wish(what: str, one: Live, at: datetime, until: datetime | None = None, **stated: Any) -> Wish:  # noqa: ANN401 - any field
+    life = incarnation_of(one.observation)
+    usual: dict[str, Any] = {"id": f"{what}-{at:%d%H%M%S}", "who": "ada", "why": "", "life": life}
+    return Wish(what=what, at=at, until=until, **{**usual, **stated})

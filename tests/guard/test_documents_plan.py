@@ -1,0 +1,118 @@
+"""The plan as people and scripts read it. `plan.json` beside this file is its JSON to the letter."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from costguard.guard.condition import Truth
+from costguard.guard.policy import Policy, Step
+from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, Proposal, Verdict
+from costguard.guard.work import ACTIVE, IDLE, Work
+from costguard.renderers.table import render
+from costguard.values.incarnation import Incarnation
+from costguard.values.money import Money
+from costguard.values.resource import ResourceKey
+from costguard.views.plan import Planned, PlanView, plan_document
+
+SAMPLE = Path(__file__).with_name("plan.json")
+NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
+SINCE = NOON - timedelta(minutes=50)
+
+
+class When:
+    """A condition that nobody asks."""
+
+    text = 'state == "idle"'
+    names = frozenset({"state"})
+
+    def holds(self, facts: object) -> Truth:  # noqa: ARG002 - the signature of the port
+        return Truth(value=True)
+
+
+NOTIFY, STOP = Step(do="notify"), Step(do="stop", after=timedelta(minutes=15))
+POLICY = Policy(name="idle-gpu", when=When(), then=(NOTIFY, STOP), arm="stop", hold=timedelta(minutes=45))
+
+
+def row(id_: str, finding: str, work: Work, *, missing: tuple[str, ...] = (), steps: bool = False, **stated: object) -> Planned:
+    life = Incarnation(ResourceKey("aws", "123", "us-east-1", id_), NOON - timedelta(hours=9))
+    verdict = Verdict(
+        policy=POLICY,
+        life=life,
+        at=NOON,
+        finding=finding,
+        truth=Truth(value={HOLDS: True, DOES_NOT: False}.get(finding), missing=missing),
+        work=work,
+        since=SINCE if finding == HOLDS else None,
+    )
+    held = (("leased", "ada keeps it until 16:00"),)
+    proposals = (
+        Proposal(verdict=verdict, number=0, step=NOTIFY, due_at=NOON - timedelta(minutes=5)),
+        Proposal(verdict=verdict, number=1, step=STOP, due_at=NOON + timedelta(minutes=10), held_by=held),
+    )
+    return Planned(verdict=verdict, proposals=proposals if steps else (), level="stop", **stated)  # type: ignore[arg-type]  # a test's own fields
+
+
+QUIET = Work(state=IDLE, confidence=0.9, reasons=("GPU duty 0 % since 11:10", "CPU 0.01 cores"), since=SINCE)
+ROWS = (
+    row("i-3", DOES_NOT, Work(state=ACTIVE, confidence=0.9, reasons=("GPU duty 80 %",)), name="busy"),
+    row("i-2", CANNOT_SAY, Work(), missing=("confidence",), owner="ben"),
+    row(
+        "i-1",
+        HOLDS,
+        QUIET,
+        steps=True,
+        name="train-1",
+        owner="ada",
+        rate=Money.parse("32.77"),
+        waste=Money.parse("27.308333333"),
+    ),
+)
+PLAN = PlanView(at=NOON, rows=ROWS, hash="3f9ac1d2", notes=("lambda tells nothing of work",))
+
+
+def test_the_json_is_the_sample_to_the_letter(request: pytest.FixtureRequest) -> None:
+    printed = json.dumps(plan_document(PLAN).data, indent=2) + "\n"
+    if request.config.getoption("--write-golden"):
+        SAMPLE.write_text(printed)
+    assert printed == SAMPLE.read_text()
+
+
+def test_what_holds_stands_first_and_what_does_not_is_only_counted() -> None:
+    out = render(plan_document(PLAN))
+    lines = out.splitlines()
+    assert lines[0] == "2026-11-02 12:00 UTC: 3 machines, 1 steps would be done now, 0 are due later, 1 are held back."
+    assert "aws train-1 (i-1)" in lines[3]
+    assert "now" in lines[3]
+    assert "in 10 min" in lines[4]
+    assert "ada keeps it until 16:00" in lines[4]
+    assert "cannot say: no confidence" in lines[5]
+    assert "busy" not in out
+    assert "idle because GPU duty 0 % since 11:10; CPU 0.01 cores." in out
+    assert "lambda tells nothing of work" in out
+
+
+def test_a_plan_that_must_be_accepted_says_how_before_anything_else() -> None:
+    plan = PlanView(at=NOON, rows=ROWS, hash="3f9ac1d2", unaccepted="its first run would stop 9 machines")
+    document = plan_document(plan)
+    assert document.lead[0] == (
+        "WARNING: its first run would stop 9 machines. Accept it with: costguard plan --accept 3f9ac1d2"
+    )
+    assert document.data["accepted"] is False
+
+
+def test_each_step_is_a_record_and_so_is_a_verdict_without_one() -> None:
+    records = plan_document(PLAN).records
+    assert [(r["id"], r["do"], r["goes"], r["held_by"]) for r in records] == [
+        ("i-1", "notify", True, ""),
+        ("i-1", "stop", False, "leased"),
+        ("i-2", None, False, ""),
+        ("i-3", None, False, ""),
+    ]
+
+
+def test_an_empty_fleet_has_a_plan_too() -> None:
+    assert render(plan_document(PlanView(at=NOON, rows=()))).startswith("2026-11-02 12:00 UTC: 0 machines")

@@ -1,0 +1,113 @@
+"""Judging anything: what is missing never makes work idle, and neither order nor the hour matters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costguard.guard.activity import judge
+from costguard.guard.work import ACTIVE, IDLE, UNKNOWN, Work
+from costguard.values.sample import (
+    CPU_CORES,
+    DISK,
+    GPU_POWER_BUSIEST,
+    GPU_POWER_LIMIT,
+    GPU_UTIL,
+    NETWORK,
+    QUEUE_JOBS,
+    STEP,
+    Sample,
+)
+from tests.campaign import examples
+from tests.guard.traces import MINUTE, START, machine, sample
+
+LEVELS = {
+    GPU_UTIL: (0.0, 4.0, 60.0),
+    CPU_CORES: (0.01, 0.1, 1.0),
+    NETWORK: (0.0, 9e5, 2e6, 9e7),
+    DISK: (0.0, 4e7),
+    GPU_POWER_BUSIEST: (55.0, 100.0, 130.0, 300.0),
+    QUEUE_JOBS: (0.0, 1.0),
+}
+LONG = 90
+
+
+class History(list[Sample]):
+    """Samples that hypothesis need not print one by one."""
+
+    def __repr__(self) -> str:
+        odd = [(s.signal, (s.at - START) / MINUTE, s.value) for s in self if s.value != LEVELS.get(s.signal, (0,))[0]]
+        return f"History({str(odd)[:2000]})"
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """A minute each: mostly quiet, with a few busy ones at random places, of some of the signals."""
+    said = History()
+    for name in LEVELS:
+        if name != GPU_UTIL and not draw(st.booleans()):
+            continue
+        if name == GPU_POWER_BUSIEST:
+            said += [sample(GPU_POWER_LIMIT, m + 0.5, 400) for m in range(LONG)]
+        busy = dict(draw(st.lists(st.tuples(st.integers(0, LONG - 1), st.sampled_from(LEVELS[name][1:])), max_size=14)))
+        said += [sample(name, m + 0.5, busy.get(m, LEVELS[name][0])) for m in range(LONG)]
+    moved = draw(st.integers(-1, LONG))
+    return History([*said, *(sample(STEP, m + 0.5, float(m >= moved)) for m in range(LONG if moved >= 0 else 0))])
+
+
+def judged(samples: list[Sample], shift: timedelta = timedelta()) -> Work:
+    now = START + LONG * MINUTE + shift
+    seen = machine(8, START + shift - timedelta(days=3))
+    return judge(seen, samples, now=now, since=START + shift, poll=MINUTE, window=timedelta(minutes=45))
+
+
+@settings(max_examples=examples(250), deadline=None)
+@given(histories(), st.data())
+def test_dropping_samples_never_makes_work_or_doubt_idle(samples: list[Sample], data: st.DataObject) -> None:
+    """The newest of each signal stays: without any nobody could know that there was one, and the newest are the probe's."""
+    before = judged(samples)
+    last = {one.signal: one.at for one in samples}
+    top = {one.signal: max(s.value for s in samples if s.signal == one.signal) for one in samples}
+    some, all_busy = data.draw(st.sets(st.integers(0, len(samples) - 1), max_size=12)), data.draw(st.booleans())
+    gone = {k for k, one in enumerate(samples) if one.value == top[one.signal]} if all_busy else some
+    fixed = {k for k, one in enumerate(samples) if one.signal == GPU_POWER_LIMIT or one.at == last[one.signal]}
+    kept = [one for k, one in enumerate(samples) if k not in gone or k in fixed]
+    after = judged(kept)
+    if before.state in (ACTIVE, UNKNOWN):
+        assert after.state != IDLE
+    if before.state == after.state == IDLE:
+        assert before.since is not None
+        assert after.since is not None
+        assert after.since >= before.since
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(histories(), st.randoms(use_true_random=False))
+def test_the_order_of_samples_does_not_matter(samples: History, dice: object) -> None:
+    shuffled = samples[:]
+    dice.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis hands in a random.Random
+    assert judged(shuffled) == judged(samples)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(histories(), st.timedeltas(min_value=timedelta(days=-400), max_value=timedelta(days=400)))
+def test_a_shift_in_time_shifts_the_judgement_and_changes_nothing(samples: list[Sample], shift: timedelta) -> None:
+    shifted = judged([replace(one, at=one.at + shift) for one in samples], shift)
+    straight = judged(samples)
+    assert (shifted.state, shifted.confidence, shifted.coverage) == (straight.state, straight.confidence, straight.coverage)
+    assert shifted.since == (straight.since + shift if straight.since else None)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(histories(), st.integers(1, 60))
+def test_what_lies_before_since_changes_nothing(samples: list[Sample], minutes: int) -> None:
+    since = START + minutes * MINUTE
+    now = START + LONG * MINUTE
+    both = [
+        judge(machine(8, START), some, now=now, since=since, poll=MINUTE, window=timedelta(minutes=45))
+        for some in (samples, [one for one in samples if one.at >= since])
+    ]
+    assert both[0] == both[1]

@@ -1,0 +1,127 @@
+"""Measures that come rarely and late: they prove idleness, the last look sees work in them, and nothing looks broken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from costguard_aws import provider as aws
+from costguard_gcp import provider as gcp
+
+from costguard.guard.activity import judge, probe, probed_since
+from costguard.guard.context import Rules, Sight
+from costguard.guard.evaluation import survey
+from costguard.guard.evidence import columns_of, heard_of
+from costguard.guard.seat import spacing
+from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
+from costguard.metering.spending import Live
+from costguard.values.instant import instant
+from costguard.values.provider import Manifest
+from costguard.values.sample import GPU_UTIL, Sample
+from tests.blank import blank_sight
+from tests.guard.cases import machine, policy
+
+S, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
+START = datetime(2026, 11, 21, 6, tzinfo=UTC)
+NOW = START + timedelta(hours=3)
+BUSY, QUIET = 97.0, 0.0
+FLEET = tuple(machine(f"i-{number}", created_at=START - DAY, started_at=START - DAY) for number in range(8))
+LATE = pytest.mark.parametrize("late", [aws.manifest, gcp.manifest], ids=lambda one: one.name)
+INTERVALS = pytest.mark.parametrize("interval", [S, MINUTE], ids=lambda one: f"{one.total_seconds():g}s")
+RULE = policy(hold=45 * MINUTE)
+
+
+def there(
+    late: Manifest, now: datetime, *, of: Live = FLEET[0], until: datetime | None = None, value: float = QUIET
+) -> list[Sample]:
+    """What can be known at `now` of a machine that is measured from START on, and no more after `until`."""
+    newest, at, found = min(now - late.measures_late, until or now), START, list[Sample]()
+    while at <= newest:
+        found.append(Sample(key=of.observation.key, signal=GPU_UTIL, at=at, value=value))
+        at += late.measures_every
+    return found
+
+
+@LATE
+def test_three_quarters_of_an_hour_of_quiet_are_idleness_at_every_moment(late: Manifest) -> None:
+    for seconds in range(0, 600, 7):
+        now = NOW + seconds * S
+        of, poll = there(late, now), max(MINUTE, late.measures_every)
+        work = judge(FLEET[0].observation, of, now=now, since=START, poll=poll, window=45 * MINUTE, lag=late.measures_late)
+        assert work.state == IDLE, (now, work.reasons)
+
+
+@LATE
+@pytest.mark.parametrize("minutes", [10, 12, 15, 20, 45, 60])
+def test_what_works_is_never_idle_however_short_the_window_is(late: Manifest, minutes: int) -> None:
+    for seconds in range(0, 600, 7):
+        now = NOW + seconds * S
+        of, poll = there(late, now, value=BUSY), max(MINUTE, late.measures_every)
+        window, lag = minutes * MINUTE, late.measures_late
+        work = judge(FLEET[0].observation, of, now=now, since=START, poll=poll, window=window, lag=lag)
+        assert work.state in (ACTIVE, UNKNOWN), (now, work.reasons)
+
+
+@LATE
+def test_the_last_look_sees_the_work_of_the_newest_measure_there_is(late: Manifest) -> None:
+    for seconds in range(0, 600, 7):
+        now = NOW + seconds * S
+        of = [one for one in there(late, now) if one.at >= probed_since(now, late.measures_late)]
+        rhythm = spacing(of, MINUTE)
+        assert rhythm == late.measures_every
+        assert probe(of, now, rhythm, lag=late.measures_late) == ""
+        of[-1] = replace(of[-1], value=BUSY)
+        assert probe(of, now, rhythm, lag=late.measures_late) == "GPU duty 97 % just now"
+
+
+def seen(late: Manifest, of: Sequence[list[Sample]], now: datetime) -> Sight:
+    samples = {one.observation.key: columns_of(mine) for one, mine in zip(FLEET, of, strict=True) if mine}
+    live = tuple(replace(one, seen_at=now) for one in FLEET)
+    lags = {live[0].observation.key.provider: late.measures_late}
+    return blank_sight(now, live, samples=samples, lags=lags)
+
+
+@LATE
+@INTERVALS
+def test_a_fleet_that_works_and_is_measured_late_opens_no_breaker_at_any_moment(late: Manifest, interval: timedelta) -> None:
+    rules = Rules(policies=(RULE,), interval=interval)
+    for seconds in range(0, 600, 13):
+        now = NOW + seconds * S
+        at_work = [there(late, now, of=one, value=BUSY) for one in FLEET]
+        found = survey(rules, seen(late, at_work, now))
+        assert {work.state for work in found.works.values()} == {ACTIVE}
+        assert found.breaker is None
+
+
+@LATE
+@INTERVALS
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_first_measures_after_a_start_open_no_breaker_while_more_may_come(
+    late: Manifest, interval: timedelta, count: int
+) -> None:
+    """One sample has no rhythm that could break off; with two or more the next one may be an interval and a lag away."""
+    rules, last = Rules(policies=(RULE,), interval=interval), START + (count - 1) * late.measures_every
+    seconds = int((late.measures_every + MINUTE) / S) if count > 1 else 1800
+    for later in range(0, seconds, 13):
+        now = last + late.measures_late + later * S
+        found = survey(rules, seen(late, [there(late, now, of=one, until=last) for one in FLEET], now))
+        assert {work.state for work in found.works.values()} == {UNKNOWN}
+        assert found.breaker is None, later
+
+
+@LATE
+def test_a_fleet_that_falls_silent_opens_it(late: Manifest) -> None:
+    rules, until = Rules(policies=(RULE,), interval=MINUTE), NOW
+    silent = NOW + 2 * late.measures_every + late.measures_late + 30 * MINUTE
+    few = [there(late, silent, of=one, until=until) for one in FLEET]
+    found = survey(rules, seen(late, few, silent)).breaker
+    assert found is not None
+    assert len(found.keys) == len(FLEET)
+
+
+def test_what_was_heard_of_is_the_first_and_the_last_sample_of_any_signal() -> None:
+    columns = {"one": ([5_000_000, 9_000_000], [1.0, 1.0]), "other": ([7_000_000, 8_000_000], [1.0, 1.0]), "none": ([], [])}
+    assert heard_of(columns) == (instant(5_000_000), instant(9_000_000))
+    assert heard_of({"none": ([], [])}) is None

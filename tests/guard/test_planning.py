@@ -1,0 +1,254 @@
+"""The plan lists everything that holds a step back, and never ends by itself what was to be stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from costguard.guard.action_plan import Case, plan
+from costguard.guard.escalation import climbed, stepped
+from costguard.guard.facts import price_of_waiting
+from costguard.guard.limits import Room
+from costguard.guard.overrides import FREEZE, LEASE, PHASE
+from costguard.guard.owning import Protection
+from costguard.guard.policy import ASK, CAP_RULE, HOOK, NOTIFY, OBSERVE, STOP, TERMINATE, Policy, Step
+from costguard.guard.verdict import REASONS, Climb, Proposal
+from costguard.guard.work import Work
+from costguard.metering.observation import Handling
+from costguard.metering.spending import Live
+from tests.books import AWS
+from tests.guard.cases import LAMBDA, around, case, friday, idle, judged, machine, minutes, policy, wish
+
+ENDED, TOLD, DUE = friday(18, 5), friday(18, 50), friday(19, 5)
+LOSES = Handling(stops=True, terminates=True, stop_loses=("1900 GB of local disk",), terminate_loses=("its disk",))
+NO_STOP = Handling(stops=False, terminates=True, terminate_loses=("1900 GiB of local disk",))
+
+
+def told(one: Live, rule: Policy, work: Work | None = None, *steps: int) -> Climb:
+    climb = climbed(None, judged(one, rule, work or idle(ENDED), TOLD), stopped=False)
+    assert climb is not None
+    for number in steps or (0,):
+        climb = stepped(climb, rule, number, TOLD)
+    return climb
+
+
+def due(one: Live | None = None, rule: Policy | None = None, now: datetime = DUE, **stated: Any) -> Case:  # noqa: ANN401 - any field
+    """A machine whose stop is due now, and that nothing holds."""
+    one, rule = one or machine(), rule or policy()
+    seen = seen_now(one, now)
+    return case(seen, rule, stated.pop("work", idle(ENDED)), now, told(one, rule), **stated)
+
+
+def seen_now(one: Live, now: datetime) -> Live:
+    return replace(one, seen_at=now, first_seen_at=now - timedelta(days=1)) if one.seen_at > now else one
+
+
+def last(*cases: Case, now: datetime = DUE, **more: Any) -> Proposal:  # noqa: ANN401 - any field
+    return plan(cases, around(now, **more))[-1]
+
+
+def reasons(proposal: Proposal) -> list[str]:
+    assert {name for name, _ in proposal.held_by} <= set(REASONS)
+    assert all(says for _, says in proposal.held_by)
+    return [name for name, _ in proposal.held_by]
+
+
+def test_story_1_the_stop_is_held_by_its_grace_until_19_05_and_goes_then() -> None:
+    early = friday(19, 4)
+    stop = last(due(now=early), now=early)
+    assert (reasons(stop), stop.due_at) == (["grace"], DUE)
+    assert not stop.goes(early)
+    assert last(due()).goes(DUE)
+
+
+FROZEN = wish(FREEZE, machine(), TOLD)
+
+
+@pytest.mark.parametrize(
+    ("stated", "reason"),
+    [
+        ({"protection": Protection(protected=True, why="its label")}, "protected"),
+        ({"lease": wish(LEASE, machine(), TOLD, friday(21))}, "leased"),
+        ({"phase": wish(PHASE, machine(), TOLD, friday(21))}, "phase"),
+        ({"frozen": FROZEN}, "frozen"),
+        ({"level": NOTIFY}, "not_armed"),
+        ({"owner": ""}, "not_ours"),
+        ({"polls": 2}, "first_seen"),
+        ({"in_doubt": "a stop of 18:00 is not settled"}, "in_doubt"),
+        ({"work": idle(ENDED, coverage=0.79)}, "not_confident"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_reason_holds_a_stop_by_itself(stated: dict[str, Any], reason: str) -> None:
+    assert reasons(last(due(**stated))) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"held": (("clock", "they disagree"),)}, "clock"),
+        ({"held": (("dry_run", "it is one"),)}, "dry_run"),
+        ({"breaker": "5 turned idle at once"}, "breaker"),
+        ({"quarantine": {AWS: "3 of 4 are gone"}}, "quarantine"),
+        ({"room": Room(acts=0, irreversible=1, why="1 of 1 in 10 min are done")}, "rate"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_rail_holds_a_stop_by_itself(more: dict[str, Any], reason: str) -> None:
+    assert reasons(last(due(), **more)) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("handling", "reason"),
+    [
+        (replace(LOSES, stop_loses=(), controller="auto-scaling group train"), "controller"),
+        (Handling(), "no_act"),
+        (replace(LOSES, stop_loses=(), protected=("terminate",)), "provider_protection"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_h27_what_acting_would_do_holds_a_stop(handling: Handling, reason: str) -> None:
+    assert reasons(last(due(machine(handling=handling)))) == [reason]
+
+
+def test_h27_a_stop_that_loses_what_nobody_allowed_is_asked_about_and_never_done_by_itself() -> None:
+    found = last(due(machine(handling=LOSES)))
+    assert (found.step.do, found.step.act) == (ASK, STOP)
+
+
+def test_story_20_a_member_of_a_group_is_not_stopped_and_the_group_is_named() -> None:
+    stop = last(due(machine(handling=replace(LOSES, stop_loses=(), controller="auto-scaling group train"))))
+    assert dict(stop.held_by)["controller"] == "auto-scaling group train would bring it back"
+
+
+def test_everything_that_holds_is_listed_and_not_the_first_alone() -> None:
+    stop = last(due(frozen=FROZEN, owner="", level=OBSERVE, polls=0), held=(("ledger", "the disk is full"),))
+    assert set(reasons(stop)) == {"frozen", "not_ours", "not_armed", "first_seen", "ledger"}
+
+
+def test_what_was_not_seen_lately_is_not_stopped() -> None:
+    stale = replace(machine(), seen_at=friday(19, 1))
+    assert reasons(last(due(stale))) == ["stale"]
+
+
+def test_story_19_where_there_is_no_stop_it_is_asked_about_with_the_price_of_waiting_and_never_ended() -> None:
+    one, rule = machine(nano=LAMBDA, handling=NO_STOP), policy(arm=TERMINATE)
+    ask = last(due(one, rule))
+    assert (ask.step.do, ask.step.act, ask.goes(DUE)) == (ASK, TERMINATE, True)
+    price = price_of_waiting(one, DUE)
+    assert price is not None
+    assert price.text() == "11.96"
+    asked = case(seen_now(one, DUE), rule, idle(ENDED), DUE, told(one, rule, None, 0, 1))
+    waits = last(asked)
+    assert (waits.step.do, reasons(waits)) == (ASK, ["asked"])
+    assert "waiting costs 11.96 USD per 30 min" in waits.held_by[0][1]
+
+
+def test_story_19_with_allow_irreversible_its_terminate_step_goes_and_without_it_it_does_not() -> None:
+    steps = (Step(do=NOTIFY), Step(do=TERMINATE, after=minutes(15)))
+    one, rule = machine(nano=LAMBDA, handling=NO_STOP), policy(*steps, arm=TERMINATE, allow_irreversible=True)
+    assert last(due(one, rule)).goes(DUE)
+    strict = replace(rule, allow_irreversible=False)
+    assert reasons(last(due(one, strict))) == ["irreversible"]
+    assert reasons(last(due(one, replace(rule, arm=STOP), level=STOP))) == ["not_armed"]
+
+
+def test_h27_no_level_below_terminate_ever_ends_a_machine() -> None:
+    for handling in (NO_STOP, LOSES, Handling()):
+        rule = policy(allow_irreversible=True)
+        proposals = plan([due(machine(handling=handling), rule)], around(DUE))
+        assert not any(p.step.do == TERMINATE and p.goes(DUE) for p in proposals)
+
+
+def test_a_yes_does_what_was_asked_about_and_lifts_no_rail() -> None:
+    one, rule = machine(nano=LAMBDA, handling=NO_STOP), policy(arm=NOTIFY)
+    answered = case(seen_now(one, DUE), rule, idle(ENDED), DUE, told(one, rule, None, 0, 1), approved=frozenset([TERMINATE]))
+    act = last(answered)
+    assert (act.step.do, act.goes(DUE)) == (TERMINATE, True)
+    assert reasons(last(replace(answered, frozen=FROZEN))) == ["frozen"]
+    assert reasons(last(answered, room=Room(acts=1, irreversible=0, why=""))) == ["rate"]
+
+
+def test_a_lease_does_not_beat_a_hard_cap_and_neither_does_a_phase() -> None:
+    rule = policy(rule=CAP_RULE)
+    lease, phase = wish(LEASE, machine(), TOLD, friday(21)), wish(PHASE, machine(), TOLD, friday(21))
+    assert last(due(rule=rule, lease=lease, phase=phase), breaker="5 turned idle at once").goes(DUE)
+
+
+def test_unknown_work_is_shown_as_what_holds_an_idle_stop() -> None:
+    stop = last(due(work=Work()))
+    assert "unknown" in reasons(stop)
+    assert "no signals yet" in dict(stop.held_by)["unknown"]
+
+
+def test_a_hook_waits_for_the_freeze_and_a_notice_does_not() -> None:
+    rule = policy(Step(do=NOTIFY), Step(do=HOOK, run="checkpoint", after=minutes(15)))
+    assert reasons(last(due(rule=rule, frozen=FROZEN))) == ["frozen"]
+    first = plan([case(machine(), policy(), idle(ENDED), TOLD, frozen=FROZEN)], around(TOLD))[0]
+    assert (first.step.do, first.goes(TOLD)) == (NOTIFY, True)
+
+
+def test_h26_of_many_that_are_due_only_as_many_go_as_the_rails_allow_and_caps_go_first() -> None:
+    cap = replace(policy(rule=CAP_RULE), name="budget:all")
+    cases = [due(machine(f"i-{n}")) for n in range(4)] + [due(machine("i-9"), cap)]
+    proposals = plan(cases, around(DUE, room=Room(acts=2, irreversible=1, why="at most 2")))
+    gone = {p.verdict.life.key.id for p in proposals if p.step.do == STOP and p.goes(DUE)}
+    assert gone == {"i-0", "i-9"}
+    assert sum(dict(p.held_by).get("rate") == "at most 2" for p in proposals) == 3
+
+
+def test_neither_a_notice_nor_what_is_held_takes_any_room() -> None:
+    fresh = case(seen_now(machine("i-0"), TOLD), policy(), idle(ENDED), TOLD)
+    notice = plan([fresh], around(TOLD, room=Room(acts=0, irreversible=0, why="no room")))[0]
+    assert (notice.step.do, reasons(notice)) == (NOTIFY, [])
+    held = due(machine("i-1"), frozen=FROZEN)
+    found = plan([held, due(machine("i-2"))], around(DUE, room=Room(acts=1, irreversible=1, why="at most 1")))
+    stops = {p.verdict.life.key.id: reasons(p) for p in found if p.step.do == STOP}
+    assert stops == {"i-1": ["frozen"], "i-2": []}
+
+
+def test_two_policies_do_not_act_on_one_machine_in_one_run() -> None:
+    other = replace(policy(), name="other")
+    proposals = plan([due(), due(rule=other)], around(DUE))
+    assert sum(p.goes(DUE) for p in proposals if p.step.do == STOP) == 1
+
+
+def test_what_is_stopped_already_is_not_stopped_and_what_is_absent_is_not_touched() -> None:
+    rests = machine(state="stopped", stopped_at=friday(19))
+    assert plan([case(rests, policy(), idle(ENDED), DUE, told(rests, policy()))], around(DUE)) == ()
+    assert plan([due(replace(machine(), absent_at=DUE))], around(DUE)) == ()
+
+
+def test_story_17_a_week_after_the_stop_the_question_says_what_would_be_lost() -> None:
+    steps = (Step(do=NOTIFY), Step(do=STOP, after=minutes(15)), Step(do=ASK, act=TERMINATE, after=timedelta(days=7)))
+    rule, week = policy(*steps), TOLD + timedelta(days=7)
+    rests = replace(machine(state="stopped", stopped_at=friday(19, 6), handling=LOSES), seen_at=week)
+    climb = told(machine(), rule, None, 0, 1)
+    ask = last(case(rests, rule, Work(), week, climb), now=week)
+    assert (ask.step.do, ask.goes(week)) == (ASK, True)
+    unanswered = last(case(rests, rule, Work(), week, stepped(climb, rule, 2, week)), now=week)
+    assert reasons(unanswered) == ["asked"]
+
+
+def test_story_1_minute_by_minute_there_is_one_notice_at_18_50_and_one_stop_at_19_05() -> None:
+    one, rule, climb, deeds = machine(), policy(), None, list[tuple[str, datetime]]()
+    for minute in range(90):
+        now = ENDED + minutes(minute)
+        found = case(replace(one, seen_at=now), rule, idle(ENDED), now, climb)
+        climb = found.climb
+        for proposal in plan([found], around(now)):
+            if proposal.goes(now):
+                assert climb is not None
+                climb = stepped(climb, rule, proposal.number, now)
+                deeds.append((proposal.step.do, now))
+    assert deeds == [(NOTIFY, TOLD), (STOP, DUE)]
+
+
+def test_story_1_after_a_restart_of_the_watchdog_the_grace_goes_on_and_is_not_given_twice() -> None:
+    climb = told(machine(), policy())
+    again = case(seen_now(machine(), DUE), policy(), idle(ENDED), DUE, climb)
+    assert again.climb == climb
+    assert [p.step.do for p in plan([again], around(DUE))] == [STOP]

@@ -1,0 +1,168 @@
+"""What a simulation adds up: parts come to their whole, to the nano-unit, and what was false is listed and never subtracted."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costguard.guard.evidence import spacing
+from costguard.guard.replay.history import Lookout, Past, Said, gaps_of, hours_as_columns, rhythm
+from costguard.guard.replay.simulation import NO, NOT_KNOWN, YES, Simulation, Stop, Tried, blind_of, net, total
+from costguard.guard.replay.turning import turns
+from costguard.guard.work import Work
+from costguard.metering.observation import Observation
+from costguard.metering.spending import Stretch
+from costguard.values.incarnation import Incarnation
+from costguard.values.instant import instant
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.period import Period
+from costguard.values.resource import ResourceKey, ScopeKey
+from costguard.values.sample import GPU_UTIL, NETWORK, SampleHour
+
+NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
+KEY = ResourceKey("aws", "1", "us-east-1", "i-1")
+MINUTE = timedelta(minutes=1)
+SCOPE = ScopeKey("aws", "1", "us-east-1")
+
+
+def interval(low: int, more: int, most: int, currency: str = "USD") -> MoneyInterval:
+    ends = (low, low + more, low + more + most)
+    return MoneyInterval(
+        **{name: Money(nano=nano, currency=currency) for name, nano in zip(("low", "expected", "high"), ends, strict=True)}
+    )
+
+
+AMOUNTS = st.builds(interval, *[st.integers(0, 10**13)] * 3, currency=st.sampled_from(("USD", "EUR")))
+
+
+def stop(avoided: MoneyInterval, rest: MoneyInterval, policy: str, number: int, false: str) -> Stop:
+    at = NOON + number * MINUTE
+    return Stop(
+        life=Incarnation(KEY, NOON),
+        name="box",
+        owner="ada",
+        gpu="",
+        policy=policy,
+        act="stop",
+        work=Work(),
+        since=NOON,
+        told_at=NOON,
+        wanted_at=at,
+        at=at,
+        until=at + MINUTE,
+        because="worked",
+        worked_at=None,
+        false_stop=false,
+        avoided=(avoided,),
+        at_rest=(rest,),
+    )
+
+
+STOPS = st.lists(
+    st.builds(stop, AMOUNTS, AMOUNTS, st.sampled_from("ab"), st.integers(0, 99), st.sampled_from((YES, NO, NOT_KNOWN)))
+)
+
+
+def simulation(stops: list[Stop]) -> Simulation:
+    tried = tuple(Tried(name=name, level="observe", stops=tuple(s for s in stops if s.policy == name)) for name in "ab")
+    period = Period(start=NOON, end=NOON + timedelta(days=1))
+    return Simulation(period=period, at=NOON, interval=MINUTE, resources=1, policies=tried)
+
+
+@given(STOPS)
+def test_the_parts_of_what_was_saved_come_to_the_whole(stops: list[Stop]) -> None:
+    found = simulation(stops)
+    assert sorted(found.saved, key=lambda m: m.low.currency) == list(total(one.saved for one in stops))
+    assert len(found.stops) == len(stops)
+    for currency in ("USD", "EUR"):
+        whole = sum(m.expected.nano for m in found.saved if m.low.currency == currency)
+        avoided = sum(m.expected.nano for one in stops for m in one.avoided if m.low.currency == currency)
+        rest = sum(m.expected.nano for one in stops for m in one.at_rest if m.low.currency == currency)
+        assert whole == avoided - rest
+
+
+@given(STOPS)
+def test_a_false_stop_is_counted_and_subtracted_nowhere(stops: list[Stop]) -> None:
+    found = simulation(stops)
+    assert sum(one.false_stops() for one in found.policies) == sum(s.false_stop == YES for s in stops)
+    answers = [sum(one.false_stops(answer) for answer in (YES, NO, NOT_KNOWN)) for one in found.policies]
+    assert answers == [len(one.stops) for one in found.policies]
+    assert found.saved == total(one.saved for one in stops)
+
+
+@given(AMOUNTS, AMOUNTS)
+def test_what_goes_on_is_taken_off_end_against_end(avoided: MoneyInterval, rest: MoneyInterval) -> None:
+    for one in net((avoided,), (rest,)):
+        assert one.low <= one.expected <= one.high
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=6))
+def test_samples_made_of_hours_keep_number_lowest_and_highest(hours: list[tuple[int, float, float]]) -> None:
+    made = [
+        SampleHour(start=NOON + n * timedelta(hours=1), count=count, sum=0.0, lowest=min(a, b), highest=max(a, b))
+        for n, (count, a, b) in enumerate(hours)
+    ]
+    every = rhythm(made, MINUTE)
+    ats, values = hours_as_columns(made, every, ())
+    assert len(ats) == sum(count for count, _, _ in hours)
+    assert all(a < b for a, b in pairwise(ats))
+    for one in made:
+        inside = [v for at, v in zip(ats, values, strict=True) if one.start <= instant(at) < one.start + timedelta(hours=1)]
+        assert (len(inside), max(inside)) == (one.count, one.highest)
+        assert min(inside) >= one.lowest
+    if len(ats) > 1 and max(count for count, _, _ in hours) > 1:
+        assert spacing({GPU_UTIL: (ats, values)}, MINUTE) >= every - timedelta(microseconds=1)
+
+
+def test_an_hour_in_which_a_run_began_has_its_samples_at_its_end() -> None:
+    hour = SampleHour(start=NOON, count=20, sum=0.0, lowest=0.0, highest=9.0)
+    ats, _ = hours_as_columns([hour], MINUTE, ((NOON + 40 * MINUTE, NOON + 40 * MINUTE),))
+    assert instant(ats[0]) == NOON + 40 * MINUTE
+
+
+def test_what_turns_beside_steady_work_needs_no_look() -> None:
+    ats = [int((NOON + n * MINUTE).timestamp()) * 10**6 for n in range(200)]
+    flickers = [2e6 if n % 2 else 0.0 for n in range(200)]
+    busy = turns({GPU_UTIL: (ats, [97.0] * 200), NETWORK: (ats, flickers)}, MINUTE, 45 * MINUTE, 1)
+    quiet = turns({GPU_UTIL: (ats, [0.0] * 200), NETWORK: (ats, flickers)}, MINUTE, 45 * MINUTE, 1)
+    assert len(busy) < 20
+    assert len(quiet) > 190
+
+
+def test_a_sample_that_did_not_come_turns_what_is_known() -> None:
+    minutes = [*range(30), *range(40, 60)]
+    ats = [int((NOON + n * MINUTE).timestamp()) * 10**6 for n in minutes]
+    found = turns({GPU_UTIL: (ats, [0.0] * len(ats))}, MINUTE, 45 * MINUTE, 1)
+    assert {NOON + 29 * MINUTE, NOON + 40 * MINUTE} <= set(found)
+
+
+def test_nothing_that_was_said_later_is_known_before() -> None:
+    runs, rests = Observation(key=KEY, state="running"), Observation(key=KEY, state="stopped")
+    said = (Said(at=NOON, seen=runs), Said(at=NOON + 9 * MINUTE, seen=rests), Said(at=NOON + 20 * MINUTE, seen=None))
+    past = Past(key=KEY, scope=SCOPE, first_seen_at=NOON, said=said)
+    assert past.observed(NOON - MINUTE) is None
+    assert past.observed(NOON + 8 * MINUTE) == (runs, None)
+    assert past.observed(NOON + 9 * MINUTE) == (rests, None)
+    assert past.observed(NOON + 30 * MINUTE) == (rests, NOON + 20 * MINUTE)
+
+
+def stretch(start: int, end: int, polls: int, outcome: str = "complete") -> Stretch:
+    return Stretch(scope=SCOPE, outcome=outcome, start=NOON + start * MINUTE, end=NOON + end * MINUTE, polls=polls)
+
+
+def test_listings_are_counted_as_if_they_had_come_evenly() -> None:
+    lookout = Lookout(stretches=(stretch(0, 10, 11), stretch(20, 20, 1), stretch(30, 40, 3, "failed")))
+    assert lookout.polls(NOON, NOON + 10 * MINUTE) == 11
+    assert lookout.polls(NOON + 4 * MINUTE, NOON + 6 * MINUTE) == 3
+    assert lookout.polls(NOON, NOON + 60 * MINUTE) == 12
+    assert lookout.seen_at(NOON + 5.5 * MINUTE) == NOON + 5 * MINUTE
+    assert lookout.seen_at(NOON + 35 * MINUTE) == NOON + 20 * MINUTE
+    assert gaps_of(lookout.stretches, 5 * MINUTE) == (NOON + 20 * MINUTE, NOON + 30 * MINUTE)
+
+
+def test_the_longest_blindness_is_named_first() -> None:
+    found = blind_of({"b": MINUTE, "a": 2 * MINUTE})
+    assert (found.total, [reason for reason, _ in found.reasons]) == (3 * MINUTE, ["a", "b"])

@@ -1,0 +1,47 @@
+"""A day of a report's chart that nobody looked at is not known; a day that was looked at and cost nothing is zero."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from costguard.metering.coverage import Hole, Unseen
+from costguard.reporting.statement.history import Days
+from costguard.values.period import Period
+from costguard.values.resource import ScopeKey
+from costguard.views.document import STACKED
+from costguard.views.report_charts import charts_of
+from tests.reporting.test_figures import SPENT
+
+FIRST = datetime(2026, 10, 1, tzinfo=UTC)
+DAYS = Days(
+    by="owner", days=tuple(date(2026, 10, n) for n in range(1, 5)), parts={"ada": (0, 0, 5 * 10**9, 0), "ben": (0,) * 4}
+)
+
+
+def hole(begin: int, end: int, scope: str = "one") -> Unseen:
+    """Days `begin` to `end`, the last not among them, of one scope."""
+    of = Period(start=FIRST + timedelta(days=begin), end=FIRST + timedelta(days=end))
+    return Unseen(scope=ScopeKey("acme", "lab", scope), holes=(Hole(period=of),))
+
+
+@pytest.mark.parametrize(
+    ("scopes", "unseen", "values"),
+    [
+        (1, (), (0.0, 0.0, 5.0, 0.0)),
+        (1, (hole(0, 2),), (None, None, 5.0, 0.0)),
+        (1, (hole(0, 4),), (None, None, 5.0, None)),
+        (2, (hole(0, 4),), (0.0, 0.0, 5.0, 0.0)),
+        (2, (hole(0, 2), hole(1, 4, "two")), (0.0, None, 5.0, 0.0)),
+    ],
+    ids=["all seen", "two unseen", "what is known stands", "another scope was seen", "both unseen"],
+)
+def test_a_day_is_unknown_where_no_scope_was_seen_and_nothing_is_known(
+    scopes: int, unseen: tuple[Unseen, ...], values: tuple[float | None, ...]
+) -> None:
+    chart = next(iter(charts_of(replace(SPENT, days=DAYS, scopes=scopes, unseen=unseen))))
+    assert chart.kind == STACKED
+    assert chart.series[0].values == values
+    assert [text == "" for text in chart.series[1].texts] == [value is None for value in values]

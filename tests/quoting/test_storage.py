@@ -1,0 +1,69 @@
+"""The disk of a run, to the nano-dollar, and the plans that sell access."""
+
+from __future__ import annotations
+
+import pytest
+
+from costguard.data import Facts
+from costguard.errors import InputError
+from costguard.quoting.storage import SYSTEM_GB, StorageRate, disk_gb, read_storage_rates
+from costguard.quoting.subscription import read_subscriptions
+from costguard.sizing.job import job_from
+from costguard.values.interval import Interval
+from costguard.values.money import Money
+from tests.sizing.speeds import LLAMA_3_8B
+
+RATE = StorageRate(provider="aws", nano_per_gb_month=10**8)
+
+
+def test_seventy_gb_at_ten_cents_for_ten_hours_are_nine_point_six_cents() -> None:
+    assert RATE.over(70, 36_000).text(3) == "0.096"
+
+
+def test_a_month_of_disk_is_its_monthly_price() -> None:
+    assert RATE.over(100, 730 * 3600) == Money.parse(10)
+
+
+def test_a_full_fine_tune_keeps_checkpoints_and_an_adapter_none_worth_counting() -> None:
+    weights = 2 * LLAMA_3_8B.parameters / 1e9
+    adapter = disk_gb(LLAMA_3_8B, job_from({"method": "qlora"}, LLAMA_3_8B).recipe)
+    full = disk_gb(LLAMA_3_8B, job_from({"method": "full"}, LLAMA_3_8B).recipe)
+    assert adapter == pytest.approx(SYSTEM_GB + weights, abs=2)
+    assert full - adapter == pytest.approx(2 * 14 * LLAMA_3_8B.parameters / 1e9, abs=2)
+
+
+def test_a_rate_nobody_states_is_unknown_and_one_that_is_included_is_zero() -> None:
+    rates = Facts().storage_rates()
+    assert "vast" not in rates
+    assert rates["lambda"].nano_per_gb_month == 0
+    assert rates["aws"].nano_per_gb_month == 80_000_000
+
+
+def test_a_rate_that_is_no_money_names_its_row() -> None:
+    row = {
+        "provider": "acme",
+        "usd_per_gb_month_running": "cheap",
+        "of_a_run": "yes",
+        "disk": "",
+        "source": "",
+        "observed_on": "",
+    }
+    with pytest.raises(InputError, match=r"storage_rates\.csv acme"):
+        read_storage_rates([row])
+
+
+def test_eight_hours_on_an_l4_take_the_units_of_eight_hours() -> None:
+    plans = [p for p in Facts().subscriptions() if p.gpu == "L4" and p.units]
+    assert plans
+    for plan in plans:
+        needed = plan.units_for(Interval.exactly(8.0))
+        assert needed.low == pytest.approx(8 * plan.units_per_hour.low)
+        assert needed.high == pytest.approx(8 * plan.units_per_hour.high)
+        assert plan.session_hours <= 24
+
+
+def test_a_plan_whose_price_is_no_money_names_it() -> None:
+    row = {"provider": "colab", "plan": "Pro", "price_usd": "?", "gpu": "T4", "units": "1", "session_hours": "1", "source": ""}
+    row |= {f"units_per_hour_{end}": "1" for end in ("low", "expected", "high")} | {"observed_on": ""}
+    with pytest.raises(InputError, match=r"subscriptions\.csv Pro"):
+        read_subscriptions([row])

@@ -1,0 +1,86 @@
+"""The default format: plain aligned text in a pipe, drawn and coloured on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costguard.renderers.table import render
+from costguard.views.document import Document, TableView
+from tests import shop
+
+TABLE = TableView(title="Prices", columns=("name", "$/h>"), rows=(("aws", "1.00"), ("lambda", "12.50")))
+
+
+def test_columns_are_aligned_and_numbers_to_the_right() -> None:
+    document = Document(data={}, lead=("A job",), tables=(TABLE,), notes=("A note",))
+    assert render(document) == "A job\n\nPrices\nname      $/h\naws      1.00\nlambda  12.50\n\nA note\n"
+
+
+def test_an_empty_table_is_left_out() -> None:
+    empty = TableView(title="Nothing", columns=("a",), rows=())
+    assert render(Document(data={}, lead=("x",), tables=(empty,))) == "x\n"
+
+
+@given(st.lists(st.tuples(st.text(max_size=12), st.text(max_size=12)), max_size=4), st.text(max_size=20))
+def test_no_text_adds_a_line_a_colour_or_a_space_at_the_end(rows: list[tuple[str, str]], note: str) -> None:
+    table = TableView(title="", columns=("a", "b>"), rows=tuple(rows))
+    text = render(Document(data={}, lead=("lead",), tables=(table,), notes=(note,)))
+    assert len(text.removesuffix("\n").split("\n")) == (2 + 1 + len(rows) + 2 if rows else 3)
+    for line in text.split("\n"):
+        assert line == line.rstrip(" ")
+        assert line.isprintable()
+
+
+def test_nothing_is_cut_in_a_pipe() -> None:
+    long = "x" * 500
+    assert long in render(Document(data={}, tables=(TableView(title="", columns=("a",), rows=((long,),)),)))
+
+
+def on_a_terminal(market: str, **environment: str) -> str:
+    """What `costguard offers` draws on a real pseudo-terminal."""
+    ours, theirs = pty.openpty()
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("COSTGUARD_") and k not in ("NO_COLOR", "COLUMNS")}
+    command = [sys.executable, "-m", "costguard", "offers", "--market", market]
+    with subprocess.Popen(command, stdout=theirs, stdin=subprocess.DEVNULL, env=kept | environment) as process:
+        os.close(theirs)
+        drawn = b""
+        while part := _read(ours):
+            drawn += part
+        assert process.wait() == 0
+    os.close(ours)
+    return drawn.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # Linux says EIO when the other end is closed
+        return b""
+
+
+@pytest.fixture
+def market(tmp_path: Path) -> str:
+    return shop.market(tmp_path)
+
+
+def test_a_terminal_gets_colours_unless_no_color_is_set(market: str) -> None:
+    colours = {"TERM": "xterm-256color", "COLUMNS": "160"}
+    assert "\x1b[" in on_a_terminal(market, **colours)
+    plain = on_a_terminal(market, **colours, NO_COLOR="1")
+    assert "\x1b[" not in plain
+    assert "p5.48xlarge" in plain
+
+
+def test_a_terminal_gets_lines_of_its_width(market: str) -> None:
+    for width in (60, 120):
+        drawn = on_a_terminal(market, TERM="xterm", NO_COLOR="1", COLUMNS=str(width))
+        assert max(map(len, drawn.splitlines())) <= width
+    assert "p5.48xlarge" in drawn

@@ -1,0 +1,120 @@
+"""The large numbers of a report: each with its bounds, its comparison, and what is not known said as that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from costguard.reporting.statement.groups import Group, Sums
+from costguard.reporting.statement.savings import Saved
+from costguard.reporting.statement.sections import AtRest, Before
+from costguard.reporting.statement.statement import Statement
+from costguard.reporting.statement.waste import Waste
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.period import Period
+from costguard.values.resource import Attribution
+from costguard.views.document import Figure
+from costguard.views.figures import figures_of
+
+OCTOBER = Period(start=datetime(2026, 10, 1, tzinfo=UTC), end=datetime(2026, 11, 1, tzinfo=UTC))
+SEPTEMBER = Period(start=datetime(2026, 9, 1, tzinfo=UTC), end=OCTOBER.start)
+
+
+def money(low: str, expected: str, high: str, currency: str = "USD") -> MoneyInterval:
+    return MoneyInterval(
+        low=Money.parse(low, currency), expected=Money.parse(expected, currency), high=Money.parse(high, currency)
+    )
+
+
+def sums(total: MoneyInterval, computing: int = 0, waste: Waste | None = None) -> Sums:
+    group = Group(by={"owner": "ada"}, money=total, us=1, gpu_milli_us=1, computing=computing, waste=waste)
+    return Sums(total=total, groups=(group,))
+
+
+SPENT = Statement(
+    period=OCTOBER,
+    label="2026-10",
+    zone="UTC",
+    as_of=OCTOBER.end,
+    by=("owner",),
+    usd=sums(money("90", "100", "120")),
+    scopes=1,
+)
+SAME = money("80", "80", "80")
+BEFORE = Before(period=SEPTEMBER, label="2026-09", usd=sums(SAME), part=sums(SAME), seen=True, part_seen=True)
+
+
+def of(statement: Statement, name: str) -> Figure:
+    (figure,) = (one for one in figures_of(statement) if one.name.startswith(name))
+    return figure
+
+
+def test_what_was_spent_stands_with_its_bounds_and_each_currency_by_itself() -> None:
+    figures = list(figures_of(replace(SPENT, others=(sums(money("5", "5", "5", "EUR")),))))
+    assert figures == [
+        Figure(name="Spent", text="$100.00", note="between $90.00 and $120.00"),
+        Figure(name="Spent", text="EUR 5.00"),
+    ]
+
+
+def test_a_running_period_says_so_far_and_what_it_comes_to() -> None:
+    running = replace(SPENT, as_of=datetime(2026, 10, 20, tzinfo=UTC), forecast=(money("150", "150", "200"),))
+    assert of(running, "Spent so far").text == "$100.00"
+    assert of(running, "By its end, if it goes on") == Figure(
+        name="By its end, if it goes on", text="$150.00", note="between $150.00 and $200.00"
+    )
+
+
+@pytest.mark.parametrize(
+    ("was", "text", "note"),
+    [
+        ("80", "+$20.00", "from $80.00; +25%"),
+        ("125", "-$25.00", "from $125.00; -20%"),
+        ("100", "$0.00", "from $100.00; +0%"),
+        ("0.01", "+$99.99", "from $0.01"),
+        ("0", "+$100.00", "from $0.00"),
+    ],
+)
+def test_the_change_has_its_sign_and_a_share_that_says_something(was: str, text: str, note: str) -> None:
+    then = sums(money(was, was, was))
+    figure = of(replace(SPENT, before=replace(BEFORE, usd=then, part=then)), "Against 2026-09")
+    assert (figure.text, figure.note) == (text, note)
+
+
+def test_a_period_before_that_nobody_looked_at_is_not_zero() -> None:
+    figure = of(replace(SPENT, before=replace(BEFORE, seen=False, part_seen=False)), "Against")
+    assert (figure.text, figure.note) == ("not known", "nobody looked then")
+    assert of(replace(SPENT, before=replace(BEFORE, complete=False)), "Against").note.endswith("; it was not seen all through")
+
+
+def test_idle_is_of_what_could_be_judged_and_not_known_where_nothing_was() -> None:
+    nano = 10**9
+    waste = Waste(
+        attribution=Attribution(provider="aws", account="1", region="us", kind="instance"),
+        currency="USD",
+        judged=50 * nano,
+        idle=20 * nano,
+        partly=5 * nano,
+    )
+    judged = replace(SPENT, usd=sums(SAME, computing=80 * nano, waste=waste))
+    assert of(judged, "Idle") == Figure(
+        name="Idle", text="$20.00", note="and $5.00 partly idle, of the 62% that could be judged"
+    )
+    assert of(replace(SPENT, usd=sums(SAME, computing=80 * nano)), "Idle").text == "not known"
+    assert [one for one in figures_of(SPENT) if one.name == "Idle"] == [], "nothing computed"
+
+
+def test_disks_at_rest_and_what_the_guard_saved() -> None:
+    more = replace(SPENT, rest=AtRest(money=(money("1", "2", "2"),), machines=1), saved=Saved(net=(money("-3", "-1", "4"),)))
+    assert of(more, "Disks") == Figure(
+        name="Disks of stopped machines", text="$2.00", note="between $1.00 and $2.00; 1 machine"
+    )
+    assert of(more, "Saved") == Figure(name="Saved by the guard", text="-$1.00", note="between -$3.00 and $4.00")
+
+
+def test_a_period_that_lies_ahead_or_that_nobody_saw_has_none() -> None:
+    nothing = Sums(total=money("0", "0", "0"))
+    assert list(figures_of(replace(SPENT, usd=nothing, as_of=datetime(2026, 8, 1, tzinfo=UTC)))) == []
+    assert list(figures_of(replace(SPENT, usd=nothing, scopes=0))) == []

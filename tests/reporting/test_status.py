@@ -1,0 +1,187 @@
+"""What burns now, and where the month leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from costguard.metering.burn import burns_of, hourly_of, per_hour
+from costguard.metering.meter import GB, GB_MONTH, GB_MONTH_720, GB_MONTH_730, STORAGE, TRAFFIC, Meter, PriceRange
+from costguard.metering.span import MAYBE, amounts
+from costguard.metering.spending import Live, ScopeNow, Spending
+from costguard.reporting.status import Status, scope_view, status_of
+from costguard.values.calendar import month_of
+from costguard.values.money import Money, MoneyInterval
+from costguard.values.period import Period
+from tests.books import HOUR_US, NOW, VAST, at, live, meter, money, scope_now, spent, unpriced
+
+QUARTER, MINUTES = timedelta(minutes=15), timedelta(minutes=5)
+DOLLAR = 10**9
+
+
+def asked(*resources: Live, spending: Sequence[Spending] = (), scopes: Sequence[ScopeNow] = (), now: datetime = NOW) -> Status:
+    month = month_of(now, UTC)
+    return status_of(at=now, month=month, zone=UTC, spending=spending, live=resources, scopes=scopes)
+
+
+def test_the_burn_is_the_sum_of_the_open_lines_with_storage_by_the_hour() -> None:
+    disk = meter(DOLLAR // 10, charge=STORAGE, unit=GB_MONTH_730, quantity=730)
+    found = asked(live("i-1", meter(2 * DOLLAR), disk), live("i-2", meter(DOLLAR // 2)))
+    assert found.usd.burn.stated == Money.parse("2.6")
+    assert found.usd.burn.bounds == money("2.6")
+    assert not found.usd.burn.unknown
+
+
+@pytest.mark.parametrize(
+    ("unit", "now", "hours"),
+    [
+        (GB_MONTH_730, NOW, 730),
+        (GB_MONTH_720, NOW, 720),
+        (GB_MONTH, at(21), 720),
+        (GB_MONTH, at(21, month=10), 744),
+        (GB_MONTH, datetime(2028, 2, 29, tzinfo=UTC), 696),
+    ],
+)
+def test_a_gb_month_is_divided_by_the_hours_of_its_month(unit: str, now: datetime, hours: int) -> None:
+    assert per_hour(meter(DOLLAR, unit=unit, quantity=hours), DOLLAR, now) == DOLLAR
+
+
+def test_an_amount_of_traffic_burns_nothing_by_the_hour() -> None:
+    assert per_hour(Meter(TRAFFIC, PriceRange.exactly(DOLLAR), unit=GB, quantity=5), DOLLAR, NOW) == 0
+
+
+def test_what_may_bill_unheard_stands_in_the_high_end_of_the_forecast_and_in_nothing_else() -> None:
+    on = live("i-1", meter(2 * DOLLAR))
+    off = replace(on, open=(), unheard=tuple(replace(span, presence=MAYBE) for span in on.open))
+    found = asked(off, spending=[spent(money("0", "0", "120"))])
+    assert found.usd.burn.stated == Money.parse("0")
+    assert not found.usd.burn.unknown
+    assert found.usd.forecast == money("0", "0", str(120 + 2 * (9 * 24 + 12)))
+    assert [one.hourly for one in burns_of([off], NOW)] == [money("0", "0", "2")]
+
+
+def test_the_forecast_is_the_month_to_date_and_the_burn_to_its_end() -> None:
+    found = asked(live("i-1", meter(2 * DOLLAR)), spending=[spent(money("90", "100", "120"))])
+    assert found.usd.to_date == money("90", "100", "120")
+    left = 9 * 24 + 12
+    assert found.usd.forecast == money(str(90 + 2 * left), str(100 + 2 * left), str(120 + 2 * left))
+
+
+def test_the_forecast_is_what_an_open_span_will_have_cost() -> None:
+    resource = live("i-1", meter(2_490_000_000), meter(DOLLAR // 5, charge=STORAGE, unit=GB_MONTH, quantity=720, part="gp3"))
+    month = month_of(NOW, UTC)
+    now_us, end_us = ((t - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for t in (NOW, month.end))
+    ahead = sum(amounts(span, now_us, end_us)[1] for span in resource.open)
+    assert asked(resource).usd.forecast.expected.nano == ahead
+
+
+def test_a_price_that_nobody_stated_is_not_in_the_burn_and_bounds_the_forecast() -> None:
+    found = asked(live("i-1", meter(DOLLAR)), live("i-2", unpriced(16 * DOLLAR)))
+    assert (found.usd.burn.stated, found.usd.burn.unstated) == (Money.parse(1), Money.parse(16))
+    assert found.usd.burn.bounds == money("1", "9", "17")
+    assert (found.usd.forecast.low, found.usd.forecast.high) == (Money.parse(228), Money.parse(17 * 228))
+
+
+def test_an_absent_resource_burns_nothing_and_may_cost_what_it_did() -> None:
+    gone = live("i-1", meter(2 * DOLLAR), absent_at=at(21, 11))
+    found = asked(gone)
+    assert found.usd.burn.stated == Money.parse(0)
+    assert found.usd.forecast == money("0", "0", str(2 * 228))
+    assert found.resources[0].state == "absent"
+    assert [burn.hourly for burn in burns_of([gone], NOW)] == [money("0", "0", "2")]
+
+
+def test_currencies_are_never_added() -> None:
+    found = asked(
+        live("i-1", meter(DOLLAR)),
+        live("o-1", meter(3 * DOLLAR, currency="EUR"), amount=money("5", currency="EUR")),
+        spending=[spent(money("7")), spent(money("4", currency="EUR")), spent(money("9", currency="CHF"))],
+    )
+    assert (found.usd.burn.stated, found.usd.to_date) == (Money.parse(1), money("7"))
+    chf, eur = found.others
+    assert (chf.currency, chf.burn.stated.nano, chf.to_date) == ("CHF", 0, money("9", currency="CHF"))
+    assert eur.forecast == money(str(4 + 3 * 228), currency="EUR")
+
+
+def test_a_resource_may_bill_in_two_currencies() -> None:
+    both = hourly_of(live("i-1", meter(DOLLAR), meter(2 * DOLLAR, currency="EUR", charge=STORAGE)), NOW)
+    assert [(burn.currency, burn.stated.nano) for burn in both] == [("EUR", 2 * DOLLAR), ("USD", DOLLAR)]
+
+
+def test_what_burns_most_stands_first_and_then_what_might() -> None:
+    found = asked(
+        live("idle", amount=money("99")),
+        live("small", meter(DOLLAR)),
+        live("unknown", unpriced(50 * DOLLAR)),
+        live("large", meter(5 * DOLLAR)),
+        live("older", amount=money("100")),
+    )
+    assert [one.live.observation.key.id for one in found.resources] == ["large", "small", "unknown", "older", "idle"]
+
+
+def test_the_part_of_the_month_at_unstated_prices_is_kept_apart() -> None:
+    found = asked(spending=[spent(money("7")), spent(money("0", "4", "8"), known=False)])
+    assert found.usd.to_date == money("7", "11", "15")
+    assert found.usd.guessed == money("0", "4", "8")
+    assert asked(spending=[spent(money("7"))]).usd.guessed is None
+
+
+def test_budgets_count_the_bounds_of_every_line() -> None:
+    burns = burns_of([live("i-1", unpriced(16 * DOLLAR)), live("i-2", meter(DOLLAR), owner="bob")], NOW)
+    assert [(burn.attribution.owner, burn.hourly) for burn in burns] == [("ada", money("0", "8", "16")), ("bob", money("1"))]
+
+
+@pytest.mark.parametrize(
+    ("scope", "state", "unseen"),
+    [
+        (scope_now(), "complete", None),
+        (scope_now(complete_at=NOW - QUARTER, polled_at=NOW - QUARTER), "complete", None),
+        (scope_now(complete_at=at(21, 9), polled_at=at(21, 9)), "stale", timedelta(hours=3)),
+        (scope_now(outcome="failed", complete_at=at(21, 11, 58)), "failed", None),
+        (scope_now(outcome="failed", complete_at=at(21, 9)), "failed", timedelta(hours=3)),
+        (scope_now(outcome="partial", complete_at=None, since=at(21, 10)), "partial", timedelta(hours=2)),
+        (scope_now(outcome="failed", complete_at=None), "failed", timedelta(0)),
+        (scope_now(complete_at=NOW + MINUTES, polled_at=NOW + MINUTES), "complete", None),
+        (scope_now(complete_at=NOW + QUARTER, polled_at=NOW + QUARTER), "ahead", None),
+        (scope_now(outcome="failed", complete_at=at(21, 9), polled_at=NOW + QUARTER), "ahead", timedelta(hours=3)),
+    ],
+)
+def test_a_scope_is_shouted_about_when_it_was_not_seen_for_too_long(
+    scope: ScopeNow, state: str, unseen: timedelta | None
+) -> None:
+    view = scope_view(scope, NOW, QUARTER)
+    assert (view.state, view.unseen) == (state, unseen)
+
+
+def test_scopes_stand_by_name() -> None:
+    assert [s.now.scope for s in asked(scopes=[scope_now(VAST), scope_now()]).scopes] == sorted([VAST, scope_now().scope])
+
+
+def test_the_month_is_that_of_the_zone() -> None:
+    zone, now = ZoneInfo("Pacific/Auckland"), at(30, 20)
+    found = status_of(at=now, month=month_of(now, zone), zone=zone, spending=[], live=[], scopes=[])
+    assert (found.label, found.zone) == ("2026-12", "Pacific/Auckland")
+
+
+def test_work_is_unknown_and_says_why() -> None:
+    work = asked(live("i-1")).resources[0].work
+    assert (work.state, work.confidence, work.since) == ("unknown", 0, None)
+    assert "no signals yet" in work.reasons[0]
+
+
+def test_nothing_at_all_is_zero() -> None:
+    found = asked()
+    zero = MoneyInterval(low=Money(nano=0), expected=Money(nano=0), high=Money(nano=0))
+    assert (found.usd.to_date, found.usd.forecast, found.usd.burn.bounds, found.others) == (zero, zero, zero, ())
+
+
+def test_a_month_that_is_over_is_not_forecast_further() -> None:
+    month = Period(start=at(1, month=10), end=at(1))
+    found = status_of(
+        at=NOW, month=month, zone=UTC, spending=[spent(money("7"), hours=HOUR_US)], live=[live("i", meter(DOLLAR))], scopes=[]
+    )
+    assert found.usd.forecast == money("7")

@@ -1,0 +1,56 @@
+"""The break-even flow: what is stated wins over what is looked up, and every assumption is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from costguard.data import Facts
+from costguard.errors import InputError
+from costguard.ledger.market import Market
+from costguard.quoting.purchase import Purchase
+from costguard.services.breakeven import breakeven
+from costguard.values.money import Money, Rate
+from tests.shop import market, offer
+
+T4 = Facts().gpus()["T4"]
+
+
+def asked(folder: Path, **stated: object) -> Purchase:
+    given: dict[str, object] = dict.fromkeys(("gpu", "price", "rate", "power_w", "usd_per_kwh", "resale", "hours_week"))
+    with Market(Path(market(folder, [offer("aws", "T4", "0.5"), offer("aws", "T4", "3", count=8)]))) as source:
+        return breakeven(**(given | {"count": 1, "market": source} | stated))  # type: ignore[arg-type]  # keywords of a table
+
+
+def test_stated_figures_leave_nothing_to_assume(tmp_path: Path) -> None:
+    found = asked(tmp_path, price=Money.parse(1000), rate=Rate.parse("0.5"), power_w=100, usd_per_kwh="0.2")
+    assert found.warnings == ()
+    assert found.plain.hours == 2000
+    assert found.full.hours == pytest.approx(1000 / 0.48)
+
+
+def test_eight_gpus_cost_eight_times_draw_eight_times_and_rent_as_a_machine_of_eight(tmp_path: Path) -> None:
+    found = asked(tmp_path, gpu=T4, count=8)
+    assert T4.price_usd
+    assert T4.tdp_w
+    assert found.price == Money.parse(round(T4.price_usd) * 8)
+    assert found.power_w == T4.tdp_w * 8
+    assert found.rent == Rate.parse(3)
+
+
+def test_electricity_matters_only_where_power_is_known(tmp_path: Path) -> None:
+    found = asked(tmp_path, price=Money.parse(1000), rate=Rate.parse("0.5"))
+    assert found.warnings == ()
+    assert found.full.hours == found.plain.hours
+
+
+@pytest.mark.parametrize("wrong", [{"usd_per_kwh": "-0.1"}, {"usd_per_kwh": "cheap"}, {"resale": Money.parse(-1)}])
+def test_figures_below_zero_are_refused_even_where_they_would_not_count(tmp_path: Path, wrong: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"--usd-per-kwh|--resale"):
+        asked(tmp_path, price=Money.parse(1000), rate=Rate.parse(1), **wrong)
+
+
+def test_what_nobody_rents_asks_for_a_rate(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nobody in the market rents T4 x3"):
+        asked(tmp_path, gpu=T4, count=3)

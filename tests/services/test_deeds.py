@@ -1,0 +1,370 @@
+"""Right before a request everything is asked anew: each thing that may change after the plan was made holds the act back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from costguard.errors import LedgerError
+from costguard.guard.action_intents import EXECUTING, READY, Intent
+from costguard.guard.action_plan import Around, plan
+from costguard.guard.context import Rules
+from costguard.guard.evaluation import Survey
+from costguard.guard.limits import Breaker, Room
+from costguard.guard.overrides import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, Wish
+from costguard.guard.policy import NOTIFY, SCHEDULE_RULE, STOP, Policy, Rails, Step, Target
+from costguard.guard.run import FirstSeen
+from costguard.guard.schedule import Off, Schedule
+from costguard.guard.verdict import Climb
+from costguard.ledger.guard.store import GuardBook
+from costguard.metering.observation import Handling, Observation, incarnation_of
+from costguard.metering.spending import Live
+from costguard.providers.ports import InstanceSource
+from costguard.services.act.executor import Deeds
+from costguard.testing import FakeClock
+from costguard.values.acting import ACCEPTED, Reception
+from costguard.values.resource import ResourceKey
+from tests.blank import blank_sight
+from tests.guard.cases import STOPS, case, idle, machine, policy
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+MIN = timedelta(minutes=1)
+NIGHTS = Schedule(zone=UTC, off=(Off(start=time(11), end=time(13)),))
+RULE = policy(when={"provider": "aws"}, rule=SCHEDULE_RULE, hold=timedelta())
+"""Not of work: what is measured at that moment is asked elsewhere."""
+
+
+@dataclass
+class Moment:
+    """All that bears on one stop, at the moment before it is sent."""
+
+    book: GuardBook
+    live: Live = field(default_factory=lambda: machine(created_at=NOW - timedelta(days=1)))
+    rules: Rules = field(default_factory=lambda: Rules(policies=(RULE,)))
+    breaker: Breaker | None = None
+    polls: int = 100
+    listed: bool = True
+    seen: Observation | None = None
+
+    @property
+    def intent(self) -> Intent:
+        return Intent(
+            id="one",
+            life=incarnation_of(self.live.observation),
+            act=STOP,
+            policy=RULE.name,
+            rule=RULE.rule,
+            why="",
+            evidence="{}",
+            state=READY,
+            created_at=NOW,
+            moved_at=NOW,
+            epoch=1,
+        )
+
+    def wish(self, what: str, **of: Any) -> None:  # noqa: ANN401 - any field
+        life = None if "subject" in of and what == ARM else incarnation_of(self.live.observation)
+        key = self.live.observation.key if life and what == PROTECT else None
+        usual = {"id": what, "who": "ada", "why": "", "at": NOW - MIN, "until": NOW + timedelta(hours=1)}
+        usual |= {"key": key, "life": None if what in (FREEZE, PROTECT) else life}
+        self.book.add_wish(Wish(what=what, **{**usual, **of}))
+
+    def sees(self, **changes: Any) -> None:  # noqa: ANN401 - any field
+        self.seen = replace(self.live.observation, **changes)
+
+    def why_not(self) -> str:
+        """What is said against it by the very function that is asked twice before each request."""
+        key = self.live.observation.key
+        sight = blank_sight(
+            NOW,
+            (self.live,) if self.listed else (),
+            known={key: FirstSeen(at=self.live.first_seen_at, polls=self.polls)},
+            breaker=self.breaker,
+        )
+        deeds = Deeds(
+            book=self.book,
+            rules=self.rules,
+            source_of=lambda _key: None,
+            clock=FakeClock(NOW),
+            seconds=lambda: 0.0,
+            epoch=1,
+            sight=sight,
+        )
+        return deeds._still(self.intent)(self.seen or self.live.observation)
+
+
+@pytest.fixture
+def moment(tmp_path: Path) -> Iterator[Moment]:
+    with GuardBook(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as book:
+        assert book.take_turn("me", NOW - MIN, timedelta(hours=1)) == 1
+        made = Moment(book)
+        made.wish(ARM, subject=RULE.name, value=STOP, id="armed")
+        yield made
+
+
+def test_nothing_speaks_against_an_act_that_nothing_changed_for(moment: Moment) -> None:
+    assert moment.why_not() == ""
+
+
+def rules(moment: Moment, **changes: Any) -> None:  # noqa: ANN401 - any field
+    moment.rules = replace(moment.rules, **changes)
+
+
+def of_policy(moment: Moment, **changes: Any) -> None:  # noqa: ANN401 - any field
+    rules(moment, policies=(replace(RULE, **changes),))
+
+
+def of_nobody(moment: Moment) -> None:
+    rules(moment, claims=())
+    moment.sees(owner="")
+
+
+def by_hand(moment: Moment) -> None:
+    """Started an hour into the time in which a schedule wants it off."""
+    other: Policy = replace(RULE, name="nights", schedule=NIGHTS, then=(Step(do=NOTIFY),))
+    rules(moment, policies=(RULE, other))
+    began = NOW - 30 * MIN
+    moment.live = replace(moment.live, observation=replace(moment.live.observation, started_at=began))
+
+
+def in_doubt(moment: Moment) -> None:
+    other = replace(moment.intent, id="other", act="terminate")
+    assert moment.book.plan_intent(other)
+    moment.book.adopt(replace(Rails(), acts_per_run=10))
+    assert moment.book.move_intent(other, EXECUTING, NOW, fleet=10)
+
+
+CHANGES: list[tuple[str, Callable[[Moment], None], str]] = [
+    ("a freeze", lambda m: m.wish(FREEZE), "ada froze all acts"),
+    ("a lease", lambda m: m.wish(LEASE), "ada keeps it until"),
+    ("a machine started by hand", by_hand, "whoever started it keeps it until"),
+    ("a phase", lambda m: m.wish(PHASE, subject="download"), "ada declared download"),
+    ("a wish to protect it", lambda m: m.wish(PROTECT), "ada protects it"),
+    ("a label that protects it", lambda m: m.sees(labels=(("costguard", "never"),)), "its label costguard=never protects it"),
+    (
+        "its provider's protection",
+        lambda m: m.sees(handling=replace(STOPS, protected=("stop",))),
+        "its provider refuses to stop it",
+    ),
+    ("a lower arming", lambda m: m.wish(ARM, subject=RULE.name, value=NOTIFY, id="lower", at=NOW), "armed for notify"),
+    ("that nobody owns it", of_nobody, "nobody owns it"),
+    ("a controller", lambda m: m.sees(handling=replace(STOPS, controller="group a")), "group a would bring it back"),
+    ("that it has no stop", lambda m: m.sees(handling=Handling(stops=False, terminates=True)), "has no stop for it"),
+    ("what a stop would lose", lambda m: m.sees(handling=replace(STOPS, stop_loses=("its disk",))), "it would lose its disk"),
+    ("a listing that began to know it just now", lambda m: setattr(m, "polls", 2), "in 2 listings"),
+    ("another act that is not settled", in_doubt, "its terminate is executing"),
+    (
+        "a policy that does not concern it any more",
+        lambda m: of_policy(m, target=Target(ids=("i-2",))),
+        "does not concern it any more",
+    ),
+    ("a policy that is no more", lambda m: rules(m, policies=()), "its policy is no more"),
+    ("a machine that is not listed", lambda m: setattr(m, "listed", False), "it is not listed any more"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), [case[1:] for case in CHANGES], ids=[case[0] for case in CHANGES])
+def test_an_act_is_held_back_at_the_last_moment_by(moment: Moment, change: Callable[[Moment], None], says: str) -> None:
+    change(moment)
+    assert says in moment.why_not()
+
+
+def test_an_open_breaker_holds_idle_acts_only(moment: Moment) -> None:
+    moment.breaker = Breaker(opened_at=NOW, keys=(moment.live.observation.key,), shared="region us-east-1")
+    assert moment.why_not() == ""
+    of_policy(moment, rule="idle")
+    assert "1 turned idle or unknown at once (region us-east-1)" in moment.why_not()
+
+
+def test_an_approval_lets_a_stop_lose_what_it_loses(moment: Moment) -> None:
+    moment.sees(handling=replace(STOPS, stop_loses=("its disk",)))
+    moment.wish(APPROVE, subject=STOP)
+    assert moment.why_not() == ""
+
+
+class Rack:
+    """Where all machines run. `labelled`: protected since they were listed; `asked`: whom it was asked to stop."""
+
+    def __init__(self, *machines: Live, labelled: tuple[str, ...] = ()) -> None:
+        self.seen = {one.observation.key: one.observation for one in machines}
+        self.labelled, self.asked, self.looked = labelled, list[str](), list[str]()
+
+    def look(self, key: ResourceKey) -> Observation:
+        self.looked.append(key.id)
+        return replace(self.seen[key], labels=(("costguard", "never"),) if key.id in self.labelled else ())
+
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+        assert not lose
+        self.asked.append(key.id)
+        return Reception(said=ACCEPTED)
+
+
+def deeds_of(book: GuardBook, rack: Rack, machines: list[Live], at: datetime) -> Deeds:
+    """Those of a run that sees `machines`."""
+    known = {one.observation.key: FirstSeen(at=one.first_seen_at, polls=100) for one in machines}
+    sight = blank_sight(at, tuple(machines), known=known, intents=tuple(book.intents_since(at - timedelta(days=1))))
+    assert book.take_turn("me", at, timedelta(hours=1)) == 1
+    return Deeds(
+        book=book,
+        rules=Rules(policies=(RULE,)),
+        source_of=lambda _key: cast("InstanceSource", rack),
+        clock=FakeClock(at),
+        seconds=lambda: 0.0,
+        epoch=1,
+        sight=sight,
+    )
+
+
+def goes(
+    book: GuardBook, rack: Rack, machines: list[Live], at: datetime, *, first: str = "i-1", acts: int = 1, **stated: object
+) -> Deeds:
+    """A run in which the stop of each is due, the `first` of them first, and the rails allow `acts`."""
+    done = cast("tuple[int, ...]", stated.pop("done", (0,)))
+    cases = [case(one, RULE, idle(at - 60 * MIN), at, replace(_climb(one, at), done=done), **stated) for one in machines]
+    around = Around(now=at, interval=MIN, room=Room(acts=acts, irreversible=1, why=f"at most {acts} in a run"))
+    proposals = plan(cases, around)
+    assert [p.verdict.life.key.id for p in proposals if p.step.do == STOP and p.goes(at)][:1] == [first] * bool(first)
+    found = Survey(
+        at=at,
+        works={},
+        cases=tuple(cases),
+        proposals=proposals,
+        climbs=(),
+        sighted=(),
+        foresights=(),
+        breaker=None,
+        quarantine={},
+        fleet=40,
+    )
+    deeds = deeds_of(book, rack, machines, at)
+    deeds.go(found, deeds.sight)
+    return deeds
+
+
+def _climb(one: Live, at: datetime) -> Climb:
+    return Climb(
+        policy=RULE.name,
+        life=incarnation_of(one.observation),
+        since=at - 60 * MIN,
+        started_at=at - 60 * MIN,
+        done=(0,),
+    )
+
+
+def test_an_act_that_is_refused_at_its_last_look_leaves_its_room_to_the_next(moment: Moment) -> None:
+    machines = [machine(f"i-{n}", created_at=NOW - timedelta(days=1)) for n in range(1, 4)]
+    rack = Rack(*machines, labelled=("i-1",))
+    goes(moment.book, rack, machines, NOW)
+    assert rack.asked == ["i-2"]
+    states = {one.life.key.id: one.state for one in moment.book.intents_since(NOW)}
+    assert states == {"i-1": "cancelled", "i-2": "verifying", "i-3": "ready"}
+
+
+def test_of_many_that_are_refused_each_has_its_turn(moment: Moment) -> None:
+    machines = [machine(f"i-{n}", created_at=NOW - timedelta(days=1)) for n in range(1, 9)]
+    rack = Rack(*machines, labelled=tuple(f"i-{n}" for n in range(1, 8)))
+    goes(moment.book, rack, machines, NOW)
+    assert rack.asked == []
+    goes(moment.book, rack, machines, NOW + MIN)
+    assert rack.asked == ["i-8"]
+
+
+def three() -> list[Live]:
+    return [machine(f"i-{n}", created_at=NOW - timedelta(days=1)) for n in range(1, 4)]
+
+
+def states(book: GuardBook) -> dict[str, str]:
+    return {one.life.key.id: one.state for one in book.intents_since(NOW)}
+
+
+def test_what_waits_for_room_goes_on_waiting_and_is_cancelled_once_its_reason_is_gone(moment: Moment) -> None:
+    machines = three()
+    rack = Rack(*machines)
+    goes(moment.book, rack, machines, NOW)
+    assert states(moment.book) == {"i-1": "verifying", "i-2": "ready", "i-3": "ready"}
+    goes(moment.book, rack, machines[1:2], NOW + MIN, first="i-2", acts=1)
+    assert states(moment.book)["i-3"] == "cancelled"
+    (gone,) = [one for one in moment.book.intents_since(NOW) if one.life.key.id == "i-3"]
+    assert gone.outcome == "its condition holds no more"
+    assert states(moment.book)["i-2"] != "cancelled"
+
+
+def test_what_somebody_freezes_while_it_waits_is_cancelled_with_the_reason(moment: Moment) -> None:
+    machines = three()
+    rack = Rack(*machines)
+    goes(moment.book, rack, machines, NOW)
+    freeze = Wish(id="f", what=FREEZE, who="ada", why="a demo", at=NOW, until=NOW + timedelta(hours=1))
+    goes(moment.book, rack, machines[1:], NOW + MIN, first="", frozen=freeze)
+    found = {one.life.key.id: one for one in moment.book.intents_since(NOW)}
+    assert {name: one.state for name, one in found.items()} == {"i-1": "verifying", "i-2": "cancelled", "i-3": "cancelled"}
+    assert "ada" in found["i-2"].outcome
+    assert rack.asked == ["i-1"]
+
+
+def test_of_a_stop_that_nobody_was_told_of_there_is_no_intent(moment: Moment) -> None:
+    machines = three()
+    goes(moment.book, Rack(*machines), machines, NOW, first="", done=())
+    assert states(moment.book) == {}
+
+
+class FullBook(GuardBook):
+    """One whose disk is full for whatever is to be sent; `tried`: how often it was to write that."""
+
+    tried = 0
+
+    def move_intent(self, intent: Intent, state: str, now: datetime, **of: Any) -> Intent | None:  # noqa: ANN401 - any field
+        if state == EXECUTING:
+            self.tried += 1
+            raise LedgerError("cannot be written: the disk is full", field="ledger.db")
+        return super().move_intent(intent, state, now, **of)
+
+
+def test_where_the_ledger_cannot_be_written_once_nothing_else_is_tried_in_that_run(tmp_path: Path) -> None:
+    machines = three()
+    rack = Rack(*machines)
+    with FullBook(f"sqlite:///{tmp_path / 'full.db'}", rails=Rails()) as book:
+        assert book.take_turn("me", NOW - MIN, timedelta(hours=1)) == 1
+        book.add_wish(
+            Wish(
+                id="armed",
+                what=ARM,
+                who="ada",
+                why="",
+                at=NOW - MIN,
+                until=NOW + timedelta(hours=1),
+                subject=RULE.name,
+                value=STOP,
+            )
+        )
+        deeds = goes(book, rack, machines, NOW, acts=3)
+        assert "the disk is full" in deeds.broken
+        assert (book.tried, rack.asked) == (1, [])
+
+
+def test_a_stop_that_a_later_listing_shows_is_done_without_asking(moment: Moment) -> None:
+    machines = three()[:1]
+    rack = Rack(*machines)
+    goes(moment.book, rack, machines, NOW)
+    sent = len(rack.looked)
+    rested = replace(machines[0].observation, state="stopped", stopped_at=NOW + MIN)
+    rack.seen[rested.key] = rested
+    later = replace(machines[0], observation=rested, seen_at=NOW + 2 * MIN)
+    deeds = deeds_of(moment.book, rack, [later], NOW + 2 * MIN)
+    assert deeds.confirm_all(moment.book.intents_since(NOW), [later])
+    assert states(moment.book) == {"i-1": "done"}
+    assert len(rack.looked) == sent
+
+
+def test_a_listing_from_before_a_request_is_not_believed_and_the_machine_is_looked_up(moment: Moment) -> None:
+    machines = three()[:1]
+    rack = Rack(*machines)
+    goes(moment.book, rack, machines, NOW)
+    sent = len(rack.looked)
+    older = replace(machines[0], seen_at=NOW - MIN)
+    deeds_of(moment.book, rack, [older], NOW + MIN).confirm_all(moment.book.intents_since(NOW), [older])
+    assert len(rack.looked) == sent + 1

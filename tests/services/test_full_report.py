@@ -1,0 +1,177 @@
+"""What a report says beside its groups, over ledgers that played stories filled: waste, what acts saved, disks at rest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from costguard.ledger.reports.reader import Accounts
+from costguard.reporting.statement import Statement
+from costguard.reporting.statement.period import Asked
+from costguard.reporting.statement.savings import Saving
+from costguard.services.further import Question
+from costguard.services.report import full_report
+from costguard.testing import play, read
+from costguard.testing.guard_player import GuardPlay
+from costguard.testing.story_player import Outcome, PollPlay
+from costguard.values.calendar import month
+from costguard.values.money import Money
+from costguard.values.period import Period
+from costguard.views.report import report_document
+
+MONDAY = datetime(2026, 11, 9, 9, tzinfo=UTC)
+WEEKEND = """
+title: Forgotten weekend
+hazard: GUARD 9.1
+start: 2026-11-06 17:45
+end: 19:10
+machines
+  box  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada, stops-in 2m
+policies
+  idle-gpu  arm stop, gpu, when idle, for 45m, notify, +15m stop
+events
+  17:45  box busy
+  18:05  box quiet
+"""
+START = datetime(2026, 11, 6, 16, tzinfo=UTC)
+HEAD = """
+title: {title}
+hazard: GUARD 9
+start: 2026-11-06 16:00
+end: {end}
+machines
+  box  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada, stops-in 2m
+policies
+  idle-gpu  arm stop, gpu, when idle, for 20m, notify, +10m stop
+events
+  16:00  box busy
+"""
+
+
+def told(
+    outcome: Outcome,
+    start: datetime,
+    end: datetime,
+    *,
+    at: datetime = MONDAY,
+    drawn: bool = False,
+    before: Period | None = None,
+) -> Statement:
+    before = before or month(2026, 10, UTC)
+    question = Question(
+        asked=Asked(period=Period(start=start, end=end), label="played", before=before, before_label=f"{before.start:%Y-%m}"),
+        by=("owner",),
+        zone=UTC,
+        as_of=at,
+        pause=timedelta(minutes=5),
+        group_from=("label:cluster",),
+        drawn=drawn,
+    )
+    with Accounts(outcome.stage.ledger_url, rules=outcome.stage.rules) as accounts:
+        return full_report(accounts=accounts, question=question, rules=outcome.stage.rules)
+
+
+def story(tmp_path: Path, events: str, *, end: str) -> Outcome:
+    text = HEAD.format(title="report", end=end).lstrip() + events
+    return play(read(text), PollPlay, tmp_path)
+
+
+def only(found: Statement) -> Saving:
+    (one,) = found.saved.savings
+    return one
+
+
+@pytest.fixture(scope="module")
+def weekend(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """GUARD 9.1: idle from 18:05 on Friday, stopped by 19:07. Nobody comes, and nobody looks, before Monday at 09:00."""
+    text = WEEKEND.lstrip()
+    return play(read(text), GuardPlay, tmp_path_factory.mktemp("weekend"))
+
+
+def test_the_forgotten_weekend_saved_what_the_story_says(weekend: Outcome) -> None:
+    found = told(weekend, month(2026, 11, UTC).start, month(2026, 11, UTC).end)
+    saving = only(found)
+    assert (saving.at, saving.act.act, saving.false) == (START.replace(hour=19, minute=7), "stop", False)
+    assert saving.avoided.expected.text() == "2027.92"
+    assert saving.rest.text() == "3.39"
+    assert saving.usd.text() == {"low": "0.00", "expected": "2024.53", "high": "2024.53"}
+    assert found.saved.of("USD") == saving.usd
+    assert "Saved by the guard: $2024.53 (0.00 to 2024.53), by 1 act." in report_document(found).lead
+
+
+def test_days_of_a_saving_add_up_to_it(weekend: Outcome) -> None:
+    days = [START.replace(hour=0) + timedelta(days=n) for n in range(4)]
+    parts = [told(weekend, day, day + timedelta(days=1)).saved.of("USD") for day in days]
+    whole = told(weekend, days[0], days[-1] + timedelta(days=1)).saved.of("USD")
+    assert sum(part.expected.nano for part in parts) == pytest.approx(whole.expected.nano, abs=4)
+
+
+def test_the_disk_of_a_machine_at_rest_is_said_apart(weekend: Outcome) -> None:
+    rest = told(weekend, START.replace(hour=19, minute=7), START + timedelta(days=2, hours=17)).rest
+    assert rest.machines == 1
+    assert [money.expected.text() for money in rest.money] == ["3.39"]
+    whole = told(weekend, START, START + timedelta(days=2, hours=17)).rest
+    assert whole == rest, "while it ran its disk was not at rest"
+
+
+def test_whole_idle_hours_are_waste_and_what_could_not_be_judged_is_unknown(weekend: Outcome) -> None:
+    found = told(weekend, START, START + timedelta(days=3))
+    (group,) = found.usd.groups
+    assert group.waste is not None
+    # busy until 18:05: the hour from 18:00 holds work, that from 19:00 was quiet until 19:07, when it stopped
+    assert Money(nano=group.waste.idle).text() == "3.82"
+    assert group.waste.partly == 0
+    assert group.judged_share == pytest.approx(127 / 187, abs=0.001)  # from 17:00 on: nothing measured the hour before
+
+
+def test_before_anybody_looked_nothing_is_compared(weekend: Outcome) -> None:
+    found = told(weekend, START, START + timedelta(days=3))
+    assert found.before is not None
+    assert (found.before.seen, found.before.change(found.usd), found.usd.groups[0].before) == (False, None, None)
+    assert "2026-10, the period before: not known, nobody looked then." in report_document(found).lead
+
+
+def test_without_acts_nothing_is_saved(tmp_path: Path) -> None:
+    outcome = story(tmp_path, "  16:10  box quiet\n", end="18:00")
+    found = told(outcome, START, START + timedelta(days=1), at=outcome.end)
+    assert (found.saved.savings, found.saved.of("USD").expected.nano) == ((), 0)
+    (group,) = found.usd.groups
+    assert group.waste is not None
+    assert Money(nano=group.waste.idle).text() == "32.77"  # 17:00 to 18:00; it had been set up for 45 minutes by then
+
+
+def test_a_running_period_has_the_forecast_of_the_status(tmp_path: Path) -> None:
+    outcome = story(tmp_path, "", end="18:00")
+    end = START + timedelta(hours=12)
+    (forecast,) = told(outcome, START, end, at=outcome.end).forecast
+    left = (end - outcome.end) / timedelta(hours=1)
+    spent = told(outcome, START, end, at=outcome.end).usd.total.expected
+    assert float(forecast.expected.decimal()) == pytest.approx(
+        float(spent.decimal()) + left * (32.77 + 500 * 0.08 / 730), abs=0.01
+    )
+
+
+def test_a_period_that_is_over_has_no_forecast_though_its_disk_bills_on(weekend: Outcome) -> None:
+    assert told(weekend, START, START + timedelta(days=1)).forecast == ()
+
+
+def test_a_running_period_is_compared_with_as_much_of_the_one_before(tmp_path: Path) -> None:
+    outcome = story(tmp_path, "", end="18:00")
+    half = timedelta(minutes=30)
+    now = outcome.end
+    before = Period(start=now - 3 * half, end=now - half)
+    found = told(outcome, now - half, now + half, at=now, before=before).before
+    assert found is not None
+    assert found.part.total == told(outcome, before.start, before.start + half).usd.total
+    assert found.usd.total == told(outcome, before.start, before.end).usd.total != found.part.total
+
+
+def test_the_idle_share_is_drawn_by_day_where_it_is_known(weekend: Outcome) -> None:
+    found = told(weekend, START, START + timedelta(days=3), drawn=True)
+    chart = next(one for one in report_document(found).charts if one.title == "Idle share by day")
+    assert chart.labels[0] == "2026-11-06"
+    waste = found.usd.groups[0].waste
+    assert waste is not None
+    assert chart.series[0].values == (round(100 * waste.idle / waste.judged, 2), None, None, None)

@@ -1,0 +1,147 @@
+"""When a run is the first one after a gap: what counts as one for a watchdog that stays, and for runs that a timer starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from costguard.guard.context import Rules
+from costguard.guard.policy import Rails
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.services.guard import Guard, Guarded
+from costguard.services.latest import Latest
+from costguard.testing import FakeClock
+from tests.blank import blank_latest
+
+S, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@dataclass
+class Watch:
+    """Guard runs on a ledger, each of which takes as long as it is told."""
+
+    book: GuardBook
+    url: str
+    clock: FakeClock = field(default_factory=lambda: FakeClock(NOON))
+    takes: timedelta = timedelta()
+
+    def process(self, interval: timedelta, *, name: str = "one", resident: bool = False) -> Guard:
+        """A new one, that remembers nothing."""
+        return Guard(
+            book=self.book,
+            books=partial(Books, self.url, rules={}),
+            rules=Rules(interval=interval),
+            latest=self._long,
+            clock=self.clock,
+            holder=name,
+            holds=lambda _: (),
+            resident=resident,
+            seconds=lambda: self.clock.now().timestamp(),
+        )
+
+    def _long(self) -> Latest:
+        """What the last listings told; the time that the run's deeds take goes by meanwhile."""
+        self.clock.advance(self.takes)
+        self.takes = timedelta()
+        return blank_latest()
+
+
+def held(of: Guarded) -> str:
+    """What holds every act of this run."""
+    assert of.committed, of.broken
+    assert of.sight is not None
+    return "; ".join(says for _, says in of.sight.held)
+
+
+def alarms(of: Guarded) -> list[str]:
+    return [notice.what for notice in of.notices]
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Iterator[Watch]:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with Ledger(url, rules={}, ceilings={}), GuardBook(url, rails=Rails()) as book:
+        yield Watch(book, url)
+
+
+def runs(watch: Watch, guard: Callable[[], Guard], apart: timedelta, times: int) -> list[Guarded]:
+    """So many runs, each by what `guard` gives then, and whatever a process gives back when it ends is given back."""
+    found = []
+    for _ in range(times):
+        found.append(guard().run())
+        watch.clock.advance(apart)
+    return found
+
+
+def test_a_deed_longer_than_three_intervals_is_no_gap(watch: Watch) -> None:
+    guard = watch.process(S, resident=True)
+    runs(watch, lambda: guard, S, 2)
+    watch.takes = 40 * S
+    assert held(guard.run()) == ""
+    watch.clock.advance(S)
+    assert held(guard.run()) == ""
+
+
+@pytest.mark.parametrize(
+    ("takes", "then"), [(40 * S, 4 * S), (100 * S, S)], ids=["idle after it", "longer than a deed may take"]
+)
+def test_what_follows_a_deed_by_more_than_three_intervals_is_a_gap(watch: Watch, takes: timedelta, then: timedelta) -> None:
+    guard = watch.process(S, resident=True)
+    runs(watch, lambda: guard, S, 2)
+    watch.takes = takes
+    guard.run()
+    watch.clock.advance(then)
+    assert held(guard.run()).startswith("nothing ran for ")
+
+
+def test_who_starts_after_somebodys_long_deed_takes_it_for_a_gap(watch: Watch) -> None:
+    guard = watch.process(S)
+    runs(watch, lambda: guard, S, 2)
+    watch.takes = 40 * S
+    guard.run()
+    assert held(watch.process(S).run()) == "nothing ran for 0:00:40"
+
+
+def test_the_first_run_only_observes_where_more_of_them_follow_by_themselves(watch: Watch) -> None:
+    runs(watch, lambda: watch.process(MINUTE), MINUTE, 1)
+    assert held(watch.process(MINUTE).run()) == ""
+    watch.clock.advance(MINUTE)
+    assert held(watch.process(MINUTE, resident=True).run()) == "the first run after a start only observes"
+
+
+@pytest.mark.parametrize("minutes", [1, 2, 3])
+def test_runs_that_a_timer_starts_within_three_intervals_may_all_act_but_the_first(watch: Watch, minutes: int) -> None:
+    first, *others = runs(watch, lambda: watch.process(MINUTE), minutes * MINUTE, 5)
+    assert held(first) == "this is the first run"
+    assert [held(one) for one in others] == [""] * 4
+    assert [alarm for one in (first, *others) for alarm in alarms(one)] == []
+
+
+def test_a_timer_that_is_slower_than_the_settings_say_never_acts_and_says_what_to_write(watch: Watch) -> None:
+    found = runs(watch, lambda: watch.process(MINUTE), 5 * MINUTE, 4)
+    assert [held(one) for one in found[1:]] == ["nothing ran for 0:05:00"] * 3
+    assert [alarms(one) for one in found] == [
+        [],
+        *[["nothing is ever done: runs come 5 min apart, and one every 1 min is expected"]] * 3,
+    ]
+    (notice,) = found[-1].notices
+    assert 'write [watch] interval = "5m" where a timer runs it that often' in dict(notice.facts)["next"]
+
+    slow = runs(watch, lambda: watch.process(5 * MINUTE), 5 * MINUTE, 3)
+    assert [(held(one), alarms(one)) for one in slow] == [("", [])] * 3
+
+
+def test_one_gap_is_no_alarm(watch: Watch) -> None:
+    guard = watch.process(MINUTE)
+    runs(watch, lambda: guard, MINUTE, 2)
+    watch.clock.advance(timedelta(hours=8))
+    after = guard.run()
+    assert (held(after), alarms(after)) == ("nothing ran for 8:01:00", [])

@@ -1,0 +1,250 @@
+"""The quote flow over synthetic markets: every mark, order and filter checked against counting by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from costguard.data import Facts
+from costguard.errors import InputError
+from costguard.ledger.market import Market
+from costguard.ledger.market_file import write_market
+from costguard.quoting.offer import Offer
+from costguard.quoting.quote import CHEAPEST, FASTEST, PARETO, SORTS, Option, Quote, Rental, shown
+from costguard.services.quote import quote
+from costguard.sizing.job import Job, Limits, job_from
+from costguard.sizing.placement import Hardware
+from costguard.values.money import Money, Rate
+from costguard.values.resource import SPOT
+from tests.campaign import examples
+from tests.shop import FRESH, SHOP, offer
+
+FACTS = Facts()
+TABLE = {"model": "llama-3.1-8b", "method": "qlora", "tokens": 5 * 10**7, "seq_len": 2048}
+JOB = job_from(TABLE, FACTS.architecture("llama-3.1-8b"))
+FULL = job_from(TABLE | {"method": "full"}, FACTS.architecture("llama-3.1-8b"))
+
+
+def asked(folder: Path, offers: list[Offer], job: Job | Rental = JOB, sort: str = "usd", on: Hardware | None = None) -> Quote:
+    write_market(folder / "market.sqlite", offers)
+    with Market(folder / "market.sqlite") as market:
+        return quote(job, market=market, facts=FACTS, sort=sort, on=on)
+
+
+OFFERS = st.builds(
+    offer,
+    st.sampled_from(["aws", "gcp", "runpod", "vast", "acme"]),
+    st.sampled_from(["H100-SXM", "A100-80GB-SXM", "L4", "RTX-4090", "B200-SXM", "V100-16GB", "T4"]),
+    st.none() | st.integers(1, 4000).map(lambda cents: f"{cents / 100:.2f}"),
+    count=st.sampled_from([1, 2, 4, 8]),
+    tier=st.sampled_from(["on-demand", SPOT, "community"]),
+    region=st.sampled_from(["a", "b"]),
+)
+ANY_MARKET = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def money(option: Option) -> int:
+    assert option.usd
+    return option.usd.expected.nano
+
+
+def hours(option: Option) -> float:
+    assert option.hours
+    return option.hours.expected
+
+
+@ANY_MARKET
+@given(offers=st.lists(OFFERS, max_size=25))
+def test_marks_are_what_counting_by_hand_finds(tmp_path: Path, offers: list[Offer]) -> None:
+    options = asked(tmp_path, offers).options
+    for one in options:
+        better = [o for o in options if money(o) <= money(one) and hours(o) <= hours(one)]
+        beaten = any(money(o) < money(one) or hours(o) < hours(one) for o in better)
+        if beaten:
+            assert PARETO not in one.marks
+        same = [o for o in options if (money(o), hours(o)) == (money(one), hours(one))]
+        if not beaten:
+            assert sum(PARETO in o.marks for o in same) == 1
+        if CHEAPEST in one.marks:
+            assert money(one) == min(map(money, options))
+        if FASTEST in one.marks:
+            assert hours(one) == min(map(hours, options))
+    if options:
+        assert sum(CHEAPEST in o.marks for o in options) == 1
+        assert sum(FASTEST in o.marks for o in options) == 1
+
+
+@settings(ANY_MARKET, max_examples=examples(20))
+@given(offers=st.lists(OFFERS, max_size=12), sort=st.sampled_from(SORTS), seed=st.randoms(use_true_random=False))
+def test_the_order_does_not_depend_on_the_order_of_the_offers(
+    tmp_path: Path, offers: list[Offer], sort: str, seed: object
+) -> None:
+    first = asked(tmp_path, offers, sort=sort)
+    seed.shuffle(offers)  # type: ignore[attr-defined]  # hypothesis gives a random.Random
+    again = asked(tmp_path, offers, sort=sort)
+    assert [(o.offer and o.offer.provider, o.gpu.name, o.gpu_count, o.rate) for o in first.options] == [
+        (o.offer and o.offer.provider, o.gpu.name, o.gpu_count, o.rate) for o in again.options
+    ]
+
+
+@ANY_MARKET
+@given(offers=st.lists(OFFERS, max_size=25))
+def test_every_class_provider_and_tier_with_a_price_is_an_option_or_refused_and_no_other_is(
+    tmp_path: Path, offers: list[Offer]
+) -> None:
+    answer = asked(tmp_path, offers, FULL)
+    cheapest: dict[tuple[str, str, str, int], int] = {}
+    for o in offers:
+        if o.rate:
+            key = (o.provider, o.tier, o.gpu, o.gpu_count)
+            cheapest[key] = min(cheapest.get(key, o.rate.nano_per_hour), o.rate.nano_per_hour)
+    found = {(o.offer.provider, o.offer.tier, o.gpu.name, o.gpu_count): o.offer.rate for o in answer.options if o.offer}
+    refused = {(r.gpu, r.gpu_count) for r in answer.refused}
+    assert {key: rate.nano_per_hour for key, rate in found.items() if rate} == {
+        key: nano for key, nano in cheapest.items() if (key[2], key[3]) not in refused
+    }
+    assert {(o.gpu, o.gpu_count) for o in offers} == {(k[2], k[3]) for k in found} | refused
+
+
+@ANY_MARKET
+@given(offers=st.lists(OFFERS, max_size=20), usd=st.integers(1, 100), most=st.floats(0.1, 100))
+def test_caps_keep_exactly_what_is_expected_to_stay_below_them(
+    tmp_path: Path, offers: list[Offer], usd: int, most: float
+) -> None:
+    free = asked(tmp_path, offers)
+    cap = Money.parse(usd)
+    capped = asked(tmp_path, offers, dataclasses.replace(JOB, limits=Limits(max_usd=cap, max_hours=most)))
+    kept = [o for o in free.options if money(o) <= cap.nano and hours(o) <= most]
+    assert [o.offer for o in capped.options] == [o.offer for o in kept]
+    over = [r for r in capped.refused if r.reason.startswith("over the cap")]
+    assert len(over) == len(free.options) - len(kept)
+
+
+@ANY_MARKET
+@given(offers=st.lists(OFFERS, max_size=25), top=st.none() | st.integers(1, 30), first=st.integers(0, 5))
+def test_what_is_shown_is_the_first_so_many_or_else_each_providers_best_and_all_that_is_marked(
+    tmp_path: Path, offers: list[Offer], top: int | None, first: int
+) -> None:
+    options = asked(tmp_path, offers).options
+    visible = shown(options, top, first)
+    if top is not None:
+        assert visible == options[:top]
+        return
+    best = {o.offer.provider: o for o in reversed(options) if o.offer}
+    assert all(o in visible for o in best.values())
+    assert all(o in visible for o in options if o.marks)
+    assert visible[:first] == options[:first]
+    assert [o for o in options if o in visible] == list(visible)
+
+
+def test_a_marked_option_is_shown_however_far_down_it_stands(tmp_path: Path) -> None:
+    dear, fast = offer("vast", "L4", "5"), offer("vast", "H100-SXM", "900", count=8)
+    options = asked(tmp_path, [offer("vast", "L4", "1", tier="community"), dear, fast]).options
+    assert [o.offer for o in options if not o.marks] == [dear]
+    assert FASTEST in options[-1].marks
+    assert shown(options, None, 1) == (options[0], options[-1])
+
+
+def test_spot_takes_longer_than_the_same_machine_on_demand(tmp_path: Path) -> None:
+    both = [offer("aws", "H100-SXM", "3"), offer("aws", "H100-SXM", "3", tier=SPOT)]
+    on_demand, spot = asked(tmp_path, both).options
+    assert spot.offer
+    assert spot.offer.tier == SPOT
+    assert hours(spot) > hours(on_demand)
+    assert money(spot) > money(on_demand)
+    assert spot.duration
+    assert "interruptions" in dict(spot.duration.parts)
+
+
+def test_a_checkpoint_less_often_makes_spot_dearer(tmp_path: Path) -> None:
+    spot = [offer("vast", "H100-SXM", "3", tier=SPOT)]
+    often = asked(tmp_path, spot).options[0]
+    seldom = asked(tmp_path, spot, dataclasses.replace(JOB, checkpoint_every_hours=10.0)).options[0]
+    assert hours(seldom) > hours(often)
+
+
+def test_the_disk_of_the_run_is_in_the_cost_where_its_price_is_known(tmp_path: Path) -> None:
+    gb = 1000
+    job = dataclasses.replace(JOB, disk_gb=gb)
+    for provider, cents_per_gb_month in (("aws", 8), ("lambda", 0), ("vast", None)):
+        (option,) = asked(tmp_path, [offer(provider, "H100-SXM", "3")], job).options
+        machines = 3 * hours(option)
+        disk = 0.0 if cents_per_gb_month is None else gb * cents_per_gb_month / 100 * hours(option) / 730
+        assert money(option) / 1e9 == pytest.approx(machines + disk, abs=0.003)
+        assert (option.storage_usd is None) is (cents_per_gb_month is None)
+
+
+def test_two_machines_cost_twice_and_each_has_its_disk(tmp_path: Path) -> None:
+    h100 = [offer("aws", "H100-SXM", "30", count=8)]
+    gpu = FACTS.gpus()["H100-SXM"]
+    job = dataclasses.replace(JOB, disk_gb=500)
+    one = asked(tmp_path, h100, job, on=Hardware(gpu=gpu, gpu_count=8)).options[0]
+    two = asked(tmp_path, h100, job, on=Hardware(gpu=gpu, gpu_count=8, nodes=2)).options[0]
+    assert two.rate == Rate.parse("60")
+    assert one.storage_usd
+    assert two.storage_usd
+    per_hour = [o.storage_usd.expected.nano / hours(o) for o in (one, two) if o.storage_usd]
+    assert per_hour[1] == pytest.approx(2 * per_hour[0], rel=0.001)
+
+
+def test_a_job_too_large_for_one_machine_is_spread_over_joined_ones_within_the_limit(tmp_path: Path) -> None:
+    job = job_from(TABLE | {"method": "full"}, FACTS.architecture("llama-3.1-70b"))
+    h100 = [offer("aws", "H100-SXM", "30", count=8), offer("aws", "H100-SXM", "4", count=1)]
+    (option,) = asked(tmp_path, h100, job).options
+    assert option.nodes > 1
+    assert option.nodes * 8 <= job.limits.max_gpus
+    assert option.placement
+    assert option.placement.fits
+    capped = asked(tmp_path, h100, dataclasses.replace(job, limits=Limits(max_gpus=8)))
+    assert capped.options == ()
+
+
+def test_offloading_is_refused_where_the_host_has_too_little_memory(tmp_path: Path) -> None:
+    job = job_from(TABLE | {"method": "full", "parallel": {"offload": "optimizer"}}, FACTS.architecture("llama-3.1-8b"))
+    small, large, unknown = (offer("aws", "H100-SXM", "3", name=str(gb), ram_gb=gb, region=str(gb)) for gb in (16, 2000, None))
+    for one, kept in ((small, 0), (large, 1), (unknown, 1)):
+        answer = asked(tmp_path, [one], job)
+        assert len(answer.options) == kept
+        assert sum("host memory" in r.reason for r in answer.refused) == 1 - kept
+
+
+def test_a_gpu_without_a_datasheet_is_refused_and_not_fallen_over(tmp_path: Path) -> None:
+    answer = asked(tmp_path, [offer("acme", "Voodoo-2", "1")])
+    assert [r.reason for r in answer.refused] == ["no datasheet figures for this GPU are known"]
+
+
+def test_an_empty_market_gives_no_option_and_no_refusal(tmp_path: Path) -> None:
+    answer = asked(tmp_path, [])
+    assert (answer.options, answer.refused) == ((), ())
+
+
+def test_a_split_that_suits_no_number_of_gpus_is_the_users_mistake(tmp_path: Path) -> None:
+    job = job_from(TABLE | {"parallel": {"tp": 3}}, FACTS.architecture("llama-3.1-8b"))
+    with pytest.raises(InputError, match=r"parallel\.tp"):
+        asked(tmp_path, list(SHOP), job)
+
+
+def test_a_split_that_suits_some_machines_is_refused_on_the_others(tmp_path: Path) -> None:
+    job = job_from(TABLE | {"parallel": {"tp": 4}}, FACTS.architecture("llama-3.1-8b"))
+    answer = asked(tmp_path, [offer("aws", "H100-SXM", "3", count=n, region=str(n)) for n in (1, 2, 4, 8)], job)
+    assert {o.gpu_count for o in answer.options} == {4, 8}
+    assert {r.gpu_count for r in answer.refused} == {1, 2}
+    assert all("do not divide" in r.reason for r in answer.refused)
+
+
+def test_a_rental_is_paid_by_the_second_of_its_hours(tmp_path: Path) -> None:
+    rental = Rental(gpu="H100-SXM", gpu_count=1, hours=0.5)
+    (option,) = asked(tmp_path, [offer("acme", "H100-SXM", "2.99", seen=FRESH)], rental).options
+    assert option.usd
+    assert option.usd.expected == Money.parse("1.495")
+    assert option.usd.low == option.usd.high
+
+
+def test_a_rental_looks_at_no_other_number_of_gpus(tmp_path: Path) -> None:
+    rental = Rental(gpu="H100-SXM", gpu_count=8, hours=1, limits=Limits(gpus=("H100-SXM",)))
+    only_one = asked(tmp_path, [offer("acme", "H100-SXM", "2.99")], rental)
+    assert (only_one.options, only_one.refused) == ((), ())

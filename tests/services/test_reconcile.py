@@ -1,0 +1,153 @@
+"""The simulated clouds' own bill, which shares nothing with costguard, held against what polls of them came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from costguard_sim import Sim
+from costguard_sim.world import Rate, World, make_world
+
+from costguard.bills.bill_line import COMPUTE
+from costguard.bills.drift import BEYOND, UNSURE, WITHIN, Result
+from costguard.bills.drift_causes import RATE, UNBILLED, UNSEEN
+from costguard.bills.tolerance import USUAL
+from costguard.data import Facts
+from costguard.ledger.bills.reader import BillBooks
+from costguard.ledger.bills.staging import Staging
+from costguard.ledger.bills.store import Bills, Gathered
+from costguard.ledger.spans.books import Books
+from costguard.ledger.spans.writer import Ledger
+from costguard.services.poll import poll
+from costguard.services.reconcile import Asked, Reconciled, _currencies, ask_bills, reconcile
+from costguard.testing import FakeClock
+from costguard.values.period import Period
+from tests.bills.test_drift import HOURS as HOURS_BILLED
+from tests.bills.test_drift import RATE as PRICE
+from tests.bills.test_drift import bill, day, every, line
+
+START = datetime(2026, 11, 3, tzinfo=UTC)
+MONTH = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))
+RULES = Facts().billing_rules()
+CLOUDS = ("sim-aws", "sim-gcp", "sim-lambda", "sim-runpod", "sim-vast")
+DAY = timedelta(days=1)
+EVERY, HOURS = timedelta(minutes=10), 74
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return make_world(7, start=START, days=4, size=12)
+
+
+@pytest.fixture(scope="module")
+def polled(world: World, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A ledger that saw the world every ten minutes for three days."""
+    url, clock = f"sqlite:///{tmp_path_factory.mktemp('sim')}/ledger.db", FakeClock(START)
+    sim = Sim(clock=clock, world=world)
+    with Ledger(url, rules=RULES, ceilings={}) as ledger:
+        while clock.now() < START + timedelta(hours=HOURS):
+            poll([sim], ledger, clock)
+            clock.advance(EVERY)
+    return url
+
+
+def held(url: str, world: World, now: datetime) -> tuple[Reconciled, list[Asked]]:
+    """The bill of `world` asked for at `now` and held against the ledger."""
+    asked = ask_bills([("sim", Sim(clock=FakeClock(now), world=world))], MONTH, now)
+    statements = list[Gathered]()
+    with Bills(url) as bills:
+        for one in asked:
+            staged = Staging()
+            staged.add((line, Decimal(0)) for line in (one.billed.lines if one.billed else ()))
+            of = (one.providers, one.period)
+            statements.append(Gathered(staged=staged, source="sim, asked", stated_at=now, asked=of))
+        bills.take_in(statements, who="a test", now=now)
+    for statement in statements:
+        statement.staged.__exit__(None, None, None)
+    with BillBooks(url) as books, Books(url, rules=RULES) as charges:
+        found = reconcile(
+            bills=books,
+            charges=charges,
+            providers=CLOUDS,
+            period=MONTH,
+            now=now,
+            tolerance=USUAL,
+            missing={},
+            asked=dict.fromkeys(CLOUDS, asked[0].period),
+        )
+    return found, asked
+
+
+def causes(results: Sequence[Result]) -> set[str]:
+    return {part.cause for one in results for part in one.parts if not part.explained}
+
+
+def test_the_bill_of_a_world_that_was_watched_is_within_tolerance(polled: str, world: World) -> None:
+    found, _ = held(polled, world, START + timedelta(hours=HOURS))
+    assert {one.provider for one in found.results} == set(CLOUDS)
+    assert {one.outcome for one in found.results} == {WITHIN}
+    assert causes(found.results) == set()
+    assert found.unstated == ()
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("cloud", ["sim-aws", "sim-gcp", "sim-lambda", "sim-runpod"])
+def test_a_cloud_that_bills_another_rate_is_found_and_no_other(polled: str, world: World, cloud: str) -> None:
+    def dearer(rates: tuple[Rate, ...]) -> tuple[Rate, ...]:
+        return tuple(replace(rate, nano=rate.nano * 5 // 4) for rate in rates)
+
+    resources = tuple(replace(one, rates=dearer(one.rates)) if one.cloud == cloud else one for one in world.resources)
+    found, _ = held(polled, replace(world, resources=resources), START + timedelta(hours=HOURS))
+    outcomes = {one.provider: one.outcome for one in found.results}
+    assert outcomes == {name: BEYOND if name == cloud else WITHIN for name in CLOUDS}
+    wrong = [part for one in found.results for part in one.parts if part.cause == RATE]
+    assert bool(wrong) == (cloud == "sim-lambda"), "the others ran for less than two days that are known exactly"
+    assert all("1.2500 times" in part.reason and "would fit" in part.reason for part in wrong)
+
+
+def test_a_bill_without_a_machine_and_one_with_a_strange_one_are_found(polled: str, world: World) -> None:
+    (gone, *_) = sorted((one for one in world.resources if one.cloud == "sim-aws" and one.runs), key=lambda one: one.created_us)
+    resources = tuple(replace(gone, id="i-strange") if one is gone else one for one in world.resources)
+    found, _ = held(polled, replace(world, resources=resources), START + timedelta(hours=HOURS))
+    (aws,) = [one for one in found.results if one.provider == "sim-aws"]
+    named = {part.cause: part.named for part in aws.parts}
+    assert aws.outcome == BEYOND
+    assert named[UNSEEN] == ("i-strange",)
+    assert named[UNBILLED] == (gone.id,)
+
+
+def test_sources_that_answer_for_others_or_have_no_bill_are_said(world: World) -> None:
+    clock = FakeClock(START + DAY)
+
+    class Odd(Sim):
+        @property
+        def providers(self) -> Sequence[str]:
+            return ("odd",)
+
+    class Silent:
+        providers = ("silent",)
+
+    sources = [("odd", Odd(clock=clock, world=world)), ("silent", Silent())]
+    asked = ask_bills(sources, MONTH, clock.now())  # type: ignore[arg-type]  # on purpose
+    assert [(one.name, one.billed) for one in asked] == [("odd", None), ("silent", None)]
+    assert ["for others" in asked[0].why, "no bill" in asked[1].why] == [True, True]
+
+
+def test_a_bill_of_no_resources_in_another_currency_is_never_added() -> None:
+    """Google's standard export names no machine: all of it stands beside all that was charged of its kind."""
+    billed = line(PRICE * HOURS_BILLED, resource="", last=HOURS_BILLED - 1, currency="EUR")
+    owed_for = [*day(HOURS_BILLED), *day(HOURS_BILLED, resource="pod-2")]
+    others = _currencies([billed], owed_for)
+    assert set(others) == {("main", resource, COMPUTE) for resource in ("", "pod-1", "pod-2")}
+    results = every([billed], owed_for, others=others)
+    assert {(one.currency, one.outcome) for one in results} == {("EUR", UNSURE), ("USD", UNSURE)}
+    assert {part.reason for one in results for part in one.parts} == {
+        "in EUR, the other side in USD: currencies are never added",
+        "in USD, the other side in EUR: currencies are never added",
+    }
+    assert _currencies([billed, billed._replace(currency="USD")], owed_for) == {}
+    named = [billed, *bill(count=HOURS_BILLED)]
+    assert _currencies(named, owed_for) == {}, "where lines name resources, one without is of none"

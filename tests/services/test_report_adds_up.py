@@ -1,0 +1,160 @@
+"""However a report is asked for, its parts are the ledger's own sum of the period, to the nano-unit: over simulated worlds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from costguard.ledger.reports.reader import Accounts
+from costguard.ledger.spans.writer import Ledger
+from costguard.renderers import json_text
+from costguard.reporting.statement import BY, Statement, Sums
+from costguard.reporting.statement.groups import value_of
+from costguard.reporting.statement.period import Asked
+from costguard.reporting.statement.sections import Outlay
+from costguard.services.further import Question
+from costguard.services.report import full_report
+from costguard.values.instant import instant, micros
+from costguard.values.money import MoneyInterval, total_of
+from costguard.values.period import Period
+from costguard.views.document import STACKED
+from costguard.views.report import report_document
+from tests.campaign import examples
+from tests.providers.sim import worlds
+from tests.providers.sim.test_worlds_in_databases import polls_of
+
+SEEDS = range(60)
+ZONES = (UTC, ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kathmandu"))
+KEYS = (*BY, "label:team", "label:Run", "label:nothing")
+ENDS = ("low", "expected", "high")
+
+
+@pytest.fixture(scope="module")
+def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Accounts, Path, datetime, datetime]]:
+    """Sixty worlds in one ledger, and the first and the last instant of them."""
+    polls = [poll for seed in SEEDS for poll in polls_of(seed)]
+    path = tmp_path_factory.mktemp("worlds") / "ledger.db"
+    with Ledger(f"sqlite:///{path}", rules=worlds.rules(), ceilings=worlds.CEILINGS) as ledger:
+        ledger.record(polls)
+    ats = [micros(poll.at) for poll in polls]
+    with Accounts(f"sqlite:///{path}", rules=worlds.rules(), ceilings=lambda: worlds.CEILINGS) as found:
+        yield found, path, instant(min(ats)), instant(max(ats))
+
+
+def stated(
+    books: Accounts, period: Period, by: list[str], *, as_of: datetime, zone: tzinfo = UTC, drawn: bool = False
+) -> Statement:
+    question = Question(
+        asked=Asked(period=period, label="drawn"),
+        by=tuple(by),
+        zone=zone,
+        as_of=as_of,
+        pause=timedelta(minutes=5),
+        group_from=("label:run",),
+        drawn=drawn,
+    )
+    return full_report(accounts=books, question=question, rules=worlds.rules())
+
+
+def sums(statement: Statement) -> dict[str, Sums]:
+    return {one.currency: one for one in (statement.usd, *statement.others)}
+
+
+def nanos(money: MoneyInterval) -> tuple[int, int, int]:
+    return money.low.nano, money.expected.nano, money.high.nano
+
+
+@given(
+    by=st.lists(st.sampled_from(KEYS), min_size=1, max_size=5, unique=True),
+    when=st.tuples(st.floats(0, 1), st.floats(0.01, 24 * 80), st.floats(0, 1)),
+    zone=st.sampled_from(ZONES),
+)
+@example(by=["provider"], when=(1.0, 1.0, 0.0), zone=UTC)
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_groups_add_up_to_the_ledger_by_whatever_they_are_asked_for(
+    accounts: tuple[Accounts, Path, datetime, datetime], by: list[str], when: tuple[float, float, float], zone: tzinfo
+) -> None:
+    """`when`: where the period begins, how many hours it has, and how late before the last poll it is asked about."""
+    (books, _, first, last), (place, hours, late) = accounts, when
+    start = instant(micros(first) + int((micros(last) - micros(first)) * place))
+    period = Period(start=start, end=start + timedelta(hours=hours))
+    as_of = max(start, instant(micros(last) - int(late * 3600 * 10**6)))
+    made = stated(books, period, by, as_of=as_of, zone=zone, drawn=True)
+    spending, outlays = books.spending(period, as_of), books.outlays(period, as_of)
+    for currency, own in sums(made).items():
+        mine = [part for part in spending if part.money.low.currency == currency]
+        whole = total_of((part.money for part in mine), currency)
+        assert nanos(own.total) == nanos(whole)
+        assert nanos(total_of((group.money for group in own.groups), currency)) == nanos(whole)
+        assert sum(group.us for group in own.groups) == sum(part.us for part in mine if part.charge == "compute")
+        each = [one for one in outlays if one.currency == currency]
+        assert nanos(total_of((one.spending(None).money for one in each), currency)) == nanos(whole)
+        priced = [one.money for one in made.prices if one.money.low.currency == currency]
+        assert nanos(total_of(priced, currency)) == nanos(whole)
+    assert (made.days is None) == (as_of <= start), "of what has not begun nothing is drawn"
+    if made.days is not None:
+        assert sum(map(sum, made.days.parts.values())) == made.usd.total.expected.nano
+    _values_are_those_of_the_outlays(made, outlays)
+    _is_told(made)
+
+
+def _values_are_those_of_the_outlays(made: Statement, outlays: list[Outlay]) -> None:
+    """Keys that the ledger keeps take the same values whether resources are told apart or not."""
+    for key in made.by:
+        if key in ("provider", "gpu", "charge", "kind", "tier"):
+            known = {value_of(one.spending(None), key) for one in outlays if one.high or one.computes}
+            assert {group.by[key] for own in sums(made).values() for group in own.groups} == known
+
+
+def _is_told(made: Statement) -> None:
+    document = report_document(made)
+    said = json.loads(json_text.render(document))
+    groups = [Decimal(group["usd"]["expected"]) for group in said["groups"]]
+    assert sum(groups) == Decimal(said["totals"]["expected"]) == made.usd.total.expected.decimal()
+    for chart in document.charts:
+        assert all(len(series.values) == len(chart.labels) == len(series.texts) for series in chart.series)
+        if chart.kind == STACKED and chart.unit == "$":
+            drawn = sum(value or 0 for series in chart.series for value in series.values)
+            assert drawn == pytest.approx(float(made.usd.total.expected.decimal()), abs=1e-5)
+
+
+def test_the_dearest_resources_are_the_dearest(accounts: tuple[Accounts, Path, datetime, datetime]) -> None:
+    books, _, first, last = accounts
+    period = Period(start=first, end=last)
+    made = stated(books, period, ["resource"], as_of=last)
+    dearest = [(group.by["resource"], group.money) for group in made.usd.groups[:10]]
+    assert [("/".join(one.bearer.key), one.money) for one in made.spenders] == dearest
+    every = {key: money for key, money in ((one.key, one.money) for one in books.spent(last)) if money.high.nano}
+    assert sum(money.expected.nano for money in every.values()) >= sum(money.expected.nano for _, money in dearest)
+
+
+def test_burn_by_the_hour_comes_to_what_was_spent(accounts: tuple[Accounts, Path, datetime, datetime]) -> None:
+    """Mean dollars an hour of each hour of the week, times how many there were."""
+    books, _, first, last = accounts
+    start = first.replace(minute=0, second=0, microsecond=0)
+    period = Period(start=start, end=start + timedelta(weeks=4))
+    made = stated(books, period, ["provider"], as_of=max(last, period.end), drawn=True)
+    assert made.burn is not None
+    burnt = sum(4 * (cell or 0.0) for row in made.burn.cells for cell in row)
+    assert burnt == pytest.approx(float(made.usd.total.expected.decimal()), rel=1e-3, abs=0.05)
+
+
+@pytest.mark.proof
+def test_hours_before_anybody_looked_do_not_thin_the_burn_of_those_after(
+    accounts: tuple[Accounts, Path, datetime, datetime],
+) -> None:
+    books, _, first, last = accounts
+    month, longer = (
+        stated(books, Period(start=first - timedelta(weeks=n), end=last), ["provider"], as_of=last, drawn=True) for n in (5, 9)
+    )
+    assert month.burn is not None
+    assert longer.burn is not None
+    assert month.burn.cells == longer.burn.cells

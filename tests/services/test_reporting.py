@@ -1,0 +1,369 @@
+"""Reports by themselves, over a real ledger, a real mail server and a real web server: once, late rather than never."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Barrier
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from costguard.data import Facts
+from costguard.errors import CostguardError
+from costguard.guard.alerts.alert import Message
+from costguard.guard.policy import Rails
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.guard.store import GuardBook
+from costguard.ledger.reports.store import ReportBook
+from costguard.ledger.spans.writer import Ledger
+from costguard.reporting.schedule import Owed, ReportSchedule
+from costguard.services.dispatch import Postman
+from costguard.services.report_delivery import composed
+from costguard.services.reporting import Reported, report_due
+from costguard.services.telling import postman
+from costguard.settings import Settings, check_settings
+from costguard.values.instant import instant
+from tests.fakes.server import Hands, serving
+from tests.golden.test_golden import polls
+from tests.providers.transport.wires import Told
+from tests.smtp import PASSWORD, Post, post_office
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+"""What Apprise's plug-ins do when they are imported is theirs."""
+
+BERLIN = ZoneInfo("Europe/Berlin")
+SEEN = datetime(2026, 10, 20, 12, tzinfo=UTC)
+DUE = datetime(2026, 11, 1, 7, tzinfo=UTC)
+HOUR, MINUTE, DAY = timedelta(hours=1), timedelta(minutes=1), timedelta(days=1)
+MAILED = """
+[defaults]
+timezone = "Europe/Berlin"
+[notify]
+mail = "env:MAIL_URL"
+[[report]]
+every = "month"
+to = ["lead@lab.org"]
+"""
+
+
+@dataclass
+class Office:
+    """One watchdog's part in it: what it puts out and sends, at a time that somebody sets."""
+
+    url: str
+    settings: Settings
+    book: ReportBook
+    guard: GuardBook
+    hands: Hands
+    holder: str = "this:1"
+    made: int = 0
+
+    def look(self) -> Reported:
+        """What the job `reports` does."""
+        return report_due(
+            self.settings.reports, book=self.book, now=self.hands.now(), zone=self.settings.defaults.zone, compose=self.compose
+        )
+
+    def compose(self, schedule: ReportSchedule, owed: Owed) -> Sequence[Message]:
+        self.made += 1
+        return composed(self.settings, schedule, owed, self.hands.now())
+
+    def postman(self) -> Postman:
+        """What the job `outbox` calls; a new one has forgotten everything."""
+        return postman(self.settings, self.guard, self.hands, self.holder)
+
+    def outbox(self) -> list[tuple[object, ...]]:
+        with Reader(self.url) as reader, reader.snapshot() as ask:
+            return [
+                tuple(row) for row in ask("SELECT channel, sent_us, gave_up_us, tries, payload FROM outbox ORDER BY id", ())
+            ]
+
+    def next_try(self) -> datetime:
+        with Reader(self.url) as reader, reader.snapshot() as ask:
+            [(us,)] = ask("SELECT next_us FROM outbox", ())
+        return instant(us)
+
+    def again(self, holder: str = "that:2") -> Office:
+        """Another process on the same ledger."""
+        return replace(self, holder=holder, made=0)
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    """A ledger of two days up to the first of November, seen since the twentieth of October."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    with Ledger(url, rules=Facts().billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+        books.record(polls())
+    settings = check_settings(f"{MAILED}[ledger]\nurl = '{url}'\n", "costguard.toml")
+    with ReportBook(url) as book, GuardBook(url, rails=Rails()) as guard:
+        made = Office(url, settings, book, guard, Hands(SEEN))
+        assert made.look().put == ()
+        yield made
+
+
+@pytest.fixture
+def post(monkeypatch: pytest.MonkeyPatch) -> Iterator[Post]:
+    with post_office(Post()) as made:
+        monkeypatch.setenv("MAIL_URL", made.url)
+        yield made
+
+
+def text_of(post: Post, number: int = 0) -> str:
+    body = post.read[number][1].get_body()
+    assert body is not None
+    return str(body.get_content()).replace("\r\n", "\n")
+
+
+def test_last_months_report_comes_on_the_first_at_its_hour_once(office: Office, post: Post) -> None:
+    office.hands.at = DUE - MINUTE
+    assert office.look().put == ()
+    office.hands.at = DUE
+    [(_, owed)] = office.look().put
+    assert owed.of.label == "2026-10"
+    assert len(office.postman().deliver().sent) == 1
+    for _ in range(40):
+        office.hands.at += DAY / 2
+        assert office.look().put == ()
+        assert office.postman().deliver().sent == ()
+    [(whom, letter)] = post.read
+    assert whom == ("lead@lab.org",)
+    assert letter["Subject"].startswith("costguard: GPU spending in 2026-10: $")
+    assert "Told now because it is the time for it, at 2026-11-01 08:00 CET." in text_of(post)
+    assert [one.get_filename() for one in letter.iter_attachments()] == ["costguard-2026-10.html"]
+    assert office.made == 1
+
+
+def test_a_first_start_sends_nothing_of_the_past(office: Office) -> None:
+    """Its ledger may hold years: who configures it on the second of November gets November's report first."""
+    new = replace(office.settings.reports[0], name="new")
+    office.settings = replace(office.settings, reports=(*office.settings.reports, new))
+    office.hands.at = DUE + DAY
+    came = office.look()
+    assert came.seen == (new,)
+    assert [(schedule.name, owed.of.label) for schedule, owed in came.put] == [("month", "2026-10")]
+
+
+def test_a_watchdog_that_was_down_sends_it_late_and_says_so(office: Office, post: Post) -> None:
+    office.hands.at = DUE + 3 * DAY
+    [(_, owed)] = office.look().put
+    assert owed.is_late(office.hands.at)
+    office.postman().deliver()
+    text = text_of(post)
+    assert "Told now because its time has passed without it, at 2026-11-04 08:00 CET." in text
+    assert "It was due at 2026-11-01 08:00 CET and is late" in text
+
+
+def test_after_a_long_while_it_says_how_many_it_leaves_out(office: Office, post: Post) -> None:
+    office.settings = replace(office.settings, reports=(replace(office.settings.reports[0], name="d", every="day"),))
+    office.look()
+    office.hands.at = SEEN + 12 * DAY
+    assert len(office.look().put) == 7
+    assert len(office.postman().deliver().sent) == 7
+    texts = {str(letter["Subject"])[27:37]: text_of(post, number) for number, (_, letter) in enumerate(post.read)}
+    assert sorted(texts) == [f"2026-10-{day}" for day in range(25, 32)]
+    told = "5 earlier reports of a day were due too and will not be sent: costguard report --day prints any."
+    assert [day for day, text in texts.items() if told in text] == ["2026-10-25"]
+
+
+def test_a_crash_before_it_is_in_the_outbox_leaves_nothing_and_it_is_made_again(office: Office, post: Post) -> None:
+    """Between making it and writing it, and in the middle of the transaction that writes it."""
+    office.hands.at = DUE
+
+    class Ended(BaseException):
+        """The process is gone."""
+
+    def dies(*_: object) -> Sequence[Message]:
+        raise Ended
+
+    with pytest.raises(Ended):
+        report_due(office.settings.reports, book=office.book, now=DUE, zone=BERLIN, compose=dies)
+
+    class Half(list[Message]):
+        def __iter__(self) -> Iterator[Message]:
+            yield from super().__iter__()
+            raise Ended
+
+    def half(schedule: ReportSchedule, owed: Owed) -> Sequence[Message]:
+        return Half(composed(office.settings, schedule, owed, DUE))
+
+    with pytest.raises(Ended):
+        report_due(office.settings.reports, book=office.book, now=DUE, zone=BERLIN, compose=half)
+    assert office.outbox() == []
+    assert len(office.again().look().put) == 1
+    office.postman().deliver()
+    assert len(post.letters) == 1
+
+
+def test_a_crash_after_that_sends_it_and_one_before_it_is_recorded_sends_it_again(office: Office, post: Post) -> None:
+    office.hands.at = DUE
+    office.look()
+    after = office.again()
+    assert after.look().put == ()
+    message = after.guard.due_messages(DUE)[0]
+    sends = after.postman()
+    sends._notifiers[message.channel](message)  # and here it ends: nothing of it is written
+    assert len(after.again().postman().deliver().sent) == 1
+    assert after.again().postman().deliver().sent == ()
+    first, second = (letter for _, letter in post.read)
+    assert first["Subject"] == second["Subject"]
+    assert first.get_body().get_content() == second.get_body().get_content()  # type: ignore[union-attr]
+
+
+def test_of_two_watchdogs_that_make_it_at_once_one_puts_it_out(office: Office) -> None:
+    office.hands.at = DUE
+    both, start = [office.again("a:1"), office.again("b:2")], Barrier(2)
+    with ReportBook(office.url) as other:
+        both[1].book = other
+
+        def look(one: Office) -> int:
+            start.wait(30)
+            return len(one.look().put)
+
+        with ThreadPoolExecutor(2) as pool:
+            assert sum(pool.map(look, both)) == 1
+    assert len(office.outbox()) == 1
+
+
+def test_who_has_the_turn_sends_and_another_watchdog_does_not(office: Office, post: Post) -> None:
+    office.hands.at = DUE
+    office.look()
+    assert office.guard.take_turn("that:2", DUE, HOUR) is not None
+    assert office.postman().deliver().sent == ()
+    assert len(office.again("that:2").postman().deliver().sent) == 1
+    office.hands.at += 2 * HOUR  # its turn has run out
+    assert office.postman().deliver().sent == ()
+    assert len(post.letters) == 1
+
+
+@pytest.mark.parametrize("days", [1, 3])
+def test_a_channel_that_is_down_for_days_gets_it_once_when_it_is_back(
+    office: Office, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    with post_office(Post()) as post:
+        monkeypatch.setenv("MAIL_URL", post.url)
+    office.hands.at = DUE
+    office.look()
+    sends, tries = office.postman(), 0
+    while office.hands.at < DUE + days * DAY:
+        tries += len(sends.deliver().later)
+        office.hands.at = office.next_try()
+    assert 8 <= tries <= 8 + 4 * days
+    with post_office(post):
+        assert len(sends.deliver().sent) == 1
+        office.hands.at += DAY
+        assert sends.deliver().sent == ()
+    assert len(post.letters) == 1
+    assert "at 2026-11-01 08:00 CET." in text_of(post)
+
+
+def test_one_that_no_channel_takes_for_a_week_is_given_up_in_so_many_tries_and_said_on_the_console(
+    office: Office, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with post_office(Post(no="554 never")) as post:
+        monkeypatch.setenv("MAIL_URL", post.url)
+        office.hands.at = DUE
+        office.look()
+        sends, given_up = office.postman(), 0
+        while not given_up:
+            given_up += len(sends.deliver().given_up)
+            office.hands.at = max(office.hands.at, office.next_try())
+        assert given_up == 1
+        assert sends.deliver().given_up == ()
+    [(_, sent, gave_up, tries, payload)] = office.outbox()
+    assert sent is None
+    assert gave_up
+    assert 20 < int(str(tries)) <= 32
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "costguard: [not sent to mail:lead@lab.org: the server did not take the letter (554)] GPU spending in 2026-10: $"
+    )
+    assert PASSWORD not in said + str(payload)
+
+
+def test_what_was_sent_keeps_no_copy_of_the_page_and_no_secret_in_the_ledger(office: Office, post: Post) -> None:
+    assert PASSWORD in post.url
+    office.hands.at = DUE
+    office.look()
+    before = len(str(office.outbox()[0][4]))
+    office.postman().deliver()
+    [(channel, sent, _, _, payload)] = office.outbox()
+    assert (channel, bool(sent)) == ("mail:lead@lab.org", True)
+    assert len(str(payload)) < before / 2
+    assert "GPU spending in 2026-10" in str(payload)
+    assert PASSWORD not in str(payload)
+
+
+def test_a_webhook_gets_the_figures_and_the_console_the_letter(
+    office: Office, capsys: pytest.CaptureFixture[str], post: Post
+) -> None:
+    cloud = Told()
+    with serving(cloud) as address:
+        [report] = office.settings.reports
+        office.settings = replace(office.settings, reports=(replace(report, channels=(f"{address}/hook", "console")),))
+        office.hands.at = DUE
+        office.look()
+        assert len(office.postman().deliver().sent) == 2
+    [asked] = cloud.asked
+    said = asked.json()
+    assert (said["schema"], said["why_now"], said["severity"]) == ("costguard.message/1", "due", "info")
+    [enclosed] = said["enclosed"]
+    assert (enclosed["name"], enclosed["media"], enclosed["json"]["schema"]) == (
+        "report.json", "application/json", "costguard.report/1",
+    )  # fmt: skip
+    assert enclosed["json"]["period"]["label"] == "2026-10"
+    assert "Dearest, 1: " in capsys.readouterr().err
+    assert post.letters == []
+
+
+def test_a_week_of_which_the_ledger_holds_nothing_is_reported_as_that(office: Office, post: Post) -> None:
+    office.settings = replace(office.settings, reports=(replace(office.settings.reports[0], name="w", every="week"),))
+    office.look()
+    office.hands.at = datetime(2026, 10, 26, 7, tzinfo=UTC)
+    [(_, owed)] = office.look().put
+    office.postman().deliver()
+    [(_, letter)] = post.read
+    assert owed.of.label == "2026-W43"
+    assert letter["Subject"] == "costguard: GPU spending in 2026-W43: not known"
+    assert "the ledger holds nothing of it. Nobody looked then, which does not mean that nothing was spent." in text_of(post)
+
+
+def test_one_that_cannot_be_made_stops_no_other_and_is_tried_again(office: Office) -> None:
+    [report] = office.settings.reports
+    office.settings = replace(office.settings, reports=(replace(report, name="first"), report))
+    office.look()
+    office.book.see(office.settings.reports, office.hands.at)
+    office.hands.at = DUE
+
+    def compose(schedule: ReportSchedule, owed: Owed) -> Sequence[Message]:
+        if schedule.name == "first":
+            raise CostguardError("the disk is full")
+        return composed(office.settings, schedule, owed, DUE)
+
+    came = report_due(office.settings.reports, book=office.book, now=DUE, zone=BERLIN, compose=compose)
+    assert [schedule.name for schedule, _ in came.put] == ["month"]
+    assert [schedule.name for schedule, _ in came.failed] == ["first"]
+    assert [schedule.name for schedule, _ in office.look().put] == ["first"]
+
+
+def test_one_that_was_taken_out_and_comes_back_owes_nothing_of_the_time_between(office: Office) -> None:
+    kept = office.settings
+    office.settings = replace(kept, reports=())
+    office.look()
+    office.settings = kept
+    office.hands.at = DUE + DAY
+    assert office.look().put == ()
+    office.hands.at = datetime(2026, 12, 1, 7, tzinfo=UTC)
+    assert [owed.of.label for _, owed in office.look().put] == ["2026-11"]
+
+
+def test_a_mark_of_a_wrong_clock_does_not_hold_reports_back_for_a_year(office: Office) -> None:
+    office.hands.at = DUE + 365 * DAY
+    office.look()
+    office.hands.at = DUE + 3 * HOUR
+    office.look()
+    office.hands.at = datetime(2026, 12, 1, 7, tzinfo=UTC)
+    assert [owed.of.label for _, owed in office.look().put] == ["2026-11"]

@@ -1,0 +1,205 @@
+"""Simulating: over a ledger that a played story filled, the replay finds what the real guard did, at the same minute.
+
+A look at every interval and a look only where something may have changed must come to the same.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from costguard.errors import InputError
+from costguard.guard.context import Rules
+from costguard.guard.policy import Rails
+from costguard.guard.replay.simulation import NO, NOT_KNOWN, YES, Simulation, Stop, total
+from costguard.ledger.db.reader import Reader
+from costguard.ledger.spans.history import History
+from costguard.metering.observation import Handling
+from costguard.services.simulate import Known, simulate
+from costguard.settings import check_settings
+from costguard.testing import play, read
+from costguard.testing.guard_player import GuardPlay
+from costguard.testing.story_player import Outcome, PollPlay
+from costguard.values.period import Period
+
+HEAD = """
+title: {title}
+hazard: GUARD 8
+start: 2026-11-06 16:00
+end: {end}
+machines
+  box  aws 8xA100-80GB-SXM $32.77, disk 500 GB $0.08, owner ada, stops-in 2m
+policies
+  idle-gpu  arm stop, gpu, when idle, for 20m, notify, +10m stop
+events
+  16:00  box busy
+"""
+QUIET = "  16:10  box quiet\n"
+
+
+def played(tmp_path: Path, events: str, *, end: str = "18:30", guarded: bool = False) -> Outcome:
+    story = read(HEAD.format(title="history", end=end).lstrip() + events)
+    return play(story, GuardPlay if guarded else PollPlay, tmp_path)
+
+
+def simulated(outcome: Outcome, *, policies: str | None = None, every_step: bool = False) -> Simulation:
+    story = outcome.stage.story
+    settings = check_settings(policies or story.config, "story")
+    rules = Rules(
+        policies=settings.policies,
+        budgets=settings.budgets,
+        rails=settings.rails or Rails(),
+        owner_from=settings.defaults.owner_from,
+        group_from=settings.defaults.group_from,
+        interval=story.poll,
+    )
+    acts = Handling(stops=True, terminates=True)
+    known = Known(lags={}, handling=dict.fromkeys(outcome.stage.clouds, acts), billing=outcome.stage.rules)
+    period = Period(start=story.start, end=story.end + story.poll)
+    with Reader(outcome.stage.ledger_url) as reader, reader.snapshot() as ask:
+        return simulate(History(ask), rules, period, story.end + story.poll, known, every_step=every_step)
+
+
+def only(found: Simulation) -> Stop:
+    (stop,) = found.stops
+    return stop
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(f"2026-11-06T{text}:00").replace(tzinfo=UTC)
+
+
+def test_a_replay_of_what_the_guard_did_stops_at_the_same_minute(tmp_path: Path) -> None:
+    outcome = played(tmp_path, QUIET, guarded=True, end="17:00")
+    (act,) = outcome.acts
+    stop = only(simulated(outcome))
+    assert (stop.at, stop.name, stop.act) == (act.at, "box", "stop")
+    assert stop.because == "stopped"
+    assert stop.false_stop == NOT_KNOWN  # it was really stopped, so nobody can say whether it would have worked
+
+
+def test_an_idle_machine_that_nobody_stopped_is_saved_net_of_its_disk(tmp_path: Path) -> None:
+    found = simulated(played(tmp_path, QUIET))
+    stop = only(found)
+    assert (stop.since, stop.told_at, stop.at) == (at("16:10"), at("16:30"), at("16:40"))
+    assert (stop.until, stop.false_stop) == (at("18:30"), NO)
+    (avoided,), (rest,), (saved,) = stop.avoided, stop.at_rest, stop.saved
+    assert avoided.expected.text() == "60.08"  # 110 min at 32.77
+    assert rest.expected.text(4) == "0.1005"  # 500 GB at 0.08 a month of 730 h
+    assert saved.expected == avoided.expected - rest.expected
+    assert (found.policies[0].notices, found.policies[0].questions) == (1, 0)
+
+
+def test_work_within_the_hour_after_is_a_suspected_false_stop(tmp_path: Path) -> None:
+    stop = only(simulated(played(tmp_path, QUIET + "  17:00  box busy\n", end="17:30")))
+    assert (stop.at, stop.false_stop, stop.because) == (at("16:40"), YES, "worked")
+    assert stop.worked_at is not None
+    assert abs(stop.worked_at - at("17:00")) <= timedelta(minutes=1)
+    assert stop.until == stop.worked_at
+
+
+def test_a_machine_that_idles_again_after_it_worked_is_wanted_again_and_nothing_is_counted_twice(tmp_path: Path) -> None:
+    found = simulated(played(tmp_path, QUIET + "  17:00  box busy\n  17:20  box quiet\n"))
+    stop, (held,) = only(found), found.policies[0].held
+    assert (stop.until, held.since, held.rails) == (at("17:00"), at("17:50"), True)
+    assert [reason for reason, _ in held.reasons] == ["rate"]  # of a fleet of one the rails let one go a day
+    assert found.saved == total([stop.saved])
+    assert found.policies[0].notices == 2
+
+
+def test_where_the_ledger_ends_within_the_hour_it_is_not_known(tmp_path: Path) -> None:
+    assert only(simulated(played(tmp_path, QUIET, end="17:00"))).false_stop == NOT_KNOWN
+
+
+def test_what_was_kept_or_protected_is_held_back_and_by_whom(tmp_path: Path) -> None:
+    outcome = played(tmp_path, QUIET + "  16:20  protect box\n", guarded=True, end="17:10")
+    found = simulated(outcome)
+    assert found.stops == ()
+    (held,) = found.policies[0].held
+    assert [reason for reason, _ in held.reasons] == ["protected"]
+    assert not held.rails
+
+
+def test_a_machine_that_nobody_measures_is_blind_and_never_stopped(tmp_path: Path) -> None:
+    found = simulated(played(tmp_path, "  16:10  box no signal\n", end="17:30"))
+    assert found.stops == ()
+    assert found.policies[0].blind.total > timedelta(minutes=30)
+    assert found.policies[0].blind.reasons
+
+
+def test_a_fact_that_history_lacks_is_unknown_and_said(tmp_path: Path) -> None:
+    asks = """
+[[policy]]
+name = "poor"
+when = 'runway < duration("6h")'
+then = [{ do = "notify" }, { after = "10m", do = "stop" }]
+"""
+    found = simulated(played(tmp_path, QUIET, end="17:00"), policies=asks)
+    assert found.stops == ()
+    assert any("runway" in told for told in found.not_replayed)
+
+
+CHANGES = (
+    QUIET,
+    QUIET + "  17:00  box busy\n",
+    QUIET + "  16:45  box busy\n  17:00  box quiet\n",
+    "  16:10  box no signal\n  16:40  box quiet\n",
+)
+
+
+@pytest.mark.parametrize("events", CHANGES)
+def test_looking_only_where_something_may_change_comes_to_what_every_step_does(tmp_path: Path, events: str) -> None:
+    outcome = played(tmp_path, events, end="17:45")
+    seldom, always = simulated(outcome), simulated(outcome, every_step=True)
+    assert seldom == always
+
+
+def test_a_growing_condition_comes_to_what_every_step_does(tmp_path: Path) -> None:
+    grows = """
+[[policy]]
+name = "old"
+when = 'uptime > duration("40m") || waste > usd(20)'
+for = "10m"
+then = [{ do = "notify" }, { after = "10m", do = "stop" }]
+"""
+    outcome = played(tmp_path, QUIET, end="17:45")
+    seldom = simulated(outcome, policies=grows)
+    assert seldom.stops
+    assert seldom == simulated(outcome, policies=grows, every_step=True)
+
+
+def test_a_period_without_history_is_refused_with_what_there_is(tmp_path: Path) -> None:
+    outcome = played(tmp_path, QUIET, end="16:20")
+    story = outcome.stage.story
+    early = Period(start=story.start - timedelta(days=9), end=story.start - timedelta(days=8))
+    nothing = Known(lags={}, handling={}, billing={})
+    with Reader(outcome.stage.ledger_url) as reader, reader.snapshot() as ask, pytest.raises(InputError, match="this period"):
+        simulate(History(ask), Rules(), early, story.end, nothing)
+
+
+GROUP = """title: Two that work together
+hazard: GUARD 8
+start: 2026-11-06 16:00
+end: 17:00
+machines
+  n0  aws 8xA100-80GB-SXM $32.77, owner ada, labels cluster=exp-7
+  n1  aws 8xA100-80GB-SXM $32.77, owner ada, labels cluster=exp-7
+policies
+  idle-gpu  arm stop, gpu, when idle, for 20m, notify, +10m stop
+events
+  16:00  n0 busy
+  16:00  n1 quiet
+"""
+
+
+def test_that_groups_are_not_replayed_is_said_where_there_are_any(tmp_path: Path) -> None:
+    found = simulated(play(read(GROUP), PollPlay, tmp_path))
+    assert any(told.startswith("1 group of machines") for told in found.not_replayed)
+    alone = read(GROUP.replace("gpu, when", "gpu, alone, when"))
+    assert not any("group" in told for told in simulated(play(alone, PollPlay, tmp_path / "alone")).not_replayed)
+
+
+def test_of_machines_in_no_group_none_is_said(tmp_path: Path) -> None:
+    assert not any("group" in told for told in simulated(played(tmp_path, QUIET, end="17:00")).not_replayed)

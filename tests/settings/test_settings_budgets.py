@@ -1,0 +1,339 @@
+"""What the settings file says of the ledger, of time zones, of budgets and of providers, and how slips in it are told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from costguard.budgets.budget import EVERYTHING, USUAL_WARNINGS, Budget, Match, Threshold
+from costguard.errors import InputError, UnknownNameError
+from costguard.ledger.db.address import address
+from costguard.settings import Settings, check_settings, ledger_url, read_settings
+from costguard.values.calendar import month
+from costguard.values.money import Money
+
+BERLIN = ZoneInfo("Europe/Berlin")
+FULL = """
+[defaults]
+timezone = "Europe/Berlin"
+
+[[budget]]
+name = "all"
+period = "month"
+cap = "12000 USD"
+hard = true
+
+[[budget]]
+name = "vision"
+match = { labels = { team = "vision" } }
+cap = "3000 USD"
+warn = ["pace+15%", "forecast>100%", "time_to_cap<24h"]
+
+[[budget]]
+name = "trials"
+cap = "99.50 EUR"
+period = "rolling 7d"
+timezone = "Asia/Tokyo"
+warn = ["spent > 80%", "time_to_cap<0.5h"]
+[budget.match]
+providers = ["runpod", "vast"]
+accounts = "main"
+regions = []
+owners = ["alice"]
+gpus = ["h100 sxm"]
+tiers = ["spot"]
+kinds = ["instance"]
+labels = { Team = ["a", "b"], project = "x" }
+"""
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, and nothing of the developer's own settings."""
+    for name in [name for name in os.environ if name.startswith("COSTGUARD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+
+
+def settings(text: str) -> Settings:
+    """What the file `costguard.toml` with this text says."""
+    Path("costguard.toml").write_text(text)
+    return read_settings(None)
+
+
+def refused(text: str) -> str:
+    """What the refusal of a file with this text says."""
+    with pytest.raises(InputError) as error:
+        settings(text)
+    assert len(str(error.value).splitlines()) <= 5
+    return str(error.value)
+
+
+def budget(*lines: str) -> str:
+    """A second budget, named vision, with these lines."""
+    return "\n".join(('[[budget]]\nname = "all"\ncap = "9 USD"\n[[budget]]\nname = "vision"', *lines))
+
+
+def test_budgets_come_in_their_order_as_they_are_written() -> None:
+    everybody, vision, trials = settings(FULL).budgets
+    assert everybody == Budget(name="all", cap=Money.parse("12000"), zone=BERLIN, hard=True)
+    assert vision == Budget(
+        name="vision", cap=Money.parse("3000"), zone=BERLIN, match=Match(labels=(("team", ("vision",)),)), warn=USUAL_WARNINGS
+    )
+    assert trials == Budget(
+        name="trials",
+        cap=Money.parse("99.5", "EUR"),
+        period="rolling",
+        days=7,
+        zone=ZoneInfo("Asia/Tokyo"),
+        warn=(Threshold(measure="spent", limit=Fraction(4, 5)), Threshold(measure="time_to_cap", limit=Fraction(1, 2))),
+        match=Match(
+            providers=("runpod", "vast"),
+            accounts=("main",),
+            regions=(),
+            owners=("alice",),
+            gpus=("H100-SXM",),
+            tiers=("spot",),
+            kinds=("instance",),
+            labels=(("team", ("a", "b")), ("project", ("x",))),
+        ),
+    )
+
+
+def test_what_a_budget_does_not_state_is_everything_monthly_soft_and_in_utc() -> None:
+    (found,) = settings('[[budget]]\nname = "all"\ncap = "9 USD"').budgets
+    assert (found.match, found.period, found.hard, found.zone, found.warn) == (EVERYTHING, "month", False, UTC, USUAL_WARNINGS)
+
+
+def test_without_a_file_there_is_no_budget_and_the_ledger_lies_in_the_platforms_data_folder(tmp_path: Path) -> None:
+    found = read_settings(None)
+    assert found == Settings()
+    assert ledger_url(found) == f"sqlite:///{tmp_path}/data/costguard/ledger.db"
+
+
+@pytest.mark.parametrize(
+    ("stated", "file"),
+    [
+        ("sqlite:///ledger.db", "elsewhere/ledger.db"),
+        ("sqlite:///../ledger.db", "ledger.db"),
+        ("sqlite:////srv/ledger.db", "/srv/ledger.db"),
+        ("sqlite:///~/ledger.db", "home/ledger.db"),
+    ],
+)
+def test_a_ledgers_file_starts_at_the_settings_files_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: str, file: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    config = tmp_path / "elsewhere" / "settings.toml"
+    config.parent.mkdir()
+    config.write_text(f'[ledger]\nurl = "{stated}"')
+    found = address(ledger_url(read_settings(str(config)))).path
+    assert found is not None
+    assert Path(os.path.normpath(found)) == tmp_path / file
+
+
+@pytest.mark.parametrize(
+    "stated", ["postgresql+psycopg://u@db.example/costguard", "sqlite:///:memory:", "sqlite:///", "mysql://x"]
+)
+def test_what_names_no_file_is_handed_on_as_it_stands(stated: str) -> None:
+    assert ledger_url(settings(f'[ledger]\nurl = "{stated}"')) == stated
+
+
+def test_variables_win_over_the_file_and_start_where_one_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "elsewhere" / "settings.toml"
+    config.parent.mkdir()
+    config.write_text('[ledger]\nurl = "sqlite:///a.db"\n[defaults]\ntimezone = "Europe/Berlin"\n')
+    monkeypatch.setenv("COSTGUARD_LEDGER__URL", "sqlite:///b.db")
+    monkeypatch.setenv("COSTGUARD_DEFAULTS__TIMEZONE", "Asia/Tokyo")
+    found = read_settings(str(config))
+    assert ledger_url(found) == "sqlite:///b.db"
+    assert found.defaults.zone == ZoneInfo("Asia/Tokyo")
+
+
+def test_the_default_zone_is_that_of_budgets_that_state_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSTGUARD_DEFAULTS__TIMEZONE", "America/New_York")
+    assert [b.zone for b in settings(FULL).budgets] == [ZoneInfo("America/New_York")] * 2 + [ZoneInfo("Asia/Tokyo")]
+    november = month(2026, 11, read_settings(None).defaults.zone)
+    assert november.start == datetime(2026, 11, 1, 4, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "said"),
+    [
+        ('cap = "0 USD"', "cap", "must be more than zero, not '0 USD'"),
+        ('cap = "0.000 USD"', "cap", "must be more than zero"),
+        ('cap = "-5 USD"', "cap", "must be more than zero"),
+        ('cap = "3000"', "cap", "must say its currency, and not '3000'"),
+        ("cap = 3000", "cap", "must say its currency, and not 3000"),
+        ("cap = 30.5", "cap", "must say its currency"),
+        ('cap = "$3000"', "cap", "must be an amount of money"),
+        ('cap = "3000USD"', "cap", "must be an amount of money"),
+        ('cap = "3000 usd"', "cap", "must be an amount of money"),
+        ('cap = "3000 dollars"', "cap", "must be an amount of money"),
+        ('cap = "NaN USD"', "cap", "must be an amount of money"),
+        ('cap = "1..2 USD"', "cap", "is not an amount of money"),
+        ('cap = "1.0000000001 USD"', "cap", "is not an amount of money"),
+        (f'cap = "{"9" * 400} USD"', "cap", "is not an amount of money"),
+        ("cap = true", "cap", "must be an amount of money"),
+        ("", "cap", "is missing"),
+        ('cap = "9 USD"\nperiod = "weekly"', "period", "did you mean week"),
+        ('cap = "9 USD"\nperiod = "7d"', "period", "rolling 7d"),
+        ('cap = "9 USD"\nperiod = "rolling 0d"', "period", "at least 1"),
+        ('cap = "9 USD"\nperiod = "rolling 99999d"', "period", "at most 3,660"),
+        ('cap = "9 USD"\nperiod = 30', "period", "must be text, not 30"),
+        ('cap = "9 USD"\ntimezone = "Europe/Berln"', "timezone", "did you mean Europe/Berlin"),
+        ('cap = "9 USD"\nhard = "yes"', "hard", "must be true or false, not 'yes'"),
+        ('cap = "9 USD"\nhard = 1', "hard", "must be true or false, not 1"),
+        ('cap = "9 USD"\nwarn = "80%"', "warn", "unknown warning '80%'"),
+        ('cap = "9 USD"\nwarn = ["paces+15%"]', "warn", "did you mean pace"),
+        ('cap = "9 USD"\nwarn = ["pace>15%"]', "warn", "pace+15%"),
+        ('cap = "9 USD"\nwarn = ["time_to_cap<24%"]', "warn", "time_to_cap<24h"),
+        ('cap = "9 USD"\nwarn = ["spent>-1%"]', "warn", "unknown warning"),
+        ('cap = "9 USD"\nwarn = [80]', "warn", "must be a list of texts"),
+        ('cap = "9 USD"\nmatch = {}', "match", "is empty"),
+        ('cap = "9 USD"\nmatch = "aws"', "match", "must be a table"),
+        ('cap = "9 USD"\nmatch = { provider = ["aws"] }', "match.provider", "did you mean providers"),
+        ('cap = "9 USD"\nmatch = { providers = 5 }', "match.providers", "must be a list of texts, not 5"),
+        ('cap = "9 USD"\nmatch = { tiers = ["spots"] }', "match.tiers", "did you mean spot"),
+        ('cap = "9 USD"\nmatch = { kinds = ["disk"] }', "match.kinds", "instance, volume, address"),
+        ('cap = "9 USD"\nmatch = { gpus = ["H1000"] }', "match.gpus", "unknown GPU"),
+        ('cap = "9 USD"\nmatch = { gpus = ["H100"] }', "match.gpus", 'write "H100-SXM", and the others'),
+        ('cap = "9 USD"\nmatch = { labels = { tema = "x" } }', "match.labels.tema", "did you mean team"),
+        ('cap = "9 USD"\nmatch = { labels = ["team"] }', "match.labels", "must be a table"),
+        ('cap = "9 USD"\nmatch = { labels = { team = 5 } }', "match.labels.team", "must be a list of texts"),
+        ('cap = "9 USD"\nlimit = 5', "limit", "unknown key 'limit'"),
+        ('cap = "9 USD"\nwarm = []', "warm", "did you mean warn"),
+    ],
+)
+def test_a_slip_in_a_budget_names_the_file_the_table_and_the_field(line: str, field: str, said: str) -> None:
+    told = refused(budget(line))
+    assert told.startswith(f"costguard.toml: budget 2 (vision).{field}: ")
+    assert said in told
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[budget]]\ncap = "9 USD"', "costguard.toml: budget 1.name: is missing"),
+        ('[[budget]]\nname = ""\ncap = "9 USD"', "costguard.toml: budget 1.name: must be a name"),
+        ('[[budget]]\nname = "a\\nb"\ncap = "9 USD"', "costguard.toml: budget 1.name: must be a name"),
+        ("[[budget]]\nname = 5", "costguard.toml: budget 1.name: must be text, not 5"),
+        (
+            budget('cap = "1 USD"').replace('"all"', '"Vision"'),
+            "costguard.toml: budget 2 (vision).name: is that of budget 1 too",
+        ),
+        ('[budget]\nname = "all"', "costguard.toml: budget: must be a list of tables\nhint: write [[budget]]"),
+        ("budget = [1]", "must be a list of tables"),
+        ('[[budgets]]\nname = "all"', "did you mean budget"),
+        (
+            '[defaults]\ntimezone = "Berlin"',
+            "costguard.toml: defaults.timezone: unknown time zone 'Berlin'\nhint: did you mean",
+        ),
+        ('[defaults]\ntimezone = "Mars/Olympus_Mons"', "unknown time zone"),
+        ('[defaults]\ntimezone = "Europe"', "unknown time zone"),
+        ('[defaults]\ntimezone = "../../etc/passwd"', "unknown time zone"),
+        ('[defaults]\ntimezone = ""', "unknown time zone"),
+        ("[defaults]\ntimezone = 1", "costguard.toml: defaults.timezone: must be text, not 1"),
+        ('[defaults]\ntimezones = "UTC"', "did you mean timezone"),
+        ("[ledger]\nurl = 5", "costguard.toml: ledger.url: must be text, not 5"),
+        ('[ledger]\nuri = "x"', "did you mean url"),
+        ("ledger = 5", "write a [ledger] section"),
+        ('providers = ["aws"]', "costguard.toml: providers: must be tables"),
+        ('[providers]\nrunpod = "sk-12345"', "costguard.toml: providers.runpod: must be a table, not a text"),
+    ],
+)
+def test_a_slip_in_the_file_says_where(text: str, said: str) -> None:
+    told = refused(text)
+    assert said in told
+    assert "sk-12345" not in told
+
+
+def test_a_zone_that_a_variable_states_is_refused_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSTGUARD_DEFAULTS__TIMEZONE", "Europe/Berln")
+    with pytest.raises(UnknownNameError, match=r"^COSTGUARD_DEFAULTS__TIMEZONE: unknown time zone") as error:
+        read_settings(None)
+    assert "Europe/Berlin" in error.value.nearest
+
+
+@pytest.mark.parametrize("name", ["COSTGUARD_BUDGET__CAP", "COSTGUARD_LEDGER__URI", "COSTGUARD_PROVIDERS__RUNPOD"])
+def test_a_variable_that_stands_for_nothing_is_refused_with_the_known_ones(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "x")
+    with pytest.raises(UnknownNameError, match=r"(known|sections): .*(COSTGUARD_LEDGER__URL|ledger)"):
+        read_settings(None)
+
+
+def test_provider_tables_are_handed_on_as_they_stand() -> None:
+    found = settings(
+        '[providers.runpod]\nbase_url = "http://127.0.0.1:1"\ngraphql_url = "x"\n'
+        '[providers.gcp]\nanonymous = true\nprojects = ["a"]\nkey_file = "k.json"\napi_key_file = "k"\n'
+        'token_env = "T"\nmax_tokens = 5\n'
+        "[providers.vast]\n[providers.aws.nested]\nx = 1\n"
+    )
+    assert found.providers == {
+        "runpod": {"base_url": "http://127.0.0.1:1", "graphql_url": "x"},
+        "gcp": {
+            "anonymous": True,
+            "projects": ["a"],
+            "key_file": "k.json",
+            "api_key_file": "k",
+            "token_env": "T",
+            "max_tokens": 5,
+        },
+        "vast": {},
+        "aws": {"nested": {"x": 1}},
+    }
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("api_key", "apikey", "API_KEY", "apiKey", "api-key", "runpod_api_key", "token", "access_token", "secret"),
+        *("client_secret", "aws_secret_access_key", "access_key_id", "private_key", "password", "passphrase", "Authorization"),
+    ],
+)
+@pytest.mark.parametrize("table", ["[providers.runpod]", "[providers.runpod.deeper]", "[[providers.runpod.list]]"])
+def test_a_secret_is_refused_and_never_shown(key: str, table: str) -> None:
+    told = refused(f'{table}\n{key} = "sk-12345"')
+    assert told.startswith("costguard.toml: providers.runpod")
+    assert f"{key}: is a secret" in told
+    assert "keep it where runpod looks for it" in told
+    assert "sk-12345" not in told
+
+
+def test_settings_without_budgets_import_neither_zones_nor_budgets_nor_anything_heavy() -> None:
+    Path("costguard.toml").write_text('[quote]\nmarket = "m"\n[ledger]\nurl = "sqlite:///l.db"\n[providers.aws]\nx = 1\n')
+    unwanted = "{'zoneinfo', 'pydantic', 'sqlalchemy', 'sqlmodel', 'sqlite3', 'costguard.budgets.budget', 'costguard.data'}"
+    script = (
+        f"import sys; from costguard.settings import read_settings; read_settings(None); print({unwanted} & set(sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert ran.stdout.strip() == "set()"
+
+
+def test_settings_with_budgets_import_nothing_heavy() -> None:
+    Path("costguard.toml").write_text(FULL)
+    unwanted = "{'pydantic', 'sqlalchemy', 'sqlmodel', 'sqlite3', 'alembic', 'psycopg'}"
+    script = (
+        f"import sys; from costguard.settings import read_settings; read_settings(None); print({unwanted} & set(sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert ran.stdout.strip() == "set()"
+
+
+def test_a_hard_budget_may_allow_stops_that_lose_data_and_a_soft_one_has_nothing_to_allow() -> None:
+    plain = '[[budget]]\nname = "all"\ncap = "10 USD"\n'
+    (found,) = check_settings(plain + "hard = true\nallow_irreversible = true\n", "it").budgets
+    assert found.allow_irreversible
+    (usual,) = check_settings(plain + "hard = true\n", "it").budgets
+    assert not usual.allow_irreversible
+    with pytest.raises(InputError, match="stops nothing without hard"):
+        check_settings(plain + "allow_irreversible = true\n", "it")

@@ -1,0 +1,302 @@
+"""Conditions: what they say of facts, that a missing fact makes them unknown and no more, and how slips in them are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costguard.errors import InputError, UnknownNameError
+from costguard.guard.condition import FACTS, Condition, Truth
+from costguard.settings.conditions import read_condition
+from costguard.values.money import Money, Rate
+
+WHERE = "costguard.toml: policy 1 (p).when"
+IDLE = 'state == "idle" && confidence >= 0.9 && rate >= usd_per_hour(0.30)'
+ALL: dict[str, object] = {
+    "state": "idle",
+    "confidence": 0.97,
+    "time_in_state": timedelta(hours=1),
+    "power": "running",
+    "age": timedelta(days=3),
+    "leased": False,
+    "rate": Rate.parse("32.77"),
+    "spent_run": Money.parse("12.50"),
+    "spent_day": Money.parse("-1.25"),
+    "provider": "aws",
+    "name": "train-7",
+    "gpu": "A100-80GB-SXM",
+    "gpu_count": Fraction(1, 2),
+    "owner": "",
+    "labels": {"team": "vision", 'a"b': "x"},
+}
+
+
+def holds(text: str, **facts: object) -> Truth:
+    return read_condition(text, WHERE).holds(ALL | facts)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (IDLE, True),
+        ("confidence >= 1", False),
+        ("confidence < 1", True),
+        ("gpu_count == 0.5", True),
+        ("gpu_count in [0.5, 1, 8]", True),
+        ('"idle" == state', True),
+        ("state != 'idle'", False),
+        ('!(state == "idle") || leased == false', True),
+        ("!leased", True),
+        ("!!leased", False),
+        ("leased == true", False),
+        ('age > duration("2d23h")', True),
+        ('age == duration("72h")', True),
+        ('age > duration("1w")', False),
+        ("rate == usd_per_hour(32.77)", True),
+        ("rate < usd_per_hour(32.770000001)", True),
+        ("spent_run == usd(12.5)", True),
+        ("spent_run > usd(12.499999999)", True),
+        ("spent_day < usd(0)", True),
+        ("spent_day == usd(-1.25)", True),
+        ("spent_day < spent_run", True),
+        ("spent_run < usd(99999999999999)", True),
+        ('provider in ["aws", "gcp"]', True),
+        ('"team" in labels', True),
+        ('"owner" in labels', False),
+        ('labels["team"] == "vision" && labels.team.startsWith("vis")', True),
+        ('labels["a\\"b"] == "x"', True),
+        ('name.startsWith("train-") && name.endsWith("7") && name.contains("in")', True),
+        ('name.matches(r"^train-\\d+$")', True),
+        ('owner == ""', True),
+        ('gpu == "A100-80GB-SXM"', True),
+        ('state == "hung" && name == "x" || leased == false', True),
+    ],
+)
+def test_a_condition_says_what_it_reads_like(text: str, value: bool) -> None:  # noqa: FBT001 - the answer
+    assert holds(text) == Truth(value=value)
+
+
+def test_it_is_a_condition_with_its_text_and_its_names() -> None:
+    found: Condition = read_condition(f"  {IDLE} ", WHERE)
+    assert found.text == IDLE
+    assert found.names == {"state", "confidence", "rate"}
+    assert found == read_condition(IDLE, "elsewhere")
+
+
+@pytest.mark.parametrize("left", ['state == "idle"', "confidence >= 0.9"])
+def test_a_missing_fact_is_unknown_and_false_where_the_rest_is_false(left: str) -> None:
+    found = read_condition(f'{left} && budget_fraction > 0.9 && name == "train-7"', WHERE)
+    assert found.holds(ALL) == Truth(value=None, missing=("budget_fraction",))
+    assert found.holds(ALL | {"name": "other"}) == Truth(value=False)
+    assert holds('budget_fraction > 0.9 || name == "train-7"') == Truth(value=True)
+    assert holds("!(budget_fraction > 0.9)") == Truth(value=None, missing=("budget_fraction",))
+
+
+def test_a_label_that_is_not_there_is_a_missing_fact() -> None:
+    assert holds('labels["env"] == "dev"') == Truth(value=None, missing=('labels["env"]',))
+    assert holds('labels["env"] != "dev"').value is None
+    assert holds('"env" in labels && labels["env"] == "dev"') == Truth(value=False)
+    assert holds('labels["env"] == "dev"', labels=None).missing == ("labels",)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value", "why"),
+    [
+        ("rate > usd_per_hour(1)", "rate", Rate.parse("5", "EUR"), "rate is in EUR, and conditions count in USD"),
+        ("spent_run > usd(1)", "spent_run", Money.parse("5", "EUR"), "spent_run is in EUR, and conditions count in USD"),
+        ("spent_run > usd(1)", "spent_run", 5, "spent_run is no money"),
+        ("confidence > 0.5", "confidence", float("nan"), "confidence is no number"),
+        ("confidence > 0.5", "confidence", True, "confidence is no number"),
+        ('age > duration("1h")', "age", 5, "age is no duration"),
+        ('"a" in labels', "labels", {"a": 5}, "labels is no labels"),
+    ],
+)
+def test_a_fact_of_another_kind_is_missing_and_says_why(text: str, name: str, value: object, why: str) -> None:
+    assert holds(text, **{name: value}) == Truth(value=None, missing=(name,), why=why)
+
+
+def test_a_name_that_is_no_text_anywhere_raises_nothing() -> None:
+    assert holds('name == "x"', name="\ud800").value is None
+
+
+def test_every_fact_can_be_asked_for() -> None:
+    right = {
+        "text": 'in ["idle", "running", "", "spot", "instance"]',
+        "number": "> 0.5",
+        "truth": "== true",
+        "duration": '> duration("1m")',
+        "money": "> usd(1)",
+        "rate": "> usd_per_hour(1)",
+    }
+    words = {"state": "idle", "group_state": "idle", "power": "running", "tier": "spot", "kind": "instance", "gpu": ""}
+    for name, fact in FACTS.items():
+        text = f'"x" in {name}' if fact.kind == "labels" else f"{name} {right[fact.kind]}"
+        text = f'{name} == "{words.get(name, "x")}"' if fact.kind == "text" else text
+        assert read_condition(text, WHERE).holds({}) == Truth(value=None, missing=(name,))
+
+
+@pytest.mark.parametrize(
+    ("text", "character", "said"),
+    [
+        ("", 0, "is empty"),
+        ("x" * 2001, 0, "has 2001 characters"),
+        ('stat == "idle"', 1, "did you mean state"),
+        ('state == "idel"', 10, "did you mean idle"),
+        ('state in ["idle", "hang"]', 19, "warming, active, idle, hung, unknown"),
+        ('power == "off"', 10, "running"),
+        ('tier == "spott"', 9, "did you mean spot"),
+        ('gpu == "H1000"', 8, "unknown GPU"),
+        ('gpu == "H100"', 8, 'write "H100-SXM"'),
+        ("confidence > 90", 14, "is from 0 to 1"),
+        ("spent_day > 5", 13, "write usd(5)"),
+        ("rate > 0.3", 8, "write usd_per_hour(0.3)"),
+        ("rate > usd(3)", 8, "rate is a rate, and 'usd(3)' is money"),
+        ("spent_day > rate", 13, "spent_day is money, and rate is a rate"),
+        ("age > 30", 7, 'write duration("45m")'),
+        ("age > 45m", 7, 'write duration("45m")'),
+        ('age > "45m"', 7, "age is a time, and '45m' is text"),
+        ('age > duration("45")', 7, "must say its unit"),
+        ("age > duration(45)", 16, "duration takes one text"),
+        ('spent_day > usd("5")', 17, "usd takes one number"),
+        ("rate > usd_per_hour(-1)", 21, "never negative"),
+        ("spent_day > usd(0.00000000001)", 13, "is not an amount of money"),
+        ("labels == 5", 11, 'write labels["team"]'),
+        ("labels[team] == 5", 8, "a label's key is a text"),
+        ("provider in []", 10, "the list is empty"),
+        ('provider in "aws"', 13, "needs a list"),
+        ("provider in [name]", 14, "written out"),
+        ('provider in ["aws" "gcp"]', 20, "needs , here"),
+        ('state = "idle"', 7, "write =="),
+        ('leased & state == "idle"', 8, "write &&"),
+        ("leased and protected", 8, "write &&"),
+        ("not leased", 1, "write !"),
+        ("0.1 < confidence < 0.9", 18, "two comparisons"),
+        ("age", 1, "true or false is needed"),
+        ("age && leased", 1, "true or false is needed"),
+        ('!state == "idle"', 2, "true or false is needed"),
+        ("true", 1, "says nothing of the machine"),
+        ("name < 'b'", 1, "text has no order"),
+        ('name.matches("(a")', 14, "is no pattern"),
+        ("name.matches(owner)", 14, "written out"),
+        ('name.startswith("a")', 6, "did you mean startsWith"),
+        ('age.contains("a")', 5, "nothing else has such"),
+        ("spent_day + usd(1) > usd(2)", 11, "no arithmetic"),
+        ("disk_gb - 3 > 5", 9, "no arithmetic"),
+        ("disk_gb > 5 - 3", 13, "no arithmetic"),
+        ("gpu_count > 8 * 2", 15, "no arithmetic"),
+        ("has(labels.team)", 1, "unknown function 'has'"),
+        ("size(labels) > 0", 1, "unknown function 'size'"),
+        ("[1, 2].exists(x, x > 1)", 1, "was not expected"),
+        ("leased ? true : false", 8, "no ? : here"),
+        ('name == "a\nb"', 9, "close the quotes"),
+        ('name == "abc', 9, "close the quotes"),
+        (r'name == "a\d"', 9, r"write \\d"),
+        ("(leased", 8, "needs ) here, not its end"),
+        ("leased)", 7, "was not expected"),
+        ("leased ||", 10, "ends too early"),
+        ("(" * 40 + "leased" + ")" * 40, 33, "more than 32 brackets"),
+        ("!" * 40 + "leased", 33, "more than 32 brackets"),
+        ("disk_gb > 1e300", 11, "too large"),
+        ("leased; true", 7, "was not expected"),
+    ],
+    ids=str,
+)
+def test_a_slip_says_at_which_character_and_what_to_write(text: str, character: int, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        read_condition(text, WHERE)
+    place = f"{WHERE}, character {character}: " if character else f"{WHERE}: "
+    assert str(error.value).startswith(place)
+    assert said in str(error.value)
+    assert len(str(error.value).splitlines()) <= 5
+
+
+def test_an_unknown_name_carries_the_nearest() -> None:
+    with pytest.raises(UnknownNameError) as error:
+        read_condition("confidense > 0.5", WHERE)
+    assert error.value.nearest[0] == "confidence"
+
+
+def test_the_longest_condition_is_taken() -> None:
+    text = " || ".join(["leased"] * 200)
+    assert read_condition(text, WHERE).holds({"leased": True}) == Truth(value=True)
+
+
+ATOMS: Mapping[str, tuple[str, object, object]] = {
+    'state == "idle"': ("state", "idle", "active"),
+    "confidence >= 0.9": ("confidence", 0.9, 0.89),
+    "leased": ("leased", True, False),
+    "rate > usd_per_hour(1)": ("rate", Rate.parse("1.000000001"), Rate.parse("1")),
+    '"team" in labels': ("labels", {"team": ""}, {}),
+}
+Tree = str | tuple[str, ...]
+trees = st.recursive(
+    st.sampled_from(sorted(ATOMS)),
+    lambda inner: st.tuples(st.just("!"), inner) | st.tuples(st.sampled_from(("&&", "||")), inner, inner),
+    max_leaves=8,
+)
+
+
+def written(tree: object) -> str:
+    if isinstance(tree, str):
+        return tree
+    assert isinstance(tree, tuple)
+    if tree[0] == "!":
+        return f"!({written(tree[1])})"
+    return f"({written(tree[1])}) {tree[0]} ({written(tree[2])})"
+
+
+def truth(tree: object, known: Mapping[str, bool | None]) -> bool | None:
+    """The truth of three values (Kleene): unknown unless what is known settles it."""
+    if isinstance(tree, str):
+        return known[tree]
+    assert isinstance(tree, tuple)
+    values = [truth(one, known) for one in tree[1:]]
+    if tree[0] == "!":
+        return None if values[0] is None else not values[0]
+    settles: bool = tree[0] == "||"
+    if settles in values:
+        return settles
+    return None if None in values else not settles
+
+
+@settings(deadline=None)
+@given(trees, st.lists(st.sampled_from((True, False, None)), min_size=len(ATOMS), max_size=len(ATOMS)))
+def test_any_condition_has_the_truth_of_its_parts(tree: object, values: list[bool | None]) -> None:
+    known = dict(zip(sorted(ATOMS), values, strict=True))
+    facts = {ATOMS[atom][0]: ATOMS[atom][1 if value else 2] for atom, value in known.items() if value is not None}
+    found = read_condition(written(tree), WHERE).holds(facts)
+    assert found.value == truth(tree, known)
+    assert bool(found.missing) == (found.value is None)
+
+
+@settings(deadline=None)
+@given(st.integers(-(10**20), 10**20), st.integers(-(10**20), 10**20))
+def test_money_is_compared_to_the_nano_dollar(left: int, right: int) -> None:
+    text = f"spent_run > usd({Decimal(right).scaleb(-9):f})"
+    found = read_condition(text, WHERE).holds({"spent_run": Money(nano=left)})
+    clamped = [max(-(2**63) + 1, min(2**63 - 1, value)) for value in (left, right)]
+    assert found == Truth(value=clamped[0] > clamped[1])
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60))
+def test_any_text_is_a_condition_or_a_slip(text: str) -> None:
+    try:
+        found = read_condition(text, WHERE)
+    except InputError:
+        return
+    assert found.holds({}).value is None or found.names
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=30))
+def test_any_printable_text_is_compared_as_it_is(text: str) -> None:
+    condition = json.dumps(text, ensure_ascii=False)
+    assert read_condition(f"name == {condition}", WHERE).holds({"name": text}) == Truth(value=True)

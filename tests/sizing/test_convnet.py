@@ -1,0 +1,104 @@
+"""Models walked layer by layer, and DiT: published counts to the last parameter, multiply-adds to a percent."""
+
+from __future__ import annotations
+
+import pytest
+
+from costguard.errors import InputError
+from costguard.sizing.architecture_table import architecture_from_table
+from costguard.sizing.huggingface import architecture_from_config
+from costguard.sizing.memory.footprint import Footprint, footprint
+from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.speed.flops import flops_per_token
+from tests.sizing.shapes import shipped
+
+
+def need(model: str, recipe: Recipe, gpus: int = 1, **split: bool) -> Footprint:
+    return footprint(shipped(model), recipe, Parallel(**split), gpus=gpus)  # type: ignore[arg-type]  # a flag
+
+
+def recipe(**how: object) -> Recipe:
+    return Recipe(**{"method": "pretrain", "seq_len": 1, "checkpointing": "none", **how})  # type: ignore[arg-type]  # checked there
+
+
+@pytest.mark.parametrize(
+    ("model", "published"),
+    [
+        ("resnet-50", 25_557_032),
+        ("resnet-101", 44_549_160),
+        ("resnet-152", 60_192_808),
+        ("sd-1.5-unet", 859_520_964),
+        ("dit-xl-2-256", 675_129_632),
+    ],
+)
+def test_parameters_are_those_published(model: str, published: int) -> None:
+    assert shipped(model).parameters == published
+
+
+def test_resnet_50_has_its_4_09_billion_multiply_adds() -> None:
+    """4.09 G at 224 pixels (torchvision's table of weights: 4.09 GFLOPS, which counts multiply-adds)."""
+    assert flops_per_token(shipped("resnet-50"), recipe()).forward / 2 == pytest.approx(4.09e9, rel=0.001)
+
+
+def test_the_u_net_of_stable_diffusion_has_its_published_multiply_adds_once_scores_are_left_out() -> None:
+    """339 G at 64 x 64 (BK-SDM, arXiv 2305.15798), counted by a profiler that does not see attention's scores."""
+    walk = shipped("sd-1.5-unet").walk
+    assert walk is not None
+    places = {320: (4096, 5), 640: (1024, 5), 1280: (256, 5)}  # side by side with 77 words; one more in the middle at 8 x 8
+    scores = sum(n * 2 * width * p * (p + 77) for width, (p, n) in places.items()) + 2 * 1280 * 64 * (64 + 77)
+    assert (walk.multiply_adds - scores) / 1e9 == pytest.approx(339, rel=0.01)
+
+
+def test_dit_xl_has_its_published_multiply_adds_an_image() -> None:
+    """118.64 "Gflops" (arXiv 2212.09748, table 4), which counts multiply-adds."""
+    forward = flops_per_token(shipped("dit-xl-2-256"), recipe(seq_len=256)).forward
+    assert forward * 256 / 2 == pytest.approx(118.64e9, rel=0.01)
+
+
+def test_a_dit_may_be_stated_by_its_numbers() -> None:
+    """DiT-B/2: 130 M (arXiv 2212.09748, table 1)."""
+    shape = architecture_from_table({"kind": "dit", "layers": 12, "hidden": 768, "heads": 12})
+    assert shape.parameters == pytest.approx(130e6, rel=0.005)
+    assert shape.sample_tokens == 256
+
+
+def test_activations_of_a_walk_grow_with_the_batch_and_states_do_not() -> None:
+    one, two = (need("resnet-50", recipe(micro_batch=n)) for n in (64, 128))
+    assert two.at_peak["activations"] == pytest.approx(2 * one.at_peak["activations"], rel=0.001)
+    assert two.at_peak["optimizer"] == one.at_peak["optimizer"]
+
+
+def test_resnet_50_keeps_what_autograd_saves() -> None:
+    """86.0 MB an image in fp32: saved tensors of transformers' ResNet-50, each storage once (torch 2.13, 2026-11)."""
+    forward = next(p for p in need("resnet-50", recipe(precision="fp32")).phases if p.name == "forward")
+    assert forward.terms["activations"] == pytest.approx(86.0e6, rel=0.02)
+
+
+@pytest.mark.parametrize(("precision", "saved"), [("bf16", 40.13), ("fp32", 80.21)])
+def test_a_layer_of_dit_keeps_what_autograd_saves(precision: str, saved: float) -> None:
+    """Bytes a token, layer and hidden unit of DiT-XL's own modules (torch 2.13, 2026-11)."""
+    how = recipe(precision=precision, seq_len=256, micro_batch=4)
+    forward = next(p for p in need("dit-xl-2-256", how).phases if p.name == "forward")
+    assert forward.terms["activations"] / (4 * 256 * 28 * 1152) == pytest.approx(saved, rel=0.01)
+
+
+def test_checkpointing_and_sharding_make_a_walk_smaller() -> None:
+    plain = need("sd-1.5-unet", recipe(micro_batch=8), 8)
+    assert need("sd-1.5-unet", recipe(micro_batch=8, checkpointing="full"), 8).peak < plain.peak
+    assert need("sd-1.5-unet", recipe(micro_batch=8), 8, fsdp=True).at_peak["optimizer"] * 7 < plain.at_peak["optimizer"]
+
+
+def test_adapters_are_refused_where_layers_are_walked() -> None:
+    with pytest.raises(InputError, match="adapters are not counted"):
+        need("sd-1.5-unet", recipe(method="lora"))
+
+
+def test_a_u_net_that_is_not_read_says_so() -> None:
+    config = {"_class_name": "UNet2DConditionModel", "addition_embed_type": "text_time"}
+    with pytest.raises(InputError, match="addition_embed_type"):
+        architecture_from_config(config, name="sdxl")
+
+
+def test_a_residual_network_without_bottlenecks_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="layer_type"):
+        architecture_from_config({"model_type": "resnet", "layer_type": "basic"}, name="resnet-18")

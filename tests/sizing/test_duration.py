@@ -1,0 +1,343 @@
+"""Speed and hours: every cost slows, better hardware does not, intervals hold, and unknown is not guessed."""
+
+from __future__ import annotations
+
+import math
+import timeit
+from dataclasses import replace
+
+import pytest
+
+from costguard.errors import InputError
+from costguard.sizing.architecture import FeedForward
+from costguard.sizing.recipe import Lora, Parallel, Recipe
+from costguard.sizing.speed.duration import checkpoint_interval, duration, interrupted, overhead, startup, throughput
+from costguard.sizing.speed.efficiency import read_efficiency
+from costguard.sizing.speed.throughput import Throughput
+from costguard.values.interval import Interval
+from tests.sizing.speeds import EFFICIENCY, GPUS, LLAMA_2_7B, LLAMA_2_70B, LLAMA_3_8B, decoder
+
+PRETRAIN = Recipe(method="pretrain", checkpointing="none", micro_batch=4, seq_len=2048)
+SERVE = Recipe(method="inference", checkpointing="none", seq_len=2048)
+
+
+def speed(
+    gpu: str, recipe: Recipe = PRETRAIN, parallel: Parallel | None = None, *, gpus: int = 8, nodes: int = 1
+) -> Throughput:
+    parallel = parallel or Parallel()
+    found = throughput(LLAMA_2_7B, recipe, parallel, GPUS[gpu], gpus=gpus, nodes=nodes, efficiency=EFFICIENCY)
+    assert found is not None
+    return found
+
+
+def expected(gpu: str, recipe: Recipe = PRETRAIN, parallel: Parallel | None = None, *, gpus: int = 8, nodes: int = 1) -> float:
+    return speed(gpu, recipe, parallel, gpus=gpus, nodes=nodes).tokens_per_s_per_gpu.expected
+
+
+def test_factors_multiply_to_the_share_of_peak() -> None:
+    found = speed("A100-80GB-SXM")
+    product = math.prod(factor for _, factor in found.reasons)
+    ideal = found.tokens_per_s_per_gpu.expected / product
+    assert f"{ideal:.1f} tokens/s" in found.explain[-1]
+    assert 0.2 < found.efficiency < 0.8
+
+
+@pytest.mark.parametrize("name", sorted(n for n, g in GPUS.items() if g.bf16_tflops))
+def test_no_gpu_is_faster_than_its_datasheet(name: str) -> None:
+    for recipe in (PRETRAIN, replace(PRETRAIN, precision="fp8"), replace(PRETRAIN, precision="fp16-amp"), SERVE):
+        assert 0 < speed(name, recipe, gpus=1).efficiency < 1
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"),
+    [
+        ("A100-80GB-SXM", "A100-40GB-SXM"),
+        ("A100-80GB-SXM", "A100-80GB-PCIe"),
+        ("H100-SXM", "A100-80GB-SXM"),
+        ("H100-SXM", "H100-PCIe"),
+        ("H100-SXM", "H100-SXM-96GB-500W"),
+        ("H200-SXM", "H100-SXM"),
+        ("B200-SXM", "H200-SXM"),
+        ("GB300", "GB200"),
+        ("RTX-4090", "RTX-3090"),
+        ("RTX-5090", "RTX-4090"),
+        ("RTX-4090", "RTX-4080"),
+        ("A100-40GB-SXM", "V100-32GB"),
+        ("V100-32GB", "T4"),
+        ("L40S", "L4"),
+    ],
+)
+@pytest.mark.parametrize("recipe", [PRETRAIN, SERVE], ids=["training", "serving"])
+def test_better_gpu_is_not_slower(better: str, worse: str, recipe: Recipe) -> None:
+    assert expected(better, recipe, gpus=1) >= expected(worse, recipe, gpus=1)
+
+
+@pytest.mark.parametrize("field", ["bf16_tflops", "bandwidth_gb_s", "tdp_w"])
+@pytest.mark.parametrize("name", ["A100-80GB-SXM", "H100-SXM-96GB-500W", "L4", "RTX-3090", "GB200"])
+def test_improving_one_figure_of_a_gpu_never_slows_it(name: str, field: str) -> None:
+    gpu = GPUS[name]
+    improved = replace(gpu, **{field: 1.2 * getattr(gpu, field)}, mamf_bf16_tflops=None)
+    plain = replace(gpu, mamf_bf16_tflops=None)
+    rates = [throughput(LLAMA_2_7B, PRETRAIN, Parallel(), g, gpus=1, nodes=1, efficiency=EFFICIENCY) for g in (plain, improved)]
+    assert rates[0] is not None
+    assert rates[1] is not None
+    assert rates[0].tokens_per_s_per_gpu.expected <= rates[1].tokens_per_s_per_gpu.expected
+
+
+def test_recomputation_slows_training() -> None:
+    assert expected("A100-80GB-SXM", replace(PRETRAIN, checkpointing="full")) < expected("A100-80GB-SXM")
+
+
+def test_fp8_is_faster_where_the_gpu_has_it() -> None:
+    assert expected("H100-SXM", replace(PRETRAIN, precision="fp8")) > 1.1 * expected("H100-SXM")
+
+
+def test_fp8_falls_back_with_a_note_where_the_gpu_has_none() -> None:
+    found = speed("A100-80GB-SXM", replace(PRETRAIN, precision="fp8"))
+    assert found.tokens_per_s_per_gpu == speed("A100-80GB-SXM").tokens_per_s_per_gpu
+    assert "no faster fp8" in " ".join(found.notes)
+
+
+def test_bf16_on_a_gpu_without_it_is_timed_as_fp16_and_says_so() -> None:
+    assert expected("V100-32GB") == expected("V100-32GB", replace(PRETRAIN, precision="fp16-amp"))
+    assert "no bf16" in " ".join(speed("V100-32GB").notes)
+    assert "no bf16" not in " ".join(speed("V100-32GB", replace(PRETRAIN, precision="fp16-amp")).notes)
+
+
+def test_fp32_takes_the_full_precision_rate_and_offers_tf32() -> None:
+    found = speed("A100-80GB-SXM", replace(PRETRAIN, precision="fp32"))
+    assert found.peak_tflops == 19.5
+    assert "TF32" in " ".join(found.notes)
+
+
+def test_unknown_rate_is_refused_not_guessed() -> None:
+    unknown = replace(GPUS["H100-SXM"], bf16_tflops=None, fp32_tflops=None)
+    assert throughput(LLAMA_2_7B, PRETRAIN, Parallel(), unknown, gpus=1, nodes=1, efficiency=EFFICIENCY) is None
+
+
+def test_sharding_over_pcie_costs_more_than_over_nvlink() -> None:
+    sharded = Parallel(fsdp=True)
+    over_pcie = expected("RTX-4090", PRETRAIN, sharded) / expected("RTX-4090", gpus=1)
+    over_nvlink = expected("A100-80GB-SXM", PRETRAIN, sharded) / expected("A100-80GB-SXM", gpus=1)
+    assert over_pcie < over_nvlink
+
+
+def test_several_machines_are_slower_per_gpu_than_one() -> None:
+    sharded = Parallel(fsdp=True)
+    assert expected("RTX-4090", PRETRAIN, sharded, gpus=16, nodes=2) < expected("RTX-4090", PRETRAIN, sharded)
+    assert expected("H100-SXM", PRETRAIN, sharded, gpus=16, nodes=2) < expected("H100-SXM", PRETRAIN, sharded)
+
+
+@pytest.mark.parametrize(
+    "split", [Parallel(tp=8), Parallel(pp=8), Parallel(fsdp=True), Parallel(fsdp=True, offload="all"), Parallel(ep=8)]
+)
+def test_every_split_costs_something(split: Parallel) -> None:
+    assert expected("A100-80GB-SXM", PRETRAIN, split) <= expected("A100-80GB-SXM", gpus=1)
+
+
+def test_offload_costs_less_with_more_tokens_a_step() -> None:
+    offloaded = Parallel(zero=3, offload="optimizer")
+    few, many = (expected("H200-SXM", replace(PRETRAIN, micro_batch=b), offloaded) for b in (1, 16))
+    assert many > 1.5 * few
+
+
+def test_pipeline_bubble_shrinks_with_accumulation() -> None:
+    few, many = (expected("H100-SXM", replace(PRETRAIN, gradient_accumulation=a), Parallel(pp=8)) for a in (1, 64))
+    assert many > 1.5 * few
+
+
+def test_more_accumulation_never_slows_a_pipeline() -> None:
+    """Also where interleaving is no longer assumed."""
+    rates = [expected("H100-SXM", replace(PRETRAIN, gradient_accumulation=a), Parallel(pp=8)) for a in range(1, 64)]
+    assert rates == sorted(rates)
+
+
+@pytest.mark.parametrize("split", [Parallel(fsdp=True), Parallel(zero=1), Parallel(tp=8)])
+def test_more_machines_are_not_faster_per_gpu(split: Parallel) -> None:
+    rates = [expected("A100-80GB-SXM", PRETRAIN, split, gpus=8 * n, nodes=n) for n in (1, 2, 8, 64, 512)]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_long_context_on_hopper_wants_a_kernel_made_for_it() -> None:
+    """FlashAttention-2 reaches 300-400 of an H100's 989 TFLOPS; on an A100 there is nothing newer to win."""
+    long = replace(PRETRAIN, seq_len=65_536, micro_batch=1)
+    newer = replace(long, attention="flash3")
+    assert expected("H100-SXM", newer) > 1.3 * expected("H100-SXM", long)
+    assert expected("A100-80GB-SXM", newer) == expected("A100-80GB-SXM", long)
+
+
+@pytest.mark.parametrize(
+    "faster",
+    [replace(PRETRAIN, compiled=True), replace(PRETRAIN, framework="unsloth"), replace(PRETRAIN, fused_loss=True)],
+    ids=["compiled", "unsloth", "fused loss"],
+)
+def test_fused_kernels_are_faster_by_a_tenth_or_so(faster: Recipe) -> None:
+    assert 1.0 < expected("A100-80GB-SXM", faster) / expected("A100-80GB-SXM") < 1.3
+
+
+def test_fp4_pays_for_large_models_on_blackwell() -> None:
+    """Published for Llama-3-70B: 1.3 times fp8 on GB200, 1.5 on GB300; mixtures gain nothing, and pull ours down."""
+    recipe = replace(PRETRAIN, precision="fp4", framework="megatron", gradient_accumulation=16)
+    four, eight = (
+        throughput(LLAMA_2_70B, r, Parallel(pp=4), GPUS["GB200"], gpus=64, nodes=8, efficiency=EFFICIENCY)
+        for r in (recipe, replace(recipe, precision="fp8"))
+    )
+    assert four is not None
+    assert eight is not None
+    assert 1.0 < four.tokens_per_s_per_gpu.expected / eight.tokens_per_s_per_gpu.expected < 1.7
+
+
+def test_fp4_falls_back_to_fp8_with_a_note() -> None:
+    four, eight = replace(PRETRAIN, precision="fp4"), replace(PRETRAIN, precision="fp8")
+    assert expected("H100-SXM", four) == expected("H100-SXM", eight)
+    assert "no faster fp4" in " ".join(speed("H100-SXM", four).notes)
+
+
+def test_experts_over_machines_cost_more_than_inside_one() -> None:
+    inside, over = (_expert_speed(Parallel(ep=n)) for n in (8, 64))
+    assert over < inside
+
+
+def test_h800_has_the_network_of_an_h100() -> None:
+    """Its NVLink is cut to 400 GB/s, its network cards are not."""
+    sharded = Parallel(fsdp=True)
+    many = {"gpus": 512, "nodes": 64}
+    few = replace(PRETRAIN, micro_batch=1)
+    assert expected("H800", few, sharded, **many) == pytest.approx(expected("H100-SXM", few, sharded, **many), rel=0.05)
+
+
+def test_gpt_2_takes_the_time_people_report() -> None:
+    """10B tokens on 8 A100: llm.c 90 minutes (its README), PyTorch compiled about two hours (build-nanogpt)."""
+    gpt2 = decoder(12, 768, 12, 12, 3072, 50_257, gated=False)
+    recipe = Recipe(method="pretrain", checkpointing="none", micro_batch=64, seq_len=1024, compiled=True)
+    found = throughput(gpt2, recipe, Parallel(), GPUS["A100-80GB-SXM"], gpus=8, nodes=1, efficiency=EFFICIENCY)
+    assert found is not None
+    hours = found.tokens_per_s_per_gpu.inverse().scaled(10e9 / 8 / 3600)
+    assert hours.low < 1.5 < hours.expected < 2.0 < hours.high
+
+
+def test_qlora_is_slower_than_lora() -> None:
+    lora = replace(PRETRAIN, method="lora", lora=Lora(rank=16))
+    qlora = replace(lora, method="qlora", quant="nf4")
+    assert expected("A10G", qlora, gpus=1) < expected("A10G", lora, gpus=1)
+
+
+def test_gpu_nobody_has_timed_gets_the_wide_interval_and_a_note() -> None:
+    known, unknown = speed("A100-80GB-SXM", gpus=1), speed("MI300X", gpus=1)
+    assert _width(unknown) > _width(known)
+    assert "MI300X" in " ".join(unknown.notes)
+    assert not known.notes
+
+
+def test_published_8b_speed_lies_in_the_interval() -> None:
+    """torchtitan, Llama-3-8B on 128 of the 500 W H100s: 5 605 to 6 514 tokens/s per GPU by whether it is compiled."""
+    recipe = Recipe(method="pretrain", checkpointing="selective", micro_batch=2, seq_len=8192)
+    gpu = GPUS["H100-SXM-96GB-500W"]
+    found = throughput(LLAMA_3_8B, recipe, Parallel(fsdp=True), gpu, gpus=128, nodes=16, efficiency=EFFICIENCY)
+    assert found is not None
+    assert found.tokens_per_s_per_gpu.low < 6000 < found.tokens_per_s_per_gpu.high
+
+
+def test_decoding_one_sequence_is_bound_by_bandwidth() -> None:
+    found = speed("A100-80GB-SXM", SERVE, gpus=1)
+    assert found.reasons[0][0] == "memory bandwidth"
+    assert found.tokens_per_s_per_gpu.expected == pytest.approx(85.6, rel=0.01)
+
+
+def test_more_sequences_at_once_give_more_tokens() -> None:
+    one, many = (expected("A100-80GB-SXM", replace(SERVE, micro_batch=b), gpus=1) for b in (1, 32))
+    assert many == pytest.approx(823, rel=0.01)
+    assert many > 5 * one
+
+
+def test_quantised_weights_decode_faster() -> None:
+    assert expected("RTX-4090", replace(SERVE, quant="int4"), gpus=1) > 2 * expected("RTX-4090", SERVE, gpus=1)
+
+
+def test_prefill_is_bound_by_arithmetic() -> None:
+    found = speed("A100-80GB-SXM", SERVE, gpus=1)
+    assert found.prefill_tokens_per_s_per_gpu == pytest.approx(0.5 * 312e12 / 13.75e9, rel=0.01)
+
+
+def test_tensor_parallel_serving_is_faster_in_all_and_slower_per_gpu() -> None:
+    one, eight = expected("H100-SXM", SERVE, gpus=1), expected("H100-SXM", SERVE, Parallel(tp=8))
+    assert one / 8 < eight < one
+
+
+def test_encoder_takes_all_tokens_at_once() -> None:
+    block = replace(LLAMA_2_7B.blocks[0], causal=False)
+    encoder = replace(LLAMA_2_7B, kind="encoder", blocks=(block,))
+    found = throughput(encoder, SERVE, Parallel(), GPUS["A100-80GB-SXM"], gpus=1, nodes=1, efficiency=EFFICIENCY)
+    assert found is not None
+    assert found.tokens_per_s_per_gpu.expected == found.prefill_tokens_per_s_per_gpu
+
+
+def test_hours_are_tokens_over_speed_and_gpus() -> None:
+    quick = replace(speed("A100-80GB-SXM"), tokens_per_s_per_gpu=Interval(1600, 2000, 2500))
+    took = duration(50_000_000, quick, gpus=2, startup_hours=Interval(0.03, 0.1, 0.4), efficiency=EFFICIENCY)
+    assert took.hours.expected == pytest.approx(50e6 / 2000 / 2 / 3600 + 0.1, rel=0.01)
+    assert took.hours == took.train_hours.plus(took.startup_hours)
+    assert [name for name, _ in took.parts] == ["speed", "whole-run overhead", "start-up"]
+
+
+def test_twice_the_gpus_halve_the_steady_hours() -> None:
+    some = speed("A100-80GB-SXM")
+    one, two = (
+        duration(10**9, some, gpus=n, startup_hours=Interval.exactly(0), efficiency=EFFICIENCY).parts[0][1].expected
+        for n in (1, 2)
+    )
+    assert one == pytest.approx(2 * two)
+
+
+def test_long_runs_lose_more_than_short_ones() -> None:
+    assert overhead(1, EFFICIENCY).high < 1.02
+    assert overhead(1000, EFFICIENCY).expected > 1.1
+    assert 1.2 <= overhead(1000, EFFICIENCY).high <= 3
+
+
+def test_larger_models_take_longer_to_fetch() -> None:
+    assert startup(LLAMA_2_70B).expected > startup(LLAMA_2_7B).expected
+    assert startup(LLAMA_2_7B).expected < 0.2
+
+
+def test_interruptions_cost_the_restart_and_half_a_checkpoint_interval() -> None:
+    """C8, the worked example: 0.05 an hour x (0.25 h + 0.5 h) = 3.75 % more hours."""
+    quiet = duration(10**9, speed("A100-80GB-SXM"), gpus=8, startup_hours=Interval.exactly(0), efficiency=EFFICIENCY)
+    spot = interrupted(quiet, Interval.exactly(0.05), restart_hours=0.25, checkpoint_every_hours=1.0)
+    assert spot.hours.expected == pytest.approx(1.0375 * quiet.hours.expected)
+    assert spot.parts[-1][0] == "interruptions"
+
+
+def test_interruptions_that_never_come_cost_nothing() -> None:
+    quiet = duration(10**9, speed("A100-80GB-SXM"), gpus=8, startup_hours=Interval.exactly(0), efficiency=EFFICIENCY)
+    spot = interrupted(quiet, Interval.exactly(0), restart_hours=0.25, checkpoint_every_hours=1.0)
+    assert spot.hours.expected == pytest.approx(quiet.hours.expected)
+
+
+def test_best_checkpoint_interval_is_young_s() -> None:
+    assert checkpoint_interval(0.05, 0.01) == pytest.approx(0.632, abs=0.001)
+
+
+def test_file_of_constants_that_lacks_a_table_says_which() -> None:
+    with pytest.raises(InputError, match=r"efficiency\.spread"):
+        read_efficiency({"weights": {}})
+
+
+def test_quote_asks_for_a_speed_in_less_than_a_tenth_of_a_millisecond() -> None:
+    """About 25 us on a laptop; a quote asks some 150 times."""
+    speed("A100-80GB-SXM")
+    took = min(timeit.repeat(lambda: speed("A100-80GB-SXM"), number=200, repeat=5)) / 200
+    assert took < 1e-4
+
+
+def _expert_speed(split: Parallel) -> float:
+    """Of a mixture of 64 experts, 8 a token, on 64 H100s."""
+    block = replace(LLAMA_2_7B.blocks[0], feed_forward=FeedForward(ffn=1408, experts=64, experts_per_token=8))
+    mixture = replace(LLAMA_2_7B, blocks=(block,))
+    found = throughput(mixture, PRETRAIN, split, GPUS["H100-SXM"], gpus=64, nodes=8, efficiency=EFFICIENCY)
+    assert found is not None
+    return found.tokens_per_s_per_gpu.expected
+
+
+def _width(found: Throughput) -> float:
+    return found.tokens_per_s_per_gpu.high / found.tokens_per_s_per_gpu.low

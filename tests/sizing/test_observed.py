@@ -1,0 +1,123 @@
+"""Observed runs: read from rows, and those that cannot be true are named and left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+
+from costguard.data import Facts
+from costguard.errors import InputError
+from costguard.sizing.calibration import Family
+from costguard.sizing.evidence import Expected, Finding, at_odds, weighed
+from costguard.sizing.job import Job, Table, job_from
+from costguard.sizing.observed_runs import Observed, observed_from
+
+FACTS = Facts()
+GIB = 2**30
+ROW: Mapping[str, object] = {"model": "llama-3.1-8b", "method": "lora", "gpu": "H100", "tokens_per_s": 9000}
+SPEED = Family("speed", "lora", "4B to 16B", "Hopper", "one GPU")
+
+
+def job_of(table: Table) -> Job:
+    return job_from(table, FACTS.architecture(str(table["model"])))
+
+
+def observed(**cells: object) -> Observed:
+    return observed_from({**ROW, **cells}, where="runs.csv line 2", gpus=FACTS.gpus(), job_of=job_of)
+
+
+def weigh(*ratios: float, same: bool = False) -> tuple[int, list[str]]:
+    """How many of these runs count, and the names of those that do not."""
+    runs = (
+        Expected(
+            run=observed(name=f"run {n}", micro_batch=1 if same else n),
+            speed=Finding(family=SPEED, ratio=ratio),
+        )
+        for n, ratio in enumerate(ratios, 1)
+    )
+    found = weighed(runs, spread_seen=0.19)
+    belief = found.calibration.beliefs.get(SPEED)
+    return belief.runs if belief else 0, [o.run for o in found.left_out]
+
+
+def test_a_row_is_a_job_on_hardware_with_what_was_seen() -> None:
+    run = observed(gpu_count=8, nodes=2, lora_rank=32, zero=2, peak_gib=30, reserved_gb=40, name="mon")
+    assert (run.name, run.gpu.name, run.gpus) == ("mon", "H100-SXM", 16)
+    assert run.job.recipe.lora.rank == 32
+    assert run.job.parallel is not None
+    assert run.job.parallel.zero == 2
+    assert (run.tokens_per_s, run.hours, run.peak, run.reserved) == (9000, None, 30 * GIB, 40e9)
+
+
+def test_a_rate_per_gpu_counts_for_all_of_them() -> None:
+    row = {k: v for k, v in ROW.items() if k != "tokens_per_s"} | {"tokens_per_s_per_gpu": 1000, "gpu_count": 8}
+    assert observed_from(row, where="x", gpus=FACTS.gpus(), job_of=job_of).tokens_per_s == 8000
+
+
+def test_a_dotted_name_stands_for_a_table_and_an_empty_cell_for_nothing() -> None:
+    run = observed(**{"lora.rank": 8, "hours": "", "peak_gib": None})
+    assert run.job.recipe.lora.rank == 8
+    assert run.hours is None
+    assert run.peak is None
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ({"tokens_per_s": ""}, ("tokens_per_s", "nothing says what was observed")),
+        ({"gpu": ""}, ("gpu", "is missing", "H100")),
+        ({"gpu": "H1000"}, ("gpu", "unknown GPU")),
+        ({"gpu_count": 0}, ("gpu_count", "at least 1")),
+        ({"tokens_per_s": "fast"}, ("tokens_per_s", "must be a number, not 'fast'")),
+        ({"tokens_per_s": -1}, ("tokens_per_s", "between")),
+        ({"tokens_per_s_per_gpu": 5}, ("tokens_per_s", "beside tokens_per_s_per_gpu")),
+        ({"hours": 3}, ("tokens", "is missing beside hours", "tokens = 50e6")),
+        ({"peak_gib": 3, "peak_gb": 3}, ("peak_gib", "beside peak_gb")),
+        ({"peak_gib": 0}, ("peak_gib", "between")),
+        ({"tokens_per_second": 5}, ("tokens_per_second", "did you mean tokens_per_s")),
+        ({"method": "lorra"}, ("method", "lora")),
+        ({"tp": 3, "gpu_count": 8}, ("parallel", "do not divide 8")),
+        ({"lora": 8, "lora_rank": 8}, ("lora", "no table")),
+    ],
+)
+def test_a_wrong_cell_names_its_line_its_column_and_what_to_write(cells: dict[str, object], words: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as refused:
+        observed(**cells)
+    said = str(refused.value)
+    assert said.startswith("runs.csv line 2, ")
+    for word in words:
+        assert word in said
+
+
+def test_runs_that_agree_all_count() -> None:
+    assert weigh(0.1, 0.2, -0.1) == (3, [])
+
+
+def test_a_run_a_hundred_times_off_is_left_out() -> None:
+    assert weigh(0.1, 0.2, -math.log(100)) == (2, ["run 3"])
+
+
+def test_two_runs_of_one_job_that_contradict_each_other_are_both_left_out() -> None:
+    assert weigh(0.0, -1.1, same=True) == (0, ["run 1", "run 2"])
+
+
+def test_the_one_that_contradicts_the_others_is_left_out() -> None:
+    assert weigh(0.0, 0.05, -1.1, same=True) == (2, ["run 3"])
+
+
+def test_different_jobs_do_not_contradict_each_other() -> None:
+    assert weigh(0.0, -1.1) == (2, [])
+
+
+def test_a_figure_that_cannot_be_true_is_left_out_with_its_reason() -> None:
+    found = weighed([Expected(run=observed(name="mon"), memory=Finding(wrong="too much"))], spread_seen=0.19)
+    assert [o.text for o in found.left_out] == ["mon: its memory was left out: too much"]
+
+
+def test_the_two_figures_of_a_run_may_differ_by_what_a_run_loses_besides() -> None:
+    assert at_odds({"tokens_per_s": 0.0, "hours": -0.6}) is None
+    assert at_odds({"hours": 0.3}) is None
+    assert at_odds({}) is None
+    assert "3.0 times apart" in str(at_odds({"tokens_per_s": 0.0, "hours": math.log(3)}))

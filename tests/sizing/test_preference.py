@@ -1,0 +1,115 @@
+"""The `[preference]` table: which models live beside the policy, what is assumed, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from costguard.errors import InputError, UnknownNameError
+from costguard.sizing.companions import Beside, scoring_head
+from costguard.sizing.job import Job, job_from
+from tests.sizing.shapes import FACTS, shipped
+from tests.sizing.speeds import LLAMA_2_7B
+
+PPO = {"algorithm": "ppo", "prompt_len": 512, "completion_len": 512}
+
+
+def job(preference: dict[str, object], **table: object) -> Job:
+    return job_from({"method": "full", **table, "preference": preference}, LLAMA_2_7B, FACTS.architecture)
+
+
+def beside(preference: dict[str, object], **table: object) -> Beside:
+    found = job(preference, **table).beside
+    assert found is not None
+    return found
+
+
+def roles(found: Beside) -> dict[str, bool]:
+    return {c.role: c.trained for c in found.companions}
+
+
+def test_a_job_without_the_table_has_nobody_beside_it() -> None:
+    assert job_from({"method": "full"}, LLAMA_2_7B).beside is None
+
+
+def test_dpo_compares_two_sequences_with_a_frozen_reference_and_generates_nothing() -> None:
+    found = beside({"algorithm": "dpo"})
+    assert roles(found) == {"reference": False}
+    assert found.sequences == 2
+    assert not found.generates
+
+
+def test_ppo_has_a_reference_a_reward_model_and_a_value_model_that_is_trained() -> None:
+    found = beside(PPO)
+    assert roles(found) == {"reference": False, "reward": False, "value": True}
+    assert found.generates
+
+
+def test_grpo_writes_a_group_for_each_prompt_and_has_no_value_model() -> None:
+    found = beside({**PPO, "algorithm": "grpo"})
+    assert roles(found) == {"reference": False}
+    assert found.completions == 8
+
+
+def test_the_lengths_of_prompt_and_completion_make_the_sequence() -> None:
+    assert job(PPO).recipe.seq_len == 1024
+    assert beside({"algorithm": "ppo", "prompt_len": 500}, seq_len=2000).completion_len == 1500
+    assert beside({"algorithm": "ppo", "completion_len": 500}, seq_len=2000).prompt_len == 1500
+
+
+def test_lengths_that_do_not_make_the_sequence_are_refused() -> None:
+    with pytest.raises(InputError, match="do not make seq_len"):
+        job(PPO, seq_len=4096)
+
+
+def test_a_companion_may_be_another_shipped_model() -> None:
+    reward = next(c for c in beside({**PPO, "reward_model": "tinyllama-1.1b"}).companions if c.role == "reward")
+    assert reward.architecture.name == "tinyllama-1.1b"
+
+
+def test_none_and_a_head_on_the_policy_are_no_models() -> None:
+    found = beside({**PPO, "reward_model": "none", "value_model": "head", "reference": False})
+    assert found.companions == ()
+
+
+def test_a_reward_model_has_one_number_a_token_instead_of_a_vocabulary() -> None:
+    llama = shipped("llama-2-7b")
+    assert scoring_head(llama).parameters == llama.parameters - 32_000 * 4096 + 4096
+
+
+def test_only_where_adapters_are_trained_is_the_reference_the_policy_itself() -> None:
+    recipes = {method: job({"algorithm": "dpo"}, method=method) for method in ("full", "lora", "qlora")}
+    shared = {m: j.beside.companions[0].shared(j.recipe) for m, j in recipes.items() if j.beside}
+    assert shared == {"full": False, "lora": True, "qlora": True}
+
+
+def test_examples_are_prompts_pairs_or_groups_as_the_algorithm_has_them() -> None:
+    dataset = {"examples": 1000}
+    assert job({"algorithm": "dpo"}, seq_len=1024, dataset=dataset).tokens == 1000 * 2 * 1024
+    assert job(PPO, dataset=dataset).tokens == 1000 * 1024
+    assert job({**PPO, "algorithm": "grpo", "completions": 4}, dataset=dataset).tokens == 1000 * 4 * 1024
+
+
+def test_what_is_not_stated_is_assumed_by_name() -> None:
+    assumed = dict(job(PPO).assumed)
+    assert assumed["preference.reference"] == "true"
+    assert assumed["preference.reward_model"] == "same"
+    assert assumed["preference.generation_batch"] == "32"
+    assert "preference.prompt_len" not in assumed
+
+
+@pytest.mark.parametrize("preference", [{"algorithm": "xpo"}, {"algorithm": "ppo", "refrence": True}, {}])
+def test_unknown_words_are_refused(preference: dict[str, object]) -> None:
+    with pytest.raises(UnknownNameError, match=r"preference\."):
+        job(preference)
+
+
+@pytest.mark.parametrize("key", ["reward_model", "value_model", "completions", "generation_batch", "updates"])
+def test_what_needs_generated_text_has_no_meaning_for_dpo(key: str) -> None:
+    with pytest.raises(InputError, match="generates nothing"):
+        job({"algorithm": "dpo", key: 1})
+
+
+@pytest.mark.parametrize("method", ["pretrain", "inference"])
+def test_a_policy_is_fine_tuned(method: str) -> None:
+    with pytest.raises(InputError, match="trains a policy"):
+        job({"algorithm": "dpo"}, method=method)

@@ -1,0 +1,89 @@
+"""Memory of models that take turns: one works, the others rest beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from costguard.sizing.job import Job, job_from
+from costguard.sizing.memory.footprint import Footprint, footprint
+from costguard.sizing.placement import needed
+from costguard.sizing.recipe import Parallel
+from tests.sizing.shapes import FACTS, shipped
+
+LLAMA = shipped("llama-2-7b")
+WEIGHTS = 2 * LLAMA.parameters
+PPO = {"algorithm": "ppo", "prompt_len": 512, "completion_len": 512, "generation_batch": 8}
+
+
+def job(preference: dict[str, object] | None, **table: object) -> Job:
+    stated = {"method": "full", "seq_len": 1024, **table, **({"preference": preference} if preference else {})}
+    return job_from(stated, LLAMA, FACTS.architecture)
+
+
+def need(asked: Job, parallel: Parallel | None = None, gpus: int = 1) -> Footprint:
+    return needed(asked, asked.recipe, parallel or Parallel(), gpus)
+
+
+def test_a_job_without_companions_has_the_footprint_it_always_had() -> None:
+    alone = job(None)
+    assert need(alone) == footprint(LLAMA, alone.recipe, Parallel(), gpus=1)
+
+
+def test_a_frozen_reference_adds_its_weights_to_every_moment_of_the_policy() -> None:
+    with_reference, without = need(job({"algorithm": "dpo"})), need(job({"algorithm": "dpo", "reference": False}))
+    assert with_reference.peak - without.peak == pytest.approx(WEIGHTS, rel=0.001)
+
+
+def test_a_policy_of_adapters_needs_no_second_copy() -> None:
+    dpo: dict[str, object] = {"algorithm": "dpo"}
+    shared, without = need(job(dpo, method="lora")), need(job({**dpo, "reference": False}, method="lora"))
+    assert shared.peak == without.peak
+
+
+def test_a_pair_passes_as_two_sequences() -> None:
+    pair = need(job({"algorithm": "dpo", "reference": False}, checkpointing="none", micro_batch=2))
+    assert pair.peak == need(job(None, checkpointing="none", micro_batch=4)).peak
+
+
+def test_a_trained_value_model_rests_with_weights_and_optimizer_and_works_with_its_own_gradients() -> None:
+    found = need(job(PPO))
+    states = {p.name: p.terms for p in found.phases}
+    assert states["loss"]["optimizer"] == pytest.approx(2 * 2 * WEIGHTS, rel=0.02)
+    assert states["value: step"]["gradients"] == pytest.approx(WEIGHTS, rel=0.02)
+    assert states["loss"]["weights"] == pytest.approx(4 * WEIGHTS, rel=0.02)
+
+
+def test_writing_is_a_moment_of_its_own_with_keys_and_values() -> None:
+    found = need(job({**PPO, "reward_model": "none", "value_model": "none"}))
+    writing = next(p for p in found.phases if p.name == "generation: decode")
+    assert writing.terms["buffers"] == 8 * 1024 * 32 * 2 * 4096 * 2
+    assert writing.terms["gradients"] == 0
+    assert writing.terms["weights"] == pytest.approx(2 * WEIGHTS, rel=0.001)  # policy and reference: no third copy
+
+
+def test_sharded_weights_are_gathered_to_write() -> None:
+    found = need(job({**PPO, "reference": False, "reward_model": "none", "value_model": "none"}), Parallel(fsdp=True), 8)
+    writing = next(p for p in found.phases if p.name == "generation: decode")
+    assert writing.terms["weights"] == pytest.approx(WEIGHTS * (1 + 1 / 8), rel=0.001)
+
+
+def test_quantised_companions_are_smaller() -> None:
+    assert need(job({**PPO, "frozen_quant": "nf4"})).peak < need(job(PPO)).peak - WEIGHTS
+
+
+def test_terms_still_sum_to_the_peak_and_every_model_is_explained() -> None:
+    found = need(job(PPO))
+    assert sum(found.at_peak.values()) == found.peak
+    explained = {e.term: e.bytes for e in found.explain()}
+    assert sum(explained.values()) == found.reserved
+    assert len({"policy", "reference", "reward", "value"} & explained.keys()) >= 3
+
+
+def test_more_companions_never_need_less() -> None:
+    asked = job(PPO)
+    assert asked.beside is not None
+    kept = asked.beside.companions
+    peaks = [need(replace(asked, beside=replace(asked.beside, companions=kept[:n]))).peak for n in range(4)]
+    assert peaks == sorted(peaks)

@@ -1,0 +1,32 @@
+"""Attends to the command it is given, and to nothing else: `python -m tests.system.child.driver [--outlive] COMMAND`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from costguard.errors import CostguardError
+from costguard.system.child.attending import Attendance, listening
+from costguard.system.child.process import begin
+from costguard.system.child.terminal import say
+
+
+def TICK() -> None:  # noqa: N802 - a test puts another in its place
+    """Look at nothing."""
+
+
+def main() -> int:
+    """The exit code of the command."""
+    command = sys.argv[1:]
+    outlives = command[0] == "--outlive"
+    try:
+        with listening() as heard:
+            child = begin(command[outlives:], os.environ, blocked=heard.before, outlives=outlives)
+            return Attendance(child, heard, TICK, say).until_ended()
+    except CostguardError as error:
+        say(str(error))
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

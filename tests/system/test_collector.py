@@ -1,0 +1,33 @@
+"""The collector waits in a block, and works again after it, whoever's blocks overlap."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from contextlib import suppress
+
+from costguard.system.gc_pause import uncollected
+
+
+def test_it_waits_in_the_block_and_works_after_it_even_where_the_block_fails() -> None:
+    with suppress(ZeroDivisionError), uncollected():
+        assert not gc.isenabled()
+        raise ZeroDivisionError
+    assert gc.isenabled()
+
+
+def test_blocks_that_overlap_in_several_threads_never_leave_it_off() -> None:
+    start = threading.Barrier(8)
+
+    def work() -> None:
+        start.wait()
+        for _ in range(500):
+            with uncollected():
+                sum(range(50))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert gc.isenabled()

@@ -1,0 +1,58 @@
+"""How answers put figures into words."""
+
+from __future__ import annotations
+
+import pytest
+
+from costguard.sizing.recipe import Parallel
+from costguard.values.interval import Interval
+from costguard.views.job import hours_text, interval_data, range_text, rounded, split_text
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"),
+    [
+        (0.0, "0 min"),
+        (0.4, "24 min"),
+        (7.4, "7.4 h"),
+        (47.9, "47.9 h"),
+        (76.8, "3.2 d"),
+        (8760 * 2.1, "2.1 y"),
+        (1e9, "114,155.3 y"),
+    ],
+)
+def test_hours_are_said_as_people_say_them(hours: float, text: str) -> None:
+    assert hours_text(hours) == text
+
+
+def test_a_range_shows_the_best_guess_first() -> None:
+    assert range_text(Interval(4.4, 5.9, 7.9)) == "5.9 h (4.4 h - 7.9 h)"
+    assert range_text(None) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "result"), [(12.3456, 4, 12.35), (0.000123456, 3, 0.000123), (98765.4, 3, 98800.0)]
+)
+def test_figures_have_so_many_digits(value: float, digits: int, result: float) -> None:
+    assert rounded(value, digits) == result
+
+
+def test_rounding_keeps_an_interval_in_order() -> None:
+    data = interval_data(Interval(0.99994, 0.99996, 1.00004))
+    assert data
+    assert data["low"] <= data["expected"] <= data["high"]
+    assert interval_data(None) is None
+
+
+@pytest.mark.parametrize(
+    ("split", "text"),
+    [
+        (Parallel(), "-"),
+        (Parallel(fsdp=True), "fsdp"),
+        (Parallel(zero=2), "zero2"),
+        (Parallel(tp=4, pp=2), "tp4 pp2"),
+        (Parallel(zero=1, ep=8, offload="optimizer"), "zero1 ep8 offload-optimizer"),
+    ],
+)
+def test_a_split_is_said_in_a_few_letters(split: Parallel, text: str) -> None:
+    assert split_text(split) == text

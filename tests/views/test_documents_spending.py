@@ -1,0 +1,383 @@
+"""The status and the report as people and scripts read them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from costguard.budgets.budget import Budget
+from costguard.errors import IncompleteError
+from costguard.metering.meter import GB_MONTH_730, STORAGE
+from costguard.renderers import csv_text, json_text, markdown, table
+from costguard.reporting.statement import Statement
+from costguard.services.report import report
+from costguard.services.status import status
+from costguard.values.calendar import month
+from costguard.values.money import Money
+from costguard.values.resource import ScopeKey
+from costguard.values.text_format import exact, first_lines, instant_text, length_text
+from costguard.views.report import incompleteness, report_document, report_warnings
+from costguard.views.status import status_document, status_warnings
+from tests.books import NOW, VAST, FakeBooks, at, attribution, live, meter, money, scope_now, spent, stretch, unpriced
+
+HOSTILE = "x\x1b[2J\u202egpj.exe\n=cmd|'/c calc'!A1"
+THIRD = money("0.333333333")
+
+
+def shown(books: FakeBooks, *budgets: Budget) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(
+        json_text.render(status_document(status(books=books, budgets=budgets, now=NOW, zone=UTC)))
+    )
+    return answer
+
+
+def people(books: FakeBooks, *budgets: Budget) -> str:
+    return table.render(status_document(status(books=books, budgets=budgets, now=NOW, zone=UTC)))
+
+
+def stated(
+    books: FakeBooks, *, as_of: datetime = NOW, of: tuple[int, int] = (2026, 11), by: tuple[str, ...] = ("provider", "owner")
+) -> Statement:
+    return report(
+        books=books,
+        period=month(*of, UTC),
+        label=f"{of[0]}-{of[1]:02d}",
+        zone=UTC,
+        by=by,
+        rules={},
+        as_of=as_of,
+        pause=timedelta(minutes=5),
+    )
+
+
+def said(statement: Statement) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(json_text.render(report_document(statement)))
+    return answer
+
+
+def test_the_status_has_every_key_of_the_contract() -> None:
+    data = shown(FakeBooks(resources=(live("i-1", meter(2_490_000_000)),), known=(scope_now(),)))
+    assert data["schema"] == "costguard.status/1"
+    top = {"at", "burn_usd_per_hour", "month_to_date", "forecast_month", "scopes", "resources", "budgets", "intents"}
+    assert top < data.keys()
+    assert {"provider", "account", "scope", "state", "last_complete_at", "why"} < data["scopes"][0].keys()
+    keys = (
+        "provider account region id name kind gpu gpu_count tier state started_at usd_per_hour spent owner work lease protected"
+    )
+    assert set(keys.split()) < data["resources"][0].keys()
+    assert set(data["resources"][0]["work"]) == {"state", "confidence", "reasons", "since"}
+
+
+def test_rates_have_four_decimals_or_more_and_sums_two() -> None:
+    data = shown(FakeBooks(resources=(live("i-1", meter(2_490_000_000), amount=money("24")),), spent=(spent(money("24.5")),)))
+    assert data["burn_usd_per_hour"] == "2.4900"
+    assert data["resources"][0]["usd_per_hour"] == "2.4900"
+    assert data["resources"][0]["spent"] == {"low": "24.00", "expected": "24.00", "high": "24.00"}
+    assert data["month_to_date"]["expected"] == "24.50"
+
+
+def test_the_rates_of_resources_add_up_to_the_burn() -> None:
+    disk = meter(80_000_000, charge=STORAGE, unit=GB_MONTH_730, quantity=333)
+    data = shown(FakeBooks(resources=tuple(live(f"i-{n}", meter(1_234_567_891), disk) for n in range(7))))
+    assert sum(Decimal(r["usd_per_hour"]) for r in data["resources"]) == Decimal(data["burn_usd_per_hour"])
+
+
+def test_instants_are_iso_8601_with_a_z() -> None:
+    data = shown(FakeBooks(resources=(live("i-1"), live("i-2", started_at=None)), known=(scope_now(complete_at=None),)))
+    assert data["at"] == "2026-11-21T12:00:00Z"
+    assert {r["started_at"] for r in data["resources"]} == {"2026-11-20T12:00:00Z", None}
+    assert data["scopes"][0]["last_complete_at"] is None
+    assert instant_text(datetime(2026, 11, 21, 12, 0, 0, 250, tzinfo=UTC)) == "2026-11-21T12:00:00.000250Z"
+
+
+def test_a_scope_dated_ahead_of_the_clock_is_warned_of_by_status_and_report() -> None:
+    books = FakeBooks(known=(scope_now(polled_at=at(5, month=12)), scope_now(VAST)), polled=(stretch(at(1), NOW),))
+    said = (
+        "aws/123/us-east-1: its last poll is dated 2026-12-05, ahead of this clock: later polls are ignored until then; "
+        "check the clock"
+    )
+    data = shown(books)
+    assert (data["warnings"], data["scopes"][0]["state"]) == ([said], "ahead")
+    assert "1 of 2 scopes are seen completely." in people(books)
+    statement = stated(books, as_of=NOW)
+    assert report_warnings(statement)[0] == said
+    assert said in json.loads(json_text.render(report_document(statement)))["not_counted"]
+    assert report_warnings(stated(books, as_of=at(5, month=12)))[0] != said
+
+
+def test_a_long_name_is_cut_in_the_table_and_whole_in_json() -> None:
+    long = 100 * "n"
+    books = FakeBooks(resources=(live("i-1", name=long, owner=100 * "o"),))
+    assert f" {59 * 'n'}\u2026 (i-1) " in people(books)
+    assert f" {59 * 'o'}\u2026 " in people(books)
+    (found,) = shown(books)["resources"]
+    assert (found["name"], found["owner"]) == (long, 100 * "o")
+
+
+def test_an_unknown_price_is_null_and_bounded_and_said() -> None:
+    books = FakeBooks(resources=(live("i-1", unpriced(16 * 10**9)), live("i-2", meter(10**9))), known=(scope_now(),))
+    data = shown(books)
+    unknown = next(r for r in data["resources"] if r["id"] == "i-1")
+    assert unknown["usd_per_hour"] is None
+    assert unknown["usd_per_hour_bounds"] == {"low": "0.0000", "high": "16.0000"}
+    assert data["burn_usd_per_hour"] == "1.0000"
+    assert data["warnings"] == ["1 resource bills at a price that nobody stated: not in the burn, at most $16.0000 an hour"]
+    assert "unknown (0 to 16.0000)" in people(books)
+
+
+def test_what_nobody_can_price_is_null_unbounded_and_named() -> None:
+    why = "disk 'disk' while stopped: its size is not known"
+    books = FakeBooks(resources=(replace(live("i-1"), not_counted=(why,)), live("i-2", meter(10**9))), known=(scope_now(),))
+    data = shown(books)
+    one = next(r for r in data["resources"] if r["id"] == "i-1")
+    assert (one["usd_per_hour"], one["usd_per_hour_bounds"]) == (None, {"low": "0.0000", "high": None})
+    assert data["warnings"] == [f"aws i-1 is not counted in full: {why}"]
+    assert " unknown " in people(books)
+
+
+def test_what_is_not_priced_in_full_has_a_rate_without_an_upper_bound() -> None:
+    books = FakeBooks(resources=(replace(live("i-1", meter(10**9)), not_counted=("traffic",)),), known=(scope_now(),))
+    (one,) = shown(books)["resources"]
+    assert (one["usd_per_hour"], one["usd_per_hour_bounds"]) == ("1.0000", {"low": "1.0000", "high": None})
+
+
+def test_an_absent_resource_is_marked_and_has_no_rate() -> None:
+    books = FakeBooks(resources=(live("i-1", meter(2 * 10**9), absent_at=at(21, 11)),))
+    (found,) = shown(books)["resources"]
+    assert (found["state"], found["absent_since"], found["usd_per_hour"]) == ("absent", "2026-11-21T11:00:00Z", None)
+    assert "absent since 2026-11-21 11:00 UTC" in people(books)
+    assert "0 to 2.0000" in people(books)
+
+
+def test_what_is_stopped_costs_zero_and_not_unknown() -> None:
+    assert shown(FakeBooks(resources=(live("i-1", state="stopped"),)))["resources"][0]["usd_per_hour"] == "0.0000"
+
+
+def test_scopes_that_are_not_seen_come_before_everything_else() -> None:
+    known = (
+        scope_now(outcome="failed", complete_at=at(21, 9), why="timeout"),
+        scope_now(VAST, complete_at=at(21, 10), polled_at=at(21, 10)),
+        scope_now(ScopeKey("gcp", "p", "all"), "failed", complete_at=None, why="refused (403)"),
+        scope_now(ScopeKey("gcp", "q", "all")),
+    )
+    text = people(FakeBooks(known=known))
+    assert text.splitlines()[:3] == [
+        "WARNING: aws/123/us-east-1 not seen completely for 3 h: timeout",
+        "WARNING: gcp/p/all was never seen completely: refused (403)",
+        "WARNING: vast/me/all not seen completely for 2 h: nobody has asked for 2 h",
+    ]
+    assert "1 of 4 scopes are seen completely." in text
+
+
+def test_a_company_with_thousands_of_scopes_is_not_shouted_at_a_thousand_times() -> None:
+    known = tuple(scope_now(ScopeKey("aws", f"{n:04}", "r"), "failed", complete_at=at(1)) for n in range(1000))
+    text = people(FakeBooks(known=known))
+    assert text.count("WARNING") == 21
+    assert "and 980 more warnings (--json lists them)" in text
+    assert len(shown(FakeBooks(known=known))["warnings"]) == 1000
+
+
+def test_other_currencies_stand_apart() -> None:
+    euros = live("o-1", meter(10**9, currency="EUR"), amount=money("4", currency="EUR"))
+    data = shown(FakeBooks(resources=(euros,), spent=(spent(money("4", currency="EUR")),)))
+    assert (data["burn_usd_per_hour"], data["month_to_date"]["high"]) == ("0.0000", "0.00")
+    assert data["other_currencies"][0]["burn_per_hour"] == "1.0000"
+    (found,) = data["resources"]
+    assert (found["usd_per_hour"], found["spent"]) == (None, None)
+    assert found["other_currency"]["spent"]["EUR"]["expected"] == "4.00"
+
+
+def test_budgets_are_in_their_own_currency() -> None:
+    (found,) = shown(FakeBooks(spent=(spent(money("10")),)), Budget(name="vision", cap=Money.parse(40)))["budgets"]
+    assert (found["name"], found["currency"], found["cap"], found["left"]) == ("vision", "USD", "40.00", "30.00")
+    assert (found["spent_share"], found["time_to_cap_hours"]) == (0.25, None)
+    assert found["period"]["kind"] == "month"
+
+
+def test_names_from_clouds_cannot_act_on_a_terminal_a_spreadsheet_or_a_page() -> None:
+    nasty = ScopeKey("aws", HOSTILE, "r")
+    books = FakeBooks(
+        resources=(live("i-1", meter(10**9), scope=nasty, name=HOSTILE, owner=HOSTILE),),
+        known=(scope_now(nasty, "failed", complete_at=None, why=HOSTILE),),
+        spent=(spent(money("1"), attribution(owner=HOSTILE), known=False),),
+    )
+    now = status_document(status(books=books, budgets=[Budget(name=HOSTILE, cap=Money.parse(1))], now=NOW, zone=UTC))
+    for document in (now, report_document(stated(books))):
+        for render in (table.render, markdown.render, json_text.render, csv_text.render):
+            text = render(document)
+            assert all(c == "\n" or c.isprintable() for c in text)
+            assert "\n=cmd" not in text
+            assert "gpj.exe" in text
+
+
+def test_a_record_is_a_flat_row() -> None:
+    document = status_document(status(books=FakeBooks(resources=(live("i-1", meter(10**9)),)), now=NOW, zone=UTC))
+    (row,) = csv.DictReader(io.StringIO(csv_text.render(document)))
+    assert (row["id"], row["usd_per_hour"], row["spent_expected"], row["currency"]) == ("i-1", "1.0000", "24.00", "USD")
+
+
+def test_an_empty_ledger_says_that_nothing_was_polled() -> None:
+    assert people(FakeBooks()).startswith("Nothing has been polled yet")
+    assert list(status_warnings(status(books=FakeBooks(), now=NOW, zone=UTC))) == []
+
+
+def test_the_report_has_every_key_of_the_contract() -> None:
+    data = said(stated(FakeBooks(spent=(spent(money("3")),))))
+    assert data["schema"] == "costguard.report/1"
+    assert {"period", "totals", "groups", "not_counted", "saved", "reconciliation"} < data.keys()
+    assert data["period"] == {"start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z", "zone": "UTC", "label": "2026-11"}
+    (group,) = data["groups"]
+    assert set(group) == {
+        *("by", "hours", "gpu_hours", "usd", "unknown_usd", "idle_usd"),
+        *("partly_idle_usd", "judged_share", "before_usd"),
+    }
+    assert group["by"] == {"provider": "aws", "owner": "ada"}
+    assert (group["hours"], group["gpu_hours"], group["idle_usd"]) == (1.0, 8.0, None)
+
+
+def test_the_groups_in_json_add_up_to_the_totals_to_the_nano_dollar() -> None:
+    parts = tuple(spent(THIRD, attribution(owner=str(n))) for n in range(7))
+    data = said(stated(FakeBooks(spent=parts)))
+    assert sum(Decimal(group["usd"]["expected"]) for group in data["groups"]) == Decimal(data["totals"]["expected"])
+    assert data["totals"]["expected"] == "2.333333331"
+
+
+def test_people_see_cents_and_a_total() -> None:
+    text = table.render(report_document(stated(FakeBooks(spent=(spent(THIRD), spent(money("10"), attribution(owner="")))))))
+    assert text.splitlines()[2:6] == [
+        "provider  owner  hours  GPU-hours      $    low   high",
+        "aws       -        1.0        8.0  10.00  10.00  10.00",
+        "aws       ada      1.0        8.0   0.33   0.33   0.33",
+        "total              2.0       16.0  10.33  10.33  10.33",
+    ]
+
+
+def test_a_price_that_nobody_stated_is_not_shown_as_a_cost() -> None:
+    books = FakeBooks(
+        spent=(
+            spent(money("0", "8", "16"), attribution("vast", owner=""), known=False),
+            spent(money("3")),
+            spent(money("0", "1", "2"), known=False),
+        )
+    )
+    text = table.render(report_document(stated(books)))
+    assert "vast      -        1.0        8.0  unknown  0.00  16.00" in text
+    assert "4.00*  3.00   5.00" in text
+    assert "provider vast: nobody stated a price; counted as $8.00, and surely between 0.00 and 16.00." in text
+
+
+def test_what_is_not_counted_names_the_holes_and_their_length() -> None:
+    books = FakeBooks(
+        known=(scope_now(), scope_now(VAST)),
+        polled=(
+            stretch(at(1), at(3, 12)),
+            stretch(at(3, 12, 1), at(3, 15, 9), "failed", why="timeout"),
+            stretch(at(3, 15, 10), NOW),
+            stretch(at(5, 14), NOW, scope=VAST),
+        ),
+    )
+    assert said(stated(books))["not_counted"][:3] == [
+        "aws/123/us-east-1 was not seen completely for 3 h 10 min from 2026-11-03 12:00 UTC: timeout",
+        "vast/me/all was not looked at before 2026-11-05 14:00 UTC, 4 d 14 h into the period",
+        "what both began and ended while its scope was not seen",
+    ]
+
+
+def test_several_holes_of_a_scope_are_one_sentence() -> None:
+    polled = (stretch(at(1), at(3)), stretch(at(3, 1), at(4)), stretch(at(6), NOW))
+    (line,) = report_warnings(stated(FakeBooks(known=(scope_now(),), polled=polled)))
+    assert line == (
+        "aws/123/us-east-1 was not seen completely for 2 d 1 h: "
+        "2 times, the longest for 2 d from 2026-11-04 00:00 UTC: nobody looked"
+    )
+
+
+def test_the_time_before_the_first_look_is_told_apart_from_later_holes() -> None:
+    books = FakeBooks(known=(scope_now(),), polled=(stretch(at(5, 14), at(7)), stretch(at(7, 2), NOW)))
+    (line,) = report_warnings(stated(books))
+    assert line == (
+        "aws/123/us-east-1 was not looked at before 2026-11-05 14:00 UTC, 4 d 14 h into the period, "
+        "and was not seen completely for 2 h from 2026-11-07 00:00 UTC: nobody looked"
+    )
+
+
+def test_a_month_ahead_and_a_month_before_the_ledger_say_so() -> None:
+    books = FakeBooks(known=(scope_now(),), polled=(stretch(at(1), NOW),))
+    ahead = table.render(report_document(stated(books, of=(2027, 1))))
+    assert ahead.startswith("2027-01 (UTC) lies ahead: nothing is spent in it yet.")
+    before = table.render(report_document(stated(books, of=(2026, 1))))
+    assert before.startswith("2026-01 (UTC): the ledger holds nothing of it.")
+    assert "aws/123/us-east-1 was never seen completely in 2026-01: nobody looked." in before
+
+
+def test_strict_refuses_what_was_not_seen_with_exit_code_4() -> None:
+    whole = FakeBooks(known=(scope_now(),), polled=(stretch(at(1), NOW),))
+    assert incompleteness(stated(whole)) is None
+    assert incompleteness(stated(whole, of=(2027, 1))) is None
+    holey = FakeBooks(known=(scope_now(), scope_now(VAST)), polled=(stretch(at(1), NOW), stretch(at(2), NOW, scope=VAST)))
+    refused = incompleteness(stated(holey))
+    assert isinstance(refused, IncompleteError)
+    assert (refused.exit_code, refused.what) == (4, "1 of 2 scopes were not seen completely all through 2026-11")
+    assert "vast/me/all" in str(refused)
+    nothing = incompleteness(stated(FakeBooks()))
+    assert nothing is not None
+    assert "knows of no scope" in str(nothing)
+
+
+def test_where_no_act_was_confirmed_nothing_is_saved_and_the_report_says_so() -> None:
+    document = report_document(replace(stated(FakeBooks(spent=(spent(money("3")),))), beside=True))
+    saved = json.loads(json_text.render(document))["saved"]
+    assert saved["usd"] == {"low": "0.00", "expected": "0.00", "high": "0.00"}
+    assert (saved["acts"], saved["suspected_false_stops"], saved["by_act"]) == (0, 0, [])
+    assert any(note.startswith("Saved: nothing.") for note in document.notes)
+
+
+def test_what_was_not_asked_for_is_not_known() -> None:
+    document = report_document(stated(FakeBooks(spent=(spent(money("3")),))))
+    assert json.loads(json_text.render(document))["saved"]["usd"] is None
+    assert not any(note.startswith(("Saved", "Idle", "Quoted")) for note in document.notes)
+
+
+def test_a_report_in_two_currencies_has_two_tables_and_adds_nothing() -> None:
+    found = stated(FakeBooks(spent=(spent(money("3")), spent(money("4", currency="EUR")))))
+    document = report_document(found)
+    assert [view.columns[4] for view in document.tables] == ["$>", "EUR>"]
+    assert document.data["totals"] == {"low": "3.00", "expected": "3.00", "high": "3.00"}
+    assert [(row["currency"], row["expected"]) for row in document.records] == [("USD", "3.00"), ("EUR", "4.00")]
+    assert said(found)["other_currencies"][0]["totals"]["expected"] == "4.00"
+
+
+@pytest.mark.parametrize(
+    ("nano", "text"),
+    [(0, "0.00"), (10**9, "1.00"), (1_230_000_000, "1.23"), (1_230_000_001, "1.230000001"), (-5 * 10**8, "-0.50")],
+)
+def test_an_exact_sum_has_two_decimals_or_as_many_as_it_needs(nano: int, text: str) -> None:
+    assert exact(Money(nano=nano)) == text
+
+
+@pytest.mark.parametrize(
+    ("length", "text"),
+    [
+        (timedelta(), "0 s"),
+        (timedelta(seconds=40), "40 s"),
+        (timedelta(minutes=3, seconds=5), "3 min 5 s"),
+        (timedelta(hours=3), "3 h"),
+        (timedelta(hours=3, seconds=5), "3 h"),
+        (timedelta(days=2, hours=4, minutes=9), "2 d 4 h"),
+        (timedelta(seconds=-5), "0 s"),
+    ],
+)
+def test_a_length_of_time_is_said_in_its_two_largest_units(length: timedelta, text: str) -> None:
+    assert length_text(length) == text
+
+
+def test_twenty_lines_are_shown_whole() -> None:
+    assert len(first_lines((str(n) for n in range(20)), "lines")) == 20
+    assert first_lines((str(n) for n in range(22)), "lines")[-1] == "and 2 more lines (--json lists them)"
