@@ -240,7 +240,7 @@ def waited(url: str, machines: int, watch: subprocess.Popen[bytes]) -> list[Reso
     """The machines, once the watchdog has listed them."""
     for _ in range(240):
         with suppress(Exception), Books(url, rules={}) as books:
-            found = [one.observation.key for one in books.live(datetime.now(UTC))]
+            found = [one.observation.key for one in books.load_live(datetime.now(UTC))]
             if len(found) >= machines:
                 return found
         if watch.poll() is not None:

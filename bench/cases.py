@@ -63,7 +63,7 @@ def run_case(row: Row) -> published_runs.Run:
     inputs = run_inputs(row)
     if not inputs["gpu"]:
         raise UnreadableRowError("gpu is not stated")
-    gpu = FACTS.gpus()[_gpu_names().resolve(inputs["gpu"]).canonical]
+    gpu = FACTS.get_gpus()[_gpu_names().resolve(inputs["gpu"]).canonical]
     nothing_measured = {"tokens_per_s_per_gpu": "", "tflops_per_gpu": "", "tflops_kind": "", "gpu_hours": ""}
     named = {"id": row.get("id", ""), "source_group": row.get("source_group", "")}
     return published_runs.run(inputs | nothing_measured | named, gpu)
@@ -77,13 +77,13 @@ def card_bytes(row: Row) -> float | None:
     size = published_memory.capacity(inputs)
     if "card" in inputs["gpu"].lower():
         return size
-    return FACTS.gpus()[_gpu_names().resolve(inputs["gpu"]).canonical].memory_gib * 2**30
+    return FACTS.get_gpus()[_gpu_names().resolve(inputs["gpu"]).canonical].memory_gib * 2**30
 
 
 def _faked(inputs: Row) -> Architecture:
     name = inputs["model"]
     if not inputs["hf_config"]:
-        return FACTS.architecture(compare_memory.MODELS.get(name, name.replace("_", "-")))
+        return FACTS.get_architecture(compare_memory.MODELS.get(name, name.replace("_", "-")))
     config = json.loads(inputs["hf_config"])
     if not isinstance(config, dict):
         raise UnreadableRowError("hf_config is not a JSON object")
@@ -92,4 +92,4 @@ def _faked(inputs: Row) -> Architecture:
 
 @cache
 def _gpu_names() -> GpuNames:
-    return GpuNames(FACTS.gpus())
+    return GpuNames(FACTS.get_gpus())

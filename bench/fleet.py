@@ -38,7 +38,7 @@ CEILINGS = {gpu: 20 * NANO for shapes in SHAPES.values() for _, gpu, _, _ in sha
 @cache
 def rules() -> Mapping[str, BillingRule]:
     """The rules as shipped."""
-    return Facts().billing_rules()
+    return Facts().get_billing_rules()
 
 
 @dataclass(frozen=True, slots=True)

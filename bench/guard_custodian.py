@@ -200,9 +200,9 @@ def prepared(folder: Path, environ: Mapping[str, str], history: timedelta) -> Pa
 
 def remember(url: str, history: timedelta) -> None:
     """Give every machine of the ledger a past of samples: a point each five minutes, as CloudWatch keeps them."""
-    rules, now = Facts().billing_rules(), datetime.now(UTC)
+    rules, now = Facts().get_billing_rules(), datetime.now(UTC)
     with Books(url, rules=rules) as books:
-        seen = [one.observation for one in books.live(now)]
+        seen = [one.observation for one in books.load_live(now)]
     last = int(now.timestamp()) // BUCKET_S
     times = [datetime.fromtimestamp(n * BUCKET_S, UTC) for n in range(last - int(history.total_seconds()) // BUCKET_S, last)]
     running = [one.key for one in seen if one.kind == INSTANCE and one.state == RUNNING]

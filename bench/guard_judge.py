@@ -22,7 +22,7 @@ from costguard.services.guard_snapshot import build_guard_snapshot, read_runs_be
 from costguard.services.latest import Latest
 from costguard.services.lookback import Lookback
 from costguard.settings import read_settings
-from costguard.system.gc_pause import uncollected
+from costguard.system.gc_pause import pause_gc
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, NETWORK, Sample
 
 MINUTES = 60
@@ -138,7 +138,7 @@ def judge(*, instances: int = 10_000, rounds: int = 5) -> Iterator[Measured]:
 
 def judged(rules: Rules, sight: Sight) -> Survey:
     """As a guard run does it."""
-    with uncollected():
+    with pause_gc():
         return survey(rules, sight)
 
 
@@ -156,7 +156,7 @@ def filled(url: str, instances: int, minutes: int = MINUTES) -> None:
         for scope in scopes:
             machines = fleet.machines(scope, instances // len(scopes))
             for minute in (0, minutes):
-                ledger.record([fleet.polled(scope, minute, (one.seen() for one in machines))])
+                ledger.record_polls([fleet.polled(scope, minute, (one.seen() for one in machines))])
             ledger.record_samples(
                 [
                     Sample(key=one.key, signal=signal, at=fleet.START + n * fleet.MINUTE, value=value)
@@ -175,7 +175,7 @@ def told(number: int) -> Mapping[str, float]:
 def seen(url: str, now: datetime) -> Sight:
     """What a guard run reads about a fleet of which nobody wished anything."""
     with Books(url, rules=fleet.rules()) as books, GuardBook(url, rails=Rails(), rules=fleet.rules()) as book:
-        rules, last = Rules(), book.last_run()
+        rules, last = Rules(), book.load_last_run()
         return build_guard_snapshot(
             now=now,
             rules=rules,

@@ -22,13 +22,13 @@ from costguard.ledger.db.codecs import attribution_row, observation_text, span_o
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.rollup import Daily
-from costguard.metering.billing import meters
+from costguard.metering.billing import list_meters
 from costguard.metering.meter import COMPUTE
-from costguard.metering.reach import reach_of
-from costguard.metering.span import Span, amounts, charge
+from costguard.metering.reach import compute_known_until
+from costguard.metering.span import Span, compute_amounts, compute_charge
 from costguard.metering.spending import Spending
 from costguard.values import calendar
-from costguard.values.instant import DAY_US, HOUR_US, instant, micros
+from costguard.values.instant import DAY_US, HOUR_US, from_micros, to_micros
 from costguard.values.period import Period
 from costguard.values.resource import Attribution, ResourceKey
 
@@ -73,7 +73,7 @@ def written(path: Path, *, instances: int) -> History:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN")
         _insert(connection, "scope", [(n, *scope) for n, scope in enumerate(named, 1)])
-        covered = (micros(fleet.START), micros(UNTIL))
+        covered = (to_micros(fleet.START), to_micros(UNTIL))
         _insert(connection, "coverage", [(n, n, "complete", "", *covered, DAYS * 1440) for n in range(1, len(named) + 1)])
         for first in range(0, instances, _LOT):
             resources: list[Row] = []
@@ -86,9 +86,9 @@ def written(path: Path, *, instances: int) -> History:
                 owner = attributions.setdefault(lived[0].attribution, len(attributions) + 1)
                 last = lived[-1]
                 seen = one.seen(disk=False, state="stopped" if last.end else "running")
-                resources.append((number + 1, scope + 1, *one.key, "instance", micros(lived[0].start)))
-                times = (None, None) if last.end is None else (micros(last.start), micros(last.end))
-                at_us = micros(last.end or last.start)
+                resources.append((number + 1, scope + 1, *one.key, "instance", to_micros(lived[0].start)))
+                times = (None, None) if last.end is None else (to_micros(last.start), to_micros(last.end))
+                at_us = to_micros(last.end or last.start)
                 said = (seen.state, seen.name, seen.instance_type, seen.owner, *times, observation_text(seen))
                 observations.append((number + 1, number + 1, at_us, None, *said))
                 for span in lived:
@@ -110,18 +110,18 @@ def written(path: Path, *, instances: int) -> History:
 def _life(chance: random.Random, one: fleet.Machine) -> Iterator[Span]:
     """Runs of up to a day with hours or days between them, from a random day of the year on; most machines end in weeks."""
     seen = one.seen(disk=False)
-    meter = meters(seen, fleet.rules()[one.provider], fleet.CEILINGS)[COMPUTE, ""]
-    at_us = micros(fleet.START) + chance.randrange(DAYS * DAY_US)
-    end_us = micros(UNTIL)
+    meter = list_meters(seen, fleet.rules()[one.provider], fleet.CEILINGS)[COMPUTE, ""]
+    at_us = to_micros(fleet.START) + chance.randrange(DAYS * DAY_US)
+    end_us = to_micros(UNTIL)
     attribution = seen.attribution
     for _ in range(RUNS + chance.randrange(3)):
-        start = instant(at_us)
+        start = from_micros(at_us)
         length_us = int(min(chance.expovariate(1 / 6), LONGEST_RUN_H) * HOUR_US) + 1_000_000
         span = Span(key=one.key, attribution=attribution, meter=meter, start=start, anchor=start, why="started_at stated")
         if at_us + length_us >= end_us:
             yield span
             return
-        yield replace(span, end=instant(at_us + length_us), ended_by="stopped_at stated")
+        yield replace(span, end=from_micros(at_us + length_us), ended_by="stopped_at stated")
         at_us += length_us + int(chance.expovariate(1 / 18) * HOUR_US) + 1_000_000
         if at_us >= end_us:
             return
@@ -147,7 +147,7 @@ def history(folder: Path, *, instances: int = 100_000, rounds: int = 9) -> Itera
 def _month(made: History, name: str, month: tuple[int, int], rounds: int) -> Iterator[Measured]:
     as_of = UNTIL - timedelta(hours=3)
     for zone_name, zone in ZONES:
-        period = calendar.month(*month, zone)
+        period = calendar.make_month(*month, zone)
         grouped, asked, queries = list[float](), list[float](), list[float]()
         for _ in range(rounds):
             grouped.append(cpu(lambda period=period: bare(made.path, period))[0])  # type: ignore[misc]  # a lambda with a default
@@ -185,14 +185,14 @@ def query_seconds(url: str, period: Period, as_of: datetime) -> float:
             return rows
 
         books._reader._ask = timed  # type: ignore[assignment]  # noqa: SLF001 - see above
-        books.spending(period, as_of)
+        books.load_spending(period, as_of)
     return spent
 
 
 def bare(path: Path, period: Period) -> list[Row]:
     """The yardstick: what the spans that ended in `period` come to by provider, owner and GPU. It cuts none at the edges."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-        return connection.execute(_GROUP_BY, (micros(period.start), micros(period.end))).fetchall()
+        return connection.execute(_GROUP_BY, (to_micros(period.start), to_micros(period.end))).fetchall()
 
 
 def sums(found: list[Spending]) -> Sums:
@@ -208,26 +208,26 @@ def sums(found: list[Spending]) -> Sums:
 
 def full(path: Path, period: Period, as_of: datetime) -> Sums:
     """The same the slow way: every span of the ledger that touches `period`, each cut and reckoned by itself."""
-    start, end = micros(period.start), micros(period.end)
+    start, end = to_micros(period.start), to_micros(period.end)
     added: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     with closing(sqlite3.connect(path)) as connection:
         for provider, account, region, external_id, owner, gpu, at_us, *columns in connection.execute(_TOUCHING, (start, end)):
             key = ResourceKey(provider, account, region, external_id)
             span = span_of(key, Attribution(provider, account, region, "instance", gpu, owner=owner), columns)
             if span.end is None:
-                reach = reach_of(
+                reach = compute_known_until(
                     start=span.start,
                     complete_at=UNTIL,
-                    logged_at=instant(at_us),
+                    logged_at=from_micros(at_us),
                     seen_at=None,
                     absent_at=None,
                     lag=timedelta(seconds=fleet.rules()[provider].lag_s),
                     as_of=as_of,
                 )
-                money = charge(span, period, reach)
+                money = compute_charge(span, period, reach)
                 three = (money.low.nano, money.expected.nano, money.high.nano)
             else:
-                three = amounts(span, start, end)
+                three = compute_amounts(span, start, end)
             place = added[provider, owner, gpu]
             for index, nano in enumerate(three):
                 place[index] += nano

@@ -45,7 +45,7 @@ def items(folder: Path, *, instances: int = 100_000) -> Iterator[Measured]:
     """Every item of a year, and of a month as a FOCUS export, in the order in which the ledger gives them."""
     made = written(folder / "items.db", instances=instances)
     with Books(made.url, rules=fleet.rules()) as books:
-        sums = sum(one.money.expected.nano for one in books.spending(YEAR, AS_OF))
+        sums = sum(one.money.expected.nano for one in books.load_spending(YEAR, AS_OF))
     for name, period, rendered in (("a year", YEAR, False), ("a month, as FOCUS", MONTH, True)):
         with Books(made.url, rules=fleet.rules()) as books:
             watched, size = _Watched(books, period), 0

@@ -38,7 +38,7 @@ def month(folder: Path, *, instances: int = 1000, minutes: int = MINUTES, togeth
                 for scope, place, running in changes.get(minute, ()):
                     listed[scope][place] = _restarted(listed[scope][place], minute, running=running)
                 polls += [fleet.polled(scope, minute, items) for scope, items in zip(named, listed, strict=True)]
-            book.record(polls)
+            book.record_polls(polls)
     size = (folder / "month.db").stat().st_size / 1e6
     moved = sum(map(len, changes.values()))
     yield Measured(
@@ -87,7 +87,7 @@ def memory(
             if begun in (together, warm_up):
                 held[begun] = resident_mib()
             minutes = range(begun, begun + together)
-            book.record([fleet.polled(scope, minute, _living(first, minute, instances, lives)) for minute in minutes])
+            book.record_polls([fleet.polled(scope, minute, _living(first, minute, instances, lives)) for minute in minutes])
         late = resident_mib()
     growth = late - held[warm_up]
     yield Measured(

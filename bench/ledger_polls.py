@@ -15,10 +15,10 @@ from bench.ledger_raw import SPAN_COLUMNS, Changes, copied, difference, replayed
 from bench.measured import Measured, cpu, median
 from costguard.ledger.spans import writer
 from costguard.ledger.spans.writer import Ledger
-from costguard.metering.accrual import accrue
+from costguard.metering.accrual import accrue_poll
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation, Price
-from costguard.metering.scope_state import Accrued
+from costguard.metering.scope_state import AccrualResult
 from costguard.values.money import Rate
 from costguard.values.resource import ScopeKey
 
@@ -65,7 +65,7 @@ def _beyond(folder: Path, instances: int, rounds: int) -> tuple[float, float, fl
             polls = [fleet.polled(scope, number, (one.seen() for one in machines)) for scope, machines in named]
             begun = time.perf_counter()
             with _timed_accrue() as inside:
-                total, found = cpu(lambda polls=polls: book.record(polls))  # type: ignore[misc]  # a lambda with a default
+                total, found = cpu(lambda polls=polls: book.record_polls(polls))  # type: ignore[misc]  # a lambda with a default
             wall.append(time.perf_counter() - begun)
             if number and any(one.opened or one.closed or one.logged for one in found):
                 raise SystemExit("a poll of unchanged instances changed something")
@@ -79,13 +79,13 @@ def _timed_accrue() -> Iterator[list[float]]:
     """CPU seconds of every `accrue` that the ledger calls meanwhile."""
     spent: list[float] = []
 
-    def timed(*arguments: object) -> Accrued:
+    def timed(*arguments: object) -> AccrualResult:
         begun = time.process_time()
-        found = accrue(*arguments)  # type: ignore[arg-type]  # whatever the ledger passes
+        found = accrue_poll(*arguments)  # type: ignore[arg-type]  # whatever the ledger passes
         spent.append(time.process_time() - begun)
         return found
 
-    with patch.object(writer, "accrue", timed):
+    with patch.object(writer, "accrue_poll", timed):
         yield spent
 
 
@@ -98,12 +98,12 @@ def changed(folder: Path, *, instances: int = 10_000, rounds: int = 5) -> Iterat
 def _changed(folder: Path, provider: str, instances: int, rounds: int, *, target: bool) -> Iterator[Measured]:
     whole, writes, raw, orm, count = list[float](), list[float](), list[float](), list[float](), 0
     with ledger(folder, f"changed-{provider}") as book:
-        book.record(_priced(provider, 0, instances))
+        book.record_polls(_priced(provider, 0, instances))
         for number in range(1, rounds + 1):
             before = copied(folder / f"changed-{provider}.db", folder / "before.db")
             polls = _priced(provider, number, instances)
             with _timed_accrue() as inside:
-                seconds, _ = cpu(lambda polls=polls: book.record(polls))  # type: ignore[misc]  # a lambda with a default
+                seconds, _ = cpu(lambda polls=polls: book.record_polls(polls))  # type: ignore[misc]  # a lambda with a default
             after = copied(folder / f"changed-{provider}.db", folder / "after.db")
             changes = difference(before, after)
             raw.append(cpu(lambda before=before, changes=changes: replayed(before, changes))[0])  # type: ignore[misc]  # the same

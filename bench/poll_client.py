@@ -63,7 +63,7 @@ def ours(*, metrics: bool, listed: bool) -> None:
     from costguard.data import Facts
     from costguard.ledger.spans.writer import Ledger
     from costguard.metering.inventory import Failed
-    from costguard.providers.transport import Surroundings, Transport
+    from costguard.providers.transport import ProviderContext, Transport
     from costguard.services.exports import Exports
     from costguard.services.poll import poll
     from costguard.values.gpu_names import GpuNames
@@ -71,25 +71,25 @@ def ours(*, metrics: bool, listed: bool) -> None:
 
     facts, transport, watch = Facts(), Transport(), Watch()
     with TemporaryDirectory() as folder:
-        names, home = GpuNames(facts.gpus()), Path(folder)
+        names, home = GpuNames(facts.get_gpus()), Path(folder)
         environ = dict(os.environ)
-        around = Surroundings(
+        around = ProviderContext(
             transport=transport, clock=watch, gpus=names, cache=watch, environ=environ, home=home, bills=Exports()
         )
         (source,) = provider.open({"regions": ["us-east-1"]}, around)
         if listed:
-            found = source.poll(source.scopes()[0]).inventory
+            found = source.poll(source.list_scopes()[0]).inventory
             print(0 if isinstance(found, Failed) else len(found.items), type(found).__name__.lower())
             return
         url = f"sqlite:///{os.environ.get('POLL_LEDGER', f'{folder}/ledger.db')}"
-        with Ledger(url, rules=facts.billing_rules(), ceilings={}) as ledger:
+        with Ledger(url, rules=facts.get_billing_rules(), ceilings={}) as ledger:
             polled = poll([source], ledger, watch)
         (one,) = polled.accrued
         if metrics:
-            seen = source.poll(source.scopes()[0]).inventory
+            seen = source.poll(source.list_scopes()[0]).inventory
             assert not isinstance(seen, Failed)  # noqa: S101 - the bench's own server cannot fail
             now = watch.now()
-            source.utilization(seen.items, Period(start=now - timedelta(hours=1), end=now))
+            source.fetch_utilization(seen.items, Period(start=now - timedelta(hours=1), end=now))
         print(len(one.state.resources), one.outcome, one.why)
     transport.close()
 

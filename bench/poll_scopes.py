@@ -24,7 +24,7 @@ def scopes() -> Iterator[Measured]:
 
     from costguard.data import Facts
     from costguard.ledger.spans.writer import Ledger
-    from costguard.providers.transport import Surroundings, Transport
+    from costguard.providers.transport import ProviderContext, Transport
     from costguard.services.poll import poll
     from tests.contract.rig import BILLS, NAMES, NoCache
     from tests.fakes.runpod import KEY
@@ -32,7 +32,7 @@ def scopes() -> Iterator[Measured]:
 
     clock, transport = Hands(), Transport()
     keys = {f"K{i}": KEY for i in range(SCOPES)}
-    around = Surroundings(
+    around = ProviderContext(
         transport=transport, clock=clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ=keys, home=Path("/nonexistent")
     )
     with _far_away() as base, TemporaryDirectory() as folder:
@@ -40,7 +40,7 @@ def scopes() -> Iterator[Measured]:
             provider.open({"base_url": base, "account": f"a{i}", "key_env": f"K{i}", "requests_per_minute": 60_000}, around)[0]
             for i in range(SCOPES)
         ]
-        with Ledger(f"sqlite:///{folder}/ledger.db", rules=Facts().billing_rules(), ceilings={}) as ledger:
+        with Ledger(f"sqlite:///{folder}/ledger.db", rules=Facts().get_billing_rules(), ceilings={}) as ledger:
             took = []
             for _ in range(3):
                 began = time.monotonic()

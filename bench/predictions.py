@@ -58,7 +58,7 @@ def faketensor_line(row: Row) -> Row:
 
 def run_line(row: Row) -> Row:
     """Speed and hours, or why there are none."""
-    return _line(row, lambda: _timed_cells(timed(row, FACTS.efficiency())))
+    return _line(row, lambda: _timed_cells(timed(row, FACTS.get_efficiency())))
 
 
 def memory_gb(row: Row) -> float:
@@ -106,8 +106,8 @@ def timed(row: Row, efficiency: Efficiency) -> Timed:
     if not run.tokens:
         return Timed(speed=speed, hours=None, reason="gpu_hours: tokens_trained is not stated")
     taken = duration(int(run.tokens), found, gpus=run.gpus, startup_hours=NO_STARTUP, efficiency=efficiency)
-    steady = speed.inverse().scaled(run.tokens / 3600)
-    return Timed(speed=speed, hours=steady if _projected(row) else taken.train_hours.scaled(run.gpus))
+    steady = speed.invert().scale(run.tokens / 3600)
+    return Timed(speed=speed, hours=steady if _projected(row) else taken.train_hours.scale(run.gpus))
 
 
 def _projected(row: Row) -> bool:

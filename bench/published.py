@@ -213,7 +213,7 @@ def _offload(text: str) -> str:
 def _named_size(model: str) -> str:
     """Parameters of a shipped model, else the size its name says ("GPT-124M"), else blank."""
     try:
-        return str(FACTS.architecture(model.lower()).parameters)
+        return str(FACTS.get_architecture(model.lower()).parameters)
     except UnknownNameError:
         said = NAMED_SIZE.search(model)
         return str(int(float(said[1]) * {"m": 1e6, "b": 1e9, "t": 1e12}[said[2].lower()])) if said else ""

@@ -82,8 +82,8 @@ def synthetic(count: int) -> Iterator[Offer]:
 def size_in_process() -> int:
     """Best of many: the arithmetic of one `size`, fits-on table and levers included."""
     facts = Facts()
-    job = job_from({"method": "full", "micro_batch": 8}, facts.architecture("llama-2-7b"))
-    on = Hardware(gpu=facts.gpus()["A100-80GB-SXM"], gpu_count=1)
+    job = job_from({"method": "full", "micro_batch": 8}, facts.get_architecture("llama-2-7b"))
+    on = Hardware(gpu=facts.get_gpus()["A100-80GB-SXM"], gpu_count=1)
     best = min(_seconds(lambda: size(job, facts=facts, on=on)) for _ in range(300)) * 1000
     verdict = "meets" if best <= SIZE_TARGET_MS else "MISSES"
     print(f"costguard size of a 7B job in process: {best:.2f} ms, {verdict} the target of {SIZE_TARGET_MS} ms")

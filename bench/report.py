@@ -25,7 +25,7 @@ from pathlib import Path
 from bench.interleaved import compiled, costguard
 from bench.ledger_history import written
 from bench.measured import Measured, median, table
-from costguard.values.instant import HOUR_US, micros
+from costguard.values.instant import HOUR_US, to_micros
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, NETWORK
 
 INSTANCES, QUICK, ROUNDS = 100_000, 5_000, 5
@@ -70,7 +70,7 @@ def measured(path: Path) -> int:
         ((there,),) = connection.execute("SELECT count(*) FROM sample_hour").fetchall()
         if there:
             return int(there)
-        start, end = (micros(datetime(2026, month, 1, tzinfo=UTC)) for month in (7, 8))
+        start, end = (to_micros(datetime(2026, month, 1, tzinfo=UTC)) for month in (7, 8))
         hours: set[tuple[int, int]] = set()
         for number, first, last in connection.execute(
             "SELECT resource_id, start_us, end_us FROM span WHERE resource_id / 10 % ? = 0 AND end_us > ? AND start_us < ?",
@@ -94,7 +94,7 @@ def reports(path: Path, folder: Path, *, rounds: int = ROUNDS) -> Iterator[Measu
     environment = {**os.environ, "COSTGUARD_LEDGER__URL": f"sqlite:///{path}", "HOME": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     for name, flags, (start, end) in ASKED:
-        bounds = [str(micros(datetime.fromisoformat(day).replace(tzinfo=UTC))) for day in (start, end)]
+        bounds = [str(to_micros(datetime.fromisoformat(day).replace(tzinfo=UTC))) for day in (start, end)]
         ours, floor = list[Ran](), list[Ran]()
         for number in range(rounds + 1):
             one = _run([*costguard(), "--offline", "report", *flags], environment, folder)

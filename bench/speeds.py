@@ -57,7 +57,7 @@ def _measured(row: Row) -> Measured:
 
 def by_shipped(found: list[Measured]) -> tuple[list[Scored], list[Scored]]:
     """Speeds and hours with the shipped constants, which were fitted to these very rows."""
-    return _scored(found, dict.fromkeys({m.source for m in found}, FACTS.efficiency()), {})
+    return _scored(found, dict.fromkeys({m.source for m in found}, FACTS.get_efficiency()), {})
 
 
 def by_others(found: list[Measured]) -> tuple[list[Scored], list[Scored]]:
@@ -78,7 +78,7 @@ def _without(source: str, found: list[Measured], held_out: list[fitting.Error]) 
     weights = fitting.fit(samples)
     spread = fitting.calibrated([e for e in held_out if e.sample.source != source])
     lost = attempted(partial(fitting.overhead, weights=weights, spread=spread), [m.run for m in others])
-    shipped = FACTS.efficiency()
+    shipped = FACTS.get_efficiency()
     return replace(
         shipped,
         weights=weights,

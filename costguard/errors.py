@@ -23,7 +23,7 @@ Text that came from outside is cleaned of control characters before it can reach
 
 from __future__ import annotations
 
-LONGEST_FIELD = 200
+FIELD_LENGTH_MAX = 200
 """Characters of a field or path in a message: a path can be thousands long."""
 
 MOST_HINT_LINES = 4
@@ -36,9 +36,9 @@ class CostguardError(Exception):
     exit_code = 1
 
     def __init__(self, what: str, *, field: str | None = None, hint: str | None = None) -> None:
-        self.what = one_line(what)
-        self.field = None if field is None else shortened(one_line(field), LONGEST_FIELD)
-        self.hint = None if hint is None else "\n".join(printable(hint).splitlines()[:MOST_HINT_LINES])
+        self.what = to_one_line(what)
+        self.field = None if field is None else shorten(to_one_line(field), FIELD_LENGTH_MAX)
+        self.hint = None if hint is None else "\n".join(replace_unprintable(hint).splitlines()[:MOST_HINT_LINES])
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class UnknownNameError(InputError):
         self.name, self.nearest = name, nearest
         meant = f"did you mean {', '.join(nearest)}?" if nearest else ""
         hint = hint if nearest else hint.removeprefix("or ")
-        super().__init__(f"unknown {kind} '{shortened(name)}'", field=field, hint=" ".join(filter(None, (meant, hint))) or None)
+        super().__init__(f"unknown {kind} '{shorten(name)}'", field=field, hint=" ".join(filter(None, (meant, hint))) or None)
 
 
 class NoAnswerError(CostguardError):
@@ -145,22 +145,22 @@ class UnreachableError(ProviderError):
     """No answer that says anything: the network, TLS, time, or a failure on the provider's side. An act may have worked."""
 
 
-class OddAnswerError(ProviderError):
+class InvalidAnswerError(ProviderError):
     """An answer came that cannot be read: HTML, cut short, too large, of another shape, a redirect. An act may have worked."""
 
 
-def printable(text: str) -> str:
+def replace_unprintable(text: str) -> str:
     """`text` without escape codes, bidirectional marks or other characters that could act on a terminal."""
     if text.isprintable():  # nearly always, and at the speed of C
         return text
     return "".join(c if c == "\n" or c.isprintable() else "\ufffd" for c in text)
 
 
-def one_line(text: str) -> str:
+def to_one_line(text: str) -> str:
     """`text` as `printable` leaves it and without line breaks: a name cannot forge a second line of a message."""
-    return printable(text).replace("\n", "\ufffd")
+    return replace_unprintable(text).replace("\n", "\ufffd")
 
 
-def shortened(text: str, longest: int = 80) -> str:
+def shorten(text: str, longest: int = 80) -> str:
     """`text` cut to `longest` characters, so that a hostile name cannot fill the screen."""
     return text if len(text) <= longest else text[: longest - 1] + "\u2026"

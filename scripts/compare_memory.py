@@ -118,7 +118,7 @@ def compared_fake(rows: Iterable[Row]) -> Iterable[Compared]:
         if row["error"]:
             continue
         name = MODELS.get(row["model"], row["model"].replace("_", "-"))
-        sized = footprint(FACTS.architecture(name), fake_recipe(row), Parallel())
+        sized = footprint(FACTS.get_architecture(name), fake_recipe(row), Parallel())
         yield Compared(id=row["id"], group="fake", stated=float(row["peak_bytes"]), found=sized.peak, sized=sized)
 
 

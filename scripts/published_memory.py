@@ -109,7 +109,7 @@ def shape(row: Row) -> Architecture:
     h, heads = int(row["hidden"]), int(row["heads"])
     name = row["model"].lower()
     try:
-        return FACTS.architecture(name)
+        return FACTS.get_architecture(name)
     except CostguardError:
         pass
     vocab = int(row["vocab"] or 0)

@@ -115,7 +115,7 @@ def architecture_of(row: dict[str, str]) -> Architecture:
 def shipped(row: dict[str, str]) -> Architecture | None:
     """The shipped model of the row's name, if it has as many parameters as the row states."""
     try:
-        found = FACTS.architecture(row["model"].lower())
+        found = FACTS.get_architecture(row["model"].lower())
     except UnknownNameError:
         return None
     stated = float(row["total_params"])

@@ -7,11 +7,11 @@ from typing import Any
 
 from costguard.guard.asked import NOTHING_ASKED
 from costguard.guard.context import Sight
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.services.latest import Latest
 
 
-def blank_sight(now: datetime, live: tuple[Live, ...], **known: Any) -> Sight:  # noqa: ANN401 - any field
+def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> Sight:  # noqa: ANN401 - any field
     """A snapshot of `live` alone."""
     empty: dict[str, Any] = dict.fromkeys(
         ("standings", "wishes", "climbs", "intents", "sent", "hooks", "reactions", "balances", "members", "agents", "held"), ()

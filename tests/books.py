@@ -9,7 +9,7 @@ from typing import Any
 from costguard.metering.meter import COMPUTE, HOUR, Meter, PriceRange
 from costguard.metering.observation import Observation
 from costguard.metering.span import Span
-from costguard.metering.spending import Live, ScopeNow, Spending, Stretch
+from costguard.metering.spending import LiveResource, PollStretch, ScopeCoverage, Spending
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import Attribution, ResourceKey, ScopeKey
@@ -25,22 +25,22 @@ class FakeBooks:
     """Answers with what it was given; `asked` keeps every question for a sum."""
 
     spent: tuple[Spending, ...] = ()
-    resources: tuple[Live, ...] = ()
-    known: tuple[ScopeNow, ...] = ()
-    polled: tuple[Stretch, ...] = ()
+    resources: tuple[LiveResource, ...] = ()
+    known: tuple[ScopeCoverage, ...] = ()
+    polled: tuple[PollStretch, ...] = ()
     asked: tuple[tuple[Period, datetime], ...] = ()
 
-    def spending(self, period: Period, as_of: datetime) -> list[Spending]:
+    def load_spending(self, period: Period, as_of: datetime) -> list[Spending]:
         self.asked += ((period, as_of),)
         return list(self.spent)
 
-    def live(self, as_of: datetime) -> list[Live]:  # noqa: ARG002 - the signature of the port
+    def load_live(self, as_of: datetime) -> list[LiveResource]:  # noqa: ARG002 - the signature of the port
         return list(self.resources)
 
-    def scopes(self) -> list[ScopeNow]:
+    def list_scopes(self) -> list[ScopeCoverage]:
         return list(self.known)
 
-    def stretches(self, period: Period) -> list[Stretch]:
+    def load_stretches(self, period: Period) -> list[PollStretch]:
         return [s for s in self.polled if s.start < period.end and s.end >= period.start]
 
 
@@ -85,14 +85,14 @@ def live(
     amount: MoneyInterval | None = None,
     absent_at: datetime | None = None,
     **stated: Any,  # noqa: ANN401 - any field
-) -> Live:
+) -> LiveResource:
     """A resource with an open line a meter, running since noon of the 20th unless stated otherwise."""
     key = ResourceKey(scope.provider, scope.account, "us-east-1", id_)
     usual: dict[str, Any] = {"gpu": "H100-80GB-SXM", "gpu_count": 8, "owner": "ada", "started_at": at(20, 12)}
     seen = Observation(key=key, **{"state": "running", **usual, **stated})
     begun = at(20, 12)
     spans = tuple(Span(key=key, attribution=seen.attribution, meter=m, start=begun, anchor=begun) for m in meters)
-    return Live(
+    return LiveResource(
         scope=scope,
         observation=seen,
         first_seen_at=at(20, 12, 1),
@@ -111,9 +111,11 @@ def scope_now(
     complete_at: datetime | None = NOW,
     since: datetime | None = None,
     why: str = "",
-) -> ScopeNow:
-    return ScopeNow(scope=scope, outcome=outcome, at=polled_at, since=since or polled_at, last_complete_at=complete_at, why=why)
+) -> ScopeCoverage:
+    return ScopeCoverage(
+        scope=scope, outcome=outcome, at=polled_at, since=since or polled_at, last_complete_at=complete_at, why=why
+    )
 
 
-def stretch(start: datetime, end: datetime, outcome: str = "complete", *, scope: ScopeKey = AWS, why: str = "") -> Stretch:
-    return Stretch(scope=scope, outcome=outcome, start=start, end=end, polls=2, why=why)
+def stretch(start: datetime, end: datetime, outcome: str = "complete", *, scope: ScopeKey = AWS, why: str = "") -> PollStretch:
+    return PollStretch(scope=scope, outcome=outcome, start=start, end=end, polls=2, why=why)

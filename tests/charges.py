@@ -10,7 +10,7 @@ from typing import Any
 
 from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import COMPUTE, GB_MONTH, HOUR, STORAGE, PriceRange
-from costguard.providers.plugins import sellers
+from costguard.providers.plugins import load_sellers
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.provider import Seller
 from costguard.values.resource import Attribution, ResourceKey
@@ -29,7 +29,7 @@ class Given:
 
     @property
     def sellers(self) -> Mapping[str, Seller]:
-        return sellers()
+        return load_sellers()
 
     def __iter__(self) -> Iterator[ChargeItem]:
         return iter(self.items)

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from costguard.agents.refusals import MALFORMED, RefusedError
-from costguard.values.checks import HUGE, described
+from costguard.values.checks import HUGE_NUMBER, describe_value
 from costguard.values.encoding import plain
-from costguard.values.instant import EARLIEST, LATEST, micros
-from costguard.values.resource import storable
+from costguard.values.instant import EARLIEST, LATEST, to_micros
+from costguard.values.resource import make_storable
 from costguard.values.sample import (
     AGENT_ALIVE,
     CONNECTIONS,
@@ -36,7 +36,7 @@ from costguard.values.sample import (
     GPU_UTIL,
     HEARTBEAT,
     INPUT_AGE,
-    LARGEST_VALUE,
+    LARGEST_SAMPLE,
     MEMORY_USED,
     NETWORK,
     PCIE,
@@ -49,7 +49,7 @@ VERSION_MOST, ID_MOST = 64, 64
 DROPPED_MOST = 2**53
 OVER_MOST_S = 600.0
 """What one record may cover: forty of the usual 15 s."""
-FIRST_MS, LAST_MS = micros(EARLIEST) // 1000, micros(LATEST) // 1000
+FIRST_MS, LAST_MS = to_micros(EARLIEST) // 1000, to_micros(LATEST) // 1000
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 PHASE, BUSY, KEEP = "phase", "busy", "keep"
 ASKS = (PHASE, BUSY, KEEP)
@@ -70,8 +70,8 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     NETWORK: _RATE,
     DISK: _RATE,
     PCIE: _RATE,
-    STEP: (-LARGEST_VALUE, LARGEST_VALUE),
-    HEARTBEAT: (-LARGEST_VALUE, LARGEST_VALUE),
+    STEP: (-LARGEST_SAMPLE, LARGEST_SAMPLE),
+    HEARTBEAT: (-LARGEST_SAMPLE, LARGEST_SAMPLE),
     QUEUE_JOBS: (0.0, 1e9),
     INPUT_AGE: (0.0, 1e9),
     CONNECTIONS: (0.0, 1e6),
@@ -158,19 +158,19 @@ def _record(stated: object, field: str, odd: list[str]) -> Record:
     table = _table(stated, field, ("at", "over_s", "signals"))
     signals = table["signals"]
     if not isinstance(signals, Mapping):
-        raise _wrong(f"{field}.signals", f"must be an object, not {described(signals)}", 'write {"gpu_util": 97.5}')
+        raise _wrong(f"{field}.signals", f"must be an object, not {describe_value(signals)}", 'write {"gpu_util": 97.5}')
     kept = []
     for name, value in signals.items():
         known = NAMES.get(name)
         if known is None:
-            odd.append(plain(f"{described(name)} was left out: this watchdog knows no such signal, and an update may"))
+            odd.append(plain(f"{describe_value(name)} was left out: this watchdog knows no such signal, and an update may"))
             continue
         least, most = BOUNDS[known]
-        given = _number(value, f"{field}.signals.{name}", -HUGE, HUGE)
+        given = _number(value, f"{field}.signals.{name}", -HUGE_NUMBER, HUGE_NUMBER)
         if least <= given <= most:
             kept.append((known, given))
         else:
-            odd.append(f"{name} was left out: {described(value)} is not between {least:g} and {most:g}")
+            odd.append(f"{name} was left out: {describe_value(value)} is not between {least:g} and {most:g}")
     return Record(
         round(_number(table["at"], f"{field}.at", FIRST_MS, LAST_MS)),
         _number(table["over_s"], f"{field}.over_s", 0, OVER_MOST_S),
@@ -182,10 +182,12 @@ def _ask(stated: object, field: str) -> Ask:
     table = _table(stated, field, ("id", "what", "name", "for_s", "why"), optional=("name", "why"))
     ask_id = _text(table["id"], f"{field}.id", ID_MOST)
     if not ID.fullmatch(ask_id):
-        raise _wrong(f"{field}.id", f"is no id: {described(ask_id)}", "write letters, digits, - and _")
+        raise _wrong(f"{field}.id", f"is no id: {describe_value(ask_id)}", "write letters, digits, - and _")
     what = table["what"]
     if what not in ASKS:
-        raise _wrong(f"{field}.what", f"is nothing that an agent may ask for: {described(what)}", f"one of {', '.join(ASKS)}")
+        raise _wrong(
+            f"{field}.what", f"is nothing that an agent may ask for: {describe_value(what)}", f"one of {', '.join(ASKS)}"
+        )
     return Ask(
         ask_id,
         str(what),
@@ -201,7 +203,7 @@ def _table(stated: object, field: str, known: Sequence[str], *, optional: Sequen
         raise _wrong(called, f"must be an object, not {_kind(stated)}", f"with {', '.join(known)}")
     for key in stated:
         if key not in known:
-            raise _wrong(called, f"has a key that nobody knows: {described(key)}", f"known: {', '.join(known)}")
+            raise _wrong(called, f"has a key that nobody knows: {describe_value(key)}", f"known: {', '.join(known)}")
     for key in known:
         if key not in stated and key not in optional:
             raise _wrong(f"{field}.{key}" if field else key, "is missing", f"known: {', '.join(known)}")
@@ -221,14 +223,14 @@ def _text(stated: object, field: str, most: int) -> str:
         raise _wrong(field, f"must be a text, not {_kind(stated)}", 'write it in "quotes"')
     if len(stated) > most:
         raise _wrong(field, f"has {len(stated)} characters", f"at most {most}")
-    return plain(storable(stated))
+    return plain(make_storable(stated))
 
 
 def _number(stated: object, field: str, least: float, most: float) -> float:
-    if isinstance(stated, bool) or not isinstance(stated, int | float) or not -HUGE < stated < HUGE:
+    if isinstance(stated, bool) or not isinstance(stated, int | float) or not -HUGE_NUMBER < stated < HUGE_NUMBER:
         raise _wrong(field, f"must be a number, not {_kind(stated)}", f"write one from {least:g} to {most:g}")
     if not least <= stated <= most:
-        raise _wrong(field, f"must lie between {least:g} and {most:g}, not {described(stated)}", "check the unit")
+        raise _wrong(field, f"must lie between {least:g} and {most:g}, not {describe_value(stated)}", "check the unit")
     return float(stated)
 
 
@@ -238,7 +240,7 @@ def _kind(stated: object) -> str:
         return "an object"
     if isinstance(stated, list | tuple):
         return "a list"
-    return "nothing" if stated is None else plain(described(stated))
+    return "nothing" if stated is None else plain(describe_value(stated))
 
 
 def _wrong(field: str, what: str, hint: str) -> RefusedError:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from costguard.values.agent import Agent
-from costguard.values.incarnation import Incarnation, same_life
+from costguard.values.incarnation import Incarnation, is_same_life
 
 MALFORMED, UNSIGNED, UNKNOWN_AGENT, FOREIGN = "malformed", "unsigned", "unknown_agent", "foreign"
 STALE, REPLAYED, DOUBLED = "stale", "replayed", "doubled"
@@ -70,10 +70,10 @@ class RefusedError(Exception):
         self.says = says or usual
 
 
-def unbound(agent: Agent, present: Incarnation | None) -> str:
+def explain_unbound(agent: Agent, present: Incarnation | None) -> str:
     """What refuses a message of `agent` on a machine whose life is `present` (None: it is not there); "" where nothing does."""
     if agent.revoked_at is not None:
         return REVOKED
     if present is None:
         return GONE
-    return "" if agent.life is None or same_life(agent.life, present) else ANOTHER_LIFE
+    return "" if agent.life is None or is_same_life(agent.life, present) else ANOTHER_LIFE

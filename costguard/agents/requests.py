@@ -16,7 +16,7 @@ from costguard.guard.overrides import LEASE, PHASE, Wish
 from costguard.guard.owning import may_lease
 from costguard.guard.policy import Policy
 from costguard.values.agent import Agent
-from costguard.values.incarnation import Incarnation, same_life
+from costguard.values.incarnation import Incarnation, is_same_life
 from costguard.values.money import Rate
 
 PHASES_MOST = timedelta(hours=24)
@@ -103,7 +103,7 @@ def _why_not(of: Asked, ask: Ask, wishes: Sequence[Wish], now: datetime) -> str:
 
 
 def _is_phase_of(wish: Wish, life: Incarnation) -> bool:
-    return wish.what == PHASE and is_agents(wish) and wish.life is not None and same_life(wish.life, life)
+    return wish.what == PHASE and is_agents(wish) and wish.life is not None and is_same_life(wish.life, life)
 
 
 def _span(wish: Wish) -> tuple[datetime, datetime]:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from costguard.agents.messages import Record
 from costguard.guard.signals import AGE, INPUT_COUNTS, KINDS, LEVEL, VOLUMES
 from costguard.guard.work import POWER
-from costguard.values.instant import MICROSECOND, SECOND_US, instant, micros
+from costguard.values.instant import MICROSECOND, SECOND_US, from_micros, to_micros
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import (
     AGENT_ALIVE,
@@ -73,10 +73,10 @@ def moments(
     `sent_ms`: when they were sent, by the agent's clock; it is `now` by ours. `since`: when the agent joined. An `after_ms`
     that has yet to come by the agent's clock was told by a wrong one, which is right now: it does not hold up what follows.
     """
-    now_us = micros(now)
+    now_us = to_micros(now)
     skew_ms = sent_ms - now_us // 1000
     moved_us = skew_ms * 1000 if abs(skew_ms) > SKEW_MS else 0
-    earliest, found = max(now_us - FURTHEST // MICROSECOND, micros(since)), list[Moment]()
+    earliest, found = max(now_us - FURTHEST // MICROSECOND, to_micros(since)), list[Moment]()
     if after_ms > sent_ms + SKEW_MS:
         after_ms = 0
     for record in records:
@@ -108,7 +108,9 @@ def merged(key: ResourceKey, waiting: Sequence[Moment], interval: timedelta) -> 
 def single(key: ResourceKey, waiting: Iterable[Moment]) -> list[Sample]:
     """Each record by itself as samples, for who looks at this very moment."""
     return [
-        Sample(key=key, signal=signal, at=instant(one.at_us), value=value) for one in waiting for signal, value in one.signals
+        Sample(key=key, signal=signal, at=from_micros(one.at_us), value=value)
+        for one in waiting
+        for signal, value in one.signals
     ]
 
 
@@ -141,7 +143,7 @@ def _samples(key: ResourceKey, lot: Sequence[Moment], each: int) -> list[Sample]
     end_us = lot[-1].at_us
     found = ((signal, of, _value(signal, of, end_us)) for signal, of in sorted(values.items()))
     return [
-        Sample(key=key, signal=signal, at=instant(end_us), value=value)
+        Sample(key=key, signal=signal, at=from_micros(end_us), value=value)
         for signal, of, value in found
         if sum(one.over_us for one, _ in of) >= WHOLE * over_us or _says_all(signal, value)
     ]

@@ -11,21 +11,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
-from costguard.bills.bill_line import Billed, BillLine
-from costguard.bills.focus_rows import arn_tail
+from costguard.bills.bill_line import BillLine, BillLines
+from costguard.bills.focus_rows import get_arn_tail
 from costguard.values.money import Money
 from costguard.values.period import Period
 
-MOST_LINES = 1_000_000
+MOST_BILL_LINES = 1_000_000
 """Lines of one answer that are kept: a month of 1,300 machines by the hour. About 1 GB of memory."""
 
-Record = Mapping[str, object]
-Part = tuple[BillLine, Decimal]
+BillFileRecord = Mapping[str, object]
+BillLinePart = tuple[BillLine, Decimal]
 """A line of no amount yet, and what one record adds to it: records that share a line's id are one line with their sum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class BillFileFacts:
     """What is known of a file beside its records. `account`: whose it is where no record says so. `as_of`: when it was made."""
 
     account: str
@@ -42,8 +42,8 @@ class BillFormat:
     """
 
     name: str
-    known: Callable[[Record], bool]
-    read: Callable[[Record, About], Iterable[Part]]
+    known: Callable[[BillFileRecord], bool]
+    read: Callable[[BillFileRecord, BillFileFacts], Iterable[BillLinePart]]
     says_whose: bool = False
     sums: bool = True
 
@@ -54,35 +54,35 @@ class BillFiles:
 
     formats: tuple[BillFormat, ...] = ()
     called: tuple[str, ...] = ()
-    resource: Callable[[str], str] = arn_tail
+    resource: Callable[[str], str] = get_arn_tail
 
 
-def summed(parts: Iterable[Part], period: Period, *, sums: bool = True) -> Billed:
+def sum_bill_lines(parts: Iterable[BillLinePart], period: Period, *, sums: bool = True) -> BillLines:
     """The lines of `period` (those that reach into it, whole), oldest first, each rounded once, half to even.
 
     `sums`: as of a `BillFormat`. A line reaches as far as the longest of its parts. `why` counts what is beyond MOST_LINES.
     """
-    lines, over = dict[str, Part](), 0
+    lines, over = dict[str, BillLinePart](), 0
     for line, amount in parts:
         if not (line.start < period.end and period.start < line.end):
             continue
         known = lines.get(line.id)
-        if known is None and len(lines) >= MOST_LINES:
+        if known is None and len(lines) >= MOST_BILL_LINES:
             over += 1
             continue
-        lines[line.id] = (line, amount) if known is None or not sums else _added(known, (line, amount))
-    whole = sorted((_rounded(line, amount) for line, amount in lines.values()), key=lambda line: (line.start, line.id))
-    why = f"{over} lines beyond {MOST_LINES:,} were left out: copy the files, and name them with --file" if over else ""
-    return Billed(lines=tuple(whole), why=why)
+        lines[line.id] = (line, amount) if known is None or not sums else _add_parts(known, (line, amount))
+    whole = sorted((_round_line(line, amount) for line, amount in lines.values()), key=lambda line: (line.start, line.id))
+    why = f"{over} lines beyond {MOST_BILL_LINES:,} were left out: copy the files, and name them with --file" if over else ""
+    return BillLines(lines=tuple(whole), why=why)
 
 
-def _added(one: Part, other: Part) -> Part:
+def _add_parts(one: BillLinePart, other: BillLinePart) -> BillLinePart:
     longer = one[0] if other[0].end <= one[0].end else other[0]
     amount = Money(nano=one[0].amount.nano + other[0].amount.nano, currency=longer.amount.currency)
     return replace(longer, amount=amount, estimated=one[0].estimated or other[0].estimated), one[1] + other[1]
 
 
-def _rounded(line: BillLine, amount: Decimal) -> BillLine:
+def _round_line(line: BillLine, amount: Decimal) -> BillLine:
     """Exports state ten and more decimals."""
     nano = line.amount.nano + int(amount.scaleb(9).to_integral_value())
     return replace(line, amount=Money(nano=nano, currency=line.amount.currency))

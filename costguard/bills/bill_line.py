@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from costguard.errors import InputError, shortened
+from costguard.errors import InputError, shorten
 from costguard.values.checks import require
-from costguard.values.instant import sensible
+from costguard.values.instant import require_instant
 from costguard.values.money import Money
 
 COMPUTE, STORAGE, ADDRESS, TRAFFIC, OTHER, CREDIT, TAX = "compute", "storage", "address", "traffic", "other", "credit", "tax"
@@ -52,13 +52,13 @@ class BillLine:
         require(bool(self.id and self.provider), "bill line", "needs an id and a provider")
         require(self.charge in CHARGES, f"bill line {self.id}", f"has charge '{self.charge}'", f"one of {', '.join(CHARGES)}")
         require(self.id.startswith(self.bill), f"bill line {self.id}", "is of another bill", "an id that begins with its bill")
-        sensible(self.start, f"bill line {self.id}")
-        sensible(self.end, f"bill line {self.id}")
+        require_instant(self.start, f"bill line {self.id}")
+        require_instant(self.end, f"bill line {self.id}")
         require(self.start < self.end, f"bill line {self.id}", "ends before it starts", "a half-open period")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Billed:
+class BillLines:
     """Every line that a provider could give of a period. `why`: what is missing, "" where the statement is whole.
 
     `made_at`: when it was stated, None for now. `left_out`: rows of others that stood among them, by whose they are.
@@ -71,7 +71,7 @@ class Billed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class BillImport:
     """What became of one statement of `provider`, read from `source`: so many `lines`, in `start` to `end`.
 
     `added` were new, `replaced` said something else before, `withdrawn` are stated no more, `outdated` were known as a later
@@ -94,7 +94,7 @@ class Imported:
     why: str = ""
 
 
-def amount_stated(value: object, field: str) -> Decimal:
+def parse_bill_amount(value: object, field: str) -> Decimal:
     """The amount that a bill states: a number, or a text of one with a decimal point; InputError for anything else.
 
     A float (Parquet has no other numbers in places) counts by its shortest digits.
@@ -106,7 +106,7 @@ def amount_stated(value: object, field: str) -> Decimal:
         amount = Decimal("NaN")
     if amount.is_finite() and abs(amount) < LARGEST_LINE:
         return amount
-    shown = shortened(repr(value), 40)
+    shown = shorten(repr(value), 40)
     if text.count(",") == 1 and text.replace(",", "", 1).lstrip("+-").isdigit():
         hint = "export it anew with a decimal point: whether this comma parts thousands nobody can tell"
         raise InputError(f"is written with a comma: {shown}", field=field, hint=hint)

@@ -25,11 +25,11 @@ WITHIN, BEYOND, UNSURE = "within", "beyond", "unknown"
 INSIDE, BEFORE, AFTER = "inside", "before", "after"
 """Where a charge lies beside the time that the statement speaks of."""
 
-Amounts = tuple[int, int, int]
+NanoAmounts = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
+class ProviderBill:
     """One statement of a provider's that speaks of `account`; `name` tells it from others of the same money.
 
     `start_us`, `end_us`: what time it speaks of. `days`: on how many it has lines. `newest`: rises with each import.
@@ -45,7 +45,7 @@ class Bill:
     newest: int
 
 
-class Stated(NamedTuple):
+class BilledLines(NamedTuple):
     """Lines of one statement, resource and kind of charge in the cells `first` to `last` (numbers of hours since 1970).
 
     `resource`: "" for lines of none. `estimated`: how many will still change. `step`: nano-units that every amount is a whole
@@ -67,7 +67,7 @@ class Stated(NamedTuple):
     told: str
 
 
-class Charged(NamedTuple):
+class ChargedCell(NamedTuple):
     """What one resource was charged of one kind in one cell, at one price. `where`: INSIDE, BEFORE or AFTER the statement.
 
     `sku`: what is priced ("p5.48xlarge, on-demand"). `price`: nano-units per `unit`, with its `source`.
@@ -90,7 +90,7 @@ class Charged(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class DriftPart:
     """What one cause adds to the charges: `nano` is bill less expected charges.
 
     `off`: how much of it lies outside of [low, high], added up resource by resource without signs. `explained`: whether it
@@ -110,16 +110,16 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Day:
+class CellAmounts:
     """One cell, or of a result one UTC day since 1970: what was billed, and the charges."""
 
     cell: int
     billed: int
-    charged: Amounts
+    charged: NanoAmounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class DriftResult:
     """A bill of one account in one currency, held against its charges in `period`.
 
     `unexplained`: what lies outside without standing apart, in nano-units; within `allowed` it is WITHIN. `why`: what the bill
@@ -132,14 +132,14 @@ class Result:
     period: Period
     at: datetime
     billed: int
-    charged: Amounts
+    charged: NanoAmounts
     unexplained: int
     allowed: int
     tolerance: str
     outcome: str
-    parts: tuple[Part, ...] = ()
-    cells: tuple[Day, ...] = ()
-    groups: tuple[Group, ...] = ()
+    parts: tuple[DriftPart, ...] = ()
+    cells: tuple[CellAmounts, ...] = ()
+    groups: tuple[DriftGroup, ...] = ()
     why: str = ""
 
     @property
@@ -149,7 +149,7 @@ class Result:
 
 
 @dataclass(slots=True)
-class Block:
+class CellBlock:
     """Cells that are compared as one: a line may cover several."""
 
     billed: int = 0
@@ -166,7 +166,7 @@ class Block:
 
 
 @dataclass(slots=True)
-class Group:
+class DriftGroup:
     """One resource and kind of charge: what is judged as one.
 
     `settled` and `late`: its blocks of final and of estimated lines. `early`: what was billed before costguard first saw it,
@@ -177,10 +177,10 @@ class Group:
     region: str
     charge: str
     sku: str = ""
-    blocks: dict[int, Block] = field(default_factory=dict)
-    settled: Block = field(default_factory=Block)
-    late: Block = field(default_factory=Block)
-    early: Block = field(default_factory=Block)
+    blocks: dict[int, CellBlock] = field(default_factory=dict)
+    settled: CellBlock = field(default_factory=CellBlock)
+    late: CellBlock = field(default_factory=CellBlock)
+    early: CellBlock = field(default_factory=CellBlock)
     steps: set[int] = field(default_factory=set)
     prices: set[tuple[int, str, str]] = field(default_factory=set)
     overlapping: int = 0
@@ -194,7 +194,7 @@ class Group:
         return self.settled.billed + self.late.billed + self.early.billed
 
     @property
-    def charged(self) -> Amounts:
+    def charged(self) -> NanoAmounts:
         """All of it."""
         return (
             self.settled.low + self.late.low,
@@ -204,20 +204,20 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class AccountComparison:
     """One account and currency, group by group, before causes are named."""
 
     account: str
     currency: str
-    groups: tuple[Group, ...]
-    unplaced: tuple[Group, ...]
+    groups: tuple[DriftGroup, ...]
+    unplaced: tuple[DriftGroup, ...]
     apart: Mapping[str, tuple[int, int]]
-    outside: Mapping[str, Amounts]
-    cells: tuple[Day, ...]
+    outside: Mapping[str, NanoAmounts]
+    cells: tuple[CellAmounts, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class ReconciliationRecord:
     """What the ledger remembers of a bill that was held against the charges of `period` at `at`; amounts as in `Result`."""
 
     provider: str
@@ -226,7 +226,7 @@ class Held:
     period: Period
     at: datetime
     billed: int
-    charged: Amounts
+    charged: NanoAmounts
     unexplained: int
     allowed: int
     tolerance: str
@@ -235,7 +235,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judging:
+class CauseContext:
     """What causes are named by, beside the amounts.
 
     `known`: (account, resource) of all that costguard ever saw -> in which hour since 1970 it did so first; -1 where somebody

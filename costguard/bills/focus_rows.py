@@ -15,34 +15,34 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 
-from costguard.bills.bill_line import ADDRESS, COMPUTE, CREDIT, OTHER, STORAGE, TAX, TRAFFIC, BillLine, amount_stated
-from costguard.errors import InputError, one_line, shortened
+from costguard.bills.bill_line import ADDRESS, COMPUTE, CREDIT, OTHER, STORAGE, TAX, TRAFFIC, BillLine, parse_bill_amount
+from costguard.errors import InputError, shorten, to_one_line
 from costguard.values.money import Money
-from costguard.values.resource import storable
-from costguard.values.stated_time import time_stated
+from costguard.values.resource import make_storable
+from costguard.values.stated_time import parse_instant
 
-EFFECTIVE, BILLED = "EffectiveCost", "BilledCost"
+EFFECTIVE_COST, BILLED_COST = "EffectiveCost", "BilledCost"
 """Amortised over what a commitment covers, which counts; and as invoiced, where a row lacks the other."""
 
-STATEMENT = "focus"
+FOCUS_STATEMENT = "focus"
 """Which statement of a provider's it is: its rows are never added to those of another one."""
 
 CLOSED_AFTER = timedelta(days=7)
 """A month without an invoice number counts as closed this long after its end: an assumption, 2026-11."""
 
-MOMENT = timedelta(seconds=1)
+INSTANT_CHARGE_LENGTH = timedelta(seconds=1)
 """What a row reaches over that ends when it begins, as rows of taxes and roundings do."""
 
 LONGEST_ID, LONGEST_PAYER = 300, 64
 
-Row = Mapping[str, object]
+ExportRow = Mapping[str, object]
 
 WRITTEN_NULL = "NULL"
 """How some write null in CSV, in whatever case, beside nothing at all and blanks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Export:
+class FocusSource:
     """Where rows come from and how they are read.
 
     `provider`: the ledger's name for it. `source` names the statement. `as_of`: when it was made, which says whether a month
@@ -52,100 +52,100 @@ class Export:
     provider: str
     source: str
     as_of: datetime
-    resource: Callable[[str], str] = lambda stated: arn_tail(stated)  # noqa: PLW0108 - it stands further down
+    resource: Callable[[str], str] = lambda stated: get_arn_tail(stated)  # noqa: PLW0108 - it stands further down
 
 
-def line_stated(row: Row, export: Export) -> tuple[BillLine, Decimal]:
+def parse_focus_line(row: ExportRow, export: FocusSource) -> tuple[BillLine, Decimal]:
     """The line that `row` belongs to, of no amount yet, and the row's part of it; InputError where it cannot be read."""
-    return _line(_columns(row), export)
+    return _parse_line(_fold_columns(row), export)
 
 
-def provider_stated(row: Row) -> str:
+def get_focus_provider(row: ExportRow) -> str:
     """Who provides what a row charges for, as the row calls them; "" where no column says so. 1.4 has dropped ProviderName."""
-    columns = _columns(row)
-    return next(filter(None, (columns.text(name).strip() for name in _PROVIDER_COLUMNS)), "")
+    columns = _fold_columns(row)
+    return next(filter(None, (columns.get_text(name).strip() for name in _PROVIDER_COLUMNS)), "")
 
 
-def columns_missing(names: Iterable[str]) -> tuple[str, ...]:
+def find_missing_columns(names: Iterable[str]) -> tuple[str, ...]:
     """The FOCUS columns that no line can do without and that `names` lacks."""
-    there = {_folded(name) for name in names}
-    missing = [name for name in _NEEDED if _folded(name) not in there]
-    costs = {_folded(EFFECTIVE), _folded(BILLED)}
-    return (*missing, *(() if costs & there else (f"{EFFECTIVE} or {BILLED}",)))
+    there = {_fold_column(name) for name in names}
+    missing = [name for name in _NEEDED if _fold_column(name) not in there]
+    costs = {_fold_column(EFFECTIVE_COST), _fold_column(BILLED_COST)}
+    return (*missing, *(() if costs & there else (f"{EFFECTIVE_COST} or {BILLED_COST}",)))
 
 
-def arn_tail(stated: str) -> str:
+def get_arn_tail(stated: str) -> str:
     """The last part of an ARN, as EC2 names things: `arn:aws:ec2:us-east-1:1:instance/i-0abc` is i-0abc; others as they are."""
     return stated.rsplit("/", 1)[-1].rsplit(":", 1)[-1] if stated.startswith("arn:") else stated
 
 
-def instant_stated(value: object) -> datetime | None:
+def parse_export_instant(value: object) -> datetime | None:
     """An instant as exports write it: a text, or what a Parquet file holds; without an offset it is in UTC."""
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
-    return time_stated(value.isoformat() if isinstance(value, date) else value)
+    return parse_instant(value.isoformat() if isinstance(value, date) else value)
 
 
-def _columns(row: Row) -> _Columns:
+def _fold_columns(row: ExportRow) -> _FocusColumns:
     """`row` by the names of its columns whatever their case, with or without underscores: BilledCost, billed_cost."""
-    return _Columns(row, _folded_names(tuple(row)))
+    return _FocusColumns(row, _fold_names(tuple(row)))
 
 
 @lru_cache(maxsize=64)
-def _folded_names(names: tuple[str, ...]) -> Mapping[str, str]:
+def _fold_names(names: tuple[str, ...]) -> Mapping[str, str]:
     """Folded name -> column, the first one of those that are alike: every row of a file has the same ones."""
-    return {_folded(str(name)): name for name in reversed(names)}
+    return {_fold_column(str(name)): name for name in reversed(names)}
 
 
-class _Columns:
+class _FocusColumns:
     __slots__ = ("_columns", "_row")
 
-    def __init__(self, row: Row, columns: Mapping[str, str]) -> None:
+    def __init__(self, row: ExportRow, columns: Mapping[str, str]) -> None:
         self._row, self._columns = row, columns
 
     def get(self, name: str) -> object:
         """The value of the FOCUS column `name`; None where it is missing or empty."""
-        column = self._columns.get(_folded(name))
+        column = self._columns.get(_fold_column(name))
         value = None if column is None else self._row.get(column)
         return None if isinstance(value, str) and (not value or value.isspace() or value.upper() == WRITTEN_NULL) else value
 
-    def text(self, name: str) -> str:
+    def get_text(self, name: str) -> str:
         """The same as text that a database holds, "" for none."""
         value = self.get(name)
-        return "" if value is None else storable(shortened(str(value), LONGEST_ID))
+        return "" if value is None else make_storable(shorten(str(value), LONGEST_ID))
 
 
 _PROVIDER_COLUMNS = ("ServiceProviderName", "ProviderName", "HostProviderName", "InvoiceIssuerName")
 _NEEDED = ("ChargePeriodStart", "ChargePeriodEnd", "BillingCurrency", "ChargeCategory")
 
 
-def _folded(name: str) -> str:
+def _fold_column(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-def _line(row: _Columns, export: Export) -> tuple[BillLine, Decimal]:
+def _parse_line(row: _FocusColumns, export: FocusSource) -> tuple[BillLine, Decimal]:
     """The line that a row belongs to, and the row's part of its amount."""
-    column = EFFECTIVE if row.get(EFFECTIVE) is not None else BILLED
-    amount, currency = amount_stated(row.get(column), column), row.text("BillingCurrency")
-    start, end = _instant(row, "ChargePeriodStart"), _instant(row, "ChargePeriodEnd")
-    payer = row.text("BillingAccountId")
-    account = row.text("SubAccountId") or payer
-    bill = bill_named(STATEMENT, payer, _billed_from(row, start))
+    column = EFFECTIVE_COST if row.get(EFFECTIVE_COST) is not None else BILLED_COST
+    amount, currency = parse_bill_amount(row.get(column), column), row.get_text("BillingCurrency")
+    start, end = _require_export_instant(row, "ChargePeriodStart"), _require_export_instant(row, "ChargePeriodEnd")
+    payer = row.get_text("BillingAccountId")
+    account = row.get_text("SubAccountId") or payer
+    bill = build_bill_name(FOCUS_STATEMENT, payer, _find_billing_start(row, start))
     return BillLine(
-        id=_id(row, bill, start, currency),
+        id=_build_id(row, bill, start, currency),
         bill=bill,
         provider=export.provider,
         account=account,
         start=start,
-        end=end if start != end else start + MOMENT,
+        end=end if start != end else start + INSTANT_CHARGE_LENGTH,
         amount=Money(nano=0, currency=currency),
-        charge=charge_of(row.text("ChargeCategory"), *(row.text(name) for name in _KIND_COLUMNS)),
-        resource_id=export.resource(row.text("ResourceId")),
-        region=row.text("RegionId"),
-        estimated=_estimated(row, export.as_of),
+        charge=classify_charge(row.get_text("ChargeCategory"), *(row.get_text(name) for name in _KIND_COLUMNS)),
+        resource_id=export.resource(row.get_text("ResourceId")),
+        region=row.get_text("RegionId"),
+        estimated=_is_estimated(row, export.as_of),
         source=f"{export.source}, {column}",
-        statement=STATEMENT,
-        description=one_line(row.text("ChargeDescription")),
+        statement=FOCUS_STATEMENT,
+        description=to_one_line(row.get_text("ChargeDescription")),
     ), amount
 
 
@@ -170,54 +170,54 @@ _ID_COLUMNS = (
 the end: the last bucket of a bill that is not closed grows, and what is stated of it later replaces what was."""
 
 
-def _id(row: _Columns, bill: str, start: datetime, currency: str) -> str:
+def _build_id(row: _FocusColumns, bill: str, start: datetime, currency: str) -> str:
     """The instant as FOCUS writes it, however the file does: an export as CSV and as Parquet is one bill."""
-    period = {"ChargePeriodStart": instant_named(start)}
-    return id_named(bill, (*(period.get(name) or row.text(name) for name in _ID_COLUMNS), currency))
+    period = {"ChargePeriodStart": format_export_instant(start)}
+    return build_line_id(bill, (*(period.get(name) or row.get_text(name) for name in _ID_COLUMNS), currency))
 
 
-def _billed_from(row: _Columns, start: datetime) -> datetime:
+def _find_billing_start(row: _FocusColumns, start: datetime) -> datetime:
     """When the billing period of a row begins; where it does not say so, that of its month."""
-    stated, end = instant_stated(row.get("BillingPeriodStart")), instant_stated(row.get("BillingPeriodEnd"))
-    return stated or month_begun(start if end is None else end - MOMENT)
+    stated, end = parse_export_instant(row.get("BillingPeriodStart")), parse_export_instant(row.get("BillingPeriodEnd"))
+    return stated or find_month_start(start if end is None else end - INSTANT_CHARGE_LENGTH)
 
 
-def month_begun(at: datetime) -> datetime:
+def find_month_start(at: datetime) -> datetime:
     """The first instant of the month of `at`, in UTC."""
     return at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
-def bill_named(statement: str, payer: str, start: datetime) -> str:
+def build_bill_name(statement: str, payer: str, start: datetime) -> str:
     """What a bill is called that is delivered whole, and anew until it is closed: whose it is, and since when it bills."""
-    return "|".join((statement, _escaped(shortened(payer, LONGEST_PAYER)), instant_named(start)))
+    return "|".join((statement, _escape_part(shorten(payer, LONGEST_PAYER)), format_export_instant(start)))
 
 
-def id_named(bill: str, parts: Iterable[str]) -> str:
+def build_line_id(bill: str, parts: Iterable[str]) -> str:
     """The name of a line of `bill` that is about `parts`."""
-    return "|".join((bill, *map(_escaped, parts)))
+    return "|".join((bill, *map(_escape_part, parts)))
 
 
-def _escaped(part: str) -> str:
+def _escape_part(part: str) -> str:
     return part.replace("\\", "\\\\").replace("|", "\\|")
 
 
-def instant_named(at: datetime) -> str:
+def format_export_instant(at: datetime) -> str:
     """`2026-11-20T12:00:00Z`, with a fraction where there is one."""
     return f"{at.replace(tzinfo=None).isoformat()}Z"
 
 
-def _instant(row: _Columns, column: str) -> datetime:
-    at = instant_stated(row.get(column))
+def _require_export_instant(row: _FocusColumns, column: str) -> datetime:
+    at = parse_export_instant(row.get(column))
     if at is None:
-        raise InputError(f"is no instant: {shortened(repr(row.get(column)), 40)}", field=column)
+        raise InputError(f"is no instant: {shorten(repr(row.get(column)), 40)}", field=column)
     return at
 
 
-def _estimated(row: _Columns, as_of: datetime) -> bool:
+def _is_estimated(row: _FocusColumns, as_of: datetime) -> bool:
     """Whether the line can still change: it has no invoice, and its month is not long over."""
     if row.get("InvoiceId") is not None:
         return False
-    closes = instant_stated(row.get("BillingPeriodEnd")) or instant_stated(row.get("ChargePeriodEnd"))
+    closes = parse_export_instant(row.get("BillingPeriodEnd")) or parse_export_instant(row.get("ChargePeriodEnd"))
     return closes is None or as_of < closes + CLOSED_AFTER
 
 
@@ -239,7 +239,7 @@ _WORDS = (
 """Words of usage types, meters and FOCUS's own service categories, in the order of trial within one column."""
 
 
-def charge_of(category: str, *told: str) -> str:
+def classify_charge(category: str, *told: str) -> str:
     """What a row is a charge for. `told`: what the provider calls it, the most exact word first; the first known decides."""
     if category.lower() in _BY_CATEGORY:
         return _BY_CATEGORY[category.lower()]

@@ -10,78 +10,98 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from costguard.bills.bill_line import CREDIT, TAX
-from costguard.bills.drift import AFTER, BEFORE, INSIDE, Amounts, Block, Charged, Compared, Day, Group, Stated
+from costguard.bills.drift import (
+    AFTER,
+    BEFORE,
+    INSIDE,
+    AccountComparison,
+    BilledLines,
+    CellAmounts,
+    CellBlock,
+    ChargedCell,
+    DriftGroup,
+    NanoAmounts,
+)
 
-HOURS = 24
-Seen = Mapping[tuple[str, str], int]
+HOURS_A_DAY = 24
+FirstSeenHours = Mapping[tuple[str, str], int]
 """(account, resource) -> the hour in which costguard first saw it."""
 
 
-def compared(stated: Iterable[Stated], charged: Iterable[Charged], known: Seen) -> list[Compared]:
+def compare_bills(
+    stated: Iterable[BilledLines], charged: Iterable[ChargedCell], known: FirstSeenHours
+) -> list[AccountComparison]:
     """Lines beside charges, for each account and currency. `known`: see `Judging`.
 
     `apart`: (nano, lines) of tax and credits. `outside`: charges BEFORE and AFTER the statement. `unplaced`: lines of no
     resource, of kinds of charge whose other lines name theirs.
     """
-    bills, charges = defaultdict[tuple[str, str], list[Stated]](list), defaultdict[tuple[str, str], list[Charged]](list)
+    bills, charges = (
+        defaultdict[tuple[str, str], list[BilledLines]](list),
+        defaultdict[tuple[str, str], list[ChargedCell]](list),
+    )
     for line in stated:
         bills[line.account, line.currency].append(line)
     for one in charged:
         charges[one.account, one.currency].append(one)
-    return [_account(*place, bills.get(place, ()), charges.get(place, ()), known) for place in sorted({*bills, *charges})]
+    return [
+        _compare_account(*place, bills.get(place, ()), charges.get(place, ()), known) for place in sorted({*bills, *charges})
+    ]
 
 
-def _account(account: str, currency: str, stated: Sequence[Stated], charged: Sequence[Charged], known: Seen) -> Compared:
+def _compare_account(
+    account: str, currency: str, stated: Sequence[BilledLines], charged: Sequence[ChargedCell], known: FirstSeenHours
+) -> AccountComparison:
     usage = [line for line in stated if line.charge not in (TAX, CREDIT)]
     named = {line.charge for line in usage if line.resource}
     whole = [line for line in usage if line.resource or line.charge not in named]
     inside = [one for one in charged if one.where == INSIDE]
     pooled = {line.charge for line in usage} - named
     wide = {line.charge for line in usage if line.charge in pooled and not line.region}
-    groups = _groups(whole, inside, pooled, wide)
+    groups = _group_lines(whole, inside, pooled, wide)
     for group in groups:
-        _add_up(group, known.get((account, group.resource)))
-    unplaced = _groups([line for line in usage if not line.resource and line.charge in named], (), set(), set())
+        _sum_blocks(group, known.get((account, group.resource)))
+    unplaced = _group_lines([line for line in usage if not line.resource and line.charge in named], (), set(), set())
     for group in unplaced:
-        _add_up(group, None)
-    return Compared(
+        _sum_blocks(group, None)
+    return AccountComparison(
         account=account,
         currency=currency,
         groups=tuple(groups),
         unplaced=tuple(unplaced),
-        apart={kind: _sum(line for line in stated if line.charge == kind) for kind in (TAX, CREDIT)},
-        outside={where: _total(one for one in charged if one.where == where) for where in (BEFORE, AFTER)},
-        cells=_cells(usage, inside),
+        apart={kind: _sum_lines(line for line in stated if line.charge == kind) for kind in (TAX, CREDIT)},
+        outside={where: _sum_charges(one for one in charged if one.where == where) for where in (BEFORE, AFTER)},
+        cells=_sum_cells(usage, inside),
     )
 
 
-def _groups(
-    stated: Iterable[Stated], charged: Iterable[Charged], pooled: Collection[str], wide: Collection[str]
-) -> list[Group]:
+def _group_lines(
+    stated: Iterable[BilledLines], charged: Iterable[ChargedCell], pooled: Collection[str], wide: Collection[str]
+) -> list[DriftGroup]:
     """By resource and charge; of the kinds in `pooled`, which no line states by resource, by region, or (`wide`) as one."""
-    groups = dict[tuple[str, str, str], Group]()
-    lines = defaultdict[tuple[str, str, str], list[Stated]](list)
+    groups = dict[tuple[str, str, str], DriftGroup]()
+    lines = defaultdict[tuple[str, str, str], list[BilledLines]](list)
     for line in stated:
         region = "" if line.resource or line.charge in wide else line.region
         place = (line.resource, region, line.charge)
         lines[place].append(line)
-        groups.setdefault(place, Group(resource=line.resource, region=line.region, charge=line.charge))
-    owed = defaultdict[tuple[str, str, str], list[Charged]](list)
+        groups.setdefault(place, DriftGroup(resource=line.resource, region=line.region, charge=line.charge))
+    owed = defaultdict[tuple[str, str, str], list[ChargedCell]](list)
     for one in charged:
         pool = one.charge in pooled
         place = ("" if pool else one.resource, one.region if pool and one.charge not in wide else "", one.charge)
         owed[place].append(one)
-        groups.setdefault(place, Group(resource=place[0], region=one.region, charge=one.charge))
+        groups.setdefault(place, DriftGroup(resource=place[0], region=one.region, charge=one.charge))
     for place, group in sorted(groups.items()):
-        _fill(group, lines.get(place, ()), owed.get(place, ()))
+        _fill_group(group, lines.get(place, ()), owed.get(place, ()))
     return [groups[place] for place in sorted(groups)]
 
 
-def _fill(group: Group, stated: Sequence[Stated], charged: Sequence[Charged]) -> None:
+def _fill_group(group: DriftGroup, stated: Sequence[BilledLines], charged: Sequence[ChargedCell]) -> None:
     """Every line and charge of the group in its block."""
-    first = _first_cells(stated)
+    first = _find_first_cells(stated)
     for line in stated:
-        block = group.blocks.setdefault(first.get(line.first, line.first), Block())
+        block = group.blocks.setdefault(first.get(line.first, line.first), CellBlock())
         block.billed, block.lines = block.billed + line.nano, block.lines + line.lines
         block.estimated += line.estimated
         group.steps.add(line.step)
@@ -89,21 +109,21 @@ def _fill(group: Group, stated: Sequence[Stated], charged: Sequence[Charged]) ->
         group.told = group.told or line.told
     dearest = defaultdict[str, int](int)
     for one in charged:
-        block = group.blocks.setdefault(first.get(one.cell, one.cell), Block())
+        block = group.blocks.setdefault(first.get(one.cell, one.cell), CellBlock())
         block.low, block.expected, block.high = block.low + one.low, block.expected + one.expected, block.high + one.high
         group.prices.add((one.price, one.unit, one.source))
         dearest[one.sku] += one.high
     group.sku = max(sorted(dearest), key=dearest.__getitem__, default=group.told if not group.resource else "")
 
 
-def _add_up(group: Group, first_seen: int | None) -> None:
+def _sum_blocks(group: DriftGroup, first_seen: int | None) -> None:
     """The group's blocks as sums: late, settled, and early where nobody had looked before the hour `first_seen`."""
     charged = [start for start, block in group.blocks.items() if block.high]
     for start, block in group.blocks.items():
         total = group.late if block.estimated else group.settled
         excess = 0
         if first_seen is not None and start <= first_seen and not block.estimated:
-            began = start == min(charged, default=start) and first_seen in _hours(start, group)
+            began = start == min(charged, default=start) and first_seen in _find_block_hours(start, group)
             excess = max(0, block.billed - block.high) if began or not block.high else 0
         group.early.billed += excess
         total.billed, total.lines = total.billed + block.billed - excess, total.lines + block.lines
@@ -115,14 +135,14 @@ def _add_up(group: Group, first_seen: int | None) -> None:
         )
 
 
-def _hours(start: int, group: Group) -> range:
+def _find_block_hours(start: int, group: DriftGroup) -> range:
     """The hours of a block: its own, or its whole day, where the group has no other block of that day."""
-    day = range(start, start + HOURS)
-    alone = start % HOURS == 0 and not any(other in day for other in group.blocks if other != start)
+    day = range(start, start + HOURS_A_DAY)
+    alone = start % HOURS_A_DAY == 0 and not any(other in day for other in group.blocks if other != start)
     return day if alone else range(start, start + 1)
 
 
-def _first_cells(stated: Iterable[Stated]) -> dict[int, int]:
+def _find_first_cells(stated: Iterable[BilledLines]) -> dict[int, int]:
     """Cell -> the first cell of the block that it belongs to, for cells that lines reach over."""
     found, end, start = dict[int, int](), -1, -1
     for line in sorted((line for line in stated if line.last > line.first), key=lambda line: line.first):
@@ -132,19 +152,19 @@ def _first_cells(stated: Iterable[Stated]) -> dict[int, int]:
     return found
 
 
-def _sum(lines: Iterable[Stated]) -> tuple[int, int]:
+def _sum_lines(lines: Iterable[BilledLines]) -> tuple[int, int]:
     found = [(line.nano, line.lines) for line in lines]
     return sum(nano for nano, _ in found), sum(count for _, count in found)
 
 
-def _total(charged: Iterable[Charged]) -> Amounts:
+def _sum_charges(charged: Iterable[ChargedCell]) -> NanoAmounts:
     low = expected = high = 0
     for one in charged:
         low, expected, high = low + one.low, expected + one.expected, high + one.high
     return low, expected, high
 
 
-def _cells(stated: Iterable[Stated], charged: Iterable[Charged]) -> tuple[Day, ...]:
+def _sum_cells(stated: Iterable[BilledLines], charged: Iterable[ChargedCell]) -> tuple[CellAmounts, ...]:
     """Cell by cell, all resources together; a line of several cells stands in its first."""
     billed, owed = defaultdict[int, int](int), defaultdict[int, list[int]](lambda: [0, 0, 0])
     for line in stated:
@@ -153,4 +173,6 @@ def _cells(stated: Iterable[Stated], charged: Iterable[Charged]) -> tuple[Day, .
         for place, nano in enumerate((one.low, one.expected, one.high)):
             owed[one.cell][place] += nano
     cells = sorted({*billed, *owed})
-    return tuple(Day(cell=cell, billed=billed[cell], charged=(owed[cell][0], owed[cell][1], owed[cell][2])) for cell in cells)
+    return tuple(
+        CellAmounts(cell=cell, billed=billed[cell], charged=(owed[cell][0], owed[cell][1], owed[cell][2])) for cell in cells
+    )

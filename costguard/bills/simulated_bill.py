@@ -14,13 +14,13 @@ from costguard.values.money import NANO, Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 
-ROUNDING = 2
+ROUNDING_PER_SPAN = 2
 """Nano-dollars by which an amount may differ from exact rationals for each of its spans: a span is rounded in at most three
 parts, each by half a nano-dollar at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ResourceBillCheck:
     """One resource: what costguard says, and `billed`, exact dollars that its cloud bills. `spans`: how many were rounded.
 
     `pending`: dollars that may be billed and not written down yet, traffic below a GB (`accrual.COUNTED_MB`).
@@ -46,15 +46,15 @@ class Compared:
     @property
     def right(self) -> bool:
         """Whether the bill lies inside the interval, or equals it where that is a point, but for rounding."""
-        return (self.off - self.pending) * NANO <= ROUNDING * self.spans
+        return (self.off - self.pending) * NANO <= ROUNDING_PER_SPAN * self.spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloudPlayed:
+class CloudBillCheck:
     """All of one simulated cloud."""
 
     provider: str
-    resources: tuple[Compared, ...]
+    resources: tuple[ResourceBillCheck, ...]
 
     @property
     def money(self) -> MoneyInterval:
@@ -62,7 +62,7 @@ class CloudPlayed:
         nothing = Money(nano=0)
         total = MoneyInterval(low=nothing, expected=nothing, high=nothing)
         for one in self.resources:
-            total = total.plus(one.money)
+            total = total.add(one.money)
         return total
 
     @property
@@ -76,13 +76,13 @@ class CloudPlayed:
         return sum(one.stated for one in self.resources)
 
     @property
-    def wrong(self) -> tuple[Compared, ...]:
+    def wrong(self) -> tuple[ResourceBillCheck, ...]:
         """Those whose bill lies outside."""
         return tuple(one for one in self.resources if not one.right)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class SimulatedBillCheck:
     """A whole play. `listings`: how many; `faults`: what went wrong with how many of them; `met`: what happened how often."""
 
     seed: int
@@ -91,9 +91,9 @@ class Played:
     listings: int
     faults: Mapping[str, int]
     met: Mapping[str, int]
-    clouds: tuple[CloudPlayed, ...]
+    clouds: tuple[CloudBillCheck, ...]
 
     @property
-    def wrong(self) -> tuple[Compared, ...]:
+    def wrong(self) -> tuple[ResourceBillCheck, ...]:
         """Every resource of which costguard was wrong."""
         return tuple(one for cloud in self.clouds for one in cloud.wrong)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from fractions import Fraction
 
-from costguard.values.calendar import LONGEST_ROLLING, day_of, month_of, rolling, week_of
-from costguard.values.checks import one_of, require, whole
+from costguard.values.calendar import LONGEST_ROLLING_DAYS, find_day, find_month, find_week, make_rolling_window
+from costguard.values.checks import require, require_one_of, require_whole_number
 from costguard.values.money import Money
 from costguard.values.period import Period
 from costguard.values.resource import Attribution
@@ -24,7 +24,7 @@ MEASURES = (SPENT, PACE, FORECAST, TIME_TO_CAP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class ResourceFilter:
     """Which spending is meant: all that is stated must fit. None: any; an empty tuple: nothing at all.
 
     `gpus` are canonical names. `labels`: each key must have one of its values.
@@ -40,11 +40,11 @@ class Match:
     labels: tuple[tuple[str, tuple[str, ...]], ...] | None = None
 
 
-EVERYTHING = Match()
+MATCH_ALL = ResourceFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
+class BudgetThreshold:
     """When to warn: `measure` beyond `limit`. Shares of the cap (3/20 is 15 %), of `time_to_cap` hours.
 
     spent: more than this share is spent. pace: the share spent is ahead of the share of the period that has passed by more
@@ -55,14 +55,14 @@ class Threshold:
     limit: Fraction
 
     def __post_init__(self) -> None:
-        one_of(self.measure, MEASURES, "warn")
+        require_one_of(self.measure, MEASURES, "warn")
         require(self.limit >= 0, f"warn {self.measure}", "must not be negative", "write a number from 0")
 
 
-USUAL_WARNINGS = (
-    Threshold(measure=PACE, limit=Fraction(15, 100)),
-    Threshold(measure=FORECAST, limit=Fraction(1)),
-    Threshold(measure=TIME_TO_CAP, limit=Fraction(24)),
+DEFAULT_THRESHOLDS = (
+    BudgetThreshold(measure=PACE, limit=Fraction(15, 100)),
+    BudgetThreshold(measure=FORECAST, limit=Fraction(1)),
+    BudgetThreshold(measure=TIME_TO_CAP, limit=Fraction(24)),
 )
 
 
@@ -80,27 +80,27 @@ class Budget:
     period: str = MONTH
     days: int = 0
     zone: tzinfo = UTC
-    match: Match = EVERYTHING
+    match: ResourceFilter = MATCH_ALL
     hard: bool = False
     allow_irreversible: bool = False
-    warn: tuple[Threshold, ...] = USUAL_WARNINGS
+    warn: tuple[BudgetThreshold, ...] = DEFAULT_THRESHOLDS
 
     def __post_init__(self) -> None:
         require(bool(self.name.strip()), "budget.name", "is empty", 'write a name such as "vision"')
         require(self.cap.nano > 0, "budget.cap", "must be more than zero", "leave the budget out to set no limit")
-        one_of(self.period, PERIODS, "budget.period")
+        require_one_of(self.period, PERIODS, "budget.period")
         moving = self.period == ROLLING
-        whole(self.days, "budget.days", least=int(moving), most=LONGEST_ROLLING if moving else 0)
+        require_whole_number(self.days, "budget.days", least=int(moving), most=LONGEST_ROLLING_DAYS if moving else 0)
 
 
-def period_at(budget: Budget, now: datetime) -> Period:
+def find_budget_period(budget: Budget, now: datetime) -> Period:
     """The period of `budget` that holds `now`; of a rolling one, the window that ends there."""
     if budget.period == ROLLING:
-        return rolling(now, budget.days)
-    return {DAY: day_of, WEEK: week_of, MONTH: month_of}[budget.period](now, budget.zone)
+        return make_rolling_window(now, budget.days)
+    return {DAY: find_day, WEEK: find_week, MONTH: find_month}[budget.period](now, budget.zone)
 
 
-def matches(match: Match, attribution: Attribution) -> bool:
+def matches_filter(match: ResourceFilter, attribution: Attribution) -> bool:
     """Whether spending with this attribution is meant."""
     at = attribution
     pairs = (

@@ -15,8 +15,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 
-from costguard.budgets.budget import FORECAST, PACE, ROLLING, SPENT, TIME_TO_CAP, Budget, Threshold, matches, period_at
-from costguard.metering.burn import Burn
+from costguard.budgets.budget import (
+    FORECAST,
+    PACE,
+    ROLLING,
+    SPENT,
+    TIME_TO_CAP,
+    Budget,
+    BudgetThreshold,
+    find_budget_period,
+    matches_filter,
+)
+from costguard.metering.burn import AttributedBurn
 from costguard.metering.spending import Spending
 from costguard.values.checks import require
 from costguard.values.instant import HOUR_US, MICROSECOND
@@ -28,7 +38,7 @@ ALREADY_HELD = "already_held"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class BudgetStatus:
     """How far a budget is spent in the `period` that holds now.
 
     `burn`: money an hour. `holds`: open ones, in the budget's currency. `forecast`: what is spent, plus the burn to the end
@@ -61,7 +71,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Concern:
+class BudgetWarning:
     """A reason to warn: the `measure` that is beyond its limit, and what it `says` for people."""
 
     measure: str
@@ -89,46 +99,50 @@ class Admission:
     @property
     def says(self) -> str:
         """One sentence for people: which budget decided, and how much it has left."""
-        asked = f"{self.asked.text()} {self.asked.currency}"
+        asked = f"{self.asked.format()} {self.asked.currency}"
         if self.cap is None or self.left is None:
             return f"these {asked} are held already" if self.reason == ALREADY_HELD else f"no budget limits these {asked}"
         if self.reason == OTHER_CURRENCY:
             return f"budget {self.budget} is in {self.cap.currency}, and {asked} cannot be compared with it"
         said = "is enough for" if self.admitted else "is not enough for"
-        return (
-            f"budget {self.budget} has {self.left.text()} of {self.cap.text()} {self.cap.currency} left, which {said} {asked}"
-        )
+        return f"budget {self.budget} has {self.left.format()} of {self.cap.format()} {self.cap.currency} left, which {said} {asked}"
 
 
-def standing(budget: Budget, spendings: Iterable[Spending], burns: Iterable[Burn], *, holds: Money, now: datetime) -> Standing:
+def compute_budget_status(
+    budget: Budget, spendings: Iterable[Spending], burns: Iterable[AttributedBurn], *, holds: Money, now: datetime
+) -> BudgetStatus:
     """How `budget` stands at `now`. `spendings`: of `period_at(budget, now)`, as known now; what does not match is left out."""
-    period = period_at(budget, now)
-    matching = [s for s in spendings if matches(budget.match, s.attribution)]
+    period = find_budget_period(budget, now)
+    matching = [s for s in spendings if matches_filter(budget.match, s.attribution)]
     counted = [s for s in matching if s.money.low.currency == budget.cap.currency]
-    spent = _sum((s.money for s in counted), budget.cap.currency)
-    rates = [b.hourly for b in burns if matches(budget.match, b.attribution)]
-    burn = _sum((r for r in rates if r.low.currency == budget.cap.currency), budget.cap.currency)
+    spent = _sum_intervals((s.money for s in counted), budget.cap.currency)
+    rates = [b.hourly for b in burns if matches_filter(budget.match, b.attribution)]
+    burn = _sum_intervals((r for r in rates if r.low.currency == budget.cap.currency), budget.cap.currency)
     moving = budget.period == ROLLING
     left_us = (period.end - (period.start if moving else now)) // MICROSECOND
-    ahead = MoneyInterval(low=_over(burn.low, left_us), expected=_over(burn.expected, left_us), high=_over(burn.high, left_us))
+    ahead = MoneyInterval(
+        low=_extend_burn(burn.low, left_us),
+        expected=_extend_burn(burn.expected, left_us),
+        high=_extend_burn(burn.high, left_us),
+    )
     fraction = Fraction(spent.high.nano, budget.cap.nano)
-    return Standing(
+    return BudgetStatus(
         budget=budget,
         period=period,
         spent=spent,
         burn=burn,
         holds=holds,
-        forecast=ahead if moving else spent.plus(ahead),
+        forecast=ahead if moving else spent.add(ahead),
         fraction=fraction,
         pace=None if moving else fraction - Fraction((now - period.start) // MICROSECOND, period.length // MICROSECOND),
-        time_to_cap_hours=_time_to_cap(budget.cap - spent.high, burn.high, None if moving else left_us),
-        notes=(*_not_added(budget, matching), *_unknown(counted)),
+        time_to_cap_hours=_compute_time_to_cap(budget.cap - spent.high, burn.high, None if moving else left_us),
+        notes=(*_list_other_currencies(budget, matching), *_list_unknown_prices(counted)),
     )
 
 
-def admit(standing: Standing, new: Money) -> Admission:
+def admit_hold(standing: BudgetStatus, new: Money) -> Admission:
     """Whether `new` money, more than zero, may be promised beside what is: exposure + new <= cap."""
-    require(new.nano > 0, "hold", f"must be more than zero, not {new.text()}", "write what the run may cost")
+    require(new.nano > 0, "hold", f"must be more than zero, not {new.format()}", "write what the run may cost")
     cap = standing.budget.cap
     comparable = new.currency == cap.currency
     reason = (WITHIN if standing.exposure + new <= cap else OVER_CAP) if comparable else OTHER_CURRENCY
@@ -143,40 +157,44 @@ def admit(standing: Standing, new: Money) -> Admission:
     )
 
 
-def admit_all(standings: Iterable[Standing], new: Money) -> Admission:
+def admit_to_all(standings: Iterable[BudgetStatus], new: Money) -> Admission:
     """Whether every budget admits `new`, as the one says that decides: a refusal first, then the one with the least left."""
     unlimited = Admission(admitted=True, reason=NO_BUDGET, asked=new)
-    return min((admit(standing, new) for standing in standings), key=_tightness, default=unlimited)
+    return min((admit_hold(standing, new) for standing in standings), key=_get_tightness, default=unlimited)
 
 
-def concerns(standing: Standing) -> tuple[Concern, ...]:
+def list_budget_warnings(standing: BudgetStatus) -> tuple[BudgetWarning, ...]:
     """What there is to warn of, in the order in which the budget states its thresholds."""
-    found = ((t.measure, _beyond(standing, t)) for t in standing.budget.warn)
-    return tuple(Concern(measure=measure, says=says) for measure, says in found if says)
+    found = ((t.measure, _describe_breach(standing, t)) for t in standing.budget.warn)
+    return tuple(BudgetWarning(measure=measure, says=says) for measure, says in found if says)
 
 
-def _beyond(standing: Standing, threshold: Threshold) -> str:
+def _describe_breach(standing: BudgetStatus, threshold: BudgetThreshold) -> str:
     """What to say where `threshold` is passed, else nothing."""
     limit, cap = threshold.limit, standing.budget.cap
     if threshold.measure == SPENT and standing.fraction > limit:
-        return f"{_percent(standing.fraction)} of {cap.text()} {cap.currency} is spent"
+        return f"{_format_percent(standing.fraction)} of {cap.format()} {cap.currency} is spent"
     if threshold.measure == PACE and standing.pace is not None and standing.pace > limit:
         passed = standing.fraction - standing.pace
-        return f"{_percent(standing.fraction)} is spent when {_percent(passed)} of the {standing.budget.period} has passed"
+        return f"{_format_percent(standing.fraction)} is spent when {_format_percent(passed)} of the {standing.budget.period} has passed"
     if threshold.measure == FORECAST and standing.forecast.high.nano > limit * cap.nano:
-        return f"at this rate it comes to {standing.forecast.high.text()} of {cap.text()} {cap.currency}"
+        return f"at this rate it comes to {standing.forecast.high.format()} of {cap.format()} {cap.currency}"
     hours = standing.time_to_cap_hours
     if threshold.measure == TIME_TO_CAP and hours is not None and hours < limit:
-        return f"the cap of {cap.text()} {cap.currency} is reached in {_tenths(hours)} h" if hours else "the cap is reached"
+        return (
+            f"the cap of {cap.format()} {cap.currency} is reached in {_format_tenths(hours)} h"
+            if hours
+            else "the cap is reached"
+        )
     return ""
 
 
-def _tightness(admission: Admission) -> tuple[bool, bool, int]:
+def _get_tightness(admission: Admission) -> tuple[bool, bool, int]:
     left = admission.left.nano if admission.left else 0
     return admission.admitted, admission.reason != OTHER_CURRENCY, left
 
 
-def _time_to_cap(left: Money, burn: Money, left_us: int | None) -> Fraction | None:
+def _compute_time_to_cap(left: Money, burn: Money, left_us: int | None) -> Fraction | None:
     """Hours until `left` is spent at `burn`; None where that lies beyond the `left_us` of the period."""
     if left.nano <= 0:
         return Fraction(0)
@@ -186,45 +204,45 @@ def _time_to_cap(left: Money, burn: Money, left_us: int | None) -> Fraction | No
     return hours if left_us is None or hours * HOUR_US < left_us else None
 
 
-def _over(hourly: Money, us: int) -> Money:
+def _extend_burn(hourly: Money, us: int) -> Money:
     return Money(nano=divide_half_even(hourly.nano * us, HOUR_US), currency=hourly.currency)
 
 
-def _sum(amounts: Iterable[MoneyInterval], currency: str) -> MoneyInterval:
+def _sum_intervals(amounts: Iterable[MoneyInterval], currency: str) -> MoneyInterval:
     """`amounts`, all of one `currency`, end by end."""
     nothing = Money(nano=0, currency=currency)
     total = MoneyInterval(low=nothing, expected=nothing, high=nothing)
     for amount in amounts:
-        total = total.plus(amount)
+        total = total.add(amount)
     return total
 
 
-def _not_added(budget: Budget, spendings: Iterable[Spending]) -> list[str]:
+def _list_other_currencies(budget: Budget, spendings: Iterable[Spending]) -> list[str]:
     """A note for each other currency in which something that matches was spent."""
     others: dict[str, MoneyInterval] = {}
     for spending in spendings:
         currency = spending.money.low.currency
         if currency != budget.cap.currency:
-            others[currency] = others[currency].plus(spending.money) if currency in others else spending.money
+            others[currency] = others[currency].add(spending.money) if currency in others else spending.money
     return [
-        f"{money.expected.text()} {currency} is not counted: the budget is in {budget.cap.currency}"
+        f"{money.expected.format()} {currency} is not counted: the budget is in {budget.cap.currency}"
         for currency, money in sorted(others.items())
     ]
 
 
-def _unknown(spendings: Iterable[Spending]) -> list[str]:
+def _list_unknown_prices(spendings: Iterable[Spending]) -> list[str]:
     """A note on what was spent at prices that nobody stated."""
     bounds = [s.money.high for s in spendings if not s.known]
     if not bounds:
         return []
     most = Money(nano=sum(b.nano for b in bounds), currency=bounds[0].currency)
-    return [f"up to {most.text()} {most.currency} of it is at prices that nobody stated"]
+    return [f"up to {most.format()} {most.currency} of it is at prices that nobody stated"]
 
 
-def _percent(share: Fraction) -> str:
+def _format_percent(share: Fraction) -> str:
     return f"{divide_half_even(100 * share.numerator, share.denominator)} %"
 
 
-def _tenths(number: Fraction) -> str:
+def _format_tenths(number: Fraction) -> str:
     whole, tenth = divmod(divide_half_even(10 * number.numerator, number.denominator), 10)
     return f"{whole}.{tenth}"

@@ -10,24 +10,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.budgets.budget import Budget, Match
+from costguard.budgets.budget import Budget, ResourceFilter
 from costguard.metering.meter import COMPUTE
 from costguard.metering.spending import Spending
-from costguard.values.checks import one_of, require
-from costguard.values.instant import sensible
+from costguard.values.checks import require, require_one_of
+from costguard.values.instant import require_instant
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, Attribution
 
 RELEASED, COMMITTED, EXPIRED = "released", "committed", "expired"
 ENDINGS = (RELEASED, COMMITTED, EXPIRED)
-LONGEST = timedelta(days=366)
+HOLD_DURATION_MAX = timedelta(days=366)
 """Of a hold. Money that nobody asks for in a year is not being spent."""
-MOST_NANO = 10**18
+HOLD_NANO_MAX = 10**18
 """A billion: no run costs it, and the ledger's 64 bits hold nine of them."""
-JOB = "job"
+JOB_LABEL = "job"
 """The label that says of which job a run is an attempt (`costguard run`)."""
-LONGEST_TEXT = 500
+HOLD_TEXT_MAX = 500
 """Characters of a hold's texts: enough to say why."""
 
 
@@ -61,31 +61,36 @@ class Hold:
         )
         field = f"hold {self.id}"
         texts = (self.id, self.who, self.why, self.provider, self.account, self.owner, self.gpu)
-        require(max(map(len, texts)) <= LONGEST_TEXT, field, f"has a text over {LONGEST_TEXT} characters", "say it shorter")
-        fits = 0 < self.money.nano <= MOST_NANO
-        require(fits, field, f"must be of more than zero and at most a billion, not {self.money.text()}", "check the unit")
-        sensible(self.taken_at, f"{field}.taken_at")
-        sensible(self.expires_at, f"{field}.expires_at")
+        require(max(map(len, texts)) <= HOLD_TEXT_MAX, field, f"has a text over {HOLD_TEXT_MAX} characters", "say it shorter")
+        fits = 0 < self.money.nano <= HOLD_NANO_MAX
+        require(fits, field, f"must be of more than zero and at most a billion, not {self.money.format()}", "check the unit")
+        require_instant(self.taken_at, f"{field}.taken_at")
+        require_instant(self.expires_at, f"{field}.expires_at")
         require(self.taken_at < self.expires_at, field, "expires before it is taken", "give it a time of more than zero")
-        require(self.expires_at - self.taken_at <= LONGEST, field, f"is for more than {LONGEST.days} days", "renew it instead")
+        require(
+            self.expires_at - self.taken_at <= HOLD_DURATION_MAX,
+            field,
+            f"is for more than {HOLD_DURATION_MAX.days} days",
+            "renew it instead",
+        )
         require((self.ended_at is None) == (not self.ended_by), field, "has one of ended_at and ended_by", "give both")
         if self.ended_by:
-            one_of(self.ended_by, ENDINGS, f"{field}.ended_by")
+            require_one_of(self.ended_by, ENDINGS, f"{field}.ended_by")
         same = self.spent is None or (self.spent.currency == self.money.currency and self.spent.nano >= 0)
         require(same, f"{field}.spent", f"must be {self.money.currency} of zero or more", "write what the run came to")
 
 
-def is_open(hold: Hold, now: datetime) -> bool:
+def is_open_hold(hold: Hold, now: datetime) -> bool:
     """Whether it counts at `now`: nobody ended it, and its time has not run out."""
     return hold.ended_at is None and now < hold.expires_at
 
 
-def unlisted(hold: Hold) -> bool:
+def is_unlisted_run(hold: Hold) -> bool:
     """Whether it was of a run on a machine that no listing told of, and what that came to is known."""
-    return hold.spent is not None and hold.ended_at is not None and not hold.account and JOB in dict(hold.labels)
+    return hold.spent is not None and hold.ended_at is not None and not hold.account and JOB_LABEL in dict(hold.labels)
 
 
-def unlisted_spending(holds: Iterable[Hold], period: Period) -> list[Spending]:
+def list_unlisted_spending(holds: Iterable[Hold], period: Period) -> list[Spending]:
     """What runs that ended in `period` came to on machines that no listing tells of: no span has it.
 
     Its low end is 0: a machine that is listed later, with its times, has spans of the same run then.
@@ -93,7 +98,7 @@ def unlisted_spending(holds: Iterable[Hold], period: Period) -> list[Spending]:
     found = []
     for hold in holds:
         if (
-            unlisted(hold)
+            is_unlisted_run(hold)
             and hold.spent is not None
             and hold.ended_at is not None
             and period.start <= hold.ended_at < period.end
@@ -106,7 +111,7 @@ def unlisted_spending(holds: Iterable[Hold], period: Period) -> list[Spending]:
     return found
 
 
-def counts_in(hold: Hold, match: Match) -> bool:
+def counts_in_filter(hold: Hold, match: ResourceFilter) -> bool:
     """Whether the run may fall under `match`. Its region and tier are never known, and it is an instance."""
     pairs = (
         (match.providers, hold.provider),
@@ -123,8 +128,8 @@ def counts_in(hold: Hold, match: Match) -> bool:
     return all(known[key] in values if key in known else bool(values) for key, values in match.labels or ())
 
 
-def held(budget: Budget, holds: Iterable[Hold], now: datetime) -> Money:
+def sum_open_holds(budget: Budget, holds: Iterable[Hold], now: datetime) -> Money:
     """What the open ones among `holds` set aside of `budget`, in its currency."""
-    counted = (h.money for h in holds if is_open(h, now) and counts_in(h, budget.match))
+    counted = (h.money for h in holds if is_open_hold(h, now) and counts_in_filter(h, budget.match))
     currency = budget.cap.currency
     return Money(nano=sum(money.nano for money in counted if money.currency == currency), currency=currency)

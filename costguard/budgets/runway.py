@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from costguard.metering.burn import hourly_of
-from costguard.metering.spending import Live
-from costguard.values.balance import Balance
+from costguard.metering.burn import compute_hourly_burn
+from costguard.metering.spending import LiveResource
+from costguard.values.balance import PrepaidBalance
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey
@@ -30,7 +30,7 @@ class Runway:
     `loses`: which machines lose what for good when it is gone, beyond what a stop would lose.
     """
 
-    balance: Balance
+    balance: PrepaidBalance
     hourly: Money | None
     left: timedelta | None
     why: str
@@ -42,7 +42,7 @@ class Runway:
         return self.left is not None and self.left < RUNWAY_LEAST
 
 
-def runway_of(balance: Balance, live: Iterable[Live], now: datetime) -> Runway:
+def runway_of(balance: PrepaidBalance, live: Iterable[LiveResource], now: datetime) -> Runway:
     """How long `balance` lasts at what its account burns: as its provider says, else at our prices."""
     account = (balance.provider, balance.account)
     mine = [one for one in live if one.observation.key[:2] == account and one.absent_at is None]
@@ -50,7 +50,7 @@ def runway_of(balance: Balance, live: Iterable[Live], now: datetime) -> Runway:
     if balance.amount is None:
         return Runway(balance=balance, hourly=None, left=None, why=balance.why or "the balance is not known", loses=loses)
     currency = balance.amount.currency
-    burns = [b for one in mine for b in hourly_of(one, now) if b.currency == currency]
+    burns = [b for one in mine for b in compute_hourly_burn(one, now) if b.currency == currency]
     stated = balance.burn is not None and balance.burn.currency == currency
     nano = balance.burn.nano_per_hour if balance.burn and stated else sum(b.stated.nano for b in burns)
     hourly = Money(nano=nano, currency=currency)
@@ -65,7 +65,7 @@ def runway_of(balance: Balance, live: Iterable[Live], now: datetime) -> Runway:
     return Runway(balance=balance, hourly=hourly, left=timedelta(hours=float(left)), why=why, loses=loses)
 
 
-def _lost_at_zero(live: Live) -> tuple[str, ...]:
+def _lost_at_zero(live: LiveResource) -> tuple[str, ...]:
     """What its end would lose that its stop would not: a machine whose data lies elsewhere loses nothing more."""
     handling = live.observation.handling
     return tuple(lost for lost in handling.terminate_loses if lost not in handling.stop_loses)

@@ -20,7 +20,7 @@ from typer.main import get_command
 
 from costguard import __version__
 from costguard.cli.typer_commands import AsTypedCommand, AsTypedGroup
-from costguard.errors import CostguardError, InputError, UnknownNameError, one_line, printable, shortened
+from costguard.errors import CostguardError, InputError, UnknownNameError, replace_unprintable, shorten, to_one_line
 from costguard.system import file_security
 
 COMMANDS = {
@@ -141,7 +141,7 @@ def _root(
 def main() -> None:
     """Run one command; every expected failure ends in at most five lines on stderr and the contract's exit code."""
     _open_streams()
-    file_security.begin()
+    file_security.restrict_process()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a terminal that cannot show a letter shows "?" instead of failing
             stream.reconfigure(errors="replace")
@@ -175,7 +175,7 @@ def exit_code_of(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way
     except CostguardError as error:
         return _failed(str(error), error.exit_code, json_log=json_log, debug=debug)
     except ClickException as error:
-        message = shortened(one_line(error.format_message()), LONGEST_SHOWN) + _help_hint(error)
+        message = shorten(to_one_line(error.format_message()), LONGEST_SHOWN) + _help_hint(error)
         return _failed(message, InputError.exit_code, json_log=json_log)
     except (KeyboardInterrupt, typer.Abort):
         return _failed("interrupted", INTERRUPTED, json_log=json_log)
@@ -189,11 +189,11 @@ def exit_code_of(arguments: list[str]) -> int:  # noqa: PLR0911 - one line a way
     except OSError as error:
         # A full disk, a closed stream: nothing of ours, and nothing more can be written there.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        what = f"the answer could not be written: {shortened(one_line(str(error.strerror or error)), LONGEST_SHOWN)}"
+        what = f"the answer could not be written: {shorten(to_one_line(str(error.strerror or error)), LONGEST_SHOWN)}"
         hint = "make room, or write to another place"
         return _failed(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
     except Exception as error:  # noqa: BLE001 - the last net: whatever it is, people get a line and scripts a code
-        what = shortened(one_line(f"unexpected {type(error).__name__}: {error}"), LONGEST_SHOWN)
+        what = shorten(to_one_line(f"unexpected {type(error).__name__}: {error}"), LONGEST_SHOWN)
         hint = "this is a bug in costguard; run with --debug and report it"
         return _failed(f"{what}\nhint: {hint}", CostguardError.exit_code, json_log=json_log, debug=debug)
     return code if isinstance(code, int) else 0
@@ -218,7 +218,7 @@ def _failed(message: str, code: int, *, json_log: bool, debug: bool = False) -> 
         import traceback
 
         traceback.print_exc()
-    text = printable(message)
+    text = replace_unprintable(message)
     if json_log:
         import json
 

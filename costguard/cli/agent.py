@@ -12,7 +12,7 @@ from costguard.cli.answer import write
 from costguard.cli.options import Names
 from costguard.cli.typer_commands import AsTypedCommand
 from costguard.errors import InputError
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 
 ACTIONS = {"enrol": 1, "list": 0, "revoke": 1}
 """Action -> how many words follow it."""
@@ -60,7 +60,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Do one of them and print what came of it."""
-    one_of(action, (*ACTIONS, *ON_THE_BOX), "ACTION")
+    require_one_of(action, (*ACTIONS, *ON_THE_BOX), "ACTION")
     given = list(words or ())
     if len(given) != ACTIONS[action]:
         raise InputError(f"{action} takes other words", field="agent", hint=USAGE[action])

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, cast
 import typer
 
 from costguard.cli.options import Force, Output, format_from
-from costguard.errors import InputError, printable
+from costguard.errors import InputError, replace_unprintable
 from costguard.providers import plugins
 from costguard.services import Answer
 from costguard.views.document import Document
@@ -94,7 +94,7 @@ def chosen_format(ctx: typer.Context) -> plugins.ReportFormat:
 def _chosen(params: Mapping[str, object]) -> plugins.ReportFormat:
     file = params.get("output")
     named = file if isinstance(file, str) else ""
-    chosen = plugins.report_format(format_from(params, "") or plugins.format_of(named), file=named)
+    chosen = plugins.load_report_format(format_from(params, "") or plugins.find_format_by_ending(named), file=named)
     if params.get("focus_version") is not None and "focus_version" not in chosen.options:
         raise InputError("says the version of a FOCUS export", field="--focus-version", hint="add --format focus")
     if isinstance(file, str):
@@ -131,5 +131,5 @@ def _print(pieces: Pieces) -> None:
 
 
 def _warn(warning: str, *, as_json: bool) -> None:
-    text = printable(warning)
+    text = replace_unprintable(warning)
     sys.stderr.write((json.dumps({"level": "warning", "message": text}) if as_json else f"warning: {text}") + "\n")

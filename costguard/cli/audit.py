@@ -10,7 +10,7 @@ from costguard.cli import options as o
 from costguard.cli.answer import answering, write
 from costguard.cli.options import Text
 from costguard.errors import InputError
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 
 ACTIONS = ("verify", "show", "adopt")
 EXAMPLES = """Examples:
@@ -40,7 +40,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Do one of them and print what came of it."""
-    one_of(action, ACTIONS, "ACTION")
+    require_one_of(action, ACTIONS, "ACTION")
     if action != "verify" and anchor:
         raise InputError(f"{action} takes no head", field="--anchor", hint=f"costguard audit verify --anchor {anchor[0]}")
     if action == "verify" and since is not None:

@@ -10,7 +10,7 @@ from costguard.cli import options as o
 from costguard.cli.answer import write
 from costguard.cli.options import Text
 from costguard.errors import InputError
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 
 ACTIONS = ("path", "backup", "check", "upgrade")
 EXAMPLES = """Examples:
@@ -35,7 +35,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Do one of the four and print what came of it."""
-    one_of(action, ACTIONS, "ACTION")
+    require_one_of(action, ACTIONS, "ACTION")
     if action == "backup" and not file:
         raise InputError("backup needs the name of the copy", field="FILE", hint="costguard db backup FILE")
     if action != "backup" and file:

@@ -9,7 +9,7 @@ import typer
 from costguard.cli import options as o
 from costguard.cli.answer import answering, write
 from costguard.cli.options import Text
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 
 ACTIONS = ("check",)
 EXAMPLES = """Examples:
@@ -34,7 +34,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Hold a file against FOCUS and print what is wrong with it."""
-    one_of(action, ACTIONS, "ACTION")
+    require_one_of(action, ACTIONS, "ACTION")
     from costguard.services import focusing
 
     write(focusing.check(file, version=held_against), ctx)

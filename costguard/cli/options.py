@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from costguard.errors import InputError, shortened
+from costguard.errors import InputError, shorten
 from costguard.sizing.recipe import LORA_GROUPS
 
 Text = str | None
@@ -136,7 +136,7 @@ def number_from(text: str, flag: str) -> int | float:
     found = NUMBER.fullmatch(text.strip().lower()) if len(text) <= LONGEST_NUMBER else None
     if not found:
         raise InputError(
-            f"must be a number, not '{shortened(text, 40)}'", field=f"--{flag.replace('_', '-')}", hint="write 50e6 or 50M"
+            f"must be a number, not '{shorten(text, 40)}'", field=f"--{flag.replace('_', '-')}", hint="write 50e6 or 50M"
         )
     value = Decimal(found[1].replace(",", "")) * SUFFIXES[found[2]]  # exact, where 0.07 * 10**6 in floats is not 70000
     return int(value) if value == value.to_integral_value() else float(value)
@@ -158,9 +158,9 @@ def known_format(params: Mapping[str, object]) -> None:
     """InputError unless one format was asked for, and there is such."""
     name = format_from(params)
     if params.get("format") is not None:
-        from costguard.providers.plugins import renderer
+        from costguard.providers.plugins import load_renderer
 
-        renderer(name)
+        load_renderer(name)
 
 
 def _value(flag: str, value: object) -> object:

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import time
 
 from costguard.errors import CostguardError, InputError
-from costguard.providers.plugins import PACKED
+from costguard.providers.plugins import PACKED_ENDING
 from costguard.settings import path_of
 from costguard.system.whole import prefix_of, whole
 
@@ -56,7 +56,7 @@ def put(pieces: Iterable[str] | Iterable[bytes], target: Path, *, force: bool) -
             with unfinished.open("wb") as file:
                 with suppress(OSError):  # a disk that knows no locks: then nobody else gets one either
                     _hold(file.fileno())
-                file.writelines(_packed(data) if target.suffix.lower() == PACKED else data)
+                file.writelines(_packed(data) if target.suffix.lower() == PACKED_ENDING else data)
             if target.is_symlink() or target.exists():  # it may have come meanwhile
                 _replaceable(target, force=force)
     except OSError as wrong:

@@ -10,7 +10,7 @@ from costguard.cli import options as o
 from costguard.cli.answer import answering, write
 from costguard.cli.options import Names, Text
 from costguard.errors import InputError
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 
 ACTIONS = {"lint": (0, 0), "explain": (0, 1), "test": (1, 1), "arm": (2, 2)}
 """Action -> how many words may follow it."""
@@ -45,7 +45,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Do one of the four and print what came of it."""
-    one_of(action, ACTIONS, "ACTION")
+    require_one_of(action, ACTIONS, "ACTION")
     given, (least, most) = list(words or ()), ACTIONS[action]
     if not least <= len(given) <= most:
         raise InputError(f"{action} takes other words", field="policy", hint=USAGE[action])

@@ -9,7 +9,7 @@ import typer
 from costguard.cli import options as o
 from costguard.cli.answer import answering, write
 from costguard.cli.options import Text
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 
 ACTIONS = ("show", "refresh")
 EXAMPLES = """Examples:
@@ -36,7 +36,7 @@ def command(
     from costguard.services import pricing
 
     config = ctx.obj.config
-    if one_of(action or "show", ACTIONS, "ACTION") == "show":
+    if require_one_of(action or "show", ACTIONS, "ACTION") == "show":
         write(pricing.prices(market=market, config=config), ctx)
         return
     only = tuple(provider) if provider else None

@@ -83,7 +83,7 @@ def command(
             id=id,
             rate=rate,
             owner=owner,
-            tokens_per_step=None if per_step is None else checks.whole(per_step, "--tokens-per-step"),
+            tokens_per_step=None if per_step is None else checks.require_whole_number(per_step, "--tokens-per-step"),
             market=market,
             calibration=calibration,
             config=ctx.obj.config,

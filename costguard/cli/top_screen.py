@@ -19,7 +19,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import get_current_worker
 
 from costguard.cli.watch_screen import WORK_COLOURS
-from costguard.errors import CostguardError, one_line, printable, shortened
+from costguard.errors import CostguardError, replace_unprintable, shorten, to_one_line
 from costguard.views.top import ORDERS, TopRow, TopView, arranged, spark
 
 READ_S, ASK_S = 5.0, 60.0
@@ -174,8 +174,8 @@ class Top(App[None]):
     def _confirm(self, question: str, deed: Callable[[str, str], str]) -> None:
         row = self._chosen()
         if row is not None:
-            named = f"{row.called} ({one_line(row.whole)})"
-            self.push_screen(Asked(question.format(shortened(named, LONGEST_LINE))), partial(self._answered, row, deed))
+            named = f"{row.called} ({to_one_line(row.whole)})"
+            self.push_screen(Asked(question.format(shorten(named, LONGEST_LINE))), partial(self._answered, row, deed))
 
     def _answered(self, row: TopRow, deed: Callable[[str, str], str], why: str | None) -> None:
         if why is None:
@@ -250,7 +250,7 @@ class Top(App[None]):
         count = f"{len(rows)} of {len(view.rows)} machines" if len(rows) < len(view.rows) else f"{len(rows)} machines"
         first, *further = view.head
         lines = (f"{first}   {count} by {self._order}", *further)
-        self.query_one("#head", Static).update(Text("\n".join(map(one_line, lines)), style="bold"))
+        self.query_one("#head", Static).update(Text("\n".join(map(to_one_line, lines)), style="bold"))
 
     def _tell(self, said: str) -> None:
         """Warnings, what cannot be read or asked, and what came of the last key."""
@@ -259,12 +259,12 @@ class Top(App[None]):
         more = len(warnings) - MOST_WARNINGS
         text = Text()
         for line in warnings[:MOST_WARNINGS]:
-            text.append(f"{shortened(one_line(line), LONGEST_LINE)}\n", style="yellow")
+            text.append(f"{shorten(to_one_line(line), LONGEST_LINE)}\n", style="yellow")
         if more > 0:
             text.append(f"and {more} more warnings (costguard status lists them)\n", style="yellow")
         for trouble in filter(None, self._troubles.values()):
-            text.append(f"{printable(trouble)}\n", style="bold red")
-        text.append(printable(said), style="bold")
+            text.append(f"{replace_unprintable(trouble)}\n", style="bold red")
+        text.append(replace_unprintable(said), style="bold")
         text.rstrip()
         self.query_one("#told", Static).update(text)
 

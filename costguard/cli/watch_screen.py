@@ -14,9 +14,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from costguard.errors import one_line, shortened
+from costguard.errors import shorten, to_one_line
 from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING
-from costguard.values.text_format import interval_text, length_text, moment_text, scope_text, sign
+from costguard.values.text_format import format_interval, format_length, format_local_time, format_scope, get_currency_sign
 from costguard.views.watch import BudgetView, MachineView, WatchView, next_text, rate_text
 
 WIDE = 120
@@ -45,29 +45,29 @@ def _parts(view: WatchView, *, wide: bool) -> Iterator[RenderableType]:
     for scope in view.scopes:
         if not scope.seen or scope.state == "failed":
             why = f": {scope.now.why}" if scope.now.why else ""
-            text = f"not seen: {scope_text(scope.now.scope)} ({scope.state}){why}"
-            yield Text(shortened(one_line(text), 200), style="bold red", overflow="ellipsis", no_wrap=True)
+            text = f"not seen: {format_scope(scope.now.scope)} ({scope.state}){why}"
+            yield Text(shorten(to_one_line(text), 200), style="bold red", overflow="ellipsis", no_wrap=True)
     if view.machines:
         yield _machines(view, wide=wide)
     if view.budgets:
         yield _budgets(view.budgets)
     for act in view.acts[-MOST_LINES:]:
         text = f"{act.at:%H:%M} {act.act} {act.subject}: {act.state}{f', {act.why}' if act.why else ''}"
-        yield Text(one_line(text), style=ACT_COLOURS.get(act.state, "yellow"), overflow="ellipsis", no_wrap=True)
+        yield Text(to_one_line(text), style=ACT_COLOURS.get(act.state, "yellow"), overflow="ellipsis", no_wrap=True)
     for notice in view.notices[-MOST_LINES:]:
-        yield Text(one_line(notice), style="yellow", overflow="ellipsis", no_wrap=True)
+        yield Text(to_one_line(notice), style="yellow", overflow="ellipsis", no_wrap=True)
 
 
 def _head(view: WatchView) -> Text:
     head = Text(overflow="fold")
     head.append(f"{rate_text(view.burn)}/h", style="bold")
-    head.append(f"  month ${interval_text(view.month)}  ")
+    head.append(f"  month ${format_interval(view.month)}  ")
     head.append(view.mode, style="green" if view.mode == "acting" else "yellow")
     seen = sum(scope.seen for scope in view.scopes)
     head.append(f"  {seen} of {len(view.scopes)} scopes seen", style="" if seen == len(view.scopes) else "bold red")
-    head.append(f"  {moment_text(view.at)}", style="dim")
+    head.append(f"  {format_local_time(view.at)}", style="dim")
     if view.frozen:
-        head.append(f"\nFROZEN: {one_line(view.frozen)}", style="bold cyan")
+        head.append(f"\nFROZEN: {to_one_line(view.frozen)}", style="bold cyan")
     if not view.committed:
         head.append("\nThe run could not be recorded: nothing is done until it can.", style="bold red")
     return head
@@ -96,17 +96,17 @@ def _cells(machine: MachineView, view: WatchView, *, wide: bool) -> Iterator[Tex
     work = machine.work
     yield Text(machine.called)
     if wide:
-        yield Text(one_line(machine.told))
-        yield Text(one_line(machine.owner or "-"))
+        yield Text(to_one_line(machine.told))
+        yield Text(to_one_line(machine.owner or "-"))
     yield Text(rate_text(machine.rate).removeprefix("$"), style="" if machine.rate else "magenta")
     running = machine.power == "running"
     state = f"{work.state} {work.confidence:.2f}" if running else machine.power
     yield Text(state, style=WORK_COLOURS.get(work.state, "") if running else "dim")
-    yield Text(length_text(view.at - work.since) if work.since and running else "-")
+    yield Text(format_length(view.at - work.since) if work.since and running else "-")
     held = bool(machine.held_by)
-    yield Text(one_line(next_text(machine, view.at)), style="cyan" if held else "bold yellow" if machine.next_act else "dim")
+    yield Text(to_one_line(next_text(machine, view.at)), style="cyan" if held else "bold yellow" if machine.next_act else "dim")
     if wide:
-        yield Text(one_line("; ".join(work.reasons)), style="dim")
+        yield Text(to_one_line("; ".join(work.reasons)), style="dim")
 
 
 def _budgets(budgets: tuple[BudgetView, ...]) -> Table:
@@ -115,12 +115,12 @@ def _budgets(budgets: tuple[BudgetView, ...]) -> Table:
         table.add_column(name, justify="left" if name == "budget" else "right", no_wrap=True, overflow="ellipsis")
     for budget in budgets:
         style = "bold red" if budget.share >= 1 else "yellow" if budget.share >= NEARLY else "green"
-        left = "-" if budget.time_to_cap is None else length_text(budget.time_to_cap)
-        over = "-" if budget.overshoot is None else f"{sign(budget.overshoot.currency)}{budget.overshoot.text()}"
+        left = "-" if budget.time_to_cap is None else format_length(budget.time_to_cap)
+        over = "-" if budget.overshoot is None else f"{get_currency_sign(budget.overshoot.currency)}{budget.overshoot.format()}"
         table.add_row(
-            Text(shortened(one_line(budget.name), 20)),
-            Text(f"{sign(budget.cap.currency)}{budget.spent.high.text()}"),
-            Text(f"{sign(budget.cap.currency)}{budget.cap.text()}"),
+            Text(shorten(to_one_line(budget.name), 20)),
+            Text(f"{get_currency_sign(budget.cap.currency)}{budget.spent.high.format()}"),
+            Text(f"{get_currency_sign(budget.cap.currency)}{budget.cap.format()}"),
             Text(f"{budget.share:.0%}", style=style),
             Text(left, style=style if budget.time_to_cap is not None else ""),
             Text(over),

@@ -10,7 +10,7 @@ from costguard.cli import options as o
 from costguard.cli.answer import write
 from costguard.cli.options import Names, Text
 from costguard.errors import InputError
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 
 ACTIONS = {"token": 1, "tokens": 0, "revoke": 1}
 """Action -> how many words follow it."""
@@ -39,7 +39,7 @@ def command(
     markdown: o.Markdown = False,
 ) -> None:
     """Do one of the three and print what came of it."""
-    one_of(action, ACTIONS, "ACTION")
+    require_one_of(action, ACTIONS, "ACTION")
     given = list(words or ())
     if len(given) != ACTIONS[action]:
         raise InputError(f"{action} takes other words", field="web", hint=USAGE[action])

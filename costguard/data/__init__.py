@@ -16,7 +16,7 @@ from costguard.quoting.subscription import Subscription, read_subscriptions
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.speed.efficiency import Efficiency, read_efficiency
 from costguard.sizing.speed.interruption import Interruptions, read_interruptions
-from costguard.values.checks import folded, nearest_names
+from costguard.values.checks import find_nearest_names, fold_name
 from costguard.values.gpu import Gpu, read_gpus
 
 if TYPE_CHECKING:  # read only when one is asked for
@@ -31,7 +31,7 @@ MARKET = FOLDER / "market.sqlite"
 class Facts:
     """What is shipped: reads a file when somebody first asks for what is in it."""
 
-    def architecture(self, name: str) -> Architecture:
+    def get_architecture(self, name: str) -> Architecture:
         """The shape of the shipped model `name` (or alias); UnknownNameError with the nearest names."""
         from costguard.sizing.huggingface import architecture_from_config
 
@@ -46,34 +46,34 @@ class Facts:
         return cast("Mapping[str, object]", self._models[key]["config"])
 
     def _name(self, name: str) -> str:
-        key = name if name in self._models else self._aliases.get(folded(name))
+        key = name if name in self._models else self._aliases.get(fold_name(name))
         if key is None:
             raise UnknownNameError(
                 "model",
                 name,
                 field="model",
-                nearest=nearest_names(name, self._models),
+                nearest=find_nearest_names(name, self._models),
                 hint="or give a config.json, or an [architecture] table",
             )
         return key
 
-    def gpus(self) -> Mapping[str, Gpu]:
+    def get_gpus(self) -> Mapping[str, Gpu]:
         """Every known GPU by its canonical name."""
         return self._gpus
 
-    def efficiency(self) -> Efficiency:
+    def get_efficiency(self) -> Efficiency:
         """Fitted constants that turn peak FLOPs into tokens a second."""
         return self._efficiency
 
-    def storage_rates(self) -> Mapping[str, StorageRate]:
+    def get_storage_rates(self) -> Mapping[str, StorageRate]:
         """What a running machine's disk costs, by provider; a provider that is absent is unknown."""
         return self._storage_rates
 
-    def billing_rules(self) -> Mapping[str, BillingRule]:
+    def get_billing_rules(self) -> Mapping[str, BillingRule]:
         """What bills when, by provider; one that is absent gets a careful rule (`core.metering.billing.rule_for`)."""
         return self._billing_rules
 
-    def interruptions(self) -> Mapping[str, Interruptions]:
+    def get_interruptions(self) -> Mapping[str, Interruptions]:
         """How often spot machines are taken back, by provider; `*` stands for every other."""
         return self._interruptions
 
@@ -81,7 +81,7 @@ class Facts:
         """Every shipped workload template by its name."""
         return self._templates
 
-    def subscriptions(self) -> tuple[Subscription, ...]:
+    def get_subscriptions(self) -> tuple[Subscription, ...]:
         """Plans that sell access rather than machines."""
         return read_subscriptions(_rows("subscriptions.csv"))
 
@@ -93,7 +93,7 @@ class Facts:
     def _aliases(self) -> dict[str, str]:
         """Every spelling, folded, to the shipped name."""
         named = ((name, (name, *cast("list[str]", entry["aliases"]))) for name, entry in self._models.items())
-        return {folded(spelling): name for name, spellings in named for spelling in spellings}
+        return {fold_name(spelling): name for name, spellings in named for spelling in spellings}
 
     @cached_property
     def _templates(self) -> dict[str, Template]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from costguard.errors import CostguardError, InputError, shortened
+from costguard.errors import CostguardError, InputError, shorten
 from costguard.sizing.calibration import Belief, Calibration, Family
 from costguard.sizing.job import Table
 from costguard.system.whole import put, removed
@@ -73,4 +73,4 @@ class CalibrationFile:
 
     def _damaged(self, why: str) -> InputError:
         hint = "costguard calibrate --reset removes it; then calibrate again from your runs"
-        return InputError(f"cannot be read as a calibration: {shortened(why)}", field=str(self.path), hint=hint)
+        return InputError(f"cannot be read as a calibration: {shorten(why)}", field=str(self.path), hint=hint)

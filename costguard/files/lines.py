@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from costguard.errors import InputError, one_line, shortened
+from costguard.errors import InputError, shorten, to_one_line
 
 LONGEST_LINE = 4 * 2**20
 """Characters: a row of an export has some thousand, with all its tags."""
@@ -102,12 +102,12 @@ class Lines:
         try:
             yield
         except UnicodeDecodeError as odd:
-            file, byte = shortened(Path(self.name).name, 60), odd.object[odd.start]
+            file, byte = shorten(Path(self.name).name, 60), odd.object[odd.start]
             hint = f"byte 0x{byte:02x}: save it as UTF-8, e.g. iconv -f latin1 -t utf-8 {file}"
             after = f"{self.name}, after line {self.number}"
             raise InputError(f"is not {odd.encoding.upper()}", field=after, hint=hint) from None
         except (EOFError, zlib.error, gzip.BadGzipFile) as broken:
-            what = "is cut short" if isinstance(broken, EOFError) else f"is damaged ({one_line(str(broken))})"
+            what = "is cut short" if isinstance(broken, EOFError) else f"is damaged ({to_one_line(str(broken))})"
             hint = "copy or download it again"
             raise InputError(what, field=f"{self.name}, after line {self.number}", hint=hint) from None
 

@@ -15,10 +15,10 @@ from glob import glob
 from io import BufferedReader
 from pathlib import Path
 
-from costguard.errors import InputError, shortened
+from costguard.errors import InputError, shorten
 from costguard.files.lines import Lines, is_parquet, opened
 from costguard.files.table import Table, csv_table, looks_like_json, parquet_table
-from costguard.providers.bills import Piece
+from costguard.providers.bills import BillFilePiece
 
 LARGEST_DOCUMENT = 64 * 2**20
 """Characters of JSON that is one document: a month of 1,000 pods by the hour is half of that."""
@@ -34,19 +34,19 @@ Place = tuple[str, Mapping[str, object]]
 """(file and line, record)."""
 
 
-def records(pieces: Iterable[Piece]) -> Iterator[Place]:
+def records(pieces: Iterable[BillFilePiece]) -> Iterator[Place]:
     """The records of files, one after another. InputError names the file and line."""
     for one in pieces:
         with one.opened() as raw:
             yield from _file(one.name, raw)
 
 
-def pieces_in(path: Path) -> list[Piece]:
+def pieces_in(path: Path) -> list[BillFilePiece]:
     """The file itself, or those of a folder, sorted. InputError where there is none."""
     return [_piece(one) for one in ([path] if not path.is_dir() else _few(filter(is_bill_file, _within(path)), str(path)))]
 
 
-def pieces_at(where: str) -> list[Piece]:
+def pieces_at(where: str) -> list[BillFilePiece]:
     """The same for a path, where a pattern (`/exports/**/*.csv.gz`) may stand, too: then the files that it names."""
     path = Path(where).expanduser()
     if path.exists() or not any(sign in where for sign in "*?["):
@@ -73,14 +73,14 @@ def _few(found: Iterable[Path], where: str) -> list[Path]:
     return every
 
 
-def _piece(path: Path) -> Piece:
+def _piece(path: Path) -> BillFilePiece:
     try:
         made_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except (OSError, OverflowError, ValueError):
         raise InputError(
             "cannot be opened: no such file, or not allowed", field=str(path), hint="name a file or folder"
         ) from None
-    return Piece(name=str(path), opened=partial(opened, path), made_at=made_at)
+    return BillFilePiece(name=str(path), opened=partial(opened, path), made_at=made_at)
 
 
 def _file(name: str, raw: BufferedReader) -> Iterator[Place]:
@@ -155,7 +155,7 @@ def _inner(value: object, here: str, deep: int) -> Iterator[Place]:
             yield from _inner(one, f"{here}, item {number}", deep)
         return
     if not isinstance(value, Mapping):
-        shown = shortened(repr(value), 40)
+        shown = shorten(repr(value), 40)
         raise InputError(f"is no object with keys and values: {shown}", field=here, hint="is it a bill?")
     lists = [inner for inner in value.values() if isinstance(inner, list) and all(isinstance(one, Mapping) for one in inner)]
     wrapped = deep > 0 and len(lists) == 1 and not _amounts(value)

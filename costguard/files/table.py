@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from costguard.errors import CostguardError, InputError, one_line, shortened
+from costguard.errors import CostguardError, InputError, shorten, to_one_line
 from costguard.files.lines import Lines, is_parquet, opened
 
 LONGEST_CELL = 2**20
@@ -99,7 +99,7 @@ def _csv(lines: Lines, first: str, delimiter: str) -> Iterator[Numbered]:
                 yield lines.number, cells
     except csv.Error as odd:
         hint = "is a quote missing? export it again"
-        raise InputError(f"is not valid CSV: {one_line(str(odd))}", field=lines.here, hint=hint) from None
+        raise InputError(f"is not valid CSV: {to_one_line(str(odd))}", field=lines.here, hint=hint) from None
 
 
 def parquet_table(name: str, file: IO[bytes]) -> Table:
@@ -149,5 +149,5 @@ def _told(pa: Any, compute: Any, column: Any) -> Any:  # noqa: ANN401 - no types
 
 
 def _no_parquet(where: str, broken: Exception) -> InputError:
-    what = f"cannot be read as Parquet: {shortened(one_line(str(broken)), 120)}"
+    what = f"cannot be read as Parquet: {shorten(to_one_line(str(broken)), 120)}"
     return InputError(what, field=where, hint="it is cut short or damaged: get it anew")

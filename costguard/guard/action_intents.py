@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from costguard.errors import InputError
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 from costguard.values.incarnation import Incarnation
 
 PLANNED, GRACE, READY, EXECUTING, VERIFYING = "planned", "grace", "ready", "executing", "verifying"
@@ -68,7 +68,7 @@ class Intent:
     outcome: str = ""
 
     def __post_init__(self) -> None:
-        one_of(self.state, tuple(MOVES), "intent.state")
+        require_one_of(self.state, tuple(MOVES), "intent.state")
 
 
 def may_move(old: str, new: str) -> None:

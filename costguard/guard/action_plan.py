@@ -35,7 +35,7 @@ from costguard.guard.policy import (
 from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, Climb, Proposal, Verdict
 from costguard.guard.work import ACTIVE
 from costguard.metering.observation import Observation
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.values.resource import ENDED, STOPPED, ScopeKey
 
 RESTING = (STOPPED, "stopping", "suspended", ENDED)
@@ -56,7 +56,7 @@ class Case:
     """
 
     verdict: Verdict
-    live: Live
+    live: LiveResource
     climb: Climb | None = None
     level: str = OBSERVE
     owner: str = ""
@@ -174,7 +174,7 @@ def _holds(due: Due, case: Case, around: Around, *, asked: bool) -> Iterator[Hel
     rule, yes = found.policy.rule, step.do in case.approved
     if asked and step.do == ASK:
         price = price_of_waiting(case.live, now)
-        cost = f"waiting costs {price.text()} {price.currency} per 30 min" if price else "what waiting costs is not known"
+        cost = f"waiting costs {price.format()} {price.currency} per 30 min" if price else "what waiting costs is not known"
         yield "asked", f"nobody answered yet whether to {step.act} it; {cost}"
     if step.do == RECORD:
         return

@@ -17,7 +17,7 @@ from costguard.guard.signal_summary import Found, Track, Window, clock, power_ab
 from costguard.guard.signals import AGE, CPU_UTIL_LARGE, INPUT_COUNTS, LIMIT, PRESENCE, WORK_SHARE, Kind
 from costguard.guard.work import ACTIVE, AGENT, CPU, DUTY, FAMILIES, IDLE, IO, POWER, PROGRESS, UNKNOWN, WARMING, Work
 from costguard.metering.observation import Observation
-from costguard.values.instant import MICROSECOND, SECOND_US, instant, micros
+from costguard.values.instant import MICROSECOND, SECOND_US, from_micros, to_micros
 from costguard.values.sample import CONNECTIONS, CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER_LIMIT, INPUT_AGE, Sample
 
 WARMUP = timedelta(minutes=45)
@@ -61,7 +61,7 @@ def judge(
     tracks = _tracks(seen, lines, view, power_limit_w)
     attended = _attended(lines, view.newest - 2 * view.poll)
     if phase_until is not None and phase_until > now:
-        why = (f"a phase was declared until {clock(micros(phase_until))}",)
+        why = (f"a phase was declared until {clock(to_micros(phase_until))}",)
         return Work(state=ACTIVE, confidence=0.9, reasons=why, families=_families(tracks), attended=attended)
     found = None if jumped else hung(seen, lines, tracks, view, power_limit_w)
     busy = [one for one in tracks if one.busy]
@@ -81,7 +81,7 @@ def judge(
         state=found.state,
         confidence=found.confidence,
         reasons=found.reasons,
-        since=None if found.since is None else instant(found.since),
+        since=None if found.since is None else from_micros(found.since),
         families=_families(tracks),
         coverage=min((one.coverage for one in tracks), default=None),
         attended=attended,
@@ -90,7 +90,7 @@ def judge(
 
 
 def _view(start: datetime, now: datetime, window: timedelta, poll: timedelta, lag: timedelta) -> Window:
-    start_us, now_us, length, rhythm = micros(start), micros(now), window // MICROSECOND, poll // MICROSECOND
+    start_us, now_us, length, rhythm = to_micros(start), to_micros(now), window // MICROSECOND, poll // MICROSECOND
     span = min(length, now_us - start_us)
     opens = now_us - span if span < now_us - start_us else start_us - 1  # half-open, and a run's first sample is in it
     return Window(start_us, opens, now_us, length, rhythm, max(1, round(span / rhythm)), now_us - lag // MICROSECOND)
@@ -107,14 +107,14 @@ def _at_rest(
     jumped: bool,
 ) -> Found:
     """Warming, unknown or idle, where nothing is busy."""
-    began = micros(started)
+    began = to_micros(started)
     ahead = began > view.now + AHEAD_US
     if view.now - began < warmup_max // MICROSECOND and not ahead and not any(one.worked for one in tracks):
         return Found(WARMING, 0.5, (f"no work was seen since it started at {clock(began)}",), began)
     doubts = _doubts(tracks, view, needs, jumped=jumped or ahead)
     if doubts:
         return Found(UNKNOWN, 0, tuple(doubts[:REASONS]), None)
-    return _idle(tracks, view, view.start if phase_until is None else max(view.start, micros(phase_until)))
+    return _idle(tracks, view, view.start if phase_until is None else max(view.start, to_micros(phase_until)))
 
 
 def probed_since(now: datetime, lag: timedelta) -> datetime:
@@ -134,9 +134,9 @@ def probe(
 
     `lag`: how late the provider's newest sample is, by which the two intervals lie further back.
     """
-    now_us, poll_us = micros(now), poll // MICROSECOND
+    now_us, poll_us = to_micros(now), poll // MICROSECOND
     recent = now_us - lag // MICROSECOND - 2 * poll_us
-    lines, _ = lines_of(columns_of(samples), micros(now - REACH), now_us)
+    lines, _ = lines_of(columns_of(samples), to_micros(now - REACH), now_us)
     limit = lines[GPU_POWER_LIMIT].values[-1] if GPU_POWER_LIMIT in lines else 0
     view = Window(recent, recent, now_us, 2 * poll_us, poll_us, 2, now_us)
     for line in lines.values():

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta, tzinfo
 from costguard.budgets.runway import runway_of
 from costguard.guard.facts import Known
 from costguard.metering.meter import COMPUTE
-from costguard.metering.spending import Live
-from costguard.values.balance import Balance
-from costguard.values.calendar import day_of, month_of
+from costguard.metering.spending import LiveResource
+from costguard.values.balance import PrepaidBalance
+from costguard.values.calendar import find_day, find_month
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey
 
@@ -42,11 +42,13 @@ NOTHING_ASKED = Asked(paid={}, stopped_since={}, runways={})
 
 def starts_of(names: Iterable[str], zone: tzinfo, now: datetime) -> dict[str, datetime | None]:
     """From when on each of `names` that is one of SPENT counts; None: from the start of its run."""
-    starts = {RUN: None, DAY: day_of(now, zone).start, MONTH: month_of(now, zone).start}
+    starts = {RUN: None, DAY: find_day(now, zone).start, MONTH: find_month(now, zone).start}
     return {name: starts[name] for name in SPENT if name in set(names)}
 
 
-def runways_of(balances: Iterable[Balance], live: Iterable[Live], now: datetime) -> dict[tuple[str, str], timedelta]:
+def runways_of(
+    balances: Iterable[PrepaidBalance], live: Iterable[LiveResource], now: datetime
+) -> dict[tuple[str, str], timedelta]:
     """How long each account's prepaid balance lasts, where that is known: not where part of it burns at an unknown price."""
     live, found = tuple(live), dict[tuple[str, str], timedelta]()
     for balance in balances:
@@ -56,7 +58,7 @@ def runways_of(balances: Iterable[Balance], live: Iterable[Live], now: datetime)
     return found
 
 
-def price_age(live: Live, now: datetime) -> timedelta | None:
+def price_age(live: LiveResource, now: datetime) -> timedelta | None:
     """How old the price is that its computing bills at: since its provider dates it, else since the listing that stated it.
 
     None: it bills nothing, nobody stated a price, or the price comes from a list without a date.
@@ -69,7 +71,7 @@ def price_age(live: Live, now: datetime) -> timedelta | None:
     return None if since is None or since > now else now - since
 
 
-def learned(known: Known, live: Live, asked: Asked, now: datetime) -> Known:
+def learned(known: Known, live: LiveResource, asked: Asked, now: datetime) -> Known:
     """`known` with what was asked about `live`."""
     key = live.observation.key
     paid = asked.paid.get(key, {})

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from costguard.errors import InputError
 from costguard.values.encoding import plain
-from costguard.values.instant import EARLIEST, LATEST, instant, micros
-from costguard.values.text_format import moment_text
+from costguard.values.instant import EARLIEST, LATEST, from_micros, to_micros
+from costguard.values.text_format import format_local_time
 
 BEGAN, ADOPTED, WISHED, LIFTED, MOVED, HOOKED, SETTINGS = "began", "adopted", "wished", "lifted", "moved", "hook", "settings"
 ENROLLED, JOINED, REVOKED, REFUSED, TOKEN = "enrolled", "joined", "revoked", "refused", "token"
@@ -92,8 +92,8 @@ def anchor_stated(stated: str) -> Anchor:
 
 def when_text(at_us: object) -> str:
     """The instant; what is none (somebody edited it) as it stands."""
-    if isinstance(at_us, int) and micros(EARLIEST) <= at_us < micros(LATEST):
-        return moment_text(instant(at_us))
+    if isinstance(at_us, int) and to_micros(EARLIEST) <= at_us < to_micros(LATEST):
+        return format_local_time(from_micros(at_us))
     return plain(str(at_us))
 
 

@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from costguard.budgets.budget import ROLLING, Budget, matches
-from costguard.budgets.budget_status import Standing
+from costguard.budgets.budget import ROLLING, Budget, matches_filter
+from costguard.budgets.budget_status import BudgetStatus
 from costguard.guard.condition import Truth
 from costguard.guard.facts import computing_of
 from costguard.guard.limits import DAY, TEN_MINUTES, most_in_10m, most_in_day, short_of_room
 from costguard.guard.policy import CAP_GRACE_FLOOR, CAP_RULE, NOTIFY, STOP, Policy, Rails, Step
 from costguard.guard.verdict import HOLDS, Climb, Verdict
 from costguard.guard.work import IDLE, Work
-from costguard.metering.observation import incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.values.checks import require
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even
@@ -58,7 +58,7 @@ class Candidate:
     `cannot`: why a stop of it cannot come, so that people are asked, "" where it can; `loses`: what its stop would lose.
     """
 
-    live: Live
+    live: LiveResource
     work: Work
     leased: bool = False
     protected: bool = False
@@ -77,7 +77,7 @@ class Foresight:
     whether stopping them keeps the cap. `rails`: why the rails do not let it be kept, and what to set, "" where they do.
     """
 
-    standing: Standing
+    standing: BudgetStatus
     reaction: timedelta
     acts_at: Money
     acts: bool
@@ -123,7 +123,7 @@ def reaction_of(poll: timedelta, measured: Mapping[str, Sequence[timedelta]]) ->
 
 
 def foresee(
-    standing: Standing,
+    standing: BudgetStatus,
     candidates: Iterable[Candidate],
     reaction: timedelta,
     now: datetime,
@@ -144,7 +144,7 @@ def foresee(
     """
     budget, rails = standing.budget, rails or Rails()
     goal = budget.cap - safety if safety is not None else budget.cap
-    mine = [c for c in candidates if matches(budget.match, c.live.observation.attribution) and _burns(c, now, budget)]
+    mine = [c for c in candidates if matches_filter(budget.match, c.live.observation.attribution) and _burns(c, now, budget)]
     untouched = tuple(c for c in mine if c.protected)
     stuck = sorted((c for c in mine if not c.protected and _is_stuck(c, budget)), key=lambda c: _rank(c, now))
     free = (c for c in mine if not c.protected and not _is_stuck(c, budget))
@@ -185,7 +185,7 @@ def foresee(
 
 
 def foresee_all(
-    standings: Iterable[Standing],
+    standings: Iterable[BudgetStatus],
     candidates: Sequence[Candidate],
     reaction: timedelta,
     now: datetime,
@@ -209,14 +209,14 @@ def over_burn(limit: Rate, burning: Money, new: Rate) -> str:
     """Why a run at `new` may not begin beside what burns, "" where it may: together they are over `limit` an hour."""
     together = burning + Money(nano=new.nano_per_hour, currency=new.currency)
     over = Money(nano=limit.nano_per_hour, currency=limit.currency) < together
-    return f"{together.text()} an hour would be over the limit of {limit.text(2)} {limit.currency}" if over else ""
+    return f"{together.format()} an hour would be over the limit of {limit.format(2)} {limit.currency}" if over else ""
 
 
 def cap_policy(budget: Budget, arm: str = STOP) -> Policy:
     """The policy that a hard budget is: a page, and a stop 60 s after it. Its name is "budget:NAME"."""
     return Policy(
         name=f"budget:{budget.name}",
-        when=_Spent(f"spent reaches {budget.cap.text()} {budget.cap.currency}"),
+        when=_Spent(f"spent reaches {budget.cap.format()} {budget.cap.currency}"),
         then=(Step(do=NOTIFY, severity="page"), Step(do=STOP, after=CAP_GRACE_FLOOR)),
         arm=arm,
         allow_irreversible=budget.allow_irreversible,
@@ -237,11 +237,11 @@ def cap_verdicts(
         policy, spent = cap_policy(foresight.standing.budget), foresight.standing.spent.low
         cap = foresight.standing.budget.cap
         why = (
-            f"{spent.text()} of {cap.text()} {cap.currency} is spent, and the cap acts from {foresight.acts_at.text()} on",
+            f"{spent.format()} of {cap.format()} {cap.currency} is spent, and the cap acts from {foresight.acts_at.format()} on",
             f"until its stop is proven {foresight.reaction.total_seconds():.0f} s pass",
         )
         for victim in (*foresight.victims, *foresight.asked):
-            life = incarnation_of(victim.live.observation)
+            life = identify_incarnation(victim.live.observation)
             climb = (climbs or {}).get((policy.name, life.key))
             since = climb.since if climb is not None and climb.life == life else now
             verdict = Verdict(
@@ -295,7 +295,7 @@ def _waits(position: int, fleet: int, poll: timedelta, rails: Rails, *, by_day: 
     return days * DAY + within // ten * TEN_MINUTES + within % ten // rails.acts_per_run * poll
 
 
-def _left(standing: Standing, now: datetime) -> timedelta:
+def _left(standing: BudgetStatus, now: datetime) -> timedelta:
     """For how long the burn counts: to the end of the period; of a rolling window, its length."""
     period = standing.period
     return period.length if standing.budget.period == ROLLING else max(period.end - now, timedelta())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from costguard.budgets.budget import Budget
-from costguard.budgets.budget_status import Standing
+from costguard.budgets.budget_status import BudgetStatus
 from costguard.guard.action_intents import Intent
 from costguard.guard.asked import Asked
 from costguard.guard.evidence import Columns
@@ -19,9 +19,9 @@ from costguard.guard.run import FirstSeen, Reaction
 from costguard.guard.run import Protection as Sighted
 from costguard.guard.verdict import Climb
 from costguard.metering.observation import Observation
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
-from costguard.values.balance import Balance
+from costguard.values.balance import PrepaidBalance
 from costguard.values.resource import ResourceKey
 
 
@@ -62,8 +62,8 @@ class Sight:
     """
 
     now: datetime
-    live: tuple[Live, ...]
-    standings: tuple[Standing, ...]
+    live: tuple[LiveResource, ...]
+    standings: tuple[BudgetStatus, ...]
     samples: Mapping[ResourceKey, Columns]
     known: Mapping[ResourceKey, FirstSeen]
     protections: Mapping[ResourceKey, Sighted]
@@ -74,7 +74,7 @@ class Sight:
     hooks: tuple[HookRun, ...]
     reactions: tuple[Reaction, ...]
     lags: Mapping[str, timedelta]
-    balances: tuple[Balance, ...]
+    balances: tuple[PrepaidBalance, ...]
     members: tuple[Observation, ...]
     agents: tuple[Agent, ...]
     asked: Asked

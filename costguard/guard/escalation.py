@@ -28,7 +28,7 @@ from costguard.guard.policy import (
 )
 from costguard.guard.policy_evaluation import notice_ahead
 from costguard.guard.verdict import HOLDS, NOT_YET, Climb, Verdict
-from costguard.values.incarnation import same_life
+from costguard.values.incarnation import is_same_life
 
 LEAVES_AFTER = 2
 """Guard runs in a row in which the condition does not hold, after which a climb has ended."""
@@ -57,7 +57,7 @@ def climbed(climb: Climb | None, found: Verdict, *, stopped: bool, fresh_since: 
     `fresh_since`: the end of its last lease, after which a ladder starts anew; a hard cap's does not. A climb that led to a
     stop goes on for as long as that life stays stopped, since its later steps are about what is left.
     """
-    if climb is not None and (not same_life(climb.life, found.life) or _outdated(climb, found, fresh_since)):
+    if climb is not None and (not is_same_life(climb.life, found.life) or _outdated(climb, found, fresh_since)):
         climb = None
     if climb is not None and goes_on_stopped(climb, found.policy, stopped=stopped):
         return replace(climb, left_polls=0)

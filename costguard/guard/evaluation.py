@@ -32,8 +32,8 @@ from costguard.guard.schedule import wants_off
 from costguard.guard.seat import Seat, after_hours, seats_of
 from costguard.guard.verdict import FINDINGS, HOLDS, Climb, Proposal, Verdict
 from costguard.guard.work import IDLE, UNKNOWN, Work
-from costguard.metering.spending import Live
-from costguard.values.incarnation import Incarnation, same_life
+from costguard.metering.spending import LiveResource
+from costguard.values.incarnation import Incarnation, is_same_life
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey, ScopeKey
 
 
@@ -102,7 +102,7 @@ def around_of(rules: Rules, sight: Sight) -> Around:
     )
 
 
-def case_now(live: Live, policy: Policy, rules: Rules, sight: Sight) -> Case:
+def case_now(live: LiveResource, policy: Policy, rules: Rules, sight: Sight) -> Case:
     """The case of `live`, seen just now, were the condition of `policy` to hold: what bears on it beside its condition."""
     seat = Seat.of(live, rules, sight)
     found = Verdict(policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=Truth(value=True), work=Work(reasons=()))
@@ -123,7 +123,7 @@ def unproven(key: ResourceKey, policy: Policy, rules: Rules, sight: Sight) -> st
     return lacking(found)
 
 
-def claimed(claims: Sequence[str] | None, live: Live) -> bool:
+def claimed(claims: Sequence[str] | None, live: LiveResource) -> bool:
     """Whether its scope is ours: it is named, or its account or provider is. Without `claims` all that is configured is."""
     if claims is None:
         return True
@@ -271,7 +271,7 @@ def _with_deeds(climbs: Iterable[Climb], policies: Sequence[Policy], sight: Sigh
         if policy is None:
             continue
         for intent in sight.intents:
-            mine = intent.policy == climb.policy and same_life(intent.life, climb.life) and intent.sends
+            mine = intent.policy == climb.policy and is_same_life(intent.life, climb.life) and intent.sends
             if mine and intent.state not in (CANCELLED, FAILED) and intent.created_at >= climb.started_at:
                 for number, step in enumerate(policy.then):
                     if step.do == intent.act:
@@ -289,4 +289,4 @@ def cap_policies(budgets: Iterable[Budget]) -> tuple[Policy, ...]:
 
 def open_for(intents: Iterable[Intent], life: Incarnation, act: str) -> Intent | None:
     """The open intent for this life and act."""
-    return next((i for i in intents if i.state in OPEN and i.act == act and same_life(i.life, life)), None)
+    return next((i for i in intents if i.state in OPEN and i.act == act and is_same_life(i.life, life)), None)

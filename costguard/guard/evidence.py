@@ -15,7 +15,7 @@ from itertools import accumulate
 from operator import sub
 
 from costguard.guard.signals import AGE, AHEAD, ALIVE, COUNTER, KINDS, LIMIT, PRESENCE, Kind
-from costguard.values.instant import MICROSECOND, SECOND_US, instant, micros
+from costguard.values.instant import MICROSECOND, SECOND_US, from_micros, to_micros
 from costguard.values.sample import Sample
 
 REACH = timedelta(hours=48)
@@ -94,7 +94,7 @@ def columns_of(samples: Iterable[Sample]) -> Columns:
     """`samples`, in any order, in columns."""
     by_signal: dict[str, list[tuple[int, float]]] = {}
     for sample in samples:
-        by_signal.setdefault(sample.signal, []).append((micros(sample.at), sample.value))
+        by_signal.setdefault(sample.signal, []).append((to_micros(sample.at), sample.value))
     return {signal: _in_order(of) for signal, of in by_signal.items()}
 
 
@@ -105,7 +105,7 @@ def _in_order(pairs: Iterable[tuple[int, float]]) -> tuple[Sequence[int], Sequen
 
 def counting(columns: Columns, since: datetime, now: datetime) -> Lines:
     """Those samples that count at `now`, by signal and time, and whether a clock jumped."""
-    return lines_of(columns, micros(counts_from(since, now)), micros(now))
+    return lines_of(columns, to_micros(counts_from(since, now)), to_micros(now))
 
 
 def counts_from(since: datetime, now: datetime) -> datetime:
@@ -141,7 +141,7 @@ def lines_of(columns: Columns, start: int, now: int) -> Lines:
 def heard_of(columns: Columns) -> tuple[datetime, datetime] | None:
     """When the first and when the last sample of any signal was taken; None: there is none."""
     ends = [(ats[0], ats[-1]) for ats, _ in columns.values() if ats]
-    return (instant(min(first for first, _ in ends)), instant(max(last for _, last in ends))) if ends else None
+    return (from_micros(min(first for first, _ in ends)), from_micros(max(last for _, last in ends))) if ends else None
 
 
 def spacing(columns: Columns, interval: timedelta) -> timedelta:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from costguard.budgets.budget import matches
-from costguard.budgets.budget_status import Standing
+from costguard.budgets.budget import matches_filter
+from costguard.budgets.budget_status import BudgetStatus
 from costguard.guard.overrides import Wish
 from costguard.guard.owning import UNPROTECTED, Protection
 from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Work
-from costguard.metering.burn import per_hour
+from costguard.metering.burn import compute_hourly_price
 from costguard.metering.meter import COMPUTE
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even
 from costguard.values.resource import RUNNING, STOPPED, Attribution
@@ -38,7 +38,7 @@ class Known:
     owner: str = ""
     protection: Protection = UNPROTECTED
     lease: Wish | None = None
-    budget: Standing | None = None
+    budget: BudgetStatus | None = None
     scheduled_on: bool | None = None
     spent_run: Money | None = None
     spent_day: Money | None = None
@@ -51,7 +51,7 @@ class Known:
 
 
 def facts_of(
-    live: Live,
+    live: LiveResource,
     work: Work,
     known: Known,
     now: datetime,
@@ -73,12 +73,12 @@ def facts_of(
     return facts
 
 
-def _stopped_for(live: Live, known: Known, now: datetime) -> timedelta | None:
+def _stopped_for(live: LiveResource, known: Known, now: datetime) -> timedelta | None:
     seen = live.observation
     return _since(seen.stopped_at or known.stopped_since, now) if seen.state == STOPPED else None
 
 
-def _time_to_cap(budget: Standing | None) -> timedelta | None:
+def _time_to_cap(budget: BudgetStatus | None) -> timedelta | None:
     hours = budget.time_to_cap_hours if budget else None
     return None if hours is None else timedelta(hours=float(hours))
 
@@ -87,7 +87,7 @@ def _since(at: datetime | None, now: datetime) -> timedelta | None:
     return now - at if at is not None and at <= now else None
 
 
-_Made = Callable[[Live, Work, Known, datetime], object | None]
+_Made = Callable[[LiveResource, Work, Known, datetime], object | None]
 
 MADE: Mapping[str, _Made] = {
     "state": lambda _live, work, _known, _now: work.state,
@@ -137,32 +137,32 @@ MADE: Mapping[str, _Made] = {
 """How each fact is made; None: not known. Only those are that a condition asks for: some cost more than judging it."""
 
 
-def _disk_gb(live: Live) -> float | None:
+def _disk_gb(live: LiveResource) -> float | None:
     sizes = [disk.gb for disk in live.observation.disks if disk.gb is not None]
     return float(sum(sizes)) if sizes and len(sizes) == len(live.observation.disks) else None
 
 
-def rate_of(live: Live, now: datetime) -> Rate | None:
+def rate_of(live: LiveResource, now: datetime) -> Rate | None:
     """What it burns an hour, with its disks. None: nothing, at a price that nobody stated, or in several currencies."""
     prices = [span.meter.price for span in live.open]
     if live.absent_at is not None or not prices or len({price.currency for price in prices}) > 1:
         return None
-    if any(not s.meter.price.known and per_hour(s.meter, s.meter.price.high, now) > 0 for s in live.open):
+    if any(not s.meter.price.known and compute_hourly_price(s.meter, s.meter.price.high, now) > 0 for s in live.open):
         return None
-    nano = sum(per_hour(s.meter, s.meter.price.expected, now) for s in live.open if s.meter.price.known)
+    nano = sum(compute_hourly_price(s.meter, s.meter.price.expected, now) for s in live.open if s.meter.price.known)
     return Rate(nano_per_hour=nano, currency=prices[0].currency) if nano > 0 else None
 
 
-def computing_of(live: Live, now: datetime) -> Rate | None:
+def computing_of(live: LiveResource, now: datetime) -> Rate | None:
     """What a stop would save an hour: its computing without its disks. None as in `rate_of`, and of what is absent."""
     prices = [span.meter.price for span in live.open if span.meter.charge == COMPUTE]
     if live.absent_at is not None or not prices or len({p.currency for p in prices}) > 1 or not all(p.known for p in prices):
         return None
-    nano = sum(per_hour(s.meter, s.meter.price.expected, now) for s in live.open if s.meter.charge == COMPUTE)
+    nano = sum(compute_hourly_price(s.meter, s.meter.price.expected, now) for s in live.open if s.meter.charge == COMPUTE)
     return Rate(nano_per_hour=nano, currency=prices[0].currency) if nano > 0 else None
 
 
-def waste_of(live: Live, work: Work, now: datetime) -> Money | None:
+def waste_of(live: LiveResource, work: Work, now: datetime) -> Money | None:
     """What its computing cost for nothing since its state of work began: all of it where it idles or hangs, else a share."""
     if work.since is None or work.since > now or work.state not in {IDLE, HUNG, ACTIVE}:
         return None
@@ -177,15 +177,15 @@ def waste_of(live: Live, work: Work, now: datetime) -> Money | None:
     return Money(nano=nano, currency=rate.currency)
 
 
-def price_of_waiting(live: Live, now: datetime) -> Money | None:
+def price_of_waiting(live: LiveResource, now: datetime) -> Money | None:
     """What half an hour without an answer costs: its computing. None where its price is not known."""
     rate = computing_of(live, now)
-    return rate.over(round(HALF_AN_HOUR.total_seconds())) if rate else None
+    return rate.multiply_seconds(round(HALF_AN_HOUR.total_seconds())) if rate else None
 
 
-def tightest(standings: Iterable[Standing], attribution: Attribution) -> Standing | None:
+def tightest(standings: Iterable[BudgetStatus], attribution: Attribution) -> BudgetStatus | None:
     """Of the budgets that this spending counts in, the one with the largest share spent."""
-    counting = (s for s in standings if matches(s.budget.match, attribution))
+    counting = (s for s in standings if matches_filter(s.budget.match, attribution))
     return max(counting, key=lambda s: (s.fraction, s.budget.name), default=None)
 
 

@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from costguard.errors import shortened
+from costguard.errors import shorten
 from costguard.guard.signal_summary import clock
 from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING, Work
 from costguard.metering.observation import Observation
-from costguard.metering.spending import Live
-from costguard.values.instant import micros
+from costguard.metering.spending import LiveResource
+from costguard.values.instant import to_micros
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 
 WEIGHT = (ACTIVE, UNKNOWN, WARMING, HUNG, IDLE)
@@ -83,7 +83,7 @@ def group_of(seen: Observation, patterns: Sequence[str]) -> GroupKey | None:
     return None if found is None else GroupKey(seen.key.provider, seen.key.account, *found)
 
 
-def counts(live: Live) -> bool:
+def counts(live: LiveResource) -> bool:
     """Whether the work of a member says anything about its group: only what is there and runs works, or may."""
     return live.absent_at is None and live.observation.kind == INSTANCE and live.observation.state == RUNNING
 
@@ -99,9 +99,9 @@ def together(key: GroupKey, members: Iterable[Member]) -> Together | None:
     by = last if state == IDLE else meant[0]
     known = [one.work.coverage for one in meant if one.work.coverage is not None]
     return Together(
-        name=shortened(key.name),
+        name=shorten(key.name),
         state=state,
-        by=shortened(by.name or by.key.id),
+        by=shorten(by.name or by.key.id),
         why=next(iter(by.work.reasons), "nobody knows why"),
         since=by.work.since,
         confidence=min(one.work.confidence for one in meant),
@@ -149,7 +149,7 @@ def _idle(own: Work, group: Together, *, attended: bool) -> Work:
     )
     if (own.since, own.confidence) == (found.since, found.confidence):
         return found
-    when = clock(micros(group.since)) if group.since is not None else "an unknown time"
+    when = clock(to_micros(group.since)) if group.since is not None else "an unknown time"
     return replace(found, reasons=(f"its group {group.name} idles since {when}, {group.by} last", *own.reasons))
 
 

@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 
 from costguard.guard.policy import GRACE_FLOOR, HOOK, Policy
 from costguard.guard.verdict import Climb
-from costguard.values.checks import one_of, require
-from costguard.values.incarnation import Incarnation, same_life
+from costguard.values.checks import require, require_one_of
+from costguard.values.incarnation import Incarnation, is_same_life
 
 BEGUN, SUCCEEDED, FAILED, TIMED_OUT, LOST = "begun", "succeeded", "failed", "timed_out", "lost"
 HOOK_STATES = {
@@ -76,7 +76,7 @@ class HookRun:
     output: str = ""
 
     def __post_init__(self) -> None:
-        one_of(self.state, tuple(HOOK_STATES), "hook.state")
+        require_one_of(self.state, tuple(HOOK_STATES), "hook.state")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ NO_HOOKS = Hooked()
 def runs_of(climb: Climb, runs: Iterable[HookRun]) -> Iterator[HookRun]:
     """Those of this climb; what was begun on an earlier one counts while it has not ended, so that none runs beside itself."""
     for run in runs:
-        mine = run.policy == climb.policy and same_life(run.life, climb.life)
+        mine = run.policy == climb.policy and is_same_life(run.life, climb.life)
         if mine and (run.state == BEGUN or run.began_at >= climb.started_at):
             yield run
 

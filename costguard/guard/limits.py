@@ -15,7 +15,7 @@ from fractions import Fraction
 from costguard.guard.action_intents import Intent
 from costguard.guard.policy import DESTRUCTIVE, Rails
 from costguard.guard.verdict import Proposal
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
 from costguard.values.resource import RUNNING, ResourceKey, ScopeKey
 
@@ -52,7 +52,7 @@ class Breaker:
     recovering_since: datetime | None = None
 
 
-def fleet_of(live: Iterable[Live], sent: Iterable[Intent] = ()) -> int:
+def fleet_of(live: Iterable[LiveResource], sent: Iterable[Intent] = ()) -> int:
     """Of how many machines the rails take shares: those that run in all scopes, and those that were `sent` within a day.
 
     A fleet does not shrink by what is stopped of it, or the last machines of a hard cap would find no room.
@@ -77,7 +77,7 @@ def short_of_room(count: int, fleet: int, rails: Rails, overshoot: Money) -> str
     if count <= day:
         return ""
     percent = min(100, -(-100 * count // max(fleet, 1)))
-    over = f" by up to {overshoot.text()} {overshoot.currency}" if overshoot.nano else ""
+    over = f" by up to {overshoot.format()} {overshoot.currency}" if overshoot.nano else ""
     return (
         f"the rails allow {day} of its {count} stops in a day, so it may be exceeded{over}: to allow them all, write "
         f"[rails] acts = {{ fleet_percent = {percent}, fleet_percent_day = {percent} }}"
@@ -103,7 +103,7 @@ def room(sent: Iterable[Intent], fleet: int, rails: Rails, now: datetime) -> Roo
 def breaker(
     before: Breaker | None,
     turned: Mapping[ResourceKey, datetime],
-    live: Sequence[Live],
+    live: Sequence[LiveResource],
     rails: Rails,
     now: datetime,
     *,
@@ -128,7 +128,7 @@ def breaker(
     return None if now - since >= rails.breaker_recovery else replace(before, recovering_since=since)
 
 
-def shared(keys: Sequence[ResourceKey], live: Iterable[Live]) -> str:
+def shared(keys: Sequence[ResourceKey], live: Iterable[LiveResource]) -> str:
     """What all of `keys` have in common, in words, "" for nothing."""
     seen = [one.observation for one in live if one.observation.key in set(keys)]
     words = {
@@ -142,7 +142,7 @@ def shared(keys: Sequence[ResourceKey], live: Iterable[Live]) -> str:
     return ", ".join(f"{word} {next(iter(of))}" for word, of in words.items() if len(of) == 1 and next(iter(of)))
 
 
-def quarantined(live: Iterable[Live]) -> dict[ScopeKey, str]:
+def quarantined(live: Iterable[LiveResource]) -> dict[ScopeKey, str]:
     """Scopes of which more than half, and more than two, are gone from the listing and not confirmed yet; with a sentence."""
     count, gone = Counter[ScopeKey](), Counter[ScopeKey]()
     for one in live:

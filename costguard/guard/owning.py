@@ -15,7 +15,7 @@ from typing import NamedTuple
 from costguard.guard.overrides import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, STICKY, Wish, is_open
 from costguard.guard.policy import LEVELS, NOTIFY, Policy
 from costguard.metering.observation import Observation
-from costguard.values.incarnation import Incarnation, same_life
+from costguard.values.incarnation import Incarnation, is_same_life
 from costguard.values.money import Money, Rate
 from costguard.values.resource import ResourceKey
 
@@ -157,7 +157,7 @@ def may_lease(
         row = [*row, wish] if row and wish.at - max(_end(w) for w in row) < NEW_AFTER else [wish]
     if row and now - max(_end(w) for w in row) >= NEW_AFTER:
         row = []
-    costs = rate.over(round(length.total_seconds())) if rate and length > timedelta() else None
+    costs = rate.multiply_seconds(round(length.total_seconds())) if rate and length > timedelta() else None
     why = "" if length > timedelta() else "a lease must be longer than nothing"
     for policy in policies if not why else ():
         if length > policy.lease_max:
@@ -210,7 +210,7 @@ def _means(wish: Wish, key: ResourceKey, life: Incarnation | None, now: datetime
 def _of(wish: Wish, key: ResourceKey, life: Incarnation | None) -> bool:
     """Whether `wish` is of this resource and, where it names a life, of this one."""
     if wish.life is not None:
-        return wish.life.key == key and (life is None or same_life(wish.life, life))
+        return wish.life.key == key and (life is None or is_same_life(wish.life, life))
     return wish.key == key
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from fractions import Fraction
 
-from costguard.budgets.budget import EVERYTHING, Match
+from costguard.budgets.budget import MATCH_ALL, ResourceFilter
 from costguard.guard.condition import Condition
 from costguard.guard.schedule import Schedule
-from costguard.values.checks import one_of, require
+from costguard.values.checks import require, require_one_of
 
 OBSERVE, NOTIFY, STOP, TERMINATE = "observe", "notify", "stop", "terminate"
 LEVELS = (OBSERVE, NOTIFY, STOP, TERMINATE)
@@ -61,11 +61,11 @@ class Step:
     act: str = ""
 
     def __post_init__(self) -> None:
-        one_of(self.do, tuple(DEEDS), "then.do")
-        one_of(self.severity, ("info", "warning", "page"), "then.severity")
+        require_one_of(self.do, tuple(DEEDS), "then.do")
+        require_one_of(self.severity, ("info", "warning", "page"), "then.severity")
         require(self.after >= timedelta(), "then.after", "must not be negative", 'write "15m"')
         if self.do == ASK:
-            one_of(self.act, (STOP, TERMINATE), "then.act")
+            require_one_of(self.act, (STOP, TERMINATE), "then.act")
         require((self.do == HOOK) == bool(self.run), "then.run", "belongs to a hook, and a hook needs it", 'run = "checkpoint"')
 
 
@@ -76,7 +76,7 @@ class Target:
     `names` are shell patterns (`train-*`).
     """
 
-    match: Match = EVERYTHING
+    match: ResourceFilter = MATCH_ALL
     gpu: bool | None = None
     ids: tuple[str, ...] | None = None
     names: tuple[str, ...] | None = None
@@ -110,7 +110,7 @@ class Policy:
     def __post_init__(self) -> None:
         require(bool(self.name.strip()), "policy.name", "is empty", 'write a name such as "idle-gpu"')
         require(bool(self.then), f"policy {self.name}.then", "has no step", 'write { do = "notify" }')
-        one_of(self.arm, LEVELS, f"policy {self.name}.arm")
+        require_one_of(self.arm, LEVELS, f"policy {self.name}.arm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

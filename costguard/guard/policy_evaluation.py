@@ -12,14 +12,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from costguard.budgets.budget import Match, matches
+from costguard.budgets.budget import ResourceFilter, matches_filter
 from costguard.guard.condition import Truth
 from costguard.guard.facts import OF_WORK, without_work
 from costguard.guard.policy import DESTRUCTIVE, GRACE_FLOOR, SCHEDULE_RULE, Policy, Target
 from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, Climb, Verdict
 from costguard.guard.work import UNKNOWN, Work
 from costguard.metering.observation import Observation
-from costguard.values.incarnation import Incarnation, same_life
+from costguard.values.incarnation import Incarnation, is_same_life
 from costguard.values.resource import Attribution
 
 
@@ -63,8 +63,8 @@ def _kind_meant(target: Target, seen: Observation, attribution: Attribution) -> 
     if target.gpu is not None and target.gpu != bool(seen.gpu or seen.gpu_count):
         return False
     if target.match.labels is None:
-        return matches(target.match, attribution)
-    return _labels_fit(target.match, seen.labels) and matches(replace(target.match, labels=None), attribution)
+        return matches_filter(target.match, attribution)
+    return _labels_fit(target.match, seen.labels) and matches_filter(replace(target.match, labels=None), attribution)
 
 
 def fits(pattern: str, name: str) -> bool:
@@ -138,7 +138,7 @@ def _held_since(policy: Policy, life: Incarnation, work: Work, now: datetime, cl
     """Since when the condition has held: its work's time where it asks of work, else what a climb of this life remembers."""
     if work.since is not None and policy.when.names & OF_WORK:
         return min(work.since, now)
-    if climb is not None and climb.policy == policy.name and same_life(climb.life, life):
+    if climb is not None and climb.policy == policy.name and is_same_life(climb.life, life):
         return min(climb.since, now)
     return now
 
@@ -152,7 +152,7 @@ def _reasons(policy: Policy, work: Work, truth: Truth) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*missing, *said, *of_work)))
 
 
-def _labels_fit(match: Match, labels: Sequence[tuple[str, str]]) -> bool:
+def _labels_fit(match: ResourceFilter, labels: Sequence[tuple[str, str]]) -> bool:
     """Whether each stated key has one of its values. Keys differ in no case, as budgets compare them."""
     if match.labels is None:
         return True

@@ -23,7 +23,7 @@ from costguard.guard.action_intents import (
     Intent,
 )
 from costguard.guard.policy import STOP, TERMINATE
-from costguard.metering.observation import Observation, incarnation_of
+from costguard.metering.observation import Observation, identify_incarnation
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import ENDED, RUNNING, STOPPED
 
@@ -56,7 +56,7 @@ def refusal(intent: Intent, seen: Observation) -> str:
 def _objections(intent: Intent, seen: Observation) -> Iterator[str]:
     """Each reason by itself; those that make the ones after them meaningless stand first."""
     handling, act = seen.handling, intent.act
-    if incarnation_of(seen) != intent.life:
+    if identify_incarnation(seen) != intent.life:
         yield "it was restarted, or is another machine: this act was for a life of it that is over"
     if seen.state in PROVEN[act]:
         yield f"it is {seen.state} already"

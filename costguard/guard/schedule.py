@@ -13,7 +13,7 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 
-from costguard.values.calendar import reached
+from costguard.values.calendar import resolve_wall_time
 from costguard.values.checks import require
 
 DAY = timedelta(days=1)
@@ -64,7 +64,10 @@ class Wanted(NamedTuple):
 def wants_off(schedule: Schedule, now: datetime) -> Wanted:
     """Whether `schedule` wants it off at `now` (UTC), since when without a break, and until when."""
     today = now.astimezone(schedule.zone).date()
-    first, last = reached(today - AROUND * DAY, time(), schedule.zone), reached(today + AROUND * DAY, time(), schedule.zone)
+    first, last = (
+        resolve_wall_time(today - AROUND * DAY, time(), schedule.zone),
+        resolve_wall_time(today + AROUND * DAY, time(), schedule.zone),
+    )
     blocks = [(start, end) for start, end in _blocks(schedule, today) if end > first and start < last]
     for start, end in blocks:
         if start <= now < end:
@@ -94,7 +97,7 @@ def _blocks(schedule: Schedule, today: date) -> list[tuple[datetime, datetime]]:
 
 def _window(off: Off, day: date, zone: tzinfo) -> tuple[datetime, datetime]:
     last = day if off.start < off.end else day + DAY
-    return reached(day, off.start, zone), reached(last, off.end, zone)
+    return resolve_wall_time(day, off.start, zone), resolve_wall_time(last, off.end, zone)
 
 
 ALL_DAY = Off(start=time(), end=time())

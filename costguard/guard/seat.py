@@ -31,8 +31,8 @@ from costguard.guard.policy_evaluation import Concerned
 from costguard.guard.run import Protection as Sighted
 from costguard.guard.schedule import Wanted, wants_off
 from costguard.guard.work import IDLE, Work
-from costguard.metering.observation import Handling, Observation, incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import Handling, Observation, identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.values.sample import Sample
@@ -51,7 +51,7 @@ class Seat:
     `works`: already judged, by window and needs; `evidence`: what all of them are judged by, once it was asked for.
     """
 
-    live: Live
+    live: LiveResource
     life: Incarnation
     owner: str
     protection: Protection
@@ -69,10 +69,10 @@ class Seat:
     group: Group | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, live: Live, rules: Rules, sight: Sight, among: Concerned | None = None) -> Seat:
+    def of(cls, live: LiveResource, rules: Rules, sight: Sight, among: Concerned | None = None) -> Seat:
         """The seat of `live` in this run. `among`: the policies of `rules`, for who makes several."""
         seen, now = live.observation, sight.now
-        life, before, owner = incarnation_of(seen), sight.protections.get(seen.key), owner_of(seen, rules.owner_from)
+        life, before, owner = identify_incarnation(seen), sight.protections.get(seen.key), owner_of(seen, rules.owner_from)
         policies = (among or Concerned(rules.policies)).by(seen, owner)
         wishes = (*sight.wishes, *_by_hand(seen, life, policies))
         protection = protection_of(seen, sight.wishes, rules.protect, before.at if before else None, now)
@@ -222,7 +222,7 @@ def after_hours(seen: Observation, wanted: Wanted) -> bool:
     return wanted.off and wanted.since is not None and seen.started_at is not None and seen.started_at > wanted.since
 
 
-def handled(live: Live, handling: Mapping[ResourceKey, Handling]) -> Live:
+def apply_handling(live: LiveResource, handling: Mapping[ResourceKey, Handling]) -> LiveResource:
     """`live` with what its last listing said of acts on it, which the ledger does not keep."""
     known = handling.get(live.observation.key)
     if known is None or known == live.observation.handling:

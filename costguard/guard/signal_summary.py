@@ -28,7 +28,7 @@ from costguard.guard.signals import (
     WORK_SHARE,
     Kind,
 )
-from costguard.values.instant import MICROSECOND, SECOND_US, instant
+from costguard.values.instant import MICROSECOND, SECOND_US, from_micros
 from costguard.values.sample import GPU_POWER
 
 INPUT_COUNTS_US = INPUT_COUNTS // MICROSECOND
@@ -276,4 +276,4 @@ def _began(line: Line, marks: Sequence[int], pause: int) -> int:
 
 def clock(at: int) -> str:
     """`at` for people."""
-    return f"{instant(at):%Y-%m-%d %H:%M} UTC"
+    return f"{from_micros(at):%Y-%m-%d %H:%M} UTC"

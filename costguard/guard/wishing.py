@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from costguard.errors import InputError, shortened
+from costguard.errors import InputError, shorten
 from costguard.metering.observation import Observation
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.values.resource import ENDED
 
 MOST_SHOWN = 3
@@ -14,7 +14,7 @@ MOST_SHOWN = 3
 LONGEST_NAME = 60
 
 
-def found(stated: str, lives: Iterable[Live], field: str = "ID") -> Live:
+def found(stated: str, lives: Iterable[LiveResource], field: str = "ID") -> LiveResource:
     """The one resource that `stated` means: its whole key, its id, its name, or the beginning of either.
 
     What fits best decides: an id is not taken for the beginning of a longer one. InputError that lists them where several fit.
@@ -28,19 +28,19 @@ def found(stated: str, lives: Iterable[Live], field: str = "ID") -> Live:
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
-            what = f"'{shortened(wanted, LONGEST_NAME)}' may mean {len(fitting)} resources"
+            what = f"'{shorten(wanted, LONGEST_NAME)}' may mean {len(fitting)} resources"
             raise InputError(what, field=field, hint=_listed(fitting))
-    what = f"nothing that is there is called '{shortened(wanted, LONGEST_NAME)}'"
+    what = f"nothing that is there is called '{shorten(wanted, LONGEST_NAME)}'"
     raise InputError(what, field=field, hint="costguard status lists what is there")
 
 
 def resource_text(seen: Observation) -> str:
     """`train-1 (aws/123/us-east-1/i-0a1)`."""
     key = "/".join(seen.key)
-    return f"{shortened(seen.name, LONGEST_NAME)} ({key})" if seen.name and seen.name != seen.key.id else key
+    return f"{shorten(seen.name, LONGEST_NAME)} ({key})" if seen.name and seen.name != seen.key.id else key
 
 
-def _listed(fitting: Sequence[Live]) -> str:
+def _listed(fitting: Sequence[LiveResource]) -> str:
     """What may have been meant, a line each, as it may be typed."""
     keys = sorted("/".join(one.observation.key) for one in fitting)
     shown = keys if len(keys) <= MOST_SHOWN else [*keys[: MOST_SHOWN - 1], f"and {len(keys) - MOST_SHOWN + 1} more"]

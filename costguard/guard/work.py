@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from costguard.values.checks import number, one_of
+from costguard.values.checks import require_number, require_one_of
 
 WARMING, ACTIVE, IDLE, HUNG, UNKNOWN = "warming", "active", "idle", "hung", "unknown"
 STATES_OF_WORK = {
@@ -55,5 +55,5 @@ class Work:
     wasted_share: float = 0
 
     def __post_init__(self) -> None:
-        one_of(self.state, STATES_OF_WORK, "work.state")
-        number(self.confidence, "work.confidence", least=0, most=1)
+        require_one_of(self.state, STATES_OF_WORK, "work.state")
+        require_number(self.confidence, "work.confidence", least=0, most=1)

@@ -23,50 +23,50 @@ class SnapshotRecords:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    def open_wishes(self, now: datetime) -> list[Wish]:
+    def load_open_overrides(self, now: datetime) -> list[Wish]:
         """Those that count at `now`, the oldest first."""
         return guard_state.open_wishes(self._ask, now)
 
-    def wishes_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Wish]:
         """Every wish made at or after `at`, whatever became of it, the oldest first."""
         return guard_state.wishes_since(self._ask, at)
 
-    def open_intents(self) -> list[Intent]:
+    def load_open_intents(self) -> list[Intent]:
         """All that are open, the oldest first."""
         return intents.open_intents(self._ask)
 
-    def intents_since(self, at: datetime) -> list[Intent]:
+    def load_intents_since(self, at: datetime) -> list[Intent]:
         """All that were made or moved at or after `at`, the oldest first."""
         return intents.intents_since(self._ask, at)
 
-    def sends_since(self, at: datetime) -> list[Intent]:
+    def load_sends_since(self, at: datetime) -> list[Intent]:
         """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
         return intents.sends_since(self._ask, at)
 
-    def hook_runs(self, since: datetime) -> list[HookRun]:
+    def load_hook_runs(self, since: datetime) -> list[HookRun]:
         """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
         return hooks.hook_runs(self._ask, since)
 
-    def last_run(self) -> GuardRun | None:
+    def load_last_run(self) -> GuardRun | None:
         """The newest run; None before the first one."""
         return climbs.last_run(self._ask)
 
-    def climbs(self) -> list[Climb]:
+    def load_escalations(self) -> list[Climb]:
         """Every climb."""
         return climbs.climbs(self._ask)
 
-    def protections(self) -> dict[ResourceKey, Protection]:
+    def load_protections(self) -> dict[ResourceKey, Protection]:
         """When each resource was last seen protected, of those that ever were."""
         return climbs.protections(self._ask)
 
-    def reactions(self, since: datetime) -> list[Reaction]:
+    def load_reactions(self, since: datetime) -> list[Reaction]:
         """The acts that were confirmed at or after `since`."""
         return intents.reactions(self._ask, since)
 
-    def columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, Columns]:
+    def load_columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, Columns]:
         """The samples at or after `at` of `keys` (None: of all), in columns."""
         return observations.columns_since(self._ask, at, keys)
 
-    def first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSeen]:
+    def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSeen]:
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
         return observations.first_seen(self._ask, keys)

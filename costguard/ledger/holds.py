@@ -17,19 +17,29 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from costguard.budgets.budget import Budget, period_at
-from costguard.budgets.budget_status import ALREADY_HELD, Admission, admit_all, standing
-from costguard.budgets.hold import COMMITTED, EXPIRED, RELEASED, Hold, counts_in, held, is_open, unlisted, unlisted_spending
+from costguard.budgets.budget import Budget, find_budget_period
+from costguard.budgets.budget_status import ALREADY_HELD, Admission, admit_to_all, compute_budget_status
+from costguard.budgets.hold import (
+    COMMITTED,
+    EXPIRED,
+    RELEASED,
+    Hold,
+    counts_in_filter,
+    is_open_hold,
+    is_unlisted_run,
+    list_unlisted_spending,
+    sum_open_holds,
+)
 from costguard.errors import InputError
 from costguard.ledger.db.asking import Ask, placed
 from costguard.ledger.db.codecs import Row, labels_text, moment
 from costguard.ledger.spans.books import Books, Ceilings
-from costguard.metering.accrual import GAP
-from costguard.values.calendar import LONGEST_ROLLING
+from costguard.metering.accrual import POLL_GAP
+from costguard.values.calendar import LONGEST_ROLLING_DAYS
 from costguard.values.checks import require
-from costguard.values.instant import instant, micros
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Money
-from costguard.values.resource import storable
+from costguard.values.resource import make_storable
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads holds does not pay for importing it
     from sqlalchemy import Connection
@@ -71,8 +81,8 @@ class Holds:
         whose answer was lost may be repeated. InputError where the id is that of another hold, or of one that was ended.
         """
         hold = _storable(hold)
-        require(is_open(hold, now), f"hold {hold.id}", "has expired, or was ended, before it is taken", "take a new one")
-        matching = [budget for budget in budgets if counts_in(hold, budget.match)]
+        require(is_open_hold(hold, now), f"hold {hold.id}", "has expired, or was ended, before it is taken", "take a new one")
+        matching = [budget for budget in budgets if counts_in_filter(hold, budget.match)]
         with self._writing(self._engine) as connection:
             ask = asking(connection)
             if _is_there(ask, hold, now):
@@ -117,21 +127,21 @@ class Holds:
 def open_holds(ask: Ask, now: datetime) -> list[Hold]:
     """The holds that count at `now`, the oldest first."""
     sql = f"SELECT {COLUMNS} FROM hold WHERE ended_us IS NULL AND expires_us > ? ORDER BY taken_us, id"  # noqa: S608 - our own column names
-    return [_hold_of(row) for row in ask(sql, (micros(now),))]
+    return [_hold_of(row) for row in ask(sql, (to_micros(now),))]
 
 
 def counting_holds(ask: Ask, now: datetime) -> list[Hold]:
     """Those, and the ended ones of runs that no listing tells of, for as long as a budget may look back."""
-    since = micros(now - timedelta(days=LONGEST_ROLLING + 1))
+    since = to_micros(now - timedelta(days=LONGEST_ROLLING_DAYS + 1))
     sql = f"SELECT {COLUMNS} FROM hold WHERE spent_nano IS NOT NULL AND account = '' AND ended_us >= ? ORDER BY ended_us, id"  # noqa: S608 - our own column names
-    return [*open_holds(ask, now), *(hold for hold in map(_hold_of, ask(sql, (since,))) if unlisted(hold))]
+    return [*open_holds(ask, now), *(hold for hold in map(_hold_of, ask(sql, (since,))) if is_unlisted_run(hold))]
 
 
 def committed_holds(ask: Ask, start: datetime, end: datetime) -> list[Hold]:
     """The holds of runs that ended within [start, end), the earliest first; also of one that outlasted its hold."""
     ended = "(ended_by = ? OR spent_nano IS NOT NULL) AND ended_us >= ? AND ended_us < ?"
     sql = f"SELECT {COLUMNS} FROM hold WHERE {ended} ORDER BY ended_us, id"  # noqa: S608 - our own column names
-    return [_hold_of(row) for row in ask(sql, (COMMITTED, micros(start), micros(end)))]
+    return [_hold_of(row) for row in ask(sql, (COMMITTED, to_micros(start), to_micros(end)))]
 
 
 def fresh_id() -> str:
@@ -166,24 +176,24 @@ class _BooksWithin(Books):
     def __init__(self, ask: Ask, rules: Mapping[str, BillingRule], ceilings: Ceilings) -> None:
         """Without the reader of other books, which opens a connection."""
         self._reader = _Snapshot(ask)  # type: ignore[assignment]  # it has what is asked of a reader
-        self._rules, self._ceilings, self._gap = rules, ceilings, GAP
+        self._rules, self._ceilings, self._gap = rules, ceilings, POLL_GAP
 
 
 def _admission(books: Books, others: Sequence[Hold], hold: Hold, budgets: Sequence[Budget], now: datetime) -> Admission:
     """What `budgets`, in all of which `hold` counts, say to it beside `others`. Each period is read once."""
-    periods = [period_at(budget, now) for budget in budgets]
-    spendings = {period: books.spending(period, now) for period in set(periods)}
+    periods = [find_budget_period(budget, now) for budget in budgets]
+    spendings = {period: books.load_spending(period, now) for period in set(periods)}
     standings = [
-        standing(
+        compute_budget_status(
             budget,
-            [*spendings[period], *unlisted_spending(others, period)],
+            [*spendings[period], *list_unlisted_spending(others, period)],
             (),
-            holds=held(budget, others, now),
+            holds=sum_open_holds(budget, others, now),
             now=now,
         )
         for budget, period in zip(budgets, periods, strict=True)
     ]
-    return admit_all(standings, hold.money)
+    return admit_to_all(standings, hold.money)
 
 
 def _is_there(ask: Ask, hold: Hold, now: datetime) -> bool:
@@ -192,7 +202,7 @@ def _is_there(ask: Ask, hold: Hold, now: datetime) -> bool:
     if there is None:
         return False
     field = f"hold {hold.id}"
-    require(is_open(there, now), field, f"was taken before, and {there.ended_by or EXPIRED}", "take one with a new id")
+    require(is_open_hold(there, now), field, f"was taken before, and {there.ended_by or EXPIRED}", "take one with a new id")
     require(replace(there, taken_at=hold.taken_at) == hold, field, "is another hold's id", "take one with a new id")
     return True
 
@@ -202,7 +212,7 @@ def _known(ask: Ask, hold_id: str, now: datetime) -> Hold:
     hold = _find(ask, hold_id)
     if hold is None:
         raise InputError("is no hold of this ledger", field=f"hold {hold_id}", hint="costguard status lists the open ones")
-    if hold.ended_by or is_open(hold, now):
+    if hold.ended_by or is_open_hold(hold, now):
         return hold
     return replace(hold, ended_at=hold.expires_at, ended_by=EXPIRED)
 
@@ -214,8 +224,8 @@ def _find(ask: Ask, hold_id: str) -> Hold | None:
 
 def _storable(hold: Hold) -> Hold:
     """`hold` with the texts that come back from a database."""
-    labels = tuple(sorted((storable(key), storable(value)) for key, value in hold.labels))
-    texts: dict[str, Any] = {name: storable(getattr(hold, name)) for name in TEXTS}
+    labels = tuple(sorted((make_storable(key), make_storable(value)) for key, value in hold.labels))
+    texts: dict[str, Any] = {name: make_storable(getattr(hold, name)) for name in TEXTS}
     return replace(hold, labels=labels, **texts)
 
 
@@ -227,22 +237,22 @@ def _insert(connection: Connection, hold: Hold, budgets: Sequence[Budget]) -> No
         hold.money.currency,
         *(getattr(hold, name) for name in TEXTS),
         labels_text(hold.labels),
-        micros(hold.taken_at),
-        micros(hold.expires_at),
+        to_micros(hold.taken_at),
+        to_micros(hold.expires_at),
         None,
         None,
         None,
     )
     _execute(connection, f"INSERT INTO hold ({COLUMNS}) VALUES ({', '.join('?' * len(names))})", *values)  # noqa: S608 - our own column names
     for budget in budgets:
-        _execute(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", hold.id, storable(budget.name))
+        _execute(connection, "INSERT INTO hold_budget (hold_id, budget) VALUES (?, ?)", hold.id, make_storable(budget.name))
     _count(connection)
 
 
 def _end(connection: Connection, hold: Hold) -> Hold:
     """Write how `hold` has ended."""
     sql = "UPDATE hold SET ended_us = ?, ended_by = ?, spent_nano = ? WHERE id = ?"
-    ended_us = None if hold.ended_at is None else micros(hold.ended_at)
+    ended_us = None if hold.ended_at is None else to_micros(hold.ended_at)
     _execute(connection, sql, ended_us, hold.ended_by, hold.spent.nano if hold.spent else None, hold.id)
     _count(connection)
     return hold
@@ -251,7 +261,7 @@ def _end(connection: Connection, hold: Hold) -> Hold:
 def _end_expired(connection: Connection, now: datetime) -> None:
     """Mark what has run out, as ended when it did."""
     sql = "UPDATE hold SET ended_us = expires_us, ended_by = ? WHERE ended_us IS NULL AND expires_us <= ?"
-    _execute(connection, sql, EXPIRED, micros(now))
+    _execute(connection, sql, EXPIRED, to_micros(now))
 
 
 def _count(connection: Connection) -> None:
@@ -276,8 +286,8 @@ def _hold_of(row: Row) -> Hold:
         owner=owner,
         gpu=gpu,
         labels=tuple((key, value) for key, value in json.loads(labels)),
-        taken_at=instant(taken),
-        expires_at=instant(expires),
+        taken_at=from_micros(taken),
+        expires_at=from_micros(expires),
         ended_at=moment(ended),
         ended_by=ended_by or "",
         spent=None if spent is None else Money(nano=spent, currency=currency),

@@ -38,7 +38,7 @@ def refresh_market(target: Path, base: Path, listings: Mapping[str, OfferListing
     be written, whoever says so.
     """
     with Market(base) as market:
-        kept = [offer for offer in market.offers(Selection()) if not _replaced(offer, listings)]
+        kept = [offer for offer in market.list_offers(Selection()) if not _replaced(offer, listings)]
         before = str(market.described().get("built_from", ""))
         live = market.described().get("live")
     known = set(live) if isinstance(live, list) else set()

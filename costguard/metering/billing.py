@@ -27,13 +27,13 @@ from costguard.metering.meter import (
     Meter,
     PriceRange,
 )
-from costguard.metering.observation import HIGHEST_PER_GPU, Counter, Disk, Observation, Price
-from costguard.values.checks import one_of, require
+from costguard.metering.observation import HIGHEST_PER_GPU, Disk, Observation, Price, TrafficCounter
+from costguard.values.checks import require, require_one_of
 from costguard.values.money import NANO
 from costguard.values.resource import ADDRESS, ENDED, INSTANCE, RUNNING, STATES, VOLUME
 
-RESTARTS = ("stated", "unstated", "never")
-MONTHS = (GB_MONTH, GB_MONTH_730, GB_MONTH_720)
+RESTART_KINDS = ("stated", "unstated", "never")
+MONTH_UNITS = (GB_MONTH, GB_MONTH_730, GB_MONTH_720)
 AT_WORK, AT_REST = ("running", "paused"), ("stopped", "suspended")
 """The states in which a disk surely takes its running price, and those in which it takes its stopped price."""
 
@@ -44,7 +44,7 @@ HIGHEST_PER_GB = 10 * NANO
 """Nano-units a GB, or a GB-month. No storage and no traffic on sale costs it (the dearest known is under $1); more is a wrong
 unit and not believed."""
 
-ELSEWHERE = 2
+OTHER_REGION_FACTOR = 2
 """A disk outside the region that its price is stated for costs at most so many times as much: an assumption, 2026-11 (EBS gp3
 is $0.08 in us-east-1, and up to about $0.15 in others)."""
 
@@ -66,12 +66,12 @@ class TimeRule:
     def __post_init__(self) -> None:
         named = (*self.bills, *self.free, *self.probably_free)
         for state in named:
-            one_of(state, STATES, "states")
+            require_one_of(state, STATES, "states")
         require(len(set(named)) == len(named), "states", f"name one twice: {', '.join(named)}", "put each in one list")
         require(ENDED not in self.bills, "states", "bill in 'ended'", "nothing bills once it is gone")
         require(self.quantum_s >= 1 and self.minimum_s >= 0, "time", "has a negative step or minimum")
 
-    def price_in(self, state: str, price: PriceRange) -> PriceRange | None:
+    def apply_price(self, state: str, price: PriceRange) -> PriceRange | None:
         """`price` as it applies in `state`; None where nothing bills."""
         if state == ENDED or state in self.free or not price.high:
             return None
@@ -80,7 +80,7 @@ class TimeRule:
         return replace(price, low=0, expected=0 if state in self.probably_free else price.expected)
 
 
-ALWAYS = TimeRule(bills=tuple(state for state in STATES if state != ENDED))
+ALWAYS_BILLS = TimeRule(bills=tuple(state for state in STATES if state != ENDED))
 """Every second from the first to the last, whatever the state."""
 
 
@@ -98,25 +98,25 @@ class StorageRule:
     stopped: PriceRange | None = None
     at_rest: tuple[str, ...] = AT_REST
     unit: str = GB_MONTH_730
-    time: TimeRule = ALWAYS
+    time: TimeRule = ALWAYS_BILLS
     region: str = ""
     from_gb: int = 0
     to_gb: int | None = None
     source: str = ""
 
     def __post_init__(self) -> None:
-        one_of(self.unit, MONTHS, "unit")
+        require_one_of(self.unit, MONTH_UNITS, "unit")
         require(self.from_gb >= 0 and (self.to_gb is None or self.from_gb < self.to_gb), "from_gb", "is not below to_gb")
 
-    def price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
+    def find_price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
         """Of a GB-month in `state`: as stated with the disk, else by this rule; None where nobody knows.
 
         A disk that came to more than `LARGEST_PRICE` an hour has a wrong price or a wrong size: it is not believed.
         """
-        price = self._price(disk, state, region)
-        return price if price and price.fits(self.unit, self.gb_of(disk)) else None
+        price = self._find_listed_price(disk, state, region)
+        return price if price and price.fits(self.unit, self.count_gb(disk)) else None
 
-    def _price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
+    def _find_listed_price(self, disk: Disk, state: str, region: str) -> PriceRange | None:
         if disk.nano_per_gb_month is not None:
             stated = 0 < disk.nano_per_gb_month <= HIGHEST_PER_GB
             return PriceRange.exactly(disk.nano_per_gb_month) if stated else None
@@ -125,9 +125,9 @@ class StorageRule:
             price = replace(price, low=min(price.low, self.stopped.low), high=max(price.high, self.stopped.high))
         if price is None or not self.region or region.startswith(self.region):
             return price
-        return replace(price, low=0, high=ELSEWHERE * price.high, known=False)
+        return replace(price, low=0, high=OTHER_REGION_FACTOR * price.high, known=False)
 
-    def gb_of(self, disk: Disk) -> int:
+    def count_gb(self, disk: Disk) -> int:
         """The GB of `disk` that this rule counts; 0 where nobody says how large it is."""
         gb = disk.gb or 0
         return max(0, (gb if self.to_gb is None else min(gb, self.to_gb)) - self.from_gb)
@@ -154,7 +154,7 @@ class BillingRule:
     not_counted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        one_of(self.restarts, RESTARTS, "restarts")
+        require_one_of(self.restarts, RESTART_KINDS, "restarts")
         require(self.lag_s >= 0, "lag_s", "is negative", "write seconds, or 0")
 
     @property
@@ -162,7 +162,7 @@ class BillingRule:
         """The source with its date."""
         return f"{self.source}, {self.observed_on}"
 
-    def storage_of(self, type_: str) -> tuple[StorageRule, ...]:
+    def find_storage_rules(self, type_: str) -> tuple[StorageRule, ...]:
         """The rules of one type of disk; where there is none, that of every other type, which may hold no price."""
         named = tuple(rule for rule in self.storage if rule.type == type_)
         return named or tuple(rule for rule in self.storage if rule.type == "*") or (UNNAMED_DISK,)
@@ -170,7 +170,7 @@ class BillingRule:
 
 UNNAMED_DISK = StorageRule(part="", type="*")
 
-CAREFUL = BillingRule(
+CAREFUL_RULE = BillingRule(
     provider="",
     source="assumption for a provider without a billing rule",
     observed_on="2026-11",
@@ -182,12 +182,12 @@ CAREFUL = BillingRule(
 """On the high side: what is not surely at rest is expected to bill, to the second."""
 
 
-def rule_for(rules: Mapping[str, BillingRule], provider: str) -> BillingRule:
+def get_billing_rule(rules: Mapping[str, BillingRule], provider: str) -> BillingRule:
     """The rule of `provider`, or a careful one for a provider that has none."""
-    return rules.get(provider) or replace(CAREFUL, provider=provider)
+    return rules.get(provider) or replace(CAREFUL_RULE, provider=provider)
 
 
-def meters(
+def list_meters(
     seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], *, price: Price | None = None
 ) -> dict[Line, Meter]:
     """What bills while `seen` is as it is, by line.
@@ -196,89 +196,89 @@ def meters(
     last one observed. What costs nothing has no meter.
     """
     if seen.kind == ADDRESS:
-        return _by_line([_address(seen, rule, price)])
+        return _index_by_line([_make_address_meter(seen, rule, price)])
     if seen.kind == VOLUME:
-        return _by_line(_storage(seen, rule))
-    return _by_line([_compute(seen, rule, ceilings, price), *_storage(seen, rule)])
+        return _index_by_line(_list_storage_meters(seen, rule))
+    return _index_by_line([_make_compute_meter(seen, rule, ceilings, price), *_list_storage_meters(seen, rule)])
 
 
-def traffic_meter(counter: Counter, rule: BillingRule) -> Meter | None:
+def make_traffic_meter(counter: TrafficCounter, rule: BillingRule) -> Meter | None:
     """The meter of all that `counter` has counted, or None where nobody states a price. Its quantity is in MB, as all of GB."""
-    price = _per_gb(counter, rule)
+    price = _find_traffic_price(counter, rule)
     source = rule.words if counter.nano_per_gb is None else "listing"
     return Meter(counter.charge, price, unit=GB, quantity=counter.mb, source=source) if price and price.high else None
 
 
-def not_counted(seen: Observation, rule: BillingRule) -> tuple[str, ...]:
+def list_unpriced_parts(seen: Observation, rule: BillingRule) -> tuple[str, ...]:
     """What `seen` holds that surely costs something which nobody can say, each in a sentence; in words for people."""
     if seen.state == ENDED:
         return ()
-    lacking = [f"traffic '{c.charge}': no price of it is known" for c in seen.counters if not _per_gb(c, rule)]
-    if seen.kind == INSTANCE and _prepaid(seen, None):
+    lacking = [f"traffic '{c.charge}': no price of it is known" for c in seen.counters if not _find_traffic_price(c, rule)]
+    if seen.kind == INSTANCE and _is_prepaid(seen, None):
         lacking.append("computing that was paid for in advance: what was paid for it is not in these figures")
-    if seen.kind == ADDRESS and _address_price(seen, rule, None) is None:
+    if seen.kind == ADDRESS and _find_address_price(seen, rule, None) is None:
         lacking.append("an address: no price of it is known")
-    state = _disk_state(seen)
+    state = _get_disk_state(seen)
     for disk in seen.disks if seen.kind in (INSTANCE, VOLUME) else ():
-        for storage in rule.storage_of(disk.type):
+        for storage in rule.find_storage_rules(disk.type):
             if state in storage.time.free:
                 continue
             if disk.gb is None:
                 lacking.append(f"disk '{disk.type}' while {seen.state}: its size is not known")
                 break
-            if storage.gb_of(disk) and storage.price(disk, state, seen.key.region) is None:
+            if storage.count_gb(disk) and storage.find_price(disk, state, seen.key.region) is None:
                 lacking.append(f"{disk.gb} GB of disk '{disk.type}' while {seen.state}: no price of it is known")
     return tuple(lacking)
 
 
-def _by_line(running: Iterable[Meter | None]) -> dict[Line, Meter]:
+def _index_by_line(running: Iterable[Meter | None]) -> dict[Line, Meter]:
     return {meter.line: meter for meter in running if meter}
 
 
-def _compute(seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], price: Price | None) -> Meter | None:
-    if _prepaid(seen, price):
+def _make_compute_meter(seen: Observation, rule: BillingRule, ceilings: Mapping[str, int], price: Price | None) -> Meter | None:
+    if _is_prepaid(seen, price):
         return None
-    cost, source = _stated(seen, price) or (bound(seen, ceilings), "unknown: bounded by the market")
-    time, applies = rule.compute, rule.compute.price_in(seen.state, cost)
+    cost, source = _find_stated_price(seen, price) or (bound_unknown_price(seen, ceilings), "unknown: bounded by the market")
+    time, applies = rule.compute, rule.compute.apply_price(seen.state, cost)
     return Meter(COMPUTE, applies, quantum_s=time.quantum_s, minimum_s=time.minimum_s, source=source) if applies else None
 
 
-def bound(seen: Observation, ceilings: Mapping[str, int]) -> PriceRange:
+def bound_unknown_price(seen: Observation, ceilings: Mapping[str, int]) -> PriceRange:
     """Of an unknown price: from nothing to the dearest on the market, probably half of it."""
-    most = min(ceilings.get(seen.gpu, CEILING_PER_GPU) * _gpus(seen), _highest(seen))
+    most = min(ceilings.get(seen.gpu, CEILING_PER_GPU) * _count_gpus(seen), _bound_machine_price(seen))
     return PriceRange(0, most // 2, most, known=False)
 
 
-def _stated(seen: Observation, price: Price | None) -> tuple[PriceRange, str] | None:
+def _find_stated_price(seen: Observation, price: Price | None) -> tuple[PriceRange, str] | None:
     """`price`, else the last one observed, and who says so; None where that is nobody, or more than any machine costs."""
     price = price or (seen.prices[-1] if seen.prices else None)
-    if price is None or price.rate is None or price.rate.nano_per_hour > _highest(seen):
+    if price is None or price.rate is None or price.rate.nano_per_hour > _bound_machine_price(seen):
         return None
     return PriceRange.exactly(price.rate.nano_per_hour, price.rate.currency), price.source
 
 
-def _prepaid(seen: Observation, price: Price | None) -> bool:
+def _is_prepaid(seen: Observation, price: Price | None) -> bool:
     price = price or (seen.prices[-1] if seen.prices else None)
     return price is not None and price.prepaid
 
 
-def _highest(seen: Observation) -> int:
+def _bound_machine_price(seen: Observation) -> int:
     """Nano-units an hour that no such machine costs more than."""
-    return min(CEILING_PER_GPU * _gpus(seen), LARGEST_PRICE)
+    return min(CEILING_PER_GPU * _count_gpus(seen), LARGEST_PRICE)
 
 
-def _gpus(seen: Observation) -> int:
+def _count_gpus(seen: Observation) -> int:
     return max(1, ceil(seen.gpu_count))
 
 
-def _storage(seen: Observation, rule: BillingRule) -> Iterator[Meter]:
+def _list_storage_meters(seen: Observation, rule: BillingRule) -> Iterator[Meter]:
     """The meters of the disks, in an order of their own: listings have none."""
-    state, counts = _disk_state(seen), dict[str, int]()
+    state, counts = _get_disk_state(seen), dict[str, int]()
     for disk in sorted(seen.disks, key=lambda d: (d.type, d.gb is None, d.gb or 0, d.nano_per_gb_month or 0)):
         counts[disk.type] = nth = counts.get(disk.type, 0) + 1
-        for storage in rule.storage_of(disk.type):
-            price, gb = storage.price(disk, state, seen.key.region), storage.gb_of(disk)
-            applies = storage.time.price_in(state, price) if price and gb else None
+        for storage in rule.find_storage_rules(disk.type):
+            price, gb = storage.find_price(disk, state, seen.key.region), storage.count_gb(disk)
+            applies = storage.time.apply_price(state, price) if price and gb else None
             name = storage.part if storage.type == disk.type else disk.type
             if applies:
                 yield Meter(
@@ -293,22 +293,22 @@ def _storage(seen: Observation, rule: BillingRule) -> Iterator[Meter]:
                 )
 
 
-def _disk_state(seen: Observation) -> str:
+def _get_disk_state(seen: Observation) -> str:
     """The state that storage goes by: a volume is there until it is gone, whatever is said of it."""
     return RUNNING if seen.kind == VOLUME and seen.state != ENDED else seen.state
 
 
-def _address(seen: Observation, rule: BillingRule, price: Price | None) -> Meter | None:
-    cost = _address_price(seen, rule, price)
+def _make_address_meter(seen: Observation, rule: BillingRule, price: Price | None) -> Meter | None:
+    cost = _find_address_price(seen, rule, price)
     return Meter(ADDRESS_CHARGE, cost, source=rule.words) if cost and cost.high and seen.state != ENDED else None
 
 
-def _address_price(seen: Observation, rule: BillingRule, price: Price | None) -> PriceRange | None:
-    stated = _stated(seen, price)
+def _find_address_price(seen: Observation, rule: BillingRule, price: Price | None) -> PriceRange | None:
+    stated = _find_stated_price(seen, price)
     return stated[0] if stated else rule.address
 
 
-def _per_gb(counter: Counter, rule: BillingRule) -> PriceRange | None:
+def _find_traffic_price(counter: TrafficCounter, rule: BillingRule) -> PriceRange | None:
     """The price of a GB of `counter`: as stated, else by the rule; None where nobody knows."""
     if counter.nano_per_gb is None:
         return rule.traffic

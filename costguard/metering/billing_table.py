@@ -20,9 +20,9 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.metering.billing import AT_REST, HIGHEST_PER_GB, RESTARTS, BillingRule, StorageRule, TimeRule
+from costguard.metering.billing import AT_REST, HIGHEST_PER_GB, RESTART_KINDS, BillingRule, StorageRule, TimeRule
 from costguard.metering.meter import GB_MONTH, GB_MONTH_720, GB_MONTH_730, PriceRange
-from costguard.values.checks import known_keys, nearest_names, one_of, require, whole
+from costguard.values.checks import find_nearest_names, require, require_known_keys, require_one_of, require_whole_number
 from costguard.values.money import Money
 from costguard.values.resource import ENDED, STATES
 
@@ -31,13 +31,13 @@ RULE_KEYS = (*REQUIRED, "month", "storage", "address", "traffic", "not_counted")
 TIME_KEYS = ("bills", "free", "probably_free", "step_s", "minimum_s")
 PRICE_KEYS = ("usd_per_gb_month", "usd_per_gb_month_stopped", "region", "source")
 DISK_KEYS = (*TIME_KEYS, *PRICE_KEYS, "at_rest", "row", "type", "from_gb", "to_gb")
-MONTHS = {"calendar": GB_MONTH, "730 h": GB_MONTH_730, "720 h": GB_MONTH_720}
-EVERYWHERE = ("all", "global")
-LONGEST_S = 366 * 24 * 3600
+MONTH_NAMES = {"calendar": GB_MONTH, "730 h": GB_MONTH_730, "720 h": GB_MONTH_720}
+EVERY_REGION = ("all", "global")
+LONGEST_SECONDS = 366 * 24 * 3600
 """No step, minimum or lag is longer than a year."""
 
-Table = Mapping[str, object]
-Rows = Mapping[str, Mapping[str, str]]
+RuleTable = Mapping[str, object]
+StorageRateRows = Mapping[str, Mapping[str, str]]
 
 
 def read_billing_rules(
@@ -46,41 +46,44 @@ def read_billing_rules(
     """Provider -> its rule. `where`: the file, for errors. `rows`: of `storage_rates.csv`, which a disk may name by `row`."""
     kept = list(rows)
     of = {name: {row["disk"]: row for row in kept if row["provider"] == name} for name in table}
-    return {name: _rule(name, _table(rule, f"{where} {name}"), f"{where} {name}", of[name]) for name, rule in table.items()}
+    return {
+        name: _read_rule(name, _read_table(rule, f"{where} {name}"), f"{where} {name}", of[name])
+        for name, rule in table.items()
+    }
 
 
-def _rule(provider: str, table: Table, where: str, rows: Rows) -> BillingRule:
-    known_keys(table, RULE_KEYS, where)
+def _read_rule(provider: str, table: RuleTable, where: str, rows: StorageRateRows) -> BillingRule:
+    require_known_keys(table, RULE_KEYS, where)
     for key in REQUIRED:
         require(key in table, f"{where}.{key}", "is missing", f"a rule needs {', '.join(REQUIRED)}")
-    disks = _table(table.get("storage", {}), f"{where}.storage")
-    month = MONTHS[one_of(table.get("month", "730 h"), MONTHS, f"{where}.month")]
+    disks = _read_table(table.get("storage", {}), f"{where}.storage")
+    month = MONTH_NAMES[require_one_of(table.get("month", "730 h"), MONTH_NAMES, f"{where}.month")]
     return BillingRule(
         provider=provider,
-        source=_text(table["source"], f"{where}.source"),
-        observed_on=_text(table["observed_on"], f"{where}.observed_on"),
-        lag_s=_seconds(table["lag_s"], f"{where}.lag_s", least=0),
-        restarts=one_of(table["restarts"], RESTARTS, f"{where}.restarts"),
-        compute=_compute(_table(table["compute"], f"{where}.compute"), f"{where}.compute"),
+        source=_read_text(table["source"], f"{where}.source"),
+        observed_on=_read_text(table["observed_on"], f"{where}.observed_on"),
+        lag_s=_read_seconds(table["lag_s"], f"{where}.lag_s", least=0),
+        restarts=require_one_of(table["restarts"], RESTART_KINDS, f"{where}.restarts"),
+        compute=_read_compute(_read_table(table["compute"], f"{where}.compute"), f"{where}.compute"),
         storage=tuple(
-            _storage(part, _table(disk, f"{where}.storage.{part}"), month, f"{where}.storage.{part}", rows)
+            _read_storage(part, _read_table(disk, f"{where}.storage.{part}"), month, f"{where}.storage.{part}", rows)
             for part, disk in disks.items()
         ),
-        address=_price(table["address"], f"{where}.address") if "address" in table else None,
-        traffic=_price(table["traffic"], f"{where}.traffic") if "traffic" in table else None,
-        not_counted=_texts(table.get("not_counted", []), f"{where}.not_counted"),
+        address=_read_price(table["address"], f"{where}.address") if "address" in table else None,
+        traffic=_read_price(table["traffic"], f"{where}.traffic") if "traffic" in table else None,
+        not_counted=_read_texts(table.get("not_counted", []), f"{where}.not_counted"),
     )
 
 
-def _compute(table: Table, where: str) -> TimeRule:
-    known_keys(table, TIME_KEYS, where)
+def _read_compute(table: RuleTable, where: str) -> TimeRule:
+    require_known_keys(table, TIME_KEYS, where)
     require("bills" in table, f"{where}.bills", "is missing", 'write the states that bill, such as ["running"]')
-    return _time(table, where)
+    return _read_time(table, where)
 
 
-def _time(table: Table, where: str) -> TimeRule:
+def _read_time(table: RuleTable, where: str) -> TimeRule:
     """States and steps. Without `bills`, every state that is not named otherwise bills."""
-    named = {key: _states(table.get(key, []), f"{where}.{key}") for key in ("bills", "free", "probably_free")}
+    named = {key: _read_states(table.get(key, []), f"{where}.{key}") for key in ("bills", "free", "probably_free")}
     if "bills" not in table:
         named["bills"] = tuple(s for s in STATES if s not in (*named["free"], *named["probably_free"], ENDED))
     twice = [state for state in STATES if sum(state in states for states in named.values()) > 1]
@@ -90,56 +93,58 @@ def _time(table: Table, where: str) -> TimeRule:
         bills=named["bills"],
         free=named["free"],
         probably_free=named["probably_free"],
-        quantum_s=_seconds(table.get("step_s", 1), f"{where}.step_s", least=1),
-        minimum_s=_seconds(table.get("minimum_s", 0), f"{where}.minimum_s", least=0),
+        quantum_s=_read_seconds(table.get("step_s", 1), f"{where}.step_s", least=1),
+        minimum_s=_read_seconds(table.get("minimum_s", 0), f"{where}.minimum_s", least=0),
     )
 
 
-def _storage(part: str, table: Table, month: str, where: str, rows: Rows) -> StorageRule:
-    known_keys(table, DISK_KEYS, where)
+def _read_storage(part: str, table: RuleTable, month: str, where: str, rows: StorageRateRows) -> StorageRule:
+    require_known_keys(table, DISK_KEYS, where)
     priced = table
     if "row" in table:
         twice = [key for key in PRICE_KEYS if key in table]
         require(not twice, f"{where}.{''.join(twice[:1])}", "stands in the row already", "drop it, or drop row")
-        priced = _row(_text(table["row"], f"{where}.row"), where, rows)
-    running = _stated(priced, "usd_per_gb_month", where)
-    least = whole(table.get("from_gb", 0), f"{where}.from_gb", least=0)
+        priced = _find_row(_read_text(table["row"], f"{where}.row"), where, rows)
+    running = _read_stated_price(priced, "usd_per_gb_month", where)
+    least = require_whole_number(table.get("from_gb", 0), f"{where}.from_gb", least=0)
     return StorageRule(
         part=part,
-        type=_text(table.get("type", part), f"{where}.type"),
+        type=_read_text(table.get("type", part), f"{where}.type"),
         running=running,
-        stopped=_stated(priced, "usd_per_gb_month_stopped", where) if "usd_per_gb_month_stopped" in priced else running,
-        at_rest=_states(table["at_rest"], f"{where}.at_rest") if "at_rest" in table else AT_REST,
+        stopped=_read_stated_price(priced, "usd_per_gb_month_stopped", where)
+        if "usd_per_gb_month_stopped" in priced
+        else running,
+        at_rest=_read_states(table["at_rest"], f"{where}.at_rest") if "at_rest" in table else AT_REST,
         unit=month,
-        time=_time(table, where),
-        region=_text(priced.get("region", ""), f"{where}.region"),
+        time=_read_time(table, where),
+        region=_read_text(priced.get("region", ""), f"{where}.region"),
         from_gb=least,
-        to_gb=whole(table["to_gb"], f"{where}.to_gb", least=least + 1) if "to_gb" in table else None,
-        source=_text(priced.get("source", ""), f"{where}.source"),
+        to_gb=require_whole_number(table["to_gb"], f"{where}.to_gb", least=least + 1) if "to_gb" in table else None,
+        source=_read_text(priced.get("source", ""), f"{where}.source"),
     )
 
 
-def _row(disk: str, where: str, rows: Rows) -> Table:
+def _find_row(disk: str, where: str, rows: StorageRateRows) -> RuleTable:
     """The prices of a row of `storage_rates.csv`, under the names they have here."""
     row = rows.get(disk)
     if row is None:
-        nearest = nearest_names(disk, rows)
+        nearest = find_nearest_names(disk, rows)
         hint = f"write one of: {', '.join(rows)}" if rows else "state usd_per_gb_month instead: it has no rows of this provider"
         raise UnknownNameError("disk of storage_rates.csv", disk, field=f"{where}.row", nearest=nearest, hint=hint)
     return {
         "usd_per_gb_month": row["usd_per_gb_month_running"],
         "usd_per_gb_month_stopped": row["usd_per_gb_month_stopped"],
-        "region": "" if row["region"] in EVERYWHERE else row["region"],
+        "region": "" if row["region"] in EVERY_REGION else row["region"],
         "source": f"{row['disk']}: {row['source']}, {row['observed_on']}",
     }
 
 
-def _stated(table: Table, key: str, where: str) -> PriceRange | None:
+def _read_stated_price(table: RuleTable, key: str, where: str) -> PriceRange | None:
     """A price per GB-month; empty or absent: nobody states it."""
-    return _price(table[key], f"{where}.{key}") if table.get(key, "") != "" else None
+    return _read_price(table[key], f"{where}.{key}") if table.get(key, "") != "" else None
 
 
-def _price(value: object, where: str) -> PriceRange:
+def _read_price(value: object, where: str) -> PriceRange:
     """One price, or low, expected and high; a range that begins at 0 is of a price that nobody stated."""
     stated = value if isinstance(value, list) else [value] * 3
     require(len(stated) == 3, where, f"has {len(stated)} prices", "write one, or low, expected and high")  # noqa: PLR2004 - the three
@@ -149,26 +154,26 @@ def _price(value: object, where: str) -> PriceRange:
     return PriceRange(low, expected, high, known=low > 0 or low == high)
 
 
-def _seconds(value: object, where: str, *, least: int) -> int:
-    return whole(value, where, least=least, most=LONGEST_S)
+def _read_seconds(value: object, where: str, *, least: int) -> int:
+    return require_whole_number(value, where, least=least, most=LONGEST_SECONDS)
 
 
-def _states(value: object, where: str) -> tuple[str, ...]:
-    return tuple(one_of(state, STATES, where) for state in _texts(value, where))
+def _read_states(value: object, where: str) -> tuple[str, ...]:
+    return tuple(require_one_of(state, STATES, where) for state in _read_texts(value, where))
 
 
-def _texts(value: object, where: str) -> tuple[str, ...]:
+def _read_texts(value: object, where: str) -> tuple[str, ...]:
     require(isinstance(value, list), where, "must be a list of words", 'write ["..."]')
-    return tuple(_text(each, where) for each in cast("list[object]", value))
+    return tuple(_read_text(each, where) for each in cast("list[object]", value))
 
 
-def _text(value: object, where: str) -> str:
+def _read_text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise InputError("must be text", field=where, hint='put it in quotes: "..."')
     return value
 
 
-def _table(value: object, where: str) -> Table:
+def _read_table(value: object, where: str) -> RuleTable:
     if not isinstance(value, Mapping):
         raise InputError("must be a table", field=where, hint="write key = value lines under its name in brackets")
-    return cast("Table", value)
+    return cast("RuleTable", value)

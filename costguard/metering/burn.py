@@ -14,15 +14,15 @@ from datetime import datetime
 
 from costguard.metering.meter import FIXED_UNITS, GB, Meter
 from costguard.metering.span import Span
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND
-from costguard.values.money import Money, MoneyInterval, divide_half_even, nothing, total_of
+from costguard.values.money import Money, MoneyInterval, divide_half_even, make_zero_interval, sum_intervals
 from costguard.values.period import Period
 from costguard.values.resource import Attribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hourly:
+class HourlyBurn:
     """Money an hour in one currency. `stated`: what is expected at prices that somebody stated.
 
     `unstated`: the most that what bills at other prices can cost. `bounds` is of both together.
@@ -42,48 +42,48 @@ class Hourly:
         """ISO 4217."""
         return self.stated.currency
 
-    def plus(self, other: Hourly) -> Hourly:
+    def add(self, other: HourlyBurn) -> HourlyBurn:
         """Both together."""
-        bounds = self.bounds.plus(other.bounds)
-        return Hourly(bounds=bounds, stated=self.stated + other.stated, unstated=self.unstated + other.unstated)
+        bounds = self.bounds.add(other.bounds)
+        return HourlyBurn(bounds=bounds, stated=self.stated + other.stated, unstated=self.unstated + other.unstated)
 
 
-def hourly_of(live: Live, at: datetime) -> tuple[Hourly, ...]:
+def compute_hourly_burn(live: LiveResource, at: datetime) -> tuple[HourlyBurn, ...]:
     """What the open lines of `live` burn at `at`, by currency, and what may burn beside them."""
-    by_currency: dict[str, Hourly] = {}
-    for _, burn in _hourlies(live.open, live.unheard, at, absent=live.absent_at is not None):
-        by_currency[burn.currency] = by_currency.get(burn.currency, no_burn(burn.currency)).plus(burn)
+    by_currency: dict[str, HourlyBurn] = {}
+    for _, burn in _yield_line_burns(live.open, live.unheard, at, absent=live.absent_at is not None):
+        by_currency[burn.currency] = by_currency.get(burn.currency, make_zero_burn(burn.currency)).add(burn)
     return tuple(by_currency[currency] for currency in sorted(by_currency))
 
 
-def burns_of(live: Iterable[Live], at: datetime) -> tuple[Burn, ...]:
+def list_burns(live: Iterable[LiveResource], at: datetime) -> tuple[AttributedBurn, ...]:
     """What every line bills or may bill at `at`, as the budgets count it."""
     return tuple(
-        Burn(attribution=span.attribution, hourly=hourly.bounds)
+        AttributedBurn(attribution=span.attribution, hourly=hourly.bounds)
         for one in live
-        for span, hourly in _hourlies(one.open, one.unheard, at, absent=one.absent_at is not None)
+        for span, hourly in _yield_line_burns(one.open, one.unheard, at, absent=one.absent_at is not None)
     )
 
 
-def forecasts(
+def forecast_period(
     spent: Iterable[MoneyInterval],
     burning: Iterable[tuple[Sequence[Span], Sequence[Span], bool]],
     period: Period,
     at: datetime,
 ) -> tuple[MoneyInterval, ...]:
     """What `period` comes to if what bills at `at` goes on to its end, dollars first; `burning`: see `ports.accounts`."""
-    burns, parts = defaultdict[str, list[Hourly]](list), defaultdict[str, list[MoneyInterval]](list)
+    burns, parts = defaultdict[str, list[HourlyBurn]](list), defaultdict[str, list[MoneyInterval]](list)
     for lines, unheard, absent in burning:
-        for _, burn in _hourlies(lines, unheard, at, absent=absent):
+        for _, burn in _yield_line_burns(lines, unheard, at, absent=absent):
             burns[burn.currency].append(burn)
     for part in spent:
         parts[part.low.currency].append(part)
     left_us = (period.end - min(max(at, period.start), period.end)) // MICROSECOND
     currencies = ("USD", *sorted({*burns, *parts} - {"USD"}))
-    return tuple(ahead(total_of(parts[c], c), together(burns[c], c), left_us) for c in currencies)
+    return tuple(forecast_total(sum_intervals(parts[c], c), sum_burns(burns[c], c), left_us) for c in currencies)
 
 
-def per_hour(meter: Meter, nano: int, at: datetime) -> int:
+def compute_hourly_price(meter: Meter, nano: int, at: datetime) -> int:
     """Nano-units an hour of `meter` at `nano` per unit. A calendar GB-month is divided by the hours of the month of `at`."""
     if meter.unit == GB:
         return 0
@@ -91,52 +91,55 @@ def per_hour(meter: Meter, nano: int, at: datetime) -> int:
     return divide_half_even(nano * meter.quantity * HOUR_US, unit)
 
 
-def no_burn(currency: str = "USD") -> Hourly:
+def make_zero_burn(currency: str = "USD") -> HourlyBurn:
     """Nothing an hour."""
     zero = Money(nano=0, currency=currency)
-    return Hourly(bounds=nothing(currency), stated=zero, unstated=zero)
+    return HourlyBurn(bounds=make_zero_interval(currency), stated=zero, unstated=zero)
 
 
-def together(burns: Iterable[Hourly], currency: str) -> Hourly:
+def sum_burns(burns: Iterable[HourlyBurn], currency: str) -> HourlyBurn:
     """All of `burns`, which are of `currency`."""
-    burn = no_burn(currency)
+    burn = make_zero_burn(currency)
     for one in burns:
-        burn = burn.plus(one)
+        burn = burn.add(one)
     return burn
 
 
-def ahead(to_date: MoneyInterval, burn: Hourly, left_us: int) -> MoneyInterval:
+def forecast_total(to_date: MoneyInterval, burn: HourlyBurn, left_us: int) -> MoneyInterval:
     """What is spent `to_date` comes to once `burn` has gone on for `left_us`."""
-    low, expected, high = (_over(end, left_us) for end in (burn.bounds.low, burn.bounds.expected, burn.bounds.high))
-    return to_date.plus(MoneyInterval(low=low, expected=expected, high=high))
+    low, expected, high = (_extend_burn(end, left_us) for end in (burn.bounds.low, burn.bounds.expected, burn.bounds.high))
+    return to_date.add(MoneyInterval(low=low, expected=expected, high=high))
 
 
-def _over(hourly: Money, us: int) -> Money:
+def _extend_burn(hourly: Money, us: int) -> Money:
     return Money(nano=divide_half_even(hourly.nano * us, HOUR_US), currency=hourly.currency)
 
 
-def _hourlies(lines: Iterable[Span], unheard: Iterable[Span], at: datetime, *, absent: bool) -> Iterator[tuple[Span, Hourly]]:
+def _yield_line_burns(
+    lines: Iterable[Span], unheard: Iterable[Span], at: datetime, *, absent: bool
+) -> Iterator[tuple[Span, HourlyBurn]]:
     """What each line burns: where its resource is absent or was not looked at, probably nothing."""
-    yield from ((span, _hourly(span, at, doubtful=absent)) for span in lines)
+    yield from ((span, _compute_line_burn(span, at, doubtful=absent)) for span in lines)
     for span in unheard:
-        hourly = _hourly(span, at, doubtful=True)
+        hourly = _compute_line_burn(span, at, doubtful=True)
         yield span, replace(hourly, unstated=hourly.stated)  # it bounds what may be, and is no price that nobody stated
 
 
-def _hourly(span: Span, at: datetime, *, doubtful: bool) -> Hourly:
+def _compute_line_burn(span: Span, at: datetime, *, doubtful: bool) -> HourlyBurn:
     """What one line burns: where nobody knows whether it does, probably nothing and at most its price."""
     price, zero = span.meter.price, Money(nano=0, currency=span.meter.price.currency)
     low, expected, high = (
-        Money(nano=per_hour(span.meter, nano, at), currency=price.currency) for nano in (price.low, price.expected, price.high)
+        Money(nano=compute_hourly_price(span.meter, nano, at), currency=price.currency)
+        for nano in (price.low, price.expected, price.high)
     )
     if doubtful:
         low = expected = zero
     bounds = MoneyInterval(low=low, expected=expected, high=high)
-    return Hourly(bounds=bounds, stated=expected if price.known else zero, unstated=zero if price.known else high)
+    return HourlyBurn(bounds=bounds, stated=expected if price.known else zero, unstated=zero if price.known else high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Burn:
+class AttributedBurn:
     """What bills now: `hourly` is money an hour."""
 
     attribution: Attribution

@@ -18,12 +18,12 @@ from typing import Protocol
 from costguard.metering.meter import COMPUTE, GB, HOUR, PriceRange
 from costguard.metering.span import PICO
 from costguard.values.checks import require
-from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, micros
+from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, to_micros
 from costguard.values.money import MoneyInterval
 from costguard.values.provider import Seller
 from costguard.values.resource import Attribution, ResourceKey
 
-PLACES = 12
+QUANTITY_PLACES = 12
 """Decimals of a quantity: an hour is cut finer than a microsecond."""
 
 
@@ -54,7 +54,7 @@ class ChargeItem:
     corrected: bool = False
 
     def __post_init__(self) -> None:
-        first, last = micros(self.start), micros(self.end)
+        first, last = to_micros(self.start), to_micros(self.end)
         sound = first < last and first // DAY_US == (last - 1) // DAY_US
         require(sound, "item", f"lies not within one UTC day: {self.start} to {self.end}")
 
@@ -71,7 +71,7 @@ class ChargeItem:
     @property
     def used(self) -> Decimal:
         """What was used, rather than what is charged for: hours, GB-hours or GB, to twelve decimals."""
-        return self.quantity if self.unit == GB else round(Decimal(self.us) / HOUR_US, PLACES)
+        return self.quantity if self.unit == GB else round(Decimal(self.us) / HOUR_US, QUANTITY_PLACES)
 
     @property
     def used_unit(self) -> str:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from costguard.metering.inventory import COMPLETE
-from costguard.metering.spending import Stretch
+from costguard.metering.spending import PollStretch
 from costguard.values.period import Period
 from costguard.values.resource import ScopeKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hole:
+class CoverageGap:
     """A time in which no listing was complete. `why`: what the last listing in it said; "" where nobody looked."""
 
     period: Period
@@ -26,11 +26,11 @@ class Hole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unseen:
+class UncoveredScope:
     """A scope with holes in a period, in order of time. `never`: no listing in the period was complete."""
 
     scope: ScopeKey
-    holes: tuple[Hole, ...]
+    holes: tuple[CoverageGap, ...]
     never: bool = False
 
     @property
@@ -39,28 +39,28 @@ class Unseen:
         return sum((hole.period.length for hole in self.holes), timedelta())
 
 
-def unseen(
-    scopes: Iterable[ScopeKey], stretches: Iterable[Stretch], period: Period, *, as_of: datetime, pause: timedelta
-) -> tuple[Unseen, ...]:
+def find_uncovered_scopes(
+    scopes: Iterable[ScopeKey], stretches: Iterable[PollStretch], period: Period, *, as_of: datetime, pause: timedelta
+) -> tuple[UncoveredScope, ...]:
     """The scopes that were not seen completely all through `period` as far as it has passed at `as_of`, by name.
 
     `pause`: so long between two complete listings is no hole. A scope without a stretch was never seen in the period.
     """
     passed = Period(start=period.start, end=max(period.start, min(period.end, as_of)))
-    by_scope: dict[ScopeKey, list[Stretch]] = defaultdict(list)
+    by_scope: dict[ScopeKey, list[PollStretch]] = defaultdict(list)
     for stretch in stretches:
         by_scope[stretch.scope].append(stretch)
     found = []
     for scope in sorted({*scopes, *by_scope}):
         own = by_scope.get(scope, [])
-        holes = holes_of(own, passed, pause)
+        holes = find_coverage_gaps(own, passed, pause)
         never = not any(s.outcome == COMPLETE and s.start < passed.end and s.end >= passed.start for s in own)
         if holes:
-            found.append(Unseen(scope=scope, holes=holes, never=never))
+            found.append(UncoveredScope(scope=scope, holes=holes, never=never))
     return tuple(found)
 
 
-def holes_of(stretches: Iterable[Stretch], within: Period, pause: timedelta) -> tuple[Hole, ...]:
+def find_coverage_gaps(stretches: Iterable[PollStretch], within: Period, pause: timedelta) -> tuple[CoverageGap, ...]:
     """The holes of one scope that are longer than `pause`."""
     ordered = sorted(stretches, key=lambda s: (s.start, s.end))
     reached, bounds = within.start, []
@@ -70,11 +70,13 @@ def holes_of(stretches: Iterable[Stretch], within: Period, pause: timedelta) -> 
             reached = stretch.end
     bounds.append((reached, within.end))
     return tuple(
-        Hole(period=Period(start=start, end=end), why=_why(ordered, start, end)) for start, end in bounds if end - start > pause
+        CoverageGap(period=Period(start=start, end=end), why=_find_gap_reason(ordered, start, end))
+        for start, end in bounds
+        if end - start > pause
     )
 
 
-def _why(ordered: list[Stretch], start: datetime, end: datetime) -> str:
+def _find_gap_reason(ordered: list[PollStretch], start: datetime, end: datetime) -> str:
     """What the last listing between `start` and `end` that was not complete said."""
     said = [s.why or s.outcome for s in ordered if s.outcome != COMPLETE and s.start < end and s.end >= start]
     return said[-1] if said else ""

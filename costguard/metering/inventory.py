@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 
 from costguard.metering.observation import Observation
 from costguard.values.checks import require
-from costguard.values.instant import sensible
+from costguard.values.instant import require_instant
 from costguard.values.resource import ResourceKey, ScopeKey, is_storable
 from costguard.values.sample import Sample
 
 COMPLETE, PARTIAL, FAILED = "complete", "partial", "failed"
 
-AHEAD = timedelta(minutes=5)
+POLL_AHEAD_MAX = timedelta(minutes=5)
 """A poll dated further ahead of the present than this was dated by a wrong clock: an assumption, 2026-11."""
 
 
@@ -65,7 +65,7 @@ class Poll:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        sensible(self.at, f"poll of {'/'.join(self.scope)}")
+        require_instant(self.at, f"poll of {'/'.join(self.scope)}")
         require(self.asked_at is None or self.asked_at <= self.at, "poll.asked_at", "lies after the answer", "swap them")
         require(all(self.scope), "scope", f"needs a provider, an account and a name, not {self.scope}")
         hint = "a provider, an account and a scope are text without NUL and half characters"
@@ -77,7 +77,7 @@ class Poll:
         return self.asked_at or self.at
 
 
-def without_doubles(inventory: Inventory) -> tuple[Inventory, tuple[str, ...]]:
+def remove_duplicates(inventory: Inventory) -> tuple[Inventory, tuple[str, ...]]:
     """`inventory` with each id once. Two that agree are one; two that differ leave it partial, and neither is believed."""
     if isinstance(inventory, Failed):
         return inventory, ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import lcm
 
-from costguard.values.checks import one_of, require
+from costguard.values.checks import require, require_one_of
 from costguard.values.instant import DAY_US, HOUR_US
 from costguard.values.money import NANO
 
@@ -57,7 +57,7 @@ class PriceRange:
         """A stated price."""
         return cls(nano, nano, nano, currency)
 
-    def around(self, other: PriceRange) -> PriceRange:
+    def merge_with(self, other: PriceRange) -> PriceRange:
         """Either of two prices of one currency: from the lower low to the higher high, expected half-way."""
         require(self.currency == other.currency, "currency", f"cannot mix {self.currency} with {other.currency}")
         low, high = min(self.low, other.low), max(self.high, other.high)
@@ -82,7 +82,7 @@ class Meter:
     source: str = ""
 
     def __post_init__(self) -> None:
-        one_of(self.unit, UNITS, "meter.unit")
+        require_one_of(self.unit, UNITS, "meter.unit")
         sizes = self.quantity >= 0 and self.quantum_s >= 1 and self.minimum_s >= 0
         require(sizes, f"meter {self.charge}", "has a negative size")
 
@@ -91,7 +91,7 @@ class Meter:
         """(charge, part): spans of one line of one resource never overlap."""
         return self.charge, self.part
 
-    def either(self, other: Meter) -> Meter:
+    def merge_with(self, other: Meter) -> Meter:
         """This or that one, when nobody saw which: the same line, the quantity of the dearer, its price from one to the other.
 
         100 GB or 150 GB at $0.10 are 150 GB at $0.066, probably at $0.083, at most at $0.10. Where their time is counted
@@ -102,10 +102,10 @@ class Meter:
         size = max(1, more.quantity)
         alike = (self.unit, self.quantum_s, self.minimum_s) == (other.unit, other.quantum_s, other.minimum_s)
         if alike and self.quantity == other.quantity:
-            range_ = self.price.around(other.price)
+            range_ = self.price.merge_with(other.price)
             return Meter(self.charge, range_, self.unit, self.quantity, self.quantum_s, self.minimum_s, more.part, more.source)
         price = replace(
-            self.price.around(other.price),
+            self.price.merge_with(other.price),
             low=min(m.quantity * m.price.low for m in both) // size if alike else 0,
             expected=sum(m.quantity * m.price.expected for m in both) // (2 * size),
             high=more.price.high,

@@ -10,15 +10,24 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
-from costguard.errors import InputError, one_line
+from costguard.errors import InputError, to_one_line
 from costguard.metering.meter import LARGEST_PRICE
-from costguard.values.checks import described, require
+from costguard.values.checks import describe_value, require
 from costguard.values.incarnation import Incarnation
 from costguard.values.instant import EARLIEST
 from costguard.values.money import NANO, Rate
-from costguard.values.resource import GROUPED_LABELS, INSTANCE, STATES, TIERS, Attribution, ResourceKey, is_storable, storable
+from costguard.values.resource import (
+    GROUPED_LABELS,
+    INSTANCE,
+    STATES,
+    TIERS,
+    Attribution,
+    ResourceKey,
+    is_storable,
+    make_storable,
+)
 
-AHEAD = timedelta(minutes=5)
+PROVIDER_CLOCK_AHEAD_MAX = timedelta(minutes=5)
 """How far a provider's clock may run ahead of ours before its times are not believed: an assumption, 2026-11."""
 
 HIGHEST_PER_GPU = Decimal(1000)
@@ -47,7 +56,7 @@ class Price:
     def __post_init__(self) -> None:
         require(not (self.prepaid and self.rate), "price", "is paid in advance and has a rate", "leave out one of them")
         if not is_storable(self.source):
-            object.__setattr__(self, "source", storable(self.source))
+            object.__setattr__(self, "source", make_storable(self.source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +73,13 @@ class Disk:
 
     def __post_init__(self) -> None:
         sound = self.gb is None or (type(self.gb) is int and 0 <= self.gb <= LARGEST_GB)
-        require(sound, "disk.gb", f"must be a whole number of GB, not {described(self.gb)}", "from 0 to 10 PB")
+        require(sound, "disk.gb", f"must be a whole number of GB, not {describe_value(self.gb)}", "from 0 to 10 PB")
         if not is_storable(self.type):
-            object.__setattr__(self, "type", storable(self.type))
+            object.__setattr__(self, "type", make_storable(self.type))
 
 
 @dataclass(frozen=True, slots=True)
-class Counter:
+class TrafficCounter:
     """Something billed by amount and counted by the provider since the resource was made: `mb` of traffic, never falling.
 
     `charge` names a line, so it is kept as a database can hold it.
@@ -82,9 +91,9 @@ class Counter:
 
     def __post_init__(self) -> None:
         sound = type(self.mb) is int and 0 <= self.mb <= LARGEST_MB
-        require(sound, "counter.mb", f"must be a whole number of MB, not {described(self.mb)}", "from 0 to 100 PB")
+        require(sound, "counter.mb", f"must be a whole number of MB, not {describe_value(self.mb)}", "from 0 to 100 PB")
         if not is_storable(self.charge):
-            object.__setattr__(self, "charge", storable(self.charge))
+            object.__setattr__(self, "charge", make_storable(self.charge))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +147,7 @@ class Observation:
     stopped_at: datetime | None = None
     prices: tuple[Price, ...] = ()
     disks: tuple[Disk, ...] = ()
-    counters: tuple[Counter, ...] = ()
+    counters: tuple[TrafficCounter, ...] = ()
     why: str = ""
     handling: Handling = field(default=UNKNOWN_HANDLING, compare=False)
 
@@ -176,10 +185,10 @@ class Observation:
         )
 
 
-def believable(seen: Observation, at: datetime) -> tuple[Observation, tuple[str, ...]]:
+def drop_impossible_times(seen: Observation, at: datetime) -> tuple[Observation, tuple[str, ...]]:
     """`seen` at `at` without the times it cannot mean, and a note for each of them."""
     notes: list[str] = []
-    latest = at + AHEAD
+    latest = at + PROVIDER_CLOCK_AHEAD_MAX
 
     def held(name: str, when: datetime | None) -> datetime | None:
         if when is None or EARLIEST <= when <= latest:
@@ -198,7 +207,9 @@ def believable(seen: Observation, at: datetime) -> tuple[Observation, tuple[str,
     return replace(seen, created_at=created, started_at=started, stopped_at=stopped), tuple(notes)
 
 
-def price_stated(value: object, *, gpus: float = 1, currency: str = "USD", field: str = "price") -> tuple[Rate | None, str]:
+def parse_hourly_rate(
+    value: object, *, gpus: float = 1, currency: str = "USD", field: str = "price"
+) -> tuple[Rate | None, str]:
     """The hourly rate a provider states as a decimal string or int, and "" or why it is unknown.
 
     Missing, zero, negative, NaN, unreadable, above `HIGHEST_PER_GPU` for each GPU or `LARGEST_PRICE` for all: unknown, never 0.
@@ -208,16 +219,16 @@ def price_stated(value: object, *, gpus: float = 1, currency: str = "USD", field
     try:
         amount = Decimal(str(value)) if not isinstance(value, bool) else Decimal("NaN")
     except (InvalidOperation, ValueError):  # ValueError: an int of more digits than Python writes
-        return None, f"{field} is no number: {one_line(described(value))}"
+        return None, f"{field} is no number: {to_one_line(describe_value(value))}"
     if not amount.is_finite() or amount <= 0:
-        return None, f"{field} is {one_line(described(value))}: unknown, not free"
+        return None, f"{field} is {to_one_line(describe_value(value))}: unknown, not free"
     highest = min(HIGHEST_PER_GPU * (int(gpus) if 1 <= gpus <= MOST_GPUS else 1), Decimal(LARGEST_PRICE) / NANO)
     if amount > highest:
-        return None, f"{field} is {one_line(described(value))}: more than any machine costs, so not believed"
+        return None, f"{field} is {to_one_line(describe_value(value))}: more than any machine costs, so not believed"
     nano = int((amount.scaleb(9)).to_integral_value())
     return (Rate(nano_per_hour=nano, currency=currency), "") if nano else (None, f"{field} is less than a nano-dollar an hour")
 
 
-def incarnation_of(seen: Observation) -> Incarnation:
+def identify_incarnation(seen: Observation) -> Incarnation:
     """The life that `seen` is in."""
     return Incarnation(seen.key, seen.started_at, seen.created_at)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from costguard.metering.span import Reach
+from costguard.metering.span import KnownUntil
 
 
-def reach_of(
+def compute_known_until(
     *,
     start: datetime,
     complete_at: datetime | None,
@@ -20,7 +20,7 @@ def reach_of(
     absent_at: datetime | None,
     lag: timedelta,
     as_of: datetime,
-) -> Reach:
+) -> KnownUntil:
     """The reach at `as_of` of a span that opened at `start`.
 
     `complete_at`: the scope's last complete poll. `logged_at`: when the resource's last observation was first said. Where
@@ -35,4 +35,4 @@ def reach_of(
         expected = as_of
     low = min(max(start, last - lag), as_of)
     high = max(start, as_of)
-    return Reach(low=low, expected=min(max(low, expected), high), high=high)
+    return KnownUntil(low=low, expected=min(max(low, expected), high), high=high)

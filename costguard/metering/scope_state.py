@@ -13,7 +13,7 @@ from costguard.values.resource import ResourceKey, ScopeKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownResource:
     """What is known of one resource between polls.
 
     `logged_at`: when `observation` was first said; `seen_at`: the last poll that saw it, None: the scope's last complete one.
@@ -43,11 +43,11 @@ class ScopeState:
     scope: ScopeKey
     at: datetime | None = None
     complete_at: datetime | None = None
-    resources: Mapping[ResourceKey, Known] = field(default_factory=dict)
+    resources: Mapping[ResourceKey, KnownResource] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Logged:
+class ObservationLogEntry:
     """A row of the observation log: what changed. `observation` None: a complete listing lacks it, last seen at `seen_at`.
 
     `at` is when the listing was asked for; of an absence, when it was answered. A settled absence is an observation "ended".
@@ -60,7 +60,7 @@ class Logged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Correction:
+class SpanCorrection:
     """A closed span turned out otherwise: from now on it counts with this `presence`."""
 
     span: Span
@@ -70,7 +70,7 @@ class Correction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accrued:
+class AccrualResult:
     """What one poll changes. To be written in this order: `logged`, `closed`, `opened`, `corrected`; then the coverage row.
 
     `closed`: spans of the ledger that get their end, whole, with `end` and `ended_by` set. `opened`: new spans; those with an
@@ -82,9 +82,9 @@ class Accrued:
     at: datetime
     outcome: str
     why: str = ""
-    logged: tuple[Logged, ...] = ()
+    logged: tuple[ObservationLogEntry, ...] = ()
     closed: tuple[Span, ...] = ()
     opened: tuple[Span, ...] = ()
-    corrected: tuple[Correction, ...] = ()
+    corrected: tuple[SpanCorrection, ...] = ()
     notes: tuple[str, ...] = ()
     fresh: bool = True

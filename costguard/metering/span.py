@@ -18,13 +18,13 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from costguard.metering.meter import FIXED_UNITS, GB, MB_PER_GB, Meter
-from costguard.values.checks import one_of, require
-from costguard.values.instant import DAY_US, SECOND_US, instant, micros
+from costguard.values.checks import require, require_one_of
+from costguard.values.instant import DAY_US, SECOND_US, from_micros, to_micros
 from costguard.values.money import Money, MoneyInterval, divide_half_even
 from costguard.values.period import Period
 from costguard.values.resource import Attribution, ResourceKey
 
-NOTHING = (0, 1)
+NO_PROGRESS = (0, 1)
 """No progress at all: where a span starts."""
 
 SEEN, GAP, EDGE, MAYBE = "seen", "gap", "edge", "maybe"
@@ -54,7 +54,7 @@ class Span:
     def __post_init__(self) -> None:
         start, end = self.start, self.end
         if self.presence not in PRESENCES:
-            one_of(self.presence, PRESENCES, "span.presence")
+            require_one_of(self.presence, PRESENCES, "span.presence")
         if self.anchor > start:  # asked first: the words of an error cost more than all the rest
             require(truth=False, field="span.anchor", what=f"lies after the span's start ({self.anchor}, {start})")
         if end is None:
@@ -69,7 +69,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class KnownUntil:
     """How far an open span is known to go: surely to `low`, probably to `expected`, at most to `high`."""
 
     low: datetime
@@ -77,20 +77,20 @@ class Reach:
     high: datetime
 
     @classmethod
-    def exactly(cls, at: datetime) -> Reach:
+    def exactly(cls, at: datetime) -> KnownUntil:
         """To `at` and no further."""
         return cls(low=at, expected=at, high=at)
 
 
-def charge(span: Span, period: Period, reach: Reach | None = None) -> MoneyInterval:
+def compute_charge(span: Span, period: Period, reach: KnownUntil | None = None) -> MoneyInterval:
     """What `span` costs in `period`. An open span needs its `reach`; a closed one goes to its end."""
-    start, end = micros(period.start), micros(period.end)
+    start, end = to_micros(period.start), to_micros(period.end)
     if reach is None:
-        low, expected, high = amounts(span, start, end)
+        low, expected, high = compute_amounts(span, start, end)
     else:
-        low, _, _ = amounts(span, start, min(end, micros(reach.low)))
-        _, expected, _ = amounts(span, start, min(end, micros(reach.expected)))
-        _, _, high = amounts(span, start, min(end, micros(reach.high)))
+        low, _, _ = compute_amounts(span, start, min(end, to_micros(reach.low)))
+        _, expected, _ = compute_amounts(span, start, min(end, to_micros(reach.expected)))
+        _, _, high = compute_amounts(span, start, min(end, to_micros(reach.high)))
     currency = span.meter.price.currency
     return MoneyInterval(
         low=Money(nano=low, currency=currency),
@@ -99,59 +99,61 @@ def charge(span: Span, period: Period, reach: Reach | None = None) -> MoneyInter
     )
 
 
-def amounts(span: Span, start_us: int, end_us: int) -> tuple[int, int, int]:
+def compute_amounts(span: Span, start_us: int, end_us: int) -> tuple[int, int, int]:
     """Low, expected and high nano-units that `span` costs in [start, end), where an open span is taken to go on.
 
     Each is the one below it plus a part that is rounded by itself, so that they are in order in any period.
     """
-    first, last = micros(span.start), micros(span.end) if span.end else None
+    first, last = to_micros(span.start), to_micros(span.end) if span.end else None
     begin = max(first, start_us)
     finish = end_us if last is None else min(last, end_us)
     if finish <= begin:
         return 0, 0, 0
-    surely, probably, perhaps = _layers(span)
-    to, since = _progress(span, finish), _progress(span, begin) if begin > first else NOTHING
+    surely, probably, perhaps = _split_price(span)
+    to, since = _compute_progress(span, finish), _compute_progress(span, begin) if begin > first else NO_PROGRESS
     quantity = span.meter.quantity
-    low = _rounded(surely * quantity, to) - _rounded(surely * quantity, since)
-    expected = low + _rounded(probably * quantity, to) - _rounded(probably * quantity, since)
-    return low, expected, expected + _rounded(perhaps * quantity, to) - _rounded(perhaps * quantity, since)
+    low = _round_cost(surely * quantity, to) - _round_cost(surely * quantity, since)
+    expected = low + _round_cost(probably * quantity, to) - _round_cost(probably * quantity, since)
+    return low, expected, expected + _round_cost(perhaps * quantity, to) - _round_cost(perhaps * quantity, since)
 
 
-def expected_us(span: Span, start_us: int, end_us: int) -> int:
+def count_expected_us(span: Span, start_us: int, end_us: int) -> int:
     """Microseconds that `span` probably billed within [start, end): half of an edge, none of a maybe."""
     if span.presence == MAYBE:
         return 0
-    first = micros(span.start)
+    first = to_micros(span.start)
     begin = max(first, start_us)
-    finish = max(begin, min(micros(span.end), end_us) if span.end else end_us)
+    finish = max(begin, min(to_micros(span.end), end_us) if span.end else end_us)
     part = 2 if span.presence == EDGE else 1
     return (finish - first) // part - (begin - first) // part
 
 
-def priced_pico(span: Span, start_us: int, end_us: int) -> int:
+def count_priced_pico(span: Span, start_us: int, end_us: int) -> int:
     """10^-12 of its pricing unit that `span` probably billed within [start, end): half of an edge, none of a maybe.
 
     Telescoping as money is, so that the parts of a period add up. An open span is taken to go on.
     """
-    first, last = micros(span.start), micros(span.end) if span.end else None
+    first, last = to_micros(span.start), to_micros(span.end) if span.end else None
     begin = max(first, start_us)
     finish = end_us if last is None else min(last, end_us)
     if span.presence == MAYBE or finish <= begin:
         return 0
     of = span.meter.quantity * PICO, 2 if span.presence == EDGE else 1
-    return _pico(*of, _progress(span, finish)) - (_pico(*of, _progress(span, begin)) if begin > first else 0)
+    return _count_pico(*of, _compute_progress(span, finish)) - (
+        _count_pico(*of, _compute_progress(span, begin)) if begin > first else 0
+    )
 
 
-def by_day(span: Span) -> list[tuple[int, tuple[int, int, int], int]]:
+def split_by_day(span: Span) -> list[tuple[int, tuple[int, int, int], int]]:
     """(day since 1970 in UTC, its amounts, its expected microseconds) of every day that a closed span touches."""
     require(span.end is not None, "span", "is open: only a closed one has days")
-    first, last = micros(span.start) // DAY_US, micros(span.end or span.start) // DAY_US
+    first, last = to_micros(span.start) // DAY_US, to_micros(span.end or span.start) // DAY_US
     days = ((day, day * DAY_US, (day + 1) * DAY_US) for day in range(first, last + 1))
-    found = [(day, amounts(span, start, end), expected_us(span, start, end)) for day, start, end in days]
+    found = [(day, compute_amounts(span, start, end), count_expected_us(span, start, end)) for day, start, end in days]
     return [(day, money, us) for day, money, us in found if us or any(money)]
 
 
-def _layers(span: Span) -> tuple[int, int, int]:
+def _split_price(span: Span) -> tuple[int, int, int]:
     """Twice the price that surely applies, what expected adds to it, and what high adds to that."""
     low, expected, high = span.meter.price.low, span.meter.price.expected, span.meter.price.high
     if span.presence == SEEN:
@@ -163,31 +165,31 @@ def _layers(span: Span) -> tuple[int, int, int]:
     return 0, expected, 2 * high - expected
 
 
-def _rounded(twice_nano: int, progress: tuple[int, int]) -> int:
+def _round_cost(twice_nano: int, progress: tuple[int, int]) -> int:
     """C(t) at half of `twice_nano` per unit, `progress` being the units until t: nano-units, rounded half to even."""
     numerator, denominator = progress
     return divide_half_even(twice_nano * numerator, 2 * denominator) if twice_nano and numerator else 0
 
 
-def _pico(scaled: int, parts: int, progress: tuple[int, int]) -> int:
+def _count_pico(scaled: int, parts: int, progress: tuple[int, int]) -> int:
     numerator, denominator = progress
     return divide_half_even(scaled * numerator, parts * denominator)
 
 
-def _progress(span: Span, at_us: int) -> tuple[int, int]:
+def _compute_progress(span: Span, at_us: int) -> tuple[int, int]:
     """Pricing units of time from the span's start to `at_us`, as a fraction of integers."""
-    meter, start, anchor = span.meter, micros(span.start), micros(span.anchor)
+    meter, start, anchor = span.meter, to_micros(span.start), to_micros(span.anchor)
     if meter.unit == GB:  # an amount, spread evenly over the period in which it was used
-        return at_us - start, MB_PER_GB * max(1, micros(span.end or span.start) - start)
-    begun, reached = _billable(meter, start - anchor), _billable(meter, at_us - anchor)
+        return at_us - start, MB_PER_GB * max(1, to_micros(span.end or span.start) - start)
+    begun, reached = _count_billable_us(meter, start - anchor), _count_billable_us(meter, at_us - anchor)
     unit = FIXED_UNITS.get(meter.unit)
     if unit is not None:
         return reached - begun, unit
-    months = _months(anchor + reached) - _months(anchor + begun)
+    months = _count_months(anchor + reached) - _count_months(anchor + begun)
     return months.numerator, months.denominator
 
 
-def _billable(meter: Meter, elapsed_us: int) -> int:
+def _count_billable_us(meter: Meter, elapsed_us: int) -> int:
     """Microseconds that are charged for once a run has gone on for `elapsed_us`: whole steps, at least the minimum."""
     if elapsed_us <= 0:
         return 0
@@ -195,9 +197,9 @@ def _billable(meter: Meter, elapsed_us: int) -> int:
     return max(-(-elapsed_us // step) * step, meter.minimum_s * SECOND_US)
 
 
-def _months(at_us: int) -> Fraction:
+def _count_months(at_us: int) -> Fraction:
     """Calendar months in UTC since the year 0, with the part of the running one that has passed."""
-    at = instant(at_us)
+    at = from_micros(at_us)
     begun = at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     over = (begun + LONGER_THAN_A_MONTH).replace(day=1)
-    return 12 * at.year + at.month + Fraction(at_us - micros(begun), micros(over) - micros(begun))
+    return 12 * at.year + at.month + Fraction(at_us - to_micros(begun), to_micros(over) - to_micros(begun))

@@ -15,7 +15,7 @@ from costguard.values.resource import Attribution, ResourceKey, ScopeKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bearer:
+class BilledResource:
     """The resource that something was spent on, as it was last seen: its `labels`, and the `job` that it is a machine of."""
 
     key: ResourceKey
@@ -37,11 +37,11 @@ class Spending:
     money: MoneyInterval
     us: int
     known: bool = True
-    bearer: Bearer | None = None
+    bearer: BilledResource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Live:
+class LiveResource:
     """A resource that is not known to have ended. `open`: the lines that bill now. `spent`: all its life, as far as recorded.
 
     `absent_at`: since when complete listings lack it, while its end is not settled; else None. `unheard`: what may bill beside
@@ -61,7 +61,7 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class LifetimeCost:
     """All that one resource ever cost in one currency, as far as recorded, whether it lives or not. `spans`: of how many."""
 
     key: ResourceKey
@@ -70,7 +70,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScopeNow:
+class ScopeCoverage:
     """How well a scope is seen. `outcome` and `why` of its last poll at `at`; `since`: the first poll in a row that said so."""
 
     scope: ScopeKey
@@ -82,7 +82,7 @@ class ScopeNow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class PollStretch:
     """Polls in a row of one scope with one outcome: the listing was complete (or was not) from `start` to `end`."""
 
     scope: ScopeKey

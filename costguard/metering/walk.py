@@ -14,10 +14,10 @@ from costguard.metering.meter import Line, Meter
 from costguard.metering.span import EDGE, GAP, MAYBE, SEEN, Span
 from costguard.values.resource import Attribution, ResourceKey
 
-Fuzzy = tuple[Meter, str]
+UncertainMeter = tuple[Meter, str]
 
 
-class Walk:
+class LineWalk:
     """One line on its way. `span`: what bills now. `held`: whether the ledger has it already.
 
     `floor`: before it nothing can start. `ceiling`: nano-units that an hour may have cost while nobody looked, where prices
@@ -35,7 +35,14 @@ class Walk:
         self.added: list[Span] = []
 
     def change(
-        self, earliest: datetime, latest: datetime, *, after: Meter | None, fuzzy: Fuzzy | None, owner: Attribution, why: str
+        self,
+        earliest: datetime,
+        latest: datetime,
+        *,
+        after: Meter | None,
+        fuzzy: UncertainMeter | None,
+        owner: Attribution,
+        why: str,
     ) -> None:
         """From some instant within [earliest, latest] on, `after` bills (None: nothing); in between, `fuzzy`."""
         before = self.span.meter if self.span else None
@@ -47,24 +54,24 @@ class Walk:
         end = max(begin, latest)
         anchor = self.span.anchor if self.span else begin
         if self.span:
-            self._end(begin, why)
-        if begin < end and (fuzzy := fuzzy or between(before, after)):
+            self._end_span(begin, why)
+        if begin < end and (fuzzy := fuzzy or bound_transition(before, after)):
             meter, presence = fuzzy
             if presence != SEEN and self.ceiling > meter.price.high:
                 meter = replace(meter, price=replace(meter.price, high=self.ceiling))
-            self.added.append(self._span(meter, begin, anchor=anchor, owner=owner, why=why, presence=presence, end=end))
+            self.added.append(self._make_span(meter, begin, anchor=anchor, owner=owner, why=why, presence=presence, end=end))
             self.floor = end
         self.span = None
         if after:
             kept = anchor if before else end
-            self.span, self.held = self._span(after, end, anchor=kept, owner=owner, why=why), False
+            self.span, self.held = self._make_span(after, end, anchor=kept, owner=owner, why=why), False
         self.floor = end
 
     def hand_over(self, at: datetime, owner: Attribution) -> None:
         """The same goes on billing to somebody else's account of things from `at` on."""
         if self.span and self.span.attribution != owner:
             old, begin = self.span, max(at, self.span.start)
-            self._end(begin, "attribution changed")
+            self._end_span(begin, "attribution changed")
             self.span = replace(old, start=begin, attribution=owner, why="attribution changed", end=None, ended_by="")
             self.held, self.floor = False, begin
 
@@ -79,15 +86,15 @@ class Walk:
         last = self.added[-1] if self.added else None
         return last if self.span is None and last and last.presence == EDGE else None
 
-    def _end(self, at: datetime, why: str) -> None:
+    def _end_span(self, at: datetime, why: str) -> None:
         assert self.span is not None  # noqa: S101 - for the type checker; asked before
-        ended = closed(self.span, at, why)
+        ended = close_span(self.span, at, why)
         if self.held:
             self.closed.append(ended)
         elif at > ended.start:
             self.added.append(ended)
 
-    def _span(
+    def _make_span(
         self,
         meter: Meter,
         start: datetime,
@@ -111,7 +118,7 @@ class Walk:
         )
 
 
-def closed(span: Span, at: datetime, why: str) -> Span:
+def close_span(span: Span, at: datetime, why: str) -> Span:
     """`span` with its end. Written out, since `dataclasses.replace` costs four times as much and every change comes by here."""
     return Span(
         key=span.key,
@@ -126,47 +133,47 @@ def closed(span: Span, at: datetime, why: str) -> Span:
     )
 
 
-def between(before: Meter | None, after: Meter | None) -> Fuzzy | None:
+def bound_transition(before: Meter | None, after: Meter | None) -> UncertainMeter | None:
     """What billed while the one gave way to the other at an unknown instant."""
     if before and after:
         mixed = before.price.currency != after.price.currency
-        return (before, EDGE) if mixed else (_either(before, after), SEEN)
+        return (before, EDGE) if mixed else (_merge_meters(before, after), SEEN)
     if before:
-        return ended_unseen(before, None)
+        return bound_unseen_end(before, None)
     return (replace(after, minimum_s=0), EDGE) if after else None  # the minimum is owed by the span that follows
 
 
-def unseen(before: Meter | None, here: Meter | None, elsewhere: Meter | None) -> Fuzzy | None:
+def bound_unseen_usage(before: Meter | None, here: Meter | None, elsewhere: Meter | None) -> UncertainMeter | None:
     """What billed while nobody looked: `here` bills in the state it was found in, `elsewhere` in the other one."""
     if here and elsewhere:
-        return _either(_either(here, elsewhere), before), SEEN
+        return _merge_meters(_merge_meters(here, elsewhere), before), SEEN
     if here:
-        return _either(here, before), GAP
+        return _merge_meters(here, before), GAP
     return (elsewhere, MAYBE) if elsewhere else None
 
 
-def ended_unseen(before: Meter, later: Meter | None) -> Fuzzy:
+def bound_unseen_end(before: Meter, later: Meter | None) -> UncertainMeter:
     """What billed while `before` ended at some moment; `later`: what the line bills when it begins again, None: it does not."""
-    return _either(before, later), EDGE
+    return _merge_meters(before, later), EDGE
 
 
-def either_of(one: Mapping[Line, Meter], other: Mapping[Line, Meter]) -> dict[Line, Meter]:
+def merge_alternatives(one: Mapping[Line, Meter], other: Mapping[Line, Meter]) -> dict[Line, Meter]:
     """What bills where nobody knows whether it is as the one says or as the other: a line of only one of them may not bill."""
-    both = {line: _either(meter, other[line]) for line, meter in one.items() if line in other}
+    both = {line: _merge_meters(meter, other[line]) for line, meter in one.items() if line in other}
     alone = {line: meter for line, meter in (*one.items(), *other.items()) if line not in both}
-    return {**both, **{line: _perhaps(meter) for line, meter in alone.items()}}
+    return {**both, **{line: _allow_zero(meter) for line, meter in alone.items()}}
 
 
-def _perhaps(meter: Meter) -> Meter:
+def _allow_zero(meter: Meter) -> Meter:
     return replace(meter, price=replace(meter.price, low=0, expected=meter.price.expected // 2))
 
 
-def up_to(meter: Meter, high: int) -> Meter:
+def raise_price_bound(meter: Meter, high: int) -> Meter:
     """`meter` at a price that moves by itself: from nothing to `high`, probably as now."""
     return replace(meter, price=replace(meter.price, low=0, high=max(meter.price.high, high), known=False))
 
 
-def _either(one: Meter, other: Meter | None) -> Meter:
+def _merge_meters(one: Meter, other: Meter | None) -> Meter:
     """Both in range; `one` alone where they agree or their currencies cannot be mixed."""
     mixed = other is None or one == other or one.price.currency != other.price.currency
-    return one if mixed or other is None else one.either(other)
+    return one if mixed or other is None else one.merge_with(other)

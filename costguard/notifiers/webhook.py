@@ -29,10 +29,10 @@ import httpx2
 from costguard.guard.alerts.alert import Delivery, Enclosure, Message
 from costguard.guard.alerts.letters import body_of, title_of
 from costguard.notifiers import Channel, unpacked
-from costguard.system.network import context_of, trouble_of
-from costguard.system.resolver import addresses
+from costguard.system.network import explain_tls_error, load_context
+from costguard.system.resolver import resolve_addresses
 from costguard.values.encoding import plain
-from costguard.values.text_format import instant_text
+from costguard.values.text_format import format_instant
 
 MOST_NOTICES = 100
 JSON = "application/json"
@@ -102,7 +102,7 @@ def post(request_id: str, body: bytes, channel: Channel) -> Answer:
     except _RefusedError as no:
         return Answer(None, str(no), again=False)
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, ValueError, RuntimeError) as broken:
-        trouble = trouble_of(broken)
+        trouble = explain_tls_error(broken)
         return Answer(None, f"{trouble.what}: {trouble.hint}" if trouble else f"no answer ({type(broken).__name__})")
 
 
@@ -115,7 +115,7 @@ def body_json(message: Message) -> bytes:
             "owner": plain(one.owner) or None,
             "severity": one.severity,
             "what": plain(one.what),
-            "at": instant_text(one.at),
+            "at": format_instant(one.at),
             "facts": [{"label": plain(label), "text": plain(text)} for label, text in one.facts],
             "keep": plain(one.keep) or None,
         }
@@ -126,7 +126,7 @@ def body_json(message: Message) -> bytes:
         "id": message.id,
         "why_now": message.why_now,
         "severity": message.severity,
-        "at": instant_text(message.at),
+        "at": format_instant(message.at),
         "title": title_of(message),
         "text": body_of(message),
         "notices": notices,
@@ -212,7 +212,7 @@ def _is_loopback(host: str) -> bool:
 
 def _addresses_of(place: _Place, channel: Channel) -> list[Address]:
     """Every address of the host, all of them allowed. OSError where the name is not known now, or not in time."""
-    found = [ip_address(one.partition("%")[0]) for one in addresses(place.host, place.port, channel.within_s)]
+    found = [ip_address(one.partition("%")[0]) for one in resolve_addresses(place.host, place.port, channel.within_s)]
     ours, private = _is_loopback(place.host), channel.allow_private
     if not found or not all(one.is_loopback if ours else is_allowed(one, allow_private=private) for one in found):
         raise _RefusedError("its address is inside a private network or a cloud's own: set allow_private if that is meant")
@@ -226,7 +226,7 @@ def _sent(
     _quiet()
     left = max(until - monotonic(), LEAST_S)
     to = f"[{address}]" if address.version == 6 else str(address)  # noqa: PLR2004 - the version of the protocol
-    client = httpx2.Client(verify=context_of(ca_file), trust_env=False, follow_redirects=False, timeout=left)
+    client = httpx2.Client(verify=load_context(ca_file), trust_env=False, follow_redirects=False, timeout=left)
     alarm = threading.Timer(left, _closed, (client,))
     alarm.daemon = True
     alarm.start()

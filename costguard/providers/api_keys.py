@@ -17,27 +17,27 @@ from pathlib import Path
 
 from costguard.errors import CredentialsError, ExposedError, InputError
 from costguard.metering.inventory import Failed, Poll
-from costguard.providers.context import Surroundings
+from costguard.providers.context import ProviderContext
 from costguard.providers.ports import InstanceSource
 from costguard.system.clock import Clock
-from costguard.system.file_security import exposed
+from costguard.system.file_security import describe_exposure
 from costguard.system.secret import Secret
-from costguard.values.checks import require, whole
-from costguard.values.health import BAD, CREDENTIALS, Check
-from costguard.values.provider import Manifest, checked_table
+from costguard.values.checks import require, require_whole_number
+from costguard.values.health import CHECK_BAD, CREDENTIALS_CHECK, HealthCheck
+from costguard.values.provider import ProviderManifest, check_provider_table
 from costguard.values.resource import ScopeKey, is_storable
 
-LONGEST_FILE = 64 * 1024
+LONGEST_KEY_FILE = 64 * 1024
 """Bytes of a file that is read for a key: a larger one is another file."""
 LONGEST_KEY = 4096
-LONGEST_TIMEOUT_S = 600
-TIMEOUT_S = 60
-DEFAULT = "default"
-OF_ONE = ("account", "key_env", "key_file")
+LONGEST_POLL_TIMEOUT_S = 600
+POLL_TIMEOUT_S = 60
+DEFAULT_ACCOUNT = "default"
+SINGLE_ACCOUNT_KEYS = ("account", "key_env", "key_file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class KeyLocations:
     """Where a provider's own tools keep its key: the variable, then files below the home folder.
 
     `files`: each with what finds the key in its text. `<env>_FILE`, the custom of containers, is looked at in between.
@@ -48,7 +48,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keyed:
+class KeyedAccount:
     """One account as it was stated: `account` "" where no name was, its key, and where that was found, in words."""
 
     account: str
@@ -57,7 +57,7 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Locked:
+class LockedAccount:
     """Stands for one of several accounts whose key cannot be had: it fails with the reason, and the others go on."""
 
     provider: str
@@ -70,7 +70,7 @@ class Locked:
         """Its provider."""
         return (self.provider,)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         """Nothing but the reason."""
         raise self.error
 
@@ -78,31 +78,36 @@ class Locked:
         """Nothing but the reason."""
         return Poll(scope=scope, at=self.clock.now(), inventory=Failed(self.error.what))
 
-    def examine(self) -> Sequence[Check]:
+    def examine(self) -> Sequence[HealthCheck]:
         """The reason, and what mends it."""
-        return (Check(subject=CREDENTIALS, outcome=BAD, told=self.error.what, fix=self.error.hint or ""),)
+        return (HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=self.error.what, fix=self.error.hint or ""),)
 
 
-def opened_accounts(
+def open_keyed_accounts(
     table: Mapping[str, object],
-    manifest: Manifest,
-    places: Places,
-    around: Surroundings,
-    make: Callable[[Keyed], InstanceSource],
+    manifest: ProviderManifest,
+    places: KeyLocations,
+    around: ProviderContext,
+    make: Callable[[KeyedAccount], InstanceSource],
     *,
-    nameless: str = DEFAULT,
+    nameless: str = DEFAULT_ACCOUNT,
 ) -> tuple[InstanceSource, ...]:
     """The accounts of `table`, which has been checked, each as `make` makes it. Of several, one without a key is Locked.
 
     `nameless`: what one that states no name is called; "" where the provider says it, so that several may state none.
     """
-    found = accounts_of(table, manifest, places, around, nameless=nameless)
-    return tuple(make(one) if isinstance(one, Keyed) else one for one in found)
+    found = list_accounts(table, manifest, places, around, nameless=nameless)
+    return tuple(make(one) if isinstance(one, KeyedAccount) else one for one in found)
 
 
-def accounts_of(
-    table: Mapping[str, object], manifest: Manifest, places: Places, around: Surroundings, *, nameless: str = DEFAULT
-) -> tuple[Keyed | Locked, ...]:
+def list_accounts(
+    table: Mapping[str, object],
+    manifest: ProviderManifest,
+    places: KeyLocations,
+    around: ProviderContext,
+    *,
+    nameless: str = DEFAULT_ACCOUNT,
+) -> tuple[KeyedAccount | LockedAccount, ...]:
     """The accounts of `table`, each with its key; two with one name or one key are refused.
 
     CredentialsError where there is one account alone, and no key of it.
@@ -110,83 +115,92 @@ def accounts_of(
     where = f"providers.{manifest.name}"
     several = table.get("accounts")
     if not isinstance(several, list):
-        return (_account(table, manifest, places, around),)
+        return (_open_account(table, manifest, places, around),)
     require(bool(several), f"{where}.accounts", "states no account", f"write [[{where}.accounts]], or leave it out")
-    if beside := [name for name in OF_ONE if name in table]:
+    if beside := [name for name in SINGLE_ACCOUNT_KEYS if name in table]:
         raise InputError("stands beside accounts, which have their own", field=f"{where}.{beside[0]}", hint="put it into each")
     for i, one in enumerate(several):
         hint = "each account has a key of its own"
         require(bool(one.keys() & {"key_env", "key_file"}), f"{where}.accounts[{i}]", "names no key_env or key_file", hint)
-    found = tuple(_one_of_several(one, manifest, places, around) for one in several)
-    _no_twins(found, f"{where}.accounts", nameless)
+    found = tuple(_open_or_lock(one, manifest, places, around) for one in several)
+    _require_distinct(found, f"{where}.accounts", nameless)
     return found
 
 
-def timeout_of(table: Mapping[str, object], manifest: Manifest) -> int:
+def read_timeout(table: Mapping[str, object], manifest: ProviderManifest) -> int:
     """Seconds that one poll may take."""
     field = f"providers.{manifest.name}.timeout_s"
-    return whole(table.get("timeout_s", TIMEOUT_S), field, least=1, most=LONGEST_TIMEOUT_S)
+    return require_whole_number(table.get("timeout_s", POLL_TIMEOUT_S), field, least=1, most=LONGEST_POLL_TIMEOUT_S)
 
 
-def checked(table: Mapping[str, object], manifest: Manifest) -> dict[str, object]:
+def check_account_table(table: Mapping[str, object], manifest: ProviderManifest) -> dict[str, object]:
     """`table` if every key of it is one of the manifest's settings."""
-    return checked_table(table, manifest.settings, f"providers.{manifest.name}")
+    return check_provider_table(table, manifest.settings, f"providers.{manifest.name}")
 
 
-def first_line(text: str) -> str:
+def read_plain_key(text: str) -> str:
     """The key of a file that holds nothing else."""
     return text.strip()
 
 
-def _one_of_several(one: Mapping[str, object], manifest: Manifest, places: Places, around: Surroundings) -> Keyed | Locked:
+def _open_or_lock(
+    one: Mapping[str, object], manifest: ProviderManifest, places: KeyLocations, around: ProviderContext
+) -> KeyedAccount | LockedAccount:
     try:
-        return _account(one, manifest, places, around)
+        return _open_account(one, manifest, places, around)
     except CredentialsError as error:
-        return Locked(provider=manifest.name, account=str(one.get("account", "")), error=error, clock=around.clock)
+        return LockedAccount(provider=manifest.name, account=str(one.get("account", "")), error=error, clock=around.clock)
 
 
-def _account(one: Mapping[str, object], manifest: Manifest, places: Places, around: Surroundings) -> Keyed:
+def _open_account(
+    one: Mapping[str, object], manifest: ProviderManifest, places: KeyLocations, around: ProviderContext
+) -> KeyedAccount:
     name = str(one.get("account", "")).strip()
     field = f"providers.{manifest.name}.account"
     require(is_storable(name), field, "is a name that no database can hold", "write text without NUL")
     looked = list[str]()
-    for source, text, file in _held(one, places, around):
+    for source, text, file in _list_key_sources(one, places, around):
         looked.append(source)
         value = text.strip()
         if not value:
             continue
-        if file and (others := exposed(file)):
+        if file and (others := describe_exposure(file)):
             hint = f"chmod 600 '{file}'; who may have read it, can use it: then make a new key at {manifest.key_at}"
             raise ExposedError(f"{source} {others}", provider=manifest.name, account=name, hint=hint)
-        hint = _advice(manifest, places)
+        hint = _build_hint(manifest, places)
         if len(value) > LONGEST_KEY or not all("!" <= letter <= "~" for letter in value):
             raise CredentialsError(f"what {source} holds is no key", provider=manifest.name, account=name, hint=hint)
-        return Keyed(account=name, key=Secret(value), source=source)
+        return KeyedAccount(account=name, key=Secret(value), source=source)
     what = f"has no key; looked at {', '.join(looked)}"
-    raise CredentialsError(what, provider=manifest.name, account=name, hint=_advice(manifest, places))
+    raise CredentialsError(what, provider=manifest.name, account=name, hint=_build_hint(manifest, places))
 
 
-def _held(one: Mapping[str, object], places: Places, around: Surroundings) -> list[tuple[str, str, Path | None]]:
+def _list_key_sources(
+    one: Mapping[str, object], places: KeyLocations, around: ProviderContext
+) -> list[tuple[str, str, Path | None]]:
     """(where, what stands there, its file) in the order in which they count; of a variable the file is None."""
     env, file = one.get("key_env"), one.get("key_file")
     stated: list[tuple[str, str, Path | None]] = []
     if env:
         stated.append((f"the variable {env}", around.environ.get(str(env), ""), None))
     if file:
-        place = _placed(str(file), around.home)
-        stated.append((f"the file {file}", text_of(place), place))
+        place = _resolve_path(str(file), around.home)
+        stated.append((f"the file {file}", read_small_file(place), place))
     if stated:
         return stated
     named = around.environ.get(f"{places.env}_FILE", "").strip()
-    place = _placed(named, around.home)
+    place = _resolve_path(named, around.home)
     return [
         (f"the variable {places.env}", around.environ.get(places.env, ""), None),
-        (f"the file that {places.env}_FILE names", text_of(place) if named else "", place),
-        *((f"the file {_shown(path, around.home)}", key_in(text_of(path)), path) for path, key_in in places.files),
+        (f"the file that {places.env}_FILE names", read_small_file(place) if named else "", place),
+        *(
+            (f"the file {_shorten_path(path, around.home)}", key_in(read_small_file(path)), path)
+            for path, key_in in places.files
+        ),
     ]
 
 
-def _no_twins(found: Sequence[Keyed | Locked], where: str, nameless: str) -> None:
+def _require_distinct(found: Sequence[KeyedAccount | LockedAccount], where: str, nameless: str) -> None:
     names, keys = set[str](), dict[Secret, str]()
     for one in found:
         name = one.account or nameless
@@ -194,29 +208,29 @@ def _no_twins(found: Sequence[Keyed | Locked], where: str, nameless: str) -> Non
             not name or name not in names, where, f"two are called '{name}'", 'give each a name of its own: account = "..."'
         )
         names.add(name)
-        if isinstance(one, Keyed):
+        if isinstance(one, KeyedAccount):
             hint = "state it once: a key is one account, which would be charged twice"
             require(one.key not in keys, where, f"two have the same key ('{keys.get(one.key)}', '{name}')", hint)
             keys[one.key] = name
 
 
-def _advice(manifest: Manifest, places: Places) -> str:
+def _build_hint(manifest: ProviderManifest, places: KeyLocations) -> str:
     return f"make a key at {manifest.key_at}, then export {places.env}=..."
 
 
-def _placed(file: str, home: Path) -> Path:
+def _resolve_path(file: str, home: Path) -> Path:
     return home / file[2:] if file.startswith("~/") else Path(file)
 
 
-def _shown(path: Path, home: Path) -> str:
+def _shorten_path(path: Path, home: Path) -> str:
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
-def text_of(path: Path) -> str:
+def read_small_file(path: Path) -> str:
     """What a small text file holds; "" where it cannot be read."""
     try:
         with path.open("rb") as file:
-            data = file.read(LONGEST_FILE + 1)
-        return data.decode() if len(data) <= LONGEST_FILE else ""
+            data = file.read(LONGEST_KEY_FILE + 1)
+        return data.decode() if len(data) <= LONGEST_KEY_FILE else ""
     except (OSError, ValueError):
         return ""

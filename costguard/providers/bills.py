@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # types and no more
     from costguard.bills.bill_files import BillFiles
-    from costguard.bills.bill_line import Billed
+    from costguard.bills.bill_line import BillLines
     from costguard.values.period import Period
 
 
 @runtime_checkable
-class KnowsBillFiles(Protocol):
+class BillFilePlugin(Protocol):
     """A provider's plug-in that can read its bill from files."""
 
     @property
@@ -27,15 +27,15 @@ class KnowsBillFiles(Protocol):
 class BillReader(Protocol):
     """Reads bills from files as `costguard reconcile --file` does: a provider says where they stand, and no more."""
 
-    def pieces(self, where: str) -> Sequence[Piece]:
+    def find_pieces(self, where: str) -> Sequence[BillFilePiece]:
         """The files that a path, a folder or a pattern (`/exports/**/*.csv.gz`) names. InputError where there are none."""
 
-    def billed(self, provider: str, pieces: Sequence[Piece], period: Period, now: datetime) -> Billed:
+    def read_bill(self, provider: str, pieces: Sequence[BillFilePiece], period: Period, now: datetime) -> BillLines:
         """The lines of `period` in `pieces`, which together are one bill of `provider`. InputError names file and line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class BillFilePiece:
     """One file of a bill, wherever it stands. `name`: for people. `made_at`: None where nothing says. `opened`: its bytes."""
 
     name: str

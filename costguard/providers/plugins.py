@@ -15,19 +15,19 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, e
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol, cast
 
-from costguard.errors import CostguardError, InputError, UnknownNameError, one_line, shortened
-from costguard.values.checks import nearest_names
-from costguard.values.provider import Manifest, Seller, Setting
+from costguard.errors import CostguardError, InputError, UnknownNameError, shorten, to_one_line
+from costguard.values.checks import find_nearest_names
+from costguard.values.provider import ProviderManifest, ProviderSetting, Seller
 from costguard.views.document import LongRenderer, Renderer
 
 if TYPE_CHECKING:  # a type and no more: it brings what only a message needs
     from costguard.notifiers import ChannelPlugin
 
-REPORTS, PROVIDERS, NOTIFIERS = "costguard.reports", "costguard.providers", "costguard.notifiers"
-OURS = "gpu-costguard"
+REPORT_GROUP, PROVIDER_GROUP, NOTIFIER_GROUP = "costguard.reports", "costguard.providers", "costguard.notifiers"
+OUR_DISTRIBUTION = "gpu-costguard"
 OUR_PREFIX = "costguard_"
 """How the packages of providers are called: costguard_aws brings the provider aws."""
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 """What a provider may call itself: it is a key of the settings, a name in the ledger and a word of the command line."""
 
 SECRET_VARIABLE = re.compile(r"KEY|SECRET|TOKEN|PASS|CREDENTIAL|_UR[IL]$", re.IGNORECASE)
@@ -35,33 +35,33 @@ LEAST_SECRET = 8
 """Characters of a variable's value that is looked for in a package's words: shorter ones are words of their own."""
 
 
-class Provider(Protocol):
+class DiscoveredProvider(Protocol):
     """A provider's plug-in as far as it concerns whoever looks for it; `app.clouds` knows how one is opened."""
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ProviderManifest:
         """What it says of itself before it is asked anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Providers:
+class ProviderRegistry:
     """`found`: plug-ins by the names of their manifests. `broken`: by the name one would have, why it cannot be used."""
 
-    found: Mapping[str, Provider]
+    found: Mapping[str, DiscoveredProvider]
     broken: Mapping[str, str]
 
-    def get(self, name: str, *, field: str = "provider") -> Provider:
+    def get(self, name: str, *, field: str = "provider") -> DiscoveredProvider:
         """The provider `name`; UnknownNameError with the nearest, CostguardError where it is there and broken."""
         if name in self.found:
             return self.found[name]
         if name in self.broken:
-            raise CostguardError(f"the provider '{name}' cannot be used: {self.broken[name]}", field=field, hint=MEND)
+            raise CostguardError(f"the provider '{name}' cannot be used: {self.broken[name]}", field=field, hint=MEND_HINT)
         known = sorted(self.found)
-        near = nearest_names(name, known)
+        near = find_nearest_names(name, known)
         raise UnknownNameError("provider", name, field=field, nearest=near, hint=f"installed: {', '.join(known) or 'none'}")
 
 
-MEND = "reinstall or remove the package that brings it"
+MEND_HINT = "reinstall or remove the package that brings it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,102 +77,104 @@ class ReportFormat:
     options: tuple[str, ...] = ()
 
 
-def renderer(name: str) -> Renderer:
+def load_renderer(name: str) -> Renderer:
     """The report format `name`; UnknownNameError lists those installed."""
-    return cast("Renderer", _load(REPORTS, name, "format", "--format"))
+    return cast("Renderer", _load_entry_point(REPORT_GROUP, name, "format", "--format"))
 
 
-ENDINGS = {"htm": "html", "md": "markdown", "txt": "table"}
+FORMAT_BY_ENDING = {"htm": "html", "md": "markdown", "txt": "table"}
 """Endings of files that are not called as their format is."""
-PACKED = ".gz"
+PACKED_ENDING = ".gz"
 """What is written to a file that ends so is packed; the ending before it is the one that counts."""
 
 
-def format_of(file: str) -> str:
+def find_format_by_ending(file: str) -> str:
     """The format that the ending of `file` speaks of: html for x.html, focus-parquet for x.parquet, csv for x.csv.gz.
 
     table where it has none (october, october.2026); InputError for an ending of no format (x.xlsx), with those there are.
     """
-    ending = _ending(file)
+    ending = _get_ending(file)
     if not ending[:1].isalpha():
         return "table"
-    wanted, names = ENDINGS.get(ending, ending), sorted(entry_points(group=REPORTS).names)
+    wanted, names = FORMAT_BY_ENDING.get(ending, ending), sorted(entry_points(group=REPORT_GROUP).names)
     made_for = [name for name in names if name == wanted or name.endswith(f"-{wanted}")]
     if not made_for:
-        known = ", ".join(f".{one}" for one in sorted({*ENDINGS, *(name.rpartition("-")[2] for name in names)}))
-        hint = f"end it in {known}, any of them with {PACKED} behind it, or say which with --format NAME"
-        raise InputError(f"ends in .{shortened(ending, 20)}, and no format does", field=file, hint=hint)
+        known = ", ".join(f".{one}" for one in sorted({*FORMAT_BY_ENDING, *(name.rpartition("-")[2] for name in names)}))
+        hint = f"end it in {known}, any of them with {PACKED_ENDING} behind it, or say which with --format NAME"
+        raise InputError(f"ends in .{shorten(ending, 20)}, and no format does", field=file, hint=hint)
     return min(made_for, key=lambda name: name != wanted)
 
 
-def _ending(file: str) -> str:
+def _get_ending(file: str) -> str:
     """`csv` of x.CSV and of x.csv.gz; "" of x."""
     path = PurePath(file)
-    if path.suffix.lower() == PACKED:
+    if path.suffix.lower() == PACKED_ENDING:
         path = path.with_suffix("")
     return path.suffix.lower().removeprefix(".")
 
 
-def report_format(name: str, *, file: str = "") -> ReportFormat:
+def load_report_format(name: str, *, file: str = "") -> ReportFormat:
     """The report format `name`; for `file` the variant made for its ending: `focus` for x.parquet is `focus-parquet`."""
-    ending = _ending(file)
-    if ending and f"{name}-{ending}" in entry_points(group=REPORTS).names:
+    ending = _get_ending(file)
+    if ending and f"{name}-{ending}" in entry_points(group=REPORT_GROUP).names:
         name = f"{name}-{ending}"
-    render = renderer(name)
+    render = load_renderer(name)
     module = sys.modules.get(getattr(render, "__module__", ""))
     needs, options = getattr(module, "NEEDS", ""), getattr(module, "OPTIONS", ())
     return ReportFormat(name=name, render=render, needs=needs, options=tuple(options))
 
 
-def notifier(name: str) -> ChannelPlugin:
+def load_notifier(name: str) -> ChannelPlugin:
     """The channel `name`; UnknownNameError lists those installed."""
-    return cast("ChannelPlugin", _load(NOTIFIERS, name, "channel", "channel"))
+    return cast("ChannelPlugin", _load_entry_point(NOTIFIER_GROUP, name, "channel", "channel"))
 
 
-def providers() -> Providers:
+def load_providers() -> ProviderRegistry:
     """Every installed provider. One that cannot be imported, or says nothing of itself, is named and stops no other."""
-    found, broken = dict[str, Provider](), dict[str, str]()
-    for point in sorted(entry_points(group=PROVIDERS), key=lambda point: (not point.name.startswith(OUR_PREFIX), point.name)):
+    found, broken = dict[str, DiscoveredProvider](), dict[str, str]()
+    for point in sorted(
+        entry_points(group=PROVIDER_GROUP), key=lambda point: (not point.name.startswith(OUR_PREFIX), point.name)
+    ):
         name = point.name.removeprefix(OUR_PREFIX)
         try:
-            plugin = _provider(point)
+            plugin = _load_provider(point)
         except (Exception, SystemExit) as wrong:  # noqa: BLE001 - a package that somebody else wrote may raise anything
-            broken[name] = _why(wrong)
+            broken[name] = _describe_failure(wrong)
             continue
         name = plugin.manifest.name
         if name in found:
             broken[point.name] = f"it calls itself {name}, as another package does"
         else:
             found[name] = plugin
-    return Providers(found=found, broken=broken)
+    return ProviderRegistry(found=found, broken=broken)
 
 
-def sellers() -> dict[str, Seller]:
+def load_sellers() -> dict[str, Seller]:
     """What exports call every installed provider that says so, by what the ledger calls it."""
-    return {name: one.manifest.seller for name, one in providers().found.items() if one.manifest.seller is not None}
+    return {name: one.manifest.seller for name, one in load_providers().found.items() if one.manifest.seller is not None}
 
 
-def _why(wrong: BaseException) -> str:
+def _describe_failure(wrong: BaseException) -> str:
     """What broke a package, in its own words, without any secret that the environment holds: its author may have quoted one."""
     text = f"{type(wrong).__name__}: {wrong}"
     for name, value in os.environ.items():
         if SECRET_VARIABLE.search(name) and len(value) >= LEAST_SECRET:
             text = text.replace(value, "[secret]")
-    return shortened(one_line(text), 200)
+    return shorten(to_one_line(text), 200)
 
 
-def extra_missing(manifest: Manifest) -> tuple[str, ...]:
+def find_missing_packages(manifest: ProviderManifest) -> tuple[str, ...]:
     """The packages of the extra that `manifest` needs which are not installed; nothing is imported for it."""
     try:
-        needed = (distribution(OURS).requires or []) if manifest.extra else []
+        needed = (distribution(OUR_DISTRIBUTION).requires or []) if manifest.extra else []
     except PackageNotFoundError:
         return ()
     marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(manifest.extra)}['"]""")
     names = [found[0] for line in needed if marker.search(line) and (found := re.match(r"[A-Za-z0-9._-]+", line))]
-    return tuple(name for name in names if not _installed(name))
+    return tuple(name for name in names if not _is_installed(name))
 
 
-def _installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         distribution(name)
     except PackageNotFoundError:
@@ -180,31 +182,31 @@ def _installed(name: str) -> bool:
     return True
 
 
-def _provider(point: EntryPoint) -> Provider:
+def _load_provider(point: EntryPoint) -> DiscoveredProvider:
     """The object behind `point`, which must hold a manifest."""
     plugin = point.load()
     manifest = getattr(plugin, "manifest", None)
-    if not isinstance(manifest, Manifest):
+    if not isinstance(manifest, ProviderManifest):
         raise TypeError(f"{point.value} is no provider: it has no manifest")
-    if not isinstance(manifest.name, str) or not NAME.fullmatch(manifest.name):
+    if not isinstance(manifest.name, str) or not PROVIDER_NAME.fullmatch(manifest.name):
         raise TypeError(f"{point.value} calls itself by no name that a provider can have: small letters, digits, - and _")
     texts = (manifest.title, manifest.extra, manifest.key_at, *manifest.credentials, *manifest.not_seen)
     told = (*texts, *manifest.abilities, *manifest.abilities.values())
-    kinds = (*((one, Setting) for one in manifest.settings), (manifest.seller, Seller | None))
+    kinds = (*((one, ProviderSetting) for one in manifest.settings), (manifest.seller, Seller | None))
     if not all(isinstance(one, str) for one in told) or not all(isinstance(one, kind) for one, kind in kinds):
         raise TypeError(f"{point.value} has a manifest that cannot be read")
-    return cast("Provider", plugin)
+    return cast("DiscoveredProvider", plugin)
 
 
-def _load(group: str, name: str, kind: str, field: str) -> Callable[..., object]:
+def _load_entry_point(group: str, name: str, kind: str, field: str) -> Callable[..., object]:
     """The object behind entry point `name` of `group`."""
     found = entry_points(group=group)
     if name not in found.names:
         known = tuple(sorted(found.names))
         raise UnknownNameError(
-            kind, name, field=field, nearest=nearest_names(name, known), hint=f"installed: {', '.join(known) or 'none'}"
+            kind, name, field=field, nearest=find_nearest_names(name, known), hint=f"installed: {', '.join(known) or 'none'}"
         )
     try:
         return cast("Callable[..., object]", found[name].load())
     except (ImportError, AttributeError) as broken:
-        raise CostguardError(f"the plug-in '{name}' of {group} cannot be loaded: {broken}", hint=MEND) from broken
+        raise CostguardError(f"the plug-in '{name}' of {group} cannot be loaded: {broken}", hint=MEND_HINT) from broken

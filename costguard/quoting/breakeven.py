@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from costguard.values.checks import number, require
+from costguard.values.checks import require, require_number
 from costguard.values.money import NANO, Money, Rate
 
 WEEKS_PER_MONTH = Fraction(52, 12)
@@ -60,7 +60,7 @@ def break_even(
     saved = rent.nano_per_hour - own
     hours = outlay / saved if saved > 0 else None
     weeks = None if hours is None or not hours_per_week else hours / Fraction(hours_per_week)
-    net = f"({price.text()} - {resale.text()} resale)" if resale else price.text()
+    net = f"({price.format()} - {resale.format()} resale)" if resale else price.format()
     return BreakEven(
         hours=None if hours is None else float(hours),
         plain_hours=float(Fraction(price.nano, rent.nano_per_hour)),
@@ -77,7 +77,7 @@ def _check(price: Money, rent: Rate, resale: Money | None, hours_per_week: float
             other is None or other.currency == price.currency, "currency", "price, rent and resale differ", "write all in one"
         )
     if hours_per_week is not None:
-        number(hours_per_week, "hours_per_week", least=0.1, most=168)
+        require_number(hours_per_week, "hours_per_week", least=0.1, most=168)
 
 
 def _own_per_hour(power_w: float | None, per_kwh: str | None, currency: str, upkeep: Rate | None) -> Fraction:
@@ -85,15 +85,15 @@ def _own_per_hour(power_w: float | None, per_kwh: str | None, currency: str, upk
     other = Fraction(upkeep.nano_per_hour) if upkeep else Fraction(0)
     if power_w is None or per_kwh is None:
         return other
-    kilowatts = Fraction(number(power_w, "power_w", most=1e6)) / WATTS_PER_KILOWATT
+    kilowatts = Fraction(require_number(power_w, "power_w", most=1e6)) / WATTS_PER_KILOWATT
     return other + kilowatts * Money.parse(per_kwh, currency, field="usd_per_kwh").nano
 
 
 def _explained(outlay: str, rent: Rate, own: Fraction, hours: Fraction | None, weeks: Fraction | None) -> tuple[str, ...]:
     own_text = f"{float(own / NANO):.4f}"
     if hours is None:
-        return (f"never: an hour of one's own costs {own_text}, renting {rent.text()} {rent.currency}",)
-    saved = f"({rent.text()} rent - {own_text} of one's own)" if own else f"{rent.text()} rent"
+        return (f"never: an hour of one's own costs {own_text}, renting {rent.format()} {rent.currency}",)
+    saved = f"({rent.format()} rent - {own_text} of one's own)" if own else f"{rent.format()} rent"
     lines = [f"{outlay} {rent.currency} / {saved} an hour = {float(hours):.0f} h of use"]
     if weeks is not None:
         lines.append(f"{float(hours):.0f} h = {float(weeks):.1f} weeks = {float(weeks / WEEKS_PER_MONTH):.1f} months")

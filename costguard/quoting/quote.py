@@ -62,7 +62,7 @@ class Option:
     @property
     def rate(self) -> Rate | None:
         """Money an hour of all nodes; None: unknown."""
-        return self.offer.rate.times(self.nodes) if self.offer and self.offer.rate else None
+        return self.offer.rate.multiply(self.nodes) if self.offer and self.offer.rate else None
 
     @property
     def footprint(self) -> Footprint | None:
@@ -140,17 +140,17 @@ def priced(
     """Money for machines and disk, and for the disk alone, at each end of `hours`; None where a figure is unknown."""
     if offer is None or offer.rate is None or hours is None:
         return None, None
-    machines = _each(hours, offer.rate.times(nodes).over)
+    machines = _each(hours, offer.rate.multiply(nodes).multiply_seconds)
     if storage is None or not gb:
         return machines, None
     disk = _each(hours, partial(storage.over, gb * nodes))
-    return machines.plus(disk), disk
+    return machines.add(disk), disk
 
 
 def over_the_cap(option: Option, limits: Limits) -> str | None:
     """Why the expected figure breaks a cap; None where it does not."""
     if limits.max_usd and option.usd and limits.max_usd < option.usd.expected:
-        return f"{OVER}: ${option.usd.expected.text()} expected, max_usd is ${limits.max_usd.text()}"
+        return f"{OVER}: ${option.usd.expected.format()} expected, max_usd is ${limits.max_usd.format()}"
     if limits.max_hours and option.hours and option.hours.expected > limits.max_hours:
         return f"{OVER}: {option.hours.expected:.1f} h expected, max_hours is {limits.max_hours:g}"
     return None
@@ -160,7 +160,7 @@ def may_break_the_cap(usd: MoneyInterval | None, hours: Interval | None, limits:
     """Notes for figures that keep their caps as expected, and might not."""
     notes = []
     if limits.max_usd and usd and limits.max_usd < usd.high:
-        notes.append(f"may pass max_usd: up to ${usd.high.text()}")
+        notes.append(f"may pass max_usd: up to ${usd.high.format()}")
     if limits.max_hours and hours and hours.high > limits.max_hours:
         notes.append(f"may pass max_hours: up to {hours.high:.1f} h")
     return tuple(notes)
@@ -202,8 +202,8 @@ def uncertainty(option: Option) -> str | None:
     if not spreads:
         return None
     name = max(spreads, key=lambda n: spreads[n])
-    money = option.rate.over(math.ceil(spreads[name] * 3600))
-    return f"{name} matters most: it alone moves the cost of the first option by ${money.text()} ({spreads[name]:.2f} h)"
+    money = option.rate.multiply_seconds(math.ceil(spreads[name] * 3600))
+    return f"{name} matters most: it alone moves the cost of the first option by ${money.format()} ({spreads[name]:.2f} h)"
 
 
 def refused_for_memory(placed: Placement) -> Refused:

@@ -29,7 +29,7 @@ class Subscription:
 
     def units_for(self, hours: Interval) -> Interval:
         """Compute units a run of `hours` takes."""
-        return self.units_per_hour.times(hours)
+        return self.units_per_hour.multiply(hours)
 
 
 def read_subscriptions(rows: Iterable[Mapping[str, str]]) -> tuple[Subscription, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.quoting.quote import Option
-from costguard.values.checks import known_keys, nearest_names, number, require, whole
+from costguard.values.checks import find_nearest_names, require, require_known_keys, require_number, require_whole_number
 from costguard.values.interval import Interval
 
 KEYS = ("title", "tokens_why", "job", "claim")
@@ -111,7 +111,7 @@ def template_named(name: object, templates: Mapping[str, Template]) -> Template:
     """The template of that name; UnknownNameError with the nearest names."""
     found = templates.get(name) if isinstance(name, str) else None
     if found is None:
-        near = nearest_names(str(name), templates)
+        near = find_nearest_names(str(name), templates)
         raise UnknownNameError(
             "template", str(name), field="template", nearest=near, hint=f"write one of: {', '.join(templates)}"
         )
@@ -126,7 +126,7 @@ def changed_keys(asked: Table, template: Template) -> tuple[str, ...]:
 
 
 def _template(name: str, table: Table) -> Template:
-    known_keys(table, KEYS, f"templates.{name}")
+    require_known_keys(table, KEYS, f"templates.{name}")
     return Template(
         name=name,
         title=str(table["title"]),
@@ -138,12 +138,12 @@ def _template(name: str, table: Table) -> Template:
 
 def _claim(name: str, table: Table) -> Claim:
     where = f"templates.{name}.claim"
-    known_keys(table, CLAIM_KEYS, where)
+    require_known_keys(table, CLAIM_KEYS, where)
     return Claim(
         source=str(table["source"]),
         gpu=str(table["gpu"]),
-        gpu_count=whole(table["gpu_count"], f"{where}.gpu_count"),
-        nodes=whole(table.get("nodes", 1), f"{where}.nodes"),
+        gpu_count=require_whole_number(table["gpu_count"], f"{where}.gpu_count"),
+        nodes=require_whole_number(table.get("nodes", 1), f"{where}.nodes"),
         hours=_pair(table["hours"], f"{where}.hours"),
         usd=_pair(table["usd"], f"{where}.usd") if "usd" in table else None,
         note=str(table.get("note", "")),
@@ -153,7 +153,7 @@ def _claim(name: str, table: Table) -> Claim:
 def _pair(value: object, field: str) -> tuple[float, float]:
     if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - a low and a high end
         raise InputError("must be [low, high]", field=field)
-    low, high = (number(v, field) for v in value)
+    low, high = (require_number(v, field) for v in value)
     require(0 < low <= high, field, "is not in order", "write [low, high]")
     return low, high
 

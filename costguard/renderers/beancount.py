@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 
-from costguard.errors import one_line, shortened
+from costguard.errors import shorten, to_one_line
 from costguard.metering.charge_item import ChargeItems
 from costguard.values.money import Money
-from costguard.values.provider import seller_of
+from costguard.values.provider import get_seller
 from costguard.values.resource import ResourceKey
 from costguard.views.document import Document
 
@@ -72,7 +72,7 @@ def _sums(items: ChargeItems) -> dict[_Place, _Sum]:
     sums, sellers = dict[_Place, _Sum](), items.sellers
     for item in items:
         of, money = item.attribution, item.money
-        sold_by = seller_of(sellers, of.provider).name
+        sold_by = get_seller(sellers, of.provider).name
         place = (item.start.date(), of.provider, sold_by, of.account, item.charge, of.owner, money.low.currency)
         found = sums.setdefault(place, _Sum())
         found.low += money.low.nano
@@ -87,7 +87,7 @@ def _sums(items: ChargeItems) -> dict[_Place, _Sum]:
 def _transaction(place: _Place, found: _Sum) -> str:
     on, _, seller, _, charge, owner, currency = place
     low, expected, high, owed = (
-        f"{Money(nano=nano, currency=currency).text(9)} {currency}"
+        f"{Money(nano=nano, currency=currency).format(9)} {currency}"
         for nano in (found.low, found.expected, found.high, -found.expected)
     )
     flag = "*" if found.low == found.high else "!"
@@ -129,5 +129,5 @@ def _named(text: str) -> str:
 
 def _string(text: str) -> str:
     """`text` between quotes, on one line, with nothing in it that ends it."""
-    plain = shortened(one_line(text), LONGEST_TOLD)
+    plain = shorten(to_one_line(text), LONGEST_TOLD)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

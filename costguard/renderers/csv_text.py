@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from costguard.errors import one_line
+from costguard.errors import to_one_line
 from costguard.views.document import Document
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -27,5 +27,5 @@ def safe(value: object) -> object:
     """`value` as a cell: of text, one line that no terminal acts on and no spreadsheet runs."""
     if not isinstance(value, str):
         return value
-    text = one_line(value)
+    text = to_one_line(value)
     return f"'{text}" if value.startswith(FORMULA_STARTS) else text

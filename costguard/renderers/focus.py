@@ -14,8 +14,8 @@ from decimal import Decimal
 from itertools import islice
 
 from costguard.renderers.csv_text import safe
-from costguard.reporting.focus.columns import NEWEST
-from costguard.reporting.focus.rows import Value, header, rows
+from costguard.reporting.focus.columns import NEWEST_VERSION
+from costguard.reporting.focus.rows import RowValue, build_rows, list_header
 from costguard.views.document import Document
 
 NEEDS = "items"
@@ -27,10 +27,10 @@ _LOT = 1000
 
 def render(document: Document, *, focus_version: str | None = None) -> Iterator[str]:
     """The header, then the rows as the ledger gives them; RFC 4180 with line feeds, null is an empty cell."""
-    return _pieces(rows(document.items), header(focus_version or NEWEST))
+    return _pieces(build_rows(document.items), list_header(focus_version or NEWEST_VERSION))
 
 
-def _pieces(found: Iterator[Mapping[str, Value]], names: Sequence[str]) -> Iterator[str]:
+def _pieces(found: Iterator[Mapping[str, RowValue]], names: Sequence[str]) -> Iterator[str]:
     yield _text([names])
     while lot := list(islice(found, _LOT)):
         yield _text([[_cell(each[name]) for name in names] for each in lot])
@@ -42,7 +42,7 @@ def _text(lines: Sequence[Sequence[object]]) -> str:
     return out.getvalue()
 
 
-def _cell(value: Value) -> object:
+def _cell(value: RowValue) -> object:
     """Decimals without exponent or idle zeros, instants in whole seconds of UTC, objects as JSON in ASCII."""
     if value is None or isinstance(value, str):
         return safe(value)

@@ -13,8 +13,8 @@ from typing import Any
 
 from costguard.errors import CostguardError
 from costguard.renderers.focus import as_json
-from costguard.reporting.focus.columns import DECIMAL, NEWEST, TIME, columns
-from costguard.reporting.focus.rows import CUSTOM_COLUMNS, Value, header, rows
+from costguard.reporting.focus.columns import DECIMAL_KIND, NEWEST_VERSION, TIME_KIND, get_columns
+from costguard.reporting.focus.rows import CUSTOM_COLUMNS, RowValue, build_rows, list_header
 from costguard.views.document import Document
 
 NEEDS = "items"
@@ -28,15 +28,15 @@ DIGITS, PLACES = 38, 21
 
 def render(document: Document, *, focus_version: str | None = None) -> Iterator[bytes]:
     """The file, piece by piece. CostguardError where pyarrow is missing."""
-    version = focus_version or NEWEST
+    version = focus_version or NEWEST_VERSION
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         hint = "pip install 'gpu-costguard[parquet]', or name a file that ends in .csv"
         raise CostguardError("Parquet needs pyarrow, which is not installed", field="--output", hint=hint) from None
-    schema = pa.schema([(name, _type(pa, name, version)) for name in header(version)])
-    return _pieces(pa, pq, schema, rows(document.items))
+    schema = pa.schema([(name, _type(pa, name, version)) for name in list_header(version)])
+    return _pieces(pa, pq, schema, build_rows(document.items))
 
 
 class _Pieces(io.RawIOBase):
@@ -66,7 +66,7 @@ class _Pieces(io.RawIOBase):
         return data
 
 
-def _pieces(pa: Any, pq: Any, schema: Any, found: Iterator[dict[str, Value]]) -> Iterator[bytes]:  # noqa: ANN401 - no types
+def _pieces(pa: Any, pq: Any, schema: Any, found: Iterator[dict[str, RowValue]]) -> Iterator[bytes]:  # noqa: ANN401 - no types
     out = _Pieces()
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
         while any((packed := _columns(schema.names, islice(found, GROUP))).values()):
@@ -75,7 +75,7 @@ def _pieces(pa: Any, pq: Any, schema: Any, found: Iterator[dict[str, Value]]) ->
     yield out.taken()
 
 
-def _columns(names: list[str], lot: Iterator[dict[str, Value]]) -> dict[str, list[object]]:
+def _columns(names: list[str], lot: Iterator[dict[str, RowValue]]) -> dict[str, list[object]]:
     """So many rows, column by column."""
     found: dict[str, list[object]] = {name: [] for name in names}
     for each in lot:
@@ -85,13 +85,13 @@ def _columns(names: list[str], lot: Iterator[dict[str, Value]]) -> dict[str, lis
 
 
 def _type(pa: Any, name: str, version: str) -> Any:  # noqa: ANN401 - same
-    known = columns(version).get(name)
-    if known and known.kind == TIME:
+    known = get_columns(version).get(name)
+    if known and known.kind == TIME_KIND:
         return pa.timestamp("us", tz="UTC")
-    if (known and known.kind == DECIMAL) or CUSTOM_COLUMNS.get(name) is Decimal:
+    if (known and known.kind == DECIMAL_KIND) or CUSTOM_COLUMNS.get(name) is Decimal:
         return pa.decimal128(DIGITS, PLACES)
     return pa.bool_() if CUSTOM_COLUMNS.get(name) is bool else pa.string()
 
 
-def _cell(value: Value) -> object:
+def _cell(value: RowValue) -> object:
     return as_json(value) if isinstance(value, Mapping) else value

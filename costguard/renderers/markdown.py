@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from costguard.errors import one_line
+from costguard.errors import to_one_line
 from costguard.views.document import Document, TableView
 
 
@@ -29,4 +29,4 @@ MARKS = re.compile(r"[\\|`*~\[\]]|&(?=[#A-Za-z])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-
 
 
 def _escaped(text: str) -> str:
-    return MARKS.sub(r"\\\g<0>", one_line(text)).replace("<", "&lt;")
+    return MARKS.sub(r"\\\g<0>", to_one_line(text)).replace("<", "&lt;")

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Iterable
 
-from costguard.errors import one_line
+from costguard.errors import to_one_line
 from costguard.views.document import Document, TableView
 
 
@@ -31,12 +31,12 @@ def _aligned(document: Document) -> str:
 
 def _lines(texts: Iterable[str]) -> list[str]:
     """Each text on a line of its own, whatever is in it."""
-    return [one_line(text).rstrip() for text in texts]
+    return [to_one_line(text).rstrip() for text in texts]
 
 
 def _aligned_table(table: TableView) -> list[str]:
     heads = tuple(c.removesuffix(">") for c in table.columns)
-    rows = [heads, *(tuple(map(one_line, row)) for row in table.rows)]
+    rows = [heads, *(tuple(map(to_one_line, row)) for row in table.rows)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     right = [c.endswith(">") for c in table.columns]
     cells = [[c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)] for row in rows]
@@ -54,12 +54,12 @@ def _drawn(document: Document) -> str:
     colours = None if os.environ.get("NO_COLOR") else True
     console = Console(file=out, width=_width(), force_terminal=colours, highlight=False, emoji=False, markup=False)
     for line in document.lead:
-        console.print(Text(one_line(line)))
+        console.print(Text(to_one_line(line)))
     for table in document.tables:
         if table.rows:
             console.print(_drawn_table(table))
     for note in document.notes:
-        console.print(Text(one_line(note), style="dim"))
+        console.print(Text(to_one_line(note), style="dim"))
     return out.getvalue()
 
 
@@ -72,7 +72,7 @@ def _drawn_table(table: TableView) -> object:
     for column in table.columns:
         drawn.add_column(column.removesuffix(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
     for row in table.rows:
-        drawn.add_row(*(Text(one_line(cell)) for cell in row))
+        drawn.add_row(*(Text(to_one_line(cell)) for cell in row))
     return drawn
 
 

@@ -11,19 +11,21 @@ from dataclasses import replace
 from costguard.guard.alerts.silence import by_key
 from costguard.guard.context import Rules, Sight
 from costguard.guard.evaluation import foresights_of
-from costguard.guard.seat import handled, seats_of
+from costguard.guard.seat import apply_handling, seats_of
 from costguard.guard.work import Work
 from costguard.metering.observation import Handling
-from costguard.reporting.status import Beside
+from costguard.reporting.status import ResourceAnnotations
 from costguard.values.money import Money
 from costguard.values.resource import RUNNING, ResourceKey
 
 
-def beside(rules: Rules, sight: Sight, works: Mapping[ResourceKey, Work] | None = None) -> dict[ResourceKey, Beside]:
+def beside(
+    rules: Rules, sight: Sight, works: Mapping[ResourceKey, Work] | None = None
+) -> dict[ResourceKey, ResourceAnnotations]:
     """Of each resource of `sight`, as the policy that waits longest for it judges its work. `works`: judged so already."""
     agents = by_key(sight.agents)
     return {
-        seat.key: Beside(
+        seat.key: ResourceAnnotations(
             work=(works or {}).get(seat.key) or seat.work(seat.longest(), rules, sight),
             owner=seat.owner,
             lease=seat.lease,
@@ -40,7 +42,7 @@ def overshoots(rules: Rules, sight: Sight, handling: Mapping[ResourceKey, Handli
     `handling`: of what was just listed. Empty where something runs whose handling is not known: whether it can be stopped
     decides most of the figure.
     """
-    live = [handled(one, handling) for one in sight.live]
+    live = [apply_handling(one, handling) for one in sight.live]
     running = {one.observation.key for one in live if one.observation.state == RUNNING and one.absent_at is None}
     if not running <= set(handling):
         return {}

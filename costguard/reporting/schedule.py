@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta, tzinfo
 from typing import NamedTuple
 
-from costguard.metering.inventory import AHEAD
-from costguard.reporting.statement.period import Asked, asked
-from costguard.values.calendar import reached
-from costguard.values.checks import one_of
+from costguard.metering.inventory import POLL_AHEAD_MAX
+from costguard.reporting.statement.period import ReportPeriod, parse_report_period
+from costguard.values.calendar import resolve_wall_time
+from costguard.values.checks import require_one_of
 
 DAY, WEEK, MONTH = "day", "week", "month"
-EVERY = (DAY, WEEK, MONTH)
-MOST_OWED = 7
+REPORT_FREQUENCIES = (DAY, WEEK, MONTH)
+MOST_DUE_REPORTS = 7
 """Reports of one schedule that are sent where many are due, the newest: who was away for a year does not read 365 of them."""
-LATE_AFTER = timedelta(hours=1)
-MAIL = "mail:"
+REPORT_LATE_AFTER = timedelta(hours=1)
+MAIL_PREFIX = "mail:"
 """What a channel is called that is a person's mail: `mail:lead@lab.org`, through the server of `[notify] mail`."""
 
 
@@ -44,7 +44,7 @@ class ReportSchedule:
     format: str = "html"
 
     def __post_init__(self) -> None:
-        one_of(self.every, EVERY, "report.every")
+        require_one_of(self.every, REPORT_FREQUENCIES, "report.every")
 
     @property
     def topic(self) -> str:
@@ -52,7 +52,7 @@ class ReportSchedule:
         return f"report:{self.name}"
 
 
-class Mark(NamedTuple):
+class ScheduleMark(NamedTuple):
     """What is kept of a schedule: what it reports, and since when: up to where it has, or when it was first seen."""
 
     every: str
@@ -60,30 +60,34 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owed:
+class DueReport:
     """A report that is to be sent. `at`: when it was due. `skipped`: how many earlier ones are left out for good."""
 
-    of: Asked
+    of: ReportPeriod
     at: datetime
     skipped: int = 0
 
     def is_late(self, now: datetime) -> bool:
         """Whether people should be told that it comes late."""
-        return now - self.at > LATE_AFTER
+        return now - self.at > REPORT_LATE_AFTER
 
 
-def owed(schedule: ReportSchedule, since: datetime, now: datetime, zone: tzinfo) -> tuple[Owed, ...]:
+def list_due_reports(schedule: ReportSchedule, since: datetime, now: datetime, zone: tzinfo) -> tuple[DueReport, ...]:
     """The reports that are due at `now`, the oldest first. `since`: the end of what was reported, or when it was first seen."""
-    due = [Owed(of=of, at=at) for of in _since(schedule.every, since, now, zone) if (at := due_at(schedule, of, zone)) <= now]
-    skipped = len(due) - MOST_OWED
+    due = [
+        DueReport(of=of, at=at)
+        for of in _list_periods_since(schedule.every, since, now, zone)
+        if (at := compute_due_time(schedule, of, zone)) <= now
+    ]
+    skipped = len(due) - MOST_DUE_REPORTS
     if skipped <= 0:
         return tuple(reversed(due))
-    *rest, oldest = due[:MOST_OWED]
-    return (Owed(of=oldest.of, at=oldest.at, skipped=skipped), *reversed(rest))
+    *rest, oldest = due[:MOST_DUE_REPORTS]
+    return (DueReport(of=oldest.of, at=oldest.at, skipped=skipped), *reversed(rest))
 
 
-def to_be_seen(
-    schedules: Iterable[ReportSchedule], marks: Mapping[str, Mark], now: datetime
+def find_schedule_changes(
+    schedules: Iterable[ReportSchedule], marks: Mapping[str, ScheduleMark], now: datetime
 ) -> tuple[tuple[ReportSchedule, ...], tuple[str, ...]]:
     """The schedules of which nothing is known that counts, and the topics of those that are there no more.
 
@@ -91,33 +95,33 @@ def to_be_seen(
     in which nobody asked for it. What a wrong clock wrote (dated ahead of `now`) says nothing.
     """
     wanted = {one.topic: one for one in schedules}
-    known = {topic for topic, mark in marks.items() if mark.since <= now + AHEAD}
+    known = {topic for topic, mark in marks.items() if mark.since <= now + POLL_AHEAD_MAX}
     new = tuple(one for topic, one in wanted.items() if topic not in known or marks[topic].every != one.every)
     return new, tuple(topic for topic in marks if topic not in wanted)
 
 
-def next_at(schedule: ReportSchedule, now: datetime, zone: tzinfo) -> tuple[Asked, datetime]:
+def find_next_report(schedule: ReportSchedule, now: datetime, zone: tzinfo) -> tuple[ReportPeriod, datetime]:
     """The period that runs, and when its report is due."""
-    running = _running(schedule.every, now, zone)
-    return running, due_at(schedule, running, zone)
+    running = _find_running_period(schedule.every, now, zone)
+    return running, compute_due_time(schedule, running, zone)
 
 
-def due_at(schedule: ReportSchedule, of: Asked, zone: tzinfo) -> datetime:
+def compute_due_time(schedule: ReportSchedule, of: ReportPeriod, zone: tzinfo) -> datetime:
     """When the report of a period is due: at its hour of the first day after it."""
-    return reached(of.period.end.astimezone(zone).date(), schedule.at, zone)
+    return resolve_wall_time(of.period.end.astimezone(zone).date(), schedule.at, zone)
 
 
-def _since(every: str, since: datetime, now: datetime, zone: tzinfo) -> Iterator[Asked]:
+def _list_periods_since(every: str, since: datetime, now: datetime, zone: tzinfo) -> Iterator[ReportPeriod]:
     """The periods that end after `since`, from the one that runs back. A day that a zone skipped is none."""
-    of: Asked | None = _running(every, now, zone)
+    of: ReportPeriod | None = _find_running_period(every, now, zone)
     while of is not None and of.period.end > since:
         if of.period.length:
             yield of
-        of = asked({every: of.before_label}, now, zone) if of.before is not None else None
+        of = parse_report_period({every: of.before_label}, now, zone) if of.before is not None else None
 
 
-def _running(every: str, now: datetime, zone: tzinfo) -> Asked:
+def _find_running_period(every: str, now: datetime, zone: tzinfo) -> ReportPeriod:
     on = now.astimezone(zone).date()
     year, week, _ = on.isocalendar()
     label = {DAY: f"{on:%Y-%m-%d}", WEEK: f"{year:04}-W{week:02}", MONTH: f"{on:%Y-%m}"}[every]
-    return asked({every: label}, now, zone)
+    return parse_report_period({every: label}, now, zone)

@@ -16,30 +16,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
-from costguard.budgets.budget_status import Standing
+from costguard.budgets.budget_status import BudgetStatus
 from costguard.budgets.runway import Runway, runway_of
 from costguard.guard.action_intents import Intent
 from costguard.guard.overrides import Wish
 from costguard.guard.work import Work
-from costguard.metering.burn import Hourly, ahead, hourly_of, no_burn, together
-from costguard.metering.inventory import AHEAD, COMPLETE
-from costguard.metering.spending import Live, ScopeNow, Spending
+from costguard.metering.burn import HourlyBurn, compute_hourly_burn, forecast_total, make_zero_burn, sum_burns
+from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX
+from costguard.metering.spending import LiveResource, ScopeCoverage, Spending
 from costguard.values.agent import Agent
-from costguard.values.balance import Balance
+from costguard.values.balance import PrepaidBalance
 from costguard.values.instant import MICROSECOND
-from costguard.values.money import Money, MoneyInterval, total_of
+from costguard.values.money import Money, MoneyInterval, sum_intervals
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 
-STALE_AFTER = timedelta(minutes=15)
+SCOPE_STALE_AFTER = timedelta(minutes=15)
 """A scope that was last seen completely longer ago is shouted about. Three polls of the slowest usual interval, five minutes:
 an assumption, 2026-11."""
 
-STALE, MISDATED, ABSENT = "stale", "ahead", "absent"
+STALE_SCOPE, MISDATED_SCOPE, ABSENT_STATE = "stale", "ahead", "absent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class ResourceAnnotations:
     """What the guard knows of a resource. `lease`: the one that holds now. `agent`: the one that may speak of it."""
 
     work: Work = field(default_factory=Work)
@@ -49,16 +49,16 @@ class Beside:
     agent: Agent | None = None
 
 
-NOTHING_BESIDE = Beside()
+NO_ANNOTATIONS = ResourceAnnotations()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Burning:
+class ResourceBurn:
     """A resource and what it burns, an `Hourly` a currency; none where nothing bills now."""
 
-    live: Live
-    burns: tuple[Hourly, ...]
-    beside: Beside = field(default_factory=lambda: NOTHING_BESIDE)
+    live: LiveResource
+    burns: tuple[HourlyBurn, ...]
+    beside: ResourceAnnotations = field(default_factory=lambda: NO_ANNOTATIONS)
 
     @property
     def work(self) -> Work:
@@ -78,26 +78,26 @@ class Burning:
     @property
     def state(self) -> str:
         """The provider's state in our words, or "absent"."""
-        return ABSENT if self.absent else self.live.observation.state
+        return ABSENT_STATE if self.absent else self.live.observation.state
 
     @property
     def unpriced(self) -> bool:
         """Whether it surely costs something, and nobody can say what, not even within what."""
         return bool(self.live.not_counted) and not self.burns
 
-    def burn(self, currency: str = "USD") -> Hourly:
+    def get_burn(self, currency: str = "USD") -> HourlyBurn:
         """What it burns in `currency`."""
-        return next((burn for burn in self.burns if burn.currency == currency), no_burn(currency))
+        return next((burn for burn in self.burns if burn.currency == currency), make_zero_burn(currency))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScopeView:
+class ScopeStatus:
     """A scope as it stands at an instant. `state`: complete, partial or failed as the last listing was, or stale, or ahead.
 
     `unseen`: how long no listing has been complete where that is too long; None: it is not. `never`: none ever was.
     """
 
-    now: ScopeNow
+    now: ScopeCoverage
     state: str
     unseen: timedelta | None = None
 
@@ -109,7 +109,7 @@ class ScopeView:
     @property
     def ahead(self) -> bool:
         """Whether its last listing lies in the future: until then the ledger takes no other for newer."""
-        return self.state == MISDATED
+        return self.state == MISDATED_SCOPE
 
     @property
     def seen(self) -> bool:
@@ -118,13 +118,13 @@ class ScopeView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class CurrencyOutlook:
     """What one currency comes to: burning now, spent this month, and by its end.
 
     `guessed`: the part of `to_date` whose price nobody stated, None where there is none.
     """
 
-    burn: Hourly
+    burn: HourlyBurn
     to_date: MoneyInterval
     forecast: MoneyInterval
     guessed: MoneyInterval | None = None
@@ -136,7 +136,7 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class FleetStatus:
     """The answer of `status` at `at`; its month, named `label`, is that of `zone`. What burns most stands first.
 
     `runways`: how long prepaid balances last; None: nobody was asked.
@@ -146,31 +146,31 @@ class Status:
     month: Period
     zone: str
     label: str
-    usd: Outlook
-    others: tuple[Outlook, ...]
-    scopes: tuple[ScopeView, ...]
-    resources: tuple[Burning, ...]
-    budgets: tuple[Standing, ...] = ()
+    usd: CurrencyOutlook
+    others: tuple[CurrencyOutlook, ...]
+    scopes: tuple[ScopeStatus, ...]
+    resources: tuple[ResourceBurn, ...]
+    budgets: tuple[BudgetStatus, ...] = ()
     intents: tuple[Intent, ...] = ()
     overshoots: Mapping[str, Money] = field(default_factory=dict)
     runways: tuple[Runway, ...] | None = None
 
 
-def status_of(
+def build_fleet_status(
     *,
     at: datetime,
     month: Period,
     zone: tzinfo,
     spending: Iterable[Spending],
-    live: Iterable[Live],
-    scopes: Iterable[ScopeNow],
-    budgets: Sequence[Standing] = (),
-    beside: Mapping[ResourceKey, Beside] | None = None,
+    live: Iterable[LiveResource],
+    scopes: Iterable[ScopeCoverage],
+    budgets: Sequence[BudgetStatus] = (),
+    beside: Mapping[ResourceKey, ResourceAnnotations] | None = None,
     intents: Sequence[Intent] = (),
     overshoots: Mapping[str, Money] | None = None,
-    balances: Sequence[Balance] | None = None,
-    stale_after: timedelta = STALE_AFTER,
-) -> Status:
+    balances: Sequence[PrepaidBalance] | None = None,
+    stale_after: timedelta = SCOPE_STALE_AFTER,
+) -> FleetStatus:
     """`spending`: of `month` as known at `at`. `budgets`: as they stand at `at`. `intents`: the open ones.
 
     `overshoots`: by how much a hard budget could be exceeded at worst, by name; one that is not there is not known. `balances`:
@@ -178,26 +178,27 @@ def status_of(
     """
     known, live = beside or {}, list(live)
     resources = tuple(
-        Burning(live=one, burns=hourly_of(one, at), beside=known.get(one.observation.key, NOTHING_BESIDE)) for one in live
+        ResourceBurn(live=one, burns=compute_hourly_burn(one, at), beside=known.get(one.observation.key, NO_ANNOTATIONS))
+        for one in live
     )
     spent: dict[str, list[Spending]] = defaultdict(list)
     for part in spending:
         spent[part.money.low.currency].append(part)
-    burns: dict[str, list[Hourly]] = defaultdict(list)
+    burns: dict[str, list[HourlyBurn]] = defaultdict(list)
     for burn in (burn for resource in resources for burn in resource.burns):
         burns[burn.currency].append(burn)
     left_us = (month.end - min(max(at, month.start), month.end)) // MICROSECOND
     others = sorted({*spent, *burns} - {"USD"})
-    usd, *more = (_outlook(c, spent.get(c, []), burns.get(c, []), left_us) for c in ("USD", *others))
-    return Status(
+    usd, *more = (_build_outlook(c, spent.get(c, []), burns.get(c, []), left_us) for c in ("USD", *others))
+    return FleetStatus(
         at=at,
         month=month,
         zone=str(zone),
-        label=month_label(month, zone),
+        label=format_month(month, zone),
         usd=usd,
         others=tuple(more),
-        scopes=tuple(scope_view(scope, at, stale_after) for scope in sorted(scopes, key=lambda s: s.scope)),
-        resources=tuple(sorted(resources, key=_dearest)),
+        scopes=tuple(build_scope_status(scope, at, stale_after) for scope in sorted(scopes, key=lambda s: s.scope)),
+        resources=tuple(sorted(resources, key=_rank_by_burn)),
         budgets=tuple(budgets),
         intents=tuple(intents),
         overshoots=dict(overshoots or {}),
@@ -205,7 +206,7 @@ def status_of(
     )
 
 
-def scope_view(scope: ScopeNow, at: datetime, stale_after: timedelta) -> ScopeView:
+def build_scope_status(scope: ScopeCoverage, at: datetime, stale_after: timedelta) -> ScopeStatus:
     """How `scope` stands at `at`. One that was complete, and has not been asked for longer than `stale_after`, is stale.
 
     One whose last poll lies in the future, which a wrong clock has dated, is ahead.
@@ -213,29 +214,29 @@ def scope_view(scope: ScopeNow, at: datetime, stale_after: timedelta) -> ScopeVi
     seen_at = scope.last_complete_at or scope.since
     age = max(at - seen_at, timedelta())
     late = age > stale_after or scope.last_complete_at is None
-    state = STALE if late and scope.outcome == COMPLETE else scope.outcome
-    state = MISDATED if scope.at > at + AHEAD else state
-    return ScopeView(now=scope, state=state, unseen=age if late else None)
+    state = STALE_SCOPE if late and scope.outcome == COMPLETE else scope.outcome
+    state = MISDATED_SCOPE if scope.at > at + POLL_AHEAD_MAX else state
+    return ScopeStatus(now=scope, state=state, unseen=age if late else None)
 
 
-def month_label(month: Period, zone: tzinfo) -> str:
+def format_month(month: Period, zone: tzinfo) -> str:
     """`2026-10`: the month in `zone` that `month` is."""
     return f"{(month.start + month.length / 2).astimezone(zone):%Y-%m}"
 
 
-def _outlook(currency: str, spending: Sequence[Spending], burns: Iterable[Hourly], left_us: int) -> Outlook:
-    burn = together(burns, currency)
-    to_date = total_of((part.money for part in spending), currency)
+def _build_outlook(currency: str, spending: Sequence[Spending], burns: Iterable[HourlyBurn], left_us: int) -> CurrencyOutlook:
+    burn = sum_burns(burns, currency)
+    to_date = sum_intervals((part.money for part in spending), currency)
     guessed = [part.money for part in spending if not part.known]
-    return Outlook(
+    return CurrencyOutlook(
         burn=burn,
         to_date=to_date,
-        forecast=ahead(to_date, burn, left_us),
-        guessed=total_of(guessed, currency) if guessed else None,
+        forecast=forecast_total(to_date, burn, left_us),
+        guessed=sum_intervals(guessed, currency) if guessed else None,
     )
 
 
-def _dearest(resource: Burning) -> tuple[int, int, int, tuple[str, ...]]:
+def _rank_by_burn(resource: ResourceBurn) -> tuple[int, int, int, tuple[str, ...]]:
     """What burns most first: dollars at stated prices, then what any currency could come to; then what has cost most."""
     most = sum(burn.bounds.high.nano for burn in resource.burns)
-    return -resource.burn().stated.nano, -most, -resource.live.spent.expected.nano, resource.live.observation.key
+    return -resource.get_burn().stated.nano, -most, -resource.live.spent.expected.nano, resource.live.observation.key

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from costguard.errors import InputError
-from costguard.values.checks import one_of, require
-from costguard.values.instant import sensible
+from costguard.values.checks import require, require_one_of
+from costguard.values.instant import require_instant
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
 
@@ -62,9 +62,9 @@ class Attempt:
     last_step: int | None = None
 
     def __post_init__(self) -> None:
-        one_of(self.state, STATES, f"attempt {self.id}.state")
-        sensible(self.began_at, f"attempt {self.id}.began_at")
-        sensible(self.seen_at, f"attempt {self.id}.seen_at")
+        require_one_of(self.state, STATES, f"attempt {self.id}.state")
+        require_instant(self.began_at, f"attempt {self.id}.began_at")
+        require_instant(self.seen_at, f"attempt {self.id}.seen_at")
 
     @property
     def seconds(self) -> int:
@@ -76,7 +76,7 @@ class Attempt:
     @property
     def spent(self) -> Money | None:
         """What those seconds cost; None at an unknown price."""
-        return None if self.hourly is None else self.hourly.over(self.seconds)
+        return None if self.hourly is None else self.hourly.multiply_seconds(self.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from costguard.runs.record import ENDED, Attempt, Record
 from costguard.runs.terms import Terms
 from costguard.values.interval import Interval
 from costguard.values.money import NANO, Money, MoneyInterval
-from costguard.values.text_format import interval_text, moment_text, sign
+from costguard.values.text_format import format_interval, format_local_time, get_currency_sign
 
 WHOLE = 1
 HOUR_S = 3600
@@ -19,7 +19,11 @@ def quote_lines(job: str, number: int, terms: Terms) -> Iterator[str]:
     """What it is to take and cost, and on what."""
     machine = terms.machine
     where = f" on {machine.gpu} x{machine.count * machine.nodes}" if machine.gpu else ""
-    rate = "at an unknown price" if machine.hourly is None else f"at {sign(machine.hourly.currency)}{machine.hourly.text()}/h"
+    rate = (
+        "at an unknown price"
+        if machine.hourly is None
+        else f"at {get_currency_sign(machine.hourly.currency)}{machine.hourly.format()}/h"
+    )
     yield f"job {job}, attempt {number}{where}, {rate} ({machine.source})"
     if terms.hours is None:
         yield "its length is not known: a job file with tokens has it quoted (--job job.toml)"
@@ -34,7 +38,7 @@ def so_far(job: str, hours: float, spent: Money | None, terms: Terms, left_s: fl
     """One line, short enough for a title: `demo: 1.2 h, $2.99 of $9.96; 2.8 h left`."""
     cost = "price unknown" if spent is None else cost_text(spent)
     usd, quoted = terms.usd, terms.hours
-    of = f" of {sign(usd.expected.currency)}{usd.expected.text()}" if usd and spent else ""
+    of = f" of {get_currency_sign(usd.expected.currency)}{usd.expected.format()}" if usd and spent else ""
     took = f"{hours:.2f} h" + (f" of {quoted.expected:.2f}" if quoted else "")
     left = "" if left_s is None else f"; {left_s / HOUR_S:.2f} h left"
     return f"{job}: {took}, {cost}{of}{left}"
@@ -68,7 +72,7 @@ def next_line(before: Terms, after: Terms) -> str:
 
 def lease_text(until: datetime) -> str:
     """Until when its machine is kept."""
-    return f"the machine is kept until {moment_text(until)}"
+    return f"the machine is kept until {format_local_time(until)}"
 
 
 def astray_line(hours: float, quoted: Interval) -> str:
@@ -93,16 +97,16 @@ def money_text(usd: MoneyInterval | None) -> str:
     if usd is None:
         return "money unknown"
     if usd.high.nano >= NANO:
-        return f"{sign(usd.low.currency)}{interval_text(usd)}"
-    low, expected, high = usd.text(4).values()
-    return f"{sign(usd.low.currency)}{expected} ({low} to {high})"
+        return f"{get_currency_sign(usd.low.currency)}{format_interval(usd)}"
+    low, expected, high = usd.format_ends(4).values()
+    return f"{get_currency_sign(usd.low.currency)}{expected} ({low} to {high})"
 
 
 def cost_text(spent: Money | None) -> str:
     """`$2.99`, to the hundredth of a cent where it is less than a dollar."""
     if spent is None:
         return "at an unknown price"
-    return f"{sign(spent.currency)}{spent.text(2 if abs(spent.nano) >= NANO else 4)}"
+    return f"{get_currency_sign(spent.currency)}{spent.format(2 if abs(spent.nano) >= NANO else 4)}"
 
 
 def took_text(seconds: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from costguard.budgets.hold import JOB, LONGEST, Hold
+from costguard.budgets.hold import HOLD_DURATION_MAX, JOB_LABEL, Hold
 from costguard.runs.record import Attempt, Record
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
@@ -57,7 +57,7 @@ class Terms:
     @property
     def left_hours(self) -> Interval | None:
         """Of what is left."""
-        return None if self.hours is None else self.hours.scaled(float(self.share))
+        return None if self.hours is None else self.hours.scale(float(self.share))
 
     @property
     def left_usd(self) -> MoneyInterval | None:
@@ -93,12 +93,12 @@ def hold_for(
         who=who,
         why=f"job {job}, attempt {attempt.number}",
         taken_at=now,
-        expires_at=now + min(lasts, LONGEST - timedelta(seconds=1)),
+        expires_at=now + min(lasts, HOLD_DURATION_MAX - timedelta(seconds=1)),
         provider=machine.provider,
         account=machine.account,
         owner=machine.owner,
         gpu=machine.gpu,
-        labels=tuple(sorted({**labels, JOB: job}.items())),
+        labels=tuple(sorted({**labels, JOB_LABEL: job}.items())),
     )
 
 

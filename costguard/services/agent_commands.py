@@ -12,8 +12,8 @@ from costguard.data import Facts
 from costguard.errors import InputError
 from costguard.guard.wishing import found, resource_text
 from costguard.ledger.spans.books import Books
-from costguard.metering.observation import incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.services import Answer
 from costguard.services.one_time import code_hash, new_code, new_token, token_hash
 from costguard.services.overrides import present, who
@@ -42,7 +42,7 @@ def enrol(stated: str, *, through_restarts: bool = False, config: str | None = N
     able = seen.kind == INSTANCE and seen.state == RUNNING
     require(able, f"ID {seen.key.id}", f"is {seen.kind}, {seen.state}: nothing runs there", "enrol it once it runs")
     shown = new_code()
-    life = None if through_restarts else incarnation_of(seen)
+    life = None if through_restarts else identify_incarnation(seen)
     code = Code(hash=code_hash(shown), key=seen.key, who=who(), at=now, expires_at=now + CODE_FOR, life=life)
     with agent_book(settings) as book:
         book.add_code(code)
@@ -59,7 +59,7 @@ def listed(*, config: str | None = None) -> Answer:
     """`costguard agent list`: every agent that ever joined, and how it stands."""
     settings, now = read_settings(config), present()
     with agent_book(settings) as book:
-        agents = book.agents(every=True)
+        agents = book.load_agents(every=True)
     live = {one.observation.key: one for one in _live(settings, now)}
     return Answer(document=agents_document(agents, live, now))
 
@@ -69,7 +69,7 @@ def revoke(stated: str, *, config: str | None = None) -> Answer:
     settings, now = read_settings(config), present()
     lives = _live(settings, now)
     with agent_book(settings) as book:
-        agents = {one.id: one for one in book.agents()}
+        agents = {one.id: one for one in book.load_agents()}
         if stated not in agents:
             key = found(stated, lives, "AGENT").observation.key
             of = [one.id for one in agents.values() if one.key == key]
@@ -121,6 +121,6 @@ def agent_book(settings: Settings) -> Iterator[AgentBook]:
         yield book
 
 
-def _live(settings: Settings, now: datetime) -> list[Live]:
-    with Books(ledger_url(settings), rules=Facts().billing_rules()) as books:
-        return books.live(now)
+def _live(settings: Settings, now: datetime) -> list[LiveResource]:
+    with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
+        return books.load_live(now)

@@ -30,22 +30,22 @@ from costguard.agents.refusals import (
     UNKNOWN_AGENT,
     UNSIGNED,
     RefusedError,
-    unbound,
+    explain_unbound,
 )
 from costguard.services.agent_writer import Commits, Incoming
-from costguard.services.agents import AgentBook, Judged, Machine, Seal
+from costguard.services.agents import AgentBook, AgentMachine, AgentVerdict, Seal
 from costguard.services.heard import Heard
 from costguard.services.one_time import code_hash
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
-from costguard.values.instant import EPOCH, micros
+from costguard.values.instant import EPOCH, to_micros
 from costguard.values.resource import ResourceKey
 
 DEEPEST = 8
 """Levels of JSON that a message may have: a beat has four."""
 STRINGS, BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL), re.compile(rb"[\[\]{}]")
 NUMBER = re.compile(r"\d{1,16}", re.ASCII)
-NOBODY = Judged()
+NOBODY = AgentVerdict()
 
 
 class Envelope(NamedTuple):
@@ -70,16 +70,16 @@ class Desk:
     book: AgentBook
     seal: Seal
     clock: Clock
-    machine: Callable[[ResourceKey], Machine | None]
+    machine: Callable[[ResourceKey], AgentMachine | None]
     heard: Heard
     commits: Commits
     every_s: int = EVERY_S
-    _judged: Mapping[ResourceKey, Judged] = field(default_factory=dict)
+    _judged: Mapping[ResourceKey, AgentVerdict] = field(default_factory=dict)
     _judged_until: datetime = EPOCH
     _agents: dict[str, Agent] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def judged(self, judged: Mapping[ResourceKey, Judged], until: datetime) -> None:
+    def judged(self, judged: Mapping[ResourceKey, AgentVerdict], until: datetime) -> None:
         """Go on with what the guard has just found, until the next run should long have been: after that nothing is known.
 
         A dead-man switch would else believe a guard that hangs, of a machine that somebody has protected since.
@@ -121,12 +121,12 @@ class Desk:
             self.commits.foreign(agent)
             raise RefusedError(FOREIGN)
         now = self.clock.now()
-        if abs(at_ms - micros(now) // 1000) > WINDOW_MS:
+        if abs(at_ms - to_micros(now) // 1000) > WINDOW_MS:
             raise RefusedError(STALE)
         if seq <= agent.seq:
             raise RefusedError(REPLAYED)
         machine = self.machine(agent.key)
-        refused = unbound(agent, machine.life if machine else None)
+        refused = explain_unbound(agent, machine.life if machine else None)
         if refused or machine is None:
             raise RefusedError(refused)
         beat = beat_of(parsed(envelope.body))
@@ -142,10 +142,10 @@ class Desk:
         return {
             "seq": incoming.seq,
             "every_s": self.every_s,
-            "guard_at": micros(now) // 1000,
+            "guard_at": to_micros(now) // 1000,
             "state": said.state,
             "notices": [*said.notices, *_remarks(incoming.beat)],
-            "kept_until": None if said.kept_until is None else micros(said.kept_until) // 1000,
+            "kept_until": None if said.kept_until is None else to_micros(said.kept_until) // 1000,
             "protected": said.protected,
             "asked": dict(asked),
         }
@@ -168,7 +168,7 @@ class Desk:
         """The agent of this id: looked up in the ledger where it is not known here."""
         with self._lock:
             known = self._agents.get(agent_id)
-        found = known or self.book.agent(agent_id)
+        found = known or self.book.load_agent(agent_id)
         if found is None:
             raise RefusedError(UNKNOWN_AGENT)
         if known is None:

@@ -21,7 +21,7 @@ from costguard.agents.refusals import BROKEN, DOUBLED, REPLAYED, REVOKED, TOO_OF
 from costguard.agents.requests import Asked, granted
 from costguard.agents.samples import Moment, agreed, merged, moments
 from costguard.errors import LedgerError
-from costguard.services.agents import AgentBook, AgentPage, Machine
+from costguard.services.agents import AgentBook, AgentMachine, AgentPage
 from costguard.services.heard import Heard
 from costguard.system.clock import Clock
 from costguard.values.agent import Agent
@@ -43,7 +43,7 @@ class Incoming:
     """A message that its agent may send. `sent_ms`: by the agent's clock; `came_at`: by ours, however long it then waits."""
 
     agent: Agent
-    machine: Machine
+    machine: AgentMachine
     seq: int
     sent_ms: int
     came_at: datetime
@@ -151,11 +151,11 @@ class Commits:
         if not lot and not told:
             return
         try:
-            with self.book.writing() as page:
+            with self.book.begin_transaction() as page:
                 for incoming, _ in lot:
                     results.append(self._taken(page, incoming, staged, now))
                 for agent, count in told:
-                    page.tell_refused(agent, count, now)
+                    page.log_refusals(agent, count, now)
         except LedgerError as error:
             self.broke = str(error)
             results = [RefusedError(UNWRITABLE, wait_s=5) for _ in lot]
@@ -174,7 +174,7 @@ class Commits:
         agent, beat = incoming.agent, incoming.beat
         state = staged.get(agent.id) or self._states.get(agent.id)
         if state is None:
-            stored = page.agent(agent.id)
+            stored = page.load_agent(agent.id)
             state = _State(stored.record_ms if stored else 0)
         starts = state.starts if beat.boot_id in ("", *state.starts[-1:]) else (*state.starts, beat.boot_id)[-STARTS_MOST:]
         if starts.count(beat.boot_id) > 1 and incoming.seq > state.seq:
@@ -183,11 +183,11 @@ class Commits:
         found, record_ms = moments(
             beat.records, after_ms=state.record_ms, sent_ms=incoming.sent_ms, now=incoming.came_at, since=agent.joined_at
         )
-        if not page.take(agent.id, incoming.seq, now, record_ms, beat.version, beat.troubles):
-            stands = page.agent(agent.id)
+        if not page.accept_message(agent.id, incoming.seq, now, record_ms, beat.version, beat.troubles):
+            stands = page.load_agent(agent.id)
             return RefusedError(REVOKED if stands is None or stands.revoked_at is not None else REPLAYED)
         done = merged(agent.key, (*state.waiting, *found), self.interval)
-        page.record(agreed(done.samples, self.heard.latest(agent.key)))
+        page.record_samples(agreed(done.samples, self.heard.latest(agent.key)))
         fresh = (*state.fresh, *found) if agent.id in staged else found
         staged[agent.id] = _State(record_ms, incoming.seq, done.rest, fresh, starts)
         return self._asked(page, incoming, now) if beat.asks else {}
@@ -200,7 +200,7 @@ class Commits:
                 agent=incoming.agent,
                 life=machine.life,
                 name=machine.name or incoming.agent.key.id,
-                wishes=page.wishes_since(machine.first_seen_at),
+                wishes=page.load_overrides_since(machine.first_seen_at),
                 policies=machine.policies,
                 rate=machine.rate,
             ),
@@ -208,7 +208,7 @@ class Commits:
             now,
         )
         for wish in answer.wishes:
-            page.add_wish(wish)
+            page.add_override(wish)
         return answer.asked
 
     def _committed(

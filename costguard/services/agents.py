@@ -37,48 +37,48 @@ class Seal(Protocol):
 class AgentPage(Protocol):
     """A write transaction under way: all of it is on the disk when it ends, or none."""
 
-    def take(  # noqa: PLR0917 - the parts of a message, in their order
+    def accept_message(  # noqa: PLR0917 - the parts of a message, in their order
         self, agent: str, seq: int, at: datetime, record_ms: int, version: str, troubles: tuple[str, ...]
     ) -> bool:
         """Count a message; False, and nothing changed, where its number does not rise or its agent may not speak any more."""
 
-    def agent(self, agent_id: str) -> Agent | None:
+    def load_agent(self, agent_id: str) -> Agent | None:
         """As it stands in this transaction."""
 
-    def record(self, samples: Sequence[Sample]) -> None:
+    def record_samples(self, samples: Sequence[Sample]) -> None:
         """Keep samples of resources that the ledger knows."""
 
-    def wishes_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Wish]:
         """Every wish made at or after `at`, whatever became of it."""
 
-    def add_wish(self, wish: Wish) -> None:
+    def add_override(self, wish: Wish) -> None:
         """Record a wish; one with this id that is there already stays as it is."""
 
-    def tell_refused(self, agent: Agent, count: int, at: datetime) -> None:
+    def log_refusals(self, agent: Agent, count: int, at: datetime) -> None:
         """Note in the audit that so many messages in the name of `agent` were not its own."""
 
 
 class AgentBook(Protocol):
     """Who may speak. What cannot be read or written raises LedgerError."""
 
-    def writing(self) -> AbstractContextManager[AgentPage]:
+    def begin_transaction(self) -> AbstractContextManager[AgentPage]:
         """One transaction, of one thread at a time."""
 
-    def agents(self, *, every: bool = False) -> list[Agent]:
+    def load_agents(self, *, every: bool = False) -> list[Agent]:
         """Those that may speak; `every`: and those that may not any more."""
 
-    def agent(self, agent_id: str) -> Agent | None:
+    def load_agent(self, agent_id: str) -> Agent | None:
         """The agent of this id, revoked or not; None where there is none."""
 
     def join(self, code_hash: str, made: Agent) -> Agent | str:
         """Let `made` join by the code of this hash: the agent as it is then, or what refuses it, of `REFUSALS`."""
 
-    def token(self, token_hash: str) -> WebToken | None:
+    def load_token(self, token_hash: str) -> WebToken | None:
         """The token of this hash; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class AgentMachine:
     """The machine of an agent as last listed. `policies`: those that concern it. `rate`: what it costs, None: unknown."""
 
     life: Incarnation
@@ -89,7 +89,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class AgentVerdict:
     """What the last run of the guard says of a machine, for its agent. `kept_until`: the end of its lease, None without one.
 
     `protected`: whether it may not be ended by anybody but a person (protected, frozen, or a member of what would bring it

@@ -57,7 +57,7 @@ def check_names(limits: Limits, market: Market) -> None:
         known = known_to() if stated else ()
         for name in stated or ():
             if name not in known:
-                near = checks.nearest_names(name, known)
+                near = checks.find_nearest_names(name, known)
                 listed = f"known: {', '.join(known)}" if kind == "provider" else "costguard offers lists the market"
                 raise UnknownNameError(kind, name, field=field, nearest=near, hint=listed)
 

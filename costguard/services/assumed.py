@@ -27,7 +27,7 @@ def _effects(job: Job, placed: Placement, speed: Throughput | None, facts: FactS
         except InputError:  # what cannot be is no alternative
             continue
         if isinstance(there, Placement):
-            faster = speed_of(other, there, facts.efficiency()) if speed and there.fits else None
+            faster = speed_of(other, there, facts.get_efficiency()) if speed and there.fits else None
             memory = there.needs_gib / placed.needs_gib
             yield field, effect_text(value, hours=_ratio(speed, faster), memory=memory, fits=there.fits)
 

@@ -14,7 +14,7 @@ from costguard.services import Answer
 from costguard.services.marking import mark_of
 from costguard.settings import ledger_url, read_settings
 from costguard.settings.lasting import lasting
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from costguard.views import audit as documents
 
 
@@ -25,7 +25,7 @@ def verify(anchors: Sequence[str] = (), *, config: str | None = None) -> Answer:
         chain, findings = checked(ask, noted)
         shown = reader.where.shown
     head = anchor_text(chain.last.seq, chain.last.hash) if chain.last else ""
-    doubt = mark_of(settings).doubt()
+    doubt = mark_of(settings).describe_doubt()
     findings += [Finding(None, f"{doubt} (costguard audit adopt, if that is meant)")] if doubt else []
     refusal = None
     if findings:
@@ -37,7 +37,7 @@ def verify(anchors: Sequence[str] = (), *, config: str | None = None) -> Answer:
 
 def show(*, since: str | None = None, config: str | None = None) -> Answer:
     """`costguard audit show`: the rows, those of `since` on."""
-    since_us = None if since is None else micros(_since(since, datetime.now(UTC)))
+    since_us = None if since is None else to_micros(_since(since, datetime.now(UTC)))
     with Reader(ledger_url(read_settings(config))) as reader, reader.snapshot() as ask:
         rows = [told(entry) for entry in entries(ask, since_us)]
         head = head_text(ask)

@@ -22,7 +22,7 @@ OK, REDIRECT = 200, 300
 def beat(settings: Callable[[], Settings]) -> str:
     """Ask once: "" where it was answered with a 2xx, or the settings name nobody; else why not, without the address."""
     from costguard.providers.transport import Deadline
-    from costguard.providers.transport.client import Request
+    from costguard.providers.transport.client import HttpRequest
 
     now = settings()
     if now.watch.heartbeat_url is None:
@@ -31,7 +31,7 @@ def beat(settings: Callable[[], Settings]) -> str:
     try:
         url = revealed(now.watch.heartbeat_url, "watch.heartbeat_url")
         reply = transport.exchange(
-            Request(method="GET", url=url, headers=_headers(now), called="its address"),
+            HttpRequest(method="GET", url=url, headers=_headers(now), called="its address"),
             provider="heartbeat",
             deadline=Deadline(WITHIN_S),
             most_bytes=MOST_BYTES,

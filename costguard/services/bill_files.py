@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from costguard.bills.bill_files import About, BillFiles, BillFormat, Part, Record
-from costguard.bills.focus_rows import Export, columns_missing, line_stated, provider_stated
-from costguard.errors import InputError, one_line, shortened
+from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFiles, BillFormat, BillLinePart
+from costguard.bills.focus_rows import FocusSource, find_missing_columns, get_focus_provider, parse_focus_line
+from costguard.errors import InputError, shorten, to_one_line
 from costguard.files.records import Place, pieces_in, records
 from costguard.providers import plugins
-from costguard.providers.bills import KnowsBillFiles, Piece
+from costguard.providers.bills import BillFilePiece, BillFilePlugin
 from costguard.services.listing_validation import speaks_for
-from costguard.values.checks import nearest_names
+from costguard.values.checks import find_nearest_names
 
 FOCUS = "FOCUS"
 LOOKS_LIKE_FOCUS = frozenset(("billedcost", "effectivecost", "chargeperiodstart", "chargecategory"))
@@ -47,8 +47,8 @@ class Kinds:
 def installed_kinds(only: str, account: str, accounts: Accounts) -> Kinds:
     """The kinds of every installed provider."""
     found = {
-        name: (plugin.bill_files if isinstance(plugin, KnowsBillFiles) else BillFiles(), plugin.manifest)
-        for name, plugin in sorted(plugins.providers().found.items())
+        name: (plugin.bill_files if isinstance(plugin, BillFilePlugin) else BillFiles(), plugin.manifest)
+        for name, plugin in sorted(plugins.load_providers().found.items())
     }
     return Kinds(
         known={
@@ -71,7 +71,7 @@ class Opened:
 
     kind: str
     sums: bool
-    parts: Iterator[Part]
+    parts: Iterator[BillLinePart]
     stated_at: datetime
 
 
@@ -80,7 +80,7 @@ def opened(path: Path, kinds: Kinds, now: datetime) -> Opened:
     return opened_pieces(str(path), pieces_in(path), kinds, now)
 
 
-def opened_pieces(path: str, pieces: Sequence[Piece], kinds: Kinds, now: datetime) -> Opened:
+def opened_pieces(path: str, pieces: Sequence[BillFilePiece], kinds: Kinds, now: datetime) -> Opened:
     """The same of a bill whose files stand anywhere. `path`: what all of it is called."""
     stated_at = min(now, max((one.made_at for one in pieces if one.made_at is not None), default=now))
     places = records(pieces)
@@ -88,13 +88,13 @@ def opened_pieces(path: str, pieces: Sequence[Piece], kinds: Kinds, now: datetim
     if first is None:
         hint = "a month without charges needs no file"
         raise InputError("holds a header and no line", field=path, hint=hint)
-    about = About(account="", as_of=stated_at)
+    about = BillFileFacts(account="", as_of=stated_at)
     every = _again(first, places)
     if LOOKS_LIKE_FOCUS & {name.lower().replace("_", "") for name in first[1]} and not _own(first[1], kinds):
         return Opened(kind=FOCUS, sums=True, parts=_focus(path, every, kinds, stated_at), stated_at=stated_at)
     provider, one = _format(path, first[1], kinds)
     if not one.says_whose:
-        about = About(account=_account(path, provider, kinds), as_of=stated_at)
+        about = BillFileFacts(account=_account(path, provider, kinds), as_of=stated_at)
     parts = _parts(every, one, about)
     return Opened(kind=one.name, sums=one.sums, parts=parts, stated_at=stated_at)
 
@@ -104,7 +104,7 @@ def _again(first: Place, rest: Iterator[Place]) -> Iterator[Place]:
     yield from rest
 
 
-def _parts(places: Iterable[Place], one: BillFormat, about: About) -> Iterator[Part]:
+def _parts(places: Iterable[Place], one: BillFormat, about: BillFileFacts) -> Iterator[BillLinePart]:
     """Every record as the first one is read, which each of them must be like: a bill is written in one way."""
     seen: frozenset[str] = frozenset()
     for here, record in places:
@@ -127,7 +127,7 @@ def _told(here: str) -> Iterator[None]:
         raise InputError(told, field=here, hint=odd.hint or "nothing of the file was taken in") from None
 
 
-def _own(record: Record, kinds: Kinds) -> list[tuple[str, BillFormat]]:
+def _own(record: BillFileRecord, kinds: Kinds) -> list[tuple[str, BillFormat]]:
     """The providers' own formats that a record is of."""
     return [
         (name, one)
@@ -138,14 +138,14 @@ def _own(record: Record, kinds: Kinds) -> list[tuple[str, BillFormat]]:
     ]
 
 
-def _format(path: str, record: Record, kinds: Kinds) -> tuple[str, BillFormat]:
+def _format(path: str, record: BillFileRecord, kinds: Kinds) -> tuple[str, BillFormat]:
     found = _own(record, kinds)
     if len(found) == 1:
         return found[0]
     if found:
         names = ", ".join(sorted(name for name, _ in found))
         raise InputError(f"may be a bill of {names}", field=path, hint="say whose with --provider")
-    keys = ", ".join(shortened(one_line(str(key)), 24) for key in list(record)[:MOST_SHOWN])
+    keys = ", ".join(shorten(to_one_line(str(key)), 24) for key in list(record)[:MOST_SHOWN])
     readable = [one.name for name, files in kinds.known.items() if kinds.only in ("", name) for one in files.formats]
     what = f"is no bill that can be read: it has {keys}" + (" ..." if len(record) > MOST_SHOWN else "")
     raise InputError(what, field=path, hint=f"known are: {', '.join((FOCUS, *readable))}")
@@ -158,28 +158,30 @@ def _account(path: str, provider: str, kinds: Kinds) -> str:
     """
     known = kinds.accounts(provider)
     if kinds.account and known and kinds.account not in known:
-        near = nearest_names(kinds.account, known) or known[:MOST_SHOWN]
-        hint = f"did you mean {', '.join(map(one_line, near))}? Another one is polled first: costguard status"
-        raise InputError(f"'{one_line(kinds.account)}' is no account of {provider} in the ledger", field="--account", hint=hint)
+        near = find_nearest_names(kinds.account, known) or known[:MOST_SHOWN]
+        hint = f"did you mean {', '.join(map(to_one_line, near))}? Another one is polled first: costguard status"
+        raise InputError(
+            f"'{to_one_line(kinds.account)}' is no account of {provider} in the ledger", field="--account", hint=hint
+        )
     if kinds.account:
         return kinds.account
     if len(known) == 1:
         return known[0]
-    told = f"the ledger knows {', '.join(map(one_line, known[:MOST_SHOWN]))}" if known else "the ledger knows none"
+    told = f"the ledger knows {', '.join(map(to_one_line, known[:MOST_SHOWN]))}" if known else "the ledger knows none"
     hint = f"say whose with --account NAME ({told})"
     raise InputError(f"does not say which account of {provider} it is of", field=path, hint=hint)
 
 
-def _focus(path: str, places: Iterable[Place], kinds: Kinds, as_of: datetime) -> Iterator[Part]:
+def _focus(path: str, places: Iterable[Place], kinds: Kinds, as_of: datetime) -> Iterator[BillLinePart]:
     """Rows of a FOCUS file, each of the provider that it names. InputError where none is of one that is asked for."""
     called = {name.casefold(): plugin for plugin, files in kinds.known.items() for name in files.called}
-    exports = dict[str, Export]()
+    exports = dict[str, FocusSource]()
     seen: frozenset[str] = frozenset()
     for here, record in places:
         if record.keys() != seen:
             seen = frozenset(record)
             _complete(path if not exports else here, record)
-        name = provider_stated(record)
+        name = get_focus_provider(record)
         plugin = _whose(name, called, kinds)
         if not plugin:
             if not name:
@@ -189,18 +191,18 @@ def _focus(path: str, places: Iterable[Place], kinds: Kinds, as_of: datetime) ->
         provider = name if speaks_for(plugin, name) else plugin
         if provider not in exports:
             resource = kinds.known[plugin].resource
-            exports[provider] = Export(provider=provider, source="FOCUS file", as_of=as_of, resource=resource)
+            exports[provider] = FocusSource(provider=provider, source="FOCUS file", as_of=as_of, resource=resource)
         with _told(here):
-            yield line_stated(record, exports[provider])
+            yield parse_focus_line(record, exports[provider])
     if not exports:
-        names = ", ".join(shortened(one_line(name), 40) for name, _ in kinds.left_out.most_common(MOST_SHOWN))
+        names = ", ".join(shorten(to_one_line(name), 40) for name, _ in kinds.left_out.most_common(MOST_SHOWN))
         what = f"has no row of {kinds.only or 'an installed provider'}: its rows are of {names}"
         raise InputError(what, field=path, hint=f"installed are {', '.join(kinds.known)}; --provider says whose rows are")
 
 
-def _complete(where: str, record: Record) -> None:
+def _complete(where: str, record: BillFileRecord) -> None:
     """InputError where a record lacks a column that no line can do without."""
-    missing = columns_missing(record)
+    missing = find_missing_columns(record)
     if missing:
         hint = "export it with all columns that FOCUS demands"
         raise InputError(f"lacks the columns {', '.join(missing)}", field=where, hint=hint)

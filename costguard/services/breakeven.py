@@ -28,7 +28,7 @@ def breakeven(
     market: OfferSource,
 ) -> Purchase:
     """Stated figures first; what is missing comes from the GPU's datasheet and the cheapest on-demand offer, and is said."""
-    for stated, flag in ((usd_per_kwh, "--usd-per-kwh"), (resale.text(9) if resale else None, "--resale")):
+    for stated, flag in ((usd_per_kwh, "--usd-per-kwh"), (resale.format(9) if resale else None, "--resale")):
         require(stated is None or Money.parse(stated, field=flag).nano >= 0, flag, "is below zero", "write 0 or more")
     warnings: list[str] = []
     offer = None
@@ -72,7 +72,7 @@ def _list_price(gpu: Gpu | None, count: int, warnings: list[str]) -> Money:
 def _cheapest(gpu: Gpu | None, count: int, market: OfferSource) -> Offer:
     if gpu is None:
         raise InputError("nothing says what is rented", field="--rate", hint="write --rate 4, or --gpu A100-80GB")
-    offers = [o for o in market.best(gpu.name, count, Selection()) if o.tier not in COMMITTED_OR_TAKEN]
+    offers = [o for o in market.find_best(gpu.name, count, Selection()) if o.tier not in COMMITTED_OR_TAKEN]
     if not offers:
         raise InputError(f"nobody in the market rents {gpu.name} x{count}", field="--rate", hint="write --rate 4")
     return offers[0]

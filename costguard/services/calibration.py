@@ -33,7 +33,7 @@ def calibrate(
     """What `fresh` runs and those already `kept` in `file` say of quotes to come. Their order does not matter."""
     kept, fresh = list(kept), list(fresh)
     runs = _once((*kept, *fresh))
-    spread = facts.efficiency().spread_seen
+    spread = facts.get_efficiency().spread_seen
     found = weighed((expected(run, facts) for run in runs), spread_seen=spread)
     new = len(runs) - len(_once(kept))
     twice = len(kept) + len(fresh) - len(runs)
@@ -83,7 +83,7 @@ def _speed(run: Observed, placed: Placement, facts: FactSource) -> Finding:
     """From the stated speed; from the hours of the whole run where none is stated."""
     if run.tokens_per_s is None and run.hours is None:
         return Finding()
-    job, efficiency = run.job, facts.efficiency()
+    job, efficiency = run.job, facts.get_efficiency()
     speed = speed_of(job, placed, efficiency)
     if speed is None:
         return Finding(wrong=f"no speed figure for {run.gpu.name} is known")

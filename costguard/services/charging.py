@@ -23,9 +23,9 @@ class Charges:
     @property
     def sellers(self) -> Mapping[str, Seller]:
         """What every installed provider says of itself; its package is imported now, and not for a report without items."""
-        from costguard.providers.plugins import sellers
+        from costguard.providers.plugins import load_sellers
 
-        return sellers()
+        return load_sellers()
 
     def __iter__(self) -> Iterator[ChargeItem]:
         """One resource after the other; the ledger is closed after the last, or when no more are asked for."""

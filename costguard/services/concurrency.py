@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from costguard.system.clock import monotonic, pause, simulated
+from costguard.system.clock import is_simulated, pass_simulated_time, read_monotonic
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Crew(Generic[K, T]):
 
     def ask(self, name: K, question: Callable[[], T]) -> None:
         """Put `question` as soon as a thread is free; its answer, or what it raised, comes under `name`."""
-        if simulated():
+        if is_simulated():
             self._answer(name, question)
             return
         self._questions.put((name, question))
@@ -63,9 +63,9 @@ class Crew(Generic[K, T]):
 def within(line: SimpleQueue[A], seconds: float) -> A | None:
     """The next answer of `line`; None where none comes within `seconds`."""
     try:
-        return line.get(timeout=seconds) if seconds > 0 and not simulated() else line.get_nowait()
+        return line.get(timeout=seconds) if seconds > 0 and not is_simulated() else line.get_nowait()
     except Empty:
-        pause(max(seconds, 0.0))
+        pass_simulated_time(max(seconds, 0.0))
         return None
 
 
@@ -77,11 +77,11 @@ def together(questions: Mapping[K, Callable[[], T]], *, limit_s: float, most: in
 
 def _answered(questions: Mapping[K, Callable[[], T]], limit_s: float, most: int) -> Iterator[Answer[K, T]]:
     line: SimpleQueue[Answer[K, T]] = SimpleQueue()
-    crew, until = Crew(line, most), monotonic() + limit_s
+    crew, until = Crew(line, most), read_monotonic() + limit_s
     for name, question in questions.items():
         crew.ask(name, question)
     for _ in questions:
-        answer = within(line, until - monotonic())
+        answer = within(line, until - read_monotonic())
         if answer is None:
             break
         yield answer

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, cast
 from costguard.errors import CostguardError, InputError, ProviderError
 from costguard.metering.inventory import Failed, Poll
 from costguard.providers import plugins
-from costguard.providers.plugins import Provider, Providers, extra_missing
+from costguard.providers.plugins import DiscoveredProvider, ProviderRegistry, find_missing_packages
 from costguard.providers.ports import InstanceSource
 from costguard.services.concurrency import together
 from costguard.services.listing_validation import speaks_for
 from costguard.settings import Settings, cache_file, path_of
-from costguard.system.file_security import undumped
-from costguard.values.provider import Manifest
+from costguard.system.file_security import disable_memory_dumps
+from costguard.values.provider import ProviderManifest
 from costguard.values.resource import ScopeKey
 
 if TYPE_CHECKING:  # the network is imported when a provider is opened
-    from costguard.providers.transport import ProviderPlugin, Surroundings, Transport
+    from costguard.providers.transport import ProviderContext, ProviderPlugin, Transport
 
 
 OPEN_S = 20.0
@@ -47,7 +47,7 @@ class Cloud:
     """One configured provider. `error`: why it could not be opened, None where it could; then `sources` are its accounts."""
 
     name: str
-    manifest: Manifest | None
+    manifest: ProviderManifest | None
     sources: tuple[InstanceSource, ...]
     error: CostguardError | None = None
 
@@ -64,7 +64,7 @@ class Unopened:
         """Its name."""
         return (self.name,)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         """Nothing but the reason."""
         raise self.error
 
@@ -73,7 +73,7 @@ class Unopened:
         return Poll(scope=scope, at=Now().now(), inventory=Failed(str(self.error)))
 
 
-def known_tables(settings: Settings, installed: Providers) -> Mapping[str, Mapping[str, object]]:
+def known_tables(settings: Settings, installed: ProviderRegistry) -> Mapping[str, Mapping[str, object]]:
     """The `[providers.NAME]` tables; UnknownNameError with the nearest where nobody is called NAME."""
     for name in settings.providers:
         if name not in installed.broken:
@@ -87,7 +87,7 @@ def opened(settings: Settings, *, only: Collection[str] | None = None, found_too
 
     Of the latter, one that needs a setting before its credentials are of any use is there with that InputError.
     """
-    installed = plugins.providers()
+    installed = plugins.load_providers()
     tables = dict(known_tables(settings, installed))
     for name in only or ():
         if name not in installed.broken:
@@ -113,23 +113,23 @@ def sources_of(clouds: Sequence[Cloud]) -> tuple[InstanceSource, ...]:
 
 
 @contextmanager
-def surroundings(settings: Settings) -> Iterator[Surroundings]:
+def surroundings(settings: Settings) -> Iterator[ProviderContext]:
     """What every provider is handed; the connections are let go of when the block ends."""
     import os
 
     from costguard.data import Facts
-    from costguard.providers.transport import Surroundings
+    from costguard.providers.transport import ProviderContext
     from costguard.services.exports import Exports
     from costguard.services.kept import FileCache
     from costguard.values.gpu_names import GpuNames
 
-    undumped()
+    disable_memory_dumps()
     transport = transport_of(settings)
     try:
-        yield Surroundings(
+        yield ProviderContext(
             transport=transport,
             clock=Now(),
-            gpus=GpuNames(Facts().gpus()),
+            gpus=GpuNames(Facts().get_gpus()),
             cache=FileCache(cache_file("providers")),
             environ=dict(os.environ),
             home=_home(),
@@ -157,14 +157,16 @@ def _home() -> Path:
         return Path("/nonexistent")
 
 
-def _clouds(tables: Mapping[str, Mapping[str, object]], installed: Providers, around: Surroundings) -> tuple[Cloud, ...]:
+def _clouds(
+    tables: Mapping[str, Mapping[str, object]], installed: ProviderRegistry, around: ProviderContext
+) -> tuple[Cloud, ...]:
     """Each of `tables` opened, or the reason why not. One that hangs is such a reason, too."""
     questions = {name: partial(_cloud, name, table, installed, around) for name, table in tables.items()}
     answers = together(questions, limit_s=OPEN_S)
     return tuple(_opened(name, answer, installed) for name, answer in answers.items())
 
 
-def _opened(name: str, answer: Cloud | BaseException, installed: Providers) -> Cloud:
+def _opened(name: str, answer: Cloud | BaseException, installed: ProviderRegistry) -> Cloud:
     """`answer`, or in its place what was raised. The words of an unexpected one are left out: they may hold a secret."""
     if isinstance(answer, Cloud):
         return answer
@@ -174,7 +176,7 @@ def _opened(name: str, answer: Cloud | BaseException, installed: Providers) -> C
     return Cloud(name=name, manifest=plugin.manifest if plugin else None, sources=(), error=error)
 
 
-def _cloud(name: str, table: Mapping[str, object], installed: Providers, around: Surroundings) -> Cloud:
+def _cloud(name: str, table: Mapping[str, object], installed: ProviderRegistry, around: ProviderContext) -> Cloud:
     """`name` opened; whatever its plug-in raises is raised."""
     plugin = installed.found.get(name)
     if plugin is None:
@@ -183,9 +185,9 @@ def _cloud(name: str, table: Mapping[str, object], installed: Providers, around:
     return Cloud(name=name, manifest=plugin.manifest, sources=_sources(plugin, table, around))
 
 
-def _sources(plugin: Provider, table: Mapping[str, object], around: Surroundings) -> tuple[InstanceSource, ...]:
+def _sources(plugin: DiscoveredProvider, table: Mapping[str, object], around: ProviderContext) -> tuple[InstanceSource, ...]:
     manifest = plugin.manifest
-    missing = extra_missing(manifest)
+    missing = find_missing_packages(manifest)
     if missing:
         hint = f"pip install 'gpu-costguard[{manifest.extra}]'"
         raise ProviderError(f"its SDK is not installed ({', '.join(missing)})", provider=manifest.name, hint=hint)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from costguard.providers.ports import Examiner, Identified, InstanceSource
+from costguard.providers.ports import Examiner, IdentitySource, InstanceSource
 from costguard.services.concurrency import together
 from costguard.services.listing_validation import own_scopes, told
-from costguard.values.health import BAD, IDENTITY, REACHABLE, UNSURE, Check
+from costguard.values.health import CHECK_BAD, CHECK_UNSURE, IDENTITY_CHECK, REACHABLE_CHECK, HealthCheck
 from costguard.values.resource import ScopeKey
 
 LIMIT_S = 60.0
@@ -21,7 +21,7 @@ class Examined:
 
     provider: str
     account: str
-    checks: tuple[Check, ...]
+    checks: tuple[HealthCheck, ...]
     identity: str = ""
     scopes: tuple[ScopeKey, ...] = ()
 
@@ -56,21 +56,26 @@ def _question(name: str, source: InstanceSource, *, alone: bool) -> Callable[[],
 
 def _examined(name: str, source: InstanceSource, *, alone: bool) -> Examined:
     if isinstance(source, Examiner):
-        checks = tuple(source.examine()) or (Check(subject=REACHABLE, outcome=UNSURE, told="it examined nothing"),)
+        checks = tuple(source.examine()) or (
+            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_UNSURE, told="it examined nothing"),
+        )
     else:
-        checks = (Check(subject=REACHABLE, outcome=UNSURE, told="this provider cannot be examined"),)
+        checks = (HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_UNSURE, told="this provider cannot be examined"),)
     scopes: tuple[ScopeKey, ...] = ()
     identity = ""
-    if not any(check.outcome == BAD for check in checks):
+    if not any(check.outcome == CHECK_BAD for check in checks):
         try:
-            scopes = own_scopes(source.scopes(), source.providers)
+            scopes = own_scopes(source.list_scopes(), source.providers)
         except Exception as broken:  # noqa: BLE001 - a plug-in may raise anything
-            checks = (*checks, Check(subject=IDENTITY, outcome=BAD, told=f"its scopes cannot be listed: {told(broken)}"))
+            checks = (
+                *checks,
+                HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_BAD, told=f"its scopes cannot be listed: {told(broken)}"),
+            )
         try:
-            identity = (source.identity() or "") if isinstance(source, Identified) and not alone else ""
+            identity = (source.fetch_identity() or "") if isinstance(source, IdentitySource) and not alone else ""
         except Exception as broken:  # noqa: BLE001 - a plug-in may raise anything
             said = f"whether it is another account's twin cannot be told today: {told(broken)}"
-            checks = (*checks, Check(subject=IDENTITY, outcome=UNSURE, told=said))
+            checks = (*checks, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=said))
     return Examined(provider=name, account=_account(source, scopes), checks=checks, identity=identity, scopes=scopes)
 
 
@@ -85,4 +90,4 @@ def _finding(name: str, answer: Examined | BaseException) -> Examined:
     if isinstance(answer, Examined):
         return answer
     why = str(answer) if isinstance(answer, TimeoutError) else told(answer)
-    return Examined(provider=name, account="", checks=(Check(subject=REACHABLE, outcome=BAD, told=why),))
+    return Examined(provider=name, account="", checks=(HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=why),))

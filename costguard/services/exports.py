@@ -11,27 +11,27 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # most who open a provider read no bill
-    from costguard.bills.bill_line import Billed
-    from costguard.providers.bills import Piece
+    from costguard.bills.bill_line import BillLines
+    from costguard.providers.bills import BillFilePiece
     from costguard.values.period import Period
 
 
 class Exports:
     """See `ports.bills.BillReader`."""
 
-    def pieces(self, where: str) -> Sequence[Piece]:
+    def find_pieces(self, where: str) -> Sequence[BillFilePiece]:
         """The files that a path, a folder or a pattern names."""
         from costguard.files.records import pieces_at
 
         return pieces_at(where)
 
-    def billed(self, provider: str, pieces: Sequence[Piece], period: Period, now: datetime) -> Billed:
+    def read_bill(self, provider: str, pieces: Sequence[BillFilePiece], period: Period, now: datetime) -> BillLines:
         """The lines of `period` in `pieces`: rows of `provider`, and those that name nobody else who is installed."""
-        from costguard.bills.bill_files import summed
+        from costguard.bills.bill_files import sum_bill_lines
         from costguard.services.bill_files import installed_kinds, opened_pieces
 
         kinds = installed_kinds(provider, "", lambda _: ())
         name = pieces[0].name if len(pieces) == 1 else f"{pieces[0].name} and {len(pieces) - 1} more files"
         bill = opened_pieces(name, pieces, kinds, now)
-        found = summed(bill.parts, period, sums=bill.sums)
+        found = sum_bill_lines(bill.parts, period, sums=bill.sums)
         return replace(found, made_at=bill.stated_at, left_out=tuple(sorted(kinds.left_out.items())))

@@ -9,35 +9,37 @@ from costguard.guard.action_intents import Intent
 from costguard.guard.asked import ASKED, NOTHING_ASKED, RUNWAY, STOPPED_FOR, Asked, runways_of, starts_of
 from costguard.guard.context import Rules
 from costguard.guard.overrides import Wish
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.services.ports import GuardRecords, Payments
-from costguard.values.balance import Balance
+from costguard.values.balance import PrepaidBalance
 
 WISHES_BACK = timedelta(days=100)
 """Longer than an arming lasts."""
 DAY = timedelta(days=1)
 
 
-def asked_of(rules: Rules, books: Payments, live: Sequence[Live], balances: Iterable[Balance], now: datetime) -> Asked:
+def asked_of(
+    rules: Rules, books: Payments, live: Sequence[LiveResource], balances: Iterable[PrepaidBalance], now: datetime
+) -> Asked:
     """What the policies of `rules` ask about `live`."""
     names = frozenset[str]().union(*(policy.when.names for policy in rules.policies)) & ASKED
     if not names:
         return NOTHING_ASKED
     starts = starts_of(names, rules.zone, now)
     return Asked(
-        paid=books.paid_since(starts, now) if starts else {},
-        stopped_since=books.stopped_since() if STOPPED_FOR in names else {},
+        paid=books.load_paid_since(starts, now) if starts else {},
+        stopped_since=books.load_stopped_since() if STOPPED_FOR in names else {},
         runways=runways_of(balances, live, now) if RUNWAY in names else {},
     )
 
 
 def wishes_lately(book: GuardRecords, now: datetime) -> tuple[Wish, ...]:
     """All that count, and those that have ended lately: a lease that ended starts windows anew."""
-    found = {wish.id: wish for wish in (*book.open_wishes(now), *book.wishes_since(now - WISHES_BACK))}
+    found = {wish.id: wish for wish in (*book.load_open_overrides(now), *book.load_overrides_since(now - WISHES_BACK))}
     return tuple(sorted(found.values(), key=lambda wish: (wish.at, wish.id)))
 
 
 def intents_lately(book: GuardRecords, now: datetime) -> tuple[Intent, ...]:
     """The open ones, and those that ended within a day."""
-    found = {one.id: one for one in (*book.open_intents(), *book.intents_since(now - DAY))}
+    found = {one.id: one for one in (*book.load_open_intents(), *book.load_intents_since(now - DAY))}
     return tuple(sorted(found.values(), key=lambda one: (one.created_at, one.id)))

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from costguard.errors import InputError, NoAnswerError
 from costguard.files.cells import read_json, text_of
 from costguard.files.table import Table, table
-from costguard.reporting.focus.check import check as held
-from costguard.reporting.focus.columns import columns
+from costguard.reporting.focus.check import check_focus_file as held
+from costguard.reporting.focus.columns import get_columns
 from costguard.services import Answer
 from costguard.settings import path_of
 from costguard.views.focus import findings_text, focus_document
@@ -17,7 +17,7 @@ from costguard.views.focus import findings_text, focus_document
 def check(file: str, *, version: str | None = None) -> Answer:
     """`costguard focus check`; findings end it with exit code 3, after they have been printed."""
     if version is not None:
-        columns(version)
+        get_columns(version)
     with table(path_of(file), delimiters=",") as found:
         if len(found.header) == 1 and not found.header[0].isidentifier():
             hint = "FOCUS is CSV with commas, CSV packed by gzip, or Parquet"

@@ -8,19 +8,25 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
 from costguard.guard.grouping import GroupKey, group_of
-from costguard.metering.burn import forecasts
-from costguard.metering.coverage import Unseen, unseen
+from costguard.metering.burn import forecast_period
+from costguard.metering.coverage import UncoveredScope, find_uncovered_scopes
 from costguard.metering.meter import COMPUTE
 from costguard.metering.observation import Observation
-from costguard.metering.spending import Bearer, Spending
-from costguard.reporting.statement.groups import LABEL, sums_of, tells_apart
-from costguard.reporting.statement.history import Burnt, Days, burnt_of, day_key, days_of
-from costguard.reporting.statement.period import Asked
-from costguard.reporting.statement.savings import HIGH_FOR, Saved, saved
-from costguard.reporting.statement.sections import Before, Outlay, Spender, dearest, spender
-from costguard.reporting.statement.waste import Ran, Waste, days_wasted, hours_of, together, waste_of
+from costguard.metering.spending import BilledResource, Spending
+from costguard.reporting.statement.groups import LABEL_PREFIX, needs_resources, sum_by_currency
+from costguard.reporting.statement.history import CostByDay, WeeklyBurn, choose_day_key, compute_weekly_burn, sum_by_day
+from costguard.reporting.statement.period import ReportPeriod
+from costguard.reporting.statement.savings import HIGH_FOR, Savings, compute_savings
+from costguard.reporting.statement.sections import (
+    PreviousPeriod,
+    ResourceCost,
+    TopResource,
+    build_top_resource,
+    rank_top_resources,
+)
+from costguard.reporting.statement.waste import ComputeRun, Waste, combine_group_hours, judge_hours, sum_waste, sum_waste_by_day
 from costguard.services.accounts import Accounts
-from costguard.values.instant import HOUR_US, MICROSECOND, micros
+from costguard.values.instant import HOUR_US, MICROSECOND, to_micros
 from costguard.values.money import MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import RUNNING, ScopeKey
@@ -33,7 +39,7 @@ class Question:
     `group_from`: labels of machines that work together. `drawn`: what charts are drawn from, too.
     """
 
-    asked: Asked
+    asked: ReportPeriod
     by: tuple[str, ...]
     zone: tzinfo
     as_of: datetime
@@ -57,66 +63,68 @@ class Question:
         return self.period.start <= self.as_of < self.period.end
 
 
-def spending_by(accounts: Accounts, outlays: Sequence[Outlay], question: Question) -> tuple[list[Spending], dict[int, Bearer]]:
+def spending_by(
+    accounts: Accounts, outlays: Sequence[ResourceCost], question: Question
+) -> tuple[list[Spending], dict[int, BilledResource]]:
     """The outlays as spending of known resources, and those resources, as far as the keys ask for them."""
-    labels = [key.removeprefix(LABEL) for key in question.by if key.startswith(LABEL)]
+    labels = [key.removeprefix(LABEL_PREFIX) for key in question.by if key.startswith(LABEL_PREFIX)]
     labels += _marks(question.group_from) if "job" in question.by else []
-    bearers = accounts.bearers({one.number for one in outlays}, labels=labels)
+    bearers = accounts.load_billed_resources({one.number for one in outlays}, labels=labels)
     if "job" in question.by:
         bearers = {number: replace(of, job=_job(of, question.group_from)) for number, of in bearers.items()}
-    return [one.spending(bearers.get(one.number)) for one in outlays], bearers
+    return [one.to_spending(bearers.get(one.number)) for one in outlays], bearers
 
 
-def before_of(accounts: Accounts, question: Question) -> Before | None:
+def before_of(accounts: Accounts, question: Question) -> PreviousPeriod | None:
     """The period before the one that was asked for."""
     period, by, as_of = question.asked.before, question.by, question.as_of
     if period is None:
         return None
 
     def spent(of: Period) -> list[Spending]:
-        if not tells_apart(by):
-            return accounts.spending(of, as_of)
-        return spending_by(accounts, accounts.outlays(of, as_of), question)[0]
+        if not needs_resources(by):
+            return accounts.load_spending(of, as_of)
+        return spending_by(accounts, accounts.load_costs(of, as_of), question)[0]
 
     whole = spent(period)
     part = (
         Period(start=period.start, end=min(period.end, period.start + question.passed.length)) if question.running else period
     )
-    names, stretches = [scope.scope for scope in accounts.scopes()], accounts.stretches(period)
-    usd, parted = sums_of(whole, by)[0], spent(part) if question.running else whole
-    holes = unseen(names, stretches, part, as_of=as_of, pause=question.pause)
-    blank = unseen(names, stretches, period, as_of=as_of, pause=question.pause)
-    return Before(
+    names, stretches = [scope.scope for scope in accounts.list_scopes()], accounts.load_stretches(period)
+    usd, parted = sum_by_currency(whole, by)[0], spent(part) if question.running else whole
+    holes = find_uncovered_scopes(names, stretches, part, as_of=as_of, pause=question.pause)
+    blank = find_uncovered_scopes(names, stretches, period, as_of=as_of, pause=question.pause)
+    return PreviousPeriod(
         period=period,
         label=question.asked.before_label,
         usd=usd,
-        part=sums_of(parted, by)[0] if question.running else usd,
+        part=sum_by_currency(parted, by)[0] if question.running else usd,
         seen=bool(whole) or not _never(blank, names),
         part_seen=bool(parted) or not _never(holes, names),
         complete=bool(names) and not holes,
     )
 
 
-def _never(holes: Sequence[Unseen], names: Sequence[ScopeKey]) -> bool:
+def _never(holes: Sequence[UncoveredScope], names: Sequence[ScopeKey]) -> bool:
     """Whether no scope was seen completely at any time."""
     return len(holes) == len(names) and all(hole.never for hole in holes)
 
 
-def spenders_of(accounts: Accounts, outlays: Sequence[Outlay]) -> tuple[Spender, ...]:
+def spenders_of(accounts: Accounts, outlays: Sequence[ResourceCost]) -> tuple[TopResource, ...]:
     """The dearest resources."""
-    places = dearest(outlays)
+    places = rank_top_resources(outlays)
     wanted = set(places)
-    found: dict[tuple[int, str], list[Outlay]] = defaultdict(list)
+    found: dict[tuple[int, str], list[ResourceCost]] = defaultdict(list)
     for one in outlays:
         place = (one.number, one.currency)
         if place in wanted:
             found[place].append(one)
-    bearers = accounts.bearers({number for number, _ in places})
-    return tuple(spender(bearers[number], found[number, currency]) for number, currency in places)
+    bearers = accounts.load_billed_resources({number for number, _ in places})
+    return tuple(build_top_resource(bearers[number], found[number, currency]) for number, currency in places)
 
 
 def wastes_of(
-    accounts: Accounts, outlays: Sequence[Outlay], bearers: Mapping[int, Bearer], question: Question
+    accounts: Accounts, outlays: Sequence[ResourceCost], bearers: Mapping[int, BilledResource], question: Question
 ) -> tuple[list[Waste], dict[int, tuple[int, int]]]:
     """How much of what computed could be judged, and did nothing; of the resources `bearers` where those are told apart.
 
@@ -124,38 +132,38 @@ def wastes_of(
     """
     period, as_of, group_from = question.period, question.as_of, question.group_from
     gpus = {one.number: one.attribution.gpu_count for one in outlays if one.computes and one.us}
-    measured = accounts.measured(gpus, question.passed)
+    measured = accounts.load_sampled_hours(gpus, question.passed)
     if not measured:
         return [], {}
     groups = _groups(accounts, gpus, measured, group_from)
-    ran = dict[int, list[Ran]]()
-    for number, lines in accounts.lines({*measured, *(n for of in groups for n in of)}, period, as_of):
+    ran = dict[int, list[ComputeRun]]()
+    for number, lines in accounts.load_lines({*measured, *(n for of in groups for n in of)}, period, as_of):
         ran[number] = [
-            Ran(span, micros(span.end or (reach.expected if reach else span.start)))
+            ComputeRun(span, to_micros(span.end or (reach.expected if reach else span.start)))
             for span, reach in lines
             if span.meter.charge == COMPUTE
         ]
-    hours = together({n: hours_of(measured[n], ran.get(n, ()), gpus[n]) for n in measured}, groups, ran)
-    start_us, end_us = micros(period.start), micros(period.end)
+    hours = combine_group_hours({n: judge_hours(measured[n], ran.get(n, ()), gpus[n]) for n in measured}, groups, ran)
+    start_us, end_us = to_micros(period.start), to_micros(period.end)
     days: dict[int, tuple[int, int]] = {}
     for number in measured if question.drawn else ():
-        for day, (judged, wasted) in days_wasted(ran.get(number, ()), hours[number], start_us, end_us).items():
+        for day, (judged, wasted) in sum_waste_by_day(ran.get(number, ()), hours[number], start_us, end_us).items():
             before = days.get(day, (0, 0))
             days[day] = before[0] + judged, before[1] + wasted
     wastes = [
         replace(waste, bearer=bearers.get(number)) if bearers else waste
         for number in measured
-        for waste in waste_of(ran.get(number, ()), hours[number], start_us, end_us)
+        for waste in sum_waste(ran.get(number, ()), hours[number], start_us, end_us)
     ]
     return wastes, days
 
 
-def saved_of(accounts: Accounts, question: Question) -> Saved:
+def saved_of(accounts: Accounts, question: Question) -> Savings:
     """What the acts of the guard saved in the period."""
     passed = question.passed
     if passed.start == passed.end:
-        return Saved()
-    return saved(accounts.acts(passed.start - HIGH_FOR, passed.end), passed, question.as_of)
+        return Savings()
+    return compute_savings(accounts.load_actions(passed.start - HIGH_FOR, passed.end), passed, question.as_of)
 
 
 def forecast_of(accounts: Accounts, spending: Iterable[Spending], question: Question) -> tuple[MoneyInterval, ...]:
@@ -163,10 +171,10 @@ def forecast_of(accounts: Accounts, spending: Iterable[Spending], question: Ques
     if not question.running:
         return ()
     parts = [part.money for part in spending]
-    return forecasts(parts, accounts.burning(question.as_of), question.period, question.as_of)
+    return forecast_period(parts, accounts.load_burning(question.as_of), question.period, question.as_of)
 
 
-def drawn_of(accounts: Accounts, question: Question) -> tuple[Days | None, Burnt | None]:
+def drawn_of(accounts: Accounts, question: Question) -> tuple[CostByDay | None, WeeklyBurn | None]:
     """The money of the period, as far as it has passed, by day and by hour; nothing where nobody draws it.
 
     Hours count from when somebody first looked, or something first billed: before that nothing is known, which is not zero.
@@ -174,12 +182,14 @@ def drawn_of(accounts: Accounts, question: Question) -> tuple[Days | None, Burnt
     passed, as_of = question.passed, question.as_of
     if not question.drawn or passed.start == passed.end:
         return None, None
-    by = day_key(question.by)
-    days = days_of(accounts.days(question.period, as_of, by), by, passed.start.date(), (passed.end - MICROSECOND).date())
-    rates = accounts.rates(passed, as_of)
-    known = [*(micros(one.start) for one in accounts.stretches(passed)), *(hour * HOUR_US for hour in rates)]
-    since = max(micros(passed.start), min(known, default=micros(passed.start)))
-    return days, burnt_of(rates, since, micros(passed.end), question.zone)
+    by = choose_day_key(question.by)
+    days = sum_by_day(
+        accounts.load_daily_costs(question.period, as_of, by), by, passed.start.date(), (passed.end - MICROSECOND).date()
+    )
+    rates = accounts.load_rate_changes(passed, as_of)
+    known = [*(to_micros(one.start) for one in accounts.load_stretches(passed)), *(hour * HOUR_US for hour in rates)]
+    since = max(to_micros(passed.start), min(known, default=to_micros(passed.start)))
+    return days, compute_weekly_burn(rates, since, to_micros(passed.end), question.zone)
 
 
 def _groups(
@@ -195,7 +205,7 @@ def _groups(
 def _members(accounts: Accounts, numbers: Collection[int], group_from: Sequence[str]) -> dict[GroupKey, list[int]]:
     """Which of the machines `numbers` carry the labels of a group."""
     members = defaultdict[GroupKey, list[int]](list)
-    for number, bearer in accounts.bearers(numbers, labels=_marks(group_from)).items() if group_from else ():
+    for number, bearer in accounts.load_billed_resources(numbers, labels=_marks(group_from)).items() if group_from else ():
         if bearer.labels and (group := group_of(_as_seen(bearer), group_from)) is not None:
             members[group].append(number)
     return members
@@ -206,10 +216,10 @@ def _marks(group_from: Sequence[str]) -> list[str]:
     return [part.partition(":")[2] for pattern in group_from for part in pattern.split(" + ")]
 
 
-def _job(bearer: Bearer, group_from: Sequence[str]) -> str:
+def _job(bearer: BilledResource, group_from: Sequence[str]) -> str:
     group = group_of(_as_seen(bearer), group_from) if bearer.labels else None
     return group.name if group is not None else ""
 
 
-def _as_seen(bearer: Bearer) -> Observation:
+def _as_seen(bearer: BilledResource) -> Observation:
     return Observation(key=bearer.key, state=RUNNING, labels=bearer.labels)

@@ -28,7 +28,7 @@ from costguard.guard.limits import clock_doubt, fingerprint
 from costguard.guard.overrides import ARM, ARMED_FOR, SNOOZE, Wish, is_open
 from costguard.guard.policy import ASK, DENY, NOTIFY, OBSERVE, RECORD
 from costguard.guard.run import GuardRun
-from costguard.metering.spending import ScopeNow
+from costguard.metering.spending import ScopeCoverage
 from costguard.services.accepting import unaccepted as why_unaccepted
 from costguard.services.act.executor import Deeds
 from costguard.services.act.hooks import Hooks, record_ends
@@ -40,7 +40,7 @@ from costguard.services.latest import Latest
 from costguard.services.lookback import Lookback
 from costguard.services.ports import GuardBook, GuardBooks, LedgerMark
 from costguard.system.clock import Clock
-from costguard.system.gc_pause import uncollected
+from costguard.system.gc_pause import pause_gc
 from costguard.values.incarnation import Incarnation
 
 TURN_LEAST, LONGEST_DEED = timedelta(seconds=60), timedelta(seconds=60)
@@ -62,7 +62,7 @@ class Guarded:
     sight: Sight | None = None
     intents: tuple[Intent, ...] = ()
     notices: tuple[Notice, ...] = ()
-    scopes: tuple[ScopeNow, ...] = ()
+    scopes: tuple[ScopeCoverage, ...] = ()
     plan_hash: str = ""
     unaccepted: str = ""
     broken: str = ""
@@ -106,13 +106,15 @@ class Guard:
             return Guarded(at=now, committed=False, acting=False, broken=str(error))
 
     def _run(self, now: datetime) -> Guarded:
-        epoch = None if self.dry_run else self.book.take_turn(self.holder, now, max(3 * self.rules.interval, TURN_LEAST))
+        epoch = (
+            None if self.dry_run else self.book.acquire_leader_lease(self.holder, now, max(3 * self.rules.interval, TURN_LEAST))
+        )
         latest = self.latest()
         wishes = (*wishes_lately(self.book, now), *self.supposed)
         if epoch is not None:
             wishes = (*wishes, *self._armed(wishes, now))
             record_ends(self.book, self.hooks, now)
-        last = self.book.last_run()
+        last = self.book.load_last_run()
         before = read_runs_before(last, self.rules, now, guarded_until=self._guarded_until(last))
         with self.books() as books:
             sight = build_guard_snapshot(
@@ -127,7 +129,7 @@ class Guard:
                 held=tuple(self._held(now, epoch, before.gap)),
                 lookback=self._lookback,
             )
-            scopes = tuple(books.scopes())
+            scopes = tuple(books.list_scopes())
         facts = dict(before.facts)
         scope_of = {one.observation.key: one.scope for one in sight.live}
         deeds = Deeds(
@@ -158,7 +160,7 @@ class Guard:
             if committed:
                 deeds.go(found, sight)
                 if self.mark and not any(reason == "older_ledger" for reason, _ in sight.held):
-                    self.mark.move()
+                    self.mark.advance()
             self._ended = self.clock.now()
         return Guarded(
             at=now,
@@ -187,7 +189,7 @@ class Guard:
             yield "dry_run", "this is a dry run"
         elif epoch is None:
             yield "not_acting", "another watchdog acts on this ledger"
-        if self.mark and (doubt := self.mark.doubt()):
+        if self.mark and (doubt := self.mark.describe_doubt()):
             yield "older_ledger", f"{doubt}; costguard audit adopt, if that is meant"
         before, self._clocks = self._clocks, (now, self._began_s)
         if gap:
@@ -209,7 +211,7 @@ class Guard:
             if (name, level) not in known:
                 why, until = "armed by the settings", now + ARMED_FOR
                 wish = Wish(id=token_hex(8), what=ARM, who=SETTINGS, why=why, at=now, until=until, subject=name, value=level)
-                self.book.add_wish(wish)
+                self.book.add_override(wish)
                 made.append(wish)
         return made
 
@@ -229,7 +231,13 @@ class Guard:
         snoozes = [w for w in sight.wishes if w.what == SNOOZE and is_open(w, now)]
         after_gap = any(reason == "gap" for reason, _ in sight.held)
         messages, told = tell(
-            notices, self.book.told(), now=now, routes=self.routes, snoozes=snoozes, after_gap=after_gap, zone=self.rules.zone
+            notices,
+            self.book.load_alert_states(),
+            now=now,
+            routes=self.routes,
+            snoozes=snoozes,
+            after_gap=after_gap,
+            zone=self.rules.zone,
         )
         run = GuardRun(
             id=token_hex(8),
@@ -244,7 +252,7 @@ class Guard:
 
 
 def _surveyed(rules: Rules, sight: Sight) -> Survey:
-    with uncollected():
+    with pause_gc():
         return survey(rules, sight)
 
 

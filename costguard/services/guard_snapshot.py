@@ -19,7 +19,7 @@ from costguard.guard.context import Rules, Sight
 from costguard.guard.limits import Breaker, gap_doubt
 from costguard.guard.overrides import Wish
 from costguard.guard.run import GuardRun
-from costguard.guard.seat import handled
+from costguard.guard.seat import apply_handling
 from costguard.services.carried import breaker_of, instant_of
 from costguard.services.flows_asked import asked_of, intents_lately
 from costguard.services.latest import Latest
@@ -84,20 +84,20 @@ def build_guard_snapshot(
     `wishes`: as `asked.wishes_lately` reads them, with those that a plan takes for made. `before`: as `read_runs_before` has
     it. `held`: what holds every act of this run, by reason. `lookback`: reads the samples.
     """
-    live = tuple(handled(one, latest.handling) for one in books.live(now))
+    live = tuple(apply_handling(one, latest.handling) for one in books.load_live(now))
     return Sight(
         now=now,
         live=live,
         standings=standings(books=books, budgets=rules.budgets, holds=holds, live=live, now=now),
         samples=lookback.read(records, now),
-        known=records.first_polls([one.observation.key for one in live]),
-        protections=records.protections(),
+        known=records.load_first_polls([one.observation.key for one in live]),
+        protections=records.load_protections(),
         wishes=wishes,
-        climbs=tuple(records.climbs()),
+        climbs=tuple(records.load_escalations()),
         intents=intents_lately(records, now),
-        sent=tuple(records.sends_since(now - DAY)),
-        hooks=tuple(records.hook_runs(now - HOOKS_BACK)),
-        reactions=tuple(records.reactions(now - REACTIONS_BACK)),
+        sent=tuple(records.load_sends_since(now - DAY)),
+        hooks=tuple(records.load_hook_runs(now - HOOKS_BACK)),
+        reactions=tuple(records.load_reactions(now - REACTIONS_BACK)),
         lags=latest.lags,
         balances=latest.balances,
         members=latest.members,

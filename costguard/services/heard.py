@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 
 from costguard.agents.samples import BELIEVED, Moment, single
 from costguard.metering.observation import Observation
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
-from costguard.values.sample import Measured, Sample
+from costguard.values.sample import Sample, UtilizationSamples
 
 KEPT = timedelta(minutes=5)
 """What is older a probe finds in the ledger; two intervals of the guard where that is more."""
@@ -35,7 +35,7 @@ class Heard:
 
     def add(self, key: ResourceKey, records: Iterable[Moment], now: datetime) -> None:
         """Remember what was committed of `key`."""
-        oldest = micros(now - self.kept)
+        oldest = to_micros(now - self.kept)
         with self._lock:
             line = self._records.setdefault(key, deque(maxlen=MOST))
             line.extend(records)
@@ -44,15 +44,15 @@ class Heard:
             if not line:
                 del self._records[key]
 
-    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Every record of `seen` within `period`, each by itself. What nobody reported is missing."""
-        start, end = micros(period.start), micros(period.end)
+        start, end = to_micros(period.start), to_micros(period.end)
         samples = list[Sample]()
         with self._lock:
             for one in seen:
                 lately = [record for record in self._records.get(one.key, ()) if start <= record.at_us <= end]
                 samples += single(one.key, lately)
-        return Measured(samples=tuple(samples))
+        return UtilizationSamples(samples=tuple(samples))
 
     def measured(self, samples: Iterable[Sample]) -> None:
         """Remember what providers measured themselves, the newest of each signal."""
@@ -70,7 +70,7 @@ class Heard:
 
     def forget(self, now: datetime) -> None:
         """Let go of what is too old to be asked for."""
-        oldest, believed = micros(now - self.kept), now - 2 * BELIEVED
+        oldest, believed = to_micros(now - self.kept), now - 2 * BELIEVED
         with self._lock:
             self._records = {key: line for key, line in self._records.items() if line and line[-1].at_us >= oldest}
             kept = {

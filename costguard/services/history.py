@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:  # types and no more
     from costguard.guard.overrides import Wish
     from costguard.guard.replay.history import Past
-    from costguard.metering.spending import Stretch
+    from costguard.metering.spending import PollStretch
     from costguard.values.period import Period
     from costguard.values.resource import ResourceKey, ScopeKey
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:  # types and no more
 class Records(Protocol):
     """The ledger as it was at one instant. Nothing is written."""
 
-    def stretches(self) -> Mapping[ScopeKey, Sequence[Stretch]]:
+    def load_stretches(self) -> Mapping[ScopeKey, Sequence[PollStretch]]:
         """How each scope was seen, in order of time."""
 
-    def wishes(self) -> list[Wish]:
+    def load_overrides(self) -> list[Wish]:
         """All that were ever recorded, whatever became of them."""
 
-    def resources(self, period: Period) -> list[ResourceKey]:
+    def load_resources(self, period: Period) -> list[ResourceKey]:
         """Those that anything is known of in `period`, in order."""
 
-    def past(self, key: ResourceKey, period: Period, interval: timedelta, *, measured: bool = True) -> Past:
+    def load_history(self, key: ResourceKey, period: Period, interval: timedelta, *, measured: bool = True) -> Past:
         """One of them: all that was said of it, what it billed, and (`measured`) its samples as far back as a run looks."""

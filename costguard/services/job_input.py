@@ -46,7 +46,7 @@ def read_stated(flags: Table, job_file: str | None, facts: Facts) -> Stated:
     notes: tuple[str, ...] = ()
     named = limits_from({"gpus": limits.get("gpus")}).gpus
     if named is not None:
-        names = GpuNames(facts.gpus())
+        names = GpuNames(facts.get_gpus())
         resolved = [(given, names.resolve(given, field="limits.gpus")) for given in named]
         notes = tuple(f"{given} was taken as {r.canonical}" for given, r in resolved if r.taken_as_short)
         table = laid_over(table, {"limits": {"gpus": tuple(r.canonical for _, r in resolved)}})
@@ -81,7 +81,7 @@ def read_job(stated: Stated, facts: Facts) -> Job:
         raise InputError(
             what, field="model", hint="name one shipped model (--model llama-3.1-8b), one path, or one [architecture] table"
         )
-    return job_from(table, read_architecture(stated, facts), facts.architecture)
+    return job_from(table, read_architecture(stated, facts), facts.get_architecture)
 
 
 def read_architecture(stated: Stated, facts: Facts) -> Architecture:
@@ -92,7 +92,7 @@ def read_architecture(stated: Stated, facts: Facts) -> Architecture:
         return architecture_from_table(subtable(stated.table, "architecture"))
     file = _config_file(stated)
     if file is None:
-        return facts.architecture(str(stated.table["model"]))
+        return facts.get_architecture(str(stated.table["model"]))
     from costguard.sizing.huggingface import architecture_from_config
 
     return architecture_from_config(read_table(file), name=file.parent.name or file.stem)
@@ -112,7 +112,7 @@ def _config_file(stated: Stated) -> Path | None:
     key = "path" if "path" in stated.table else "model"
     name = stated.table[key]
     if not isinstance(name, str) or not name.strip():
-        raise InputError(f"must be a name or a path, not {checks.described(name)}", field=key, hint="write llama-3.1-8b")
+        raise InputError(f"must be a name or a path, not {checks.describe_value(name)}", field=key, hint="write llama-3.1-8b")
     if key == "model" and not name.endswith(".json") and not name.startswith((".", "/", "~")):
         return None
     path = path_of(name)
@@ -133,9 +133,9 @@ def read_rental(stated: Stated, count: float | None, hours: float | None) -> Ren
         raise InputError("must name one GPU beside --hours", field="--gpu", hint="write --gpu H100 --count 8 --hours 12")
     return Rental(
         gpu=limits.gpus[0],
-        gpu_count=checks.whole(1 if count is None else count, "--count", most=100_000),
-        hours=checks.number(hours, "--hours", least=1e-3, most=1e6),
-        disk_gb=checks.whole(stated.table.get("disk_gb", 0), "disk_gb", least=0),
+        gpu_count=checks.require_whole_number(1 if count is None else count, "--count", most=100_000),
+        hours=checks.require_number(hours, "--hours", least=1e-3, most=1e6),
+        disk_gb=checks.require_whole_number(stated.table.get("disk_gb", 0), "disk_gb", least=0),
         limits=limits,
     )
 
@@ -148,13 +148,15 @@ def read_hardware(on: str | None, facts: Facts) -> tuple[Hardware | None, tuple[
     gpu_count, joined, nodes = counts.partition("x")
     numbers = [gpu_count if counted else "1", nodes if joined else "1"]
     if not all(n.isascii() and n.isdigit() and len(n) <= LONGEST_COUNT for n in numbers):
-        raise InputError(f"is not GPU:COUNT[xNODES]: {checks.described(on)}", field="--on", hint="write H100:8, or H100:8x4")
-    found = GpuNames(facts.gpus()).resolve(name.strip(), field="--on")
-    gpu: Gpu = facts.gpus()[found.canonical]
+        raise InputError(
+            f"is not GPU:COUNT[xNODES]: {checks.describe_value(on)}", field="--on", hint="write H100:8, or H100:8x4"
+        )
+    found = GpuNames(facts.get_gpus()).resolve(name.strip(), field="--on")
+    gpu: Gpu = facts.get_gpus()[found.canonical]
     if not gpu.runs_pytorch:
         raise InputError(f"{gpu.name} is not sized: its compiler decides the memory", field="--on", hint="name a GPU: H100:8")
     notes = (f"{name} was taken as {found.canonical}",) if found.taken_as_short else ()
-    gpu_count_, nodes_ = (checks.whole(int(n), "--on", most=1_000_000) for n in numbers)
+    gpu_count_, nodes_ = (checks.require_whole_number(int(n), "--on", most=1_000_000) for n in numbers)
     return Hardware(gpu=gpu, gpu_count=gpu_count_, nodes=nodes_), notes
 
 
@@ -165,7 +167,7 @@ def read_observed(rows: Iterable[tuple[str, Table]], folder: Path, facts: Facts)
     def job_of(table: Table) -> Job:
         return read_job(Stated(table=table, folder=folder, notes=()), facts)
 
-    gpus = facts.gpus()
+    gpus = facts.get_gpus()
     return tuple(observed_from(_whole_path(row, folder), where=where, gpus=gpus, job_of=job_of) for where, row in rows)
 
 

@@ -14,4 +14,4 @@ from costguard.providers import plugins
 
 def read_measurement_lags() -> Mapping[str, timedelta]:
     """Provider -> how old its newest measure is at best; 0 where the listing itself brings the measures."""
-    return {name: one.manifest.measures_late for name, one in plugins.providers().found.items()}
+    return {name: one.manifest.measures_late for name, one in plugins.load_providers().found.items()}

@@ -9,7 +9,7 @@ from datetime import timedelta
 from costguard.metering.observation import Handling, Observation
 from costguard.providers.ports import InstanceSource, UtilizationSource
 from costguard.values.agent import Agent
-from costguard.values.balance import Balance
+from costguard.values.balance import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
 
 
@@ -24,7 +24,7 @@ class Latest:
 
     handling: Mapping[ResourceKey, Handling]
     sources: Mapping[ScopeKey, InstanceSource]
-    balances: tuple[Balance, ...]
+    balances: tuple[PrepaidBalance, ...]
     members: tuple[Observation, ...]
     lags: Mapping[str, timedelta]
     measures: tuple[UtilizationSource, ...]

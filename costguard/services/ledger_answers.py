@@ -18,10 +18,10 @@ from costguard.ledger.guard_records import SnapshotRecords
 from costguard.ledger.holds import counting_holds
 from costguard.ledger.reports.reader import Accounts
 from costguard.ledger.spans.books import Books
-from costguard.metering.accrual import GAP
+from costguard.metering.accrual import POLL_GAP
 from costguard.reporting.beside import beside, overshoots
-from costguard.reporting.statement.groups import keys_stated
-from costguard.reporting.statement.period import Asked, asked
+from costguard.reporting.statement.groups import parse_group_keys
+from costguard.reporting.statement.period import ReportPeriod, parse_report_period
 from costguard.services import Answer
 from costguard.services.ceilings import ceilings
 from costguard.services.charging import Charges
@@ -29,11 +29,11 @@ from costguard.services.guard_inputs import rules_of
 from costguard.services.lags import read_measurement_lags
 from costguard.services.latest import Latest
 from costguard.settings import Settings, ledger_url, read_settings, zone_named
-from costguard.system.gc_pause import uncollected
+from costguard.system.gc_pause import pause_gc
 
 if TYPE_CHECKING:  # types and no more: an answer from the ledger alone brings neither
     from costguard.reporting.statement import Statement
-    from costguard.reporting.status import Status
+    from costguard.reporting.status import FleetStatus
     from costguard.services.poll_now import Looked
     from costguard.views.document import Document
 
@@ -65,7 +65,7 @@ def status(*, zone: str | None = None, strict: bool = False, offline: bool = Fal
     )
 
 
-def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple[Status, str]:
+def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple[FleetStatus, str]:
     """What the ledger says now, and the head of its audit. `looked`: what the providers have just said; None: nobody asked."""
     from costguard.services.flows_asked import wishes_lately
     from costguard.services.guard_snapshot import build_guard_snapshot, read_runs_before
@@ -75,7 +75,7 @@ def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple
     now, url, rules = _now(), ledger_url(settings), rules_of(settings)
     with Reader(url) as reader, reader.snapshot() as ask, _books(settings) as books:
         records, latest = SnapshotRecords(ask), _latest(ask, looked)
-        last = records.last_run()
+        last = records.load_last_run()
         sight = build_guard_snapshot(
             now=now,
             rules=rules,
@@ -92,7 +92,7 @@ def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple
             books=books,
             now=now,
             zone=zone,
-            intents=records.open_intents(),
+            intents=records.load_open_intents(),
             live=sight.live,
             stand=sight.standings,
             balances=looked.balances if looked else None,
@@ -118,25 +118,25 @@ def report(
     from costguard.views.report import incompleteness, report_warnings
 
     settings, now = read_settings(config), _now()
-    place, keys = _zone(zone, settings), keys_stated(by)
-    of = asked(stated, now, place)
+    place, keys = _zone(zone, settings), parse_group_keys(by)
+    of = parse_report_period(stated, now, place)
     found, document = reported(settings, of, by=keys, zone=place, now=now, drawn=needs == CHARTS, beside=needs != ITEMS)
     return Answer(document=document, warnings=report_warnings(found), refusal=incompleteness(found) if strict else None)
 
 
 def reported(
-    settings: Settings, of: Asked, *, by: tuple[str, ...], zone: tzinfo, now: datetime, drawn: bool, beside: bool = True
+    settings: Settings, of: ReportPeriod, *, by: tuple[str, ...], zone: tzinfo, now: datetime, drawn: bool, beside: bool = True
 ) -> tuple[Statement, Document]:
     """The statement of a period, and its document. `drawn`: with what charts are drawn from. `beside`: see `full_report`."""
     from costguard.services.further import Question
     from costguard.services.report import full_report
     from costguard.views.report import report_document
 
-    with _books(settings, Accounts) as accounts, uncollected():
+    with _books(settings, Accounts) as accounts, pause_gc():
         question = Question(
-            asked=of, by=by, zone=zone, as_of=now, pause=GAP, group_from=settings.defaults.group_from, drawn=drawn
+            asked=of, by=by, zone=zone, as_of=now, pause=POLL_GAP, group_from=settings.defaults.group_from, drawn=drawn
         )
-        found = full_report(accounts=accounts, question=question, rules=Facts().billing_rules(), beside=beside)
+        found = full_report(accounts=accounts, question=question, rules=Facts().get_billing_rules(), beside=beside)
     items = Charges(books=lambda: _books(settings), period=of.period, as_of=now)
     exchange = settings.display.exchange(min(of.period.end, now))
     return found, replace(report_document(found, exchange), items=items)
@@ -148,7 +148,7 @@ def _books(settings: Settings) -> Books: ...
 def _books(settings: Settings, kind: type[Accounts]) -> Accounts: ...
 def _books(settings: Settings, kind: type[Books] = Books) -> Books:
     """The ledger of `settings`. The market is opened only where something must be bounded by it."""
-    return kind(ledger_url(settings), rules=Facts().billing_rules(), ceilings=partial(ceilings, settings))
+    return kind(ledger_url(settings), rules=Facts().get_billing_rules(), ceilings=partial(ceilings, settings))
 
 
 def _latest(ask: Ask, looked: Looked | None) -> Latest:

@@ -84,10 +84,10 @@ def _first_answer(accounts: Sequence[LiveOfferSource], gpus: Collection[str] | N
     *others, last = accounts
     for account in others:
         try:
-            return account.live_offers(gpus)
+            return account.list_live_offers(gpus)
         except Exception:  # noqa: BLE001, S112 - another account may still be able to say
             continue
-    return last.live_offers(gpus)
+    return last.list_live_offers(gpus)
 
 
 def _own(answer: OfferListing | BaseException, name: str) -> OfferListing | BaseException:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from costguard.guard.evidence import REACH, Columns
 from costguard.services.ports import GuardRecords
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey
 
 AGAIN = timedelta(hours=1)
@@ -35,10 +35,10 @@ class Lookback:
         """As `book.columns_since(now - REACH)`."""
         since = self._since(now)
         if since is None:
-            self._kept = dict(book.columns_since(now - REACH))
+            self._kept = dict(book.load_columns_since(now - REACH))
             self._whole_at = now
         else:
-            self._kept = _joined(self._kept, book.columns_since(since), micros(now - REACH), micros(since))
+            self._kept = _joined(self._kept, book.load_columns_since(since), to_micros(now - REACH), to_micros(since))
         self._read_at = now
         return self._kept
 

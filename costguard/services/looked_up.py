@@ -22,7 +22,7 @@ def looked_up(answer: Poll, missing: Iterable[ResourceKey], source: Inspector) -
     missing, gone, there = tuple(missing), set[ResourceKey](), list[Observation]()
     for key in missing[:LOOKED_UP]:
         try:
-            found = source.look(key)
+            found = source.look_up(key)
         except Exception:  # noqa: BLE001, S112 - a plug-in may raise anything
             continue  # unknown stays unknown: it is neither gone nor there
         if found is None:

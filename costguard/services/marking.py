@@ -27,13 +27,13 @@ def adopt(*, why: str | None, config: str | None = None) -> Answer:
 
     settings = read_settings(config)
     mark = mark_of(settings)
-    doubt, seen = mark.doubt(), mark.seen()
+    doubt, seen = mark.describe_doubt(), mark.seen()
     if not doubt or seen is None:
         return Answer(document=wish_document("none", (), lead=("The ledger is the one that was seen here: nothing to adopt.",)))
     reason = overrides.reason_stated(why, "costguard audit adopt")
     wish = overrides.new_wish(ACCEPT, reason, overrides.present(), subject=f"audit {anchor_text(*seen.anchor)}")
     with overrides.guard_book(settings) as book:
-        book.add_wish(wish)
-    mark.move()
+        book.add_override(wish)
+    mark.advance()
     lead = "The guard goes on with this ledger. Wishes and protections made since it was copied are not in it: make them again."
     return Answer(document=wish_document("recorded", (wish,), lead=(f"It was so: {doubt}.", lead)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from costguard.errors import one_line
+from costguard.errors import to_one_line
 from costguard.metering.inventory import Failed
 from costguard.metering.observation import Observation
 from costguard.providers.ports import InstanceSource, UtilizationSource
@@ -20,7 +20,7 @@ from costguard.services.concurrency import together
 from costguard.services.round import Seen
 from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, RUNNING
-from costguard.values.sample import Measured
+from costguard.values.sample import UtilizationSamples
 
 LOOKS_BACK = timedelta(minutes=15)
 """Of one question: measures are published up to some minutes late, and a sample that is there already is not kept twice."""
@@ -45,17 +45,17 @@ def measure(seen: Iterable[Seen], ledger: Ledger, now: datetime, *, limit_s: flo
             running.setdefault(id(one.source), (one.source, []))[1].extend(found)
     period = Period(start=now - LOOKS_BACK, end=now)
     questions = {
-        number: partial(source.utilization, items, period)
+        number: partial(source.fetch_utilization, items, period)
         for number, (source, items) in running.items()
         if items and isinstance(source, UtilizationSource)
     }
     notes, count = list[str](), 0
     for number, answer in together(questions, limit_s=limit_s).items():
-        if isinstance(answer, Measured):
+        if isinstance(answer, UtilizationSamples):
             ledger.record_samples(answer.samples)
             count += len(answer.samples)
             notes += sorted({f"{key.provider}: {why}" for key, why in answer.blind})
         else:
             name = ", ".join(running[number][0].providers)
-            notes.append(f"{name}: work cannot be measured: {one_line(str(answer)) or type(answer).__name__}")
+            notes.append(f"{name}: work cannot be measured: {to_one_line(str(answer)) or type(answer).__name__}")
     return Measures(samples=count, notes=tuple(dict.fromkeys(notes)))

@@ -12,4 +12,4 @@ def offers(
     selection: Selection, *, market: OfferSource, sort: str = "usd_per_hour", limit: int | None = None
 ) -> tuple[Offer, ...]:
     """Selected offers; those of unknown price come last, whatever the order."""
-    return tuple(market.offers(selection, sort=sort, limit=limit))
+    return tuple(market.list_offers(selection, sort=sort, limit=limit))

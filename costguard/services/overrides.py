@@ -19,13 +19,13 @@ from costguard.guard.policy import STOP, TERMINATE, Rails
 from costguard.guard.policy_evaluation import concerns
 from costguard.guard.wishing import found, resource_text
 from costguard.ledger.spans.books import Books
-from costguard.metering.observation import incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.services import Answer
 from costguard.settings import Settings, ledger_url, read_settings
 from costguard.settings.lasting import lasting
-from costguard.values.checks import one_of
-from costguard.values.text_format import length_text, moment_text, sign
+from costguard.values.checks import require_one_of
+from costguard.values.text_format import format_length, format_local_time, get_currency_sign
 from costguard.views.wishes import wish_document
 
 if TYPE_CHECKING:  # a type and no more: it brings SQLAlchemy with it
@@ -46,23 +46,23 @@ def keep(stated: str, *, length: str | None, why: str | None, config: str | None
     lasts = lasting(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
     now = present()
     live = _found(stated, settings, now)
-    seen, life, rate = live.observation, incarnation_of(live.observation), rate_of(live, now)
+    seen, life, rate = live.observation, identify_incarnation(live.observation), rate_of(live, now)
     owner = owner_of(seen, settings.defaults.owner_from)
     meant = [policy for policy in settings.policies if concerns(policy.target, seen, owner)]
     with guard_book(settings) as book:
-        allowed = may_lease(life, book.wishes_since(live.first_seen_at), meant, lasts, now, rate=rate)
+        allowed = may_lease(life, book.load_overrides_since(live.first_seen_at), meant, lasts, now, rate=rate)
         if not allowed.allowed:
             hint = f'costguard protect {seen.key.id} --why "..." keeps it for good; raise lease in the policy to allow more'
             raise NoAnswerError(allowed.why, field=resource_text(seen), hint=hint)
         wish = _wish(LEASE, reason, now, until=_end(now, lasts), live=live)
-        book.add_wish(wish)
+        book.add_override(wish)
     costs = "nobody stated its price, so what it costs is unknown"
     if allowed.costs is not None:
-        costs = f"costs up to {sign(allowed.costs.currency)}{allowed.costs.text()}"
+        costs = f"costs up to {get_currency_sign(allowed.costs.currency)}{allowed.costs.format()}"
     left = min((policy.renewals_max for policy in meant), default=None)
     renewals = "" if left is None else f" Renewals left: {max(0, left - allowed.renewals)}."
-    lead = f"{resource_text(seen)} is kept until {moment_text(_end(now, lasts))} ({length_text(lasts)}): {costs}.{renewals}"
-    more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.text()}}
+    lead = f"{resource_text(seen)} is kept until {format_local_time(_end(now, lasts))} ({format_length(lasts)}): {costs}.{renewals}"
+    more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
     notes = ("A lease does not beat a hard cap, and ends with this run of the machine: a restart is a new life.",)
     return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=notes, more=more))
 
@@ -74,9 +74,9 @@ def protect(stated: str, *, why: str | None, lift: bool = False, config: str | N
     live = _found(stated, settings, now)
     key, called = live.observation.key, resource_text(live.observation)
     with guard_book(settings) as book:
-        there = [w for w in book.open_wishes(now) if w.what == PROTECT and w.key == key]
+        there = [w for w in book.load_open_overrides(now) if w.what == PROTECT and w.key == key]
         if lift:
-            done = [book.lift_wish(w.id, who=who(), now=now) for w in there]
+            done = [book.lift_override(w.id, who=who(), now=now) for w in there]
             still = protection_of(live.observation, (), settings.defaults.protect, None, now)
             notes = (
                 (f"It stays protected: {still.why}.",)
@@ -86,7 +86,7 @@ def protect(stated: str, *, why: str | None, lift: bool = False, config: str | N
             lead = f"{called} is protected by no wish any more." if done else f"No wish protects {called}: nothing to lift."
             return Answer(document=wish_document("lifted" if done else "none", done, lead=(lead,), notes=notes))
         wish = _wish(PROTECT, reason, now, live=live, whole_life=False)
-        book.add_wish(wish)
+        book.add_override(wish)
     lead = f"{called} is protected: no policy and no cap touches it until costguard protect {key.id} --lift."
     return Answer(document=wish_document("recorded", (wish,), lead=(lead,)))
 
@@ -103,8 +103,8 @@ def snooze(stated: str, *, length: str | None, why: str | None = None, config: s
         called = resource_text(live.observation)
         wish = _wish(SNOOZE, why or "", now, until=_end(now, lasts), live=live, whole_life=False)
     with guard_book(settings) as book:
-        book.add_wish(wish)
-    lead = f"{called} is quiet until {moment_text(_end(now, lasts))} ({length_text(lasts)})."
+        book.add_override(wish)
+    lead = f"{called} is quiet until {format_local_time(_end(now, lasts))} ({format_length(lasts)})."
     notes = ("Only its messages are: what a policy does, it still does. The next message says that the snooze has ended.",)
     return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=notes))
 
@@ -114,15 +114,15 @@ def freeze(*, why: str | None, lift: bool = False, config: str | None = None) ->
     settings, now = read_settings(config), present()
     reason = "" if lift else reason_stated(why, "costguard freeze")
     with guard_book(settings) as book:
-        there = [w for w in book.open_wishes(now) if w.what == FREEZE]
+        there = [w for w in book.load_open_overrides(now) if w.what == FREEZE]
         if lift:
-            done = [book.lift_wish(w.id, who=who(), now=now) for w in there]
+            done = [book.lift_override(w.id, who=who(), now=now) for w in there]
             lead = (
                 "Acts are frozen no more: what is due and allowed is done in the next run." if done else "Nothing was frozen."
             )
             return Answer(document=wish_document("lifted" if done else "none", done, lead=(lead,)))
         wish = _wish(FREEZE, reason, now)
-        book.add_wish(wish)
+        book.add_override(wish)
     lead = "All acts are frozen, hard caps too: polls, the ledger and messages go on. Lift it: costguard freeze --lift"
     return Answer(document=wish_document("recorded", (wish,), lead=(lead,)))
 
@@ -139,9 +139,9 @@ def phase(name: str, *, stated: str | None, length: str | None, config: str | No
     live = _found(stated, settings, now, field="--id")
     wish = _wish(PHASE, "", now, until=_end(now, lasts), live=live, subject=called)
     with guard_book(settings) as book:
-        book.add_wish(wish)
-    until = moment_text(_end(now, lasts))
-    lead = f"{resource_text(live.observation)} counts as working ({called}) until {until} ({length_text(lasts)})."
+        book.add_override(wish)
+    until = format_local_time(_end(now, lasts))
+    lead = f"{resource_text(live.observation)} counts as working ({called}) until {until} ({format_length(lasts)})."
     return Answer(
         document=wish_document("recorded", (wish,), lead=(lead,), notes=("A hard cap counts the money all the same.",))
     )
@@ -150,14 +150,14 @@ def phase(name: str, *, stated: str | None, length: str | None, config: str | No
 def approve(stated: str, act: str, *, why: str | None = None, config: str | None = None) -> Answer:
     """`costguard approve`: yes to one act on this one life of a machine, for a day."""
     settings, now = read_settings(config), present()
-    one_of(act, ACTS, "ACT")
+    require_one_of(act, ACTS, "ACT")
     live = _found(stated, settings, now)
     seen = live.observation
     loses = seen.handling.stop_loses if act == STOP else seen.handling.terminate_loses
     wish = _wish(APPROVE, why or "", now, until=_end(now, APPROVED_FOR), live=live, subject=act)
     with guard_book(settings) as book:
-        book.add_wish(wish)
-    until = moment_text(_end(now, APPROVED_FOR))
+        book.add_override(wish)
+    until = format_local_time(_end(now, APPROVED_FOR))
     lead = f"Approved: {act} of {resource_text(seen)}, in this run of it and until {until}, where a policy asks for it."
     told = f"Would be lost for good: {', '.join(loses)}." if loses else NOT_KNOWN
     return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=(told,)))
@@ -190,7 +190,7 @@ def _wish(
     now: datetime,
     *,
     until: datetime | None = None,
-    live: Live | None = None,
+    live: LiveResource | None = None,
     whole_life: bool = True,
     subject: str = "",
 ) -> Wish:
@@ -204,14 +204,14 @@ def _wish(
         at=now,
         until=until,
         key=seen.key if seen else None,
-        life=incarnation_of(seen) if seen and whole_life else None,
+        life=identify_incarnation(seen) if seen and whole_life else None,
         subject=subject,
     )
 
 
-def _found(stated: str, settings: Settings, now: datetime, field: str = "ID") -> Live:
-    with Books(ledger_url(settings), rules=Facts().billing_rules()) as books:
-        return found(stated, books.live(now), field)
+def _found(stated: str, settings: Settings, now: datetime, field: str = "ID") -> LiveResource:
+    with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
+        return found(stated, books.load_live(now), field)
 
 
 @contextmanager

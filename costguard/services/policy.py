@@ -17,10 +17,10 @@ from costguard.providers import plugins
 from costguard.services import Answer, overrides
 from costguard.settings import Settings, ledger_url, read_settings
 from costguard.settings.lasting import lasting
-from costguard.values.checks import nearest_names, one_of
+from costguard.values.checks import find_nearest_names, require_one_of
 from costguard.values.instant import EARLIEST
 from costguard.values.money import Money, Rate
-from costguard.values.text_format import moment_text
+from costguard.values.text_format import format_local_time
 from costguard.views.document import Document
 from costguard.views.policy import SCHEMA, explain_document, lint_document, tried_document
 from costguard.views.wishes import wish_data
@@ -32,7 +32,7 @@ def lint(*, config: str | None = None) -> Answer:
     """`costguard policy lint`: an error where the settings are refused; else what may not be what somebody meant."""
     settings = read_settings(config)
     hard = tuple(budget.name for budget in settings.budgets if budget.hard)
-    configured = [one.manifest for name, one in sorted(plugins.providers().found.items()) if name in settings.providers]
+    configured = [one.manifest for name, one in sorted(plugins.load_providers().found.items()) if name in settings.providers]
     return Answer(
         document=lint_document(
             config or "the settings",
@@ -65,16 +65,16 @@ def arm(name: str, level: str, *, why: str | None = None, config: str | None = N
     """`costguard policy arm`: how far it may go for 90 days. Raising it shows the plan; lowering it counts at once."""
     settings, at = read_settings(config), overrides.present()
     policy = _policy(settings, name)
-    one_of(level, LEVELS, "LEVEL")
+    require_one_of(level, LEVELS, "LEVEL")
     before, _ = _level(policy, _wishes(settings), at)
     raised = LEVELS.index(level) > LEVELS.index(before)
     reason = overrides.reason_stated(why, f"costguard policy arm {name} {level}") if raised else (why or "").strip()
     wish = overrides.new_wish(ARM, reason, at, until=at.replace(microsecond=0) + ARMED_FOR, subject=name, value=level)
     shown = _plan(config, wish) if raised else None
     with overrides.guard_book(settings) as book:
-        book.add_wish(wish)
+        book.add_override(wish)
     goes = min(policy.arm, level, key=LEVELS.index)
-    lead = [f"{name} may go as far as {goes} until {moment_text(wish.until or at)}; it was {before}."]
+    lead = [f"{name} may go as far as {goes} until {format_local_time(wish.until or at)}; it was {before}."]
     if goes != level:
         lead.append(f'The settings say arm = "{policy.arm}", and it goes no further than that: change it there too.')
     data: dict[str, object] = {"schema": SCHEMA, "action": "arm", "policy": name, "before": before, "level": goes}
@@ -102,7 +102,7 @@ def _policy(settings: Settings, name: str) -> Policy:
     if found is None:
         known = tuple(policy.name for policy in settings.policies)
         hint = f"known: {', '.join(known)}" if known else "the settings have no [[policy]]"
-        raise UnknownNameError("policy", name, field="NAME", nearest=nearest_names(name, known), hint=hint)
+        raise UnknownNameError("policy", name, field="NAME", nearest=find_nearest_names(name, known), hint=hint)
     return found
 
 
@@ -132,7 +132,7 @@ def _fact(stated: str) -> tuple[str, str]:
         raise InputError("has no value", field=f"--fact {name}", hint="write --fact state=idle")
     if name not in FACTS:
         hint = "costguard policy explain shows what a policy asks for"
-        raise UnknownNameError("fact", name, field="--fact", nearest=nearest_names(name, FACTS), hint=hint)
+        raise UnknownNameError("fact", name, field="--fact", nearest=find_nearest_names(name, FACTS), hint=hint)
     return name, text.strip()
 
 
@@ -145,7 +145,7 @@ def _value(name: str, text: str) -> object:
         except ValueError:
             raise InputError(f"must be a number, not '{text[:40]}'", field=field, hint=f"write {name}=0.95") from None
     if kind == TRUTH:
-        return TRUTHS[one_of(text.lower(), TRUTHS, field)]
+        return TRUTHS[require_one_of(text.lower(), TRUTHS, field)]
     if kind == DURATION:
         return lasting(text, field)
     if kind == LABELS:

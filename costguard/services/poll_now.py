@@ -13,7 +13,7 @@ from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.ceilings import ceilings
 from costguard.services.configured_providers import Now, opened, sources_of
 from costguard.settings import Settings, ledger_url
-from costguard.values.balance import Balance
+from costguard.values.balance import PrepaidBalance
 from costguard.values.resource import ResourceKey
 
 BALANCE_S = 20.0
@@ -32,7 +32,7 @@ class Looked:
     notes: tuple[str, ...]
     handling: Mapping[ResourceKey, Handling]
     members: tuple[Observation, ...]
-    balances: tuple[Balance, ...]
+    balances: tuple[PrepaidBalance, ...]
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def look(settings: Settings) -> Looked:
         sources = sources_of(clouds)
         if not sources:
             return Looked(refused=(), notes=(), handling={}, members=(), balances=())
-        with Ledger(ledger_url(settings), rules=Facts().billing_rules(), ceilings=ceilings(settings)) as ledger:
+        with Ledger(ledger_url(settings), rules=Facts().get_billing_rules(), ceilings=ceilings(settings)) as ledger:
             polled = poll(sources, ledger, Now())
         balances = _balances(sources)
     if polled.twins:
@@ -69,10 +69,10 @@ def look(settings: Settings) -> Looked:
     )
 
 
-def _balances(sources: Sequence[InstanceSource]) -> tuple[Balance, ...]:
+def _balances(sources: Sequence[InstanceSource]) -> tuple[PrepaidBalance, ...]:
     """What prepaid accounts have left. That one cannot be asked is an unknown balance, and stops nothing."""
     from costguard.services.concurrency import together
 
     prepaid = {number: one for number, one in enumerate(sources) if isinstance(one, BalanceSource)}
-    said = together({number: one.balance for number, one in prepaid.items()}, limit_s=BALANCE_S)
-    return tuple(one for one in said.values() if isinstance(one, Balance))
+    said = together({number: one.fetch_balance for number, one in prepaid.items()}, limit_s=BALANCE_S)
+    return tuple(one for one in said.values() if isinstance(one, PrepaidBalance))

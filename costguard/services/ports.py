@@ -27,13 +27,13 @@ if TYPE_CHECKING:  # types and no more
 class Wishes(Protocol):
     """What people told the guard, as recorded."""
 
-    def open_wishes(self, now: datetime) -> list[Wish]:
+    def load_open_overrides(self, now: datetime) -> list[Wish]:
         """Those that count at `now`, the oldest first."""
 
-    def add_wish(self, wish: Wish) -> None:
+    def add_override(self, wish: Wish) -> None:
         """Record a wish; one with this id that is there already stays as it is."""
 
-    def lift_wish(self, wish_id: str, *, who: str, now: datetime) -> Wish:
+    def lift_override(self, wish_id: str, *, who: str, now: datetime) -> Wish:
         """Take a wish back, and say what it is now; InputError where there is none. One that was lifted stays as it is."""
 
 
@@ -60,10 +60,10 @@ class Intents(Protocol):
         that MOVES does not know; LedgerError where it cannot be written, and then nothing may be sent.
         """
 
-    def open_intents(self) -> list[Intent]:
+    def load_open_intents(self) -> list[Intent]:
         """All that are open, the oldest first."""
 
-    def sends_since(self, at: datetime) -> list[Intent]:
+    def load_sends_since(self, at: datetime) -> list[Intent]:
         """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
 
 
@@ -87,20 +87,22 @@ class HoldBook(Holds, Protocol):
 class RunWishes(Wishes, Protocol):
     """Wishes, and those that were made before."""
 
-    def wishes_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Wish]:
         """Every wish made at or after `at`, whatever became of it."""
 
 
 class Payments(Protocol):
     """What conditions ask of the ledger about each resource, for the whole fleet at once."""
 
-    def paid_since(self, since: Mapping[str, datetime | None], as_of: datetime) -> Mapping[ResourceKey, Mapping[str, Money]]:
+    def load_paid_since(
+        self, since: Mapping[str, datetime | None], as_of: datetime
+    ) -> Mapping[ResourceKey, Mapping[str, Money]]:
         """What each that lives surely cost from each instant of `since` on (None: its run's start), by the names of `since`.
 
         Missing where nothing of it billed at a stated price, where it billed in several currencies, or nobody knows its start.
         """
 
-    def stopped_since(self) -> Mapping[ResourceKey, datetime]:
+    def load_stopped_since(self) -> Mapping[ResourceKey, datetime]:
         """Since when each that is stopped has been seen so."""
 
 
@@ -120,54 +122,54 @@ class HookRuns(Protocol):
     def end_hook(self, run_id: str, end: HookEnd, now: datetime) -> bool:
         """Record how a run ended; False where its end is known already."""
 
-    def hook_runs(self, since: datetime) -> list[HookRun]:
+    def load_hook_runs(self, since: datetime) -> list[HookRun]:
         """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
 
 
 class GuardRecords(Protocol):
     """What the guard knows beside what polls wrote, to be read: what people wished, and what its runs left."""
 
-    def open_wishes(self, now: datetime) -> list[Wish]:
+    def load_open_overrides(self, now: datetime) -> list[Wish]:
         """Those that count at `now`, the oldest first."""
 
-    def wishes_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Wish]:
         """Every wish made at or after `at`, whatever became of it."""
 
-    def open_intents(self) -> list[Intent]:
+    def load_open_intents(self) -> list[Intent]:
         """All that are open, the oldest first."""
 
-    def intents_since(self, at: datetime) -> list[Intent]:
+    def load_intents_since(self, at: datetime) -> list[Intent]:
         """All that were made or moved at or after `at`."""
 
-    def sends_since(self, at: datetime) -> list[Intent]:
+    def load_sends_since(self, at: datetime) -> list[Intent]:
         """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
 
-    def hook_runs(self, since: datetime) -> list[HookRun]:
+    def load_hook_runs(self, since: datetime) -> list[HookRun]:
         """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
 
-    def last_run(self) -> GuardRun | None:
+    def load_last_run(self) -> GuardRun | None:
         """The newest run; None before the first one."""
 
-    def climbs(self) -> list[Climb]:
+    def load_escalations(self) -> list[Climb]:
         """Every climb."""
 
-    def protections(self) -> Mapping[ResourceKey, Protection]:
+    def load_protections(self) -> Mapping[ResourceKey, Protection]:
         """When each resource was last seen protected."""
 
-    def reactions(self, since: datetime) -> list[Reaction]:
+    def load_reactions(self, since: datetime) -> list[Reaction]:
         """The acts that were confirmed at or after `since`."""
 
-    def columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, Columns]:
+    def load_columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, Columns]:
         """The samples at or after `at` of `keys` (None: of all), in columns, which is how the guard takes those of a fleet."""
 
-    def first_polls(self, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, FirstSeen]:
+    def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, FirstSeen]:
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
 
 
 class GuardBook(GuardRecords, Wishes, Intents, HookRuns, Protocol):
     """All that the guard reads and writes beside what polls wrote."""
 
-    def take_turn(self, holder: str, now: datetime, lasts: timedelta) -> int | None:
+    def acquire_leader_lease(self, holder: str, now: datetime, lasts: timedelta) -> int | None:
         """The epoch of the turn that `holder` has until `now + lasts`; None while another one has it."""
 
     def record_run(
@@ -181,25 +183,25 @@ class GuardBook(GuardRecords, Wishes, Intents, HookRuns, Protocol):
     ) -> bool:
         """Write a run with all that it leaves, in one transaction; False, and nothing written, where it lost its turn."""
 
-    def told(self) -> list[Told]:
+    def load_alert_states(self) -> list[Told]:
         """What was told, as the last run handed it over."""
 
-    def samples_since(
+    def load_samples_since(
         self, at: datetime, keys: Collection[ResourceKey] | None = None
     ) -> Mapping[ResourceKey, Sequence[Sample]]:
         """The samples at or after `at` of `keys` (None: of all), by signal and time."""
 
-    def departed(self, key: ResourceKey, since: datetime) -> Departed:
+    def load_departure(self, key: ResourceKey, since: datetime) -> Departed:
         """What is known of the end of `key`: as it was listed, or how many complete listings, from `since` on, lack it."""
 
 
 class LedgerMark(Protocol):
     """What was last seen of the ledger, kept outside of it."""
 
-    def doubt(self) -> str:
+    def describe_doubt(self) -> str:
         """Why the ledger is not the one that was seen last, or an older copy of it; "" where it is."""
 
-    def move(self) -> None:
+    def advance(self) -> None:
         """Take down how far it is committed now."""
 
 

@@ -79,7 +79,7 @@ def beside(
     """The offers of `market` and the live ones in one order, and which of them are live."""
     now = selected(live.offers, selection)
     fresh = frozenset(now)
-    kept = (offer for offer in market.offers(selection) if offer not in fresh)
+    kept = (offer for offer in market.list_offers(selection) if offer not in fresh)
     return in_order((*now, *kept), sort, limit), fresh
 
 

@@ -78,7 +78,7 @@ def _runs(
     job: Job, chosen: Selection, market: OfferSource, facts: FactSource, on: Hardware | None, *, booted: bool
 ) -> Iterator[Option | Refused]:
     """Each class of GPU and count: placed, timed, and priced at each provider's best offer."""
-    placer, gpus = Placer(job=job), facts.gpus()
+    placer, gpus = Placer(job=job), facts.get_gpus()
     check_split(job, on)
     boot, disk = startup_of(job, booted=booted), disk_of(job)
     for name, gpu_count in _classes(chosen, market, on):
@@ -103,19 +103,19 @@ def _runs(
             yield refused_for_memory(placed)
         else:
             timed = _timed(job, placed, facts, boot)
-            offers = market.best(name, gpu_count, chosen)
+            offers = market.find_best(name, gpu_count, chosen)
             yield from _sold(job, timed, offers, facts, disk, always=on is not None) if isinstance(timed, Timed) else (timed,)
 
 
 def _classes(chosen: Selection, market: OfferSource, on: Hardware | None) -> list[tuple[str, int]]:
     if on is not None:
         return [(on.gpu.name, on.gpu_count)]
-    return market.classes(chosen)
+    return market.list_classes(chosen)
 
 
 def _timed(job: Job, placed: Placement, facts: FactSource, boot: Interval) -> Timed | Refused:
     """How fast a placed job is, and how long it takes; refused where nothing is known of the GPU's speed."""
-    efficiency = facts.efficiency()
+    efficiency = facts.get_efficiency()
     speed = speed_of(job, placed, efficiency)
     if speed is None:
         return Refused(gpu=placed.gpu.name, gpu_count=placed.gpu_count, reason="no speed figure for this GPU is known")
@@ -135,7 +135,7 @@ def _sold(
         yield option_at(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
     elif not offers:
         yield Refused(gpu=place.gpu.name, gpu_count=place.gpu_count, reason="no offer with a known price")
-    rates = facts.storage_rates()
+    rates = facts.get_storage_rates()
     for offer in offers:
         lacking = refused_for_host(place, offer)
         took = _interrupted(timed, offer, job, facts) if offer.tier == SPOT else timed.duration
@@ -147,11 +147,11 @@ def _interrupted(timed: Timed, offer: Offer, job: Job, facts: FactSource) -> Dur
     """How long the run takes on machines that may be taken back: each node is one more that can be."""
     if timed.duration is None:
         return None
-    table = facts.interruptions()
+    table = facts.get_interruptions()
     risk = table.get(offer.provider, table["*"])
     return interrupted(
         timed.duration,
-        risk.per_hour.scaled(timed.placement.nodes),
+        risk.per_hour.scale(timed.placement.nodes),
         restart_hours=risk.restart_hours,
         checkpoint_every_hours=job.checkpoint_every_hours,
     )
@@ -159,9 +159,9 @@ def _interrupted(timed: Timed, offer: Offer, job: Job, facts: FactSource) -> Dur
 
 def _rentals(asked: Rental, chosen: Selection, market: OfferSource, facts: FactSource) -> Iterator[Option | Refused]:
     """The plain question: each provider's best offer of the hardware, for so many hours."""
-    gpu, hours, rates = facts.gpus()[asked.gpu], Interval.exactly(asked.hours), facts.storage_rates()
-    offers = market.best(asked.gpu, asked.gpu_count, chosen)
-    if not offers and (asked.gpu, asked.gpu_count) in market.classes(chosen):
+    gpu, hours, rates = facts.get_gpus()[asked.gpu], Interval.exactly(asked.hours), facts.get_storage_rates()
+    offers = market.find_best(asked.gpu, asked.gpu_count, chosen)
+    if not offers and (asked.gpu, asked.gpu_count) in market.list_classes(chosen):
         yield Refused(gpu=asked.gpu, gpu_count=asked.gpu_count, reason="no offer with a known price")
     for offer in offers:
         usd, disk = priced(offer, 1, hours, rates.get(offer.provider), asked.disk_gb)
@@ -195,7 +195,7 @@ def _advice(job: Job, facts: FactSource, refused: list[Refused], over: list[Opti
         return _nearest(job, over)
     from costguard.sizing.advice import smallest_changes
 
-    gpus = facts.gpus()
+    gpus = facts.get_gpus()
     classes = {(r.gpu, r.gpu_count) for r in refused if r.gpu in gpus and r.gpu_count <= job.limits.max_gpus}
     if refused and not classes:
         return (f"every machine asked about has more GPUs than max_gpus = {job.limits.max_gpus}: raise it",)
@@ -209,7 +209,7 @@ def _nearest(job: Job, over: list[Option]) -> tuple[str, ...]:
 
 
 def _figures(option: Option) -> str:
-    money = f"${option.usd.expected.text()}" if option.usd else "unknown money"
+    money = f"${option.usd.expected.format()}" if option.usd else "unknown money"
     hours = f"{option.hours.expected:.1f} h" if option.hours else "unknown hours"
     return f"{option.gpu.name} x{option.gpu_count}: {money}, {hours} expected"
 

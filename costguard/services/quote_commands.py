@@ -54,8 +54,8 @@ def quote(
     from costguard.services import quote as flow
     from costguard.views.quote import quote_document
 
-    checks.one_of(sort, SORTS, "--sort")
-    rows = None if top is None else checks.whole(top, "--top")
+    checks.require_one_of(sort, SORTS, "--sort")
+    rows = None if top is None else checks.require_whole_number(top, "--top")
     facts = Facts()
     stated = read_stated(flags, job_file, facts)
     if on is not None:
@@ -66,14 +66,14 @@ def quote(
         if hours is not None
         else calibrated(asked_job(stated, facts, strict=strict), calibration, config)
     )
-    counts = None if count is None else (checks.whole(count, "--count"),)
+    counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     with Market(market_file(market, config)) as source:
         check_names(asked.limits, source)
         answer = flow.quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
         compared = _compared(stated, asked, source, facts)
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
     visible = answer.options[:rows] if every else shown(answer.options, rows)
-    plans = facts.subscriptions() if isinstance(asked, Job) else ()
+    plans = facts.get_subscriptions() if isinstance(asked, Job) else ()
     document = quote_document(
         answer, visible, today=_today(), plans=plans, explain=_explained(visible) if explain else (), compared=compared
     )
@@ -139,15 +139,15 @@ def offers(
     from costguard.services import offers as flow
     from costguard.views.market import offers_document
 
-    checks.one_of(sort, flow.SORTS, "--sort")
+    checks.require_one_of(sort, flow.SORTS, "--sort")
     facts = Facts()
     stated = read_stated(flags, None, facts)
     limits = limits_from(subtable(stated.table, "limits"))
-    counts = None if count is None else (checks.whole(count, "--count"),)
+    counts = None if count is None else (checks.require_whole_number(count, "--count"),)
     selection = Selection(
         providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
     )
-    most = checks.whole(top, "--top", least=0) or None
+    most = checks.require_whole_number(top, "--top", least=0) or None
     with Market(market_file(market, config)) as source:
         check_names(limits, source)
         facts_of = source.described()
@@ -182,11 +182,11 @@ def breakeven(
     from costguard.views.breakeven import breakeven_document
 
     facts = Facts()
-    found = GpuNames(facts.gpus()).resolve(gpu, field="--gpu") if gpu else None
+    found = GpuNames(facts.get_gpus()).resolve(gpu, field="--gpu") if gpu else None
     with Market(market_file(market, config)) as source:
         answer = flow(
-            gpu=facts.gpus()[found.canonical] if found else None,
-            count=checks.whole(count, "--count", most=100_000),
+            gpu=facts.get_gpus()[found.canonical] if found else None,
+            count=checks.require_whole_number(count, "--count", most=100_000),
             price=None if price is None else Money.parse(price, field="--price"),
             rate=None if rate is None else Rate.parse(rate, field="--rate"),
             power_w=power_w,

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from costguard.bills.bill_line import Billed
-from costguard.bills.drift import AFTER, BEFORE, INSIDE, Bill, Charged, Judging, Result, Stated
-from costguard.bills.drift_causes import judged
-from costguard.bills.reconciliation import compared
+from costguard.bills.bill_line import BillLines
+from costguard.bills.drift import AFTER, BEFORE, INSIDE, BilledLines, CauseContext, ChargedCell, DriftResult, ProviderBill
+from costguard.bills.drift_causes import explain_drift
+from costguard.bills.reconciliation import compare_bills
 from costguard.bills.tolerance import Tolerance
-from costguard.errors import CostguardError, InputError, one_line
+from costguard.errors import CostguardError, InputError, to_one_line
 from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import COMPUTE
 from costguard.providers.ports import ChargeSource, InstanceSource
-from costguard.services.accounts import Charges, HeldBills
+from costguard.services.accounts import BillBook, ChargeBook
 from costguard.services.concurrency import together
-from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, instant, micros
+from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.period import Period
 
 LIMIT_S = 300.0
@@ -43,7 +43,7 @@ class Asked:
     name: str
     providers: tuple[str, ...]
     period: Period
-    billed: Billed | None = None
+    billed: BillLines | None = None
     why: str = ""
 
 
@@ -54,9 +54,9 @@ class Reconciled:
     `set_aside`: (provider, statement) that another one stands for. `straddling`: by provider, lines over the period's edges.
     """
 
-    results: tuple[Result, ...]
+    results: tuple[DriftResult, ...]
     unstated: tuple[tuple[str, str], ...]
-    set_aside: tuple[tuple[str, Bill], ...]
+    set_aside: tuple[tuple[str, ProviderBill], ...]
     straddling: Mapping[str, int]
 
 
@@ -70,8 +70,8 @@ def ask_bills(sources: Sequence[tuple[str, InstanceSource]], period: Period, now
 
 def reconcile(
     *,
-    bills: HeldBills,
-    charges: Charges,
+    bills: BillBook,
+    charges: ChargeBook,
     providers: Iterable[str],
     period: Period,
     now: datetime,
@@ -83,15 +83,17 @@ def reconcile(
 
     `missing`: by provider, what its bill leaves out. `asked`: those that answered wholly, and for which period.
     """
-    results, unstated = list[Result](), list[tuple[str, str]]()
-    aside, over = list[tuple[str, Bill]](), dict[str, int]()
+    results, unstated = list[DriftResult](), list[tuple[str, str]]()
+    aside, over = list[tuple[str, ProviderBill]](), dict[str, int]()
     for provider in providers:
-        best, others = bills.statements(provider, period)
+        best, others = bills.load_statements(provider, period)
         aside += [(provider, one) for one in others]
-        over[provider] = sum(bills.straddling(provider, one, period) for one in best.values())
+        over[provider] = sum(bills.count_straddling(provider, one, period) for one in best.values())
         windows = {account: _window(one, period) for account, one in best.items()}
         stated = [
-            line for account, one in best.items() for line in bills.stated(provider, one, period, _fine_us(windows[account]))
+            line
+            for account, one in best.items()
+            for line in bills.load_billed_lines(provider, one, period, _fine_us(windows[account]))
         ]
         view = _View(
             provider=provider,
@@ -102,40 +104,40 @@ def reconcile(
         )
         charged, silent = _charged(charges, view)
         unstated += [(provider, account) for account in sorted(silent)]
-        known = bills.known_resources(provider)
-        judging = Judging(
+        known = bills.load_known_resources(provider)
+        judging = CauseContext(
             provider=provider,
             period=period,
             at=now,
             tolerance=tolerance,
             known=known,
-            accounts=bills.accounts_of(provider),
+            accounts=bills.list_accounts_of(provider),
             others=_currencies(stated, charged),
             cells=HOURS,
             why=missing.get(provider, ""),
         )
-        results += [judged(one, judging) for one in compared(stated, charged, known)]
+        results += [explain_drift(one, judging) for one in compare_bills(stated, charged, known)]
     return Reconciled(results=tuple(results), unstated=tuple(unstated), set_aside=tuple(aside), straddling=over)
 
 
-def _bill(source: InstanceSource, period: Period) -> Billed:
+def _bill(source: InstanceSource, period: Period) -> BillLines:
     if not isinstance(source, ChargeSource):
         error = getattr(source, "error", None)  # of what stands for an account that could not be opened
         if isinstance(error, CostguardError):
             raise error
-        return Billed(lines=(), why="it states no bill that can be asked for")
-    return source.bill_lines(period)
+        return BillLines(lines=(), why="it states no bill that can be asked for")
+    return source.fetch_bill_lines(period)
 
 
-def _asked(name: str, providers: tuple[str, ...], period: Period, answer: Billed | BaseException) -> Asked:
+def _asked(name: str, providers: tuple[str, ...], period: Period, answer: BillLines | BaseException) -> Asked:
     billed, why = None, ""
-    if isinstance(answer, Billed) and all(line.provider in providers for line in answer.lines):
+    if isinstance(answer, BillLines) and all(line.provider in providers for line in answer.lines):
         billed, why = answer if answer.lines or not answer.why else None, answer.why
-    elif isinstance(answer, Billed):
+    elif isinstance(answer, BillLines):
         why = "it answered for others: that was not believed"
     elif isinstance(answer, CostguardError):
-        what = f"{one_line(answer.field)} {answer.what}" if isinstance(answer, InputError) and answer.field else answer.what
-        why = f"{what} ({one_line(answer.hint)})" if answer.hint else what
+        what = f"{to_one_line(answer.field)} {answer.what}" if isinstance(answer, InputError) and answer.field else answer.what
+        why = f"{what} ({to_one_line(answer.hint)})" if answer.hint else what
     else:
         why = "no answer in time" if isinstance(answer, TimeoutError) else f"unexpected {type(answer).__name__}"
     return Asked(name=name, providers=providers, period=period, billed=billed, why=why)
@@ -143,13 +145,13 @@ def _asked(name: str, providers: tuple[str, ...], period: Period, answer: Billed
 
 def _fine_us(window: Period) -> int:
     """From when on cells are hours: the midnight that is FINE before the day in which `window` ends."""
-    return (micros(window.end) - 1) // DAY_US * DAY_US - FINE // MICROSECOND
+    return (to_micros(window.end) - 1) // DAY_US * DAY_US - FINE // MICROSECOND
 
 
-def _window(one: Bill, period: Period) -> Period:
+def _window(one: ProviderBill, period: Period) -> Period:
     """The part of `period` that a statement speaks of."""
-    start = min(max(period.start, instant(one.start_us)), period.end)
-    return Period(start=start, end=min(period.end, max(start, instant(one.end_us))))
+    start = min(max(period.start, from_micros(one.start_us)), period.end)
+    return Period(start=start, end=min(period.end, max(start, from_micros(one.end_us))))
 
 
 def _quiet(asked: Period | None, now: datetime) -> Period | None:
@@ -170,9 +172,9 @@ class _View:
     quiet: Period | None
 
 
-def _charged(charges: Charges, view: _View) -> tuple[list[Charged], set[str]]:
+def _charged(charges: ChargeBook, view: _View) -> tuple[list[ChargedCell], set[str]]:
     """The charges of a provider, cut where its statements begin and end; and the accounts that no statement speaks of."""
-    found, silent = list[Charged](), set[str]()
+    found, silent = list[ChargedCell](), set[str]()
     nothing = Period(start=view.period.start, end=view.period.start)
     for window in {*view.windows.values(), *([view.quiet] if view.quiet else [])} or {nothing}:
         fine_us = _fine_us(window)
@@ -191,18 +193,18 @@ def _charged(charges: Charges, view: _View) -> tuple[list[Charged], set[str]]:
 def _cut(window: Period, period: Period) -> Iterator[tuple[Period, str]]:
     """The parts of `period` before, inside (its end hour by hour) and after `window`."""
     yield Period(start=period.start, end=window.start), BEFORE
-    fine = max(window.start, instant(_fine_us(window)))
+    fine = max(window.start, from_micros(_fine_us(window)))
     yield Period(start=window.start, end=fine), INSIDE
     while fine < window.end:
-        until = min(window.end, instant((micros(fine) // HOUR_US + 1) * HOUR_US))
+        until = min(window.end, from_micros((to_micros(fine) // HOUR_US + 1) * HOUR_US))
         yield Period(start=fine, end=until), INSIDE
         fine = until
     yield Period(start=window.end, end=period.end), AFTER
 
 
-def _of(item: ChargeItem, where: str, fine_us: int) -> Charged:
-    money, key, start_us = item.money, item.key, micros(item.start)
-    return Charged(
+def _of(item: ChargeItem, where: str, fine_us: int) -> ChargedCell:
+    money, key, start_us = item.money, item.key, to_micros(item.start)
+    return ChargedCell(
         key.account,
         key.region,
         key.id,
@@ -229,7 +231,7 @@ def _sku(item: ChargeItem) -> str:
     return ", ".join(filter(None, (its.instance_type or gpus, its.tier)))
 
 
-def _currencies(stated: Iterable[Stated], charged: Iterable[Charged]) -> Mapping[tuple[str, str, str], set[str]]:
+def _currencies(stated: Iterable[BilledLines], charged: Iterable[ChargedCell]) -> Mapping[tuple[str, str, str], set[str]]:
     """(account, resource, charge) of what is billed in one currency and charged in another one, with the currencies.
 
     Lines that name no resource, where none of their kind of charge does, are held against all of that kind.

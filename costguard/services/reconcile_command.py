@@ -10,13 +10,13 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
-from costguard.bills.bill_files import Part
-from costguard.bills.bill_line import Imported
-from costguard.bills.drift import BEYOND, Held, Result
-from costguard.bills.drift_notices import notice_of, was_told
-from costguard.bills.tolerance import USUAL, Tolerance, tolerance_stated
+from costguard.bills.bill_files import BillLinePart
+from costguard.bills.bill_line import BillImport
+from costguard.bills.drift import BEYOND, DriftResult, ReconciliationRecord
+from costguard.bills.drift_notices import build_drift_alert, is_already_notified
+from costguard.bills.tolerance import DEFAULT_TOLERANCE, Tolerance, parse_tolerance
 from costguard.data import Facts
-from costguard.errors import InputError, OlderLedgerError, one_line
+from costguard.errors import InputError, OlderLedgerError, to_one_line
 from costguard.guard.alerts.alert import Message
 from costguard.guard.alerts.dispatch import tell
 from costguard.ledger.bills.reader import BillBooks
@@ -26,7 +26,7 @@ from costguard.ledger.db.reader import Reader
 from costguard.ledger.guard.guard_state import open_wishes
 from costguard.ledger.guard.turns import turn_now
 from costguard.ledger.spans.books import Books
-from costguard.reporting.statement import month_stated
+from costguard.reporting.statement import parse_month
 from costguard.services import Answer
 from costguard.services.bill_files import Kinds, installed_kinds, opened
 from costguard.services.ceilings import ceilings
@@ -59,7 +59,7 @@ def reconciled(
     settings, now = read_settings(config), present()
     if whole and not files:
         raise InputError("says that files are all of a bill", field="--whole", hint="name them with --file")
-    period = calendar.month_of(now, UTC) if month is None else calendar.month(*month_stated(month), UTC)
+    period = calendar.find_month(now, UTC) if month is None else calendar.make_month(*parse_month(month), UTC)
     if period.start > now:
         raise InputError("lies ahead: there is no bill yet", field="--month", hint="name a month that has begun")
     allowed = _tolerance(tolerance, settings)
@@ -74,7 +74,7 @@ def reconciled(
             asked = [] if offline else _ask(settings, only, period, now)
             imports, notes = _from_answers(bills, asked, now), _not_theirs(asked)
         known = partial(ceilings, settings)
-        with BillBooks(url) as held, Books(url, rules=Facts().billing_rules(), ceilings=known) as books:
+        with BillBooks(url) as held, Books(url, rules=Facts().get_billing_rules(), ceilings=known) as books:
             before = held.held(period)
             found = reconcile(
                 bills=held,
@@ -101,15 +101,15 @@ def reconciled(
         notes=(*notes, *_of_others(imports, period), *_notes(found, settings, files, offline=offline)),
         told=len({notice.subject for message in messages for notice in message.notices}),
     )
-    warnings = tuple(f"{name} was not asked: {one_line(why)}" for name, why in answer.not_asked)
+    warnings = tuple(f"{name} was not asked: {to_one_line(why)}" for name, why in answer.not_asked)
     return Answer(document=reconcile_document(answer), warnings=warnings, refusal=refusal_of(answer, strict=strict))
 
 
 def _tolerance(stated: str | None, settings: Settings) -> Tolerance:
     if stated is not None:
-        return tolerance_stated(stated, "--tolerance")
+        return parse_tolerance(stated, "--tolerance")
     kept = settings.reconcile.tolerance
-    return USUAL if kept is None else tolerance_stated(kept, "reconcile.tolerance")
+    return DEFAULT_TOLERANCE if kept is None else parse_tolerance(kept, "reconcile.tolerance")
 
 
 def _ready(url: str) -> None:
@@ -126,16 +126,16 @@ def _kinds(url: str, only: Sequence[str], account: str | None) -> Kinds:
 
     def accounts(provider: str) -> list[str]:
         with BillBooks(url) as books:
-            return books.accounts_of(provider)
+            return books.list_accounts_of(provider)
 
     kinds = installed_kinds(only[0] if only else "", account or "", accounts)
     if only and only[0] not in kinds.known:
         known = ", ".join(kinds.known)
-        raise InputError(f"no provider is called '{one_line(only[0])}'", field="--provider", hint=f"installed: {known}")
+        raise InputError(f"no provider is called '{to_one_line(only[0])}'", field="--provider", hint=f"installed: {known}")
     return kinds
 
 
-def _from_files(bills: Bills, files: Sequence[str], kinds: Kinds, now: datetime, *, whole: bool) -> list[Imported]:
+def _from_files(bills: Bills, files: Sequence[str], kinds: Kinds, now: datetime, *, whole: bool) -> list[BillImport]:
     """Every file read to its end, then all of them taken in by one transaction, those that were made first before.
 
     `whole`: each is all of the bills that it has lines of.
@@ -168,18 +168,18 @@ def _each_a_bill_of_its_own(statements: Sequence[Gathered]) -> None:
             seen[bill] = one.source
 
 
-def _lacking(imports: Sequence[Imported]) -> Iterator[str]:
+def _lacking(imports: Sequence[BillImport]) -> Iterator[str]:
     """What files leave open: whether lines that they lack are stated no more, or stand in another piece."""
     for one in imports:
         if one.lacking:
             kept = "1 line, which was kept" if one.lacking == 1 else f"{one.lacking} lines, which were kept"
             yield (
-                f"{one.provider}: {one_line(one.source)} lacks of what the ledger has of the same bill {kept}: "
+                f"{one.provider}: {to_one_line(one.source)} lacks of what the ledger has of the same bill {kept}: "
                 "if it is all of that bill, --whole withdraws them"
             )
 
 
-def _from_answers(bills: Bills, asked: Sequence[Asked], now: datetime) -> list[Imported]:
+def _from_answers(bills: Bills, asked: Sequence[Asked], now: datetime) -> list[BillImport]:
     with ExitStack() as stack:
         statements = list[Gathered]()
         for one in asked:
@@ -195,7 +195,7 @@ def _from_answers(bills: Bills, asked: Sequence[Asked], now: datetime) -> list[I
         return bills.take_in(statements, who=who(), now=now) if statements else []
 
 
-def _parts(one: Asked) -> Iterator[Part]:
+def _parts(one: Asked) -> Iterator[BillLinePart]:
     return ((line, Decimal(0)) for line in (one.billed.lines if one.billed else ()))
 
 
@@ -214,20 +214,20 @@ def _concerned(billed: Sequence[str], asked: Sequence[Asked], only: Sequence[str
 
 
 def _messages(
-    results: Sequence[Result], before: Sequence[Held], url: str, settings: Settings, now: datetime
-) -> tuple[tuple[Message, ...], list[Result]]:
+    results: Sequence[DriftResult], before: Sequence[ReconciliationRecord], url: str, settings: Settings, now: datetime
+) -> tuple[tuple[Message, ...], list[DriftResult]]:
     """Messages of what is beyond tolerance and was not told yet, where the settings have routes; and all that is told of."""
     beyond = [one for one in results if one.outcome == BEYOND]
-    known = [one for one in beyond if was_told(one, before)]
-    new = [one for one in beyond if not was_told(one, before)]
+    known = [one for one in beyond if is_already_notified(one, before)]
+    new = [one for one in beyond if not is_already_notified(one, before)]
     if not settings.routes or not new:
         return (), known
     with Reader(url) as reader, reader.snapshot() as ask:
         snoozes = open_wishes(ask, now)
-    notices = [replace(notice_of(one), at=now) for one in new]
+    notices = [replace(build_drift_alert(one), at=now) for one in new]
     messages, _ = tell(notices, (), now=now, routes=settings.routes, snoozes=snoozes, zone=settings.defaults.zone)
     subjects = {notice.subject for message in messages for notice in message.notices}
-    return messages, [*known, *(one for one in new if notice_of(one).subject in subjects)]
+    return messages, [*known, *(one for one in new if build_drift_alert(one).subject in subjects)]
 
 
 def _deliver(settings: Settings, url: str, now: datetime) -> None:
@@ -250,36 +250,36 @@ def _left_out(kinds: Kinds) -> list[str]:
         else "no installed provider is called so (--provider says whose they are)"
     )
     return [
-        f"{count} rows of {one_line(name)} were left out: {why}" for name, count in kinds.left_out.most_common(MOST_LEFT_OUT)
+        f"{count} rows of {to_one_line(name)} were left out: {why}" for name, count in kinds.left_out.most_common(MOST_LEFT_OUT)
     ]
 
 
 def _not_theirs(asked: Sequence[Asked]) -> list[str]:
     """What an account's files say of others."""
     return [
-        f"{count} rows of {one_line(name)} were left out of the bill of {one.name}"
+        f"{count} rows of {to_one_line(name)} were left out of the bill of {one.name}"
         for one in asked
         if one.billed
         for name, count in one.billed.left_out[:MOST_LEFT_OUT]
     ]
 
 
-def _of_others(imports: Sequence[Imported], period: Period) -> Iterator[str]:
+def _of_others(imports: Sequence[BillImport], period: Period) -> Iterator[str]:
     """What was taken in and is of another time, so that nothing of it was compared."""
     for one in imports:
         if one.lines and not (one.start < period.end and period.start < one.end):
             month = f"{one.start:%Y-%m}"
-            yield f"{one.provider}: nothing of {one_line(one.source)} is of this month: it begins in {month} (--month {month})"
+            yield f"{one.provider}: nothing of {to_one_line(one.source)} is of this month: it begins in {month} (--month {month})"
 
 
 def _notes(found: Reconciled, settings: Settings, files: Sequence[str], *, offline: bool) -> Iterator[str]:
     if not files and not offline and not settings.providers:
         yield "No provider is configured: what the ledger holds of bills was compared. --file reads one"
     for provider, account in found.unstated:
-        yield f"{provider}/{one_line(account)} has charges, and no bill speaks of it"
+        yield f"{provider}/{to_one_line(account)} has charges, and no bill speaks of it"
     for provider, one in found.set_aside:
         name = one.name or "its billing API"
-        yield f"{provider}/{one_line(one.account)}: {one.lines} lines of {name} state the same time again, and were set aside"
+        yield f"{provider}/{to_one_line(one.account)}: {one.lines} lines of {name} state the same time again, and were set aside"
     for provider, count in found.straddling.items():
         if count:
             yield f"{provider}: {count} lines reach over an edge of the month, and were compared in neither"

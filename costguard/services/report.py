@@ -6,14 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 
-from costguard.metering.billing import BillingRule, rule_for
-from costguard.metering.coverage import unseen
-from costguard.metering.inventory import AHEAD
+from costguard.metering.billing import BillingRule, get_billing_rule
+from costguard.metering.coverage import find_uncovered_scopes
+from costguard.metering.inventory import POLL_AHEAD_MAX
 from costguard.metering.spending import Spending
-from costguard.reporting.statement import Statement, Sums, providers_of, sums_of
-from costguard.reporting.statement.groups import tells_apart
-from costguard.reporting.statement.period import Asked
-from costguard.reporting.statement.sections import Before, Outlay, at_rest, may_rest, priced, quoted, spending_of
+from costguard.reporting.statement import CurrencySums, Statement, list_providers, sum_by_currency
+from costguard.reporting.statement.groups import needs_resources
+from costguard.reporting.statement.period import ReportPeriod
+from costguard.reporting.statement.sections import (
+    PreviousPeriod,
+    ResourceCost,
+    compute_stopped_disk_cost,
+    find_stopped_with_disks,
+    list_quoted_runs,
+    sum_by_price_source,
+    sum_resource_costs,
+)
 from costguard.services.accounts import Accounts, Books
 from costguard.services.further import Question, before_of, drawn_of, forecast_of, saved_of, spenders_of, spending_by, wastes_of
 from costguard.values.money import Money
@@ -35,26 +43,26 @@ def report(
 
     Of a period that lies ahead nothing is asked but what was spent, which is nothing.
     """
-    asked = Asked(period=period, label=label)
+    asked = ReportPeriod(period=period, label=label)
     question = Question(asked=asked, by=tuple(by), zone=zone, as_of=as_of, pause=pause)
-    return _stated(books, books.spending(period, as_of), question, rules)
+    return _stated(books, books.load_spending(period, as_of), question, rules)
 
 
 def full_report(*, accounts: Accounts, question: Question, rules: Mapping[str, BillingRule], beside: bool = True) -> Statement:
     """The same with all that is said `beside` it; all of it as of one instant."""
-    with accounts.at_one_instant():
+    with accounts.read_one_snapshot():
         if not beside or question.period.start > question.as_of:
-            return _stated(accounts, accounts.spending(question.period, question.as_of), question, rules)
-        outlays = accounts.outlays(question.period, question.as_of)
-        spending = spending_of(outlays)
+            return _stated(accounts, accounts.load_spending(question.period, question.as_of), question, rules)
+        outlays = accounts.load_costs(question.period, question.as_of)
+        spending = sum_resource_costs(outlays)
         return _with_further(_stated(accounts, spending, question, rules), spending, outlays, accounts, question)
 
 
 def _stated(books: Books, spending: Sequence[Spending], question: Question, rules: Mapping[str, BillingRule]) -> Statement:
     period, as_of = question.period, question.as_of
-    found = books.scopes() if period.start <= as_of else []
+    found = books.list_scopes() if period.start <= as_of else []
     scopes = [scope.scope for scope in found]
-    usd, others = sums_of(spending, question.by)
+    usd, others = sum_by_currency(spending, question.by)
     return Statement(
         period=period,
         label=question.asked.label,
@@ -65,22 +73,22 @@ def _stated(books: Books, spending: Sequence[Spending], question: Question, rule
         others=others,
         not_modelled=tuple(
             (provider, sentence)
-            for provider in providers_of(spending, scopes)
-            for sentence in rule_for(rules, provider).not_counted
+            for provider in list_providers(spending, scopes)
+            for sentence in get_billing_rule(rules, provider).not_counted
         ),
-        unseen=unseen(scopes, books.stretches(period), period, as_of=as_of, pause=question.pause),
+        unseen=find_uncovered_scopes(scopes, books.load_stretches(period), period, as_of=as_of, pause=question.pause),
         scopes=len(scopes),
-        misdated=tuple(sorted((scope for scope in found if scope.at > as_of + AHEAD), key=lambda s: s.scope)),
+        misdated=tuple(sorted((scope for scope in found if scope.at > as_of + POLL_AHEAD_MAX), key=lambda s: s.scope)),
     )
 
 
 def _with_further(
-    made: Statement, spending: Sequence[Spending], outlays: Sequence[Outlay], accounts: Accounts, question: Question
+    made: Statement, spending: Sequence[Spending], outlays: Sequence[ResourceCost], accounts: Accounts, question: Question
 ) -> Statement:
     period, as_of, by = question.period, question.as_of, question.by
-    each, bearers = spending_by(accounts, outlays, question) if tells_apart(by) else (spending, {})
+    each, bearers = spending_by(accounts, outlays, question) if needs_resources(by) else (spending, {})
     wastes, idle_days = wastes_of(accounts, outlays, bearers, question)
-    usd, others = sums_of(each, by, wastes)
+    usd, others = sum_by_currency(each, by, wastes)
     before = before_of(accounts, question)
     days, burn = drawn_of(accounts, question)
     return replace(
@@ -90,20 +98,22 @@ def _with_further(
         before=before,
         forecast=forecast_of(accounts, spending, question),
         spenders=spenders_of(accounts, outlays),
-        rest=at_rest((lines for _, lines in accounts.lines(may_rest(outlays), period, as_of)), period),
+        rest=compute_stopped_disk_cost(
+            (lines for _, lines in accounts.load_lines(find_stopped_with_disks(outlays), period, as_of)), period
+        ),
         saved=saved_of(accounts, question),
-        quotes=quoted(accounts.committed(period), period),
-        prices=priced(outlays),
+        quotes=list_quoted_runs(accounts.load_committed_holds(period), period),
+        prices=sum_by_price_source(outlays),
         days=days,
         burn=burn,
         idle_days=idle_days,
         beside=True,
-        held=tuple(accounts.held(period)),
-        spent_at=providers_of(spending, ()),
+        held=tuple(accounts.load_reconciliations(period)),
+        spent_at=list_providers(spending, ()),
     )
 
 
-def _compared(usd: Sums, before: Before | None) -> Sums:
+def _compared(usd: CurrencySums, before: PreviousPeriod | None) -> CurrencySums:
     """Each group with what the same one came to before."""
     if before is None or not before.part_seen:
         return usd

@@ -14,16 +14,16 @@ from costguard.errors import InputError
 from costguard.guard.alerts.alert import DUE, INFO, LATE, Enclosure, Message
 from costguard.notifiers import packed
 from costguard.providers import plugins
-from costguard.reporting.schedule import Owed, ReportSchedule
+from costguard.reporting.schedule import DueReport, ReportSchedule
 from costguard.reporting.statement import Statement
-from costguard.reporting.statement.period import Asked
+from costguard.reporting.statement.period import ReportPeriod
 from costguard.services.ledger_answers import CHARTS, reported
 from costguard.services.telling import WEBHOOK, kind_of
 from costguard.settings import Settings
 from costguard.settings.addresses import CONSOLE
 from costguard.values.checks import require
 from costguard.values.encoding import shell_word
-from costguard.values.text_format import moment_text
+from costguard.values.text_format import format_local_time
 from costguard.views.document import Document
 from costguard.views.report_delivery import letter_of, letter_title
 
@@ -58,14 +58,14 @@ class Letter:
             title=letter_title(self.statement),
             notices=(),
             at=now,
-            told_at=moment_text(now, zone),
+            told_at=format_local_time(now, zone),
             letter=tuple(part for part in (self.before, *body, left_out) if part),
             enclosures=files,
             days=DAYS,
         )
 
 
-def composed(settings: Settings, schedule: ReportSchedule, owed: Owed, now: datetime) -> Sequence[Message]:
+def composed(settings: Settings, schedule: ReportSchedule, owed: DueReport, now: datetime) -> Sequence[Message]:
     """The messages of a report that is due, one a channel."""
     zone, chosen = settings.defaults.zone, format_named(schedule.format)
     statement, document = reported(settings, owed.of, by=schedule.by, zone=zone, now=now, drawn=chosen.needs == CHARTS)
@@ -88,7 +88,7 @@ def command_of(stated: dict[str, str], by: Sequence[str], zone: tzinfo) -> str:
 
 def format_named(name: str) -> plugins.ReportFormat:
     """The installed format `name`."""
-    return plugins.report_format(name)
+    return plugins.load_report_format(name)
 
 
 def check_formats(settings: Settings) -> None:
@@ -100,9 +100,9 @@ def check_formats(settings: Settings) -> None:
             raise InputError(wrong.what, field=f"report {schedule.name}.format", hint=wrong.hint) from None
 
 
-def _remarks(schedule: ReportSchedule, owed: Owed, now: datetime, zone: tzinfo) -> list[str]:
+def _remarks(schedule: ReportSchedule, owed: DueReport, now: datetime, zone: tzinfo) -> list[str]:
     """What people should know of its way."""
-    late = f"It was due at {moment_text(owed.at, zone)} and is late: no watchdog that could send it ran then."
+    late = f"It was due at {format_local_time(owed.at, zone)} and is late: no watchdog that could send it ran then."
     many = owed.skipped
     were = f"1 earlier report of a {schedule.every} was" if many == 1 else f"{many} earlier reports of a {schedule.every} were"
     skipped = f"{were} due too and will not be sent: costguard report --{schedule.every} prints any."
@@ -141,7 +141,7 @@ def _plain(label: str) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-")
 
 
-def _name(schedule: ReportSchedule, of: Asked, channel: str) -> str:
+def _name(schedule: ReportSchedule, of: ReportPeriod, channel: str) -> str:
     """An id that every process gives the same message."""
     parts = ("report", schedule.name, schedule.every, of.label, channel)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

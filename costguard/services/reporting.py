@@ -12,13 +12,13 @@ from datetime import datetime, tzinfo
 from typing import Protocol
 
 from costguard.guard.alerts.alert import Message
-from costguard.reporting.schedule import Mark, Owed, ReportSchedule, owed, to_be_seen
+from costguard.reporting.schedule import DueReport, ReportSchedule, ScheduleMark, find_schedule_changes, list_due_reports
 
 
 class ReportBook(Protocol):
     """Up to where each schedule was reported."""
 
-    def marks(self) -> Mapping[str, Mark]:
+    def marks(self) -> Mapping[str, ScheduleMark]:
         """What is kept of each schedule, by its topic."""
 
     def see(self, schedules: Collection[ReportSchedule], now: datetime) -> None:
@@ -33,7 +33,7 @@ class Reported:
     """What came of one look. `seen`: schedules that are new. `put`: reports that are in the outbox now. `failed`: with why."""
 
     seen: tuple[ReportSchedule, ...] = ()
-    put: tuple[tuple[ReportSchedule, Owed], ...] = ()
+    put: tuple[tuple[ReportSchedule, DueReport], ...] = ()
     failed: tuple[tuple[ReportSchedule, Exception], ...] = ()
 
 
@@ -43,18 +43,18 @@ def report_due(
     book: ReportBook,
     now: datetime,
     zone: tzinfo,
-    compose: Callable[[ReportSchedule, Owed], Sequence[Message]],
+    compose: Callable[[ReportSchedule, DueReport], Sequence[Message]],
 ) -> Reported:
     """Put out all that is due at `now`. `compose` makes the messages of a report. LedgerError where marks cannot be read."""
     marks = book.marks()
-    new, gone = to_be_seen(schedules, marks, now)
+    new, gone = find_schedule_changes(schedules, marks, now)
     if new or gone:
         book.see(schedules, now)
         marks = book.marks()
-    put, failed = list[tuple[ReportSchedule, Owed]](), list[tuple[ReportSchedule, Exception]]()
+    put, failed = list[tuple[ReportSchedule, DueReport]](), list[tuple[ReportSchedule, Exception]]()
     for schedule in schedules:
         mark = marks.get(schedule.topic)
-        for one in owed(schedule, mark.since, now, zone) if mark else ():
+        for one in list_due_reports(schedule, mark.since, now, zone) if mark else ():
             try:
                 if book.put_out(schedule, one.of.period.end, compose(schedule, one)):
                     put.append((schedule, one))

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
 
-from costguard.metering.inventory import AHEAD, COMPLETE, Failed, Poll
-from costguard.metering.scope_state import Accrued
-from costguard.providers.ports import Identified, Inspector, InstanceSource
+from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX, Failed, Poll
+from costguard.metering.scope_state import AccrualResult
+from costguard.providers.ports import IdentitySource, Inspector, InstanceSource
 from costguard.services.accounts import Ledger
 from costguard.services.concurrency import Answer, Crew, within
 from costguard.services.listing_validation import odd, own_scopes, told
 from costguard.services.looked_up import looked_up
-from costguard.system.clock import Clock, monotonic
+from costguard.system.clock import Clock, read_monotonic
 from costguard.values.resource import ScopeKey
 
 PATIENCE_S = 15.0
@@ -45,14 +45,14 @@ class Polled:
     keep: `handling`, and who may be asked about it.
     """
 
-    accrued: tuple[Accrued, ...]
+    accrued: tuple[AccrualResult, ...]
     refused: tuple[str, ...] = ()
     twins: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     seen: tuple[Seen, ...] = ()
 
     @property
-    def unseen(self) -> tuple[Accrued, ...]:
+    def unseen(self) -> tuple[AccrualResult, ...]:
         """Scopes that were not seen completely; those whose poll lies not after their last one, and was dropped, too."""
         return tuple(one for one in self.accrued if one.outcome != COMPLETE)
 
@@ -84,7 +84,7 @@ class _Seat:
     done: bool = False
     waits: set[ScopeKey] = field(default_factory=set)
     polls: dict[ScopeKey, Poll] = field(default_factory=dict)
-    accrued: tuple[Accrued, ...] = ()
+    accrued: tuple[AccrualResult, ...] = ()
     refused: list[str] = field(default_factory=list)
     twins: list[str] = field(default_factory=list)
 
@@ -116,19 +116,19 @@ class Round:
 
     def played(self) -> Polled:
         """Ask all, record each source as soon as it is done, and what is left when the time is over as not seen."""
-        began = monotonic()
+        began = read_monotonic()
         for seat in self._seats:
             alone = len(self._kin[seat.number]) == 1
             seat.crew.ask((seat.number, SCOPES, None), partial(_introduced, seat.source, alone=alone))
         try:
             while not all(seat.done for seat in self._seats):
-                gone = monotonic() - began
+                gone = read_monotonic() - began
                 if gone >= self._limit_s:
                     self._time_is_over()
                     break
                 edge = PATIENCE_S if gone < PATIENCE_S < self._limit_s else self._limit_s
                 answer = within(self._line, edge - gone)
-                patient = monotonic() - began < PATIENCE_S
+                patient = read_monotonic() - began < PATIENCE_S
                 if answer is not None:
                     self._take(*answer)
                     self._go_on(self._kin[answer[0][0]], patient=patient)
@@ -173,14 +173,14 @@ class Round:
     def _take_poll(self, seat: _Seat, scope: ScopeKey, answer: Poll) -> None:
         """Keep `answer`, unless a wrong clock dated it; where it lacks too much, have that looked up first."""
         now = self._clock.now()
-        if answer.seen_at > now + AHEAD:
+        if answer.seen_at > now + POLL_AHEAD_MAX:
             name, dated = "/".join(scope), f"{answer.seen_at:%Y-%m-%d %H:%M} UTC"
             seat.refused.append(
                 f"{name}: its listing is dated {dated}, ahead of this clock ({now:%Y-%m-%d %H:%M} UTC): not recorded"
             )
             seat.waits.discard(scope)
             return
-        missing = self._ledger.suspects(answer)
+        missing = self._ledger.find_suspects(answer)
         seat.polls[scope] = replace(answer, unanswered=frozenset(missing)) if missing else answer
         if missing and isinstance(seat.source, Inspector):
             seat.crew.ask((seat.number, LOOK, scope), partial(looked_up, answer, tuple(missing), seat.source))
@@ -234,7 +234,7 @@ class Round:
 
     def _known(self, seat: _Seat) -> bool:
         """Whether the ledger knows a scope of `seat`."""
-        known = {scope for provider in seat.source.providers for scope in self._ledger.scopes_of(provider)}
+        known = {scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)}
         return bool(seat.said and known.intersection(seat.said.scopes))
 
     def _record(self, seat: _Seat) -> None:
@@ -245,7 +245,7 @@ class Round:
         order = {scope: number for number, scope in enumerate(seat.said.scopes)} if seat.said else {}
         polls = sorted(seat.polls.values(), key=lambda poll: order.get(poll.scope, len(order)))  # not as they happened to come
         if polls:
-            seat.accrued = tuple(self._ledger.record(polls))
+            seat.accrued = tuple(self._ledger.record_polls(polls))
         samples = [sample for poll in polls for sample in poll.samples]
         if samples:
             self._ledger.record_samples(samples)
@@ -254,7 +254,7 @@ class Round:
         """Record the known scopes of its providers that no other account listed as not seen; a sentence where there is none."""
         if seat.done:
             return
-        known = [scope for provider in seat.source.providers for scope in self._ledger.scopes_of(provider)]
+        known = [scope for provider in seat.source.providers for scope in self._ledger.list_scopes_of(provider)]
         listed = {scope for other in self._seats if other.said for scope in other.said.scopes}
         left = [scope for scope in known if scope not in listed and scope not in self._claimed]
         if not left:
@@ -295,11 +295,11 @@ def _kin_of(seats: Sequence[_Seat]) -> dict[int, list[_Seat]]:
 
 def _introduced(source: InstanceSource, *, alone: bool) -> Introduced:
     """Its scopes, and who its provider says it is where there is another account to take it for."""
-    scopes = own_scopes(source.scopes(), source.providers)
-    if alone or not isinstance(source, Identified):
+    scopes = own_scopes(source.list_scopes(), source.providers)
+    if alone or not isinstance(source, IdentitySource):
         return Introduced(scopes=scopes)
     try:
-        return Introduced(scopes=scopes, identity=source.identity())
+        return Introduced(scopes=scopes, identity=source.fetch_identity())
     except Exception:  # noqa: BLE001 - a plug-in may raise anything; who it is remains unknown
         return Introduced(scopes=scopes, unsure=True)
 

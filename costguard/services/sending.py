@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from costguard.errors import CostguardError
 from costguard.guard.alerts.alert import ASKED
-from costguard.reporting.statement.groups import keys_stated
-from costguard.reporting.statement.period import asked
+from costguard.reporting.statement.groups import parse_group_keys
+from costguard.reporting.statement.period import parse_report_period
 from costguard.services import Answer
 from costguard.services.configured_providers import Now
 from costguard.services.ledger_answers import CHARTS, reported
@@ -42,7 +42,7 @@ def send(
     """
     settings, now = read_settings(config), now_of()
     place = settings.defaults.zone if zone is None else zone_named(zone, "--zone")
-    keys, of, chosen = keys_stated(by), asked(stated, now, place), format_named(attach)
+    keys, of, chosen = parse_group_keys(by), parse_report_period(stated, now, place), format_named(attach)
     ways = {name: notifier(name, settings, Now()) for name in _channels(settings, people, routes)}
     statement, document = reported(settings, of, by=keys, zone=place, now=now, drawn=chosen.needs == CHARTS)
     refusal = incompleteness(statement) if strict else None

@@ -9,8 +9,8 @@ from costguard.services.configured_providers import known_tables, opened
 from costguard.services.doctor import Examined, twins
 from costguard.services.doctor import doctor as flow
 from costguard.settings import Settings, ledger_url, read_settings
-from costguard.values.health import BAD, GOOD, SKIPPED, UNSURE, Check
-from costguard.values.text_format import first_lines
+from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
+from costguard.values.text_format import limit_lines
 from costguard.views.doctor import Finding, doctor_document
 from costguard.views.providers import Installed, providers_document
 
@@ -32,23 +32,23 @@ def doctor(*, only: tuple[str, ...] | None = None, offline: bool = False, config
     findings = [Finding(provider=one.provider, account=one.account, checks=one.checks) for one in (*examined, *unopened)]
     own = _own(settings)
     document = doctor_document(findings, own, notes=notes)
-    bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == BAD]
+    bad = [f"{one.provider}: {check.subject}" for one in (*findings, own) for check in one.checks if check.outcome == CHECK_BAD]
     refusal = NoAnswerError(f"bad: {', '.join(bad)}", hint="the fixes stand above") if bad else None
     return Answer(document=document, warnings=tuple(notes), refusal=refusal)
 
 
-def unopened_check(error: CostguardError) -> Check:
+def unopened_check(error: CostguardError) -> HealthCheck:
     """What to say of a provider that could not even be opened."""
     what = f"{error.what} ({error.status})" if isinstance(error, ProviderError) and error.status else error.what
-    return Check(subject="credentials", outcome=BAD, told=what, fix=error.hint or "")
+    return HealthCheck(subject="credentials", outcome=CHECK_BAD, told=what, fix=error.hint or "")
 
 
 def providers(*, config: str | None = None) -> Answer:
     """`costguard providers`: the matrix of abilities. It asks nobody."""
-    installed = plugins.providers()
+    installed = plugins.load_providers()
     tables = known_tables(read_settings(config), installed)
     rows = [
-        Installed(manifest=one.manifest, missing=plugins.extra_missing(one.manifest), configured=name in tables)
+        Installed(manifest=one.manifest, missing=plugins.find_missing_packages(one.manifest), configured=name in tables)
         for name, one in sorted(installed.found.items())
     ]
     document = providers_document(rows, installed.broken)
@@ -57,8 +57,8 @@ def providers(*, config: str | None = None) -> Answer:
 
 def _not_asked(name: str) -> Examined:
     checks = (
-        Check(subject="credentials", outcome=GOOD, told="found"),
-        Check(subject="reachable", outcome=SKIPPED, told="offline: it was not asked"),
+        HealthCheck(subject="credentials", outcome=CHECK_GOOD, told="found"),
+        HealthCheck(subject="reachable", outcome=CHECK_SKIPPED, told="offline: it was not asked"),
     )
     return Examined(provider=name, account="", checks=checks)
 
@@ -70,11 +70,11 @@ def _own(settings: Settings) -> Finding:
 
     url, version = ledger_url(settings), linked_version()
     checks = [_ledger(url)]
-    if checks[0].outcome == GOOD:
+    if checks[0].outcome == CHECK_GOOD:
         checks += _agents(url)
     if url.startswith("sqlite:"):
         if is_mended(version):
-            checks.append(Check(subject="sqlite", outcome=GOOD, told=f"SQLite {version}"))
+            checks.append(HealthCheck(subject="sqlite", outcome=CHECK_GOOD, told=f"SQLite {version}"))
         else:
             told = (
                 f"SQLite {version} has the WAL-reset fault (mended in 3.51.3, 3.50.7 and 3.44.6); costguard's writers take "
@@ -83,26 +83,26 @@ def _own(settings: Settings) -> Finding:
             fix = (
                 "let nothing else write to the ledger, keep costguard db backup in a timer, or use a Python with a newer SQLite"
             )
-            checks.append(Check(subject="sqlite", outcome=UNSURE, told=told, fix=fix))
+            checks.append(HealthCheck(subject="sqlite", outcome=CHECK_UNSURE, told=told, fix=fix))
     return Finding(provider="ledger", account=ledger_path(url), checks=tuple(checks))
 
 
-def _ledger(url: str) -> Check:
+def _ledger(url: str) -> HealthCheck:
     from costguard.ledger.spans.books import Books
 
     try:
         with Books(url, rules={}) as books:
-            count = len(books.scopes())
+            count = len(books.list_scopes())
     except InputError as none_yet:
         if "no ledger here yet" in none_yet.what:
-            return Check(subject="ledger", outcome=GOOD, told="none yet: the first poll makes it")
-        return Check(subject="ledger", outcome=BAD, told=none_yet.what, fix=none_yet.hint or "")
+            return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told="none yet: the first poll makes it")
+        return HealthCheck(subject="ledger", outcome=CHECK_BAD, told=none_yet.what, fix=none_yet.hint or "")
     except CostguardError as broken:
-        return Check(subject="ledger", outcome=BAD, told=broken.what, fix=broken.hint or "")
-    return Check(subject="ledger", outcome=GOOD, told=f"it can be read, and knows of {count} scopes")
+        return HealthCheck(subject="ledger", outcome=CHECK_BAD, told=broken.what, fix=broken.hint or "")
+    return HealthCheck(subject="ledger", outcome=CHECK_GOOD, told=f"it can be read, and knows of {count} scopes")
 
 
-def _agents(url: str) -> list[Check]:
+def _agents(url: str) -> list[HealthCheck]:
     """Which machines have an agent, and whose says nothing; nothing where none has joined."""
     from costguard.guard.alerts.silence import by_key, silences
     from costguard.ledger.agents.records import agents
@@ -114,17 +114,17 @@ def _agents(url: str) -> list[Check]:
         with Reader(url) as reader, reader.snapshot() as ask:
             found = by_key(agents(ask))
         with Books(url, rules={}) as books:
-            live = books.live(present()) if found else []
+            live = books.load_live(present()) if found else []
     except (CostguardError, InputError):  # there is none yet, or it is older: that is said above
         return []
     if not found:
         return []
     silent = silences(found.values(), live, present())
     names = {one.observation.key: one.observation.name or one.observation.key.id for one in live}
-    having = first_lines(sorted(names.get(key, key.id) for key in found), "machines")
+    having = limit_lines(sorted(names.get(key, key.id) for key in found), "machines")
     told = f"{len(found)} machines have one: {', '.join(having)}"
     if not silent:
-        return [Check(subject="agents", outcome=GOOD, told=told)]
-    blind = first_lines(sorted(f"{names.get(key, key.id)}: {says}" for key, says in silent.items()), "of them")
+        return [HealthCheck(subject="agents", outcome=CHECK_GOOD, told=told)]
+    blind = limit_lines(sorted(f"{names.get(key, key.id)}: {says}" for key, says in silent.items()), "of them")
     fix = "on the machine: costguard-agent status says why; costguard agent revoke ID where it is meant to be without one"
-    return [Check(subject="agents", outcome=UNSURE, told=f"{told}; blind: {'; '.join(blind)}", fix=fix)]
+    return [HealthCheck(subject="agents", outcome=CHECK_UNSURE, told=f"{told}; blind: {'; '.join(blind)}", fix=fix)]

@@ -15,12 +15,12 @@ from costguard.guard.facts import rate_of, waste_of
 from costguard.guard.owning import frozen, owner_of
 from costguard.guard.policy import DESTRUCTIVE
 from costguard.guard.verdict import CANNOT_SAY, Proposal
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.services.guard import Guarded
 from costguard.services.status import status
 from costguard.values.money import Money, Rate
 from costguard.values.resource import INSTANCE, ResourceKey
-from costguard.values.text_format import moment_text
+from costguard.values.text_format import format_local_time
 from costguard.views.plan import Planned, PlanView
 from costguard.views.watch import ActView, BudgetView, MachineView, WatchView
 
@@ -116,16 +116,16 @@ def _planned(case: Case, proposals: dict[tuple[str, ResourceKey], list[Proposal]
     )
 
 
-def _agent_text(live: Live, guarded: Guarded) -> str:
+def _agent_text(live: LiveResource, guarded: Guarded) -> str:
     """How its agent stands, in words; "" where it has none."""
     agent = by_key(guarded.sight.agents).get(live.observation.key) if guarded.sight else None
     if agent is None:
         return ""
     state = agent_state(agent, live, guarded.at)
-    return f"{state} since {moment_text(agent.heard_at)}" if state == SILENT else state
+    return f"{state} since {format_local_time(agent.heard_at)}" if state == SILENT else state
 
 
-def _machine(live: Live, guarded: Guarded, made: Room, acts: dict[ResourceKey, list[Proposal]]) -> MachineView:
+def _machine(live: LiveResource, guarded: Guarded, made: Room, acts: dict[ResourceKey, list[Proposal]]) -> MachineView:
     seen, survey = live.observation, guarded.survey
     assert survey is not None  # noqa: S101 - where there are machines there is a survey
     coming = min(acts.get(seen.key, ()), key=lambda one: (bool(one.held_by), one.due_at), default=None)

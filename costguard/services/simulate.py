@@ -29,7 +29,7 @@ from costguard.guard.replay.simulation import Held, Simulation, Stop, Tried, bli
 from costguard.metering.billing import BillingRule
 from costguard.metering.inventory import COMPLETE
 from costguard.metering.observation import Handling
-from costguard.metering.spending import Live, Stretch
+from costguard.metering.spending import LiveResource, PollStretch
 from costguard.services.history import Records
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -51,7 +51,7 @@ def simulate(
     records: Records, rules: Rules, period: Period, at: datetime, known: Known, *, every_step: bool = False
 ) -> Simulation:
     """What the policies of `rules` would have come to in `period`. `at`: now. `every_step`: look at every interval."""
-    stretches, wishes = records.stretches(), tuple(records.wishes())
+    stretches, wishes = records.load_stretches(), tuple(records.load_overrides())
     back = Backdrop(
         rules=rules,
         period=period,
@@ -66,8 +66,8 @@ def simulate(
     lookouts = {scope: Lookout(stretches=tuple(of)) for scope, of in stretches.items()}
     scenes, found = dict[ResourceKey, Scene](), dict[ResourceKey, Replayed]()
     hourly: list[datetime] = []
-    for key in records.resources(period):
-        past = records.past(key, period, rules.interval)
+    for key in records.load_resources(period):
+        past = records.load_history(key, period, rules.interval)
         hourly += [past.hourly_until] if past.hourly_until and past.hourly_until > period.start else []
         scene = Scene(past=past, lookout=lookouts.get(past.scope, Lookout()), backdrop=back, wishes=back.wishes_of(past))
         found[key] = Replay(scene=scene).run()
@@ -90,7 +90,7 @@ def simulate(
     )
 
 
-def _origin(stretches: Mapping[ScopeKey, Sequence[Stretch]], period: Period) -> datetime:
+def _origin(stretches: Mapping[ScopeKey, Sequence[PollStretch]], period: Period) -> datetime:
     """The first listing that a guard run followed: its runs are taken to follow it every interval."""
     every = [one for of in stretches.values() for one in of if one.outcome == COMPLETE]
     within = [one.start for one in every if one.end >= period.start and one.start < period.end]
@@ -102,7 +102,7 @@ def _origin(stretches: Mapping[ScopeKey, Sequence[Stretch]], period: Period) -> 
     return min(within)
 
 
-def _fleet(scenes: Iterable[Scene], when: datetime) -> list[Live]:
+def _fleet(scenes: Iterable[Scene], when: datetime) -> list[LiveResource]:
     return [one for scene in scenes if (one := listed_at(scene.past, scene.lookout, when)) is not None]
 
 

@@ -20,7 +20,7 @@ from costguard.services.simulate import Known
 from costguard.services.simulate import simulate as flow
 from costguard.settings import ledger_url, read_settings
 from costguard.settings.lasting import lasting
-from costguard.values.checks import nearest_names, require
+from costguard.values.checks import find_nearest_names, require
 from costguard.values.period import Period
 from costguard.views.simulation import simulate_document, simulate_warnings
 
@@ -45,7 +45,7 @@ def _named(policies: Sequence[Policy], names: Sequence[str]) -> tuple[Policy, ..
     known = [policy.name for policy in policies]
     for name in names:
         if name not in known:
-            near = nearest_names(name, known)
+            near = find_nearest_names(name, known)
             raise UnknownNameError("policy", name, field="--policy", nearest=near, hint=f"or one of: {', '.join(known)}")
     return tuple(policy for policy in policies if not names or policy.name in names)
 
@@ -77,7 +77,7 @@ def _moment(text: str, field: str, zone: tzinfo) -> datetime:
 
 
 def _known() -> Known:
-    found = plugins.providers().found
+    found = plugins.load_providers().found
     manifests = {name: one.manifest for name, one in found.items()}
     return Known(
         lags=read_measurement_lags(),
@@ -85,7 +85,7 @@ def _known() -> Known:
             name: Handling(stops="stop" in one.abilities, terminates="terminate" in one.abilities)
             for name, one in manifests.items()
         },
-        billing=Facts().billing_rules(),
+        billing=Facts().get_billing_rules(),
     )
 
 

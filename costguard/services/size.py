@@ -39,7 +39,7 @@ def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> Size:
         placed=placed,
         footprint=need,
         fits=placed.fits if placed else None,
-        fits_on=tuple(_fits_on(placer, facts.gpus())),
+        fits_on=tuple(_fits_on(placer, facts.get_gpus())),
         levers=tuple(_effects(job, on, need)),
         warnings=assumption_warnings(job),
         capacity=_capacity(placed) if placed and not job.recipe.trains else None,
@@ -83,7 +83,7 @@ def with_exact(sized: Size, config: Table, sizer: ExactSizer) -> Size:
 
     job = sized.job
     check_runnable(job, gpus=sized.on.gpu_count * sized.on.nodes if sized.on else 1)
-    exact = sizer.exact(config, replace(job, recipe=sized.placed.recipe) if sized.placed else job)
+    exact = sizer.measure_step(config, replace(job, recipe=sized.placed.recipe) if sized.placed else job)
     base = exact.parameters - (exact.trained if job.recipe.adapters else 0)
     said = f"transformers builds {base:,} parameters, the closed form counts {job.architecture.parameters:,}"
     differs = abs(base / job.architecture.parameters - 1) > SAME_MODEL

@@ -12,7 +12,7 @@ from costguard.services.configured_providers import opened
 from costguard.settings import CONFIG, FILE_NAME, Settings, check_settings, path_of, zone_named
 from costguard.settings.example import settings_text
 from costguard.system.whole import put
-from costguard.values.provider import checked_table
+from costguard.values.provider import check_provider_table
 from costguard.views.setup import init_document
 
 
@@ -21,7 +21,7 @@ def init(*, path: str | None = None, force: bool = False, budget: str | None = N
     target = free(path, force=force)
     if zone is not None:
         zone_named(zone, "--zone")
-    installed = plugins.providers()
+    installed = plugins.load_providers()
     with opened(Settings(), found_too=True) as clouds:
         found = tuple(cloud.name for cloud in clouds if cloud.error is None)
         unready = {cloud.name: "; ".join(str(cloud.error).splitlines()) for cloud in clouds if cloud.error}
@@ -30,7 +30,7 @@ def init(*, path: str | None = None, force: bool = False, budget: str | None = N
     text = settings_text(manifests, chosen=found, cap=cap, zone=zone)
     settings = check_settings(text, str(target))  # what is written can be read
     for name, table in settings.providers.items():
-        checked_table(table, installed.found[name].manifest.settings, f"providers.{name}")
+        check_provider_table(table, installed.found[name].manifest.settings, f"providers.{name}")
     try:
         put(target, text.encode())
     except OSError as full:

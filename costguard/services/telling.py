@@ -9,7 +9,7 @@ from costguard.guard.alerts.alert import INFO, Message, Route
 from costguard.ledger.guard.store import GuardBook
 from costguard.notifiers import Channel
 from costguard.providers import plugins
-from costguard.reporting.schedule import MAIL
+from costguard.reporting.schedule import MAIL_PREFIX
 from costguard.services.dispatch import Postman
 from costguard.services.ports import Notifier
 from costguard.settings import Settings, path_of
@@ -37,7 +37,7 @@ def notifiers_of(settings: Settings, clock: Clock) -> dict[str, Notifier]:
 
 def console(clock: Clock) -> Notifier:
     """The channel that needs no disk and no network."""
-    return partial(plugins.notifier(CONSOLE), channel=Channel(name=CONSOLE, clock=clock))
+    return partial(plugins.load_notifier(CONSOLE), channel=Channel(name=CONSOLE, clock=clock))
 
 
 def postman(settings: Settings, book: GuardBook, clock: Clock, holder: str = "") -> Postman:
@@ -50,7 +50,7 @@ def notifier(name: str, settings: Settings, clock: Clock) -> Notifier:
     kind = kind_of(name)
     if kind == CONSOLE:
         return console(clock)
-    person = name.removeprefix(MAIL) if name.startswith(MAIL) else ""
+    person = name.removeprefix(MAIL_PREFIX) if name.startswith(MAIL_PREFIX) else ""
     address = _mail(settings) if person else revealed(name, "notify.route.to")
     secret = revealed(settings.signed_with, "notify.signed_with") if settings.signed_with and kind == WEBHOOK else ""
     ca_file = path_of(settings.network.ca_file) if settings.network.ca_file else None
@@ -58,12 +58,12 @@ def notifier(name: str, settings: Settings, clock: Clock) -> Notifier:
     channel = Channel(
         name=shown(name), clock=clock, address=address, secret=secret, ca_file=ca_file, proxy=proxy, person=person
     )
-    return partial(plugins.notifier(kind), channel=channel)
+    return partial(plugins.load_notifier(kind), channel=channel)
 
 
 def kind_of(name: str) -> str:
     """Which plug-in serves the channel `name`. InputError where its address is not where the settings say it is kept."""
-    if name == CONSOLE or name.startswith(MAIL):
+    if name == CONSOLE or name.startswith(MAIL_PREFIX):
         return CONSOLE if name == CONSOLE else CHAT
     return WEBHOOK if revealed(name, "notify.route.to").partition("://")[0].lower() in WEB else CHAT
 

@@ -20,7 +20,7 @@ def compare(template: Template, job: Job, changed: tuple[str, ...], *, market: O
     claim = template.claim
     if claim is None or changed:
         return Compared(template=template, changed=changed)
-    on = Hardware(gpu=facts.gpus()[claim.gpu], gpu_count=claim.gpu_count, nodes=claim.nodes)
+    on = Hardware(gpu=facts.get_gpus()[claim.gpu], gpu_count=claim.gpu_count, nodes=claim.nodes)
     answer = quote(replace(job, limits=NO_LIMITS), market=market, facts=facts, on=on)
     kept = [o for o in answer.options if not o.offer or o.offer.tier != TAKEN]
     lacking = next((r.reason for r in answer.refused), None)

@@ -9,7 +9,7 @@ from functools import partial
 from costguard.errors import ExposedError, InputError, LedgerError
 from costguard.guard.overrides import ACCEPT, Wish
 from costguard.providers.ports import InstanceSource
-from costguard.reporting.schedule import next_at
+from costguard.reporting.schedule import find_next_report
 from costguard.services import Answer
 from costguard.services.beating import WITHIN_S, beat
 from costguard.services.guard import Guarded
@@ -57,7 +57,7 @@ def plan(*, config: str | None, accept: str | None, offline: bool = False, suppo
             known = found.plan_hash.startswith(accept) and len(accept) >= HASH_LEAST
             hint = f"read the plan, then: costguard plan --accept {found.plan_hash[:12]}"
             require(known, "--accept", "is not the hash of the plan as it is now", hint)
-            made.guard.book.add_wish(new_wish(ACCEPT, "the plan was read", found.at, subject=accept))
+            made.guard.book.add_override(new_wish(ACCEPT, "the plan was read", found.at, subject=accept))
             view = plan_view(found, made.guard.rules, (*notes, f"accepted: {found.plan_hash[:12]}"))
     return Answer(document=plan_document(view), warnings=tuple(notes))
 
@@ -233,7 +233,7 @@ def _report_due(made: Room) -> list[Exception]:
         compose=lambda schedule, owed: composed(settings, schedule, owed, now),
     )
     for schedule in came.seen:
-        first, at = next_at(schedule, now, zone)
+        first, at = find_next_report(schedule, now, zone)
         log().info("report_scheduled", report=schedule.name, first=first.label, at=at.isoformat())
     for schedule, owed in came.put:
         log().info("report_put_out", report=schedule.name, period=owed.of.label, late=owed.is_late(now), skipped=owed.skipped)

@@ -27,7 +27,7 @@ from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Observation
-from costguard.metering.scope_state import Accrued
+from costguard.metering.scope_state import AccrualResult
 from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.act.hooks import record_ends
 from costguard.services.ceilings import ceilings
@@ -47,7 +47,7 @@ from costguard.services.round import Polled, Seen
 from costguard.services.telling import console, postman, routes_of
 from costguard.settings import Settings, ledger_url
 from costguard.values.agent import Agent
-from costguard.values.balance import Balance
+from costguard.values.balance import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 
@@ -63,20 +63,20 @@ class OneAtATime:
     def __init__(self, ledger: Ledger, heard: Heard | None = None) -> None:
         self._ledger, self._heard, self._lock = ledger, heard or Heard(), threading.Lock()
 
-    def record(self, polls: Sequence[Poll]) -> Sequence[Accrued]:
+    def record_polls(self, polls: Sequence[Poll]) -> Sequence[AccrualResult]:
         """As the ledger's own."""
         with self._lock:
-            return self._ledger.record(polls)
+            return self._ledger.record_polls(polls)
 
-    def suspects(self, poll: Poll) -> Sequence[ResourceKey]:
+    def find_suspects(self, poll: Poll) -> Sequence[ResourceKey]:
         """As the ledger's own."""
         with self._lock:
-            return self._ledger.suspects(poll)
+            return self._ledger.find_suspects(poll)
 
-    def scopes_of(self, provider: str) -> Sequence[ScopeKey]:
+    def list_scopes_of(self, provider: str) -> Sequence[ScopeKey]:
         """As the ledger's own."""
         with self._lock:
-            return self._ledger.scopes_of(provider)
+            return self._ledger.list_scopes_of(provider)
 
     def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
         """As the ledger's own."""
@@ -110,7 +110,7 @@ class Room:
     recorded: bool = False
     _listed: dict[ScopeKey, tuple[Observation, ...]] = field(default_factory=dict)
     _by_key: dict[ResourceKey, Observation] = field(default_factory=dict)
-    _balances: dict[int, Balance] = field(default_factory=dict)
+    _balances: dict[int, PrepaidBalance] = field(default_factory=dict)
     _sources: dict[ScopeKey, InstanceSource] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _broken_since: datetime | None = None
@@ -216,9 +216,9 @@ class Room:
         prepaid = {id(one): one for one in sources if isinstance(one, BalanceSource)}
         last = {number: self._balances.get(number) for number in prepaid}
         due = [n for n, known in last.items() if known is None or now - known.at >= BALANCE_EVERY]
-        answers = together({number: prepaid[number].balance for number in due}, limit_s=BALANCE_S)
+        answers = together({number: prepaid[number].fetch_balance for number in due}, limit_s=BALANCE_S)
         with self._lock:
-            self._balances |= {number: said for number, said in answers.items() if isinstance(said, Balance)}
+            self._balances |= {number: said for number, said in answers.items() if isinstance(said, PrepaidBalance)}
 
 
 @contextmanager
@@ -231,7 +231,7 @@ def room(
     offline: bool = False,
 ) -> Iterator[Room]:
     """Everything opened, and closed when the block ends. `offline`: no account is asked."""
-    url, clock, billing = ledger_url(settings), Now(), Facts().billing_rules()
+    url, clock, billing = ledger_url(settings), Now(), Facts().get_billing_rules()
     rules, most = rules_of(settings, interval), ceilings(settings)
     holder = f"{socket.gethostname()}:{os.getpid()}"
     with (

@@ -24,12 +24,12 @@ from costguard.guard.owning import lease_of, owner_of, untouchable
 from costguard.guard.policy_evaluation import concerns
 from costguard.ledger.agents.store import AgentBook
 from costguard.ledger.db.address import address
-from costguard.metering.observation import incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.reporting.beside import beside
 from costguard.services.agent_gateway import Desk
 from costguard.services.agent_writer import Commits
-from costguard.services.agents import Judged, Machine, Seal
+from costguard.services.agents import AgentMachine, AgentVerdict, Seal
 from costguard.services.guard import Guarded
 from costguard.services.heard import KEPT
 from costguard.services.one_time import token_hash
@@ -104,13 +104,13 @@ class Machines:
     """The machines as last listed, by key: what agents are held against. Before the first run, as the ledger has them."""
 
     room: Room
-    _live: Mapping[ResourceKey, Live] = field(default_factory=dict)
+    _live: Mapping[ResourceKey, LiveResource] = field(default_factory=dict)
 
-    def judged(self, live: tuple[Live, ...]) -> None:
+    def judged(self, live: tuple[LiveResource, ...]) -> None:
         """Go on with what the guard has just read."""
         self._live = {one.observation.key: one for one in live}
 
-    def of(self, key: ResourceKey) -> Machine | None:
+    def of(self, key: ResourceKey) -> AgentMachine | None:
         """The machine of this key; None where it is not there."""
         live, listed = self._live.get(key), self.room.listed(key)
         seen = listed or (live.observation if live else None)
@@ -118,8 +118,8 @@ class Machines:
             return None
         rules = self.room.guard.rules
         owner = owner_of(seen, rules.owner_from)
-        return Machine(
-            life=incarnation_of(seen),
+        return AgentMachine(
+            life=identify_incarnation(seen),
             name=seen.name,
             first_seen_at=live.first_seen_at if live else self.room.clock.now(),
             policies=[policy for policy in rules.policies if concerns(policy.target, seen, owner)],
@@ -136,7 +136,7 @@ def serving(room: Room, serve: Serve | None) -> Iterator[None]:
     with AgentBook(ledger_url(room.settings)) as book:
         with room.guard.books() as books:
             machines, board = Machines(room), Board(room)
-            machines.judged(tuple(books.live(room.clock.now())))
+            machines.judged(tuple(books.load_live(room.clock.now())))
         commits = Commits(book=book, heard=room.heard, clock=room.clock, interval=room.guard.rules.interval)
         desks = list[Desk]()
 
@@ -185,7 +185,7 @@ def key_file(settings: Settings) -> Path:
 
 def _reader(book: AgentBook, room: Room, token: str) -> WebToken:
     """Whose `token` is; RefusedError where it lets nobody in."""
-    found = book.token(token_hash(token)) if token else None
+    found = book.load_token(token_hash(token)) if token else None
     if found is None or not counts(found, room.clock.now()):
         raise RefusedError(NO_TOKEN)
     return found
@@ -198,7 +198,7 @@ def _health(room: Room) -> tuple[float | None, bool]:
     return age_s, age_s > LATE_RUNS * room.guard.rules.interval.total_seconds()
 
 
-def _judged(guarded: Guarded, protect: Sequence[str]) -> dict[ResourceKey, Judged]:
+def _judged(guarded: Guarded, protect: Sequence[str]) -> dict[ResourceKey, AgentVerdict]:
     """What each machine's agent is told."""
     sight, survey = guarded.sight, guarded.survey
     if sight is None or survey is None:
@@ -207,7 +207,7 @@ def _judged(guarded: Guarded, protect: Sequence[str]) -> dict[ResourceKey, Judge
     for notice in guarded.notices:
         told.setdefault(notice.subject, []).append(notice.what)
     return {
-        key: Judged(
+        key: AgentVerdict(
             state=survey.works[key].state if key in survey.works else "unknown",
             notices=tuple(told.get("/".join(key), ())[:NOTICES_MOST]),
             kept_until=_kept_until(one, guarded.at, sight.wishes),
@@ -218,19 +218,19 @@ def _judged(guarded: Guarded, protect: Sequence[str]) -> dict[ResourceKey, Judge
     }
 
 
-def _untouchable(live: Live, now: datetime, sight: Sight, protect: Sequence[str]) -> bool:
+def _untouchable(live: LiveResource, now: datetime, sight: Sight, protect: Sequence[str]) -> bool:
     """Whether only a person may end it."""
     before = sight.protections.get(live.observation.key)
     return bool(untouchable(live.observation, sight.wishes, protect, before.at if before else None, now))
 
 
-def _kept_until(live: Live, now: datetime, wishes: tuple[Wish, ...]) -> datetime | None:
-    lease = lease_of(incarnation_of(live.observation), wishes, now)
+def _kept_until(live: LiveResource, now: datetime, wishes: tuple[Wish, ...]) -> datetime | None:
+    lease = lease_of(identify_incarnation(live.observation), wishes, now)
     return lease.until if lease else None
 
 
 def _status_text(room: Room, guarded: Guarded) -> bytes:
-    from costguard.providers.plugins import renderer
+    from costguard.providers.plugins import load_renderer
 
     sight, survey, settings = guarded.sight, guarded.survey, room.settings
     assert sight is not None  # noqa: S101 - asked by the caller
@@ -250,4 +250,4 @@ def _status_text(room: Room, guarded: Guarded) -> bytes:
             overshoots=lambda *_: {one.standing.budget.name: one.overshoot for one in survey.foresights},
         )
     document = status_document(found, (), room.audit_head(), settings.display.exchange(guarded.at))
-    return renderer("json")(document).encode()
+    return load_renderer("json")(document).encode()

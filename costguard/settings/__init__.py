@@ -63,7 +63,7 @@ from costguard.settings.sections import (
     fields_of,
 )
 from costguard.settings.zones import zone_named
-from costguard.values.checks import nearest_names
+from costguard.values.checks import find_nearest_names
 
 __all__ = [
     "CONFIG",
@@ -146,9 +146,9 @@ def _settings_file(stated: str | None) -> Path | None:
 
 def _is_ours(here: Path) -> None:
     """InputError where the file that nobody named can be another user's: settings say whom keys are sent to."""
-    from costguard.system.file_security import foreign, strange
+    from costguard.system.file_security import describe_foreign_owner, describe_foreign_writers
 
-    why = strange(here) or foreign(here)
+    why = describe_foreign_writers(here) or describe_foreign_owner(here)
     if why:
         hint = f"if you trust it, name it: costguard --config {FILE_NAME} ...; else go to another folder"
         raise InputError(f"is not taken from here: {why}", field=str(here.absolute()), hint=hint)
@@ -229,5 +229,5 @@ def _known(table: Mapping[str, object], known: tuple[str, ...], where: str) -> N
     for key in table:
         if key not in known:
             raise UnknownNameError(
-                "key", str(key), field=where, nearest=nearest_names(str(key), known), hint=f"known: {', '.join(known)}"
+                "key", str(key), field=where, nearest=find_nearest_names(str(key), known), hint=f"known: {', '.join(known)}"
             )

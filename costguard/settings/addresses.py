@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from costguard.errors import InputError
 from costguard.settings.files import path_of
-from costguard.system.file_security import exposed
+from costguard.system.file_security import describe_exposure
 from costguard.values.checks import require
 
 CONSOLE = "console"
@@ -79,6 +79,6 @@ def revealed(text: str, field: str, folder: Path | None = None) -> str:
             f"{path} cannot be read", field=field, hint="write the path of a file that holds the address"
         ) from None
     require(bool(found), field, f"{path} is empty", "write the address into it")
-    others = exposed(path)
+    others = describe_exposure(path)
     require(not others, field, f"{path} holds a secret and {others}", f"chmod 600 '{path}'")
     return found

@@ -22,23 +22,23 @@ from datetime import tzinfo
 from fractions import Fraction
 
 from costguard.budgets.budget import (
-    EVERYTHING,
+    DEFAULT_THRESHOLDS,
+    MATCH_ALL,
     MEASURES,
     MONTH,
     PERIODS,
     ROLLING,
     TIME_TO_CAP,
-    USUAL_WARNINGS,
     Budget,
-    Match,
-    Threshold,
+    BudgetThreshold,
+    ResourceFilter,
 )
 from costguard.errors import InputError, UnknownNameError
 from costguard.settings.fields import Table, each_once, read_flag, read_inner, read_name, read_tables, read_text, read_texts
 from costguard.settings.matching import MATCH_KEYS, read_match
 from costguard.settings.zones import zone_named
-from costguard.values.calendar import LONGEST_ROLLING
-from costguard.values.checks import described, known_keys, nearest_names, require, whole
+from costguard.values.calendar import LONGEST_ROLLING_DAYS
+from costguard.values.checks import describe_value, find_nearest_names, require, require_known_keys, require_whole_number
 from costguard.values.money import Money
 
 KEYS = ("name", "cap", "period", "timezone", "match", "hard", "allow_irreversible", "warn")
@@ -64,7 +64,7 @@ def read_budgets(stated: object, where: str, zone: tzinfo) -> tuple[Budget, ...]
 def _budget(table: Table, place: str, zone: tzinfo) -> Budget:
     name = read_name(table.get("name"), f"{place}.name", "vision")
     place = f"{place} ({name})"
-    known_keys(table, KEYS, place)
+    require_known_keys(table, KEYS, place)
     hard = read_flag(table.get("hard", False), f"{place}.hard")
     allow = read_flag(table.get("allow_irreversible", False), f"{place}.allow_irreversible")
     require(hard or not allow, f"{place}.allow_irreversible", "stops nothing without hard", "write hard = true as well")
@@ -77,10 +77,10 @@ def _budget(table: Table, place: str, zone: tzinfo) -> Budget:
         zone=zone_named(read_text(table["timezone"], f"{place}.timezone"), f"{place}.timezone")
         if "timezone" in table
         else zone,
-        match=_match(table["match"], f"{place}.match") if "match" in table else EVERYTHING,
+        match=_match(table["match"], f"{place}.match") if "match" in table else MATCH_ALL,
         hard=hard,
         allow_irreversible=allow,
-        warn=_warnings(table["warn"], f"{place}.warn") if "warn" in table else USUAL_WARNINGS,
+        warn=_warnings(table["warn"], f"{place}.warn") if "warn" in table else DEFAULT_THRESHOLDS,
     )
 
 
@@ -90,9 +90,9 @@ def _cap(stated: object, field: str) -> Money:
     found = MONEY.fullmatch(stated.strip()) if isinstance(stated, str) else None
     if found is None:
         lacks = "must say its currency, and" if re.fullmatch(r"[\d._]+", str(stated)) else "must be an amount of money,"
-        raise InputError(f"{lacks} not {described(stated)}", field=field, hint=CAP)
+        raise InputError(f"{lacks} not {describe_value(stated)}", field=field, hint=CAP)
     cap = Money.parse(found[1], found[2], field=field)
-    require(cap.nano > 0, field, f"must be more than zero, not {described(stated)}", "take the budget out to set no limit")
+    require(cap.nano > 0, field, f"must be more than zero, not {describe_value(stated)}", "take the budget out to set no limit")
     return cap
 
 
@@ -101,29 +101,29 @@ def _period(stated: object, field: str) -> tuple[str, int]:
     text = read_text(stated, field).strip()
     window = WINDOW.fullmatch(text)
     if window:
-        return ROLLING, whole(int(window[1]), field, most=LONGEST_ROLLING)
+        return ROLLING, require_whole_number(int(window[1]), field, most=LONGEST_ROLLING_DAYS)
     calendar = tuple(period for period in PERIODS if period != ROLLING)
     if text not in calendar:
-        near = nearest_names(text, calendar)
+        near = find_nearest_names(text, calendar)
         raise UnknownNameError("period", text, field=field, nearest=near, hint=PERIOD)
     return text, 0
 
 
-def _warnings(stated: object, field: str) -> tuple[Threshold, ...]:
+def _warnings(stated: object, field: str) -> tuple[BudgetThreshold, ...]:
     return tuple(_threshold(text, field) for text in read_texts(stated, field))
 
 
-def _threshold(text: str, field: str) -> Threshold:
+def _threshold(text: str, field: str) -> BudgetThreshold:
     found = THRESHOLD.fullmatch(text.strip())
     if found is None or SIGNS.get(found[1]) != found[2] + found[4]:
         measure = re.match(r"[a-z_]*", text.strip())
-        near = nearest_names(measure[0], MEASURES) if measure and measure[0] not in MEASURES else ()
+        near = find_nearest_names(measure[0], MEASURES) if measure and measure[0] not in MEASURES else ()
         raise UnknownNameError("warning", text, field=field, nearest=near, hint=WARN)
     share = 100 if found[4] == "%" else 1
-    return Threshold(measure=found[1], limit=Fraction(found[3]) / share)
+    return BudgetThreshold(measure=found[1], limit=Fraction(found[3]) / share)
 
 
-def _match(stated: object, field: str) -> Match:
+def _match(stated: object, field: str) -> ResourceFilter:
     table = read_inner(stated, field, '{ providers = ["aws"] }')
-    known_keys(table, MATCH_KEYS, field)
+    require_known_keys(table, MATCH_KEYS, field)
     return read_match(table, field)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from costguard.errors import shortened
+from costguard.errors import shorten
 from costguard.settings.environment import origin, variable_of
 from costguard.settings.lasting import lasting
 from costguard.settings.sections import SQLITE, Settings, WebSettings
@@ -37,14 +37,14 @@ def check_sections(settings: Settings, where: str) -> None:
     for key, pattern, example in LABELS:
         for text in getattr(settings.defaults, key):
             hint = f'write ["{example}"]' + ("; one machine: costguard protect ID" if key == "protect" else "")
-            told = f"'{shortened(text)}' says not where to look"
+            told = f"'{shorten(text)}' says not where to look"
             require(bool(pattern.fullmatch(text)), origin("defaults", key, where), told, hint)
     if settings.ledger.url is not None and not settings.ledger.url.startswith(SQLITE):
         _check_server(settings.ledger.url, origin("ledger", "url", where))
     if settings.reconcile.tolerance is not None:
-        from costguard.bills.tolerance import tolerance_stated
+        from costguard.bills.tolerance import parse_tolerance
 
-        tolerance_stated(settings.reconcile.tolerance, origin("reconcile", "tolerance", where))
+        parse_tolerance(settings.reconcile.tolerance, origin("reconcile", "tolerance", where))
     if settings.network.proxy is not None:
         _check_proxy(settings.network.proxy, origin("network", "proxy", where))
     if settings.web != WebSettings():
@@ -56,13 +56,13 @@ def check_sections(settings: Settings, where: str) -> None:
 
 def _check_display(settings: Settings, where: str) -> None:
     """Every rate can be read, and there is one of the currency that is asked for."""
-    from costguard.values.display import EXAMPLE, exchange_stated
+    from costguard.values.display import EXCHANGE_EXAMPLE, parse_exchange_rate
 
     field, currency = origin("display", "rates", where), settings.display.currency
-    known = [exchange_stated(text, field).currency for text in settings.display.rates]
+    known = [parse_exchange_rate(text, field).currency for text in settings.display.rates]
     if currency is not None and currency != "USD":
-        told = f"states no rate of {shortened(currency)}"
-        require(currency in known, field, told, f'write rates = ["{EXAMPLE.replace("EUR", currency[:3].upper())}"]')
+        told = f"states no rate of {shorten(currency)}"
+        require(currency in known, field, told, f'write rates = ["{EXCHANGE_EXAMPLE.replace("EUR", currency[:3].upper())}"]')
 
 
 def _check_server(url: str, field: str) -> None:

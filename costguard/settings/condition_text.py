@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn
 
-from costguard.errors import InputError, UnknownNameError, shortened
+from costguard.errors import InputError, UnknownNameError, shorten
 from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH
 from costguard.settings.condition_syntax import (
     COMPARISONS,
@@ -39,7 +39,7 @@ from costguard.settings.condition_syntax import (
 )
 from costguard.settings.lasting import lasting
 from costguard.settings.vocabulary import check_word
-from costguard.values.checks import nearest_names
+from costguard.values.checks import find_nearest_names
 from costguard.values.money import Money
 
 
@@ -76,7 +76,7 @@ class _Reader:
         term = self._either()
         if self._now.kind != "end":
             hint = NO_ARITHMETIC if self._is("-") else "join conditions by && or ||"
-            self._fail(self._now.at, f"'{shortened(self._now.text, 20)}' was not expected", hint)
+            self._fail(self._now.at, f"'{shorten(self._now.text, 20)}' was not expected", hint)
         self._truth(term)
         if not self.names:
             self._fail(0, "says nothing of the machine", f"use facts such as {', '.join(list(FACTS)[:4])}")
@@ -96,7 +96,7 @@ class _Reader:
 
     def _want(self, sign: str) -> None:
         if not self._is(sign):
-            got = f"'{shortened(self._now.text, 20)}'" if self._now.kind != "end" else "its end"
+            got = f"'{shorten(self._now.text, 20)}'" if self._now.kind != "end" else "its end"
             self._fail(self._now.at, f"needs {sign} here, not {got}", f"write {sign}")
         self._take()
 
@@ -182,7 +182,7 @@ class _Reader:
                 check_word(fact.fact, other.literal, placed(self.field, other.at))
 
     def _told(self, term: Term) -> str:
-        return term.fact or (shortened(f"'{term.literal}'", 40) if term.literal is not None else "that")
+        return term.fact or (shorten(f"'{term.literal}'", 40) if term.literal is not None else "that")
 
     def _part(self) -> Term:
         self.depth += 1
@@ -249,7 +249,7 @@ class _Reader:
             return self._called(token)
         fact = FACTS.get(name)
         if fact is None:
-            near = nearest_names(name, (*FACTS, *FUNCTIONS))
+            near = find_nearest_names(name, (*FACTS, *FUNCTIONS))
             hint = "" if near else f"known: {', '.join(FACTS)}"
             raise UnknownNameError("name", name, field=placed(self.field, token.at), nearest=near, hint=hint)
         self.names.add(name)
@@ -259,7 +259,7 @@ class _Reader:
         name, field = token.text, placed(self.field, token.at)
         if name not in FUNCTIONS:
             hint = f"there are {', '.join(FUNCTIONS)}"
-            raise UnknownNameError("function", name, field=field, nearest=nearest_names(name, FUNCTIONS), hint=hint)
+            raise UnknownNameError("function", name, field=field, nearest=find_nearest_names(name, FUNCTIONS), hint=hint)
         self._take()
         given = self._part()
         self._want(")")
@@ -283,9 +283,9 @@ class _Reader:
             elif self._take().text == "." and self._now.text in METHODS and term.kind == TEXT:
                 term = self._asked(term)
             else:
-                near = nearest_names(self._now.text, METHODS) if term.kind == TEXT else ()
+                near = find_nearest_names(self._now.text, METHODS) if term.kind == TEXT else ()
                 hint = f"did you mean {near[0]}?" if near else f"text has {', '.join(METHODS)}; nothing else has such"
-                self._fail(self._now.at, f"'{shortened(self._now.text, 20)}' is nothing that {self._told(term)} has", hint)
+                self._fail(self._now.at, f"'{shorten(self._now.text, 20)}' is nothing that {self._told(term)} has", hint)
         return term
 
     def _label(self, term: Term) -> Term:

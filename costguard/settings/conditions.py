@@ -18,7 +18,7 @@ from functools import cache
 
 from cel_expr_python import cel
 
-from costguard.errors import InputError, one_line, shortened
+from costguard.errors import InputError, shorten, to_one_line
 from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, Truth
 from costguard.settings.condition_syntax import quoted, within
 from costguard.settings.condition_text import check_condition
@@ -67,13 +67,13 @@ class CelCondition:
         try:
             answer = self.program.eval(data=dict(known))
             value = answer.plain_value() if answer.type() == cel.Type.BOOL else None
-            why = "" if isinstance(value, bool) else one_line(str(answer.plain_value()))
+            why = "" if isinstance(value, bool) else to_one_line(str(answer.plain_value()))
         except (RuntimeError, TypeError, ValueError) as broken:
-            value, why = None, one_line(str(broken))
+            value, why = None, to_one_line(str(broken))
         if isinstance(value, bool):
             return Truth(value=value)
         missing = self._missing(known)
-        return Truth(value=None, missing=missing, why="; ".join(odd) or ("" if missing else shortened(why, 200)))
+        return Truth(value=None, missing=missing, why="; ".join(odd) or ("" if missing else shorten(why, 200)))
 
     def _missing(self, known: Mapping[str, object]) -> tuple[str, ...]:
         labels = known.get("labels")
@@ -87,12 +87,12 @@ def read_condition(text: str, where: str) -> CelCondition:
     for pattern, place in checked.patterns:
         tried = _environment().compile(f'"".matches({quoted(pattern)})').eval(data={})
         if tried.type() != cel.Type.BOOL:
-            told = shortened(one_line(str(tried.plain_value())), 100)
+            told = shorten(to_one_line(str(tried.plain_value())), 100)
             raise InputError(f"is no pattern: {told}", field=place, hint="write a regular expression (RE2)")
     try:
         program = _environment().compile(checked.cel)
     except RuntimeError as broken:  # what was checked compiles; a limit of the library's own may still say no
-        told = shortened(one_line(str(broken)), 150)
+        told = shorten(to_one_line(str(broken)), 150)
         raise InputError(f"is refused by CEL: {told}", field=where, hint="write it shorter") from None
     return CelCondition(text=text.strip(), names=checked.names, keys=checked.keys, program=program)
 

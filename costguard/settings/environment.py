@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from costguard.errors import UnknownNameError
 from costguard.settings.sections import SECTIONS, fields_of
-from costguard.values.checks import nearest_names
+from costguard.values.checks import find_nearest_names
 
 PREFIX = "COSTGUARD_"
 CONFIG = f"{PREFIX}CONFIG"
@@ -40,7 +40,7 @@ def _known_variable(name: str, section: str, key: str) -> None:
     """UnknownNameError that names the variable, unless it stands for a field."""
     if (section, key) not in _places():
         known = _variables()
-        near, ours = nearest_names(name, known), [one for one in known if one.startswith(f"{PREFIX}{section}__".upper())]
+        near, ours = find_nearest_names(name, known), [one for one in known if one.startswith(f"{PREFIX}{section}__".upper())]
         hint = f"known: {', '.join(ours)}" if ours else f"{PREFIX}SECTION__KEY; sections: {', '.join(SECTIONS)}"
         raise UnknownNameError("variable", name, field="the environment", nearest=near, hint=hint)
 

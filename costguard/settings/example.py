@@ -10,7 +10,14 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from costguard.settings.example_guard import GUARD
-from costguard.values.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Setting
+from costguard.values.provider import (
+    FLAG_SETTING,
+    TABLES_SETTING,
+    TEXTS_SETTING,
+    WHOLE_SETTING,
+    ProviderManifest,
+    ProviderSetting,
+)
 
 FIELDS: Mapping[tuple[str, str], tuple[str, str | list[str]]] = {
     ("quote", "market"): (
@@ -149,7 +156,7 @@ BUDGET = """
 
 
 def settings_text(
-    manifests: Iterable[Manifest], *, chosen: Collection[str] = (), cap: str | None = None, zone: str | None = None
+    manifests: Iterable[ProviderManifest], *, chosen: Collection[str] = (), cap: str | None = None, zone: str | None = None
 ) -> str:
     """The file. `chosen`: providers whose section is switched on. `cap`: of one monthly budget; `zone`: of [defaults]."""
     values = {("defaults", "timezone"): zone} if zone else {}
@@ -170,37 +177,37 @@ def _section(section: str, values: Mapping[tuple[str, str], str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _provider(manifest: Manifest, *, on: bool) -> Iterator[str]:
+def _provider(manifest: ProviderManifest, *, on: bool) -> Iterator[str]:
     """Its section: where its key is looked for, then its settings, tables of tables last."""
     yield ""
     yield from _prose(f"{manifest.title}. {_where(manifest)}")
     if manifest.extra:
         yield from _prose(f"Needs its SDK: pip install 'gpu-costguard[{manifest.extra}]'")
     yield f"{'' if on else '#'}[providers.{manifest.name}]"
-    for setting in sorted(manifest.settings, key=lambda setting: setting.kind == TABLES):
+    for setting in sorted(manifest.settings, key=lambda setting: setting.kind == TABLES_SETTING):
         yield from _prose(f"{setting.told}.")
-        if setting.kind == TABLES:
+        if setting.kind == TABLES_SETTING:
             yield f"#[[providers.{manifest.name}.{setting.name}]]"
             yield from (f"#{inner.name} = {_value(inner)}" for inner in setting.inner)
         else:
             yield f"#{setting.name} = {_value(setting)}"
 
 
-def _where(manifest: Manifest) -> str:
+def _where(manifest: ProviderManifest) -> str:
     if not manifest.credentials:
         return "It needs no key."
     made = f" Keys are made at {manifest.key_at}." if manifest.key_at else ""
     return f"Its key is looked for in: {'; '.join(manifest.credentials)}.{made}"
 
 
-def _value(setting: Setting) -> str:
+def _value(setting: ProviderSetting) -> str:
     """The example as TOML, whether or not its author wrote it so."""
     example = setting.example.strip()
-    if setting.kind == WHOLE:
+    if setting.kind == WHOLE_SETTING:
         return example if example.isdigit() else "60"
-    if setting.kind == FLAG:
+    if setting.kind == FLAG_SETTING:
         return example if example in ("true", "false") else "true"
-    if setting.kind == TEXTS:
+    if setting.kind == TEXTS_SETTING:
         return example if example.startswith("[") else json.dumps([example or "..."])
     return example if example.startswith('"') else json.dumps(example or "...")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from costguard.errors import InputError
-from costguard.values.checks import described, require
+from costguard.values.checks import describe_value, require
 
 Table = Mapping[str, object]
 LONGEST_NAME = 80
@@ -37,7 +37,7 @@ def read_name(stated: object, field: str, example: str) -> str:
         raise InputError("is missing", field=field, hint=f'write a name such as "{example}"')
     name = read_text(stated, field).strip()
     plain = 0 < len(name) <= LONGEST_NAME and name.isprintable()
-    what = f"must be a name of at most {LONGEST_NAME} plain characters, not {described(name)}"
+    what = f"must be a name of at most {LONGEST_NAME} plain characters, not {describe_value(name)}"
     require(plain, field, what, f'write a name such as "{example}"')
     return name
 
@@ -60,7 +60,7 @@ def read_text(stated: object, field: str) -> str:
 def read_flag(stated: object, field: str) -> bool:
     """True or false."""
     if not isinstance(stated, bool):
-        raise InputError(f"must be true or false, not {described(stated)}", field=field, hint="write it without quotes")
+        raise InputError(f"must be true or false, not {describe_value(stated)}", field=field, hint="write it without quotes")
     return stated
 
 
@@ -81,4 +81,4 @@ def unlike(stated: object) -> str:
     if isinstance(stated, list):
         other = next((one for one in stated if not isinstance(one, str)), "")
         return "a list of texts" if isinstance(other, str) else f"a list that holds {unlike(other)}"
-    return described(stated)
+    return describe_value(stated)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from costguard.errors import InputError, shortened
-from costguard.values.checks import described
+from costguard.errors import InputError, shorten
+from costguard.values.checks import describe_value
 
 FILE_NAME = "costguard.toml"
 
@@ -21,7 +21,7 @@ def read_table(path: Path) -> dict[str, object]:
     table = parse(text, path)
     if not isinstance(table, dict):
         raise InputError(
-            f"holds {described(table)}, not a table of keys", field=str(path), hint='start it with "{" or key = value'
+            f"holds {describe_value(table)}, not a table of keys", field=str(path), hint='start it with "{" or key = value'
         )
     return table
 
@@ -89,7 +89,7 @@ def _text(path: Path) -> str:
         raise InputError("is not text in UTF-8", field=str(path), hint="save it as UTF-8") from None
     except (OSError, ValueError) as broken:
         why = (broken.strerror if isinstance(broken, OSError) else None) or str(broken)
-        raise InputError(f"cannot be read: {shortened(why)}", field=str(path), hint="give a file that you may read") from None
+        raise InputError(f"cannot be read: {shorten(why)}", field=str(path), hint="give a file that you may read") from None
 
 
 def _inside(folder: Path) -> str:
@@ -124,7 +124,7 @@ def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(table) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key '{shortened(twice, 40)}' stands there twice")
+        raise ValueError(f"the key '{shorten(twice, 40)}' stands there twice")
     return table
 
 

@@ -16,24 +16,24 @@ from costguard.errors import InputError
 from costguard.guard.policy import Rails
 from costguard.settings.fields import read_inner, unlike
 from costguard.settings.lasting import lasting
-from costguard.values.checks import described, known_keys, number, whole
+from costguard.values.checks import describe_value, require_known_keys, require_number, require_whole_number
 
 MOST_ACTS = 1000
 DAY = timedelta(days=1)
 
 
 def _count(stated: object, field: str) -> int:
-    return whole(stated, field, least=0, most=MOST_ACTS)
+    return require_whole_number(stated, field, least=0, most=MOST_ACTS)
 
 
 def _machines(stated: object, field: str) -> int:
-    return whole(stated, field, least=1, most=10**6)
+    return require_whole_number(stated, field, least=1, most=10**6)
 
 
 def _percent(stated: object, field: str) -> Fraction:
     if isinstance(stated, str):
-        raise InputError(f"must be a number, not {described(stated)}", field=field, hint="write 10 for 10 %")
-    return Fraction(str(number(stated, field, least=1, most=100))) / 100
+        raise InputError(f"must be a number, not {describe_value(stated)}", field=field, hint="write 10 for 10 %")
+    return Fraction(str(require_number(stated, field, least=1, most=100))) / 100
 
 
 def _time(stated: object, field: str) -> timedelta:
@@ -69,12 +69,12 @@ def read_rails(stated: object, where: str) -> Rails:
     place = f"{where}: rails"
     if not isinstance(stated, Mapping):
         raise InputError(f"must be a table, not {unlike(stated)}", field=place, hint="write a [rails] section")
-    known_keys(stated, (*TABLES, "first_seen"), place)
+    require_known_keys(stated, (*TABLES, "first_seen"), place)
     values = dict[str, object]()
     for key, inner in TABLES.items():
         if key in stated:
             table = read_inner(stated[key], f"{place}.{key}", f"{key} = {EXAMPLES[key]}")
-            known_keys(table, tuple(inner), f"{place}.{key}")
+            require_known_keys(table, tuple(inner), f"{place}.{key}")
             values |= {inner[name][0]: inner[name][1](value, f"{place}.{key}.{name}") for name, value in table.items()}
     if "first_seen" in stated:
         values["first_seen"] = _time(stated["first_seen"], f"{place}.first_seen")

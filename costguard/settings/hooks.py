@@ -15,7 +15,7 @@ from costguard.errors import InputError
 from costguard.guard.hook import Hook
 from costguard.settings.addresses import check_address
 from costguard.settings.fields import Table, each_once, read_name, read_tables, read_text, read_texts
-from costguard.values.checks import known_keys, require
+from costguard.values.checks import require, require_known_keys
 
 KEYS = ("name", "command", "url", "env")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -33,7 +33,7 @@ def read_hooks(stated: object, where: str) -> tuple[Hook, ...]:
 def _hook(table: Table, place: str) -> Hook:
     name = read_name(table.get("name"), f"{place}.name", "checkpoint")
     place = f"{place} ({name})"
-    known_keys(table, KEYS, place)
+    require_known_keys(table, KEYS, place)
     require(("command" in table) != ("url" in table), place, "needs a command or a url, and not both", COMMAND)
     if "url" in table:
         require("env" not in table, f"{place}.env", "belongs to a command", "take it out: a web server gets no variables")

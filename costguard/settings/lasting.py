@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 
 from costguard.errors import InputError
-from costguard.values.checks import described
+from costguard.values.checks import describe_value
 
 UNITS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
 WRITTEN = re.compile("".join(rf"(?:(\d{{1,9}}){unit})?" for unit in UNITS))
@@ -23,13 +23,13 @@ def lasting(stated: object, field: str, *, least: timedelta = timedelta(), most:
         unit = (
             "must say its unit, and not" if re.fullmatch(r"[\d.]+", str(stated)) else "must be a time that something takes, not"
         )
-        raise InputError(f"{unit} {described(stated)}", field=field, hint=HINT)
+        raise InputError(f"{unit} {describe_value(stated)}", field=field, hint=HINT)
     seconds = sum(int(count or 0) * size for count, size in zip(found.groups(), UNITS.values(), strict=True))
     if seconds < least.total_seconds():
-        what = f"must be at least {lasting_text(least)}, not {described(stated)}"
+        what = f"must be at least {lasting_text(least)}, not {describe_value(stated)}"
         raise InputError(what, field=field, hint=f'write "{lasting_text(least)}" or more')
     if seconds > most.total_seconds():
-        what = f"must be at most {lasting_text(most)}, not {described(stated)}"
+        what = f"must be at most {lasting_text(most)}, not {describe_value(stated)}"
         raise InputError(what, field=field, hint=f'write "{lasting_text(most)}" or less')
     return timedelta(seconds=seconds)
 

@@ -9,28 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from costguard.budgets.budget import Match
+from costguard.budgets.budget import ResourceFilter
 from costguard.errors import InputError
 from costguard.settings.fields import Table, read_texts
-from costguard.values.checks import described, one_of, require
+from costguard.values.checks import describe_value, require, require_one_of
 from costguard.values.resource import GROUPED_LABELS, KINDS, TIERS
 
 MATCH_KEYS = ("providers", "accounts", "regions", "owners", "gpus", "tiers", "kinds", "labels")
 CHOICES = {"tiers": TIERS, "kinds": KINDS}
 
 
-def read_match(stated: Table, field: str) -> Match:
+def read_match(stated: Table, field: str) -> ResourceFilter:
     """The Match that the keys MATCH_KEYS of `stated` make."""
     lists = {key: _names(key, stated[key], f"{field}.{key}") for key in MATCH_KEYS[:-1] if key in stated}
     labels = _labels(stated["labels"], f"{field}.labels") if "labels" in stated else None
-    return Match(**lists, labels=labels)
+    return ResourceFilter(**lists, labels=labels)
 
 
 def _names(key: str, stated: object, field: str) -> tuple[str, ...]:
     names = read_texts(stated, field)
     for name in names:
         if key in CHOICES:
-            one_of(name, CHOICES[key], field)
+            require_one_of(name, CHOICES[key], field)
     return _gpus(names, field) if key == "gpus" else names
 
 
@@ -39,7 +39,7 @@ def _gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
     from costguard.data import Facts
     from costguard.values.gpu_names import GpuNames
 
-    known = GpuNames(Facts().gpus())
+    known = GpuNames(Facts().get_gpus())
     found = {name: known.resolve(name, field=field) for name in names}
     for name, gpu in found.items():
         hint = f'write "{gpu.canonical}", and the others that are meant'
@@ -49,7 +49,7 @@ def _gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
 
 def _labels(stated: object, field: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if not isinstance(stated, Mapping):
-        raise InputError(f"must be a table, not {described(stated)}", field=field, hint='write { team = "vision" }')
+        raise InputError(f"must be a table, not {describe_value(stated)}", field=field, hint='write { team = "vision" }')
     for key in stated:
-        one_of(str(key).lower(), GROUPED_LABELS, f"{field}.{key}")
+        require_one_of(str(key).lower(), GROUPED_LABELS, f"{field}.{key}")
     return tuple((str(key).lower(), read_texts(values, f"{field}.{key}")) for key, values in sorted(stated.items()))

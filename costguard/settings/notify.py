@@ -28,7 +28,7 @@ from costguard.guard.alerts.alert import AUDIENCES, GROUPED_BY, INFO, REPEATS, S
 from costguard.settings.addresses import CONSOLE, FILE, VARIABLE, check_address
 from costguard.settings.fields import Table, each_once, read_inner, read_name, read_tables, read_text, read_texts, unlike
 from costguard.settings.lasting import lasting
-from costguard.values.checks import known_keys, one_of, require
+from costguard.values.checks import require, require_known_keys, require_one_of
 
 KEYS = ("to", "name", "group_by", "repeat", "min_severity", "match")
 MATCH_KEYS = ("owners", "policies", "topics", "audience")
@@ -52,7 +52,7 @@ def read_notify(stated: object, where: str, *, policies: tuple[str, ...]) -> Tol
     if not isinstance(stated, Mapping):
         told = f"must be a table, not {unlike(stated)}"
         raise InputError(told, field=f"{where}: notify", hint="write [[notify.route]], and its keys below it")
-    known_keys(stated, ("route", *KEPT), f"{where}: notify")
+    require_known_keys(stated, ("route", *KEPT), f"{where}: notify")
     tables = read_tables(stated.get("route", []), where, "notify.route")
     routes = tuple(_route(table, f"{where}: notify.route {number}", policies) for number, table in enumerate(tables, 1))
     each_once([route.name for route in routes], where, "notify.route")
@@ -70,21 +70,21 @@ def _kept(stated: object, field: str, key: str) -> str:
 
 
 def _route(table: Table, place: str, policies: tuple[str, ...]) -> Route:
-    known_keys(table, KEYS, place)
+    require_known_keys(table, KEYS, place)
     if "to" not in table:
         raise InputError("is missing", field=f"{place}.to", hint=TO)
     channels = tuple(dict.fromkeys(read_channel(text, f"{place}.to") for text in read_texts(table["to"], f"{place}.to")))
     require(bool(channels), f"{place}.to", "is empty", TO)
     name = read_name(table["name"], f"{place}.name", "team") if "name" in table else ", ".join(channels)
     match = read_inner(table["match"], f"{place}.match", 'match = { owners = ["alice"] }') if "match" in table else {}
-    known_keys(match, MATCH_KEYS, f"{place}.match")
+    require_known_keys(match, MATCH_KEYS, f"{place}.match")
     grouped = read_texts(table.get("group_by", ["owner", "policy"]), f"{place}.group_by")
     return Route(
         name=name,
         channels=channels,
-        group_by=tuple(one_of(key, GROUPED_BY, f"{place}.group_by") for key in grouped),
+        group_by=tuple(require_one_of(key, GROUPED_BY, f"{place}.group_by") for key in grouped),
         repeat=_repeat(table["repeat"], f"{place}.repeat") if "repeat" in table else REPEATS,
-        min_severity=one_of(table.get("min_severity", INFO), SEVERITIES, f"{place}.min_severity"),
+        min_severity=require_one_of(table.get("min_severity", INFO), SEVERITIES, f"{place}.min_severity"),
         owners=read_texts(match["owners"], f"{place}.match.owners") if "owners" in match else None,
         topics=_topics(match, f"{place}.match", policies),
         audience=_audience(match["audience"], f"{place}.match.audience") if "audience" in match else None,
@@ -105,7 +105,7 @@ def _repeat(stated: object, field: str) -> tuple[timedelta, ...]:
 
 def _audience(stated: object, field: str) -> tuple[str, ...]:
     """For whom it is, of AUDIENCES."""
-    return tuple(one_of(one, AUDIENCES, field) for one in read_texts(stated, field))
+    return tuple(require_one_of(one, AUDIENCES, field) for one in read_texts(stated, field))
 
 
 def _topics(match: Table, field: str, policies: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -113,5 +113,5 @@ def _topics(match: Table, field: str, policies: tuple[str, ...]) -> tuple[str, .
     if "policies" not in match and "topics" not in match:
         return None
     named = read_texts(match.get("policies", []), f"{field}.policies")
-    topics = [f"policy:{one_of(name, policies, f'{field}.policies')}" for name in named]
+    topics = [f"policy:{require_one_of(name, policies, f'{field}.policies')}" for name in named]
     return (*topics, *read_texts(match.get("topics", []), f"{field}.topics"))

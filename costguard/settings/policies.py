@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from datetime import timedelta, tzinfo
 
-from costguard.budgets.budget import EVERYTHING
+from costguard.budgets.budget import MATCH_ALL
 from costguard.errors import InputError
 from costguard.guard.policy import CAP_RULE, IDLE_RULE, LEVELS, OBSERVE, SCHEDULE_RULE, Policy, Target
 from costguard.guard.schedule import Schedule
@@ -30,7 +30,7 @@ from costguard.settings.lasting import lasting, lasting_text
 from costguard.settings.matching import MATCH_KEYS, read_match
 from costguard.settings.schedules import read_schedule
 from costguard.settings.steps import read_steps, stops
-from costguard.values.checks import known_keys, one_of, require, whole
+from costguard.values.checks import require, require_known_keys, require_one_of, require_whole_number
 
 KEYS = (
     *("name", "arm", "match", "when", "for", "then", "needs", "allow_irreversible", "priority", "schedule", "rule", "lease"),
@@ -60,7 +60,7 @@ def read_policies(stated: object, where: str, *, zone: tzinfo, poll: timedelta, 
 def _policy(table: Table, place: str, zone: tzinfo, poll: timedelta, hooks: tuple[str, ...]) -> Policy:
     name = read_name(table.get("name"), f"{place}.name", "idle-gpu")
     place = f"{place} ({name})"
-    known_keys(table, KEYS, place)
+    require_known_keys(table, KEYS, place)
     schedule = read_schedule(table["schedule"], f"{place}.schedule", zone) if "schedule" in table else None
     rule = _rule(table, schedule, f"{place}.rule")
     when = _when(table, schedule, f"{place}.when")
@@ -74,13 +74,15 @@ def _policy(table: Table, place: str, zone: tzinfo, poll: timedelta, hooks: tupl
         name=name,
         when=when,
         then=then,
-        arm=one_of(table.get("arm", OBSERVE), LEVELS, f"{place}.arm"),
+        arm=require_one_of(table.get("arm", OBSERVE), LEVELS, f"{place}.arm"),
         target=_target(table["match"], f"{place}.match") if "match" in table else Target(),
         hold=_hold(table["for"], f"{place}.for", poll) if "for" in table else timedelta(),
-        needs=tuple(one_of(one, FAMILIES, f"{place}.needs") for one in read_texts(table.get("needs", []), f"{place}.needs")),
+        needs=tuple(
+            require_one_of(one, FAMILIES, f"{place}.needs") for one in read_texts(table.get("needs", []), f"{place}.needs")
+        ),
         allow_irreversible=allow,
         rule=rule,
-        priority=whole(table.get("priority", 0), f"{place}.priority", least=-MOST_PRIORITY, most=MOST_PRIORITY),
+        priority=require_whole_number(table.get("priority", 0), f"{place}.priority", least=-MOST_PRIORITY, most=MOST_PRIORITY),
         schedule=schedule,
         lease_max=lease_max,
         renewals_max=renewals,
@@ -93,7 +95,7 @@ def _rule(table: Table, schedule: Schedule | None, field: str) -> str:
     usual = IDLE_RULE if schedule is None else SCHEDULE_RULE
     if table.get("rule") == CAP_RULE:
         raise InputError("cap rules come from budgets", field=field, hint="write hard = true in a [[budget]]")
-    rule = one_of(table.get("rule", usual), (IDLE_RULE, SCHEDULE_RULE), field)
+    rule = require_one_of(table.get("rule", usual), (IDLE_RULE, SCHEDULE_RULE), field)
     require(rule == IDLE_RULE or schedule is not None, field, "needs a schedule", 'write schedule = { off = ["20:00-08:00"] }')
     return rule
 
@@ -116,16 +118,16 @@ def _hold(stated: object, field: str, poll: timedelta) -> timedelta:
 
 def _lease(stated: object, field: str) -> tuple[timedelta, int]:
     table = read_inner(stated, field, '{ max = "24h", renewals = 3 }')
-    known_keys(table, LEASE_KEYS, field)
+    require_known_keys(table, LEASE_KEYS, field)
     longest = lasting(table.get("max", "24h"), f"{field}.max", least=MINUTE, most=LONGEST_LEASE)
-    return longest, whole(table.get("renewals", 3), f"{field}.renewals", least=0, most=MOST_RENEWALS)
+    return longest, require_whole_number(table.get("renewals", 3), f"{field}.renewals", least=0, most=MOST_RENEWALS)
 
 
 def _target(stated: object, field: str) -> Target:
     table = read_inner(stated, field, "{ gpu = true }")
-    known_keys(table, TARGET_KEYS, field)
+    require_known_keys(table, TARGET_KEYS, field)
     return Target(
-        match=read_match(table, field) if any(key in table for key in MATCH_KEYS) else EVERYTHING,
+        match=read_match(table, field) if any(key in table for key in MATCH_KEYS) else MATCH_ALL,
         gpu=read_flag(table["gpu"], f"{field}.gpu") if "gpu" in table else None,
         ids=read_texts(table["ids"], f"{field}.ids") if "ids" in table else None,
         names=read_texts(table["names"], f"{field}.names") if "names" in table else None,

@@ -17,13 +17,13 @@ import re
 from collections.abc import Sequence
 from datetime import time
 
-from costguard.errors import InputError, shortened
+from costguard.errors import InputError, shorten
 from costguard.guard.alerts.alert import Route
-from costguard.reporting.schedule import EVERY, MAIL, ReportSchedule
-from costguard.reporting.statement.groups import keys_stated
+from costguard.reporting.schedule import MAIL_PREFIX, REPORT_FREQUENCIES, ReportSchedule
+from costguard.reporting.statement.groups import parse_group_keys
 from costguard.settings.fields import Table, each_once, read_name, read_tables, read_text, read_texts
 from costguard.settings.notify import read_channel
-from costguard.values.checks import described, known_keys, nearest_names, one_of, require
+from costguard.values.checks import describe_value, find_nearest_names, require, require_known_keys, require_one_of
 
 KEYS = ("name", "every", "at", "to", "by", "format")
 TO = 'write to = ["lead@lab.org"], the name of a route, or "env:SLACK_URL"'
@@ -55,24 +55,24 @@ def read_recipient(text: str, field: str, *, routes: Sequence[Route], mail: str,
         return (read_channel(text, field),)
     except InputError as wrong:
         names = [route.name for route in routes]
-        near = ", ".join(nearest_names(text, names))
+        near = ", ".join(find_nearest_names(text, names))
         if ":" in text:
             raise
-        hint = f"did you mean {near}?" if near else f"routes: {shortened(', '.join(names))}; {hint}" if names else hint
+        hint = f"did you mean {near}?" if near else f"routes: {shorten(', '.join(names))}; {hint}" if names else hint
         raise InputError(f"{wrong.what}, and no route has this name", field=field, hint=hint) from None
 
 
 def read_person(text: str, field: str, *, mail: str) -> str:
     """The channel that is the mail of the person `text`; InputError where it is none, or no server is named."""
-    what = f"is no address of a person's mail: {described(text)}"
+    what = f"is no address of a person's mail: {describe_value(text)}"
     require(bool(PERSON.fullmatch(text)) and ".." not in text, field, what, "write lead@lab.org")
     require(bool(mail), field, "goes by mail, and nothing says through which server", NO_MAIL)
-    return f"{MAIL}{text}"
+    return f"{MAIL_PREFIX}{text}"
 
 
 def _report(table: Table, place: str, routes: Sequence[Route], mail: str) -> ReportSchedule:
-    known_keys(table, KEYS, place)
-    every = one_of(_stated(table, "every", place, 'write every = "month"'), EVERY, f"{place}.every")
+    require_known_keys(table, KEYS, place)
+    every = require_one_of(_stated(table, "every", place, 'write every = "month"'), REPORT_FREQUENCIES, f"{place}.every")
     name = read_name(table["name"], f"{place}.name", "month") if "name" in table else every
     place = f"{place} ({name})"
     texts = read_texts(_stated(table, "to", place, TO), f"{place}.to")
@@ -96,9 +96,9 @@ def _stated(table: Table, key: str, place: str, hint: str) -> object:
 
 def _by(table: Table, field: str) -> tuple[str, ...]:
     if "by" not in table:
-        return keys_stated(None)
+        return parse_group_keys(None)
     try:
-        return keys_stated(",".join(read_texts(table["by"], field)))
+        return parse_group_keys(",".join(read_texts(table["by"], field)))
     except InputError as wrong:
         raise InputError(wrong.what, field=field, hint=wrong.hint) from None
 
@@ -110,12 +110,12 @@ def _clock(stated: object, field: str) -> time:
     found = CLOCK.fullmatch(stated.strip()) if isinstance(stated, str) else None
     if found is None:
         raise InputError(
-            f"must be a time of day, not {described(stated)}", field=field, hint='write "08:00", from 00:00 to 23:59'
+            f"must be a time of day, not {describe_value(stated)}", field=field, hint='write "08:00", from 00:00 to 23:59'
         )
     return time(int(found[1]), int(found[2]))
 
 
 def _format(stated: object, field: str) -> str:
     name = read_text(stated, field)
-    require(bool(FORMAT.fullmatch(name)), field, f"is no name of a format: {described(name)}", 'write "html"')
+    require(bool(FORMAT.fullmatch(name)), field, f"is no name of a format: {describe_value(name)}", 'write "html"')
     return name

@@ -20,7 +20,7 @@ from costguard.errors import InputError, UnknownNameError
 from costguard.guard.schedule import Exemption, Off, Schedule
 from costguard.settings.fields import read_inner, read_tables, read_text, read_texts
 from costguard.settings.zones import zone_named
-from costguard.values.checks import described, known_keys, nearest_names, require
+from costguard.values.checks import describe_value, find_nearest_names, require, require_known_keys
 from costguard.values.instant import EARLIEST, LATEST
 
 KEYS = ("timezone", "off", "holidays", "exemptions")
@@ -34,7 +34,7 @@ MOST, LONGEST = 1000, 100
 def read_schedule(stated: object, field: str, zone: tzinfo) -> Schedule:
     """The schedule that `stated` says. `zone`: where it states none."""
     table = read_inner(stated, field, '{ off = ["20:00-08:00"] }')
-    known_keys(table, KEYS, field)
+    require_known_keys(table, KEYS, field)
     if "timezone" in table:
         zone = zone_named(read_text(table["timezone"], f"{field}.timezone"), f"{field}.timezone")
     off = tuple(_off(text, f"{field}.off") for text in read_texts(table.get("off", []), f"{field}.off"))
@@ -51,20 +51,20 @@ def read_schedule(stated: object, field: str, zone: tzinfo) -> Schedule:
 
 def _list(stated: object, field: str) -> list[object]:
     if not isinstance(stated, list) or len(stated) > MOST:
-        raise InputError(f"must be a list of days, not {described(stated)}", field=field, hint="write [2026-12-25]")
+        raise InputError(f"must be a list of days, not {describe_value(stated)}", field=field, hint="write [2026-12-25]")
     return stated
 
 
 def _off(text: str, field: str) -> Off:
     found = OFF.fullmatch(text.strip()) if len(text) <= LONGEST else None
     if found is None or not text.strip():
-        raise InputError(f"says no time: {described(text)}", field=field, hint=SAMPLE)
+        raise InputError(f"says no time: {describe_value(text)}", field=field, hint=SAMPLE)
     days = _days(found[1], field) if found[1] else frozenset(range(7))
     if found[2] is None:
         return Off(start=time(), end=time(), days=days)
     start, end = _clock(found[2], found[3], field), _clock(found[4], found[5], field)
     whole_day = (found[2], found[4]) in (("00", "24"), ("0", "24"))
-    require(start != end or whole_day, field, f"ends when it starts: {described(text)}", 'write "00:00-24:00" for a day')
+    require(start != end or whole_day, field, f"ends when it starts: {describe_value(text)}", 'write "00:00-24:00" for a day')
     return Off(start=start, end=end, days=days)
 
 
@@ -87,7 +87,7 @@ def _days(text: str, field: str) -> frozenset[int]:
 def _day(text: str, field: str) -> int:
     name = text.strip()[:3]
     if name not in DAYS:
-        raise UnknownNameError("day", text.strip(), field=field, nearest=nearest_names(text.strip(), DAYS), hint=SAMPLE)
+        raise UnknownNameError("day", text.strip(), field=field, nearest=find_nearest_names(text.strip(), DAYS), hint=SAMPLE)
     return DAYS.index(name)
 
 
@@ -97,12 +97,12 @@ def _date(stated: object, field: str) -> date:
     except ValueError:
         day = None
     if not isinstance(day, date) or isinstance(day, datetime):
-        raise InputError(f"must be a day, not {described(stated)}", field=field, hint="write 2026-12-25")
+        raise InputError(f"must be a day, not {describe_value(stated)}", field=field, hint="write 2026-12-25")
     return day
 
 
 def _exemption(table: Mapping[str, object], field: str, zone: tzinfo) -> Exemption:
-    known_keys(table, ("start", "end", "why"), field)
+    require_known_keys(table, ("start", "end", "why"), field)
     start = _instant(table.get("start"), f"{field}.start", zone, after=timedelta())
     end = _instant(table.get("end"), f"{field}.end", zone, after=timedelta(days=1))
     require(start < end, f"{field}.end", "must be after its start", "exchange them")
@@ -124,5 +124,5 @@ def _instant(stated: object, field: str, zone: tzinfo, *, after: timedelta) -> d
     except (ValueError, OverflowError):
         at = None
     if not isinstance(at, datetime) or not EARLIEST <= at <= LATEST:
-        raise InputError(f"must be an instant, not {described(stated)}", field=field, hint="write 2026-11-24T18:00:00")
+        raise InputError(f"must be an instant, not {describe_value(stated)}", field=field, hint="write 2026-11-24T18:00:00")
     return at

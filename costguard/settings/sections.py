@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nob
     from costguard.guard.hook import Hook
     from costguard.guard.policy import Policy, Rails
     from costguard.reporting.schedule import ReportSchedule
-    from costguard.values.display import Exchange
+    from costguard.values.display import ExchangeRate
 
 SQLITE = "sqlite:///"
 GROUP_FROM = (
@@ -140,13 +140,13 @@ class DisplaySettings:
     currency: str | None = None
     rates: tuple[str, ...] = field(default=(), metadata=LIST)
 
-    def exchange(self, at: datetime) -> Exchange | None:
+    def exchange(self, at: datetime) -> ExchangeRate | None:
         """How dollars of `at` are shown; None: as they are."""
         if self.currency is None:
             return None
-        from costguard.values.display import exchange_at, exchange_stated
+        from costguard.values.display import find_exchange_rate, parse_exchange_rate
 
-        return exchange_at([exchange_stated(text, "display.rates") for text in self.rates], self.currency, at)
+        return find_exchange_rate([parse_exchange_rate(text, "display.rates") for text in self.rates], self.currency, at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from costguard.guard.alerts.alert import SEVERITIES, WARNING
 from costguard.guard.policy import ASK, DEEDS, DESTRUCTIVE, GRACE_FLOOR, HOOK, NOTIFY, STOP, TERMINATE, Step
 from costguard.settings.fields import Table, read_text
 from costguard.settings.lasting import lasting, lasting_text
-from costguard.values.checks import described, known_keys, one_of, require
+from costguard.values.checks import describe_value, require, require_known_keys, require_one_of
 
 KEYS = ("do", "after", "to", "severity", "run", "timeout", "act")
 OF = {"to": (NOTIFY, ASK), "severity": (NOTIFY, ASK), "run": (HOOK,), "timeout": (HOOK,), "act": (ASK,)}
@@ -27,7 +27,7 @@ def read_steps(stated: object, field: str, *, hooks: tuple[str, ...], allow_irre
     if stated is None:
         raise InputError("is missing", field=field, hint=THEN)
     if not isinstance(stated, list) or not all(isinstance(one, dict) for one in stated):
-        raise InputError(f"must be a list of steps, not {described(stated)}", field=field, hint=THEN)
+        raise InputError(f"must be a list of steps, not {describe_value(stated)}", field=field, hint=THEN)
     require(0 < len(stated) <= MOST_STEPS, field, f"has {len(stated) or 'no'} steps", THEN)
     steps = tuple(_step(table, f"{field} {number}", hooks) for number, table in enumerate(stated, 1))
     _ladder(steps, field, allow_irreversible=allow_irreversible)
@@ -40,10 +40,10 @@ def stops(steps: tuple[Step, ...]) -> str:
 
 
 def _step(table: Table, field: str, hooks: tuple[str, ...]) -> Step:
-    known_keys(table, KEYS, field)
+    require_known_keys(table, KEYS, field)
     if "do" not in table:
         raise InputError("is missing", field=f"{field}.do", hint=f"write one of: {', '.join(DEEDS)}")
-    do = one_of(table["do"], DEEDS, f"{field}.do")
+    do = require_one_of(table["do"], DEEDS, f"{field}.do")
     for key, deeds in OF.items():
         require(key not in table or do in deeds, f"{field}.{key}", f"belongs to {' and '.join(deeds)}", "take it out")
     if do == HOOK:
@@ -53,11 +53,11 @@ def _step(table: Table, field: str, hooks: tuple[str, ...]) -> Step:
     return Step(
         do=do,
         after=lasting(table.get("after", "0s"), f"{field}.after", most=LONGEST_AFTER),
-        to=one_of(table.get("to", "owner"), PEOPLE, f"{field}.to"),
-        severity=one_of(table.get("severity", WARNING), SEVERITIES, f"{field}.severity"),
+        to=require_one_of(table.get("to", "owner"), PEOPLE, f"{field}.to"),
+        severity=require_one_of(table.get("severity", WARNING), SEVERITIES, f"{field}.severity"),
         run=read_text(table.get("run", ""), f"{field}.run"),
         timeout=lasting(table.get("timeout", "5m"), f"{field}.timeout", least=least, most=LONGEST_TIMEOUT),
-        act=one_of(table["act"], (STOP, TERMINATE), f"{field}.act") if do == ASK else "",
+        act=require_one_of(table["act"], (STOP, TERMINATE), f"{field}.act") if do == ASK else "",
     )
 
 
@@ -65,8 +65,8 @@ def _known_hook(stated: object, field: str, hooks: tuple[str, ...]) -> None:
     if not isinstance(stated, str) or not stated:
         raise InputError("is missing", field=field, hint='write run = "checkpoint", and a [[hook]] of that name')
     cure = f'write a [[hook]] with name = "{stated}" and its command'
-    require(bool(hooks), field, f"there is no hook named {described(stated)}", cure)
-    one_of(stated, hooks, field)
+    require(bool(hooks), field, f"there is no hook named {describe_value(stated)}", cure)
+    require_one_of(stated, hooks, field)
 
 
 def _ladder(steps: tuple[Step, ...], field: str, *, allow_irreversible: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from costguard.errors import shortened
+from costguard.errors import shorten
 
 LINE = re.compile(r"at line (\d+)")
 DIGITS = "integer string conversion"
@@ -53,7 +53,7 @@ def said_of(broken: Exception) -> str:
     said = str(broken)
     if isinstance(broken, RecursionError):
         return "it holds too many brackets within each other"
-    return "it holds a number of thousands of digits" if DIGITS in said else shortened(said, 120)
+    return "it holds a number of thousands of digits" if DIGITS in said else shorten(said, 120)
 
 
 def toml_hint(text: str, said: str) -> str:

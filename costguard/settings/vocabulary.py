@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from costguard.errors import InputError
 from costguard.guard.work import STATES_OF_WORK
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 from costguard.values.resource import KINDS, STATES, TIERS
 
 CHOICES = {"state": tuple(STATES_OF_WORK), "group_state": tuple(STATES_OF_WORK), "power": STATES, "tier": TIERS, "kind": KINDS}
@@ -14,7 +14,7 @@ SHARES = ("confidence", "wasted_share")
 def check_word(fact: str, literal: str, field: str) -> None:
     """InputError where `fact` can never be `literal`."""
     if fact in CHOICES:
-        one_of(literal, CHOICES[fact], field)
+        require_one_of(literal, CHOICES[fact], field)
     if fact == "gpu" and literal:
         canonical_gpu(literal, field)
     if fact in SHARES and not 0 <= float(literal) <= 1:
@@ -26,7 +26,7 @@ def canonical_gpu(name: str, field: str) -> str:
     from costguard.data import Facts
     from costguard.values.gpu_names import GpuNames
 
-    gpu = GpuNames(Facts().gpus()).resolve(name, field=field)
+    gpu = GpuNames(Facts().get_gpus()).resolve(name, field=field)
     if gpu.canonical != name:
         raise InputError(f"'{name}' is no GPU's whole name", field=field, hint=f'write "{gpu.canonical}"')
     return name

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from costguard.errors import InputError, shortened
+from costguard.errors import InputError, shorten
 from costguard.settings.environment import origin
 from costguard.settings.sections import WebSettings
 from costguard.values.checks import require
@@ -41,13 +41,13 @@ def listen_of(stated: str, field: str) -> Listen:
     found = LISTEN.fullmatch(stated.strip())
     hint = f'write an address and a port: "{EXAMPLE}"'
     if found is None or int(found["port"]) not in PORTS:
-        raise InputError(f"'{shortened(stated)}' is no address to listen at", field=field, hint=hint)
+        raise InputError(f"'{shorten(stated)}' is no address to listen at", field=field, hint=hint)
     host = found["six"] or found["four"]
     if host != "localhost":
         try:
             ipaddress.ip_address(host)
         except ValueError:
-            told = f"'{shortened(host)}' is no address: a name may come to mean another machine"
+            told = f"'{shorten(host)}' is no address: a name may come to mean another machine"
             raise InputError(told, field=field, hint=hint) from None
     return Listen(host, int(found["port"]))
 
@@ -62,10 +62,10 @@ def check_web(web: WebSettings, where: str) -> None:
         try:
             ipaddress.ip_address(web.behind_proxy)
         except ValueError:
-            told = f"'{shortened(web.behind_proxy)}' is no address"
+            told = f"'{shorten(web.behind_proxy)}' is no address"
             raise InputError(told, field=origin("web", "behind_proxy", where), hint='write "127.0.0.1"') from None
     for host in web.hosts:
-        told = f"'{shortened(host)}' is no name of a host"
+        told = f"'{shorten(host)}' is no name of a host"
         require(bool(HOST.fullmatch(host)), origin("web", "hosts", where), told, 'write ["guard.internal"], without a port')
     if web.url is not None:
         _check_url(web.url, origin("web", "url", where))
@@ -109,8 +109,6 @@ def _check_url(url: str, field: str) -> None:
         )
     parts = urlsplit(url)
     plain = parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
-    require(
-        bool(plain) and parts.path in ("", "/"), field, f"'{shortened(url)}' is no address", 'write "https://guard.example"'
-    )
+    require(bool(plain) and parts.path in ("", "/"), field, f"'{shorten(url)}' is no address", 'write "https://guard.example"')
     near = parts.hostname in ("localhost", "127.0.0.1", "::1")
     require(parts.scheme == "https" or near, field, "is not https: agents send over TLS only", 'write "https://guard.example"')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, tzinfo
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.values.checks import nearest_names
+from costguard.values.checks import find_nearest_names
 
 
 def zone_named(name: str, field: str) -> tzinfo:
@@ -27,5 +27,7 @@ def _unknown(name: str, field: str) -> InputError:
     if not known:
         what = "cannot be looked up: this machine has no data of time zones"
         return InputError(what, field=field, hint="pip install tzdata, or write UTC")
-    near = nearest_names(name, known) or tuple(zone for zone in known if zone.rpartition("/")[2].casefold() == name.casefold())
+    near = find_nearest_names(name, known) or tuple(
+        zone for zone in known if zone.rpartition("/")[2].casefold() == name.casefold()
+    )
     return UnknownNameError("time zone", name, field=field, nearest=near, hint='write an IANA name such as "Europe/Berlin"')

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from costguard.sizing.layer_implementation import LIKE_LLAMA, Written
-from costguard.values.checks import one_of, require, whole
+from costguard.values.checks import require, require_one_of, require_whole_number
 
 if TYPE_CHECKING:  # a type and no more: few models are walked
     from costguard.sizing.convnet import Walk
@@ -50,11 +50,11 @@ class Attention:
     latent: Latent | None = None
 
     def __post_init__(self) -> None:
-        whole(self.heads, "heads")
-        whole(self.kv_heads, "kv_heads")
-        whole(self.head_dim, "head_dim")
-        whole(1 if self.window is None else self.window, "window")
-        one_of(self.qk_norm, QK_NORMS, "qk_norm")
+        require_whole_number(self.heads, "heads")
+        require_whole_number(self.kv_heads, "kv_heads")
+        require_whole_number(self.head_dim, "head_dim")
+        require_whole_number(1 if self.window is None else self.window, "window")
+        require_one_of(self.qk_norm, QK_NORMS, "qk_norm")
         require(
             self.heads % self.kv_heads == 0,
             "kv_heads",
@@ -130,10 +130,10 @@ class FeedForward:
     fused: bool = False
 
     def __post_init__(self) -> None:
-        whole(self.ffn, "ffn")
-        whole(self.experts, "experts", least=0)
-        whole(self.shared_ffn, "shared_ffn", least=0)
-        whole(self.experts_per_token, "experts_per_token", least=1 if self.experts else 0)
+        require_whole_number(self.ffn, "ffn")
+        require_whole_number(self.experts, "experts", least=0)
+        require_whole_number(self.shared_ffn, "shared_ffn", least=0)
+        require_whole_number(self.experts_per_token, "experts_per_token", least=1 if self.experts else 0)
         require(
             self.experts_per_token <= self.experts,
             "experts_per_token",
@@ -185,10 +185,10 @@ class Block:
     written: Written = LIKE_LLAMA
 
     def __post_init__(self) -> None:
-        whole(self.layers, "layers")
-        whole(self.hidden, "hidden")
-        whole(self.norms, "norms", least=0)
-        one_of(self.norm, NORMS, "norm")
+        require_whole_number(self.layers, "layers")
+        require_whole_number(self.hidden, "hidden")
+        require_whole_number(self.norms, "norms", least=0)
+        require_one_of(self.norm, NORMS, "norm")
 
     @property
     def small_parameters(self) -> int:
@@ -244,16 +244,16 @@ class Architecture:
     released_precision: str | None = None
 
     def __post_init__(self) -> None:
-        one_of(self.kind, KINDS, "kind")
+        require_one_of(self.kind, KINDS, "kind")
         require(
             bool(self.blocks) or self.walk is not None,
             "layers",
             "an architecture needs at least one layer",
             "write layers = 32",
         )
-        whole(self.vocab, "vocab", least=0)
+        require_whole_number(self.vocab, "vocab", least=0)
         if self.stated_params is not None:
-            whole(self.stated_params, "params")
+            require_whole_number(self.stated_params, "params")
 
     @property
     def main(self) -> Block:

@@ -15,7 +15,7 @@ from costguard.sizing.architecture import Architecture
 from costguard.sizing.memory.adapters import known_targets
 from costguard.sizing.recipe import Lora, Parallel, Recipe
 from costguard.values import checks
-from costguard.values.checks import described, known_keys, require
+from costguard.values.checks import describe_value, require, require_known_keys
 from costguard.values.money import Money
 from costguard.values.resource import TIERS
 
@@ -89,7 +89,7 @@ def job_from(table: Table, architecture: Architecture, find: Find | None = None)
 
     `find`: the shape of another shipped model, where `[preference]` names one.
     """
-    known_keys(table, KEYS, "")
+    require_known_keys(table, KEYS, "")
     assumed: list[tuple[str, str]] = []
     recipe = _recipe(table, architecture, assumed)
     beside = _beside(table, architecture, recipe, assumed, find)
@@ -101,7 +101,7 @@ def job_from(table: Table, architecture: Architecture, find: Find | None = None)
         tokens=_tokens(table, beside.example_tokens if beside else architecture.sample_tokens),
         global_batch_tokens=_global_batch(table, recipe),
         disk_gb=_optional_whole(table, "disk_gb", most=MOST_DISK_GB),
-        checkpoint_every_hours=checks.number(
+        checkpoint_every_hours=checks.require_number(
             table.get("checkpoint_every_hours", 1.0), "checkpoint_every_hours", least=0.01, most=HOURS_PER_YEAR
         ),
         limits=limits_from(subtable(table, "limits")),
@@ -123,21 +123,21 @@ def assumption_warnings(job: Job, told: Mapping[str, str] | None = None) -> tupl
 
 def limits_from(table: Table) -> Limits:
     """`[limits]`: caps, and lists that narrow the market. GPU names are resolved by whoever knows the GPUs."""
-    known_keys(table, LIMIT_KEYS, "limits")
+    require_known_keys(table, LIMIT_KEYS, "limits")
     usd = table.get("max_usd")
     tiers = _names(table, "tiers")
     for tier in tiers or ():
-        checks.one_of(tier, TIERS, "limits.tiers")
+        checks.require_one_of(tier, TIERS, "limits.tiers")
     return Limits(
         max_usd=None if usd is None else _usd_cap(usd),
         max_hours=None
         if table.get("max_hours") is None
-        else checks.number(table["max_hours"], "limits.max_hours", least=1e-6, most=1e9),
+        else checks.require_number(table["max_hours"], "limits.max_hours", least=1e-6, most=1e9),
         providers=_names(table, "providers"),
         regions=_names(table, "regions"),
         tiers=tiers,
         gpus=_names(table, "gpus"),
-        max_gpus=checks.whole(table.get("max_gpus", DEFAULT_MAX_GPUS), "limits.max_gpus", most=MOST_GPUS),
+        max_gpus=checks.require_whole_number(table.get("max_gpus", DEFAULT_MAX_GPUS), "limits.max_gpus", most=MOST_GPUS),
     )
 
 
@@ -161,7 +161,7 @@ def subtable(table: Table, key: str) -> Table:
     """`table[key]` where it is a table; {} where it is absent."""
     inner = table.get(key, {})
     if not isinstance(inner, Mapping):
-        raise InputError(f"must be a table, not {described(inner)}", field=key, hint=f"write it as a [{key}] section")
+        raise InputError(f"must be a table, not {describe_value(inner)}", field=key, hint=f"write it as a [{key}] section")
     return inner
 
 
@@ -179,7 +179,7 @@ def _recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, s
         assumed.append(("seq_len", str(stated["seq_len"])))
     precision = architecture.released_precision if method == "inference" else None
     lora = subtable(table, "lora")
-    known_keys(lora, ("rank", "targets"), "lora")
+    require_known_keys(lora, ("rank", "targets"), "lora")
     usual = {"micro_batch": "1", "precision": precision or "bf16", "checkpointing": "full", "optimizer": "adamw"}
     for field, value in usual.items():
         if field not in stated and (method != "inference" or field in ("micro_batch", "precision")):
@@ -206,7 +206,7 @@ def _stated_lengths(table: Table, stated: dict[str, object]) -> bool:
     lengths = [subtable(table, "preference").get(key) for key in ("prompt_len", "completion_len")]
     if any(length is None for length in lengths):
         return False
-    stated["seq_len"] = sum(checks.whole(length, "preference.prompt_len") for length in lengths)
+    stated["seq_len"] = sum(checks.require_whole_number(length, "preference.prompt_len") for length in lengths)
     return True
 
 
@@ -220,7 +220,7 @@ def _lora(table: Table, architecture: Architecture) -> dict[str, object]:
     if not isinstance(targets, str):
         if not isinstance(targets, list | tuple) or not all(isinstance(t, str) for t in targets):
             raise InputError(
-                f"must be a list of names, not {described(targets)}",
+                f"must be a list of names, not {describe_value(targets)}",
                 field="lora.targets",
                 hint="write ['q_proj', 'v_proj'], 'attention' or 'all-linear'",
             )
@@ -232,9 +232,9 @@ def _parallel(table: Table) -> Parallel | None:
     stated = subtable(table, "parallel")
     if not stated:
         return None
-    known_keys(stated, tuple(f.name for f in fields(Parallel)), "parallel")
+    require_known_keys(stated, tuple(f.name for f in fields(Parallel)), "parallel")
     fsdp = stated.get("fsdp", False)
-    require(isinstance(fsdp, bool), "parallel.fsdp", f"must be true or false, not {described(fsdp)}", "write fsdp = true")
+    require(isinstance(fsdp, bool), "parallel.fsdp", f"must be true or false, not {describe_value(fsdp)}", "write fsdp = true")
     return Parallel(**stated)  # type: ignore[arg-type]  # Parallel checks each value at birth
 
 
@@ -244,15 +244,15 @@ def _tokens(table: Table, example_tokens: int | None) -> int | None:
         return _optional_whole(table, "tokens")
     require("tokens" not in table, "tokens", "is stated beside [dataset]", "keep one of the two")
     dataset = subtable(table, "dataset")
-    known_keys(dataset, DATASET_KEYS, "dataset")
+    require_known_keys(dataset, DATASET_KEYS, "dataset")
     if example_tokens is not None:
         dataset = {"tokens_per_example": example_tokens, **dataset}
     for key in ("examples", "tokens_per_example"):
         require(key in dataset, f"dataset.{key}", "is missing", f"write {key} = 1000, or tokens = ... instead of [dataset]")
-    examples = checks.whole(dataset["examples"], "dataset.examples")
-    each = checks.whole(dataset["tokens_per_example"], "dataset.tokens_per_example")
-    epochs = checks.number(dataset.get("epochs", 1), "dataset.epochs", least=1e-6, most=1e6)
-    return checks.whole(round(examples * each * epochs), "dataset")
+    examples = checks.require_whole_number(dataset["examples"], "dataset.examples")
+    each = checks.require_whole_number(dataset["tokens_per_example"], "dataset.tokens_per_example")
+    epochs = checks.require_number(dataset.get("epochs", 1), "dataset.epochs", least=1e-6, most=1e6)
+    return checks.require_whole_number(round(examples * each * epochs), "dataset")
 
 
 def _global_batch(table: Table, recipe: Recipe) -> int | None:
@@ -268,7 +268,7 @@ def _global_batch(table: Table, recipe: Recipe) -> int | None:
 
 
 def _optional_whole(table: Table, key: str, most: int = checks.LARGEST_COUNT) -> int | None:
-    return checks.whole(table[key], key, most=most) if table.get(key) is not None else None
+    return checks.require_whole_number(table[key], key, most=most) if table.get(key) is not None else None
 
 
 def _names(table: Table, key: str) -> tuple[str, ...] | None:
@@ -278,7 +278,9 @@ def _names(table: Table, key: str) -> tuple[str, ...] | None:
     if isinstance(names, str):
         names = [names]
     if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
-        raise InputError(f"must be a list of names, not {described(names)}", field=f"limits.{key}", hint='write ["a", "b"]')
+        raise InputError(
+            f"must be a list of names, not {describe_value(names)}", field=f"limits.{key}", hint='write ["a", "b"]'
+        )
     return tuple(names)
 
 
@@ -286,7 +288,7 @@ def _usd_cap(value: object) -> Money:
     """A cap may be written as a number in TOML; its shortest decimal text is what was meant."""
     text = repr(value) if isinstance(value, float) else value
     if not isinstance(text, str | int):
-        raise InputError(f"must be an amount, not {described(value)}", field="limits.max_usd", hint="write max_usd = 50")
+        raise InputError(f"must be an amount, not {describe_value(value)}", field="limits.max_usd", hint="write max_usd = 50")
     cap = Money.parse(text, field="limits.max_usd")
-    require(cap.nano > 0, "limits.max_usd", f"must be more than zero, not {described(value)}", "write max_usd = 50")
+    require(cap.nano > 0, "limits.max_usd", f"must be more than zero, not {describe_value(value)}", "write max_usd = 50")
     return cap

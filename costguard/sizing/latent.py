@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.values.checks import whole
+from costguard.values.checks import require_whole_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,6 @@ class Latent:
     value_dim: int
 
     def __post_init__(self) -> None:
-        whole(self.q_rank, "q_rank", least=0)
+        require_whole_number(self.q_rank, "q_rank", least=0)
         for name in ("kv_rank", "rope_dim", "nope_dim", "value_dim"):
-            whole(getattr(self, name), name)
+            require_whole_number(getattr(self, name), name)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 
 NORMS_KEEP = ("result", "wide", "twice", "pieces")
 
@@ -52,7 +52,7 @@ class Written:
     normed_embedding: bool = False
 
     def __post_init__(self) -> None:
-        one_of(self.norms, NORMS_KEEP, "norms")
+        require_one_of(self.norms, NORMS_KEEP, "norms")
 
 
 LIKE_LLAMA = Written()

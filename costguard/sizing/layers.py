@@ -5,7 +5,7 @@ from __future__ import annotations
 from costguard.sizing.architecture import Attention, Block, FeedForward
 from costguard.sizing.latent import Latent
 from costguard.sizing.stated import EXPERT_KEYS, LATENT_KEYS, MOST_LAYERS, MOST_WIDTH, Stated, field
-from costguard.values.checks import described, require
+from costguard.values.checks import describe_value, require
 
 
 def block_of(stated: Stated) -> Block:
@@ -76,7 +76,7 @@ def _feed_forward(stated: Stated) -> FeedForward:
     each = stated.size("experts_per_token") if experts else 0
     require(each <= experts, field("experts_per_token"), f"{each} is more than experts ({experts})", "write 2")
     activation = stated.table.get("activation", "silu" if gated else "gelu")
-    require(isinstance(activation, str), field("activation"), f"must be text, not {described(activation)}", 'write "gelu"')
+    require(isinstance(activation, str), field("activation"), f"must be text, not {describe_value(activation)}", 'write "gelu"')
     return FeedForward(
         ffn=stated.size("ffn", 4 * stated.size("hidden"), most=4 * MOST_WIDTH),
         gated=gated,

@@ -16,7 +16,7 @@ from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.job import KEYS, Job, Table
 from costguard.sizing.recipe import Parallel
 from costguard.values import checks
-from costguard.values.checks import nearest_names, require
+from costguard.values.checks import find_nearest_names, require
 from costguard.values.gpu import GIB, Gpu
 from costguard.values.gpu_names import GpuNames
 
@@ -85,11 +85,11 @@ def _observed(row: Table, where: str, gpus: Mapping[str, Gpu], job_of: Callable[
         if key not in JOB_KEYS:
             known = (*SEEN_KEYS, *JOB_KEYS, *SHORT)
             raise UnknownNameError(
-                "column", key, field=key, nearest=nearest_names(key, known), hint=f"known: {', '.join(known)}"
+                "column", key, field=key, nearest=find_nearest_names(key, known), hint=f"known: {', '.join(known)}"
             )
     job = job_of(run)
     gpu = _gpu(seen, gpus)
-    gpu_count, nodes = (checks.whole(seen.get(key, 1), key, most=1_000_000) for key in ("gpu_count", "nodes"))
+    gpu_count, nodes = (checks.require_whole_number(seen.get(key, 1), key, most=1_000_000) for key in ("gpu_count", "nodes"))
     (job.parallel or Parallel()).data_ranks(gpu_count * nodes)
     _check_something(seen, job)
     same = {**run, "gpu": gpu.name, "gpu_count": gpu_count, "nodes": nodes}
@@ -100,7 +100,7 @@ def _observed(row: Table, where: str, gpus: Mapping[str, Gpu], job_of: Callable[
         gpu_count=gpu_count,
         nodes=nodes,
         tokens_per_s=_tokens_per_s(seen, gpu_count * nodes),
-        hours=None if "hours" not in seen else checks.number(seen["hours"], "hours", least=1e-4, most=1e6),
+        hours=None if "hours" not in seen else checks.require_number(seen["hours"], "hours", least=1e-4, most=1e6),
         peak=_bytes(seen, "peak"),
         reserved=_bytes(seen, "reserved"),
         same=repr(sorted(same.items())),
@@ -127,7 +127,7 @@ def _nested(row: Table) -> dict[str, object]:
 def _gpu(seen: Table, gpus: Mapping[str, Gpu]) -> Gpu:
     name = seen.get("gpu")
     if not isinstance(name, str):
-        what = "is missing" if name is None else f"must be a name, not {checks.described(name)}"
+        what = "is missing" if name is None else f"must be a name, not {checks.describe_value(name)}"
         raise InputError(what, field="gpu", hint="write the GPU that it ran on: H100")
     return gpus[GpuNames(gpus).resolve(name, field="gpu").canonical]
 
@@ -143,10 +143,12 @@ def _check_something(seen: Table, job: Job) -> None:
 
 def _tokens_per_s(seen: Table, gpus: int) -> float | None:
     if "tokens_per_s_per_gpu" in seen:
-        return gpus * checks.number(seen["tokens_per_s_per_gpu"], "tokens_per_s_per_gpu", least=1e-6, most=1e12)
-    return checks.number(seen["tokens_per_s"], "tokens_per_s", least=1e-6, most=1e15) if "tokens_per_s" in seen else None
+        return gpus * checks.require_number(seen["tokens_per_s_per_gpu"], "tokens_per_s_per_gpu", least=1e-6, most=1e12)
+    return (
+        checks.require_number(seen["tokens_per_s"], "tokens_per_s", least=1e-6, most=1e15) if "tokens_per_s" in seen else None
+    )
 
 
 def _bytes(seen: Table, what: str) -> float | None:
     found = [(f"{what}_{unit}", size) for unit, size in BYTES.items() if f"{what}_{unit}" in seen]
-    return checks.number(seen[found[0][0]], found[0][0], least=1e-3, most=1e5) * found[0][1] if found else None
+    return checks.require_number(seen[found[0][0]], found[0][0], least=1e-3, most=1e5) * found[0][1] if found else None

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.companions import Beside, Companion, scoring_head
 from costguard.sizing.recipe import Recipe, truth
-from costguard.values.checks import described, known_keys, one_of, require, whole
+from costguard.values.checks import describe_value, require, require_known_keys, require_one_of, require_whole_number
 
 SAME, NONE, HEAD = "same", "none", "head"
 KEYS = (
@@ -84,20 +84,23 @@ class _Stated:
         return self.table.get(key, usual)
 
     def size(self, key: str, usual: int) -> int:
-        return whole(self.value(key, usual), f"preference.{key}", most=10_000_000)
+        return require_whole_number(self.value(key, usual), f"preference.{key}", most=10_000_000)
 
     def name(self, key: str, usual: str) -> str:
         value = self.value(key, usual)
         require(
-            isinstance(value, str), f"preference.{key}", f"must be a name, not {described(value)}", 'write "same" or "none"'
+            isinstance(value, str),
+            f"preference.{key}",
+            f"must be a name, not {describe_value(value)}",
+            'write "same" or "none"',
         )
         return str(value)
 
 
 def preference_from(table: Table, architecture: Architecture, recipe: Recipe, assumed: Assumed, find: Find) -> Beside:
     """What `[preference]` puts beside a policy of `architecture`. `find`: the shape of a shipped model."""
-    known_keys(table, KEYS, "preference")
-    algorithm = one_of(table.get("algorithm"), USUAL, "preference.algorithm")
+    require_known_keys(table, KEYS, "preference")
+    algorithm = require_one_of(table.get("algorithm"), USUAL, "preference.algorithm")
     usual, stated = USUAL[algorithm], _Stated(table, assumed)
     _check_suited(table, algorithm, usual, recipe)
     prompt, completion = _lengths(stated, recipe.seq_len, usual)
@@ -139,7 +142,7 @@ def _lengths(stated: _Stated, seq_len: int, usual: Usual) -> tuple[int, int]:
         prompt = seq_len - completion
     else:
         prompt = stated.size("prompt_len", seq_len // 2)
-        completion = whole(table.get("completion_len", seq_len - prompt), "preference.completion_len", least=0)
+        completion = require_whole_number(table.get("completion_len", seq_len - prompt), "preference.completion_len", least=0)
     require(
         prompt > 0 and completion > 0 and prompt + completion == seq_len,
         "preference.prompt_len",
@@ -151,7 +154,7 @@ def _lengths(stated: _Stated, seq_len: int, usual: Usual) -> tuple[int, int]:
 
 def _companions(stated: _Stated, usual: Usual, architecture: Architecture, recipe: Recipe, find: Find) -> tuple[Companion, ...]:
     """Reference, reward model and value model, those of them there are."""
-    quant = one_of(stated.table.get("frozen_quant", recipe.quant), FROZEN_QUANTS, "preference.frozen_quant")
+    quant = require_one_of(stated.table.get("frozen_quant", recipe.quant), FROZEN_QUANTS, "preference.frozen_quant")
     reference = stated.value("reference", usual=True)
     truth(reference, "preference.reference")
     reward = stated.name("reward_model", usual.reward_model) if usual.generates else NONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.errors import InputError
-from costguard.values.checks import described, one_of, require, whole
+from costguard.values.checks import describe_value, require, require_one_of, require_whole_number
 
 METHODS = ("pretrain", "full", "lora", "qlora", "inference")
 PRECISIONS = ("bf16", "bf16-amp", "fp16", "fp16-amp", "fp32", "fp8", "fp4")
@@ -70,9 +70,9 @@ class Lora:
     targets: str | tuple[str, ...] = "all-linear"
 
     def __post_init__(self) -> None:
-        whole(self.rank, "lora.rank", most=65_536)
+        require_whole_number(self.rank, "lora.rank", most=65_536)
         if isinstance(self.targets, str):
-            one_of(self.targets, LORA_GROUPS, "lora.targets")
+            require_one_of(self.targets, LORA_GROUPS, "lora.targets")
         else:
             require(bool(self.targets), "lora.targets", "is empty", "write 'attention', 'all-linear' or a list of names")
 
@@ -109,20 +109,20 @@ class Recipe:
     prefill_chunk: int | None = None
 
     def __post_init__(self) -> None:
-        one_of(self.method, METHODS, "method")
-        one_of(self.precision, PRECISIONS, "precision")
-        one_of(self.quant, QUANTS, "quant")
-        one_of(self.optimizer, OPTIMIZERS, "optimizer")
-        one_of(self.checkpointing, CHECKPOINTINGS, "checkpointing")
-        one_of(self.attention, ATTENTIONS, "attention")
-        one_of(self.framework, FRAMEWORKS, "framework")
+        require_one_of(self.method, METHODS, "method")
+        require_one_of(self.precision, PRECISIONS, "precision")
+        require_one_of(self.quant, QUANTS, "quant")
+        require_one_of(self.optimizer, OPTIMIZERS, "optimizer")
+        require_one_of(self.checkpointing, CHECKPOINTINGS, "checkpointing")
+        require_one_of(self.attention, ATTENTIONS, "attention")
+        require_one_of(self.framework, FRAMEWORKS, "framework")
         for name in SWITCHES:
             truth(getattr(self, name), name)
         if self.prefill_chunk is not None:
-            whole(self.prefill_chunk, "prefill_chunk", most=100_000_000)
-        whole(self.seq_len, "seq_len", most=100_000_000)
-        whole(self.micro_batch, "micro_batch", most=1_000_000)
-        whole(self.gradient_accumulation, "gradient_accumulation", most=1_000_000)
+            require_whole_number(self.prefill_chunk, "prefill_chunk", most=100_000_000)
+        require_whole_number(self.seq_len, "seq_len", most=100_000_000)
+        require_whole_number(self.micro_batch, "micro_batch", most=1_000_000)
+        require_whole_number(self.gradient_accumulation, "gradient_accumulation", most=1_000_000)
         require(
             self.quant == "none" or self.method in ("qlora", "inference"),
             "quant",
@@ -176,10 +176,10 @@ class Parallel:
     offload: str = "none"
 
     def __post_init__(self) -> None:
-        whole(self.zero, "parallel.zero", least=0, most=3)
+        require_whole_number(self.zero, "parallel.zero", least=0, most=3)
         for name in ("tp", "pp", "cp", "ep"):
-            whole(getattr(self, name), f"parallel.{name}", most=100_000)
-        one_of(self.offload, OFFLOADS, "parallel.offload")
+            require_whole_number(getattr(self, name), f"parallel.{name}", most=100_000)
+        require_one_of(self.offload, OFFLOADS, "parallel.offload")
         require(
             not self.fsdp or self.zero in (0, 3),
             "parallel.zero",
@@ -211,4 +211,4 @@ class Parallel:
 def truth(value: object, field: str) -> None:
     """InputError unless `value` is true or false."""
     if not isinstance(value, bool):
-        raise InputError(f"must be true or false, not {described(value)}", field=field, hint="write true or false")
+        raise InputError(f"must be true or false, not {describe_value(value)}", field=field, hint="write true or false")

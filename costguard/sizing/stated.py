@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from costguard.errors import InputError
 from costguard.sizing.architecture import NORMS
-from costguard.values.checks import described, one_of, whole
+from costguard.values.checks import describe_value, require_one_of, require_whole_number
 
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "window", "params")
 EXPERT_KEYS = ("experts", "experts_per_token", "shared_ffn")
@@ -57,7 +57,7 @@ class Stated:
         value = self.table.get(key, default)
         if value is None:
             raise InputError("is missing", field=field(key), hint=f"write {key} = {EXAMPLES.get(key, 64)}")
-        return whole(value, field(key), least=least, most=most)
+        return require_whole_number(value, field(key), least=least, most=most)
 
     def optional(self, key: str) -> int | None:
         """`table[key]`, None where it is absent."""
@@ -67,7 +67,7 @@ class Stated:
         """`table[key]` as true or false."""
         value = self.table.get(key, default)
         if not isinstance(value, bool):
-            raise InputError(f"is {described(value)}, not true or false", field=field(key), hint=f"write {key} = true")
+            raise InputError(f"is {describe_value(value)}, not true or false", field=field(key), hint=f"write {key} = true")
         return value
 
     @property
@@ -78,7 +78,7 @@ class Stated:
     @property
     def norm(self) -> str:
         """Kind of norm."""
-        return one_of(self.table.get("norm", self.usual.norm), NORMS, field("norm"))
+        return require_one_of(self.table.get("norm", self.usual.norm), NORMS, field("norm"))
 
     @property
     def tied(self) -> bool:

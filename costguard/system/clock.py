@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 
-class World(Protocol):
+class SimulatedClock(Protocol):
     """A simulated one: its seconds, and how they pass."""
 
     def monotonic(self) -> float:
@@ -29,44 +29,44 @@ class World(Protocol):
         """Let `seconds` pass, and a little at least."""
 
 
-_world: World | None = None
+_simulated_clock: SimulatedClock | None = None
 
 
 @contextmanager
-def passing_in(world: World) -> Iterator[None]:
+def use_simulated_clock(world: SimulatedClock) -> Iterator[None]:
     """In this block time is that of `world`, and nothing is done beside."""
-    global _world  # noqa: PLW0603 - how time passes is the process's
-    before, _world = _world, world
+    global _simulated_clock  # noqa: PLW0603 - how time passes is the process's
+    before, _simulated_clock = _simulated_clock, world
     try:
         yield
     finally:
-        _world = before
+        _simulated_clock = before
 
 
-def simulated() -> bool:
+def is_simulated() -> bool:
     """Whether time is simulated, so that whoever is to answer must do so before anybody waits for it."""
-    return _world is not None
+    return _simulated_clock is not None
 
 
-def monotonic() -> float:
+def read_monotonic() -> float:
     """Seconds that only go on."""
-    return time.monotonic() if _world is None else _world.monotonic()
+    return time.monotonic() if _simulated_clock is None else _simulated_clock.monotonic()
 
 
-def pause(seconds: float) -> float:
+def pass_simulated_time(seconds: float) -> float:
     """Let simulated time pass. What is left of `seconds` for a caller who sleeps by other means: all where time is real."""
-    if _world is None:
+    if _simulated_clock is None:
         return seconds
-    _world.sleep(seconds)
+    _simulated_clock.sleep(seconds)
     return 0.0
 
 
-def executor(most: int, name: str) -> Executor:
+def make_executor(most: int, name: str) -> Executor:
     """Who does `most` things at once: threads; in a simulated world whoever submits, one thing after the other."""
-    return ThreadPoolExecutor(max_workers=most, thread_name_prefix=name) if _world is None else _AtOnce()
+    return ThreadPoolExecutor(max_workers=most, thread_name_prefix=name) if _simulated_clock is None else _ImmediateExecutor()
 
 
-class _AtOnce(Executor):
+class _ImmediateExecutor(Executor):
     """Does what is submitted before it answers."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:  # noqa: ANN401 - as Executor has it

@@ -16,34 +16,34 @@ MOST_LINKS = 40
 """Links that are followed on the way to a file, as Linux does."""
 
 
-_given: dict[str, int] = {}
+_process_limits: dict[str, int] = {}
 """What this process was given and `begin` changed: its umask, its limit of cores."""
 
 
-def begin() -> None:
+def restrict_process() -> None:
     """For a process that begins: what it makes is its user's alone, and where it crashes its memory is not written down."""
     before = os.umask(0o077)
-    _given.setdefault("umask", before)
+    _process_limits.setdefault("umask", before)
     with suppress(ImportError, OSError, ValueError):
         import resource
 
         soft, most = resource.getrlimit(resource.RLIMIT_CORE)
-        _given.setdefault("core", soft)
+        _process_limits.setdefault("core", soft)
         resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 
 
-def give_back() -> None:
+def restore_process() -> None:
     """For a process that becomes a program of the user's: as this one was before `begin`."""
-    if "umask" in _given:
-        os.umask(_given["umask"])
+    if "umask" in _process_limits:
+        os.umask(_process_limits["umask"])
     with suppress(ImportError, OSError, ValueError, KeyError):
         import resource
 
         _, most = resource.getrlimit(resource.RLIMIT_CORE)
-        resource.setrlimit(resource.RLIMIT_CORE, (_given["core"], most))
+        resource.setrlimit(resource.RLIMIT_CORE, (_process_limits["core"], most))
 
 
-def undumped() -> None:
+def disable_memory_dumps() -> None:
     """For a process that holds keys: no core, and no other program of this user reads its memory or its environment (Linux).
 
     What it starts, such as a hook, is such another program: it cannot look up in /proc what it was not given.
@@ -55,7 +55,7 @@ def undumped() -> None:
         ctypes.CDLL(None).prctl(set_dumpable, 0, 0, 0, 0)
 
 
-def exposed(path: Path) -> str:
+def describe_exposure(path: Path) -> str:
     """Who else can read the secret in the file at `path`, in words; "" where nobody, or where it is not ours to mend."""
     try:
         place = path.resolve()
@@ -63,16 +63,16 @@ def exposed(path: Path) -> str:
         if not stat.S_ISREG(found.st_mode) or os.geteuid() not in (found.st_uid, ROOT):
             return ""
         mode = f"its mode is {stat.S_IMODE(found.st_mode):04o}"
-        if found.st_mode & stat.S_IROTH and _reach(place, None):
+        if found.st_mode & stat.S_IROTH and _can_reach(place, None):
             return f"can be read by everybody on this machine ({mode})"
-        if found.st_mode & stat.S_IRGRP and found.st_gid != ROOT and _reach(place, found.st_gid):
-            return f"can be read by the whole group {_group(found.st_gid)} ({mode})"
+        if found.st_mode & stat.S_IRGRP and found.st_gid != ROOT and _can_reach(place, found.st_gid):
+            return f"can be read by the whole group {_get_group_name(found.st_gid)} ({mode})"
     except OSError:  # whoever reads it says why it cannot be read
         return ""
     return ""
 
 
-def strange(path: Path) -> str:
+def describe_foreign_writers(path: Path) -> str:
     """How others can have written what stands at `path`, in words; "" where only its owner and the superuser can."""
     found, folder = path.stat(), path.parent.stat()
     if found.st_mode & stat.S_IWOTH:
@@ -81,27 +81,31 @@ def strange(path: Path) -> str:
         return ""
     if not folder.st_mode & stat.S_ISVTX:
         return f"everybody may put another in its place (its folder's mode is {stat.S_IMODE(folder.st_mode):04o})"
-    return f"it lies in a folder where everybody may write, and {foreign(path)}" if foreign(path) else ""
+    return (
+        f"it lies in a folder where everybody may write, and {describe_foreign_owner(path)}"
+        if describe_foreign_owner(path)
+        else ""
+    )
 
 
-def foreign(path: Path) -> str:
+def describe_foreign_owner(path: Path) -> str:
     """Whose the file at `path` is, in words, where that is neither this user nor the superuser; else ""."""
     owner = path.stat().st_uid
-    return "" if owner in (os.geteuid(), ROOT) else f"it belongs to another user ({_user(owner)})"
+    return "" if owner in (os.geteuid(), ROOT) else f"it belongs to another user ({_get_user_name(owner)})"
 
 
-def planted(path: Path) -> Path | None:
+def find_planted_link(path: Path) -> Path | None:
     """The link on the way to `path` that somebody else put into a folder where everybody may write; None where there is none.
 
     Linux does not follow such links for us, by `fs.protected_symlinks`; whoever looks up where they lead has to ask.
     """
     try:
-        return _planted(path.absolute())
+        return _walk_links(path.absolute())
     except OSError:  # a name too long, a folder that may not be entered: whoever opens it says so
         return None
 
 
-def _planted(path: Path) -> Path | None:
+def _walk_links(path: Path) -> Path | None:
     ours, left = (os.geteuid(), ROOT), [*reversed(path.parts)]
     walked, followed = Path(left.pop()), 0
     while left and followed < MOST_LINKS:
@@ -122,7 +126,7 @@ def _planted(path: Path) -> Path | None:
     return None
 
 
-def _reach(path: Path, group: int | None) -> bool:
+def _can_reach(path: Path, group: int | None) -> bool:
     """Whether those of `group` (None: everybody) get through every folder to `path`."""
     for folder in path.parents:
         found = folder.stat()
@@ -131,7 +135,7 @@ def _reach(path: Path, group: int | None) -> bool:
     return True
 
 
-def _group(number: int) -> str:
+def _get_group_name(number: int) -> str:
     with suppress(ImportError, KeyError):
         import grp
 
@@ -139,7 +143,7 @@ def _group(number: int) -> str:
     return str(number)
 
 
-def _user(number: int) -> str:
+def _get_user_name(number: int) -> str:
     with suppress(ImportError, KeyError):
         import pwd
 

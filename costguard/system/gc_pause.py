@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """Cycles of garbage are not looked for in here, nor meanwhile by other threads.
 
     A poll in which all changed makes a hundred thousand values; looking for cycles among them was a fifth of the ledger's time,

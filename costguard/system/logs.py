@@ -18,8 +18,8 @@ from typing import Any, TextIO
 
 import structlog
 
-from costguard.errors import one_line
-from costguard.system.secret import Secret, scrubbed
+from costguard.errors import to_one_line
+from costguard.system.secret import Secret, scrub_text
 
 SECRET_NAMES = re.compile(
     r"secret|passw|api_?key|authori[sz]ation|cookie|credential|private_?key|bearer|(?:^|_)token$", re.IGNORECASE
@@ -57,10 +57,10 @@ class Redacting:
             return {str(key): self.cleaned(inner, str(key)) for key, inner in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [self.cleaned(one) for one in value]
-        text = scrubbed(str(value), self._secrets)
+        text = scrub_text(str(value), self._secrets)
         for looks, instead in SECRET_TEXTS:
             text = looks.sub(instead, text)
-        return one_line(text.replace("\n", "; "))[:LONGEST_TEXT]
+        return to_one_line(text.replace("\n", "; "))[:LONGEST_TEXT]
 
 
 class Lines:

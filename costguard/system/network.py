@@ -21,7 +21,7 @@ OTHER_PORT = "check the address and its port"
 TOO_OLD = "it must speak TLS 1.2 or later"
 
 
-class Trouble(NamedTuple):
+class TlsTrouble(NamedTuple):
     """`what` is wrong with the other side, to stand after its name, and what to do about it."""
 
     what: str
@@ -29,12 +29,12 @@ class Trouble(NamedTuple):
 
 
 @cache
-def system_context() -> ssl.SSLContext:
+def load_system_context() -> ssl.SSLContext:
     """The system's authorities. Reading their certificates takes 20 ms: done once."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
-def file_context(ca_file: Path) -> ssl.SSLContext:
+def load_file_context(ca_file: Path) -> ssl.SSLContext:
     """As strict, by the authorities of a file; OSError or ValueError where it holds none.
 
     Not `create_default_context`: it writes session keys where SSLKEYLOGFILE says.
@@ -44,26 +44,28 @@ def file_context(ca_file: Path) -> ssl.SSLContext:
     return context
 
 
-def context_of(ca_file: Path | None) -> ssl.SSLContext:
+def load_context(ca_file: Path | None) -> ssl.SSLContext:
     """Of `ca_file`, or the system's where it is None."""
-    return system_context() if ca_file is None else file_context(ca_file)
+    return load_system_context() if ca_file is None else load_file_context(ca_file)
 
 
-def trouble_of(broken: BaseException | None) -> Trouble | None:
+def explain_tls_error(broken: BaseException | None) -> TlsTrouble | None:
     """What TLS did not like, if `broken` comes of that. The error's own words are left out: they may repeat what was sent."""
     while broken is not None:
         if isinstance(broken, ssl.SSLCertVerificationError):
-            what = _WRONG.get(broken.verify_code)
-            return Trouble(*what) if what else Trouble(f"its certificate is not trusted ({broken.verify_code})", NAME_THEM)
+            what = _CERTIFICATE_WORDS.get(broken.verify_code)
+            return (
+                TlsTrouble(*what) if what else TlsTrouble(f"its certificate is not trusted ({broken.verify_code})", NAME_THEM)
+            )
         if isinstance(broken, ssl.SSLError):
-            return Trouble(*next((told for words, told in _BROKEN.items() if words in str(broken.reason).upper()), _CUT))
+            return TlsTrouble(*next((told for words, told in _TLS_WORDS.items() if words in str(broken.reason).upper()), _CUT))
         broken = broken.__cause__ or broken.__context__
     return None
 
 
 _UNKNOWN = ("its certificate is of an authority that is not trusted here", NAME_THEM)
 _OTHERS = ("its certificate is of another host", WRONG_PLACE)
-_WRONG = {
+_CERTIFICATE_WORDS = {
     9: ("its certificate is not valid yet", SET_CLOCK),
     10: ("its certificate has expired", RENEW),
     18: ("its certificate is signed by itself, and not trusted here", NAME_THEM),
@@ -79,7 +81,7 @@ _NO_TLS = ("what answers there speaks no TLS", OTHER_PORT)
 _OLD = ("it speaks no TLS that is safe today", TOO_OLD)
 _CHANGED = ("what came was changed on its way", WRONG_PLACE)
 _CUT = ("TLS broke off", "it may go better later; else check the address and its port")
-_BROKEN = {
+_TLS_WORDS = {
     "WRONG_VERSION": _NO_TLS,
     "RECORD_LAYER": _NO_TLS,
     "HTTP_REQUEST": _NO_TLS,

@@ -7,7 +7,7 @@ import threading
 from ipaddress import ip_address
 
 
-def addresses(host: str, port: int, seconds: float | None) -> list[str]:
+def resolve_addresses(host: str, port: int, seconds: float | None) -> list[str]:
     """The IP addresses of `host`, each once. TimeoutError after `seconds`, any other OSError where there are none.
 
     It is asked in a thread of its own, which ends by itself when the resolver gives up.

@@ -25,7 +25,7 @@ class Secret:
         """The secret itself: for the one place that sends it."""
         return self._value
 
-    def hint(self) -> str:
+    def get_hint(self) -> str:
         """The last four characters, where there are enough that they give nothing away."""
         return f"...{self._value[-4:]}" if len(self._value) >= LEAST_FOR_HINT else "..."
 
@@ -50,29 +50,29 @@ class Secret:
         raise TypeError("a secret is not written anywhere")
 
 
-def scrubbed(text: str, secrets: tuple[Secret, ...]) -> str:
+def scrub_text(text: str, secrets: tuple[Secret, ...]) -> str:
     """`text` with every one of `secrets` taken out: a provider may echo a key in its error."""
     for secret in secrets:
-        for form in _forms(secret.reveal()):
+        for form in _list_forms(secret.reveal()):
             text = text.replace(form, "[secret]")
     return text
 
 
-def scrubbed_bytes(data: bytes, secrets: tuple[Secret, ...]) -> bytes:
+def scrub_bytes(data: bytes, secrets: tuple[Secret, ...]) -> bytes:
     """The same for what came over the wire; `data` itself where nothing is in it."""
     for secret in secrets:
-        for form in _forms(secret.reveal()):
+        for form in _list_forms(secret.reveal()):
             data = data.replace(form.encode(), b"[secret]")
     return data
 
 
-def _forms(value: str) -> Iterator[str]:
+def _list_forms(value: str) -> Iterator[str]:
     """How `value` may be echoed: as it is, as an address has it, as JSON has it."""
     if len(value) >= LEAST_SCRUBBED:
         yield from dict.fromkeys((value, quote(value, safe=""), value.replace("/", "\\/").replace('"', '\\"')))
 
 
-def parts_of(secret: Secret) -> tuple[Secret, ...]:
+def split_secret(secret: Secret) -> tuple[Secret, ...]:
     """The secret, and what an Authorization header of it holds: the token of a Bearer, the user and password of a Basic."""
     scheme, _, token = secret.reveal().partition(" ")
     if not token or scheme.lower() not in ("bearer", "basic", "token", "apikey"):

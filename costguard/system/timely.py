@@ -10,21 +10,21 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_limit = threading.local()
+_send_limit = threading.local()
 
 
 @contextmanager
-def only_until(at_s: float, seconds: Callable[[], float]) -> Iterator[None]:
+def limit_sending(at_s: float, seconds: Callable[[], float]) -> Iterator[None]:
     """In this block nothing is sent by this thread at `at_s` or later, by `seconds`, a clock that only goes on."""
-    before = getattr(_limit, "late", None)
-    _limit.late = lambda: seconds() >= at_s
+    before = getattr(_send_limit, "late", None)
+    _send_limit.late = lambda: seconds() >= at_s
     try:
         yield
     finally:
-        _limit.late = before
+        _send_limit.late = before
 
 
-def is_late() -> bool:
+def is_too_late_to_send() -> bool:
     """Whether nothing more may be sent now."""
-    late: Callable[[], bool] | None = getattr(_limit, "late", None)
+    late: Callable[[], bool] | None = getattr(_send_limit, "late", None)
     return late is not None and late()

@@ -40,13 +40,13 @@ from costguard.testing.machine import (
     Store,
 )
 from costguard.testing.samples import SILENT, Rule, measured
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, Reception
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, ActionResponse
 from costguard.values.acting import UNCLEAR as NO_ANSWER
-from costguard.values.balance import Balance
+from costguard.values.balance import PrepaidBalance
 from costguard.values.money import Money, Rate
 from costguard.values.period import Period
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, STOPPED, ResourceKey, ScopeKey
-from costguard.values.sample import Measured, Sample
+from costguard.values.sample import Sample, UtilizationSamples
 
 KEEPS_ENDED = timedelta(hours=1)
 """For so long a listing shows what is gone, as EC2's does."""
@@ -137,7 +137,7 @@ class EndingCloud:
         """Its one provider."""
         return (self._provider,)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         """Its one scope."""
         return (self.scope,)
 
@@ -150,7 +150,7 @@ class EndingCloud:
         down = any(one.what == DOWN for one in self._at_work(at))
         return Poll(scope=scope, at=at, inventory=inventory, samples=() if down else tuple(self._samples(items, at)))
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         """The machine as it is; None where it is gone. UnreachableError while the provider is down."""
         at = self._clock.now()
         if any(one.what == DOWN for one in self._at_work(at)):
@@ -159,7 +159,7 @@ class EndingCloud:
         seen = machine.observation(at) if machine else None
         return None if seen is None or _gone(seen, at) else seen
 
-    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """A sample of each signal for each whole minute of `period`, of those that run and measure something.
 
         What was told once is not told again. UnreachableError while the provider is down.
@@ -176,9 +176,9 @@ class EndingCloud:
             machine = self._machine(one.key)
             if machine is None or not machine.rule(period.end).values:
                 blind.append((one.key, "nothing measures it"))
-        return Measured(samples=tuple(samples), blind=tuple(blind))
+        return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
-    def terminate(self, key: ResourceKey) -> Reception:
+    def terminate(self, key: ResourceKey) -> ActionResponse:
         """End the machine for good, as it answers."""
         return self._do(key, TERMINATE, ("stopping", ENDED))
 
@@ -200,12 +200,12 @@ class EndingCloud:
             compute=TimeRule(bills=("running", "stopping"), free=("stopped", "pending", "starting", "suspended")),
         )
 
-    def _do(self, key: ResourceKey, act: str, path: tuple[str, str], lose: frozenset[str] = frozenset()) -> Reception:
+    def _do(self, key: ResourceKey, act: str, path: tuple[str, str], lose: frozenset[str] = frozenset()) -> ActionResponse:
         at, machine = self._clock.now(), self._machine(key)
         here = machine.now(at) if machine else None
         if machine is None or here is None or here.state == ENDED:
             self._acts.append(Act(at, key.id, key, act, None, MISSING, done=False))
-            return Reception(said=MISSING, why="there is no such instance")
+            return ActionResponse(said=MISSING, why="there is no such instance")
         reception, done = _answered(machine, act, here.state, at, lose)
         if done:
             through, state = path
@@ -232,7 +232,7 @@ class EndingCloud:
 class SimulatedCloud(EndingCloud):
     """One account of a simulated provider that can stop a machine and keep its disks, too: keeps Stopper."""
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """Stop the machine, as it answers."""
         return self._do(key, STOP, ("stopping", STOPPED), lose)
 
@@ -244,26 +244,26 @@ class PrepaidCloud(SimulatedCloud):
     since: datetime
     unknown: str = ""
 
-    def balance(self) -> Balance:
+    def fetch_balance(self) -> PrepaidBalance:
         """What is left of what was paid, less what all machines truly cost since."""
         at = self._clock.now()
         left = self.paid.nano - round(self.spent(self.since, at))
         amount = None if self.unknown else replace(self.paid, nano=left)
-        return Balance(provider=self._provider, account=self.scope.account, at=at, amount=amount, why=self.unknown)
+        return PrepaidBalance(provider=self._provider, account=self.scope.account, at=at, amount=amount, why=self.unknown)
 
 
-def _answered(machine: Machine, act: str, state: str, at: datetime, lose: frozenset[str]) -> tuple[Reception, bool]:
+def _answered(machine: Machine, act: str, state: str, at: datetime, lose: frozenset[str]) -> tuple[ActionResponse, bool]:
     """What the machine's provider says to `act`, and whether it is done."""
     if act in machine.handling.protected:
-        return Reception(said=REFUSED, why=f"it is protected from {act}"), False
+        return ActionResponse(said=REFUSED, why=f"it is protected from {act}"), False
     lost = set(machine.handling.stop_loses) - lose
     if act == STOP and lost:
-        return Reception(said=REFUSED, why=f"it would lose {', '.join(sorted(lost))}"), False
+        return ActionResponse(said=REFUSED, why=f"it would lose {', '.join(sorted(lost))}"), False
     if act == STOP and state in ("stopping", STOPPED):
-        return Reception(said=ALREADY), False
+        return ActionResponse(said=ALREADY), False
     how = machine.answer(at)
     said = {OBEYS: ACCEPTED, DEAF: ACCEPTED, LOST: NO_ANSWER, UNCLEAR: NO_ANSWER, REFUSES: REFUSED}[how]
-    return Reception(said=said, why="" if said == ACCEPTED else "as it was told to answer"), how in (OBEYS, LOST)
+    return ActionResponse(said=said, why="" if said == ACCEPTED else "as it was told to answer"), how in (OBEYS, LOST)
 
 
 def _gone(seen: Observation, at: datetime) -> bool:

@@ -16,14 +16,14 @@ from itertools import groupby
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from costguard.bills.simulated_bill import CloudPlayed, Compared, Played
+from costguard.bills.simulated_bill import CloudBillCheck, ResourceBillCheck, SimulatedBillCheck
 from costguard.errors import CostguardError, InputError
 from costguard.ledger.db.address import address
-from costguard.metering.accrual import accrue, suspects
-from costguard.metering.billing import BillingRule, rule_for
+from costguard.metering.accrual import accrue_poll, find_suspect_absences
+from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.inventory import Poll
 from costguard.metering.scope_state import ScopeState
-from costguard.metering.spending import Spent
+from costguard.metering.spending import LifetimeCost
 from costguard.services import Answer
 from costguard.services.poll import looked_up
 from costguard.settings import path_of
@@ -76,7 +76,7 @@ def _unused(ledger: Ledger, url: str) -> None:
         raise InputError("holds a ledger already", field=address(url).shown, hint=hint)
 
 
-def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SIZE) -> Played:
+def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SIZE) -> SimulatedBillCheck:
     """Watch a world of `days` days that end at `end` into the ledger at `url`, and compare."""
     from costguard_sim.knowable import as_told, knowable
     from costguard_sim.plan import make_plan
@@ -90,15 +90,15 @@ def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SI
     drawn = make_world(seed, start=start, days=days, size=size)
     polls = int(days * 86_400 / PACE_S[0]) + 1
     plan = _through(make_plan(seed, drawn, polls=polls, pace_s=PACE_S, longest_s=LONGEST_S), drawn)
-    world, rules = knowable(drawn, plan), Facts().billing_rules()
+    world, rules = knowable(drawn, plan), Facts().get_billing_rules()
     ceilings = {shape.gpu: CEILING_NANO for resource in world.resources for shape in resource.shapes if shape.gpu}
     with Ledger(url, rules=rules, ceilings=ceilings) as ledger:
         _unused(ledger, url)
         for _, day in groupby(_polls(world, plan, rules, ceilings), key=lambda poll: poll.at.date()):
-            ledger.record(list(day))
+            ledger.record_polls(list(day))
     with Books(url, rules=rules, ceilings=lambda: ceilings) as books:
         spent = books.spent(end)
-    return Played(
+    return SimulatedBillCheck(
         seed=seed,
         period=Period(start=start, end=end),
         scopes=len({entry.scope for entry in plan.entries}),
@@ -145,8 +145,8 @@ def _polls(world: World, plan: Plan, rules: Mapping[str, BillingRule], ceilings:
         clock.at = moment(entry.at_us)
         scope = ScopeKey(*entry.scope)
         state, poll = states.get(scope) or ScopeState(scope=scope), sim.poll(scope)
-        poll = looked_up(poll, suspects(state, poll.inventory), sim)
-        states[scope] = accrue(state, poll, rule_for(rules, scope.provider), ceilings).state
+        poll = looked_up(poll, find_suspect_absences(state, poll.inventory), sim)
+        states[scope] = accrue_poll(state, poll, get_billing_rule(rules, scope.provider), ceilings).state
         yield poll
 
 
@@ -172,17 +172,17 @@ def _met(world: World) -> dict[str, int]:
     }
 
 
-def _compared(spent: list[Spent], told: World) -> tuple[CloudPlayed, ...]:
+def _compared(spent: list[LifetimeCost], told: World) -> tuple[CloudBillCheck, ...]:
     from costguard_sim.bill import charged
     from costguard_sim.view import key_of
 
     ours = {one.key: one for one in spent}
     nothing = Money(nano=0)
-    clouds: dict[str, list[Compared]] = {}
+    clouds: dict[str, list[ResourceBillCheck]] = {}
     for resource in told.resources:
         one = ours.get(key_of(resource))
         clouds.setdefault(resource.cloud, []).append(
-            Compared(
+            ResourceBillCheck(
                 key=key_of(resource),
                 money=one.money if one else MoneyInterval(low=nothing, expected=nothing, high=nothing),
                 billed=sum((line.amount for line in charged(resource, 0, told.end_us)), Fraction(0)),
@@ -190,7 +190,7 @@ def _compared(spent: list[Spent], told: World) -> tuple[CloudPlayed, ...]:
                 pending=Fraction(resource.traffic_nano, NANO),
             )
         )
-    return tuple(CloudPlayed(provider=cloud, resources=tuple(found)) for cloud, found in sorted(clouds.items()))
+    return tuple(CloudBillCheck(provider=cloud, resources=tuple(found)) for cloud, found in sorted(clouds.items()))
 
 
 def _midnight() -> datetime:

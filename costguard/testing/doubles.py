@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from costguard.values.instant import sensible
+from costguard.values.instant import require_instant
 
 STILL = timedelta()
 
@@ -16,7 +16,7 @@ class FakeClock:
     """
 
     def __init__(self, start: datetime) -> None:
-        sensible(start, "clock.start")
+        require_instant(start, "clock.start")
         self._now, self._up = start, STILL
 
     def now(self) -> datetime:

@@ -34,9 +34,9 @@ from costguard.ledger.holds import Holds, counting_holds
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.inventory import Failed, Poll
-from costguard.metering.observation import Handling, Observation, incarnation_of
-from costguard.metering.scope_state import Accrued
-from costguard.metering.spending import Live
+from costguard.metering.observation import Handling, Observation, identify_incarnation
+from costguard.metering.scope_state import AccrualResult
+from costguard.metering.spending import LiveResource
 from costguard.providers.ports import BalanceSource, InstanceSource
 from costguard.services.dispatch import Postman
 from costguard.services.guard import Guard, Guarded
@@ -45,10 +45,10 @@ from costguard.services.run.holding import hold
 from costguard.settings import check_settings
 from costguard.testing.story import Event
 from costguard.testing.story_player import PollPlay, Reply, Sight, Stage
-from costguard.values.balance import Balance
+from costguard.values.balance import PrepaidBalance
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import Sample
-from costguard.values.text_format import sign
+from costguard.values.text_format import get_currency_sign
 
 CHANNEL = "story"
 HELD_FOR = timedelta(days=1)
@@ -76,10 +76,10 @@ class _FullLedger(Ledger):
 
     full = False
 
-    def record(self, polls: Sequence[Poll]) -> tuple[Accrued, ...]:
+    def record_polls(self, polls: Sequence[Poll]) -> tuple[AccrualResult, ...]:
         if self.full:
             raise LedgerError(FULL)
-        return super().record(polls)
+        return super().record_polls(polls)
 
     def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
         if self.full:
@@ -206,32 +206,32 @@ class GuardPlay(PollPlay):
             handling=handling, sources=sources, balances=self._balances(), members=members, lags={}, measures=(), agents=()
         )
 
-    def _balances(self) -> tuple[Balance, ...]:
-        return tuple(cloud.balance() for cloud in self.stage.clouds.values() if isinstance(cloud, BalanceSource))
+    def _balances(self) -> tuple[PrepaidBalance, ...]:
+        return tuple(cloud.fetch_balance() for cloud in self.stage.clouds.values() if isinstance(cloud, BalanceSource))
 
     def _open_holds(self, now: datetime) -> list[Hold]:
         with Reader(self.stage.ledger_url) as reader, reader.snapshot() as ask:
             return counting_holds(ask, now)
 
-    def _live(self, name: str) -> Live:
+    def _live(self, name: str) -> LiveResource:
         key, now = self.stage.key(name), self.stage.clock.now()
         with Books(self.stage.ledger_url, rules=self.stage.rules) as books:
-            live = next((one for one in books.live(now) if one.observation.key == key), None)
+            live = next((one for one in books.load_live(now) if one.observation.key == key), None)
         if live is None:
             raise InputError(f"nothing that is there is called '{name}'", field="ID")
         return live
 
     def _keep(self, event: Event) -> Reply:
         now, live, lasts = self.stage.clock.now(), self._live(event.name), event.length or timedelta()
-        life, owner = incarnation_of(live.observation), owner_of(live.observation, self.settings.defaults.owner_from)
+        life, owner = identify_incarnation(live.observation), owner_of(live.observation, self.settings.defaults.owner_from)
         meant = [policy for policy in self.settings.policies if concerns(policy.target, live.observation, owner)]
-        taken = self._book.wishes_since(live.first_seen_at)
+        taken = self._book.load_overrides_since(live.first_seen_at)
         allowed = may_lease(life, taken, meant, lasts, now, rate=rate_of(live, now))
         if not allowed.allowed:
             return Reply(done=False, text=allowed.why)
         costs = "at a price nobody stated"
         if allowed.costs is not None:
-            costs = f"up to {sign(allowed.costs.currency)}{allowed.costs.text()}"
+            costs = f"up to {get_currency_sign(allowed.costs.currency)}{allowed.costs.format()}"
         self._add(event, LEASE, until=now + lasts, live=live, whole_life=True)
         return Reply(done=True, text=f"kept, {costs}")
 
@@ -280,9 +280,9 @@ class GuardPlay(PollPlay):
     def _lift(self, event: Event, what: str) -> Reply:
         now = self.stage.clock.now()
         key = self.stage.key(event.name) if event.name else None
-        there = [wish for wish in self._book.open_wishes(now) if wish.what == what and wish.key == key]
+        there = [wish for wish in self._book.load_open_overrides(now) if wish.what == what and wish.key == key]
         for wish in there:
-            self._book.lift_wish(wish.id, who=event.who, now=now)
+            self._book.lift_override(wish.id, who=event.who, now=now)
         return Reply(done=bool(there), text="lifted" if there else "there was nothing to lift")
 
     def _add(
@@ -291,7 +291,7 @@ class GuardPlay(PollPlay):
         what: str,
         *,
         until: datetime | None = None,
-        live: Live | None = None,
+        live: LiveResource | None = None,
         whole_life: bool = False,
         subject: str = "",
         value: str = "",
@@ -305,11 +305,11 @@ class GuardPlay(PollPlay):
             at=self.stage.clock.now(),
             until=until,
             key=seen.key if seen else None,
-            life=incarnation_of(seen) if seen and whole_life else None,
+            life=identify_incarnation(seen) if seen and whole_life else None,
             subject=subject,
             value=value,
         )
-        self._book.add_wish(wish)
+        self._book.add_override(wish)
 
 
 class _Outbox:

@@ -42,7 +42,7 @@ def ledger_faults(outcome: Outcome) -> Iterator[str]:
         if said is None:
             yield f"the ledger does not know {machine.name}, which cost {dollars(truth)}"
         elif not said.low.nano - 1 <= truth <= said.high.nano + 1:
-            between = f"{said.low.text()} to {said.high.text()}"
+            between = f"{said.low.format()} to {said.high.format()}"
             yield f"the ledger says that {machine.name} cost {between}, and it cost {dollars(truth)}"
 
 

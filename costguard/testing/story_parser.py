@@ -37,7 +37,7 @@ from costguard.testing.story import Cast, Event, Story
 from costguard.testing.story_events import read_event
 from costguard.testing.story_setup import read_cast, read_cloud
 from costguard.testing.story_tokens import Moments, length, wrong
-from costguard.values.checks import nearest_names
+from costguard.values.checks import find_nearest_names
 
 HEADS = ("title", "hazard", "start", "end", "zone", "poll")
 SECTIONS = ("machines", "clouds", "policies", "budgets", "config", "events", "expect")
@@ -112,11 +112,11 @@ def _cut(text: str) -> _Text:
             found.sections.setdefault(section, [])
         elif head := _HEAD.fullmatch(bare.strip()):
             if head[1] not in HEADS:
-                near = ", ".join(nearest_names(head[1], HEADS)) or ", ".join(HEADS)
+                near = ", ".join(find_nearest_names(head[1], HEADS)) or ", ".join(HEADS)
                 raise wrong(line, f"'{head[1]}' is no heading", f"did you mean {near}?")
             found.heads[head[1]] = (line, head[2].strip())
         else:
-            near = ", ".join(nearest_names(bare.strip(), SECTIONS)) or ", ".join(SECTIONS)
+            near = ", ".join(find_nearest_names(bare.strip(), SECTIONS)) or ", ".join(SECTIONS)
             raise wrong(line, f"'{bare.strip()}' is neither a heading nor a section", f"did you mean {near}?")
     for needed in ("title", "hazard", "start", "end"):
         if needed not in found.heads:

@@ -17,7 +17,7 @@ from costguard.metering.observation import Handling
 from costguard.testing.machine import Store
 from costguard.testing.story import Cast, CloudCast
 from costguard.testing.story_tokens import cut, length, money, plain, tokens, wrong
-from costguard.values.checks import nearest_names
+from costguard.values.checks import find_nearest_names
 
 _GPU = re.compile(r"(?:(\d+)x)?([A-Za-z][\w.-]*)")
 _DISK = re.compile(r"(\d+) GB(?: (\$[\d.]+)(?:/(\$[\d.]+))?)?(?: (\S+))?")
@@ -75,7 +75,7 @@ def _with(cast: Cast, option: str, line: int) -> Cast:  # noqa: C901, PLR0911, P
     word, *rest = tokens(option)
     said, handling = " ".join(rest), cast.handling or Handling()
     if word not in CAST_WORDS:
-        near = ", ".join(nearest_names(word, CAST_WORDS)) or ", ".join(CAST_WORDS)
+        near = ", ".join(find_nearest_names(word, CAST_WORDS)) or ", ".join(CAST_WORDS)
         raise wrong(line, f"'{word}' says nothing of a machine", f"did you mean {near}?")
     if not rest and word not in ("stopped", "later", "no-stop"):
         raise wrong(line, f"'{word}' says nothing more", f"write {word} and what it is")

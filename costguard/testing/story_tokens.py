@@ -49,7 +49,7 @@ def money(text: str, line: int) -> Money:
 
 def plain(amount: Money) -> str:
     """An amount as people write it: "32.77", "12000"."""
-    whole, _, part = f"{amount.decimal():f}".partition(".")
+    whole, _, part = f"{amount.to_decimal():f}".partition(".")
     return f"{whole}.{part.rstrip('0')}" if part.rstrip("0") else whole
 
 

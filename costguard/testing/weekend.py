@@ -22,9 +22,9 @@ from costguard.ledger.db.reader import Reader
 from costguard.ledger.holds import counting_holds
 from costguard.ledger.reports.reader import Accounts
 from costguard.ledger.spans.books import Books
-from costguard.metering.accrual import GAP
+from costguard.metering.accrual import POLL_GAP
 from costguard.metering.inventory import Failed
-from costguard.reporting.statement.period import Asked
+from costguard.reporting.statement.period import ReportPeriod
 from costguard.services import Answer
 from costguard.services.further import Question
 from costguard.services.poll import poll
@@ -149,11 +149,11 @@ def made_of(outcome: Outcome) -> Weekend:
     """What came of the play, its ledger read once more."""
     stage = outcome.stage
     period = Period(start=stage.story.start, end=outcome.end)
-    asked = Asked(period=period, label="the weekend")
+    asked = ReportPeriod(period=period, label="the weekend")
     with Accounts(stage.ledger_url, rules=stage.rules) as books:
         spent = {one.key: one.money for one in books.spent(period.end)}
         savings = tuple(_savings(outcome, books, period.end))
-        pause = max(GAP, stage.story.poll)
+        pause = max(POLL_GAP, stage.story.poll)
         question = Question(asked=asked, by=("owner", "provider"), zone=stage.story.zone, as_of=period.end, pause=pause)
         statement = full_report(accounts=books, question=question, rules=stage.rules)
     letter = next((one.message for one in outcome.told if "train" in _machine(one.message)), None)
@@ -221,9 +221,9 @@ def _savings(outcome: Outcome, books: Books, end: datetime) -> Iterator[Saving]:
     for at, name, intent in outcome.intents:
         rate = machines[name].rate
         if intent.state == DONE and rate is not None:
-            found = books.spending(Period(start=at, end=end), end)
+            found = books.load_spending(Period(start=at, end=end), end)
             disks = sum((s.money.expected for s in found if s.attribution.provider == intent.life.key.provider), Money(nano=0))
-            avoided = rate.over(int((end - at).total_seconds()))
+            avoided = rate.multiply_seconds(int((end - at).total_seconds()))
             yield Saving(who=name, act=ACTS[intent.act], at=at, avoided=avoided, disks=disks)
 
 

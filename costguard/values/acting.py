@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 
 ACCEPTED, ALREADY, REFUSED, MISSING, UNCLEAR = "accepted", "already", "refused", "missing", "unclear"
-RECEPTIONS = {
+ACTION_RESPONSES = {
     ACCEPTED: "the provider took the request",
     ALREADY: "it is in that state, or on its way there",
     REFUSED: "the provider said no, and nothing was done",
@@ -17,11 +17,11 @@ RECEPTIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reception:
+class ActionResponse:
     """`said`: one of RECEPTIONS. `why`: the provider's reason in words, without secrets; "" where there is none to give."""
 
     said: str
     why: str = ""
 
     def __post_init__(self) -> None:
-        one_of(self.said, RECEPTIONS, "reception")
+        require_one_of(self.said, ACTION_RESPONSES, "reception")

@@ -9,7 +9,7 @@ from costguard.values.money import Money, Rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Balance:
+class PrepaidBalance:
     """What is left at `at`. `amount` None: unknown, and `why` says so; it may be negative. Unknown is never zero.
 
     `burn`: what the provider says it takes an hour now. `burn_limit`: the most an hour that it allows. None: it does not say.

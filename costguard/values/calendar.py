@@ -11,69 +11,69 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
-from costguard.values.checks import whole
-from costguard.values.instant import EARLIEST, LATEST, sensible
+from costguard.values.checks import require_whole_number
+from costguard.values.instant import EARLIEST, LATEST, require_instant
 from costguard.values.period import Period
 
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
-MONTHS = 12
-LONGEST_ROLLING = 3660
+MONTHS_A_YEAR = 12
+LONGEST_ROLLING_DAYS = 3660
 """Days: ten years, longer than any budget."""
 
 
-def day(on: date, zone: tzinfo) -> Period:
+def make_day(on: date, zone: tzinfo) -> Period:
     """The day `on`: 23 to 25 hours as a rule, none at all where a zone skipped it (Pacific/Apia, 2011-12-30)."""
-    return Period(start=_first(on, zone), end=_first(on + DAY, zone))
+    return Period(start=_find_day_start(on, zone), end=_find_day_start(on + DAY, zone))
 
 
-def week(on: date, zone: tzinfo) -> Period:
+def make_week(on: date, zone: tzinfo) -> Period:
     """The ISO week, Monday to Sunday, that holds the day `on`."""
     monday = on - on.weekday() * DAY
-    return Period(start=_first(monday, zone), end=_first(monday + WEEK, zone))
+    return Period(start=_find_day_start(monday, zone), end=_find_day_start(monday + WEEK, zone))
 
 
-def month(year: int, month: int, zone: tzinfo) -> Period:
+def make_month(year: int, month: int, zone: tzinfo) -> Period:
     """One calendar month, `month` from 1 to 12."""
-    whole(year, "year", least=EARLIEST.year, most=LATEST.year - 1)
-    whole(month, "month", most=MONTHS)
-    following = date(year + month // MONTHS, month % MONTHS + 1, 1)
-    return Period(start=_first(date(year, month, 1), zone), end=_first(following, zone))
+    require_whole_number(year, "year", least=EARLIEST.year, most=LATEST.year - 1)
+    require_whole_number(month, "month", most=MONTHS_A_YEAR)
+    following = date(year + month // MONTHS_A_YEAR, month % MONTHS_A_YEAR + 1, 1)
+    return Period(start=_find_day_start(date(year, month, 1), zone), end=_find_day_start(following, zone))
 
 
-def year(year: int, zone: tzinfo) -> Period:
+def make_year(year: int, zone: tzinfo) -> Period:
     """One calendar year."""
-    return Period(start=month(year, 1, zone).start, end=month(year, MONTHS, zone).end)
+    return Period(start=make_month(year, 1, zone).start, end=make_month(year, MONTHS_A_YEAR, zone).end)
 
 
-def day_of(at: datetime, zone: tzinfo) -> Period:
+def find_day(at: datetime, zone: tzinfo) -> Period:
     """The day that holds the instant `at`."""
-    return day(_date_of(at, zone), zone)
+    return make_day(_find_date(at, zone), zone)
 
 
-def week_of(at: datetime, zone: tzinfo) -> Period:
+def find_week(at: datetime, zone: tzinfo) -> Period:
     """The ISO week, Monday to Sunday, that holds the instant `at`."""
-    return week(_date_of(at, zone), zone)
+    return make_week(_find_date(at, zone), zone)
 
 
-def month_of(at: datetime, zone: tzinfo) -> Period:
+def find_month(at: datetime, zone: tzinfo) -> Period:
     """The calendar month that holds the instant `at`."""
-    on = _date_of(at, zone)
-    return month(on.year, on.month, zone)
+    on = _find_date(at, zone)
+    return make_month(on.year, on.month, zone)
 
 
-def year_of(at: datetime, zone: tzinfo) -> Period:
+def find_year(at: datetime, zone: tzinfo) -> Period:
     """The calendar year that holds the instant `at`."""
-    return year(_date_of(at, zone).year, zone)
+    return make_year(_find_date(at, zone).year, zone)
 
 
-def rolling(at: datetime, days: int) -> Period:
+def make_rolling_window(at: datetime, days: int) -> Period:
     """The `days` times 24 hours before `at`, which needs no zone. It ends at `at`, which it does not hold."""
-    whole(days, "days", most=LONGEST_ROLLING)
-    return Period(start=sensible(at, "at") - days * DAY, end=at)
+    require_whole_number(days, "days", most=LONGEST_ROLLING_DAYS)
+    return Period(start=require_instant(at, "at") - days * DAY, end=at)
 
 
-def reached(on: date, at: time, zone: tzinfo) -> datetime:
+def resolve_wall_time(on: date, at: time, zone: tzinfo) -> datetime:
     """The first instant at which the clock of `zone` has reached `at` on the day `on`.
 
     A time that the clocks skip is the instant at which they jump; of a time that comes twice the first is meant.
@@ -93,12 +93,12 @@ def reached(on: date, at: time, zone: tzinfo) -> datetime:
     return begun
 
 
-def _date_of(at: datetime, zone: tzinfo) -> date:
+def _find_date(at: datetime, zone: tzinfo) -> date:
     """The date at `at`. Once a day has begun it stays begun: clocks that go back over midnight do not bring yesterday back."""
-    on = sensible(at, "at").astimezone(zone).date()
-    return on + DAY if _first(on + DAY, zone) <= at else on
+    on = require_instant(at, "at").astimezone(zone).date()
+    return on + DAY if _find_day_start(on + DAY, zone) <= at else on
 
 
-def _first(on: date, zone: tzinfo) -> datetime:
+def _find_day_start(on: date, zone: tzinfo) -> datetime:
     """The first instant of the day `on`. For a day that a zone skipped: that of the day after."""
-    return reached(on, time(), zone)
+    return resolve_wall_time(on, time(), zone)

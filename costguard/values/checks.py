@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping
 from datetime import date, time
 from decimal import Decimal
 
-from costguard.errors import InputError, UnknownNameError, shortened
+from costguard.errors import InputError, UnknownNameError, shorten
 
-HUGE = 1e300
+HUGE_NUMBER = 1e300
 """Beyond any quantity here, and within what a float holds: a JSON integer of 400 digits is not."""
 
 LARGEST_COUNT = 10**18
 """Larger counts (of tokens, parameters ...) are typing mistakes: a million times the largest run known."""
 
 
-UNQUOTED = "write the number without quotes"
+UNQUOTED_HINT = "write the number without quotes"
 
 
 def require(truth: bool, field: str, what: str, hint: str | None = None) -> None:  # noqa: FBT001 - reads as a sentence
@@ -29,27 +29,31 @@ def require(truth: bool, field: str, what: str, hint: str | None = None) -> None
         raise InputError(what, field=field, hint=hint)
 
 
-def whole(value: object, field: str, *, least: int = 1, most: int = LARGEST_COUNT) -> int:
+def require_whole_number(value: object, field: str, *, least: int = 1, most: int = LARGEST_COUNT) -> int:
     """`value` as an int between `least` and `most`; 5e7 and 50_000_000.0 are whole numbers too."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -math.inf < value < math.inf:
-        hint = UNQUOTED if _is_digits(value) else f"write {least} or more"
-        raise InputError(f"must be a whole number, not {described(value)}", field=field, hint=hint)
+        hint = UNQUOTED_HINT if _is_digits(value) else f"write {least} or more"
+        raise InputError(f"must be a whole number, not {describe_value(value)}", field=field, hint=hint)
     if int(value) != value:
-        raise InputError(f"must be a whole number, not {described(value)}", field=field, hint=f"write {round(value)}")
+        raise InputError(f"must be a whole number, not {describe_value(value)}", field=field, hint=f"write {round(value)}")
     if value < least:
-        raise InputError(f"must be at least {least}, not {described(value)}", field=field, hint=f"write {least} or more")
+        raise InputError(f"must be at least {least}, not {describe_value(value)}", field=field, hint=f"write {least} or more")
     if value > most:
-        raise InputError(f"must be at most {most:,}, not {described(value)}", field=field, hint="check the unit and the zeros")
+        raise InputError(
+            f"must be at most {most:,}, not {describe_value(value)}", field=field, hint="check the unit and the zeros"
+        )
     return int(value)
 
 
-def number(value: object, field: str, *, least: float = 0.0, most: float = 1e18) -> float:
+def require_number(value: object, field: str, *, least: float = 0.0, most: float = 1e18) -> float:
     """`value` as a finite float between `least` and `most`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -HUGE < value < HUGE:
-        hint = UNQUOTED if _is_digits(value) else f"write a number from {least:g}"
-        raise InputError(f"must be a number, not {described(value)}", field=field, hint=hint)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -HUGE_NUMBER < value < HUGE_NUMBER:
+        hint = UNQUOTED_HINT if _is_digits(value) else f"write a number from {least:g}"
+        raise InputError(f"must be a number, not {describe_value(value)}", field=field, hint=hint)
     if not least <= value <= most:
-        raise InputError(f"must be between {least:g} and {most:g}, not {described(value)}", field=field, hint="check the unit")
+        raise InputError(
+            f"must be between {least:g} and {most:g}, not {describe_value(value)}", field=field, hint="check the unit"
+        )
     return float(value)
 
 
@@ -57,7 +61,7 @@ def _is_digits(value: object) -> bool:
     return isinstance(value, str) and value.strip().replace(".", "", 1).isdigit()
 
 
-def one_of(value: object, choices: Iterable[str], field: str) -> str:
+def require_one_of(value: object, choices: Iterable[str], field: str) -> str:
     """`value` if it is one of `choices`; otherwise an error that offers the nearest and lists them all."""
     known = tuple(choices)
     if isinstance(value, str) and value in known:
@@ -66,31 +70,35 @@ def one_of(value: object, choices: Iterable[str], field: str) -> str:
         "value",
         str(value),
         field=field,
-        nearest=nearest_names(str(value), known),
+        nearest=find_nearest_names(str(value), known),
         hint=f"write one of: {', '.join(known)}" if known else "leave it out: there is none",
     )
 
 
-def known_keys(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
+def require_known_keys(table: Mapping[str, object], known: tuple[str, ...], where: str) -> None:
     """UnknownNameError for the first key of `table` that is not in `known`."""
     for key in table:
         if key not in known:
             field = f"{where}.{key}" if where else str(key)
             raise UnknownNameError(
-                "key", str(key), field=field, nearest=nearest_names(str(key), known), hint=f"known keys: {', '.join(known)}"
+                "key",
+                str(key),
+                field=field,
+                nearest=find_nearest_names(str(key), known),
+                hint=f"known keys: {', '.join(known)}",
             )
 
 
-def nearest_names(name: str, known: Iterable[str], most: int = 4) -> tuple[str, ...]:
+def find_nearest_names(name: str, known: Iterable[str], most: int = 4) -> tuple[str, ...]:
     """The names in `known` most like `name`, best first. `difflib` is imported only when somebody has mistyped."""
     from difflib import get_close_matches
 
-    by_folded = {folded(k): k for k in known}
-    close = get_close_matches(folded(name)[:80], by_folded, n=most, cutoff=0.5)
+    by_folded = {fold_name(k): k for k in known}
+    close = get_close_matches(fold_name(name)[:80], by_folded, n=most, cutoff=0.5)
     return tuple(dict.fromkeys(by_folded[c] for c in close))
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """`name` as compared: lower case, without the separators people swap (`A100_80gb` equals `a100-80GB`).
 
     A dot between digits stays: `opt-1.3b` is not `opt-13b`.
@@ -98,13 +106,13 @@ def folded(name: str) -> str:
     return _LOOSE_DOT.sub("", name.lower().translate(_SEPARATORS))
 
 
-def described(value: object) -> str:
+def describe_value(value: object) -> str:
     """How an error shows a value somebody wrote."""
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, int) and not -LARGEST_SHOWN < value < LARGEST_SHOWN:
         return "a number of more than 40 digits"
-    return shortened(f"'{value}'" if isinstance(value, str) else f"{value}" if isinstance(value, Decimal) else repr(value), 40)
+    return shorten(f"'{value}'" if isinstance(value, str) else f"{value}" if isinstance(value, Decimal) else repr(value), 40)
 
 
 LARGEST_SHOWN = 10**40

@@ -13,20 +13,20 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 
 from costguard.errors import InputError
-from costguard.values.checks import described, require
+from costguard.values.checks import describe_value, require
 from costguard.values.money import NANO, Money, MoneyInterval, divide_half_even
 
-STATED = re.compile(
+EXCHANGE_RATE = re.compile(
     r"1 USD = (?P<rate>\d{1,9}(?:\.\d{1,9})?) (?P<currency>[A-Z]{3}) on (?P<on>\d{4}-\d\d-\d\d)"
     r"(?: \((?P<source>[^()]{1,80})\))?",
     re.ASCII,
 )
-EXAMPLE = "1 USD = 0.92 EUR on 2026-11-01 (ECB)"
+EXCHANGE_EXAMPLE = "1 USD = 0.92 EUR on 2026-11-01 (ECB)"
 USD = "USD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class ExchangeRate:
     """What a dollar was worth in `currency` on a day. `nano`: billionths of a unit of it. `source`: who says so, "" nobody."""
 
     currency: str
@@ -34,41 +34,43 @@ class Exchange:
     on: date
     source: str = ""
 
-    def shown(self, dollars: Money) -> Money:
+    def convert(self, dollars: Money) -> Money:
         """`dollars` in this currency, rounded half to even to the nano-unit."""
         if dollars.currency != USD:
             raise InputError(f"cannot mix USD with {dollars.currency}", field="currency")
         exact = Fraction(dollars.nano * self.nano, NANO)
         return Money(nano=divide_half_even(exact.numerator, exact.denominator), currency=self.currency)
 
-    def shown_interval(self, dollars: MoneyInterval) -> MoneyInterval:
+    def convert_interval(self, dollars: MoneyInterval) -> MoneyInterval:
         """The same, end by end."""
-        return MoneyInterval(low=self.shown(dollars.low), expected=self.shown(dollars.expected), high=self.shown(dollars.high))
+        return MoneyInterval(
+            low=self.convert(dollars.low), expected=self.convert(dollars.expected), high=self.convert(dollars.high)
+        )
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """`at 0.92 EUR to the dollar on 2026-11-01 (ECB)`."""
-        rate = f"{Money(nano=self.nano, currency=self.currency).decimal().normalize():f}"
+        rate = f"{Money(nano=self.nano, currency=self.currency).to_decimal().normalize():f}"
         return f"at {rate} {self.currency} to the dollar on {self.on}" + (f" ({self.source})" if self.source else "")
 
 
-def exchange_stated(text: str, field: str) -> Exchange:
+def parse_exchange_rate(text: str, field: str) -> ExchangeRate:
     """The rate that `text` states; InputError for `field` where it states none."""
-    found = STATED.fullmatch(text.strip())
-    hint = f'write "{EXAMPLE}"'
+    found = EXCHANGE_RATE.fullmatch(text.strip())
+    hint = f'write "{EXCHANGE_EXAMPLE}"'
     if found is None:
-        raise InputError(f"is no rate of a day: {described(text)}", field=field, hint=hint)
+        raise InputError(f"is no rate of a day: {describe_value(text)}", field=field, hint=hint)
     try:
         on = date.fromisoformat(found["on"])
     except ValueError:
-        raise InputError(f"names no day: {described(found['on'])}", field=field, hint=hint) from None
+        raise InputError(f"names no day: {describe_value(found['on'])}", field=field, hint=hint) from None
     worth = Money.parse(found["rate"], found["currency"], field=field)
     require(worth.nano > 0, field, "is worth nothing", hint)
     require(found["currency"] != USD, field, "is of dollars themselves", "name another currency")
-    return Exchange(currency=found["currency"], nano=worth.nano, on=on, source=found["source"] or "")
+    return ExchangeRate(currency=found["currency"], nano=worth.nano, on=on, source=found["source"] or "")
 
 
-def exchange_at(rates: Sequence[Exchange], currency: str, at: datetime) -> Exchange | None:
+def find_exchange_rate(rates: Sequence[ExchangeRate], currency: str, at: datetime) -> ExchangeRate | None:
     """The last of `rates` of `currency` that was known at `at`; the first one where all are later. None: there is none."""
     own = sorted((rate for rate in rates if rate.currency == currency), key=lambda rate: rate.on)
     known = [rate for rate in own if rate.on <= at.astimezone(UTC).date()]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from costguard.errors import one_line, shortened
+from costguard.errors import shorten, to_one_line
 
 LONGEST = 600
 """Characters of one line of a message."""
@@ -29,7 +29,7 @@ def plain(text: str, longest: int = LONGEST) -> str:
 
     For the console, mail and webhooks.
     """
-    return shortened(one_line(text), longest)
+    return shorten(to_one_line(text), longest)
 
 
 def title(text: str) -> str:
@@ -46,7 +46,7 @@ def chat(text: str, longest: int = LONGEST) -> str:
 
 def shell_word(text: str) -> str:
     """`text` as one word of a command line that somebody will paste: a hostile id cannot add a second command."""
-    clean = one_line(text)
+    clean = to_one_line(text)
     return clean if re.fullmatch(r"[A-Za-z0-9._:/=+%-]+", clean) else "'" + clean.replace("'", "'\"'\"'") + "'"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from costguard.errors import InputError
-from costguard.values.checks import number, require
+from costguard.values.checks import require, require_number
 
 GIB = 2**30
 
@@ -53,8 +53,8 @@ class Gpu:
 
     def __post_init__(self) -> None:
         require(bool(self.name), "gpu.name", "is empty", "write a name such as A100-80GB-SXM")
-        number(self.vram_gb, f"{self.name}.vram_gb", least=1, most=10_000)
-        number(self.bandwidth_gb_s, f"{self.name}.bandwidth_gb_s", least=1, most=1e6)
+        require_number(self.vram_gb, f"{self.name}.vram_gb", least=1, most=10_000)
+        require_number(self.bandwidth_gb_s, f"{self.name}.bandwidth_gb_s", least=1, most=1e6)
         require(self.dies >= 1, f"{self.name}.dies", f"must be 1 or more, not {self.dies}", "count what the driver shows")
 
     @property
@@ -109,7 +109,7 @@ def read_gpus(rows: Iterable[Mapping[str, str]]) -> dict[str, Gpu]:
 
 def read_gpu(row: Mapping[str, str]) -> Gpu:
     """One row of `gpus.csv`; an empty cell is None."""
-    figures = {column: _figure(row, column) for column in _FIGURES}
+    figures = {column: _read_figure(row, column) for column in _FIGURES}
     return Gpu(
         name=row["name"],
         aliases=tuple(filter(None, row["aliases"].split("|"))),
@@ -119,8 +119,8 @@ def read_gpu(row: Mapping[str, str]) -> Gpu:
         vram_gb=float(row["vram_gb"]),
         bandwidth_gb_s=float(row["bandwidth_gb_s"]),
         interconnect=row["interconnect"],
-        has_bf16=_yes(row, "has_bf16"),
-        unified_memory=_yes(row, "unified_memory"),
+        has_bf16=_read_flag(row, "has_bf16"),
+        unified_memory=_read_flag(row, "unified_memory"),
         dies=int(row["dies"]),
         verified=row["verified"],
         note=row["note"],
@@ -143,11 +143,11 @@ _FIGURES = (
 )
 
 
-def _figure(row: Mapping[str, str], column: str) -> float | None:
+def _read_figure(row: Mapping[str, str], column: str) -> float | None:
     return float(row[column]) if row[column] else None
 
 
-def _yes(row: Mapping[str, str], column: str) -> bool:
+def _read_flag(row: Mapping[str, str], column: str) -> bool:
     if row[column] not in ("yes", "no"):
         raise InputError(f"must be yes or no, not '{row[column]}'", field=f"gpus.csv {row['name']}.{column}")
     return row[column] == "yes"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 
-GOOD, BAD, UNSURE, SKIPPED = "good", "bad", "unsure", "skipped"
-OUTCOMES = (GOOD, BAD, UNSURE, SKIPPED)
+CHECK_GOOD, CHECK_BAD, CHECK_UNSURE, CHECK_SKIPPED = "good", "bad", "unsure", "skipped"
+CHECK_OUTCOMES = (CHECK_GOOD, CHECK_BAD, CHECK_UNSURE, CHECK_SKIPPED)
 """unsure: it could not be proven without acting, or it limits what costguard can tell; skipped: something before it failed."""
 
-CREDENTIALS, REACHABLE, IDENTITY, PERMISSION, CLOCK, UTILIZATION = (
+CREDENTIALS_CHECK, REACHABLE_CHECK, IDENTITY_CHECK, PERMISSION_CHECK, CLOCK_CHECK, UTILIZATION_CHECK = (
     "credentials",
     "reachable",
     "identity",
@@ -21,7 +21,7 @@ CREDENTIALS, REACHABLE, IDENTITY, PERMISSION, CLOCK, UTILIZATION = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class HealthCheck:
     """One thing that was looked at.
 
     `subject`: one of the words above, with what of it ("permission: list pods"). `told`: what was found, in words, without a
@@ -34,4 +34,4 @@ class Check:
     fix: str = ""
 
     def __post_init__(self) -> None:
-        one_of(self.outcome, OUTCOMES, f"check {self.subject}")
+        require_one_of(self.outcome, CHECK_OUTCOMES, f"check {self.subject}")

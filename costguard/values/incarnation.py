@@ -16,7 +16,7 @@ class Incarnation(NamedTuple):
     created_at: datetime | None = None
 
 
-def same_life(one: Incarnation, other: Incarnation) -> bool:
+def is_same_life(one: Incarnation, other: Incarnation) -> bool:
     """Whether both are one life: the same start where both know it, else the same creation; of one resource in any case."""
     if one.key != other.key:
         return False

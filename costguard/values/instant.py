@@ -19,17 +19,17 @@ EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 
 
-def micros(at: datetime) -> int:
+def to_micros(at: datetime) -> int:
     """Microseconds since 1970 of the aware instant `at`."""
     return (at - EPOCH) // MICROSECOND
 
 
-def instant(us: int) -> datetime:
+def from_micros(us: int) -> datetime:
     """The instant `us` microseconds after 1970, in UTC."""
     return EPOCH + us * MICROSECOND
 
 
-def sensible(at: datetime, field: str) -> datetime:
+def require_instant(at: datetime, field: str) -> datetime:
     """`at` if it is in UTC and between 2000 and 2200; InputError otherwise."""
     require(at.tzinfo is UTC, field, f"must be an instant in UTC, not {at!r}", "use datetime(..., tzinfo=UTC)")
     require(EARLIEST <= at < LATEST, field, f"is no instant between 2000 and 2200: {at}", "check the clock")

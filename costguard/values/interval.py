@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from costguard.values.checks import number, require
+from costguard.values.checks import require, require_number
 
-LARGEST = 1e30
+LARGEST_END = 1e30
 """Anything larger is a mistake of units, and infinity is not an answer."""
 
 
@@ -26,10 +26,10 @@ class Interval:
     high: float
 
     def __post_init__(self) -> None:
-        if 0 <= self.low <= self.expected <= self.high <= LARGEST:
+        if 0 <= self.low <= self.expected <= self.high <= LARGEST_END:
             return
         for name in ("low", "expected", "high"):
-            number(getattr(self, name), f"interval.{name}", most=LARGEST)
+            require_number(getattr(self, name), f"interval.{name}", most=LARGEST_END)
         require(
             self.low <= self.expected <= self.high,
             "interval",
@@ -47,21 +47,21 @@ class Interval:
         """From expected / factor to expected x factor; `factor` >= 1."""
         return cls(expected / factor, expected, expected * factor)
 
-    def scaled(self, x: float) -> Interval:
+    def scale(self, x: float) -> Interval:
         """All three times `x` >= 0."""
         return Interval(self.low * x, self.expected * x, self.high * x)
 
-    def plus(self, other: Interval) -> Interval:
+    def add(self, other: Interval) -> Interval:
         """End by end."""
         return Interval(self.low + other.low, self.expected + other.expected, self.high + other.high)
 
-    def times(self, other: Interval) -> Interval:
+    def multiply(self, other: Interval) -> Interval:
         """End by end."""
         return Interval(self.low * other.low, self.expected * other.expected, self.high * other.high)
 
-    def times_independent(self, other: Interval) -> Interval:
+    def multiply_independent(self, other: Interval) -> Interval:
         """The product where both are unlikely to be at the same end at once: logs of the half-widths add in quadrature."""
-        worst = self.times(other)
+        worst = self.multiply(other)
         if not worst.low:
             return worst
         down = math.hypot(math.log(self.expected / self.low), math.log(other.expected / other.low))
@@ -70,7 +70,7 @@ class Interval:
             max(worst.low, worst.expected * math.exp(-down)), worst.expected, min(worst.high, worst.expected * math.exp(up))
         )
 
-    def inverse(self) -> Interval:
+    def invert(self) -> Interval:
         """1 / each, in order again; `low` > 0."""
         require(self.low > 0, "interval.low", "is zero and has no inverse", "write a low above zero")
         return Interval(1 / self.high, 1 / self.expected, 1 / self.low)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from costguard.errors import InputError
-from costguard.values.checks import described
+from costguard.values.checks import describe_value
 
 NANO = 10**9
 SECONDS_PER_HOUR = 3600
@@ -29,14 +29,14 @@ class Money:
 
     def __post_init__(self) -> None:
         if type(self.nano) is not int:
-            raise InputError(f"must be an integer of nano-units, not {described(self.nano)}", field="money")
+            raise InputError(f"must be an integer of nano-units, not {describe_value(self.nano)}", field="money")
         if len(self.currency) != 3 or not (self.currency.isascii() and self.currency.isupper()):  # noqa: PLR2004 - ISO 4217 codes have three letters
-            raise InputError(f"must be an ISO 4217 code such as USD, not {described(self.currency)}", field="currency")
+            raise InputError(f"must be an ISO 4217 code such as USD, not {describe_value(self.currency)}", field="currency")
 
     @classmethod
     def parse(cls, text: str | int | Decimal, currency: str = "USD", *, field: str = "money") -> Money:
         """Money from a decimal string ("2.49"); a float is refused, and so is more than nine decimals."""
-        return cls(nano=_nano(text, field), currency=currency)
+        return cls(nano=_parse_nano(text, field), currency=currency)
 
     def __add__(self, other: Money) -> Money:
         return Money(nano=self.nano + self._same(other), currency=self.currency)
@@ -50,13 +50,13 @@ class Money:
     def __le__(self, other: Money) -> bool:
         return self.nano <= self._same(other)
 
-    def decimal(self) -> Decimal:
+    def to_decimal(self) -> Decimal:
         """The exact amount."""
         return Decimal(self.nano).scaleb(-9)
 
-    def text(self, places: int = 2) -> str:
+    def format(self, places: int = 2) -> str:
         """The amount as a decimal string of `places` decimals, rounded half to even."""
-        return f"{self.decimal():.{places}f}"
+        return f"{self.to_decimal():.{places}f}"
 
     def _same(self, other: Money) -> int:
         if other.currency != self.currency:
@@ -74,23 +74,25 @@ class Rate:
     def __post_init__(self) -> None:
         if type(self.nano_per_hour) is not int or self.nano_per_hour <= 0:
             raise InputError(
-                f"must be more than zero, not {described(self.nano_per_hour)}", field="rate", hint="leave an unknown price out"
+                f"must be more than zero, not {describe_value(self.nano_per_hour)}",
+                field="rate",
+                hint="leave an unknown price out",
             )
 
     @classmethod
     def parse(cls, text: str | int | Decimal, currency: str = "USD", *, field: str = "rate") -> Rate:
         """A rate from decimal money an hour ("2.49")."""
-        return cls(nano_per_hour=_nano(text, field), currency=currency)
+        return cls(nano_per_hour=_parse_nano(text, field), currency=currency)
 
-    def over(self, seconds: int) -> Money:
+    def multiply_seconds(self, seconds: int) -> Money:
         """What `seconds` at this rate cost, rounded half to even to the nano-unit."""
         return Money(nano=divide_half_even(self.nano_per_hour * seconds, SECONDS_PER_HOUR), currency=self.currency)
 
-    def times(self, count: int) -> Rate:
+    def multiply(self, count: int) -> Rate:
         """The rate of `count` of the same."""
         return Rate(nano_per_hour=self.nano_per_hour * count, currency=self.currency)
 
-    def text(self, places: int = 4) -> str:
+    def format(self, places: int = 4) -> str:
         """Money an hour as a decimal string of at least four decimals."""
         return f"{Decimal(self.nano_per_hour).scaleb(-9):.{places}f}"
 
@@ -102,9 +104,9 @@ def divide_half_even(numerator: int, denominator: int) -> int:
     return quotient + (twice > denominator or (twice == denominator and quotient % 2 == 1))
 
 
-def _nano(text: str | int | Decimal, field: str) -> int:
+def _parse_nano(text: str | int | Decimal, field: str) -> int:
     if isinstance(text, bool) or not isinstance(text, str | int | Decimal):
-        raise InputError(f"must be a decimal string, not {described(text)}", field=field, hint='write it as "2.49"')
+        raise InputError(f"must be a decimal string, not {describe_value(text)}", field=field, hint='write it as "2.49"')
     try:
         amount = Decimal(text)
         nano = amount.scaleb(9) if abs(amount) < LARGEST_AMOUNT else Decimal("NaN")
@@ -112,7 +114,7 @@ def _nano(text: str | int | Decimal, field: str) -> int:
     except ArithmeticError:
         exact = False
     if not exact:
-        raise InputError(f"is not an amount of money: {described(text)}", field=field, hint="write digits such as 2.49")
+        raise InputError(f"is not an amount of money: {describe_value(text)}", field=field, hint="write digits such as 2.49")
     return int(nano)
 
 
@@ -126,33 +128,35 @@ class MoneyInterval:
 
     def __post_init__(self) -> None:
         if not self.low <= self.expected <= self.high:
-            raise InputError(f"is not in order: {self.low.text()}, {self.expected.text()}, {self.high.text()}", field="money")
+            raise InputError(
+                f"is not in order: {self.low.format()}, {self.expected.format()}, {self.high.format()}", field="money"
+            )
 
-    def plus(self, other: MoneyInterval) -> MoneyInterval:
+    def add(self, other: MoneyInterval) -> MoneyInterval:
         """End by end."""
         return MoneyInterval(low=self.low + other.low, expected=self.expected + other.expected, high=self.high + other.high)
 
-    def text(self, places: int = 2) -> dict[str, str]:
+    def format_ends(self, places: int = 2) -> dict[str, str]:
         """The three as decimal strings."""
-        return {"low": self.low.text(places), "expected": self.expected.text(places), "high": self.high.text(places)}
+        return {"low": self.low.format(places), "expected": self.expected.format(places), "high": self.high.format(places)}
 
 
-def total_of(parts: Iterable[MoneyInterval], currency: str = "USD") -> MoneyInterval:
+def sum_intervals(parts: Iterable[MoneyInterval], currency: str = "USD") -> MoneyInterval:
     """The sum of `parts`, zero where there are none. All must be of `currency`."""
     low = expected = high = 0
     for part in parts:
         if part.low.currency != currency:
             raise InputError(f"cannot mix {currency} with {part.low.currency}", field="currency")
         low, expected, high = low + part.low.nano, expected + part.expected.nano, high + part.high.nano
-    return _interval(low, expected, high, currency)
+    return _build_interval(low, expected, high, currency)
 
 
-def nothing(currency: str = "USD") -> MoneyInterval:
+def make_zero_interval(currency: str = "USD") -> MoneyInterval:
     """Zero, three times."""
-    return _interval(0, 0, 0, currency)
+    return _build_interval(0, 0, 0, currency)
 
 
-def _interval(low: int, expected: int, high: int, currency: str) -> MoneyInterval:
+def _build_interval(low: int, expected: int, high: int, currency: str) -> MoneyInterval:
     return MoneyInterval(
         low=Money(nano=low, currency=currency),
         expected=Money(nano=expected, currency=currency),

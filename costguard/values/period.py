@@ -29,7 +29,7 @@ class Period:
         """Whether `at` lies inside; the end does not."""
         return self.start <= at < self.end
 
-    def overlap(self, other: Period) -> Period | None:
+    def intersect(self, other: Period) -> Period | None:
         """The part in both, or None where they only touch or lie apart."""
         start, end = max(self.start, other.start), min(self.end, other.end)
         return Period(start=start, end=end) if start < end else None

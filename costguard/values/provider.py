@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.values.checks import described, nearest_names, one_of, require
+from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of
 
-TEXT, TEXTS, FLAG, WHOLE, TABLES = "text", "texts", "flag", "whole", "tables"
-_WORDS = {
-    TEXT: 'text, such as "..."',
-    TEXTS: 'a list of texts, such as ["...", "..."]',
-    FLAG: "true or false",
-    WHOLE: "a whole number",
-    TABLES: "tables of their own: [[...]]",
+TEXT_SETTING, TEXTS_SETTING, FLAG_SETTING, WHOLE_SETTING, TABLES_SETTING = "text", "texts", "flag", "whole", "tables"
+_KIND_WORDS = {
+    TEXT_SETTING: 'text, such as "..."',
+    TEXTS_SETTING: 'a list of texts, such as ["...", "..."]',
+    FLAG_SETTING: "true or false",
+    WHOLE_SETTING: "a whole number",
+    TABLES_SETTING: "tables of their own: [[...]]",
 }
 
 ABILITIES = {
@@ -36,18 +36,18 @@ ABILITIES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class ProviderSetting:
     """One key of `[providers.NAME]`. `kind`: text, texts, flag, whole or tables; of tables, `inner` are the keys of each."""
 
     name: str
     told: str
-    kind: str = TEXT
+    kind: str = TEXT_SETTING
     example: str = ""
-    inner: tuple[Setting, ...] = ()
+    inner: tuple[ProviderSetting, ...] = ()
 
 
-MACHINES, CONTAINERS = "Virtual Machines", "Containers"
-RENTED_AS = (MACHINES, CONTAINERS, "Serverless Compute")
+VIRTUAL_MACHINES, CONTAINERS = "Virtual Machines", "Containers"
+RENTED_AS = (VIRTUAL_MACHINES, CONTAINERS, "Serverless Compute")
 """What a provider may rent out, in FOCUS's words (ServiceSubcategory of Compute)."""
 
 
@@ -62,16 +62,16 @@ class Seller:
     account: str
     compute: str
     storage: str
-    runs: str = MACHINES
+    runs: str = VIRTUAL_MACHINES
 
     def __post_init__(self) -> None:
         for name in ("name", "account", "compute", "storage"):
             stated = getattr(self, name)
-            require(isinstance(stated, str) and bool(stated.strip()), name, f"must be text, not {described(stated)}")
-        one_of(self.runs, RENTED_AS, "runs")
+            require(isinstance(stated, str) and bool(stated.strip()), name, f"must be text, not {describe_value(stated)}")
+        require_one_of(self.runs, RENTED_AS, "runs")
 
 
-def seller_of(sellers: Mapping[str, Seller], provider: str) -> Seller:
+def get_seller(sellers: Mapping[str, Seller], provider: str) -> Seller:
     """Who sells, for the ledger's name of a provider; one that says nothing of itself is called by that name."""
     found = sellers.get(provider)
     if found is not None:
@@ -80,7 +80,7 @@ def seller_of(sellers: Mapping[str, Seller], provider: str) -> Seller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class ProviderManifest:
     """One provider, before it is asked anything.
 
     `name` is what the ledger, the settings and the market call it. `credentials`: where its key is looked for, in that
@@ -94,7 +94,7 @@ class Manifest:
     title: str
     credentials: tuple[str, ...]
     abilities: Mapping[str, str]
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[ProviderSetting, ...] = ()
     extra: str = ""
     key_at: str = ""
     measures_late: timedelta = timedelta()
@@ -104,28 +104,28 @@ class Manifest:
     """What of its bill no listing shows, a sentence each (SageMaker, serverless workers)."""
 
 
-def checked_table(table: Mapping[str, object], known: tuple[Setting, ...], where: str) -> dict[str, object]:
+def check_provider_table(table: Mapping[str, object], known: tuple[ProviderSetting, ...], where: str) -> dict[str, object]:
     """`table` if every key is known and of its kind; otherwise an error that names the key. `where`: "providers.aws"."""
     by_name = {setting.name: setting for setting in known}
     checked = dict[str, object]()
     for key, value in table.items():
         setting = by_name.get(key)
         if setting is None:
-            near = nearest_names(key, by_name)
+            near = find_nearest_names(key, by_name)
             raise UnknownNameError("key", key, field=where, nearest=near, hint=f"known: {', '.join(by_name) or 'none'}")
-        checked[key] = _checked(value, setting, f"{where}.{key}")
+        checked[key] = _check_setting(value, setting, f"{where}.{key}")
     return checked
 
 
-def _checked(value: object, setting: Setting, where: str) -> object:
-    if setting.kind == TABLES and isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
-        return [checked_table(one, setting.inner, f"{where}[{i}]") for i, one in enumerate(value)]
-    if setting.kind == TEXT and isinstance(value, str) and value.strip():
+def _check_setting(value: object, setting: ProviderSetting, where: str) -> object:
+    if setting.kind == TABLES_SETTING and isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
+        return [check_provider_table(one, setting.inner, f"{where}[{i}]") for i, one in enumerate(value)]
+    if setting.kind == TEXT_SETTING and isinstance(value, str) and value.strip():
         return value
-    if setting.kind == FLAG and isinstance(value, bool):
+    if setting.kind == FLAG_SETTING and isinstance(value, bool):
         return value
-    if setting.kind == WHOLE and isinstance(value, int) and not isinstance(value, bool):
+    if setting.kind == WHOLE_SETTING and isinstance(value, int) and not isinstance(value, bool):
         return value
-    if setting.kind == TEXTS and isinstance(value, list) and all(isinstance(one, str) and one.strip() for one in value):
+    if setting.kind == TEXTS_SETTING and isinstance(value, list) and all(isinstance(one, str) and one.strip() for one in value):
         return list(value)
-    raise InputError(f"must be {_WORDS[setting.kind]}, not {described(value)}", field=where, hint=setting.told)
+    raise InputError(f"must be {_KIND_WORDS[setting.kind]}, not {describe_value(value)}", field=where, hint=setting.told)

@@ -44,7 +44,7 @@ def is_storable(text: str) -> bool:
     return "\0" not in text and (text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text))
 
 
-def storable(text: str) -> str:
+def make_storable(text: str) -> str:
     """`text` as every database can hold it: a NUL becomes U+FFFD, and half a surrogate pair, which no name has, `?`."""
     return text if is_storable(text) else text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 

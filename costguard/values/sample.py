@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from costguard.values.checks import number, require
-from costguard.values.instant import sensible
+from costguard.values.checks import require, require_number
+from costguard.values.instant import require_instant
 from costguard.values.resource import ResourceKey
 
-LARGEST_VALUE = 1e18
+LARGEST_SAMPLE = 1e18
 
 GPU_UTIL, GPU_MEMORY_UTIL, GPU_MEMORY_USED, GPU_POWER, GPU_TEMPERATURE = (
     "gpu_util",
@@ -68,8 +68,8 @@ class Sample:
 
     def __post_init__(self) -> None:
         require(bool(self.signal), "signal", "needs a name")
-        sensible(self.at, f"sample of {self.key.id}")
-        number(self.value, f"{self.signal} of {self.key.id}", least=-LARGEST_VALUE, most=LARGEST_VALUE)
+        require_instant(self.at, f"sample of {self.key.id}")
+        require_number(self.value, f"{self.signal} of {self.key.id}", least=-LARGEST_SAMPLE, most=LARGEST_SAMPLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class SampleHour:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class UtilizationSamples:
     """What a provider could measure, and what it could not: `blind` holds a reason for each resource without samples."""
 
     samples: tuple[Sample, ...]

@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 
 from costguard.values.instant import EARLIEST, EPOCH, LATEST
 
-LONGEST = 64
+LONGEST_TIME_TEXT = 64
 """Characters that a time may have."""
 PER_SECOND = ((10**11, 1), (10**14, 10**3), (10**17, 10**6), (10**20, 10**9))
 """A number below the first is a count of such parts of a second since 1970: s, ms, us, ns."""
@@ -20,33 +20,33 @@ _ZONE = re.compile(r"\s*(?:UTC|GMT|[zZ])$")
 _FINER = re.compile(r"([.,]\d{6})\d+", re.ASCII)
 
 
-def time_stated(value: object) -> datetime | None:
+def parse_instant(value: object) -> datetime | None:
     """The instant that `value` states, in UTC; None where it states none between 2000 and 2200.
 
     A text that names no zone is taken for UTC. A zero, which is how an unset time is often written, is none.
     """
     if isinstance(value, str):
-        return _sensible(_read(value))
+        return _drop_unlikely(_parse_text(value))
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
-    return _sensible(_since_1970(value))
+    return _drop_unlikely(_parse_count(value))
 
 
-def _read(text: str) -> datetime | None:
+def _parse_text(text: str) -> datetime | None:
     try:  # the form that nearly every answer has, at the speed of C
         at = datetime.fromisoformat(text)
     except ValueError:
-        return _unusual(text.strip())
+        return _parse_unusual(text.strip())
     if at.tzinfo is UTC:
         return at
-    return at.replace(tzinfo=UTC) if at.tzinfo is None and "-" in text else _unusual(text.strip())
+    return at.replace(tzinfo=UTC) if at.tzinfo is None and "-" in text else _parse_unusual(text.strip())
 
 
-def _unusual(text: str) -> datetime | None:
-    if not text or len(text) > LONGEST:
+def _parse_unusual(text: str) -> datetime | None:
+    if not text or len(text) > LONGEST_TIME_TEXT:
         return None
     if _NUMBER.fullmatch(text):
-        return _since_1970(Decimal(text))
+        return _parse_count(Decimal(text))
     try:
         at = datetime.fromisoformat(_FINER.sub(r"\1", _ZONE.sub("+00:00", text)))
         return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
@@ -54,7 +54,7 @@ def _unusual(text: str) -> datetime | None:
         return None
 
 
-def _since_1970(number: float | Decimal) -> datetime | None:
+def _parse_count(number: float | Decimal) -> datetime | None:
     try:
         count = number if isinstance(number, Decimal) else Decimal(repr(number))
         per = next((per for limit, per in PER_SECOND if abs(count) < limit), None)
@@ -63,5 +63,5 @@ def _since_1970(number: float | Decimal) -> datetime | None:
         return None
 
 
-def _sensible(at: datetime | None) -> datetime | None:
+def _drop_unlikely(at: datetime | None) -> datetime | None:
     return at if at is not None and EARLIEST <= at < LATEST else None

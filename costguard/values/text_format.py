@@ -5,103 +5,103 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from costguard.errors import one_line, shortened
+from costguard.errors import shorten, to_one_line
 from costguard.values.money import NANO, Money, MoneyInterval
 from costguard.values.resource import ScopeKey
 
-SUM, RATE = 2, 4
+SUM_PLACES, RATE_PLACES = 2, 4
 """Decimals that a sum and a rate are shown with, at least (DESIGN, section 5)."""
 
-LONGEST_WHY = 300
+LONGEST_REASON = 300
 LEAST_SHARE = 0.005
 LARGEST_SHARE = 10
 """A change that is a larger share of what it was is said in money alone."""
-MOST_LINES = 20
+MOST_SCOPE_LINES = 20
 """Lines about scopes that people are shown: a company has thousands. JSON holds them all."""
 
-LARGE = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
+LARGE_UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 
 
-def exact(money: Money, least: int = SUM) -> str:
+def format_exact(money: Money, least: int = SUM_PLACES) -> str:
     """The amount to the nano-unit, without the zeros at its end beyond `least` decimals: parts add up to their total."""
     whole, nano = divmod(abs(money.nano), NANO)
     minus = "-" if money.nano < 0 else ""
     return f"{minus}{whole}.{f'{nano:09}'.rstrip('0').ljust(least, '0')}"
 
 
-def interval_exact(interval: MoneyInterval, least: int = SUM) -> dict[str, str]:
+def format_interval_exact(interval: MoneyInterval, least: int = SUM_PLACES) -> dict[str, str]:
     """{"low", "expected", "high"}, each as `exact` writes it."""
     return {
-        "low": exact(interval.low, least),
-        "expected": exact(interval.expected, least),
-        "high": exact(interval.high, least),
+        "low": format_exact(interval.low, least),
+        "expected": format_exact(interval.expected, least),
+        "high": format_exact(interval.high, least),
     }
 
 
-def sign(currency: str) -> str:
+def get_currency_sign(currency: str) -> str:
     """What stands before an amount: `$`, or the code of another currency and a space."""
     return "$" if currency == "USD" else f"{currency} "
 
 
-def interval_text(interval: MoneyInterval) -> str:
+def format_interval(interval: MoneyInterval) -> str:
     """`12.34 (11.00 to 13.00)`, or `12.34` where the ends are the same to the cent."""
-    low, expected, high = interval.text().values()
+    low, expected, high = interval.format_ends().values()
     return expected if low == high else f"{expected} ({low} to {high})"
 
 
-def bounds_text(low: Money, high: Money, places: int) -> str:
+def format_bounds(low: Money, high: Money, places: int) -> str:
     """`0 to 16.00`."""
-    return f"{low.text(places) if low.nano else '0'} to {high.text(places)}"
+    return f"{low.format(places) if low.nano else '0'} to {high.format(places)}"
 
 
-def share_text(share: float) -> str:
+def format_share(share: float) -> str:
     """A share as people say it: `43%`, and `under 1%` where that would read as nothing at all."""
     return "under 1%" if 0 < share < LEAST_SHARE else f"{share:.0%}"
 
 
-def instant_text(at: datetime) -> str:
+def format_instant(at: datetime) -> str:
     """ISO 8601 in UTC with a Z: `2026-10-03T12:00:00Z`."""
     return at.isoformat().replace("+00:00", "Z")
 
 
-def moment_text(at: datetime, zone: tzinfo = UTC) -> str:
+def format_local_time(at: datetime, zone: tzinfo = UTC) -> str:
     """An instant for people: `2026-10-03 14:00 CEST`; a zone whose hours have no name of their own is named whole."""
     local = at.astimezone(zone)
     name = local.tzname() or ""
     return f"{local:%Y-%m-%d %H:%M} {name if name.isalpha() else zone}"
 
 
-def length_text(length: timedelta) -> str:
+def format_length(length: timedelta) -> str:
     """A length of time in its two largest units: `3 h`, `2 d 4 h`, `3 h 10 min`, `40 s`."""
     left, parts = max(0, int(length.total_seconds())), []
-    for unit, seconds in LARGE.items():
+    for unit, seconds in LARGE_UNITS.items():
         if left >= seconds:
             parts.append((unit, left // seconds))
             left %= seconds
     largest = [unit for unit, _ in parts][:1]
-    units = list(LARGE)
+    units = list(LARGE_UNITS)
     kept = [(u, n) for u, n in parts if units.index(u) - units.index(largest[0]) <= 1]
     return " ".join(f"{n} {unit}" for unit, n in kept) or "0 s"
 
 
-def scope_text(scope: ScopeKey) -> str:
+def format_scope(scope: ScopeKey) -> str:
     """`aws/123/us-east-1`."""
-    return "/".join(one_line(part) for part in scope)
+    return "/".join(to_one_line(part) for part in scope)
 
 
-def ahead_text(scope: ScopeKey, at: datetime) -> str:
+def describe_misdated_scope(scope: ScopeKey, at: datetime) -> str:
     """What to say of a scope whose last poll a wrong clock has dated."""
     told = f"its last poll is dated {at:%Y-%m-%d}, ahead of this clock"
-    return f"{scope_text(scope)}: {told}: later polls are ignored until then; check the clock"
+    return f"{format_scope(scope)}: {told}: later polls are ignored until then; check the clock"
 
 
-def why_text(why: str) -> str:
+def format_scope_reason(why: str) -> str:
     """`: timeout`, cut where it is long; nothing where nobody said why."""
-    return f": {shortened(one_line(why), LONGEST_WHY)}" if why else ""
+    return f": {shorten(to_one_line(why), LONGEST_REASON)}" if why else ""
 
 
-def first_lines(lines: Iterable[str], what: str) -> tuple[str, ...]:
+def limit_lines(lines: Iterable[str], what: str) -> tuple[str, ...]:
     """The first `MOST_LINES` of `lines`, and how many more there are: `and 3 more scopes (--json lists them)`."""
     every = tuple(lines)
-    more = len(every) - MOST_LINES
-    return every if more <= 0 else (*every[:MOST_LINES], f"and {more} more {what} (--json lists them)")
+    more = len(every) - MOST_SCOPE_LINES
+    return every if more <= 0 else (*every[:MOST_SCOPE_LINES], f"and {more} more {what} (--json lists them)")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from costguard.errors import shortened
+from costguard.errors import shorten
 from costguard.guard.alerts.silence import agent_state
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent, Code, WebToken, counts
 from costguard.values.resource import ResourceKey
-from costguard.values.text_format import instant_text, length_text, moment_text
+from costguard.values.text_format import format_instant, format_length, format_local_time
 from costguard.views.document import Document, TableView
 
 LONGEST = 60
@@ -26,14 +26,14 @@ def enrol_document(code: Code, shown: str, *, called: str, address: str, notes: 
         **_place(code.key),
         "through_restarts": code.life is None,
         "code": shown,
-        "expires_at": instant_text(code.expires_at),
+        "expires_at": format_instant(code.expires_at),
         "url": address,
         "join": line,
         "notes": list(notes),
     }
     bound = "through all its restarts" if code.life is None else "in the run that it is in now"
     lead = (
-        f"An agent may join for {called}, {bound}, until {moment_text(code.expires_at)}. On the machine, as root:",
+        f"An agent may join for {called}, {bound}, until {format_local_time(code.expires_at)}. On the machine, as root:",
         "",
         f"  {fetch}",
         "",
@@ -46,21 +46,23 @@ def enrol_document(code: Code, shown: str, *, called: str, address: str, notes: 
     )
 
 
-def agents_document(agents: Sequence[Agent], live: Mapping[ResourceKey, Live], now: datetime, *, did: str = "") -> Document:
+def agents_document(
+    agents: Sequence[Agent], live: Mapping[ResourceKey, LiveResource], now: datetime, *, did: str = ""
+) -> Document:
     """Every agent, those that were revoked last. `did`: what was just done, in words."""
     rows = [_agent(one, live.get(one.key), now) for one in sorted(agents, key=lambda one: one.revoked_at is not None)]
-    data = {"schema": "costguard.agents/1", "at": instant_text(now), "agents": rows}
+    data = {"schema": "costguard.agents/1", "at": format_instant(now), "agents": rows}
     table = TableView(
         title="",
         columns=("agent", "machine", "state", "heard", "version", "troubles"),
         rows=tuple(
             (
                 str(row["agent"]),
-                shortened(str(row["name"] or row["resource"]), LONGEST),
+                shorten(str(row["name"] or row["resource"]), LONGEST),
                 str(row["state"]),
-                f"{length_text(now - one.heard_at)} ago",
+                f"{format_length(now - one.heard_at)} ago",
                 one.version or "-",
-                shortened("; ".join(one.troubles) or "-", LONGEST),
+                shorten("; ".join(one.troubles) or "-", LONGEST),
             )
             for row, one in zip(rows, sorted(agents, key=lambda one: one.revoked_at is not None), strict=True)
         ),
@@ -72,14 +74,14 @@ def agents_document(agents: Sequence[Agent], live: Mapping[ResourceKey, Live], n
 def tokens_document(tokens: Sequence[WebToken], now: datetime, *, shown: str = "", did: str = "") -> Document:
     """Every token by its name. `shown`: the one that was just made, which nobody is shown again."""
     rows = [_token(one, now) for one in tokens]
-    data: dict[str, object] = {"schema": "costguard.tokens/1", "at": instant_text(now), "tokens": rows}
+    data: dict[str, object] = {"schema": "costguard.tokens/1", "at": format_instant(now), "tokens": rows}
     if shown:
         data["token"] = shown
     table = TableView(
         title="",
         columns=("name", "role", "state", "expires", "made by"),
         rows=tuple(
-            (one.name, one.role, str(row["state"]), moment_text(one.expires_at), one.who)
+            (one.name, one.role, str(row["state"]), format_local_time(one.expires_at), one.who)
             for row, one in zip(rows, tokens, strict=True)
         ),
     )
@@ -89,18 +91,18 @@ def tokens_document(tokens: Sequence[WebToken], now: datetime, *, shown: str = "
     return Document(data=data, records=tuple(rows), lead=tuple(lead), tables=(table,) if tokens and not shown else ())
 
 
-def _agent(one: Agent, live: Live | None, now: datetime) -> dict[str, object]:
+def _agent(one: Agent, live: LiveResource | None, now: datetime) -> dict[str, object]:
     return {
         "agent": one.id,
         **_place(one.key),
         "name": live.observation.name if live else "",
         "state": REVOKED if one.revoked_at is not None else agent_state(one, live, now),
         "through_restarts": one.life is None,
-        "joined_at": instant_text(one.joined_at),
-        "heard_at": instant_text(one.heard_at),
+        "joined_at": format_instant(one.joined_at),
+        "heard_at": format_instant(one.heard_at),
         "version": one.version,
         "troubles": "; ".join(one.troubles),
-        "revoked_at": instant_text(one.revoked_at) if one.revoked_at else None,
+        "revoked_at": format_instant(one.revoked_at) if one.revoked_at else None,
         "revoked_by": one.revoked_by or None,
     }
 
@@ -112,9 +114,9 @@ def _token(one: WebToken, now: datetime) -> dict[str, object]:
         "role": one.role,
         "state": state,
         "made_by": one.who,
-        "made_at": instant_text(one.at),
-        "expires_at": instant_text(one.expires_at),
-        "revoked_at": instant_text(one.revoked_at) if one.revoked_at else None,
+        "made_at": format_instant(one.at),
+        "expires_at": format_instant(one.expires_at),
+        "revoked_at": format_instant(one.revoked_at) if one.revoked_at else None,
     }
 
 

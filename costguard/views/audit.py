@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from costguard.guard.audit import Anchor, Finding, Told, anchor_text, when_text, words
-from costguard.values.instant import EARLIEST, LATEST, instant, micros
-from costguard.values.text_format import instant_text
+from costguard.values.instant import EARLIEST, LATEST, from_micros, to_micros
+from costguard.values.text_format import format_instant
 from costguard.views.document import Document, TableView
 
 SCHEMA = "costguard.audit/1"
@@ -72,4 +72,4 @@ def shown(ledger: str, rows: Sequence[Told], head: str) -> Document:
 
 def _at(at_us: int) -> str | None:
     """None where somebody edited it to be no instant."""
-    return instant_text(instant(at_us)) if micros(EARLIEST) <= at_us < micros(LATEST) else None
+    return format_instant(from_micros(at_us)) if to_micros(EARLIEST) <= at_us < to_micros(LATEST) else None

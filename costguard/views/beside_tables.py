@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from costguard.errors import shortened
-from costguard.reporting.statement.jobs import jobs_of
+from costguard.errors import shorten
+from costguard.reporting.statement.jobs import group_runs_by_job
 from costguard.reporting.statement.savings import Saving
-from costguard.reporting.statement.sections import Quoted, Spender
+from costguard.reporting.statement.sections import QuotedRun, TopResource
 from costguard.reporting.statement.statement import Statement
 from costguard.values.instant import HOUR_US
-from costguard.values.text_format import interval_text, length_text, moment_text, sign
+from costguard.values.text_format import format_interval, format_length, format_local_time, get_currency_sign
 from costguard.views.document import TableView
 
 LONGEST_NAME = 60
@@ -38,46 +38,46 @@ def further_tables(statement: Statement) -> Iterator[TableView]:
         )
 
 
-def _spender_row(one: Spender) -> tuple[str, ...]:
+def _spender_row(one: TopResource) -> tuple[str, ...]:
     of = one.attribution
-    gpu = f"{shortened(of.gpu, LONGEST_NAME)} x{of.gpu_count:g}" if of.gpu else of.kind
-    cost = f"{sign(one.money.low.currency)}{interval_text(one.money)}"
+    gpu = f"{shorten(of.gpu, LONGEST_NAME)} x{of.gpu_count:g}" if of.gpu else of.kind
+    cost = f"{get_currency_sign(one.money.low.currency)}{format_interval(one.money)}"
     return (
-        shortened(one.bearer.key.provider, LONGEST_NAME),
+        shorten(one.bearer.key.provider, LONGEST_NAME),
         _called(one.bearer.name, one.bearer.key.id),
         gpu,
         of.tier or "-",
-        shortened(of.owner or "-", LONGEST_NAME),
+        shorten(of.owner or "-", LONGEST_NAME),
         f"{one.us / HOUR_US:.1f}",
         cost,
     )
 
 
 def _saving_row(one: Saving) -> tuple[str, ...]:
-    code = sign(one.rest.currency)
-    again = "-" if one.again_at is None else f"after {length_text(one.again_at - one.at)}"
+    code = get_currency_sign(one.rest.currency)
+    again = "-" if one.again_at is None else f"after {format_length(one.again_at - one.at)}"
     return (
         f"{one.act.life.key.provider} {_called(one.act.name, one.act.life.key.id)}",
-        shortened(one.act.owner or "-", LONGEST_NAME),
+        shorten(one.act.owner or "-", LONGEST_NAME),
         one.act.policy,
         one.act.act,
-        moment_text(one.at),
+        format_local_time(one.at),
         again,
-        f"{code}{one.avoided.expected.text()}",
-        f"{code}{one.rest.text()}",
-        "false stop?" if one.false else f"{code}{interval_text(one.usd)}",
+        f"{code}{one.avoided.expected.format()}",
+        f"{code}{one.rest.format()}",
+        "false stop?" if one.false else f"{code}{format_interval(one.usd)}",
     )
 
 
-def _quoted_row(one: Quoted) -> tuple[str, ...]:
-    hold, code = one.hold, sign(one.hold.money.currency)
-    texts = (shortened(text or "-", LONGEST_NAME) for text in (hold.id, hold.who, hold.why))
-    return (*texts, f"{code}{hold.money.text()}", f"{code}{one.actual.text()}", f"{code}{one.over.text()}")
+def _quoted_row(one: QuotedRun) -> tuple[str, ...]:
+    hold, code = one.hold, get_currency_sign(one.hold.money.currency)
+    texts = (shorten(text or "-", LONGEST_NAME) for text in (hold.id, hold.who, hold.why))
+    return (*texts, f"{code}{hold.money.format()}", f"{code}{one.actual.format()}", f"{code}{one.over.format()}")
 
 
-def _quoted_rows(quotes: Sequence[Quoted]) -> Iterator[tuple[str, ...]]:
+def _quoted_rows(quotes: Sequence[QuotedRun]) -> Iterator[tuple[str, ...]]:
     """A row a run; below the last attempt of a job that took several, what they came to together."""
-    several = {(one.job, one.quoted.currency): one for one in jobs_of(quotes) if one.attempts > 1}
+    several = {(one.job, one.quoted.currency): one for one in group_runs_by_job(quotes) if one.attempts > 1}
     left = {key: one.attempts for key, one in several.items()}
     for quote in quotes:
         yield _quoted_row(quote)
@@ -85,15 +85,13 @@ def _quoted_rows(quotes: Sequence[Quoted]) -> Iterator[tuple[str, ...]]:
         if key in left:
             left[key] -= 1
             if not left[key]:
-                one, code = several[key], sign(quote.hold.money.currency)
-                named = (f"{shortened(one.job, LONGEST_NAME)}: {one.attempts} attempts", "", "first quoted, all spent")
+                one, code = several[key], get_currency_sign(quote.hold.money.currency)
+                named = (f"{shorten(one.job, LONGEST_NAME)}: {one.attempts} attempts", "", "first quoted, all spent")
                 amounts = (one.quoted, one.actual, one.actual - one.quoted)
-                yield (*named, *(f"{code}{money.text()}" for money in amounts))
+                yield (*named, *(f"{code}{money.format()}" for money in amounts))
 
 
 def _called(name: str, id_: str) -> str:
     return (
-        f"{shortened(name, LONGEST_NAME)} ({shortened(id_, LONGEST_NAME)})"
-        if name and name != id_
-        else shortened(id_, LONGEST_NAME)
+        f"{shorten(name, LONGEST_NAME)} ({shorten(id_, LONGEST_NAME)})" if name and name != id_ else shorten(id_, LONGEST_NAME)
     )

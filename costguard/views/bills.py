@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from costguard.bills.bill_line import CREDIT, TAX, Imported
-from costguard.bills.drift import BEYOND, UNSURE, WITHIN, Amounts, Day, Group, Part, Result
+from costguard.bills.bill_line import CREDIT, TAX, BillImport
+from costguard.bills.drift import BEYOND, UNSURE, WITHIN, CellAmounts, DriftGroup, DriftPart, DriftResult, NanoAmounts
 from costguard.bills.tolerance import Tolerance
-from costguard.errors import IncompleteError, NoAnswerError, one_line, shortened
-from costguard.values.instant import DAY_US, instant
+from costguard.errors import IncompleteError, NoAnswerError, shorten, to_one_line
+from costguard.values.instant import DAY_US, from_micros
 from costguard.values.period import Period
-from costguard.values.text_format import exact, first_lines, instant_text, sign
+from costguard.values.text_format import format_exact, format_instant, get_currency_sign, limit_lines
 from costguard.views.document import Document, TableView
 from costguard.views.reconciled import OUTCOMES, interval_of, money, signed
 
@@ -35,8 +35,8 @@ class Reconciliation:
     label: str
     at: datetime
     tolerance: Tolerance
-    results: tuple[Result, ...]
-    imports: tuple[Imported, ...] = ()
+    results: tuple[DriftResult, ...]
+    imports: tuple[BillImport, ...] = ()
     not_asked: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     told: int = 0
@@ -47,12 +47,12 @@ def reconcile_document(found: Reconciliation) -> Document:
     data = {
         "schema": SCHEMA,
         "period": {
-            "start": instant_text(found.period.start),
-            "end": instant_text(found.period.end),
+            "start": format_instant(found.period.start),
+            "end": format_instant(found.period.end),
             "label": found.label,
         },
-        "as_of": instant_text(found.at),
-        "tolerance": found.tolerance.text(),
+        "as_of": format_instant(found.at),
+        "tolerance": found.tolerance.format(),
         "imports": [_import(one) for one in found.imports],
         "not_asked": [{"provider": name, "why": why} for name, why in found.not_asked],
         "accounts": [_result(one) for one in found.results],
@@ -64,7 +64,7 @@ def reconcile_document(found: Reconciliation) -> Document:
         records=tuple(record for result in found.results for record in _records(found, result)),
         lead=tuple(_lead(found)),
         tables=tuple(_tables(found)),
-        notes=(*first_lines(_told(found), "lines"),),
+        notes=(*limit_lines(_told(found), "lines"),),
     )
 
 
@@ -76,8 +76,8 @@ def refusal_of(found: Reconciliation, *, strict: bool) -> NoAnswerError | Incomp
         return NoAnswerError(f"{len(beyond)} of {len(found.results)} bills differ from the charges", hint=hint)
     unsure = [one for one in found.results if one.outcome == UNSURE]
     if strict and (found.not_asked or unsure):
-        names = [name for name, _ in found.not_asked] + [f"{one.provider}/{one_line(one.account)}" for one in unsure]
-        told = "\n".join(f"{name}: {one_line(why)}" for name, why in found.not_asked[:3])
+        names = [name for name, _ in found.not_asked] + [f"{one.provider}/{to_one_line(one.account)}" for one in unsure]
+        told = "\n".join(f"{name}: {to_one_line(why)}" for name, why in found.not_asked[:3])
         what = f"not every bill could be asked for and compared: {', '.join(names[:MOST_TOLD])}"
         return IncompleteError(what, hint=told or None)
     return None
@@ -90,27 +90,27 @@ def _lead(found: Reconciliation) -> Iterator[str]:
     counts = {outcome: sum(one.outcome == outcome for one in found.results) for outcome in (WITHIN, BEYOND, UNSURE)}
     told = ", ".join(f"{count} {OUTCOMES[outcome]}" for outcome, count in counts.items() if count)
     bills = "1 bill" if len(found.results) == 1 else f"{len(found.results)} bills"
-    yield f"{found.label}: {bills} held against the charges, tolerance {found.tolerance.text()}: {told}."
+    yield f"{found.label}: {bills} held against the charges, tolerance {found.tolerance.format()}: {told}."
 
 
 def _told(found: Reconciliation) -> Iterator[str]:
     for one in found.imports:
         yield _imported(one)
-    yield from (f"Not asked: {name}: {one_line(why)}." for name, why in found.not_asked)
+    yield from (f"Not asked: {name}: {to_one_line(why)}." for name, why in found.not_asked)
     yield from (f"{note.rstrip('.')}." for note in found.notes)
-    yield from (f"{one.provider}/{one_line(one.account)}: {one.why}." for one in found.results if one.why)
+    yield from (f"{one.provider}/{to_one_line(one.account)}: {one.why}." for one in found.results if one.why)
     if found.told:
         yield f"{found.told} notices were written for the routes of the settings."
 
 
-def _imported(one: Imported) -> str:
+def _imported(one: BillImport) -> str:
     parts = [f"{one.lines} lines", f"{one.added} new"]
     parts += [f"{one.replaced} replaced"] if one.replaced else []
     parts += [f"{one.withdrawn} withdrawn"] if one.withdrawn else []
     parts += [f"{one.outdated} known newer"] if one.outdated else []
     parts += [f"{one.estimated} estimated"] if one.estimated else []
-    left_out = f" Not whole: {shortened(one_line(one.why), 200)}." if one.why else ""
-    return f"Bill of {one.provider} from {shortened(one_line(one.source), 60)}: {', '.join(parts)}.{left_out}"
+    left_out = f" Not whole: {shorten(to_one_line(one.why), 200)}." if one.why else ""
+    return f"Bill of {one.provider} from {shorten(to_one_line(one.source), 60)}: {', '.join(parts)}.{left_out}"
 
 
 def _tables(found: Reconciliation) -> Iterator[TableView]:
@@ -129,12 +129,12 @@ def _tables(found: Reconciliation) -> Iterator[TableView]:
         )
 
 
-def _row(one: Result) -> tuple[str, ...]:
-    low, expected, high = (money(nano, one.currency).text() for nano in one.charged)
-    mark = sign(one.currency)
-    billed, off = money(abs(one.billed), one.currency).text(), money(one.unexplained, one.currency).text()
+def _row(one: DriftResult) -> tuple[str, ...]:
+    low, expected, high = (money(nano, one.currency).format() for nano in one.charged)
+    mark = get_currency_sign(one.currency)
+    billed, off = money(abs(one.billed), one.currency).format(), money(one.unexplained, one.currency).format()
     drift = signed(one.drift, one.currency)
-    names = (one.provider, shortened(one_line(one.account), LONGEST_NAME))
+    names = (one.provider, shorten(to_one_line(one.account), LONGEST_NAME))
     return (
         *names,
         f"{'-' * (one.billed < 0)}{mark}{billed}",
@@ -147,25 +147,25 @@ def _row(one: Result) -> tuple[str, ...]:
     )
 
 
-def _cause_row(one: Result, part: Part) -> tuple[str, ...]:
-    names = (one.provider, shortened(one_line(one.account), LONGEST_NAME))
-    sku = shortened(one_line(part.sku), LONGEST_NAME) or "-"
+def _cause_row(one: DriftResult, part: DriftPart) -> tuple[str, ...]:
+    names = (one.provider, shorten(to_one_line(one.account), LONGEST_NAME))
+    sku = shorten(to_one_line(part.sku), LONGEST_NAME) or "-"
     apart = f"{part.cause} (apart)" if part.explained else part.cause
-    return (*names, apart, part.charge or "-", sku, signed(part.nano, one.currency), one_line(part.reason))
+    return (*names, apart, part.charge or "-", sku, signed(part.nano, one.currency), to_one_line(part.reason))
 
 
-def _sentence(one: Result) -> str:
+def _sentence(one: DriftResult) -> str:
     part = next((part for part in one.parts if not part.explained), None)
-    why = f": {one_line(part.reason)}" if part else ""
-    return f"{one.provider}/{shortened(one_line(one.account), LONGEST_NAME)} {signed(one.drift, one.currency)}{why}"
+    why = f": {to_one_line(part.reason)}" if part else ""
+    return f"{one.provider}/{shorten(to_one_line(one.account), LONGEST_NAME)} {signed(one.drift, one.currency)}{why}"
 
 
-def _import(one: Imported) -> dict[str, object]:
+def _import(one: BillImport) -> dict[str, object]:
     return {
         "provider": one.provider,
         "source": one.source,
-        "start": instant_text(one.start),
-        "end": instant_text(one.end),
+        "start": format_instant(one.start),
+        "end": format_instant(one.end),
         "lines": one.lines,
         "added": one.added,
         "replaced": one.replaced,
@@ -177,31 +177,31 @@ def _import(one: Imported) -> dict[str, object]:
     }
 
 
-def _result(one: Result) -> dict[str, object]:
+def _result(one: DriftResult) -> dict[str, object]:
     return {
         "provider": one.provider,
         "account": one.account,
         "currency": one.currency,
         "outcome": one.outcome,
         "why": one.why or None,
-        "billed": exact(money(one.billed, one.currency)),
+        "billed": format_exact(money(one.billed, one.currency)),
         "charged": interval_of(one.charged, one.currency),
-        "drift": exact(money(one.drift, one.currency)),
-        "unexplained": exact(money(one.unexplained, one.currency)),
-        "allowed": exact(money(one.allowed, one.currency)),
+        "drift": format_exact(money(one.drift, one.currency)),
+        "unexplained": format_exact(money(one.unexplained, one.currency)),
+        "allowed": format_exact(money(one.allowed, one.currency)),
         "causes": [_part(part, one.currency) for part in one.parts],
         "days": [_day(day, one.currency) for day in one.cells],
         "resources": [_group(group, one.currency) for group in one.groups],
     }
 
 
-def _part(part: Part, currency: str) -> dict[str, object]:
+def _part(part: DriftPart, currency: str) -> dict[str, object]:
     return {
         "cause": part.cause,
         "charge": part.charge or None,
         "sku": part.sku or None,
-        "amount": exact(money(part.nano, currency)),
-        "outside": exact(money(part.off, currency)),
+        "amount": format_exact(money(part.nano, currency)),
+        "outside": format_exact(money(part.off, currency)),
         "explained": part.explained,
         "resources": part.resources,
         "lines": part.lines,
@@ -210,28 +210,28 @@ def _part(part: Part, currency: str) -> dict[str, object]:
     }
 
 
-def _day(day: Day, currency: str) -> dict[str, object]:
+def _day(day: CellAmounts, currency: str) -> dict[str, object]:
     """One UTC day."""
     return {
-        "day": f"{instant(day.cell * DAY_US):%Y-%m-%d}",
-        "billed": exact(money(day.billed, currency)),
+        "day": f"{from_micros(day.cell * DAY_US):%Y-%m-%d}",
+        "billed": format_exact(money(day.billed, currency)),
         "charged": interval_of(day.charged, currency),
     }
 
 
-def _group(group: Group, currency: str) -> dict[str, object]:
+def _group(group: DriftGroup, currency: str) -> dict[str, object]:
     return {
         "id": group.resource or None,
         "region": group.region or None,
         "charge": group.charge,
         "sku": group.sku or None,
-        "billed": exact(money(group.billed, currency)),
+        "billed": format_exact(money(group.billed, currency)),
         "charged": interval_of(group.charged, currency),
         "cause": group.cause,
     }
 
 
-def _records(found: Reconciliation, result: Result) -> Iterator[Mapping[str, object]]:
+def _records(found: Reconciliation, result: DriftResult) -> Iterator[Mapping[str, object]]:
     """Rows that add up to the account: its resources, what is billed apart, and charges that the statement does not reach."""
     for one in result.groups:
         whose = {"region": one.region, "resource": one.resource, "charge": one.charge, "sku": one.sku, "cause": one.cause}
@@ -245,7 +245,7 @@ def _records(found: Reconciliation, result: Result) -> Iterator[Mapping[str, obj
 
 
 def _record(
-    found: Reconciliation, result: Result, whose: Mapping[str, str], amounts: tuple[int, Amounts]
+    found: Reconciliation, result: DriftResult, whose: Mapping[str, str], amounts: tuple[int, NanoAmounts]
 ) -> Mapping[str, object]:
     """Amounts are numbers here: a text that begins with a minus sign is no number to a spreadsheet."""
     billed, charged = amounts
@@ -255,8 +255,8 @@ def _record(
         "account": result.account,
         **{name: whose.get(name, "") for name in ("region", "resource", "charge", "sku")},
         "currency": result.currency,
-        "billed": money(billed, result.currency).decimal(),
+        "billed": money(billed, result.currency).to_decimal(),
         **interval_of(charged, result.currency),
-        "drift": money(billed - charged[1], result.currency).decimal(),
+        "drift": money(billed - charged[1], result.currency).to_decimal(),
         "cause": whose["cause"],
     }

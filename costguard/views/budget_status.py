@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from costguard.budgets.budget_status import Standing, concerns
+from costguard.budgets.budget_status import BudgetStatus, list_budget_warnings
 from costguard.values.money import Money
-from costguard.values.text_format import RATE, exact, instant_text, interval_exact, interval_text
+from costguard.values.text_format import RATE_PLACES, format_exact, format_instant, format_interval, format_interval_exact
 from costguard.views.document import TableView
 
 PERCENT = 100
 
 
-def standing_data(standing: Standing, overshoot: Money | None = None) -> dict[str, object]:
+def standing_data(standing: BudgetStatus, overshoot: Money | None = None) -> dict[str, object]:
     """`time_to_cap_hours`: 0 where the cap is reached, None: not in this period. `left`: below 0 where more is promised.
 
     `overshoot`: by how much a hard cap could be exceeded at worst, were the guard to act now; None: not hard, or not known.
@@ -24,27 +24,27 @@ def standing_data(standing: Standing, overshoot: Money | None = None) -> dict[st
         "hard": budget.hard,
         "period": {
             "kind": budget.period,
-            "start": instant_text(standing.period.start),
-            "end": instant_text(standing.period.end),
+            "start": format_instant(standing.period.start),
+            "end": format_instant(standing.period.end),
             "zone": str(budget.zone),
         },
         "currency": budget.cap.currency,
-        "cap": exact(budget.cap),
-        "spent": interval_exact(standing.spent),
-        "forecast": interval_exact(standing.forecast),
-        "burn_per_hour": interval_exact(standing.burn, RATE),
-        "holds": exact(standing.holds),
-        "left": exact(standing.left),
+        "cap": format_exact(budget.cap),
+        "spent": format_interval_exact(standing.spent),
+        "forecast": format_interval_exact(standing.forecast),
+        "burn_per_hour": format_interval_exact(standing.burn, RATE_PLACES),
+        "holds": format_exact(standing.holds),
+        "left": format_exact(standing.left),
         "spent_share": _number(standing.fraction),
         "pace": _number(standing.pace),
         "time_to_cap_hours": _number(standing.time_to_cap_hours),
-        "worst_overshoot": exact(overshoot) if overshoot is not None else None,
-        "warnings": [{"measure": concern.measure, "says": concern.says} for concern in concerns(standing)],
+        "worst_overshoot": format_exact(overshoot) if overshoot is not None else None,
+        "warnings": [{"measure": concern.measure, "says": concern.says} for concern in list_budget_warnings(standing)],
         "notes": list(standing.notes),
     }
 
 
-def standings_table(standings: Iterable[Standing], overshoots: Mapping[str, Money]) -> TableView:
+def standings_table(standings: Iterable[BudgetStatus], overshoots: Mapping[str, Money]) -> TableView:
     """A row a budget. `overshoots`: as in `standing_data`, by name."""
     return TableView(
         title="Budgets",
@@ -64,27 +64,27 @@ def standings_table(standings: Iterable[Standing], overshoots: Mapping[str, Mone
     )
 
 
-def _row(standing: Standing, overshoot: Money | None) -> tuple[str, ...]:
+def _row(standing: BudgetStatus, overshoot: Money | None) -> tuple[str, ...]:
     budget, hours = standing.budget, standing.time_to_cap_hours
     period = f"{budget.days} days" if budget.days else budget.period
     return (
         budget.name,
         f"{period} ({budget.zone})",
-        f"{budget.cap.text()} {budget.cap.currency}",
-        interval_text(standing.spent),
+        f"{budget.cap.format()} {budget.cap.currency}",
+        format_interval(standing.spent),
         f"{float(PERCENT * standing.fraction):.0f} %",
-        standing.holds.text(),
-        interval_text(standing.forecast),
+        standing.holds.format(),
+        format_interval(standing.forecast),
         "-" if hours is None else f"{float(hours):.1f} h" if hours else "reached",
         _over(standing, overshoot),
-        "; ".join(concern.says for concern in concerns(standing)) or "-",
+        "; ".join(concern.says for concern in list_budget_warnings(standing)) or "-",
     )
 
 
-def _over(standing: Standing, overshoot: Money | None) -> str:
+def _over(standing: BudgetStatus, overshoot: Money | None) -> str:
     if not standing.budget.hard:
         return "not hard"
-    return "not known" if overshoot is None else overshoot.text()
+    return "not known" if overshoot is None else overshoot.format()
 
 
 def _number(value: Fraction | None) -> float | None:

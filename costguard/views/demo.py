@@ -10,7 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from costguard.reporting.statement import Statement
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.period import Period
-from costguard.values.text_format import exact, instant_text, interval_exact
+from costguard.values.text_format import format_exact, format_instant, format_interval_exact
 from costguard.views.document import Document, TableView
 from costguard.views.report import report_document
 
@@ -104,7 +104,7 @@ def weekend_document(weekend: Weekend) -> Document:
         "What people got at the first of these warnings:",
         *(f"    {line}" for line in (title, *body.splitlines())),
         f"Messages that said again what still held, not shown: {weekend.repeats}.",
-        f"Saved by Monday, net of disks: ${weekend.saved.text()}.",
+        f"Saved by Monday, net of disks: ${weekend.saved.format()}.",
         f"{right} of {len(weekend.machines)} machines: what the ledger says holds what the machine truly cost.",
         *(f"WRONG: {fault}" for fault in weekend.faults),
     ]
@@ -131,17 +131,19 @@ def _timeline(weekend: Weekend) -> TableView:
 
 
 def _savings(weekend: Weekend) -> TableView:
-    rows = [(s.who, s.act, _local(s.at, weekend), s.avoided.text(), s.disks.text(), s.net.text()) for s in weekend.savings]
+    rows = [
+        (s.who, s.act, _local(s.at, weekend), s.avoided.format(), s.disks.format(), s.net.format()) for s in weekend.savings
+    ]
     total = ("all", "", "", _total(s.avoided for s in weekend.savings), _total(s.disks for s in weekend.savings))
     return TableView(
         title="Saved until Monday",
         columns=("machine", "act", "proven", "not computed $>", "its disks $>", "saved $>"),
-        rows=(*rows, (*total, weekend.saved.text())),
+        rows=(*rows, (*total, weekend.saved.format())),
     )
 
 
 def _total(amounts: Iterator[Money]) -> str:
-    return sum(amounts, Money(nano=0)).text()
+    return sum(amounts, Money(nano=0)).format()
 
 
 def _short(text: str, weekend: Weekend) -> str:
@@ -161,7 +163,7 @@ def _local(at: datetime, weekend: Weekend) -> str:
 
 def _record(one: Moment) -> dict[str, object]:
     return {
-        "at": instant_text(one.at),
+        "at": format_instant(one.at),
         "kind": one.kind,
         "machine": one.who,
         "what": one.what,
@@ -173,8 +175,8 @@ def _record(one: Moment) -> dict[str, object]:
 def _data(weekend: Weekend) -> dict[str, object]:
     title, body = weekend.letter
     return {
-        "start": instant_text(weekend.period.start),
-        "end": instant_text(weekend.period.end),
+        "start": format_instant(weekend.period.start),
+        "end": format_instant(weekend.period.end),
         "zone": str(weekend.zone),
         "polls": weekend.polls,
         "moments": [_record(one) for one in weekend.moments],
@@ -184,16 +186,21 @@ def _data(weekend: Weekend) -> dict[str, object]:
             {
                 "machine": one.who,
                 "act": one.act,
-                "proven_at": instant_text(one.at),
-                "avoided_usd": exact(one.avoided),
-                "disks_usd": exact(one.disks),
-                "saved_usd": exact(one.net),
+                "proven_at": format_instant(one.at),
+                "avoided_usd": format_exact(one.avoided),
+                "disks_usd": format_exact(one.disks),
+                "saved_usd": format_exact(one.net),
             }
             for one in weekend.savings
         ],
-        "saved_usd": exact(weekend.saved),
+        "saved_usd": format_exact(weekend.saved),
         "machines": [
-            {"machine": one.who, "usd": interval_exact(one.money), "truth_usd": exact(one.truth), "right": one.right}
+            {
+                "machine": one.who,
+                "usd": format_interval_exact(one.money),
+                "truth_usd": format_exact(one.truth),
+                "right": one.right,
+            }
             for one in weekend.machines
         ],
         "report": report_document(weekend.statement).data,

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from costguard.values.health import BAD, GOOD, Check
+from costguard.values.health import CHECK_BAD, CHECK_GOOD, HealthCheck
 from costguard.views.document import Document, TableView
 
 SCHEMA = "costguard.doctor/1"
-SIGNS = {GOOD: "ok", BAD: "BAD"}
+SIGNS = {CHECK_GOOD: "ok", CHECK_BAD: "BAD"}
 """How an outcome is shown in the table; the others by their own words."""
 
 
@@ -20,7 +20,7 @@ class Finding:
 
     provider: str
     account: str
-    checks: tuple[Check, ...]
+    checks: tuple[HealthCheck, ...]
 
 
 def doctor_document(findings: Sequence[Finding], own: Finding, *, notes: Sequence[str] = ()) -> Document:
@@ -29,7 +29,7 @@ def doctor_document(findings: Sequence[Finding], own: Finding, *, notes: Sequenc
     counted = Counter(check.outcome for one in every for check in one.checks)
     data = {
         "schema": SCHEMA,
-        "good": not counted[BAD],
+        "good": not counted[CHECK_BAD],
         "counts": dict(sorted(counted.items())),
         "providers": [_finding(one) for one in findings],
         "ledger": {"path": own.account, "checks": [_check(check) for check in own.checks]},
@@ -44,7 +44,7 @@ def _finding(one: Finding) -> Mapping[str, object]:
     return {"provider": one.provider, "account": one.account, "checks": [_check(check) for check in one.checks]}
 
 
-def _check(check: Check) -> Mapping[str, object]:
+def _check(check: HealthCheck) -> Mapping[str, object]:
     return {"check": check.subject, "outcome": check.outcome, "told": check.told, "fix": check.fix}
 
 
@@ -59,10 +59,10 @@ def _fixes(every: Sequence[Finding]) -> Iterator[str]:
     """What to do, below the table, where a line may be as long as a command is."""
     for one in every:
         for check in one.checks:
-            if check.fix and check.outcome != GOOD:
+            if check.fix and check.outcome != CHECK_GOOD:
                 yield f"{one.provider}, {check.subject}: {check.fix}"
 
 
 def _sum(counted: Counter[str]) -> str:
-    rest = ", ".join(f"{count} {word}" for word, count in sorted(counted.items()) if word not in (GOOD, BAD))
-    return f"{counted[GOOD]} good, {counted[BAD]} bad{f', {rest}' if rest else ''}."
+    rest = ", ".join(f"{count} {word}" for word, count in sorted(counted.items()) if word not in (CHECK_GOOD, CHECK_BAD))
+    return f"{counted[CHECK_GOOD]} good, {counted[CHECK_BAD]} bad{f', {rest}' if rest else ''}."

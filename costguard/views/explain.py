@@ -48,7 +48,7 @@ def _money(option: Option) -> tuple[TableView, ...]:
         return ()
     disk = option.storage_usd
     machines = option.usd.expected - disk.expected if disk else option.usd.expected
-    rows = [("machines", machines.text(4), f"{option.rate.text()} $/h x {option.hours.expected:.3f} h")]
-    rows += [("disk", disk.expected.text(4), "GB x $ per GB-month x hours / 730")] if disk else []
-    rows.append(("sum", option.usd.expected.text(4), ""))
+    rows = [("machines", machines.format(4), f"{option.rate.format()} $/h x {option.hours.expected:.3f} h")]
+    rows += [("disk", disk.expected.format(4), "GB x $ per GB-month x hours / 730")] if disk else []
+    rows.append(("sum", option.usd.expected.format(4), ""))
     return (TableView(title="Money", columns=("part", "$>", "how"), rows=tuple(rows)),)

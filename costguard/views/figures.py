@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from costguard.errors import shortened
-from costguard.reporting.statement.groups import Sums
+from costguard.errors import shorten
+from costguard.reporting.statement.groups import CurrencySums
 from costguard.reporting.statement.statement import Statement
 from costguard.values.money import Money, MoneyInterval
-from costguard.values.text_format import LARGEST_SHARE, sign
+from costguard.values.text_format import LARGEST_SHARE, get_currency_sign
 from costguard.views.document import Figure
 
 LONGEST_NAME = 40
@@ -36,8 +36,8 @@ def figures_of(statement: Statement) -> Iterator[Figure]:
 
 def _figure(name: str, money: MoneyInterval, note: str = "") -> Figure:
     """An amount, with its bounds where they differ to the cent."""
-    low, expected, high = money.text().values()
-    code = sign(money.expected.currency)
+    low, expected, high = money.format_ends().values()
+    code = get_currency_sign(money.expected.currency)
     bounds = "" if low == high else f"between {_signed(low, code)} and {_signed(high, code)}"
     return Figure(name=name, text=_signed(expected, code), note="; ".join(filter(None, (bounds, note))))
 
@@ -45,29 +45,29 @@ def _figure(name: str, money: MoneyInterval, note: str = "") -> Figure:
 def _change(statement: Statement) -> Figure:
     before = statement.before
     assert before is not None  # noqa: S101 - asked by its caller
-    name = f"Against {shortened(before.label, LONGEST_NAME)}"
-    change, share = before.change(statement.usd), before.share(statement.usd)
+    name = f"Against {shorten(before.label, LONGEST_NAME)}"
+    change, share = before.compute_change(statement.usd), before.compute_share(statement.usd)
     if change is None:
         return Figure(name=name, text=UNKNOWN, note="nobody looked then")
     was = (
-        f"${before.part.total.expected.text()} in as much of it"
+        f"${before.part.total.expected.format()} in as much of it"
         if statement.running
-        else f"from ${before.usd.total.expected.text()}"
+        else f"from ${before.usd.total.expected.format()}"
     )
     by = f"; {float(share):+.0%}" if share is not None and abs(share) < LARGEST_SHARE else ""
     seen = "" if before.complete else "; it was not seen all through"
-    text = _signed(change.text(), "$")
+    text = _signed(change.format(), "$")
     return Figure(name=name, text=text if change.nano <= 0 else f"+{text}", note=f"{was}{by}{seen}")
 
 
-def _idle(usd: Sums) -> Figure:
+def _idle(usd: CurrencySums) -> Figure:
     wastes = [group.waste for group in usd.groups if group.waste]
     judged = sum(waste.judged for waste in wastes)
     if not judged:
         return Figure(name="Idle", text=UNKNOWN, note="nothing measured well enough whether machines did any work")
     idle, partly = Money(nano=sum(w.idle for w in wastes)), Money(nano=sum(w.partly for w in wastes))
-    note = f"and ${partly.text()} partly idle, of the {judged / usd.computing:.0%} that could be judged"
-    return Figure(name="Idle", text=f"${idle.text()}", note=note)
+    note = f"and ${partly.format()} partly idle, of the {judged / usd.computing:.0%} that could be judged"
+    return Figure(name="Idle", text=f"${idle.format()}", note=note)
 
 
 def _signed(amount: str, code: str) -> str:

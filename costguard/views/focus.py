@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from costguard.reporting.focus.check import Checked
-from costguard.reporting.focus.finding import Finding
+from costguard.reporting.focus.check import FocusCheckResult
+from costguard.reporting.focus.finding import FocusFinding
 from costguard.views.document import Document, TableView
 
 SCHEMA = "costguard.focus_check/1"
 
 
-def focus_document(file: str, checked: Checked) -> Document:
+def focus_document(file: str, checked: FocusCheckResult) -> Document:
     """All findings that are told, in the order of the file."""
     records = [_record(finding) for finding in checked.findings]
     data = {
@@ -40,7 +40,7 @@ def _count(count: int) -> str:
     return "no finding" if not count else f"{count:,} finding{'s' if count > 1 else ''}"
 
 
-def _record(finding: Finding) -> dict[str, object]:
+def _record(finding: FocusFinding) -> dict[str, object]:
     fault = finding.fault
     return {
         "line": finding.line,

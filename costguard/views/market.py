@@ -41,7 +41,7 @@ def _record(o: Offer, today: date) -> dict[str, object]:
         "gpu": o.gpu,
         "gpu_count": o.gpu_count,
         "tier": o.tier,
-        "usd_per_hour": o.rate.text() if o.rate else None,
+        "usd_per_hour": o.rate.format() if o.rate else None,
         "observed_at": o.observed_on.isoformat(),
         "age_days": o.age_days(today),
         "stale": o.stale(today),
@@ -61,7 +61,7 @@ def _row(o: Offer, today: date, *, live: bool) -> tuple[str, ...]:
         o.instance_type,
         f"{o.gpu} x{o.gpu_count}",
         o.tier,
-        o.rate.text() if o.rate else "unknown",
+        o.rate.format() if o.rate else "unknown",
         each,
         age,
     )

@@ -9,12 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from costguard.errors import shortened
+from costguard.errors import shorten
 from costguard.guard.policy import DEEDS, OBSERVE
 from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, Proposal, Verdict
 from costguard.guard.work import Work
 from costguard.values.money import Money
-from costguard.values.text_format import RATE, exact, first_lines, instant_text, length_text, moment_text, sign
+from costguard.values.text_format import (
+    RATE_PLACES,
+    format_exact,
+    format_instant,
+    format_length,
+    format_local_time,
+    get_currency_sign,
+    limit_lines,
+)
 from costguard.views.document import Document, TableView
 from costguard.views.policy import step_text
 
@@ -58,7 +66,7 @@ def plan_document(plan: PlanView) -> Document:
     shown = [row for row in rows if row.verdict.finding != DOES_NOT or row.proposals]
     data = {
         "schema": SCHEMA,
-        "at": instant_text(plan.at),
+        "at": format_instant(plan.at),
         "hash": plan.hash,
         "accepted": not plan.unaccepted,
         "rows": [_row(row, plan.at) for row in rows],
@@ -70,7 +78,7 @@ def plan_document(plan: PlanView) -> Document:
         records=tuple(record for row in rows for record in _records(row, plan.at)),
         lead=(*lead, _summary(plan, rows)),
         tables=(_table(shown, plan.at),) if shown else (),
-        notes=(*first_lines(_reasons(shown), "reasons"), *first_lines(plan.notes, "notes")),
+        notes=(*limit_lines(_reasons(shown), "reasons"), *limit_lines(plan.notes, "notes")),
     )
 
 
@@ -89,7 +97,7 @@ def _summary(plan: PlanView, rows: Sequence[Planned]) -> str:
     held = sum(bool(proposal.held_by) for row in rows for proposal in row.proposals)
     later = sum(len(row.proposals) for row in rows) - going - held
     told = f"{len(lives)} machines, {going} steps would be done now, {later} are due later, {held} are held back"
-    return f"{moment_text(plan.at)}: {told}."
+    return f"{format_local_time(plan.at)}: {told}."
 
 
 def _row(row: Planned, at: datetime) -> dict[str, object]:
@@ -101,13 +109,13 @@ def _row(row: Planned, at: datetime) -> dict[str, object]:
         "id": key.id,
         "name": row.name,
         "owner": row.owner or None,
-        "usd_per_hour": _dollars(row.rate, RATE),
+        "usd_per_hour": _dollars(row.rate, RATE_PLACES),
         "waste_usd": _dollars(row.waste, 2),
         "policy": verdict.policy.name,
         "rule": verdict.policy.rule,
         "level": row.level,
         "finding": verdict.finding,
-        "since": instant_text(verdict.since) if verdict.since else None,
+        "since": format_instant(verdict.since) if verdict.since else None,
         "missing": list(verdict.truth.missing),
         "reasons": list(verdict.reasons),
         "agent": row.agent or None,
@@ -118,7 +126,7 @@ def _row(row: Planned, at: datetime) -> dict[str, object]:
 
 def _dollars(money: Money | None, least: int) -> str | None:
     """None: unknown, or in another currency."""
-    return exact(money, least) if money is not None and money.currency == "USD" else None
+    return format_exact(money, least) if money is not None and money.currency == "USD" else None
 
 
 def _work(work: Work) -> dict[str, object]:
@@ -126,7 +134,7 @@ def _work(work: Work) -> dict[str, object]:
         "state": work.state,
         "confidence": work.confidence,
         "reasons": list(work.reasons),
-        "since": instant_text(work.since) if work.since else None,
+        "since": format_instant(work.since) if work.since else None,
         "coverage": work.coverage,
     }
 
@@ -136,7 +144,7 @@ def _step(proposal: Proposal, at: datetime) -> dict[str, object]:
         "number": proposal.number,
         "do": proposal.step.do,
         "told": step_text(proposal.step),
-        "due_at": instant_text(proposal.due_at),
+        "due_at": format_instant(proposal.due_at),
         "goes": proposal.goes(at),
         "held_by": [{"reason": reason, "says": says} for reason, says in proposal.held_by],
     }
@@ -172,13 +180,13 @@ def _table(rows: Sequence[Planned], at: datetime) -> TableView:
 def _cells(row: Planned, at: datetime) -> Iterator[tuple[str, ...]]:
     verdict = row.verdict
     work = f"{verdict.work.state} ({verdict.work.confidence:.2f})"
-    since = length_text(at - verdict.since) if verdict.since else "-"
+    since = format_length(at - verdict.since) if verdict.since else "-"
     finding = SHOWN[verdict.finding]
     if verdict.finding == CANNOT_SAY and verdict.truth.missing:
         finding = f"cannot say: no {', '.join(verdict.truth.missing)}"
-    head = (_called(row), shortened(row.owner or "-", LONGEST_NAME), _rate(row), verdict.policy.name, finding, work, since)
+    head = (_called(row), shorten(row.owner or "-", LONGEST_NAME), _rate(row), verdict.policy.name, finding, work, since)
     for number, proposal in enumerate(row.proposals):
-        when = "now" if proposal.due_at <= at else f"in {length_text(proposal.due_at - at)}"
+        when = "now" if proposal.due_at <= at else f"in {format_length(proposal.due_at - at)}"
         held = ", ".join(says for _, says in proposal.held_by) or "-"
         yield (*(head if number == 0 else ("",) * len(head)), step_text(proposal.step), when, held)
     if not row.proposals:
@@ -188,13 +196,13 @@ def _cells(row: Planned, at: datetime) -> Iterator[tuple[str, ...]]:
 def _called(row: Planned) -> str:
     key = row.verdict.life.key
     name = f"{row.name} ({key.id})" if row.name and row.name != key.id else key.id
-    return f"{key.provider} {shortened(name, LONGEST_NAME)}"
+    return f"{key.provider} {shorten(name, LONGEST_NAME)}"
 
 
 def _rate(row: Planned) -> str:
     if row.rate is None:
         return "unknown"
-    return f"{'' if row.rate.currency == 'USD' else sign(row.rate.currency)}{row.rate.text(RATE)}"
+    return f"{'' if row.rate.currency == 'USD' else get_currency_sign(row.rate.currency)}{row.rate.format(RATE_PLACES)}"
 
 
 def _reasons(rows: Sequence[Planned]) -> Iterator[str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from costguard.bills.simulated_bill import CloudPlayed, Played
+from costguard.bills.simulated_bill import CloudBillCheck, SimulatedBillCheck
 from costguard.values.money import NANO, Money, divide_half_even
-from costguard.values.text_format import interval_exact
+from costguard.values.text_format import format_interval_exact
 from costguard.views.document import Document, TableView
 
 PLACES = 9
 
 
-def played_document(played: Played, *, kept: str | None = None) -> Document:
+def played_document(played: SimulatedBillCheck, *, kept: str | None = None) -> Document:
     """The comparison, cloud by cloud. `kept`: the URL of the ledger it was written to, if that was kept."""
     resources = sum(len(cloud.resources) for cloud in played.clouds)
     stated = sum(cloud.stated for cloud in played.clouds)
@@ -44,7 +44,7 @@ def played_document(played: Played, *, kept: str | None = None) -> Document:
     )
 
 
-def _table(played: Played) -> TableView:
+def _table(played: SimulatedBillCheck) -> TableView:
     return TableView(
         title="",
         columns=("cloud", "resources>", "low $>", "expected $>", "high $>", "the bill $>", "exact>", "right>"),
@@ -52,9 +52,9 @@ def _table(played: Played) -> TableView:
             (
                 cloud.provider,
                 str(len(cloud.resources)),
-                cloud.money.low.text(PLACES),
-                cloud.money.expected.text(PLACES),
-                cloud.money.high.text(PLACES),
+                cloud.money.low.format(PLACES),
+                cloud.money.expected.format(PLACES),
+                cloud.money.high.format(PLACES),
                 _dollars(cloud.billed),
                 str(cloud.stated),
                 f"{len(cloud.resources) - len(cloud.wrong)} of {len(cloud.resources)}",
@@ -64,7 +64,7 @@ def _table(played: Played) -> TableView:
     )
 
 
-def _data(played: Played, kept: str | None) -> dict[str, object]:
+def _data(played: SimulatedBillCheck, kept: str | None) -> dict[str, object]:
     return {
         "seed": played.seed,
         "start": played.period.start.isoformat().replace("+00:00", "Z"),
@@ -77,7 +77,7 @@ def _data(played: Played, kept: str | None) -> dict[str, object]:
             {
                 "provider": cloud.provider,
                 "resources": len(cloud.resources),
-                "usd": interval_exact(cloud.money),
+                "usd": format_interval_exact(cloud.money),
                 "bill_usd": _dollars(cloud.billed),
                 "exact": cloud.stated,
                 "wrong": [one.key.id for one in cloud.wrong],
@@ -87,8 +87,8 @@ def _data(played: Played, kept: str | None) -> dict[str, object]:
     }
 
 
-def _record(cloud: CloudPlayed) -> dict[str, object]:
-    money = interval_exact(cloud.money)
+def _record(cloud: CloudBillCheck) -> dict[str, object]:
+    money = format_interval_exact(cloud.money)
     return {
         "provider": cloud.provider,
         "resources": len(cloud.resources),
@@ -101,4 +101,4 @@ def _record(cloud: CloudPlayed) -> dict[str, object]:
 
 def _dollars(amount: Fraction) -> str:
     nano = divide_half_even(amount.numerator * NANO, amount.denominator)
-    return Money(nano=nano).text(PLACES)
+    return Money(nano=nano).format(PLACES)

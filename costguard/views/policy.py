@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from costguard.budgets.budget import Match
+from costguard.budgets.budget import ResourceFilter
 from costguard.guard.condition import FACTS, Truth
 from costguard.guard.overrides import ARMED_FOR
 from costguard.guard.policy import (
@@ -29,9 +29,9 @@ from costguard.guard.policy import (
 )
 from costguard.guard.seat import WINDOW_LEAST
 from costguard.guard.work import ACTIVE
-from costguard.values.provider import Manifest
+from costguard.values.provider import ProviderManifest
 from costguard.values.resource import RUNNING
-from costguard.values.text_format import length_text, moment_text
+from costguard.values.text_format import format_length, format_local_time
 from costguard.views.document import Document
 
 SCHEMA = "costguard.policy/1"
@@ -54,7 +54,7 @@ def lint_document(
     *,
     hard: Sequence[str] = (),
     rails: Rails | None = None,
-    configured: Sequence[Manifest] = (),
+    configured: Sequence[ProviderManifest] = (),
 ) -> Document:
     """The settings were read; what in them may not be what somebody meant.
 
@@ -117,7 +117,9 @@ def tried_document(policy: Policy, facts: Mapping[str, str], truth: Truth) -> Do
     }
     missing = [f"missing: {name} ({FACTS[name].told})" for name in truth.missing if name in FACTS]
     because = [truth.why] if truth.why and not missing else []
-    then = f"after {length_text(policy.hold)} of it: {step_text(policy.then[0])}" if policy.hold else step_text(policy.then[0])
+    then = (
+        f"after {format_length(policy.hold)} of it: {step_text(policy.then[0])}" if policy.hold else step_text(policy.then[0])
+    )
     lead = [
         f"{policy.name}: {answer}",
         f"when {policy.when.text}",
@@ -137,7 +139,7 @@ def step_text(step: Step) -> str:
     if step.do == ASK:
         return f"ask whether to {step.act}"
     if step.do == HOOK:
-        return f"run the hook {step.run} (at most {length_text(step.timeout)})"
+        return f"run the hook {step.run} (at most {format_length(step.timeout)})"
     return {"deny": "deny new holds", "record": "record it", "scale-controller": "scale its controller down"}.get(
         step.do, step.do
     )
@@ -154,7 +156,7 @@ def whom_text(target: Target) -> str:
     return "; ".join(parts) or "everything"
 
 
-def _stated(match: Match, target: Target) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _stated(match: ResourceFilter, target: Target) -> Iterator[tuple[str, tuple[str, ...]]]:
     pairs = (
         ("provider", match.providers),
         ("account", match.accounts),
@@ -171,24 +173,24 @@ def _stated(match: Match, target: Target) -> Iterator[tuple[str, tuple[str, ...]
 
 def _explained(policy: Policy, level: str, until: datetime | None) -> Iterator[str]:
     yield f"whom: {whom_text(policy.target)}"
-    held = f", and has held for {length_text(policy.hold)}" if policy.hold else ""
+    held = f", and has held for {format_length(policy.hold)}" if policy.hold else ""
     yield f"when: {policy.when.text}{held}"
     if policy.alone:
         yield "a member of a group: judged by itself, whatever the group does"
     if policy.needs:
         yield f"needs measures of: {', '.join(policy.needs)}"
     for step in policy.then:
-        moment = f"{length_text(step.after)} after the first step" if step.after else "at once"
+        moment = f"{format_length(step.after)} after the first step" if step.after else "at once"
         short = "" if reaches(level, DEEDS[step.do]) else f"  (not while it is armed for {level})"
         yield f"{moment}: {step_text(step)}{short}"
-    yield f"armed for: {level}{f' until {moment_text(until)}, then notify' if until else ''}"
+    yield f"armed for: {level}{f' until {format_local_time(until)}, then notify' if until else ''}"
     yield f"rule: {policy.rule}: {RULES.get(policy.rule, policy.rule)}"
     if any(step.do in DESTRUCTIVE for step in policy.then):
         floor = CAP_GRACE_FLOOR if policy.rule == CAP_RULE else GRACE_FLOOR
-        yield f"grace: never less than {length_text(floor)} between the first notice and an act, twice that with people there"
+        yield f"grace: never less than {format_length(floor)} between the first notice and an act, twice that with people there"
         lost = "may lose data (allow_irreversible)" if policy.allow_irreversible else "never lose data without an approval"
         yield f"its acts {lost}"
-    yield f"leases: up to {length_text(policy.lease_max)}, renewed {policy.renewals_max} times"
+    yield f"leases: up to {format_length(policy.lease_max)}, renewed {policy.renewals_max} times"
 
 
 def _remarks(policy: Policy) -> Iterator[str]:
@@ -209,7 +211,7 @@ def _remarks(policy: Policy) -> Iterator[str]:
         )
 
 
-def _late_remarks(policy: Policy, configured: Sequence[Manifest]) -> Iterator[str]:
+def _late_remarks(policy: Policy, configured: Sequence[ProviderManifest]) -> Iterator[str]:
     """Where a provider's measures come so rarely and so late that `for` rests on too few of them.
 
     Example: AWS's come every 5 min and 10 min late. In the last 20 min there are two; 25 min hold three.
@@ -221,8 +223,8 @@ def _late_remarks(policy: Policy, configured: Sequence[Manifest]) -> Iterator[st
         needed = one.measures_late + MEASURES_LEAST * one.measures_every
         if window < needed and (named is None or one.name in named):
             yield (
-                f"{policy.name}: the measures of {one.name} come every {length_text(one.measures_every)} and "
-                f"{length_text(one.measures_late)} late, and fewer than {MEASURES_LEAST} of them lie in {length_text(window)}: "
+                f"{policy.name}: the measures of {one.name} come every {format_length(one.measures_every)} and "
+                f"{format_length(one.measures_late)} late, and fewer than {MEASURES_LEAST} of them lie in {format_length(window)}: "
                 f'write for = "{-(-needed // MINUTE)}m" or more, or its machines may never be proven idle.'
             )
 

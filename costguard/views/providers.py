@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from costguard.values.provider import ABILITIES, Manifest
+from costguard.values.provider import ABILITIES, ProviderManifest
 from costguard.views.document import Document, TableView
 
 SCHEMA = "costguard.providers/1"
@@ -15,7 +15,7 @@ SCHEMA = "costguard.providers/1"
 class Installed:
     """One provider. `missing`: packages of its SDK that are not installed; `configured`: it has a table in the settings."""
 
-    manifest: Manifest
+    manifest: ProviderManifest
     missing: tuple[str, ...]
     configured: bool
 
@@ -83,7 +83,7 @@ def _details(installed: Sequence[Installed]) -> TableView:
     return TableView(title="How, and how far", columns=("provider", "ability", "how"), rows=rows)
 
 
-def _not_seen(manifest: Manifest) -> tuple[str, ...]:
+def _not_seen(manifest: ProviderManifest) -> tuple[str, ...]:
     """Each sentence with the provider's name before it, once."""
     prefix = f"{manifest.title}: "
     return tuple(f"{prefix}{s.removeprefix(prefix).removesuffix('.')}" for s in manifest.not_seen)

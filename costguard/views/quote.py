@@ -111,7 +111,7 @@ def _row(o: Option, rank: int, today: date, *, timed: bool) -> tuple[str, ...]:
         o.offer.region if o.offer else "-",
         gpus,
         o.offer.tier if o.offer else "-",
-        o.rate.text(2) if o.rate else "unknown",
+        o.rate.format(2) if o.rate else "unknown",
         *fit,
         range_text(o.hours) if timed or o.hours is None else hours_text(o.hours.expected),
         _money_text(o),
@@ -124,8 +124,8 @@ def _money_text(o: Option) -> str:
     if o.usd is None:
         return "unknown"
     if o.usd.low == o.usd.high:
-        return o.usd.expected.text()
-    return f"{o.usd.expected.text()} ({o.usd.low.text()} - {o.usd.high.text()})"
+        return o.usd.expected.format()
+    return f"{o.usd.expected.format()} ({o.usd.low.format()} - {o.usd.high.format()})"
 
 
 def _price_age(offer: Offer | None, today: date) -> str:
@@ -144,7 +144,7 @@ def _notes(quote: Quote, shown: tuple[Option, ...], today: date) -> list[str]:
     if not isinstance(quote.asked, Rental) and first and first.storage_usd:
         gb = disk_of(quote.asked)
         notes.append(
-            f"The cost includes a disk of {gb} GB for the run (${first.storage_usd.expected.text()} for the first option)."
+            f"The cost includes a disk of {gb} GB for the run (${first.storage_usd.expected.format()} for the first option)."
         )
     for option in shown[:1]:
         notes += [f"First option: {n}." for n in option.notes]
@@ -178,7 +178,7 @@ def _option_data(o: Option, today: date) -> dict[str, object]:
         "gpu_count": o.gpu_count,
         "nodes": o.nodes,
         "tier": offer.tier if offer else None,
-        "usd_per_hour": o.rate.text() if o.rate else None,
+        "usd_per_hour": o.rate.format() if o.rate else None,
         "price": {
             "observed_at": offer.observed_on.isoformat() if offer else None,
             "source": offer.source if offer else None,
@@ -191,8 +191,8 @@ def _option_data(o: Option, today: date) -> dict[str, object]:
         "parallel": parallel_data(place.parallel) if place else None,
         "tokens_per_s_per_gpu": interval_data(o.throughput.tokens_per_s_per_gpu) if o.throughput else None,
         "hours": interval_data(o.hours),
-        "usd": o.usd.text() if o.usd else None,
-        "storage_usd": o.storage_usd.text(4) if o.storage_usd else None,
+        "usd": o.usd.format_ends() if o.usd else None,
+        "storage_usd": o.storage_usd.format_ends(4) if o.storage_usd else None,
         "startup_hours": rounded(o.duration.startup_hours.expected, 3) if o.duration else None,
         "marks": list(o.marks),
         "notes": list(o.notes),
@@ -238,7 +238,7 @@ def _plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:
         "provider": plan.provider,
         "plan": plan.plan,
         "gpu": plan.gpu,
-        "usd": plan.price.text(),
+        "usd": plan.price.format(),
         "units": plan.units,
         "units_per_hour": interval_data(plan.units_per_hour),
         "units_needed": interval_data(plan.units_for(option.hours)) if option and option.hours else None,
@@ -257,7 +257,7 @@ def _plans_table(plans: tuple[Subscription, ...], quote: Quote) -> tuple[TableVi
         if option is None or option.hours is None:
             continue
         needs = same[0].units_for(option.hours)
-        names = (f"{p.plan} ${p.price.text()} for {p.units}, sessions of {p.session_hours:g} h" for p in same)
+        names = (f"{p.plan} ${p.price.format()} for {p.units}, sessions of {p.session_hours:g} h" for p in same)
         rows.append((same[0].provider, gpu, range_text(option.hours), f"{needs.low:.0f} - {needs.high:.0f}", "; ".join(names)))
     title = "Subscriptions: not ranked, since a plan promises no GPU"
     view = TableView(title=title, columns=("", "GPU", "hours", "units needed>", "plans"), rows=tuple(rows))

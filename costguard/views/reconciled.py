@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from costguard.bills.drift import BEYOND, UNSURE, WITHIN, Amounts, Held
-from costguard.errors import one_line
+from costguard.bills.drift import BEYOND, UNSURE, WITHIN, NanoAmounts, ReconciliationRecord
+from costguard.errors import to_one_line
 from costguard.values.money import Money, MoneyInterval
-from costguard.values.text_format import exact, instant_text, interval_exact, moment_text, sign
+from costguard.values.text_format import (
+    format_exact,
+    format_instant,
+    format_interval_exact,
+    format_local_time,
+    get_currency_sign,
+)
 
 OUTCOMES = {WITHIN: "within tolerance", BEYOND: "beyond tolerance", UNSURE: "cannot be said"}
 
 
-def held_data(held: Sequence[Held], spent: Sequence[str]) -> list[dict[str, object]]:
+def held_data(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> list[dict[str, object]]:
     """The report's `reconciliation`: each account whose bill was held against its charges, and providers of which none was."""
     rows: list[dict[str, object]] = [
         {
@@ -20,12 +26,12 @@ def held_data(held: Sequence[Held], spent: Sequence[str]) -> list[dict[str, obje
             "account": one.account,
             "currency": one.currency,
             "state": one.outcome,
-            "at": instant_text(one.at),
-            "period": {"start": instant_text(one.period.start), "end": instant_text(one.period.end)},
-            "billed": exact(money(one.billed, one.currency)),
+            "at": format_instant(one.at),
+            "period": {"start": format_instant(one.period.start), "end": format_instant(one.period.end)},
+            "billed": format_exact(money(one.billed, one.currency)),
             "charged": interval_of(one.charged, one.currency),
-            "drift": exact(money(one.billed - one.charged[1], one.currency)),
-            "unexplained": exact(money(one.unexplained, one.currency)),
+            "drift": format_exact(money(one.billed - one.charged[1], one.currency)),
+            "unexplained": format_exact(money(one.unexplained, one.currency)),
             "tolerance": one.tolerance,
         }
         for one in held
@@ -34,14 +40,14 @@ def held_data(held: Sequence[Held], spent: Sequence[str]) -> list[dict[str, obje
     return rows + [{"provider": name, "state": "not reconciled"} for name in spent if name not in known]
 
 
-def held_lines(held: Sequence[Held], spent: Sequence[str]) -> Iterator[str]:
+def held_lines(held: Sequence[ReconciliationRecord], spent: Sequence[str]) -> Iterator[str]:
     """The same for people, a sentence each without its full stop."""
     for one in held:
-        mark = sign(one.currency)
+        mark = get_currency_sign(one.currency)
         drift = signed(one.billed - one.charged[1], one.currency)
-        told = f"held against the bill on {moment_text(one.at)}: {mark}{money(one.billed, one.currency).text()} billed"
-        off = f"{mark}{money(one.unexplained, one.currency).text()} of it unexplained"
-        yield f"{one.provider}/{one_line(one.account)} {told}, {drift} beside the charges, {off}, {OUTCOMES[one.outcome]}"
+        told = f"held against the bill on {format_local_time(one.at)}: {mark}{money(one.billed, one.currency).format()} billed"
+        off = f"{mark}{money(one.unexplained, one.currency).format()} of it unexplained"
+        yield f"{one.provider}/{to_one_line(one.account)} {told}, {drift} beside the charges, {off}, {OUTCOMES[one.outcome]}"
     known = {one.provider for one in held}
     missing = [name for name in spent if name not in known]
     if missing:
@@ -53,13 +59,13 @@ def money(nano: int, currency: str) -> Money:
     return Money(nano=nano, currency=currency)
 
 
-def interval_of(amounts: Amounts, currency: str) -> dict[str, str]:
+def interval_of(amounts: NanoAmounts, currency: str) -> dict[str, str]:
     """{"low", "expected", "high"} to the nano-unit."""
     low, expected, high = (money(nano, currency) for nano in amounts)
-    return interval_exact(MoneyInterval(low=low, expected=expected, high=high))
+    return format_interval_exact(MoneyInterval(low=low, expected=expected, high=high))
 
 
 def signed(nano: int, currency: str) -> str:
     """`+$1.68`, `-$0.40`, `$0.00`."""
     plus = "+" if nano > 0 else "-" if nano < 0 else ""
-    return f"{plus}{sign(currency)}{money(abs(nano), currency).text()}"
+    return f"{plus}{get_currency_sign(currency)}{money(abs(nano), currency).format()}"

@@ -10,23 +10,23 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from costguard.errors import IncompleteError
-from costguard.metering.coverage import Hole, Unseen
-from costguard.reporting.statement import Group, Statement, Sums
+from costguard.metering.coverage import CoverageGap, UncoveredScope
+from costguard.reporting.statement import CostGroup, CurrencySums, Statement
 from costguard.reporting.statement.waste import Waste
-from costguard.values.display import Exchange
+from costguard.values.display import ExchangeRate
 from costguard.values.instant import HOUR_US
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.text_format import (
-    ahead_text,
-    first_lines,
-    instant_text,
-    interval_exact,
-    interval_text,
-    length_text,
-    moment_text,
-    scope_text,
-    sign,
-    why_text,
+    describe_misdated_scope,
+    format_instant,
+    format_interval,
+    format_interval_exact,
+    format_length,
+    format_local_time,
+    format_scope,
+    format_scope_reason,
+    get_currency_sign,
+    limit_lines,
 )
 from costguard.views.beside_tables import further_tables
 from costguard.views.document import Document, TableView
@@ -40,7 +40,7 @@ MOST_HINTS = 3
 MISSING = "what both began and ended while its scope was not seen"
 
 
-def report_document(statement: Statement, exchange: Exchange | None = None) -> Document:
+def report_document(statement: Statement, exchange: ExchangeRate | None = None) -> Document:
     """The whole statement. `exchange`: how people are shown dollars as well; the data stays as it is."""
     sums = (statement.usd, *statement.others)
     told = [[_told(group) for group in one.groups] for one in sums]
@@ -48,8 +48,8 @@ def report_document(statement: Statement, exchange: Exchange | None = None) -> D
     data = {
         "schema": SCHEMA,
         "period": _period(statement),
-        "as_of": instant_text(statement.as_of),
-        "totals": interval_exact(statement.usd.total),
+        "as_of": format_instant(statement.as_of),
+        "totals": format_interval_exact(statement.usd.total),
         "groups": [_group(group, one) for group, one in zip(statement.usd.groups, told[0], strict=True)],
         "other_currencies": [_other(other, of) for other, of in zip(statement.others, told[1:], strict=True)],
         **further_data(statement),
@@ -66,7 +66,7 @@ def report_document(statement: Statement, exchange: Exchange | None = None) -> D
             *_marks(sums),
             *further_notes(statement),
             *(_ended(line) for line in held_lines(statement.held, statement.spent_at)),
-            *first_lines((f"Not counted: {_ended(line)}" for line in left_out), "lines"),
+            *limit_lines((f"Not counted: {_ended(line)}" for line in left_out), "lines"),
         ),
         charts=tuple(charts_of(statement)),
         figures=tuple(figures_of(statement)),
@@ -91,11 +91,11 @@ def not_counted(statement: Statement) -> Iterator[str]:
 
 def report_warnings(statement: Statement) -> tuple[str, ...]:
     """What makes the sums doubtful: a sentence for each scope dated by a wrong clock, or not seen all through."""
-    return first_lines((*_dated_ahead(statement), *(unseen_text(one, statement) for one in statement.unseen)), "scopes")
+    return limit_lines((*_dated_ahead(statement), *(unseen_text(one, statement) for one in statement.unseen)), "scopes")
 
 
 def _dated_ahead(statement: Statement) -> tuple[str, ...]:
-    return tuple(ahead_text(scope.scope, scope.at) for scope in statement.misdated)
+    return tuple(describe_misdated_scope(scope.scope, scope.at) for scope in statement.misdated)
 
 
 def incompleteness(statement: Statement) -> IncompleteError | None:
@@ -110,34 +110,36 @@ def incompleteness(statement: Statement) -> IncompleteError | None:
     return IncompleteError(f"{count} were not seen completely all through {statement.label}", hint=hint)
 
 
-def unseen_text(unseen: Unseen, statement: Statement) -> str:
+def unseen_text(unseen: UncoveredScope, statement: Statement) -> str:
     """`aws/123/us-east-1 was not seen completely for 3 h from 2026-10-03 12:00 UTC: timeout`"""
-    name, (first, *later) = scope_text(unseen.scope), unseen.holes
+    name, (first, *later) = format_scope(unseen.scope), unseen.holes
     if unseen.never:
         return f"{name} was never seen completely in {statement.label}{_why(first)}"
     if first.why or first.period.start != statement.period.start:
         return f"{name} {_holes_text(unseen.holes)}"
-    begun = f"was not looked at before {moment_text(first.period.end)}, {length_text(first.period.length)} into the period"
+    begun = (
+        f"was not looked at before {format_local_time(first.period.end)}, {format_length(first.period.length)} into the period"
+    )
     return f"{name} {begun}, and {_holes_text(later)}" if later else f"{name} {begun}"
 
 
-def _holes_text(holes: Sequence[Hole]) -> str:
+def _holes_text(holes: Sequence[CoverageGap]) -> str:
     longest = max(holes, key=lambda hole: hole.period.length)
-    spell = f"for {length_text(longest.period.length)} from {moment_text(longest.period.start)}{_why(longest)}"
+    spell = f"for {format_length(longest.period.length)} from {format_local_time(longest.period.start)}{_why(longest)}"
     if len(holes) == 1:
         return f"was not seen completely {spell}"
     together = sum((hole.period.length for hole in holes), timedelta())
-    return f"was not seen completely for {length_text(together)}: {len(holes)} times, the longest {spell}"
+    return f"was not seen completely for {format_length(together)}: {len(holes)} times, the longest {spell}"
 
 
-def _why(hole: Hole) -> str:
-    return why_text(hole.why or "nobody looked")
+def _why(hole: CoverageGap) -> str:
+    return format_scope_reason(hole.why or "nobody looked")
 
 
-def _unknown(group: Group, money: MoneyInterval) -> str:
+def _unknown(group: CostGroup, money: MoneyInterval) -> str:
     name = ", ".join(f"{key} {value}" for key, value in group.by.items() if value) or "everything"
-    currency = sign(money.low.currency)
-    low, expected, high = money.text().values()
+    currency = get_currency_sign(money.low.currency)
+    low, expected, high = money.format_ends().values()
     return f"{name}: nobody stated a price; counted as {currency}{expected}, and surely between {low} and {high}"
 
 
@@ -148,8 +150,8 @@ def _ended(line: str) -> str:
 
 def _period(statement: Statement) -> dict[str, object]:
     return {
-        "start": instant_text(statement.period.start),
-        "end": instant_text(statement.period.end),
+        "start": format_instant(statement.period.start),
+        "end": format_instant(statement.period.end),
         "zone": statement.zone,
         "label": statement.label,
     }
@@ -165,31 +167,31 @@ class _Told(NamedTuple):
     more: dict[str, object]
 
 
-def _told(group: Group) -> _Told:
+def _told(group: CostGroup) -> _Told:
     return _Told(
         by={key: value or None for key, value in group.by.items()},
         hours=_hours(group.us),
         gpu_hours=_hours(group.gpu_milli_us / 1000),
-        money=interval_exact(group.money),
+        money=format_interval_exact(group.money),
         more=group_data(group),
     )
 
 
-def _group(group: Group, told: _Told) -> dict[str, object]:
+def _group(group: CostGroup, told: _Told) -> dict[str, object]:
     """`unknown_usd`: the part of `usd` whose price nobody stated."""
     return {
         "by": told.by,
         "hours": told.hours,
         "gpu_hours": told.gpu_hours,
         "usd": told.money,
-        "unknown_usd": interval_exact(group.unknown) if group.unknown else None,
+        "unknown_usd": format_interval_exact(group.unknown) if group.unknown else None,
         **told.more,
     }
 
 
-def _other(sums: Sums, told: Sequence[_Told]) -> dict[str, object]:
+def _other(sums: CurrencySums, told: Sequence[_Told]) -> dict[str, object]:
     groups = [{"by": one.by, "hours": one.hours, "gpu_hours": one.gpu_hours, "amount": one.money} for one in told]
-    return {"currency": sums.currency, "totals": interval_exact(sums.total), "groups": groups}
+    return {"currency": sums.currency, "totals": format_interval_exact(sums.total), "groups": groups}
 
 
 def _record(statement: Statement, currency: str, told: _Told) -> Mapping[str, object]:
@@ -209,7 +211,7 @@ def _hours(us: float) -> float:
     return round(us / HOUR_US, 4)
 
 
-def _lead(statement: Statement, exchange: Exchange | None) -> Iterator[str]:
+def _lead(statement: Statement, exchange: ExchangeRate | None) -> Iterator[str]:
     name = f"{statement.label} ({statement.zone})"
     if statement.ahead:
         yield f"{name} lies ahead: nothing is spent in it yet."
@@ -217,29 +219,29 @@ def _lead(statement: Statement, exchange: Exchange | None) -> Iterator[str]:
     if statement.blank:
         yield f"{name}: the ledger holds nothing of it. Nobody looked then, which does not mean that nothing was spent."
         return
-    until = f", until {moment_text(statement.as_of)}" if statement.running else ""
-    yield f"{name}{until}: {sign('USD')}{interval_text(statement.usd.total)}."
+    until = f", until {format_local_time(statement.as_of)}" if statement.running else ""
+    yield f"{name}{until}: {get_currency_sign('USD')}{format_interval(statement.usd.total)}."
     if exchange is not None:
-        yield f"In {exchange.currency}: {interval_text(exchange.shown_interval(statement.usd.total))}, {exchange.told}."
+        yield f"In {exchange.currency}: {format_interval(exchange.convert_interval(statement.usd.total))}, {exchange.label}."
     yield from further_lead(statement)
     for other in statement.others:
-        yield f"Apart from that, in another currency: {sign(other.currency)}{interval_text(other.total)}."
+        yield f"Apart from that, in another currency: {get_currency_sign(other.currency)}{format_interval(other.total)}."
 
 
-def _table(statement: Statement, sums: Sums, exchange: Exchange | None) -> TableView:
+def _table(statement: Statement, sums: CurrencySums, exchange: ExchangeRate | None) -> TableView:
     """The groups and their total. Columns of what is known of no group are left out."""
-    dearest = sign(sums.currency).strip()
+    dearest = get_currency_sign(sums.currency).strip()
     judged = any(group.waste for group in sums.groups)
     compared = any(group.before is not None for group in sums.groups)
-    low, expected, high = sums.total.text().values()
+    low, expected, high = sums.total.format_ends().values()
     blank = ("",) * (len(statement.by) - 1)
     hours, gpu_hours = sum(g.us for g in sums.groups), sum(g.gpu_milli_us for g in sums.groups) / 1000
     idle = sum(g.waste.idle + g.waste.partly for g in sums.groups if g.waste)
     total = ["total", *blank, f"{hours / HOUR_US:.1f}", f"{gpu_hours / HOUR_US:.1f}", expected, low, high]
-    total += [Money(nano=idle).text()] if judged else []
-    total += [statement.before.part.total.expected.text() if statement.before else ""] if compared else []
+    total += [Money(nano=idle).format()] if judged else []
+    total += [statement.before.part.total.expected.format() if statement.before else ""] if compared else []
     shown = exchange if sums.currency == "USD" else None
-    total += [shown.shown(sums.total.expected).text()] if shown else []
+    total += [shown.convert(sums.total.expected).format()] if shown else []
     return TableView(
         title="",
         columns=(
@@ -254,22 +256,22 @@ def _table(statement: Statement, sums: Sums, exchange: Exchange | None) -> Table
     )
 
 
-def _row(group: Group, exchange: Exchange | None, *, judged: bool, compared: bool) -> tuple[str, ...]:
-    low, expected, high = group.money.text().values()
+def _row(group: CostGroup, exchange: ExchangeRate | None, *, judged: bool, compared: bool) -> tuple[str, ...]:
+    low, expected, high = group.money.format_ends().values()
     shown = expected if group.unknown is None else "unknown" if group.unknown == group.money else f"{expected}*"
     times = (f"{group.us / HOUR_US:.1f}", f"{group.gpu_milli_us / 1000 / HOUR_US:.1f}")
     idle = "-" if not group.computing else "unknown" if group.waste is None else _idle(group.waste)
-    before = "-" if group.before is None else group.before.text()
-    other = "" if exchange is None else exchange.shown(group.money.expected).text()
+    before = "-" if group.before is None else group.before.format()
+    other = "" if exchange is None else exchange.convert(group.money.expected).format()
     more = (*((idle,) if judged else ()), *((before,) if compared else ()), *((other,) if other else ()))
     return (*(value or "-" for value in group.by.values()), *times, shown, low, high, *more)
 
 
 def _idle(waste: Waste) -> str:
-    return Money(nano=waste.idle + waste.partly).text()
+    return Money(nano=waste.idle + waste.partly).format()
 
 
-def _marks(sums: tuple[Sums, ...]) -> tuple[str, ...]:
+def _marks(sums: tuple[CurrencySums, ...]) -> tuple[str, ...]:
     groups = [group for one in sums for group in one.groups if group.unknown is not None]
     partly = any(group.unknown != group.money for group in groups)
     return ("* Part of it billed at a price that nobody stated: see below.",) if partly else ()

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 
-from costguard.errors import shortened
-from costguard.reporting.statement.groups import Group
-from costguard.reporting.statement.history import Burnt, Days
+from costguard.errors import shorten
+from costguard.reporting.statement.groups import CostGroup
+from costguard.reporting.statement.history import CostByDay, WeeklyBurn
 from costguard.reporting.statement.statement import Statement
 from costguard.values.instant import EPOCH
 from costguard.values.money import Money
-from costguard.values.text_format import bounds_text, share_text
+from costguard.values.text_format import format_bounds, format_share
 from costguard.views.document import BARS, HEAT, STACKED, Chart, Series
 
 MOST_SERIES, MOST_BARS = 6, 12
@@ -41,7 +41,7 @@ def charts_of(statement: Statement) -> Iterator[Chart]:
         yield from _idle(statement)
 
 
-def _days(days: Days, statement: Statement) -> Chart:
+def _days(days: CostByDay, statement: Statement) -> Chart:
     """What each value of a key cost by day, the dearest first, and all others as one; None on a day that nobody looked at."""
     spent = [sum(nanos) for nanos in zip(*days.parts.values(), strict=True)]
     bare = (number for number, nano in enumerate(spent) if not nano and not days.monthly)
@@ -61,7 +61,7 @@ def _days(days: Days, statement: Statement) -> Chart:
     )
 
 
-def _burn(burn: Burnt) -> Chart:
+def _burn(burn: WeeklyBurn) -> Chart:
     """Mean dollars an hour for each hour of the week."""
     return Chart(
         title="Burn by weekday and hour",
@@ -99,7 +99,7 @@ def _bars(statement: Statement, key: str, title: str) -> Iterator[Chart]:
         title=title,
         kind=BARS,
         unit="$",
-        labels=tuple(shortened(value, LONGEST_LABEL) for value, _ in shown),
+        labels=tuple(shorten(value, LONGEST_LABEL) for value, _ in shown),
         series=(
             Series(
                 name="cost",
@@ -110,7 +110,7 @@ def _bars(statement: Statement, key: str, title: str) -> Iterator[Chart]:
     )
 
 
-def _idle_days(statement: Statement, days: Days) -> Iterator[Chart]:
+def _idle_days(statement: Statement, days: CostByDay) -> Iterator[Chart]:
     """Which share of the computing that could be judged did nothing, by day or month; None where none could be judged."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     form = "%Y-%m" if days.monthly else "%Y-%m-%d"
@@ -141,7 +141,7 @@ def _idle(statement: Statement) -> Iterator[Chart]:
     """Which share of the computing that could be judged did nothing, by the first key of the groups."""
     if not statement.by:
         return
-    groups: dict[str, list[Group]] = defaultdict(list)
+    groups: dict[str, list[CostGroup]] = defaultdict(list)
     for group in statement.usd.groups:
         groups[next(iter(group.by.values())) or NOBODY].append(group)
     shares = {value: share for value, of in groups.items() if (share := _idle_share(of)) is not None}
@@ -153,7 +153,7 @@ def _idle(statement: Statement) -> Iterator[Chart]:
         title=f"Idle share by {statement.by[0]}",
         kind=BARS,
         unit="%",
-        labels=tuple(shortened(value, LONGEST_LABEL) for value in ranked),
+        labels=tuple(shorten(value, LONGEST_LABEL) for value in ranked),
         series=(
             Series(
                 name="idle",
@@ -161,17 +161,17 @@ def _idle(statement: Statement) -> Iterator[Chart]:
                 texts=tuple(f"{float(shares[value]):.0%}" for value in ranked),
             ),
         ),
-        note=f"Of the {share_text(judged)} of the money for computing that could be judged; idle and partly idle together.",
+        note=f"Of the {format_share(judged)} of the money for computing that could be judged; idle and partly idle together.",
     )
 
 
-def _idle_share(groups: Sequence[Group]) -> Fraction | None:
+def _idle_share(groups: Sequence[CostGroup]) -> Fraction | None:
     judged = sum(group.waste.judged for group in groups if group.waste)
     idle = sum(group.waste.idle + group.waste.partly for group in groups if group.waste)
     return Fraction(idle, judged) if judged else None
 
 
-def _judged(groups: Mapping[str, Sequence[Group]]) -> float:
+def _judged(groups: Mapping[str, Sequence[CostGroup]]) -> float:
     every = [group for of in groups.values() for group in of]
     computing = sum(group.computing for group in every)
     return sum(group.waste.judged for group in every if group.waste) / computing if computing else 0.0
@@ -187,12 +187,12 @@ def _unseen(day: date, statement: Statement) -> bool:
 
 def _amounts(name: str, nanos: Sequence[int], blank: Collection[int]) -> Series:
     return Series(
-        name=shortened(name, LONGEST_LABEL),
+        name=shorten(name, LONGEST_LABEL),
         values=tuple(None if number in blank else nano / NANO for number, nano in enumerate(nanos)),
-        texts=tuple("" if number in blank else Money(nano=nano).text() for number, nano in enumerate(nanos)),
+        texts=tuple("" if number in blank else Money(nano=nano).format() for number, nano in enumerate(nanos)),
     )
 
 
 def _interval(nanos: Sequence[int]) -> str:
     low, expected, high = (Money(nano=nano) for nano in nanos)
-    return expected.text() if low.text() == high.text() else f"{expected.text()} ({bounds_text(low, high, 2)})"
+    return expected.format() if low.format() == high.format() else f"{expected.format()} ({format_bounds(low, high, 2)})"

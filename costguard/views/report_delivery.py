@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from costguard.errors import shortened
-from costguard.reporting.statement import Group, Statement
-from costguard.reporting.statement.sections import Spender
-from costguard.values.money import total_of
-from costguard.values.text_format import first_lines, interval_text, sign
+from costguard.errors import shorten
+from costguard.reporting.statement import CostGroup, Statement
+from costguard.reporting.statement.sections import TopResource
+from costguard.values.money import sum_intervals
+from costguard.values.text_format import format_interval, get_currency_sign, limit_lines
 from costguard.views.document import Document
 from costguard.views.report import not_counted
 
@@ -29,7 +29,7 @@ def letter_title(statement: Statement) -> str:
     name = f"GPU spending in {statement.label}"
     if statement.ahead or statement.blank:
         return f"{name}: not known" if statement.blank else f"{name}: it lies ahead"
-    return f"{name}: {sign('USD')}{interval_text(statement.usd.total)}"
+    return f"{name}: {get_currency_sign('USD')}{format_interval(statement.usd.total)}"
 
 
 def letter_of(statement: Statement, document: Document, again: str) -> tuple[tuple[str, ...], ...]:
@@ -38,7 +38,7 @@ def letter_of(statement: Statement, document: Document, again: str) -> tuple[tup
         (*document.lead, *_unsaid(statement)),
         tuple(_dearest(statement)),
         tuple(_groups(statement)),
-        tuple(f"Not counted: {line}" for line in first_lines(not_counted(statement), "lines")),
+        tuple(f"Not counted: {line}" for line in limit_lines(not_counted(statement), "lines")),
         (f"All of it: {again}",),
     )
     return tuple(part for part in parts if part)
@@ -61,24 +61,24 @@ def _dearest(statement: Statement) -> Iterator[str]:
         yield f"Dearest, {number}: {_spender(one)}"
 
 
-def _spender(one: Spender) -> str:
+def _spender(one: TopResource) -> str:
     key, of = one.bearer.key, one.attribution
-    name = shortened(one.bearer.name or key.id, LONGEST_NAME)
-    what = f"{shortened(of.gpu, LONGEST_NAME)} x{of.gpu_count:g}" if of.gpu else of.kind
-    owner = shortened(of.owner, LONGEST_NAME) if of.owner else "nobody known"
-    return f"{key.provider} {name}, {what}, of {owner}: {sign(one.money.low.currency)}{interval_text(one.money)}"
+    name = shorten(one.bearer.name or key.id, LONGEST_NAME)
+    what = f"{shorten(of.gpu, LONGEST_NAME)} x{of.gpu_count:g}" if of.gpu else of.kind
+    owner = shorten(of.owner, LONGEST_NAME) if of.owner else "nobody known"
+    return f"{key.provider} {name}, {what}, of {owner}: {get_currency_sign(one.money.low.currency)}{format_interval(one.money)}"
 
 
 def _groups(statement: Statement) -> Iterator[str]:
     for sums in (statement.usd, *statement.others):
         groups = sorted(sums.groups, key=lambda group: -group.money.expected.nano)
         for group in groups[:MOST_GROUPS]:
-            yield f"{_called(group)}: {sign(sums.currency)}{interval_text(group.money)}"
+            yield f"{_called(group)}: {get_currency_sign(sums.currency)}{format_interval(group.money)}"
         more = groups[MOST_GROUPS:]
         if more:
-            rest = total_of((group.money for group in more), sums.currency)
-            yield f"{len(more)} more: {sign(sums.currency)}{interval_text(rest)}"
+            rest = sum_intervals((group.money for group in more), sums.currency)
+            yield f"{len(more)} more: {get_currency_sign(sums.currency)}{format_interval(rest)}"
 
 
-def _called(group: Group) -> str:
-    return ", ".join(f"{key} {shortened(value or '-', LONGEST_NAME)}" for key, value in group.by.items()) or "everything"
+def _called(group: CostGroup) -> str:
+    return ", ".join(f"{key} {shorten(value or '-', LONGEST_NAME)}" for key, value in group.by.items()) or "everything"

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from costguard.errors import shortened
-from costguard.reporting.statement.groups import Group, Sums
-from costguard.reporting.statement.jobs import JobQuoted, jobs_of
-from costguard.reporting.statement.savings import EXPECTED_FOR, HIGH_FOR, Saved, Saving
-from costguard.reporting.statement.sections import Before, Priced, Quoted, Spender
+from costguard.errors import shorten
+from costguard.reporting.statement.groups import CostGroup, CurrencySums
+from costguard.reporting.statement.jobs import QuotedJob, group_runs_by_job
+from costguard.reporting.statement.savings import EXPECTED_FOR, HIGH_FOR, Saving, Savings
+from costguard.reporting.statement.sections import PreviousPeriod, PriceSourceCost, QuotedRun, TopResource
 from costguard.reporting.statement.statement import Statement
 from costguard.values.instant import HOUR_US
-from costguard.values.money import Money, nothing
-from costguard.values.text_format import LARGEST_SHARE, exact, instant_text, interval_exact, interval_text, share_text, sign
+from costguard.values.money import Money, make_zero_interval
+from costguard.values.text_format import (
+    LARGEST_SHARE,
+    format_exact,
+    format_instant,
+    format_interval,
+    format_interval_exact,
+    format_share,
+    get_currency_sign,
+)
 
 LONGEST_NAME = 60
 USD = "USD"
@@ -32,28 +40,30 @@ NO_QUOTES = "no run of this period is known to have had a quote: only a hold tha
 def further_data(statement: Statement) -> dict[str, object]:
     """The fields of the JSON contract beside totals and groups."""
     return {
-        "forecast": interval_exact(statement.forecast[0]) if statement.forecast else None,
+        "forecast": format_interval_exact(statement.forecast[0]) if statement.forecast else None,
         "before": _before(statement.before, statement.usd) if statement.before else None,
         "idle": _idle(statement.usd),
         "stopped_disks": {
-            "usd": interval_exact(next((m for m in statement.rest.money if m.low.currency == USD), nothing())),
+            "usd": format_interval_exact(
+                next((m for m in statement.rest.money if m.low.currency == USD), make_zero_interval())
+            ),
             "machines": statement.rest.machines,
         },
         "top": [_spender(one) for one in statement.spenders],
         "quotes": [_quoted(one) for one in statement.quotes],
-        "jobs": [_job(one) for one in jobs_of(statement.quotes)],
+        "jobs": [_job(one) for one in group_runs_by_job(statement.quotes)],
         "prices": [_priced(one, statement) for one in statement.prices],
     }
 
 
-def group_data(group: Group) -> dict[str, object]:
+def group_data(group: CostGroup) -> dict[str, object]:
     """What a group says beside its money. None: nothing of it could be judged, or nobody looked in the period before."""
     waste = group.waste
     return {
         "idle_usd": _nano(waste.idle) if waste else None,
         "partly_idle_usd": _nano(waste.partly) if waste else None,
         "judged_share": _share(group.judged_share),
-        "before_usd": exact(group.before) if group.before else None,
+        "before_usd": format_exact(group.before) if group.before else None,
     }
 
 
@@ -61,7 +71,7 @@ def saved_data(statement: Statement) -> dict[str, object]:
     """The contract's `saved`. `usd` None: it was not asked for."""
     saved = statement.saved
     return {
-        "usd": interval_exact(saved.of(USD)) if statement.beside or statement.ahead else None,
+        "usd": format_interval_exact(saved.get_net(USD)) if statement.beside or statement.ahead else None,
         "acts": len({one.act.intent_id for one in saved.counted}),
         "suspected_false_stops": len({one.act.intent_id for one in saved.false}),
         "note": SAVED_MEANS,
@@ -72,7 +82,7 @@ def saved_data(statement: Statement) -> dict[str, object]:
 def further_lead(statement: Statement) -> Iterator[str]:
     """What people are told first, after the total."""
     for forecast in statement.forecast:
-        yield f"By its end: {sign(forecast.low.currency)}{interval_text(forecast)}, if what bills now goes on."
+        yield f"By its end: {get_currency_sign(forecast.low.currency)}{format_interval(forecast)}, if what bills now goes on."
     if statement.before is not None and not statement.blank:
         yield _before_text(statement.before, statement.usd)
     idle = _idle_text(statement.usd)
@@ -80,7 +90,7 @@ def further_lead(statement: Statement) -> Iterator[str]:
         yield idle
     for money in statement.rest.money:
         machines = _count(statement.rest.machines, "machine")
-        yield f"Disks of machines that did not run: {sign(money.low.currency)}{interval_text(money)} ({machines})."
+        yield f"Disks of machines that did not run: {get_currency_sign(money.low.currency)}{format_interval(money)} ({machines})."
     if statement.saved.savings:
         yield _saved_text(statement.saved)
 
@@ -100,40 +110,46 @@ def further_notes(statement: Statement) -> Iterator[str]:
         yield "Saved: nothing. No act of the guard that a listing confirmed ended anything that would have billed in it."
     if not statement.quotes and statement.usd.groups:
         yield f"Quoted and actual: {NO_QUOTES}."
-    old = [one for one in statement.prices if one.old(statement.period.end)]
+    old = [one for one in statement.prices if one.is_old(statement.period.end)]
     for one in old:
-        money = f"{sign(one.money.low.currency)}{interval_text(one.money)}"
-        yield f"{money} is reckoned at prices of {one.as_of}, more than three months old: {shortened(one.source, 120)}."
+        money = f"{get_currency_sign(one.money.low.currency)}{format_interval(one.money)}"
+        yield f"{money} is reckoned at prices of {one.as_of}, more than three months old: {shorten(one.source, 120)}."
 
 
-def _before(before: Before, usd: Sums) -> dict[str, object]:
-    change = before.change(usd)
+def _before(before: PreviousPeriod, usd: CurrencySums) -> dict[str, object]:
+    change = before.compute_change(usd)
     return {
-        "period": {"start": instant_text(before.period.start), "end": instant_text(before.period.end), "label": before.label},
-        "usd": interval_exact(before.usd.total) if before.seen else None,
-        "same_part_usd": interval_exact(before.part.total) if before.part_seen else None,
-        "change_usd": exact(change) if change else None,
-        "change_share": _share(before.share(usd)),
+        "period": {
+            "start": format_instant(before.period.start),
+            "end": format_instant(before.period.end),
+            "label": before.label,
+        },
+        "usd": format_interval_exact(before.usd.total) if before.seen else None,
+        "same_part_usd": format_interval_exact(before.part.total) if before.part_seen else None,
+        "change_usd": format_exact(change) if change else None,
+        "change_share": _share(before.compute_share(usd)),
         "complete": before.complete,
     }
 
 
-def _before_text(before: Before, usd: Sums) -> str:
-    change, share = before.change(usd), before.share(usd)
-    whole = f"${interval_text(before.usd.total)}"
+def _before_text(before: PreviousPeriod, usd: CurrencySums) -> str:
+    change, share = before.compute_change(usd), before.compute_share(usd)
+    whole = f"${format_interval(before.usd.total)}"
     if change is None:
         known = f"{whole} in all, but nobody looked in the same part of it" if before.seen else "not known, nobody looked then"
         return f"{before.label}, the period before: {known}."
-    part = f"${interval_text(before.part.total)} in as much of it, {whole} in all" if before.part != before.usd else whole
+    part = f"${format_interval(before.part.total)} in as much of it, {whole} in all" if before.part != before.usd else whole
     by = f" ({abs(float(share)):.0%})" if share is not None and abs(share) < LARGEST_SHARE else ""
     told = (
-        "the same" if not change.nano else f"${Money(nano=abs(change.nano)).text()} {'more' if change.nano > 0 else 'less'}{by}"
+        "the same"
+        if not change.nano
+        else f"${Money(nano=abs(change.nano)).format()} {'more' if change.nano > 0 else 'less'}{by}"
     )
     seen = "" if before.complete else "; it was not seen all through"
     return f"{before.label}, the period before: {part}. This is {told}{seen}."
 
 
-def _idle(usd: Sums) -> dict[str, object]:
+def _idle(usd: CurrencySums) -> dict[str, object]:
     judged = _judged(usd)
     wastes = [group.waste for group in usd.groups if group.waste]
     return {
@@ -146,21 +162,21 @@ def _idle(usd: Sums) -> dict[str, object]:
     }
 
 
-def _idle_text(usd: Sums) -> str:
+def _idle_text(usd: CurrencySums) -> str:
     judged = _judged(usd)
     if not judged:
         return ""
     wastes = [group.waste for group in usd.groups if group.waste]
     idle, partly = (Money(nano=sum(of)) for of in (tuple(w.idle for w in wastes), tuple(w.partly for w in wastes)))
-    of = f"of the {share_text(judged / usd.computing)} of computing that could be judged"
-    return f"Idle: ${idle.text()}, and ${partly.text()} partly idle, {of}."
+    of = f"of the {format_share(judged / usd.computing)} of computing that could be judged"
+    return f"Idle: ${idle.format()}, and ${partly.format()} partly idle, {of}."
 
 
-def _judged(usd: Sums) -> int:
+def _judged(usd: CurrencySums) -> int:
     return sum(group.waste.judged for group in usd.groups if group.waste)
 
 
-def _spender(one: Spender) -> dict[str, object]:
+def _spender(one: TopResource) -> dict[str, object]:
     key, of = one.bearer.key, one.attribution
     return {
         "provider": key.provider,
@@ -175,7 +191,7 @@ def _spender(one: Spender) -> dict[str, object]:
         "owner": of.owner or None,
         "hours": _hours(one.us),
         "currency": one.money.low.currency,
-        "cost": interval_exact(one.money),
+        "cost": format_interval_exact(one.money),
     }
 
 
@@ -191,27 +207,27 @@ def _saving(one: Saving) -> dict[str, object]:
         "owner": one.act.owner or None,
         "policy": one.act.policy,
         "act": one.act.act,
-        "at": instant_text(one.at),
-        "confirmed_at": instant_text(one.act.confirmed_at),
-        "until": instant_text(one.until),
-        "ran_again_at": instant_text(one.again_at) if one.again_at else None,
+        "at": format_instant(one.at),
+        "confirmed_at": format_instant(one.act.confirmed_at),
+        "until": format_instant(one.until),
+        "ran_again_at": format_instant(one.again_at) if one.again_at else None,
         "suspected_false_stop": one.false,
         "currency": one.rest.currency,
-        "avoided": interval_exact(one.avoided),
-        "at_rest": exact(one.rest),
-        "saved": interval_exact(one.usd),
+        "avoided": format_interval_exact(one.avoided),
+        "at_rest": format_exact(one.rest),
+        "saved": format_interval_exact(one.usd),
     }
 
 
-def _saved_text(saved: Saved) -> str:
+def _saved_text(saved: Savings) -> str:
     acts = _count(len({one.act.intent_id for one in saved.counted}), "act")
-    money = " and ".join(f"{sign(one.low.currency)}{interval_text(one)}" for one in saved.net)
+    money = " and ".join(f"{get_currency_sign(one.low.currency)}{format_interval(one)}" for one in saved.net)
     false = len({one.act.intent_id for one in saved.false})
     beside = f"; {_count(false, 'suspected false stop')} not counted" if false else ""
     return f"Saved by the guard: {money}, by {acts}{beside}."
 
 
-def _quoted(one: Quoted) -> dict[str, object]:
+def _quoted(one: QuotedRun) -> dict[str, object]:
     hold = one.hold
     return {
         "hold": hold.id,
@@ -219,32 +235,32 @@ def _quoted(one: Quoted) -> dict[str, object]:
         "who": hold.who,
         "why": hold.why,
         "currency": hold.money.currency,
-        "quoted": exact(hold.money),
-        "actual": exact(one.actual),
-        "over": exact(one.over),
-        "ended_at": instant_text(hold.ended_at) if hold.ended_at else None,
+        "quoted": format_exact(hold.money),
+        "actual": format_exact(one.actual),
+        "over": format_exact(one.over),
+        "ended_at": format_instant(hold.ended_at) if hold.ended_at else None,
     }
 
 
-def _job(one: JobQuoted) -> dict[str, object]:
+def _job(one: QuotedJob) -> dict[str, object]:
     return {
         "job": one.job,
         "attempts": one.attempts,
         "currency": one.quoted.currency,
-        "quoted": exact(one.quoted),
-        "actual": exact(one.actual),
-        "over": exact(one.actual - one.quoted),
+        "quoted": format_exact(one.quoted),
+        "actual": format_exact(one.actual),
+        "over": format_exact(one.actual - one.quoted),
     }
 
 
-def _priced(one: Priced, statement: Statement) -> dict[str, object]:
+def _priced(one: PriceSourceCost, statement: Statement) -> dict[str, object]:
     return {
         "source": one.source,
         "currency": one.money.low.currency,
-        "amount": interval_exact(one.money),
+        "amount": format_interval_exact(one.money),
         "known": one.known,
         "as_of": one.as_of.isoformat() if one.as_of else None,
-        "old": one.old(statement.period.end),
+        "old": one.is_old(statement.period.end),
     }
 
 
@@ -253,7 +269,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _nano(nano: int) -> str:
-    return exact(Money(nano=nano))
+    return format_exact(Money(nano=nano))
 
 
 def _share(value: Fraction | None) -> float | None:

@@ -9,7 +9,7 @@ from costguard.runs.record import Attempt, Record
 from costguard.runs.terms import Terms
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval
-from costguard.values.text_format import RATE, exact, instant_text, interval_exact
+from costguard.values.text_format import RATE_PLACES, format_exact, format_instant, format_interval_exact
 
 SCHEMA = "costguard.run/1"
 HOUR_S = 3600
@@ -52,7 +52,7 @@ def run_data(came: Came) -> dict[str, object]:
             "gpu": machine.gpu or None,
             "gpu_count": machine.count,
             "nodes": machine.nodes,
-            "per_hour": exact(Money(nano=machine.hourly.nano_per_hour, currency=machine.hourly.currency), RATE)
+            "per_hour": format_exact(Money(nano=machine.hourly.nano_per_hour, currency=machine.hourly.currency), RATE_PLACES)
             if machine.hourly
             else None,
             "currency": machine.hourly.currency if machine.hourly else None,
@@ -66,23 +66,23 @@ def run_data(came: Came) -> dict[str, object]:
             "steps": terms.steps,
         },
         "actual": {
-            "began_at": instant_text(attempt.began_at),
-            "ended_at": instant_text(attempt.seen_at),
+            "began_at": format_instant(attempt.began_at),
+            "ended_at": format_instant(attempt.seen_at),
             "status": attempt.status,
             "signal": came.signal or None,
             "seconds": attempt.seconds,
             "hours": attempt.seconds / HOUR_S,
-            "money": exact(attempt.spent) if attempt.spent else None,
+            "money": format_exact(attempt.spent) if attempt.spent else None,
         },
         "all_attempts": {
             "attempts": len(record.attempts),
             "seconds": record.seconds,
             "hours": record.seconds / HOUR_S,
-            "money": exact(record.spent) if record.spent else None,
+            "money": format_exact(record.spent) if record.spent else None,
         },
         "hold": {
             "id": attempt.hold or None,
-            "money": exact(attempt.held) if attempt.held else None,
+            "money": format_exact(attempt.held) if attempt.held else None,
             "budget": came.budget or None,
         },
         "lease": {"id": attempt.lease or None, "until": came.lease_until, "refused": came.lease_refused or None},
@@ -104,4 +104,4 @@ def _hours(hours: Interval | None) -> dict[str, float] | None:
 
 
 def _money(usd: MoneyInterval | None) -> dict[str, str] | None:
-    return None if usd is None else interval_exact(usd)
+    return None if usd is None else format_interval_exact(usd)

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
-from costguard.errors import shortened
+from costguard.errors import shorten
 from costguard.guard.replay.replayed import BECAUSE
 from costguard.guard.replay.simulation import FALSE_STOP, NOT_KNOWN, YES, Held, Simulation, Stop, Tried
 from costguard.values.money import MoneyInterval
 from costguard.values.text_format import (
-    first_lines,
-    instant_text,
-    interval_exact,
-    interval_text,
-    length_text,
-    moment_text,
-    sign,
+    format_instant,
+    format_interval,
+    format_interval_exact,
+    format_length,
+    format_local_time,
+    get_currency_sign,
+    limit_lines,
 )
 from costguard.views.document import Document, TableView
 
@@ -40,11 +40,11 @@ def simulate_document(found: Simulation) -> Document:
     stops = found.stops
     data = {
         "schema": SCHEMA,
-        "at": instant_text(found.at),
-        "period": {"start": instant_text(found.period.start), "end": instant_text(found.period.end)},
+        "at": format_instant(found.at),
+        "period": {"start": format_instant(found.period.start), "end": format_instant(found.period.end)},
         "interval_s": int(found.interval.total_seconds()),
         "resources": found.resources,
-        "hourly_until": instant_text(found.hourly_until) if found.hourly_until else None,
+        "hourly_until": format_instant(found.hourly_until) if found.hourly_until else None,
         "policies": [_policy(one) for one in found.policies],
         "totals": {
             "stops": len(stops),
@@ -100,19 +100,19 @@ def _stop(stop: Stop) -> dict[str, object]:
         "name": stop.name,
         "owner": stop.owner or None,
         "gpu": stop.gpu or None,
-        "life_started_at": instant_text(stop.life.started_at) if stop.life.started_at else None,
+        "life_started_at": format_instant(stop.life.started_at) if stop.life.started_at else None,
         "policy": stop.policy,
         "act": stop.act,
         "work": {"state": stop.work.state, "confidence": stop.work.confidence, "reasons": list(stop.work.reasons)},
-        "since": instant_text(stop.since) if stop.since else None,
-        "noticed_at": instant_text(stop.told_at) if stop.told_at else None,
-        "wanted_at": instant_text(stop.wanted_at),
-        "at": instant_text(stop.at),
+        "since": format_instant(stop.since) if stop.since else None,
+        "noticed_at": format_instant(stop.told_at) if stop.told_at else None,
+        "wanted_at": format_instant(stop.wanted_at),
+        "at": format_instant(stop.at),
         "held_by": [{"reason": reason, "says": says} for reason, says in stop.held_by],
-        "until": instant_text(stop.until),
+        "until": format_instant(stop.until),
         "because": stop.because,
         "false_stop": stop.false_stop,
-        "worked_at": instant_text(stop.worked_at) if stop.worked_at else None,
+        "worked_at": format_instant(stop.worked_at) if stop.worked_at else None,
         "avoided": _amounts(stop.avoided),
         "at_rest": _amounts(stop.at_rest),
         "saved": _amounts(stop.saved),
@@ -130,8 +130,8 @@ def _held(one: Held) -> dict[str, object]:
         "owner": one.owner or None,
         "policy": one.policy,
         "act": one.act,
-        "since": instant_text(one.since),
-        "until": instant_text(one.until),
+        "since": format_instant(one.since),
+        "until": format_instant(one.until),
         "by_rails": one.rails,
         "held_by": [{"reason": reason, "says": says} for reason, says in one.reasons],
     }
@@ -142,7 +142,7 @@ def _record(stop: Stop) -> Mapping[str, object]:
     names = ("provider", "account", "region", "id", "name", "owner", "policy", "act", "since", "noticed_at", "wanted_at", "at")
     flat = {name: whole[name] for name in (*names, "until", "because", "false_stop", "worked_at")}
     saved = next(iter(stop.saved), None)
-    money = {f"saved_{end}": text for end, text in interval_exact(saved).items()} if saved else dict.fromkeys(_ENDS)
+    money = {f"saved_{end}": text for end, text in format_interval_exact(saved).items()} if saved else dict.fromkeys(_ENDS)
     return flat | {"held_by": " ".join(reason for reason, _ in stop.held_by)} | money | _currency(saved)
 
 
@@ -154,7 +154,7 @@ def _currency(saved: MoneyInterval | None) -> dict[str, object]:
 
 
 def _amounts(money: Sequence[MoneyInterval]) -> list[dict[str, str]]:
-    return [{"currency": one.low.currency} | interval_exact(one) for one in money]
+    return [{"currency": one.low.currency} | format_interval_exact(one) for one in money]
 
 
 def _hours(length: timedelta) -> float:
@@ -166,7 +166,7 @@ def _all_held(found: Simulation) -> list[Held]:
 
 
 def _summary(found: Simulation, stops: Sequence[Stop]) -> str:
-    span = f"{moment_text(found.period.start)} to {moment_text(found.period.end)}"
+    span = f"{format_local_time(found.period.start)} to {format_local_time(found.period.end)}"
     machines, false = len({stop.key for stop in stops}), sum(stop.false_stop == YES for stop in stops)
     if not stops:
         return f"{span}: of {found.resources} resources none would have been stopped."
@@ -176,7 +176,7 @@ def _summary(found: Simulation, stops: Sequence[Stop]) -> str:
 
 
 def _money(money: Sequence[MoneyInterval]) -> str:
-    return ", ".join(f"{sign(one.low.currency)}{interval_text(one)}" for one in money) or "nothing"
+    return ", ".join(f"{get_currency_sign(one.low.currency)}{format_interval(one)}" for one in money) or "nothing"
 
 
 def _tables(found: Simulation, stops: Sequence[Stop]) -> Iterator[TableView]:
@@ -195,18 +195,18 @@ def _policy_row(one: Tried) -> tuple[str, ...]:
 
 
 def _row(stop: Stop) -> tuple[str, ...]:
-    late = f" (wanted {moment_text(stop.wanted_at)})" if stop.at > stop.wanted_at else ""
+    late = f" (wanted {format_local_time(stop.wanted_at)})" if stop.at > stop.wanted_at else ""
     false = SHOWN[stop.false_stop]
     if stop.worked_at is not None and stop.false_stop == YES:
-        false = f"yes: worked after {length_text(stop.worked_at - stop.at)}"
+        false = f"yes: worked after {format_length(stop.worked_at - stop.at)}"
     return (
         _called(stop.key.provider, stop.name, stop.key.id),
-        shortened(stop.owner or "-", LONGEST_NAME),
+        shorten(stop.owner or "-", LONGEST_NAME),
         stop.policy,
-        moment_text(stop.since) if stop.since else "-",
-        moment_text(stop.told_at) if stop.told_at else "-",
-        f"{moment_text(stop.at)}{late}",
-        moment_text(stop.until),
+        format_local_time(stop.since) if stop.since else "-",
+        format_local_time(stop.told_at) if stop.told_at else "-",
+        f"{format_local_time(stop.at)}{late}",
+        format_local_time(stop.until),
         BECAUSE[stop.because],
         _money(stop.saved),
         false,
@@ -215,23 +215,23 @@ def _row(stop: Stop) -> tuple[str, ...]:
 
 def _held_row(one: Held) -> tuple[str, ...]:
     by = "; ".join(dict.fromkeys(says for _, says in one.reasons)) or "-"
-    who = (_called(one.life.key.provider, one.name, one.life.key.id), shortened(one.owner or "-", LONGEST_NAME))
-    return (*who, one.policy, one.act, moment_text(one.since), moment_text(one.until), by)
+    who = (_called(one.life.key.provider, one.name, one.life.key.id), shorten(one.owner or "-", LONGEST_NAME))
+    return (*who, one.policy, one.act, format_local_time(one.since), format_local_time(one.until), by)
 
 
 def _called(provider: str, name: str, id_: str) -> str:
     told = f"{name} ({id_})" if name and name != id_ else id_
-    return f"{provider} {shortened(told, LONGEST_NAME)}"
+    return f"{provider} {shorten(told, LONGEST_NAME)}"
 
 
 def _notes(found: Simulation, stops: Sequence[Stop]) -> Iterator[str]:
     if any(stop.false_stop == NOT_KNOWN for stop in stops):
         yield f"Not known: {FALSE_STOP[NOT_KNOWN]}."
     if found.hourly_until is not None:
-        until = moment_text(found.hourly_until)
+        until = format_local_time(found.hourly_until)
         yield f"Until {until} samples are kept by the hour: an hour with any work in it counts as work all through."
     for one in found.policies:
         why = [f"{reason} ({_hours(length):.1f} h)" for reason, length in one.blind.reasons[:MOST_REASONS]]
         if why:
             yield f"{one.name} could not judge: {'; '.join(why)}."
-    yield from first_lines((f"Not replayed: {told}." for told in found.not_replayed), "lines")
+    yield from limit_lines((f"Not replayed: {told}." for told in found.not_replayed), "lines")

@@ -8,27 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from costguard.errors import IncompleteError, shortened
+from costguard.errors import IncompleteError, shorten
 from costguard.guard.alerts.silence import silences
-from costguard.metering.burn import Hourly
+from costguard.metering.burn import HourlyBurn
 from costguard.metering.inventory import COMPLETE, FAILED, PARTIAL
 from costguard.metering.observation import Observation
-from costguard.reporting.status import Burning, Outlook, ScopeView, Status
-from costguard.values.display import Exchange
+from costguard.reporting.status import CurrencyOutlook, FleetStatus, ResourceBurn, ScopeStatus
+from costguard.values.display import ExchangeRate
 from costguard.values.text_format import (
-    RATE,
-    ahead_text,
-    bounds_text,
-    exact,
-    first_lines,
-    instant_text,
-    interval_exact,
-    interval_text,
-    length_text,
-    moment_text,
-    scope_text,
-    sign,
-    why_text,
+    RATE_PLACES,
+    describe_misdated_scope,
+    format_bounds,
+    format_exact,
+    format_instant,
+    format_interval,
+    format_interval_exact,
+    format_length,
+    format_local_time,
+    format_scope,
+    format_scope_reason,
+    get_currency_sign,
+    limit_lines,
 )
 from costguard.views.budget_status import standing_data, standings_table
 from costguard.views.document import Document, TableView
@@ -54,7 +54,9 @@ KEPT = (
 """The keys that a record has as the contract has them; what is nested there is flat in a record."""
 
 
-def status_document(status: Status, told: Sequence[str] = (), audit: str = "", exchange: Exchange | None = None) -> Document:
+def status_document(
+    status: FleetStatus, told: Sequence[str] = (), audit: str = "", exchange: ExchangeRate | None = None
+) -> Document:
     """The whole status. Scopes and prices that cannot be trusted are said before anything else, then what else was `told`.
 
     `audit`: the head of the ledger's audit, "" for none. `exchange`: how people are shown dollars as well.
@@ -63,16 +65,16 @@ def status_document(status: Status, told: Sequence[str] = (), audit: str = "", e
     resources = [_resource(one, status.at) for one in status.resources]
     data = {
         "schema": SCHEMA,
-        "at": instant_text(status.at),
+        "at": format_instant(status.at),
         "month": {
-            "start": instant_text(status.month.start),
-            "end": instant_text(status.month.end),
+            "start": format_instant(status.month.start),
+            "end": format_instant(status.month.end),
             "zone": status.zone,
             "label": status.label,
         },
-        "burn_usd_per_hour": exact(status.usd.burn.stated, RATE),
-        "month_to_date": interval_exact(status.usd.to_date),
-        "forecast_month": interval_exact(status.usd.forecast),
+        "burn_usd_per_hour": format_exact(status.usd.burn.stated, RATE_PLACES),
+        "month_to_date": format_interval_exact(status.usd.to_date),
+        "forecast_month": format_interval_exact(status.usd.forecast),
         "other_currencies": [other_data(other) for other in status.others],
         "scopes": [scope_data(scope) for scope in status.scopes],
         "resources": resources,
@@ -87,23 +89,23 @@ def status_document(status: Status, told: Sequence[str] = (), audit: str = "", e
     return Document(
         data=data,
         records=tuple(_record(one, status.at) for one in status.resources),
-        lead=(*(f"WARNING: {line}" for line in first_lines(warnings, "warnings")), *_lead(status, exchange)),
+        lead=(*(f"WARNING: {line}" for line in limit_lines(warnings, "warnings")), *_lead(status, exchange)),
         tables=tuple(tables),
         notes=tuple(_notes(status)),
     )
 
 
-def status_warnings(status: Status) -> Iterator[str]:
+def status_warnings(status: FleetStatus) -> Iterator[str]:
     """What makes the figures doubtful: scopes that are not seen, prices that nobody stated."""
     for scope in status.scopes:
         if scope.ahead:
-            yield ahead_text(scope.now.scope, scope.now.at)
+            yield describe_misdated_scope(scope.now.scope, scope.now.at)
         elif scope.unseen is not None:
             yield unseen_text(scope, status)
         elif scope.state == FAILED:
-            yield f"{scope_text(scope.now.scope)} could not be asked{why_text(scope.now.why)}"
+            yield f"{format_scope(scope.now.scope)} could not be asked{format_scope_reason(scope.now.why)}"
         elif scope.state == PARTIAL:
-            yield f"{scope_text(scope.now.scope)} was not seen completely{why_text(scope.now.why)}"
+            yield f"{format_scope(scope.now.scope)} was not seen completely{format_scope_reason(scope.now.why)}"
     for outlook in (status.usd, *status.others):
         if outlook.burn.unknown:
             yield _unpriced(outlook, status)
@@ -113,39 +115,39 @@ def status_warnings(status: Status) -> Iterator[str]:
             yield f"{key.provider} {_cut(key.id)} is not counted in full: {sentence}"
 
 
-def not_whole(status: Status, told: Sequence[str] = ()) -> IncompleteError | None:
+def not_whole(status: FleetStatus, told: Sequence[str] = ()) -> IncompleteError | None:
     """Why `--strict` refuses it: a scope that was not seen completely lately, or what was `told`; None: it is whole."""
-    doubtful = [scope_text(scope.now.scope) for scope in status.scopes if scope.state != COMPLETE]
+    doubtful = [format_scope(scope.now.scope) for scope in status.scopes if scope.state != COMPLETE]
     if not doubtful and not told and status.scopes:
         return None
     missing = (
         f"{len(doubtful)} of {len(status.scopes)} scopes were not seen completely" if doubtful else "not all could be asked"
     )
-    return IncompleteError(missing, hint="; ".join(first_lines((*doubtful, *told), "of them")) or "costguard doctor says why")
+    return IncompleteError(missing, hint="; ".join(limit_lines((*doubtful, *told), "of them")) or "costguard doctor says why")
 
 
-def unseen_text(scope: ScopeView, status: Status) -> str:
+def unseen_text(scope: ScopeStatus, status: FleetStatus) -> str:
     """`aws/123/us-east-1 not seen completely for 3 h: timeout`."""
-    name, asked = scope_text(scope.now.scope), length_text(status.at - scope.now.at)
-    why = why_text(scope.now.why) if scope.now.outcome == scope.state else f": nobody has asked for {asked}"
-    length = length_text(scope.unseen or status.at - status.at)
+    name, asked = format_scope(scope.now.scope), format_length(status.at - scope.now.at)
+    why = format_scope_reason(scope.now.why) if scope.now.outcome == scope.state else f": nobody has asked for {asked}"
+    length = format_length(scope.unseen or status.at - status.at)
     return f"{name} was never seen completely{why}" if scope.never else f"{name} not seen completely for {length}{why}"
 
 
-def _unpriced(outlook: Outlook, status: Status) -> str:
-    burns = [one.burn(outlook.currency) for one in status.resources]
+def _unpriced(outlook: CurrencyOutlook, status: FleetStatus) -> str:
+    burns = [one.get_burn(outlook.currency) for one in status.resources]
     count = sum(burn.unknown for burn in burns)
-    most = f"{sign(outlook.currency)}{outlook.burn.unstated.text(RATE)}"
+    most = f"{get_currency_sign(outlook.currency)}{outlook.burn.unstated.format(RATE_PLACES)}"
     what = "1 resource bills" if count == 1 else f"{count} resources bill"
     return f"{what} at a price that nobody stated: not in the burn, at most {most} an hour"
 
 
-def _resource(one: Burning, at: datetime) -> dict[str, object]:
+def _resource(one: ResourceBurn, at: datetime) -> dict[str, object]:
     """`usd_per_hour` None: unknown, `usd_per_hour_bounds` says within what; `spent` None: in another currency, see there."""
     seen, key, live = one.live.observation, one.live.observation.key, one.live
     dollars = live.spent.low.currency == "USD"
-    burn = one.burn()
-    others = {b.currency: exact(b.stated, RATE) for b in one.burns if b.currency != "USD"}
+    burn = one.get_burn()
+    others = {b.currency: format_exact(b.stated, RATE_PLACES) for b in one.burns if b.currency != "USD"}
     return {
         "provider": key.provider,
         "account": key.account,
@@ -157,72 +159,75 @@ def _resource(one: Burning, at: datetime) -> dict[str, object]:
         "gpu_count": int(seen.gpu_count) if seen.gpu_count == int(seen.gpu_count) else seen.gpu_count,
         "tier": seen.tier,
         "state": one.state,
-        "started_at": instant_text(seen.started_at) if seen.started_at else None,
+        "started_at": format_instant(seen.started_at) if seen.started_at else None,
         "usd_per_hour": _stated(one),
-        "usd_per_hour_bounds": {"low": exact(burn.bounds.low, RATE), "high": _most(one)},
-        "spent": interval_exact(live.spent) if dollars else None,
+        "usd_per_hour_bounds": {"low": format_exact(burn.bounds.low, RATE_PLACES), "high": _most(one)},
+        "spent": format_interval_exact(live.spent) if dollars else None,
         "other_currency": None
         if dollars and not others
-        else {"per_hour": others, "spent": None if dollars else {live.spent.low.currency: interval_exact(live.spent)}},
+        else {"per_hour": others, "spent": None if dollars else {live.spent.low.currency: format_interval_exact(live.spent)}},
         "owner": one.owner or None,
         "work": {
             "state": one.work.state,
             "confidence": one.work.confidence,
             "reasons": list(one.work.reasons),
-            "since": instant_text(one.work.since) if one.work.since else None,
+            "since": format_instant(one.work.since) if one.work.since else None,
         },
         "lease": lease_data(one.beside.lease),
         "protected": one.beside.protected,
         "agent": agent_data(one.beside.agent, live, at),
-        "first_seen_at": instant_text(live.first_seen_at),
-        "seen_at": instant_text(live.seen_at),
-        "absent_since": instant_text(live.absent_at) if live.absent_at else None,
+        "first_seen_at": format_instant(live.first_seen_at),
+        "seen_at": format_instant(live.seen_at),
+        "absent_since": format_instant(live.absent_at) if live.absent_at else None,
     }
 
 
-def _stated(one: Burning) -> str | None:
+def _stated(one: ResourceBurn) -> str | None:
     """Dollars an hour; None: the price is unknown, or in another currency, or nobody knows whether the resource is there."""
-    burn = one.burn()
+    burn = one.get_burn()
     elsewhere = any(other.currency != "USD" for other in one.burns) and not burn.bounds.high.nano
     doubtful = burn.unknown or elsewhere or one.unpriced or (one.absent and burn.bounds.high.nano)
-    return None if doubtful else exact(burn.stated, RATE)
+    return None if doubtful else format_exact(burn.stated, RATE_PLACES)
 
 
-def _most(one: Burning) -> str | None:
+def _most(one: ResourceBurn) -> str | None:
     """Dollars an hour that it can cost; None: nothing bounds it."""
-    return None if one.live.not_counted else exact(one.burn().bounds.high, RATE)
+    return None if one.live.not_counted else format_exact(one.get_burn().bounds.high, RATE_PLACES)
 
 
-def _record(one: Burning, at: datetime) -> Mapping[str, object]:
+def _record(one: ResourceBurn, at: datetime) -> Mapping[str, object]:
     """The resource on one line."""
     row = _resource(one, at)
-    bounds = {"usd_per_hour_low": exact(one.burn().bounds.low, RATE), "usd_per_hour_high": _most(one)}
-    spent = {f"spent_{end}": text for end, text in interval_exact(one.live.spent).items()}
+    bounds = {"usd_per_hour_low": format_exact(one.get_burn().bounds.low, RATE_PLACES), "usd_per_hour_high": _most(one)}
+    spent = {f"spent_{end}": text for end, text in format_interval_exact(one.live.spent).items()}
     currency = {"currency": one.live.spent.low.currency}
     return {key: row[key] for key in KEPT} | bounds | currency | spent | {"owner": row["owner"], "work": one.work.state}
 
 
-def _lead(status: Status, exchange: Exchange | None) -> Iterator[str]:
+def _lead(status: FleetStatus, exchange: ExchangeRate | None) -> Iterator[str]:
     usd = status.usd
     if not status.scopes:
         yield "Nothing has been polled yet: the ledger knows of no scope."
-    yield f"{moment_text(status.at)}: ${usd.burn.stated.text(RATE)} an hour."
-    forecast = f"${interval_text(usd.forecast)} by its end, if what bills now goes on"
-    yield f"{status.label} ({status.zone}): ${interval_text(usd.to_date)} so far, {forecast}."
+    yield f"{format_local_time(status.at)}: ${usd.burn.stated.format(RATE_PLACES)} an hour."
+    forecast = f"${format_interval(usd.forecast)} by its end, if what bills now goes on"
+    yield f"{status.label} ({status.zone}): ${format_interval(usd.to_date)} so far, {forecast}."
     if exchange is not None:
-        rate, spent = exchange.shown(usd.burn.stated).text(RATE), interval_text(exchange.shown_interval(usd.to_date))
-        ahead = interval_text(exchange.shown_interval(usd.forecast))
-        yield f"In {exchange.currency}: {rate} an hour, {spent} so far, {ahead} by its end, {exchange.told}."
+        rate, spent = (
+            exchange.convert(usd.burn.stated).format(RATE_PLACES),
+            format_interval(exchange.convert_interval(usd.to_date)),
+        )
+        ahead = format_interval(exchange.convert_interval(usd.forecast))
+        yield f"In {exchange.currency}: {rate} an hour, {spent} so far, {ahead} by its end, {exchange.label}."
     yield from runway_lines(status)
     for other in status.others:
-        name = sign(other.currency)
+        name = get_currency_sign(other.currency)
         yield (
-            f"Apart from that: {name}{other.burn.stated.text(RATE)} an hour, {name}{interval_text(other.to_date)} so far, "
-            f"{name}{interval_text(other.forecast)} by the month's end."
+            f"Apart from that: {name}{other.burn.stated.format(RATE_PLACES)} an hour, {name}{format_interval(other.to_date)} so far, "
+            f"{name}{format_interval(other.forecast)} by the month's end."
         )
 
 
-def _table(status: Status) -> TableView:
+def _table(status: FleetStatus) -> TableView:
     return TableView(
         title="",
         columns=("provider", "account", "region", "resource", "GPU", "tier", "state", "up>", "$/h>", "spent>", "owner", "work"),
@@ -230,10 +235,10 @@ def _table(status: Status) -> TableView:
     )
 
 
-def _row(one: Burning, status: Status) -> tuple[str, ...]:
+def _row(one: ResourceBurn, status: FleetStatus) -> tuple[str, ...]:
     seen, live = one.live.observation, one.live
-    spent = interval_text(live.spent)
-    money = spent if live.spent.low.currency == "USD" else f"{sign(live.spent.low.currency)}{spent}"
+    spent = format_interval(live.spent)
+    money = spent if live.spent.low.currency == "USD" else f"{get_currency_sign(live.spent.low.currency)}{spent}"
     return (
         _cut(seen.key.provider),
         _cut(seen.key.account),
@@ -241,8 +246,10 @@ def _row(one: Burning, status: Status) -> tuple[str, ...]:
         f"{_cut(seen.name)} ({_cut(seen.key.id)})" if seen.name and seen.name != seen.key.id else _cut(seen.key.id),
         _gpu(seen),
         seen.tier if seen.kind == "instance" else "-",
-        f"absent since {moment_text(live.absent_at)}" if live.absent_at else seen.state,
-        length_text(status.at - seen.started_at) if seen.started_at else f"over {length_text(status.at - live.first_seen_at)}",
+        f"absent since {format_local_time(live.absent_at)}" if live.absent_at else seen.state,
+        format_length(status.at - seen.started_at)
+        if seen.started_at
+        else f"over {format_length(status.at - live.first_seen_at)}",
         _rate(one),
         money,
         _cut(one.owner or "-"),
@@ -251,30 +258,30 @@ def _row(one: Burning, status: Status) -> tuple[str, ...]:
 
 
 def _cut(name: str) -> str:
-    return shortened(name, LONGEST_NAME)
+    return shorten(name, LONGEST_NAME)
 
 
 def _gpu(seen: Observation) -> str:
     return f"{_cut(seen.gpu)} x{seen.gpu_count:g}" if seen.gpu else seen.kind if seen.kind != "instance" else "-"
 
 
-def _rate(one: Burning) -> str:
+def _rate(one: ResourceBurn) -> str:
     """`2.4900`; `unknown (0 to 16.0000)`, or `unknown` where nothing bounds it; of another currency with its code."""
     if one.unpriced:
         return "unknown"
-    burns = one.burns or (one.burn(),)
+    burns = one.burns or (one.get_burn(),)
     return " + ".join(_rate_of(burn, absent=one.absent) for burn in burns if burn.bounds.high.nano or len(burns) == 1)
 
 
-def _rate_of(burn: Hourly, *, absent: bool) -> str:
-    code = "" if burn.currency == "USD" else sign(burn.currency)
-    bounds = bounds_text(burn.bounds.low, burn.bounds.high, RATE)
+def _rate_of(burn: HourlyBurn, *, absent: bool) -> str:
+    code = "" if burn.currency == "USD" else get_currency_sign(burn.currency)
+    bounds = format_bounds(burn.bounds.low, burn.bounds.high, RATE_PLACES)
     if burn.unknown:
         return f"unknown ({code}{bounds})"
-    return f"{code}{bounds}" if absent and burn.bounds.high.nano else f"{code}{burn.stated.text(RATE)}"
+    return f"{code}{bounds}" if absent and burn.bounds.high.nano else f"{code}{burn.stated.format(RATE_PLACES)}"
 
 
-def _notes(status: Status) -> Iterator[str]:
+def _notes(status: FleetStatus) -> Iterator[str]:
     seen = sum(scope.seen for scope in status.scopes)
     if status.scopes:
         yield f"{seen} of {len(status.scopes)} scopes are seen completely."
@@ -283,13 +290,13 @@ def _notes(status: Status) -> Iterator[str]:
     if absent:
         yield f"{absent} absent: complete listings lack them, and their end is not settled; the burn leaves them out."
     if status.usd.guessed is not None:
-        yield f"${interval_text(status.usd.guessed)} of this month is at prices that nobody stated."
+        yield f"${format_interval(status.usd.guessed)} of this month is at prices that nobody stated."
     for standing in status.budgets:
         for note in standing.notes:
             yield f"Budget {standing.budget.name}: {note}."
 
 
-def _silent(status: Status) -> Iterator[str]:
+def _silent(status: FleetStatus) -> Iterator[str]:
     """Machines whose agent says nothing, a sentence each."""
     agents = [one.beside.agent for one in status.resources if one.beside.agent is not None]
     for key, says in silences(agents, (one.live for one in status.resources), status.at).items():

@@ -6,29 +6,37 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from costguard.budgets.runway import Runway
-from costguard.errors import shortened
+from costguard.errors import shorten
 from costguard.guard.action_intents import Intent
 from costguard.guard.alerts.silence import agent_state
 from costguard.guard.overrides import Wish
-from costguard.metering.spending import Live
-from costguard.reporting.status import Outlook, ScopeView, Status
+from costguard.metering.spending import LiveResource
+from costguard.reporting.status import CurrencyOutlook, FleetStatus, ScopeStatus
 from costguard.values.agent import Agent
-from costguard.values.text_format import RATE, exact, instant_text, interval_exact, length_text, moment_text, sign
+from costguard.values.text_format import (
+    RATE_PLACES,
+    format_exact,
+    format_instant,
+    format_interval_exact,
+    format_length,
+    format_local_time,
+    get_currency_sign,
+)
 
 LONGEST_NAME = 60
 
 
-def other_data(outlook: Outlook) -> dict[str, object]:
+def other_data(outlook: CurrencyOutlook) -> dict[str, object]:
     """What one currency but the dollar comes to."""
     return {
         "currency": outlook.currency,
-        "burn_per_hour": exact(outlook.burn.stated, RATE),
-        "month_to_date": interval_exact(outlook.to_date),
-        "forecast_month": interval_exact(outlook.forecast),
+        "burn_per_hour": format_exact(outlook.burn.stated, RATE_PLACES),
+        "month_to_date": format_interval_exact(outlook.to_date),
+        "forecast_month": format_interval_exact(outlook.forecast),
     }
 
 
-def scope_data(scope: ScopeView) -> dict[str, object]:
+def scope_data(scope: ScopeStatus) -> dict[str, object]:
     """`at`: the last listing, whatever it said."""
     now = scope.now
     return {
@@ -36,26 +44,26 @@ def scope_data(scope: ScopeView) -> dict[str, object]:
         "account": now.scope.account,
         "scope": now.scope.name,
         "state": scope.state,
-        "last_complete_at": instant_text(now.last_complete_at) if now.last_complete_at else None,
+        "last_complete_at": format_instant(now.last_complete_at) if now.last_complete_at else None,
         "why": now.why,
-        "at": instant_text(now.at),
+        "at": format_instant(now.at),
     }
 
 
 def lease_data(lease: Wish | None) -> Mapping[str, object] | None:
     """Who keeps it, why, and until when."""
-    until = instant_text(lease.until) if lease and lease.until else None
+    until = format_instant(lease.until) if lease and lease.until else None
     return {"who": lease.who, "why": lease.why, "until": until} if lease else None
 
 
-def agent_data(agent: Agent | None, live: Live, at: datetime) -> Mapping[str, object] | None:
+def agent_data(agent: Agent | None, live: LiveResource, at: datetime) -> Mapping[str, object] | None:
     """How the agent of a machine stands: silent is blind, and no word about work."""
     if agent is None:
         return None
     return {
         "id": agent.id,
         "state": agent_state(agent, live, at),
-        "heard_at": instant_text(agent.heard_at),
+        "heard_at": format_instant(agent.heard_at),
         "version": agent.version,
         "troubles": list(agent.troubles),
     }
@@ -74,40 +82,40 @@ def intent_data(intent: Intent) -> Mapping[str, object]:
         "state": intent.state,
         "policy": intent.policy,
         "why": intent.why,
-        "since": instant_text(intent.moved_at),
+        "since": format_instant(intent.moved_at),
         "sends": intent.sends,
     }
 
 
-def runway_data(runway: Runway, status: Status) -> Mapping[str, object]:
+def runway_data(runway: Runway, status: FleetStatus) -> Mapping[str, object]:
     """An account that is paid in advance. `balance` None: unknown, see `why`; `hours_left` None: nothing burns, or unknown."""
     balance = runway.balance
     return {
         "provider": balance.provider,
         "account": balance.account,
-        "at": instant_text(balance.at),
+        "at": format_instant(balance.at),
         "currency": balance.amount.currency if balance.amount else None,
-        "balance": exact(balance.amount) if balance.amount else None,
-        "burn_per_hour": exact(runway.hourly, RATE) if runway.hourly else None,
+        "balance": format_exact(balance.amount) if balance.amount else None,
+        "burn_per_hour": format_exact(runway.hourly, RATE_PLACES) if runway.hourly else None,
         "hours_left": None if runway.left is None else round(runway.left.total_seconds() / 3600, 4),
-        "empty_at": None if runway.left is None else instant_text(status.at + runway.left),
+        "empty_at": None if runway.left is None else format_instant(status.at + runway.left),
         "why": runway.why,
         "loses": [{"region": key.region, "id": key.id, "name": name, "what": list(lost)} for key, name, lost in runway.loses],
     }
 
 
-def runway_lines(status: Status) -> Iterator[str]:
+def runway_lines(status: FleetStatus) -> Iterator[str]:
     """How long each prepaid balance lasts, a sentence each."""
     for runway in status.runways or ():
         balance = runway.balance
-        who = f"{balance.provider}/{shortened(balance.account, LONGEST_NAME)}"
+        who = f"{balance.provider}/{shorten(balance.account, LONGEST_NAME)}"
         if balance.amount is None:
             yield f"{who} is paid in advance, and its balance is not known: {runway.why}."
             continue
-        code = sign(balance.amount.currency)
-        left = f"{who}: {code}{balance.amount.text()} left"
+        code = get_currency_sign(balance.amount.currency)
+        left = f"{who}: {code}{balance.amount.format()} left"
         if runway.left is None:
             yield f"{left}; {runway.why}."
         else:
             doubt = f"; {runway.why}" if runway.why else ""
-            yield f"{left}, {length_text(runway.left)} at what burns now, until {moment_text(status.at + runway.left)}{doubt}."
+            yield f"{left}, {format_length(runway.left)} at what burns now, until {format_local_time(status.at + runway.left)}{doubt}."

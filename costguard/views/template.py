@@ -40,9 +40,9 @@ def compared_data(compared: Compared) -> dict[str, object]:
         if option is None
         else {
             "hours": interval_data(option.hours),
-            "usd": option.usd.text() if option.usd else None,
+            "usd": option.usd.format_ends() if option.usd else None,
             "provider": option.offer.provider if option.offer else None,
-            "usd_per_hour": option.rate.text() if option.rate else None,
+            "usd_per_hour": option.rate.format() if option.rate else None,
             "usd_at_implied_price": interval_data(compared.usd_as_implied),
         },
         "comes_out": compared.comes_out,
@@ -59,7 +59,7 @@ def compared_tables(compared: Compared) -> tuple[TableView, ...]:
     rows = [(claim.source, _span(claim.hours), _usd(claim), _prices(claim))]
     if option.usd and option.rate and option.offer:
         each = option.rate.nano_per_hour / claim.gpus / 1e9
-        money = f"{option.usd.expected.text()} ({option.usd.low.text()} - {option.usd.high.text()})"
+        money = f"{option.usd.expected.format()} ({option.usd.low.format()} - {option.usd.high.format()})"
         rows.append((f"costguard, {option.offer.provider} {option.offer.tier}", range_text(option.hours), money, f"{each:.2f}"))
     if compared.usd_as_implied:
         rows.append(

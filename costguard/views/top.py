@@ -9,11 +9,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.errors import one_line, shortened
-from costguard.reporting.status import Burning, Status
+from costguard.errors import shorten, to_one_line
+from costguard.reporting.status import FleetStatus, ResourceBurn
 from costguard.values.resource import INSTANCE, ResourceKey
 from costguard.values.sample import GPU_UTIL, Sample
-from costguard.values.text_format import RATE, bounds_text, interval_text, length_text, moment_text, sign
+from costguard.values.text_format import (
+    RATE_PLACES,
+    format_bounds,
+    format_interval,
+    format_length,
+    format_local_time,
+    get_currency_sign,
+)
 from costguard.views.status import status_warnings
 from costguard.views.status_data import runway_lines
 
@@ -72,7 +79,7 @@ ORDERS: Mapping[str, Callable[[TopRow], tuple[object, ...]]] = {
 """What rows can be sorted by: burn falls, all others rise. Who is not measured stands last by duty."""
 
 
-def top_view(status: Status, samples: Mapping[ResourceKey, Sequence[Sample]], told: Sequence[str] = ()) -> TopView:
+def top_view(status: FleetStatus, samples: Mapping[ResourceKey, Sequence[Sample]], told: Sequence[str] = ()) -> TopView:
     """`status` as rows; `samples` of the last WINDOW, and what else was `told`."""
     machines = (one for one in status.resources if one.live.observation.kind == INSTANCE)
     return TopView(
@@ -107,19 +114,19 @@ def duty_of(samples: Iterable[Sample], at: datetime) -> tuple[float | None, ...]
     return tuple(sum(part) / len(part) if part else None for part in parts)
 
 
-def _head(status: Status) -> Iterator[str]:
+def _head(status: FleetStatus) -> Iterator[str]:
     usd = status.usd
     seen = sum(scope.seen for scope in status.scopes)
-    yield f"${usd.burn.stated.text(RATE)}/h   {seen} of {len(status.scopes)} scopes seen   {moment_text(status.at)}"
-    forecast = f"${interval_text(usd.forecast)} by its end, if it goes on"
-    yield f"{status.label} ({status.zone}): ${interval_text(usd.to_date)} so far, {forecast}"
+    yield f"${usd.burn.stated.format(RATE_PLACES)}/h   {seen} of {len(status.scopes)} scopes seen   {format_local_time(status.at)}"
+    forecast = f"${format_interval(usd.forecast)} by its end, if it goes on"
+    yield f"{status.label} ({status.zone}): ${format_interval(usd.to_date)} so far, {forecast}"
     for other in status.others:
-        code = sign(other.currency)
-        yield f"Apart from that: {code}{other.burn.stated.text(RATE)}/h, {code}{interval_text(other.to_date)} so far"
+        code = get_currency_sign(other.currency)
+        yield f"Apart from that: {code}{other.burn.stated.format(RATE_PLACES)}/h, {code}{format_interval(other.to_date)} so far"
     yield from runway_lines(status)
 
 
-def _row(one: Burning, status: Status, samples: Sequence[Sample]) -> TopRow:
+def _row(one: ResourceBurn, status: FleetStatus, samples: Sequence[Sample]) -> TopRow:
     seen = one.live.observation
     running = one.state == RUNNING
     what = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.instance_type or "-"
@@ -133,31 +140,31 @@ def _row(one: Burning, status: Status, samples: Sequence[Sample]) -> TopRow:
         owner=owner,
         rate=_rate(one),
         burn=sum(burn.bounds.expected.nano for burn in one.burns),
-        spent=f"{sign(spent.low.currency)}{spent.expected.text()}",
+        spent=f"{get_currency_sign(spent.low.currency)}{spent.expected.format()}",
         work=work,
-        since=length_text(status.at - one.work.since) if running and one.work.since else "-",
+        since=format_length(status.at - one.work.since) if running and one.work.since else "-",
         kept=_kept(one, status),
         duty=duty_of(samples, status.at),
         words=" ".join((*seen.key, seen.name, what, one.owner, seen.tier, work)).casefold(),
     )
 
 
-def _rate(one: Burning) -> str:
+def _rate(one: ResourceBurn) -> str:
     """`$2.4900`, `unknown` with its bounds, one after the other where there are several currencies."""
     parts = []
-    for burn in one.burns or (one.burn(),):
-        code = sign(burn.currency)
-        bounds = f"{code}{bounds_text(burn.bounds.low, burn.bounds.high, RATE)}"
-        parts.append(f"unknown ({bounds})" if burn.unknown else f"{code}{burn.stated.text(RATE)}")
+    for burn in one.burns or (one.get_burn(),):
+        code = get_currency_sign(burn.currency)
+        bounds = f"{code}{format_bounds(burn.bounds.low, burn.bounds.high, RATE_PLACES)}"
+        parts.append(f"unknown ({bounds})" if burn.unknown else f"{code}{burn.stated.format(RATE_PLACES)}")
     return " + ".join(parts)
 
 
-def _kept(one: Burning, status: Status) -> str:
+def _kept(one: ResourceBurn, status: FleetStatus) -> str:
     if one.beside.protected:
         return "protected"
     lease = one.beside.lease
-    return f"kept for {length_text(lease.until - status.at)}" if lease and lease.until else "kept" if lease else ""
+    return f"kept for {format_length(lease.until - status.at)}" if lease and lease.until else "kept" if lease else ""
 
 
 def _cut(text: str) -> str:
-    return shortened(one_line(text), LONGEST_NAME)
+    return shorten(to_one_line(text), LONGEST_NAME)

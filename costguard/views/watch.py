@@ -9,12 +9,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.errors import one_line, shortened
+from costguard.errors import shorten, to_one_line
 from costguard.guard.work import Work
-from costguard.reporting.status import ScopeView
+from costguard.reporting.status import ScopeStatus
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.resource import ResourceKey
-from costguard.values.text_format import RATE, interval_text, length_text, moment_text, scope_text, sign
+from costguard.values.text_format import (
+    RATE_PLACES,
+    format_interval,
+    format_length,
+    format_local_time,
+    format_scope,
+    get_currency_sign,
+)
 
 LONGEST = 60
 """Characters of a name on a line."""
@@ -41,7 +48,7 @@ class MachineView:
     @property
     def called(self) -> str:
         """`train-1` or its id."""
-        return shortened(one_line(self.name or self.key.id), LONGEST)
+        return shorten(to_one_line(self.name or self.key.id), LONGEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +89,7 @@ class WatchView:
     mode: str
     burn: Money
     month: MoneyInterval
-    scopes: tuple[ScopeView, ...] = ()
+    scopes: tuple[ScopeStatus, ...] = ()
     machines: tuple[MachineView, ...] = ()
     budgets: tuple[BudgetView, ...] = ()
     acts: tuple[ActView, ...] = ()
@@ -98,22 +105,22 @@ def next_text(machine: MachineView, at: datetime) -> str:
     if machine.held_by:
         return f"{machine.next_act} held: {', '.join(machine.held_by)}"
     due = machine.next_at
-    return f"{machine.next_act} {'now' if due is None or due <= at else f'in {length_text(due - at)}'}"
+    return f"{machine.next_act} {'now' if due is None or due <= at else f'in {format_length(due - at)}'}"
 
 
 def rate_text(money: Money | None) -> str:
     """`$2.9900`, `unknown`."""
-    return "unknown" if money is None else f"{sign(money.currency)}{money.text(RATE)}"
+    return "unknown" if money is None else f"{get_currency_sign(money.currency)}{money.format(RATE_PLACES)}"
 
 
 def changes(before: WatchView | None, now: WatchView) -> tuple[str, ...]:
     """One line for each fact that is not as it was. `before` None: all that there is to say at the start."""
-    return tuple(f"{moment_text(now.at)}  {one_line(line)}" for line in _changes(before, now))
+    return tuple(f"{format_local_time(now.at)}  {to_one_line(line)}" for line in _changes(before, now))
 
 
 def _changes(before: WatchView | None, now: WatchView) -> Iterator[str]:
     if before is None or before.burn != now.burn or before.mode != now.mode:
-        yield f"burns {rate_text(now.burn)} an hour, {now.mode}; the month so far ${interval_text(now.month)}"
+        yield f"burns {rate_text(now.burn)} an hour, {now.mode}; the month so far ${format_interval(now.month)}"
     if (before.frozen if before else "") != now.frozen:
         yield f"all acts are frozen: {now.frozen}" if now.frozen else "acts are frozen no more"
     if not now.committed and (before is None or before.committed):
@@ -133,7 +140,7 @@ def _scopes(before: WatchView | None, now: WatchView) -> Iterator[str]:
     for scope in now.scopes:
         if was.get(scope.now.scope, "complete") != scope.state:
             why = f": {scope.now.why}" if scope.now.why else ""
-            yield f"{scope_text(scope.now.scope)} is seen {'again' if scope.seen else f'no more ({scope.state}){why}'}"
+            yield f"{format_scope(scope.now.scope)} is seen {'again' if scope.seen else f'no more ({scope.state}){why}'}"
 
 
 def _machines(before: WatchView | None, now: WatchView) -> Iterator[str]:
@@ -143,7 +150,9 @@ def _machines(before: WatchView | None, now: WatchView) -> Iterator[str]:
         if old is None or _facts(old) != _facts(machine):
             work = f"{machine.work.state} ({machine.work.confidence:.2f})"
             held = f", held: {', '.join(machine.held_by)}" if machine.held_by else ""
-            act = f", {machine.next_act} at {moment_text(machine.next_at)}" if machine.next_act and machine.next_at else ""
+            act = (
+                f", {machine.next_act} at {format_local_time(machine.next_at)}" if machine.next_act and machine.next_at else ""
+            )
             new = "new: " if old is None and before is not None else ""
             yield f"{new}{machine.called} {machine.key.id}: {machine.power}, {work}, {rate_text(machine.rate)}/h{act}{held}"
     for machine in was.values():

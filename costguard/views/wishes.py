@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from costguard.guard.overrides import Wish
-from costguard.values.text_format import instant_text
+from costguard.values.text_format import format_instant
 from costguard.views.document import Document
 
 SCHEMA = "costguard.wish/1"
@@ -33,14 +33,14 @@ def wish_data(wish: Wish) -> dict[str, object]:
         "what": wish.what,
         "who": wish.who,
         "why": wish.why,
-        "at": instant_text(wish.at),
-        "until": instant_text(wish.until) if wish.until else None,
+        "at": format_instant(wish.at),
+        "until": format_instant(wish.until) if wish.until else None,
         "provider": key.provider if key else None,
         "account": key.account if key else None,
         "region": key.region if key else None,
         "resource": key.id if key else None,
         "subject": wish.subject or None,
         "value": wish.value or None,
-        "lifted_at": instant_text(wish.lifted_at) if wish.lifted_at else None,
+        "lifted_at": format_instant(wish.lifted_at) if wish.lifted_at else None,
         "lifted_by": wish.lifted_by or None,
     }

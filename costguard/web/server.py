@@ -23,7 +23,7 @@ from costguard.errors import InputError
 from costguard.services.web_backend import Parts
 from costguard.settings import WebSettings, path_of
 from costguard.settings.web import Listen, hosts_of, listen_of
-from costguard.system.file_security import exposed
+from costguard.system.file_security import describe_exposure
 from costguard.system.logs import log
 from costguard.web.app import application
 from costguard.web.listener import HEAD_S, Listening
@@ -142,7 +142,7 @@ def _config(app: ASGIApp, web: WebSettings) -> uvicorn.Config:
         ssl_certfile=path_of(web.tls_cert) if web.tls_cert else None,
         ssl_keyfile=path_of(web.tls_key) if web.tls_key else None,
     )
-    if web.tls_key is not None and (who := exposed(Path(path_of(web.tls_key)))):
+    if web.tls_key is not None and (who := describe_exposure(Path(path_of(web.tls_key)))):
         raise InputError(who, field=f"web.tls_key {web.tls_key}", hint=f"chmod 600 {web.tls_key}")
     try:
         config.load()

@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from costguard.errors import InputError
-from costguard.system.file_security import exposed
+from costguard.system.file_security import describe_exposure
 
 KEY_BYTES = 32
 FIELD = "web.key_file"
@@ -65,7 +65,7 @@ def _kept(path: Path) -> bytes | None:
         text = path.read_bytes()
     except FileNotFoundError:
         return None
-    if who := exposed(path):
+    if who := describe_exposure(path):
         raise InputError(who, field=f"{FIELD} {path}", hint=f"chmod 600 {path}")
     key = decoded(text.decode("ascii", "replace").strip())
     if key is None or len(key) != KEY_BYTES:

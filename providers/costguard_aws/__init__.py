@@ -12,21 +12,30 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from costguard.errors import InputError
-from costguard.values.provider import FLAG, TABLES, TEXTS, WHOLE, Manifest, Seller, Setting, checked_table
+from costguard.values.provider import (
+    FLAG_SETTING,
+    TABLES_SETTING,
+    TEXTS_SETTING,
+    WHOLE_SETTING,
+    ProviderManifest,
+    ProviderSetting,
+    Seller,
+    check_provider_table,
+)
 
 if TYPE_CHECKING:  # a listing of providers does not pay for botocore
     from costguard.bills.bill_files import BillFiles
-    from costguard.providers.transport import Surroundings
+    from costguard.providers.transport import ProviderContext
     from costguard_aws.account import Account
 
 _ROLE = (
-    Setting(name="role_arn", told="the role to assume", example="arn:aws:iam::111122223333:role/costguard-reader"),
-    Setting(name="external_id", told="what the role's trust policy asks for"),
-    Setting(name="session_name", told="how the role's use is called in CloudTrail; costguard"),
-    Setting(name="source_profile", told="the profile that may assume it; the default chain"),
+    ProviderSetting(name="role_arn", told="the role to assume", example="arn:aws:iam::111122223333:role/costguard-reader"),
+    ProviderSetting(name="external_id", told="what the role's trust policy asks for"),
+    ProviderSetting(name="session_name", told="how the role's use is called in CloudTrail; costguard"),
+    ProviderSetting(name="source_profile", told="the profile that may assume it; the default chain"),
 )
 
-MANIFEST = Manifest(
+MANIFEST = ProviderManifest(
     name="aws",
     title="Amazon Web Services",
     seller=Seller(name="AWS", account="AWS account", compute="Amazon EC2", storage="Amazon EBS"),
@@ -47,21 +56,33 @@ MANIFEST = Manifest(
         "permissions": "dry runs",
     },
     settings=(
-        Setting(name="profiles", kind=TEXTS, told='one account each; "default": the chain', example='["default", "lab"]'),
-        Setting(name="roles", kind=TABLES, told="roles to assume, one account each", inner=_ROLE),
-        Setting(name="accounts", kind=TEXTS, told="the account ids that are expected; a key of another is refused"),
-        Setting(name="regions", kind=TEXTS, told="only these, in place of every enabled region", example='["us-east-1"]'),
-        Setting(name="endpoint_url", told="in place of AWS's own addresses (AWS_ENDPOINT_URL)"),
-        Setting(name="timeout_s", kind=WHOLE, told="seconds that one poll of a region may take; 60", example="60"),
-        Setting(
+        ProviderSetting(
+            name="profiles", kind=TEXTS_SETTING, told='one account each; "default": the chain', example='["default", "lab"]'
+        ),
+        ProviderSetting(name="roles", kind=TABLES_SETTING, told="roles to assume, one account each", inner=_ROLE),
+        ProviderSetting(
+            name="accounts", kind=TEXTS_SETTING, told="the account ids that are expected; a key of another is refused"
+        ),
+        ProviderSetting(
+            name="regions", kind=TEXTS_SETTING, told="only these, in place of every enabled region", example='["us-east-1"]'
+        ),
+        ProviderSetting(name="endpoint_url", told="in place of AWS's own addresses (AWS_ENDPOINT_URL)"),
+        ProviderSetting(
+            name="timeout_s", kind=WHOLE_SETTING, told="seconds that one poll of a region may take; 60", example="60"
+        ),
+        ProviderSetting(
             name="signals",
-            kind=TEXTS,
+            kind=TEXTS_SETTING,
             told="measures asked of CloudWatch",
             example='["gpu_util", "cpu_util"]',
         ),
-        Setting(name="agent_namespace", told="CloudWatch namespace of the agent; CWAgent"),
-        Setting(name="cost_explorer", kind=FLAG, told="ask Cost Explorer for the bill: $0.01 a request", example="true"),
-        Setting(name="focus_export", told="FOCUS or CUR export files: a path, a folder, a pattern or s3://bucket/prefix"),
+        ProviderSetting(name="agent_namespace", told="CloudWatch namespace of the agent; CWAgent"),
+        ProviderSetting(
+            name="cost_explorer", kind=FLAG_SETTING, told="ask Cost Explorer for the bill: $0.01 a request", example="true"
+        ),
+        ProviderSetting(
+            name="focus_export", told="FOCUS or CUR export files: a path, a folder, a pattern or s3://bucket/prefix"
+        ),
     ),
     extra="aws",
     key_at="https://console.aws.amazon.com/iam",
@@ -85,7 +106,7 @@ class AwsPlugin:
     """What `costguard.providers` loads."""
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ProviderManifest:
         """What it says of itself."""
         return MANIFEST
 
@@ -97,9 +118,9 @@ class AwsPlugin:
 
         return BillFiles(formats=(FORMAT,), called=("AWS", "Amazon", "Amazon Web Services, Inc."))
 
-    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[Account]:
+    def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[Account]:
         """An account for each profile and role, or for the default chain. CredentialsError where one has no key."""
-        checked: dict[str, Any] = checked_table(table, MANIFEST.settings, "providers.aws")
+        checked: dict[str, Any] = check_provider_table(table, MANIFEST.settings, "providers.aws")
         _plausible(checked)
         account, sources_of = _account()
         return [account(source, checked, around, exports=i == 0) for i, source in enumerate(sources_of(checked))]

@@ -12,17 +12,17 @@ from datetime import datetime, timedelta
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from costguard.bills.bill_line import Billed
-from costguard.errors import CredentialsError, ForbiddenError, InputError, ProviderError, RefusedError, shortened
+from costguard.bills.bill_line import BillLines
+from costguard.errors import CredentialsError, ForbiddenError, InputError, ProviderError, RefusedError, shorten
 from costguard.metering.inventory import Failed, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.transport import Deadline, Surroundings
+from costguard.providers.transport import Deadline, ProviderContext
 from costguard.quoting.offer import OfferListing
-from costguard.values.acting import REFUSED, Reception
-from costguard.values.health import Check
+from costguard.values.acting import REFUSED, ActionResponse
+from costguard.values.health import HealthCheck
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
-from costguard.values.sample import Measured
+from costguard.values.sample import UtilizationSamples
 from costguard_aws.actions import Actor
 from costguard_aws.api import Ec2
 from costguard_aws.cloudwatch import DEFAULT_SIGNALS, Metrics
@@ -55,7 +55,7 @@ class Account:
 
     providers: Sequence[str] = (AWS,)
 
-    def __init__(self, source: Source, table: Mapping[str, Any], around: Surroundings, *, exports: bool = True) -> None:
+    def __init__(self, source: Source, table: Mapping[str, Any], around: ProviderContext, *, exports: bool = True) -> None:
         stated: list[str] = table.get("regions", [])
         self._regions_stated, self._expected = tuple(stated), frozenset(table.get("accounts", []))
         self._clock, self._timeout_s = around.clock, table.get("timeout_s", TIMEOUT_S)
@@ -74,9 +74,9 @@ class Account:
         self._regions: tuple[str, ...] = ()
         self._regions_at: datetime | None = None
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         """The account in each of its enabled regions, or of those that the settings name."""
-        account = self.session.account or self._only() or self.identity()
+        account = self.session.account or self._only() or self.fetch_identity()
         return tuple(ScopeKey(AWS, account, region) for region in self.regions())
 
     def _only(self) -> str:
@@ -90,10 +90,10 @@ class Account:
             with within(deadline):
                 self._own(scope.account)
         except (ProviderError, InputError) as broken:
-            return Poll(scope=scope, at=asked_at, inventory=Failed(shortened(in_full(broken), LONGEST_WHY)))
-        return self._listing.poll(scope, deadline.left())
+            return Poll(scope=scope, at=asked_at, inventory=Failed(shorten(in_full(broken), LONGEST_WHY)))
+        return self._listing.poll(scope, deadline.compute_left())
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         """One instance with its protections, one volume or one address; None: EC2 says that there is none."""
         self._own(key.account, key.provider)
         place = Place(key.account, key.region)
@@ -109,7 +109,7 @@ class Account:
         seen, _ = self._listing.seen(item, place)
         return seen if seen.state == "ended" else protected(seen, self._protections(key))
 
-    def identity(self) -> str:
+    def fetch_identity(self) -> str:
         """The twelve digits of the account. InputError where the settings expect others."""
         with self._lock:
             if not self.session.account:
@@ -137,47 +137,47 @@ class Account:
                         raise
             return self._regions
 
-    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """What CloudWatch says of the running ones: their GPUs where an agent reports them, else their processors."""
-        return self._metrics.utilization([one for one in seen if one.key.account == self.session.account], period)
+        return self._metrics.fetch_utilization([one for one in seen if one.key.account == self.session.account], period)
 
-    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+    def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """List and spot prices of types with GPUs in the regions that are polled."""
         return self._offers.offers(self.regions(), gpus)
 
-    def bill_lines(self, period: Period) -> Billed:
+    def fetch_bill_lines(self, period: Period) -> BillLines:
         """From an export file, or from Cost Explorer; neither is asked unless the settings say so."""
         if self._bills is None:
-            return Billed(lines=(), why="set focus_export, or cost_explorer = true ($0.01 a request), in [providers.aws]")
-        self.identity()
-        return self._bills.bill_lines(period)
+            return BillLines(lines=(), why="set focus_export, or cost_explorer = true ($0.01 a request), in [providers.aws]")
+        self.fetch_identity()
+        return self._bills.fetch_bill_lines(period)
 
-    def examine(self) -> Sequence[Check]:
+    def examine(self) -> Sequence[HealthCheck]:
         """Key, reach, account, rights, clock and measures."""
         return Examination(self.session, self._ec2, self._clock, self._asked_who, self.regions).checks()
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """Ask EC2 once to stop one instance."""
         with within(Deadline(LOOK_S)):  # its reads; the act has its own time
             return self._elsewhere(key) or self._actor.stop(key, lose)
 
-    def terminate(self, key: ResourceKey) -> Reception:
+    def terminate(self, key: ResourceKey) -> ActionResponse:
         """Ask EC2, or its auto-scaling group, once to end one instance."""
         with within(Deadline(LOOK_S)):
             return self._elsewhere(key) or self._actor.terminate(key)
 
     def _own(self, account: str, provider: str = AWS) -> None:
-        if provider != AWS or self.identity() != account:
+        if provider != AWS or self.fetch_identity() != account:
             raise RefusedError(f"{provider} account {account} is not that of {self.session.source.told}", provider=AWS)
 
-    def _elsewhere(self, key: ResourceKey) -> Reception | None:
+    def _elsewhere(self, key: ResourceKey) -> ActionResponse | None:
         """The refusal of what is no instance of this account."""
         if not key.id.startswith("i-"):
-            return Reception(said=REFUSED, why="only instances are stopped and ended")
+            return ActionResponse(said=REFUSED, why="only instances are stopped and ended")
         try:
             self._own(key.account, key.provider)
         except (ProviderError, InputError) as broken:
-            return Reception(said=REFUSED, why=f"nothing was sent: {broken.what}")
+            return ActionResponse(said=REFUSED, why=f"nothing was sent: {broken.what}")
         return None
 
     def _protections(self, key: ResourceKey) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ def _unsaid(sentence: str) -> None:
 
 
 def _bill_source(
-    table: Mapping[str, Any], session: Session, around: Surroundings, *, exports: bool
+    table: Mapping[str, Any], session: Session, around: ProviderContext, *, exports: bool
 ) -> FocusExport | CostExplorer | None:
     """Exports hold all accounts, so one account reads them for all."""
     if "focus_export" in table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element
 
-from costguard.errors import OddAnswerError, ProviderError, RefusedError
+from costguard.errors import InvalidAnswerError, ProviderError, RefusedError
 from costguard_aws.ec2_xml import flag_of, rows, text_of, tree
 from costguard_aws.errors import AWS, DRY_RUN
 from costguard_aws.session import Session
@@ -40,7 +40,7 @@ class Ec2:
         root = tree(self._session.query("sts", self._session.region, "GetCallerIdentity"), "GetCallerIdentity")
         found = text_of(root, "GetCallerIdentityResult/Account")
         if not found.isdigit():
-            raise OddAnswerError("GetCallerIdentity names no account", provider=AWS)
+            raise InvalidAnswerError("GetCallerIdentity names no account", provider=AWS)
         return found
 
     def regions(self) -> list[str]:
@@ -49,7 +49,7 @@ class Ec2:
         listed = rows(root, "regionInfo", "DescribeRegions")
         found = [text_of(item, "regionName") for item in listed if text_of(item, "optInStatus") != "not-opted-in"]
         if not found or not all(found):
-            raise OddAnswerError("DescribeRegions names no region", provider=AWS)
+            raise InvalidAnswerError("DescribeRegions names no region", provider=AWS)
         return sorted(found)
 
     def instances(self, region: str, size: int = PAGE) -> Iterator[list[Element]]:
@@ -148,7 +148,7 @@ class Ec2:
         try:
             return [list(page) for page in pages]
         except CutShortError as short:
-            raise OddAnswerError(str(short), provider=AWS) from None
+            raise InvalidAnswerError(str(short), provider=AWS) from None
 
     def _attribute(self, region: str, id: str, name: str) -> bool:  # noqa: A002 - EC2's word
         root = self._one(region, "DescribeInstanceAttribute", {"InstanceId": id, "Attribute": name})
@@ -158,7 +158,7 @@ class Ec2:
         root = tree(self._session.query("ec2", region, action, {"InstanceId.1": id}), action)
         item = next((one for one in rows(root, "instancesSet", action) if text_of(one, "instanceId") == id), None)
         if item is None:
-            raise OddAnswerError(f"{action} does not speak of {id}", provider=AWS)
+            raise InvalidAnswerError(f"{action} does not speak of {id}", provider=AWS)
         return text_of(item, "previousState/name"), text_of(item, "currentState/name")
 
     def _one(self, region: str, action: str, params: Mapping[str, str] | None = None) -> Element:

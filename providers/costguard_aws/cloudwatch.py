@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from costguard.errors import OddAnswerError, ProviderError
+from costguard.errors import InvalidAnswerError, ProviderError
 from costguard.metering.observation import Observation
 from costguard.system.clock import Clock
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 from costguard.values.instant import EPOCH, MICROSECOND
 from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
@@ -31,8 +31,8 @@ from costguard.values.sample import (
     GPU_TEMPERATURE,
     GPU_UTIL,
     NETWORK,
-    Measured,
     Sample,
+    UtilizationSamples,
 )
 from costguard_aws.gpu_series import GPU_METRICS, Series, discovered, gpu_samples
 from costguard_aws.seam import Aws, ask
@@ -78,10 +78,10 @@ class Metrics:
     """The measures of one account. `signals`: of SIGNALS, those that are asked for. `namespace`: the agent's, if renamed."""
 
     def __init__(self, aws: Aws, clock: Clock, signals: Collection[str] = DEFAULT_SIGNALS, namespace: str = "CWAgent") -> None:
-        self._signals = tuple(one_of(signal, SIGNALS, "providers.aws.signals") for signal in signals)
+        self._signals = tuple(require_one_of(signal, SIGNALS, "providers.aws.signals") for signal in signals)
         self._aws, self._clock, self._namespace = aws, clock, namespace
 
-    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Samples of the running instances among `seen`; one region that cannot be asked makes its own machines blind."""
         running = [one for one in seen if one.kind == INSTANCE and one.state == RUNNING]
         window = window_of(period, self._clock.now())
@@ -94,9 +94,9 @@ class Metrics:
             measured = self._region(region, here, window)
             samples += measured.samples
             blind += measured.blind
-        return Measured(samples=tuple(samples), blind=tuple(blind))
+        return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
-    def _region(self, region: str, here: Sequence[Observation], window: Period) -> Measured:
+    def _region(self, region: str, here: Sequence[Observation], window: Period) -> UtilizationSamples:
         known, why = self._discover(region, {one.key.id for one in here})
         queries = [query for one in here for query in self._queries(one, known.get(one.key.id, ()))]
         values, lost = self._values(region, queries, window)
@@ -108,7 +108,7 @@ class Metrics:
             seen_gpu = any(sample.signal == GPU_UTIL for sample in found)
             if not found or (one.gpu_count and not seen_gpu and GPU_UTIL in self._signals):
                 blind.append((one.key, self._reason(one, known.get(one.key.id, ()), lost.get(one.key) or why, found)))
-        return Measured(samples=tuple(samples), blind=tuple(blind))
+        return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
     def _discover(self, region: str, ids: Collection[str]) -> tuple[Mapping[str, tuple[Series, ...]], str]:
         """The GPU series of each instance, and why some may be missing. Of one metric: the others have the same dimensions."""
@@ -182,7 +182,7 @@ class Metrics:
             if token in seen:
                 break
             seen.add(token)
-        raise OddAnswerError(f"{operation} has no end", provider="aws", account=self._aws.account)
+        raise InvalidAnswerError(f"{operation} has no end", provider="aws", account=self._aws.account)
 
     def _reason(self, one: Observation, gpus: tuple[Series, ...], why: str, found: Sequence[Sample]) -> str:
         """Why a machine is blind, in words."""

@@ -15,15 +15,15 @@ from typing import Any
 
 import msgspec
 
-from costguard.bills.bill_line import Billed, BillLine
-from costguard.bills.focus_rows import charge_of, instant_stated
-from costguard.errors import InputError, OddAnswerError, shortened
+from costguard.bills.bill_line import BillLine, BillLines
+from costguard.bills.focus_rows import classify_charge, parse_export_instant
+from costguard.errors import InputError, InvalidAnswerError, shorten
 from costguard.providers.ports import Cache
 from costguard.system.clock import Clock
 from costguard.values.instant import EPOCH
 from costguard.values.money import LARGEST_AMOUNT, Money
 from costguard.values.period import Period
-from costguard.values.resource import storable
+from costguard.values.resource import make_storable
 from costguard_aws.seam import Aws, ask
 
 HOME = "us-east-1"
@@ -57,7 +57,7 @@ class CostExplorer:
     def __init__(self, aws: Aws, cache: Cache, clock: Clock) -> None:
         self._aws, self._cache, self._clock = aws, cache, clock
 
-    def bill_lines(self, period: Period) -> Billed:
+    def fetch_bill_lines(self, period: Period) -> BillLines:
         """Every line of `period`, by whole days in UTC. A ProviderError where Cost Explorer cannot be asked."""
         lines, why = list[BillLine](), list[str]()
         for month in _months(period, self._clock.now()):
@@ -66,7 +66,7 @@ class CostExplorer:
             lines += [line for line in read if line.start < period.end and period.start < line.end]
             why += [odd] if odd else []
             why += [] if kept.whole else [f"Cost Explorer's answer for {month.start:%Y-%m} has more than {MOST_PAGES} pages"]
-        return Billed(lines=tuple(lines), why="; ".join(dict.fromkeys(why)))
+        return BillLines(lines=tuple(lines), why="; ".join(dict.fromkeys(why)))
 
     def _month(self, month: Period) -> _Kept:
         name = f"aws-cost-{self._aws.account}-{month.start:%Y-%m-%d}-{month.end:%Y-%m-%d}"
@@ -103,7 +103,7 @@ class CostExplorer:
             page = ask(self._aws, "ce", HOME, "get_cost_and_usage", **asked, **more)
             some = page.get("ResultsByTime")
             if not isinstance(some, list):
-                raise OddAnswerError("Cost Explorer's answer has no results", provider="aws", account=self._aws.account)
+                raise InvalidAnswerError("Cost Explorer's answer has no results", provider="aws", account=self._aws.account)
             results += some
             token = str(page.get("NextPageToken") or "")
             if not token or token in seen:
@@ -140,13 +140,13 @@ def lines_of(results: Iterable[object], account: str, period: Period) -> tuple[l
         try:
             result = msgspec.convert(stated, _Result)
         except msgspec.ValidationError as odd:
-            unread, first = unread + 1, first or shortened(str(odd))
+            unread, first = unread + 1, first or shorten(str(odd))
             continue
         for group in result.groups:
             try:
                 lines.append(_line(msgspec.convert(group, _Group), result, account))
             except (InputError, msgspec.ValidationError) as odd:
-                unread, first = unread + 1, first or shortened(str(odd).splitlines()[0])
+                unread, first = unread + 1, first or shorten(str(odd).splitlines()[0])
     why = (
         f"{unread} parts of Cost Explorer's answer for {period.start:%Y-%m} could not be read (first: {first})"
         if unread
@@ -156,8 +156,8 @@ def lines_of(results: Iterable[object], account: str, period: Period) -> tuple[l
 
 
 def _line(group: _Group, result: _Result, account: str) -> BillLine:
-    start, end = instant_stated(result.time_period.start), instant_stated(result.time_period.end)
-    usage, owner = (*(storable(key) for key in group.keys), "", "")[:2]
+    start, end = parse_export_instant(result.time_period.start), parse_export_instant(result.time_period.end)
+    usage, owner = (*(make_storable(key) for key in group.keys), "", "")[:2]
     if start is None or end is None or not usage or METRIC not in group.metrics:
         raise InputError("has no period, no usage type or no cost", field="group")
     return BillLine(
@@ -167,7 +167,7 @@ def _line(group: _Group, result: _Result, account: str) -> BillLine:
         start=start,
         end=end,
         amount=_money(group.metrics[METRIC]),
-        charge=charge_of("Usage", usage),
+        charge=classify_charge("Usage", usage),
         region=region_of(usage),
         estimated=result.estimated,
         source=f"Cost Explorer, {METRIC}",
@@ -183,7 +183,7 @@ def _money(cost: _Cost) -> Money:
     except InvalidOperation:
         stated = Decimal("NaN")
     if not stated.is_finite() or abs(stated) >= LARGEST_AMOUNT:
-        raise InputError(f"is no amount: {shortened(cost.amount, 40)}", field=METRIC)
+        raise InputError(f"is no amount: {shorten(cost.amount, 40)}", field=METRIC)
     return Money(nano=int(stated.scaleb(9).to_integral_value()), currency=cost.unit)
 
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from costguard.bills.bill_line import Billed
-from costguard.errors import InputError, OddAnswerError
-from costguard.providers.bills import BillReader, Piece
+from costguard.bills.bill_line import BillLines
+from costguard.errors import InputError, InvalidAnswerError
+from costguard.providers.bills import BillFilePiece, BillReader
 from costguard.system.clock import Clock
 from costguard.values.period import Period
 from costguard_aws.seam import Aws, ask
@@ -36,12 +36,12 @@ class FocusExport:
     def __init__(self, where: str, bills: BillReader, clock: Clock, aws: Aws | None = None, *, region: str = REGION) -> None:
         self._where, self._bills, self._clock, self._aws, self._region = where, bills, clock, aws, region
 
-    def bill_lines(self, period: Period) -> Billed:
+    def fetch_bill_lines(self, period: Period) -> BillLines:
         """The lines of `period`. InputError where there is no such file, or one cannot be read; a ProviderError of S3."""
-        pieces = list(self._objects()) if self._where.startswith(S3) else self._bills.pieces(self._where)
-        return self._bills.billed("aws", pieces, period, self._clock.now())
+        pieces = list(self._objects()) if self._where.startswith(S3) else self._bills.find_pieces(self._where)
+        return self._bills.read_bill("aws", pieces, period, self._clock.now())
 
-    def _objects(self) -> Iterator[Piece]:
+    def _objects(self) -> Iterator[BillFilePiece]:
         """The export files under the prefix. InputError where there are none, or one is too large to be read from there."""
         if self._aws is None:
             raise InputError("an s3:// address needs an AWS account", field="focus_export")
@@ -53,7 +53,7 @@ class FocusExport:
                 raise InputError(f"has {one['Size']} bytes, too many to be read from S3", field=name, hint=hint)
             made = one.get("LastModified")
             opened = partial(_opened, self._aws, self._region, parts.netloc, str(one["Key"]))
-            yield Piece(name=name, opened=opened, made_at=made if isinstance(made, datetime) else None)
+            yield BillFilePiece(name=name, opened=opened, made_at=made if isinstance(made, datetime) else None)
         if not found:
             hint = f"files there end in {', '.join(KINDS)}; or name a path, or a pattern such as /exports/**/*.csv.gz"
             raise InputError("has no export file", field=self._where, hint=hint)
@@ -76,4 +76,4 @@ def _listed(aws: Aws, region: str, bucket: str, prefix: str) -> Iterator[dict[st
         token = str(page.get("NextContinuationToken") or "")
         if not token:
             return
-    raise OddAnswerError(f"the list of objects under {prefix} has no end", provider="aws", account=aws.account)
+    raise InvalidAnswerError(f"the list of objects under {prefix} has no end", provider="aws", account=aws.account)

@@ -26,7 +26,7 @@ from botocore.httpsession import URLLib3Session
 from botocore.session import Session as BotocoreSession
 
 from costguard.errors import CredentialsError, ExposedError, InputError
-from costguard.system.file_security import exposed
+from costguard.system.file_security import describe_exposure
 from costguard_aws.errors import AWS, NO_KEY, in_words
 
 DEFAULT = "default"
@@ -143,7 +143,7 @@ def _look_over(source: Source, session: BotocoreSession, method: str) -> None:
     """ExposedError where the keys stand in a file that others on this machine can read."""
     for name in ("credentials_file", "config_file") if method in OF_FILES else ():
         path = Path(str(session.get_config_variable(name) or "")).expanduser()
-        if others := exposed(path):
+        if others := describe_exposure(path):
             hint = f"chmod 600 '{path}'; who may have read it, can use it: then make a new key"
             raise ExposedError(f"{path} {others}", provider=AWS, account=source.told, hint=hint)
 

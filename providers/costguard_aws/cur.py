@@ -13,21 +13,21 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 
-from costguard.bills.bill_files import About, BillFormat, Part, Record
-from costguard.bills.bill_line import CREDIT, OTHER, TAX, BillLine, amount_stated
+from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFormat, BillLinePart
+from costguard.bills.bill_line import CREDIT, OTHER, TAX, BillLine, parse_bill_amount
 from costguard.bills.focus_rows import (
-    MOMENT,
-    arn_tail,
-    bill_named,
-    charge_of,
-    id_named,
-    instant_named,
-    instant_stated,
-    month_begun,
+    INSTANT_CHARGE_LENGTH,
+    build_bill_name,
+    build_line_id,
+    classify_charge,
+    find_month_start,
+    format_export_instant,
+    get_arn_tail,
+    parse_export_instant,
 )
-from costguard.errors import InputError, one_line, shortened
+from costguard.errors import InputError, shorten, to_one_line
 from costguard.values.money import Money
-from costguard.values.resource import storable
+from costguard.values.resource import make_storable
 from costguard_aws.cost_explorer import SETTLED, region_of
 
 STATEMENT = "cur"
@@ -60,20 +60,20 @@ _NAMED_LAST = ("lineitemlineitemdescription", "pricingterm", "lineitemcurrencyco
 """The end is not among them: the last bucket of a month that is not closed grows, and replaces what it was."""
 
 
-def known(record: Record) -> bool:
+def known(record: BillFileRecord) -> bool:
     """Whether a record is a row of a CUR."""
     return set(NEEDED) <= set(_columns(tuple(record)))
 
 
-def read(record: Record, about: About) -> Iterator[Part]:
+def read(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
     """The line that a row belongs to, and the row's part of it."""
     columns = _columns(tuple(record))
 
     def text(name: str) -> str:
         value = record.get(columns.get(name, ""))
-        return "" if value is None else storable(shortened(str(value), LONGEST))
+        return "" if value is None else make_storable(shorten(str(value), LONGEST))
 
-    start, end = (instant_stated(record.get(columns[name])) for name in NEEDED[:2])
+    start, end = (parse_export_instant(record.get(columns[name])) for name in NEEDED[:2])
     if start is None or end is None:
         raise InputError("is no instant", field="lineItem/UsageStartDate or UsageEndDate")
     kind = text("lineitemlineitemtype").lower()
@@ -81,25 +81,27 @@ def read(record: Record, about: About) -> Iterator[Part]:
     if kind == "fee" and text("reservationreservationarn"):
         costs = ()  # the upfront fee of a reservation, which its hours carry
     usage = text("lineitemusagetype")
-    month_end = instant_stated(record.get(columns.get("billbillingperiodenddate", ""))) or end
-    month = instant_stated(record.get(columns.get("billbillingperiodstartdate", ""))) or month_begun(month_end - MOMENT)
-    bill = bill_named(STATEMENT, text("billpayeraccountid"), month)
+    month_end = parse_export_instant(record.get(columns.get("billbillingperiodenddate", ""))) or end
+    month = parse_export_instant(record.get(columns.get("billbillingperiodstartdate", ""))) or find_month_start(
+        month_end - INSTANT_CHARGE_LENGTH
+    )
+    bill = build_bill_name(STATEMENT, text("billpayeraccountid"), month)
     names = (*_NAMED, *_NAMED_TOO, *_NAMED_LAST)
     line = BillLine(
-        id=id_named(bill, (instant_named(start) if name == NEEDED[0] else text(name) for name in names)),
+        id=build_line_id(bill, (format_export_instant(start) if name == NEEDED[0] else text(name) for name in names)),
         bill=bill,
         provider="aws",
         account=text("lineitemusageaccountid") or text("billpayeraccountid"),
         start=start,
-        end=end if start != end else start + MOMENT,
+        end=end if start != end else start + INSTANT_CHARGE_LENGTH,
         amount=Money(nano=0, currency=text("lineitemcurrencycode") or "USD"),
-        charge=charge or charge_of("Usage", usage, text("lineitemproductcode")),
-        resource_id=arn_tail(text("lineitemresourceid")),
+        charge=charge or classify_charge("Usage", usage, text("lineitemproductcode")),
+        resource_id=get_arn_tail(text("lineitemresourceid")),
         region=text("productregioncode") or text("productregion") or region_of(usage),
         estimated=not text("billinvoiceid") and about.as_of < month_end + SETTLED,
         source="Cost and Usage Report, amortised",
         statement=STATEMENT,
-        description=one_line(text("lineitemlineitemdescription") or usage),
+        description=to_one_line(text("lineitemlineitemdescription") or usage),
     )
     amounts = (sign * _cost(record.get(columns.get(name, "")), name) for name, sign in costs)
     yield line, sum(amounts, Decimal(0))
@@ -111,7 +113,7 @@ def _cost(value: object, name: str) -> Decimal:
         if name in (*NEEDED, "reservationeffectivecost", "savingsplansavingsplaneffectivecost"):
             raise InputError("is missing", field=name, hint="include the columns of costs in the export")
         return Decimal(0)
-    return amount_stated(value, name)
+    return parse_bill_amount(value, name)
 
 
 @lru_cache(maxsize=8)

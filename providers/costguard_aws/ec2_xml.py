@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, ParseError, XMLParser
 
-from costguard.errors import OddAnswerError
-from costguard.providers.transport import uncollected
+from costguard.errors import InvalidAnswerError
+from costguard.providers.transport import pause_gc
 
 AWS = "aws"
 _NAMESPACE = re.compile(rb"\sxmlns=(?:\"[^\"]{0,200}\"|'[^']{0,200}')")
@@ -23,20 +23,20 @@ def tree(body: bytes, action: str) -> Element:
     """The answer to `action` without namespaces; OddAnswerError where it is none, is cut short, or brings its own grammar."""
     if b"<!DOCTYPE" in body or b"<!ENTITY" in body:
         page = b"<html" in body[:_HEAD].lower() or b"doctype html" in body[:_HEAD].lower()
-        raise OddAnswerError(f"{action} {'is a web page, not XML' if page else 'defines entities'}", provider=AWS)
+        raise InvalidAnswerError(f"{action} {'is a web page, not XML' if page else 'defines entities'}", provider=AWS)
     parser = XMLParser()  # noqa: S314 - expat bounds what entities may come to, and a document that defines any was refused
     try:
-        with uncollected():
+        with pause_gc():
             parser.feed(_NAMESPACE.sub(b"", body[:_HEAD], count=1))
             parser.feed(body[_HEAD:])
             root = parser.close()
     except (ParseError, ValueError, LookupError):
-        raise OddAnswerError(f"{action} answered what is no whole XML", provider=AWS) from None
+        raise InvalidAnswerError(f"{action} answered what is no whole XML", provider=AWS) from None
     if root.tag.startswith("{"):  # a namespace with a prefix, which EC2 itself does not write
         for element in root.iter():
             element.tag = element.tag.rpartition("}")[2]
     if root.tag != f"{action}Response":
-        raise OddAnswerError(f"{action} answered something else", provider=AWS)
+        raise InvalidAnswerError(f"{action} answered something else", provider=AWS)
     return root
 
 
@@ -44,7 +44,7 @@ def rows(root: Element, name: str, action: str) -> Element:
     """The list called `name`; OddAnswerError where there is none: a list that is missing is not an empty one."""
     found = root.find(name)
     if found is None:
-        raise OddAnswerError(f"{action} answered without its {name}", provider=AWS)
+        raise InvalidAnswerError(f"{action} answered without its {name}", provider=AWS)
     return found
 
 

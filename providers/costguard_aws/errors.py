@@ -25,16 +25,16 @@ from costguard.errors import (
     CredentialsError,
     ForbiddenError,
     InputError,
+    InvalidAnswerError,
     MissingError,
-    OddAnswerError,
     ProviderError,
     RefusedError,
     ThrottledError,
     UnreachableError,
-    one_line,
-    shortened,
+    shorten,
+    to_one_line,
 )
-from costguard.providers.transport import Reply, Secret, by_status
+from costguard.providers.transport import HttpResponse, Secret, make_status_fault_reader
 
 AWS = "aws"
 LONGEST_TOLD = 160
@@ -43,11 +43,11 @@ DRY_RUN = "DryRunOperation"
 """The code of a dry run that would have worked."""
 
 
-def fault_of(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[Reply], ProviderError | None]:
+def fault_of(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[HttpResponse], ProviderError | None]:
     """What a reply means where it is not good; `secrets` are taken out of whatever AWS says."""
-    otherwise = by_status(AWS)
+    otherwise = make_status_fault_reader(AWS)
 
-    def fault(reply: Reply) -> ProviderError | None:
+    def fault(reply: HttpResponse) -> ProviderError | None:
         if 200 <= reply.status < 300:  # noqa: PLR2004 - HTTP's own
             return _page(reply)
         code, told = code_of(reply), _told(reply)
@@ -62,11 +62,11 @@ def fault_of(secrets: Callable[[], tuple[Secret, ...]]) -> Callable[[Reply], Pro
     return fault
 
 
-def _page(reply: Reply) -> ProviderError | None:
+def _page(reply: HttpResponse) -> ProviderError | None:
     """A web page that says it is fine: some proxy's, and botocore would read an empty answer from it."""
     if reply.body[:64].lstrip()[:5].lower() not in (b"<!doc", b"<html"):
         return None
-    return OddAnswerError("answered with a web page", provider=AWS, status=reply.status)
+    return InvalidAnswerError("answered with a web page", provider=AWS, status=reply.status)
 
 
 _CODE_XML = re.compile(rb"<Code>\s*([\w.:-]{1,100})\s*</Code>")
@@ -77,7 +77,7 @@ _TOLD_JSON = re.compile(rb'"[Mm]essage"\s*:\s*"([^"\\]{1,2000})')
 _LOOKED_AT = 8192
 
 
-def code_of(reply: Reply) -> str:
+def code_of(reply: HttpResponse) -> str:
     """AWS's own word for what is wrong, from whichever of its four protocols; "" where it gives none."""
     header = reply.headers.get("x-amzn-query-error", "") or reply.headers.get("x-amzn-errortype", "")
     if header:
@@ -87,12 +87,12 @@ def code_of(reply: Reply) -> str:
     return found[1].decode("ascii", "replace") if found else ""
 
 
-def _told(reply: Reply) -> str:
+def _told(reply: HttpResponse) -> str:
     """AWS's sentence, without the encoded message that only its own tools can read."""
     head = reply.body[:_LOOKED_AT]
     found = _TOLD_XML.search(head) or _TOLD_JSON.search(head)
     text = found[1].decode("utf-8", "replace") if found else ""
-    return shortened(one_line(text.split("Encoded authorization")[0].strip()), LONGEST_TOLD)
+    return shorten(to_one_line(text.split("Encoded authorization")[0].strip()), LONGEST_TOLD)
 
 
 def _kind(code: str, status: int) -> type[ProviderError] | None:
@@ -170,10 +170,10 @@ def in_words(account: str = "") -> Iterator[None]:
     except ClientError as refused:
         code = str(refused.response.get("Error", {}).get("Code", ""))
         kind = _kind(code, 400) or RefusedError
-        raise kind(f"refused: {shortened(code)}", provider=AWS, account=account, code=code) from None
+        raise kind(f"refused: {shorten(code)}", provider=AWS, account=account, code=code) from None
     except (ResponseParserError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as odd:
         what = f"answered what cannot be read ({type(odd).__name__})"
-        raise OddAnswerError(what, provider=AWS, account=account) from None
+        raise InvalidAnswerError(what, provider=AWS, account=account) from None
     except BotoCoreError as odd:
         raise RefusedError(f"the SDK refused: {type(odd).__name__}", provider=AWS, account=account) from None
 
@@ -183,4 +183,4 @@ NO_KEY = "aws configure, aws sso login, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_
 
 def in_full(broken: ProviderError | InputError) -> str:
     """What is wrong and what to do about it, in one line."""
-    return one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")
+    return to_one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")

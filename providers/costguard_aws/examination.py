@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from costguard.errors import CostguardError, CredentialsError, ForbiddenError, MissingError, ProviderError
 from costguard.system.clock import Clock
 from costguard.values.health import (
-    BAD,
-    CLOCK,
-    CREDENTIALS,
-    GOOD,
-    IDENTITY,
-    PERMISSION,
-    REACHABLE,
-    SKIPPED,
-    UNSURE,
-    UTILIZATION,
-    Check,
+    CHECK_BAD,
+    CHECK_GOOD,
+    CHECK_SKIPPED,
+    CHECK_UNSURE,
+    CLOCK_CHECK,
+    CREDENTIALS_CHECK,
+    IDENTITY_CHECK,
+    PERMISSION_CHECK,
+    REACHABLE_CHECK,
+    UTILIZATION_CHECK,
+    HealthCheck,
 )
 from costguard_aws.api import Ec2
 from costguard_aws.ec2_xml import tags_of, text_of
@@ -54,38 +54,46 @@ class Examination:
         self._identity, self._regions = identity, regions
         self._region = session.region
 
-    def checks(self) -> Sequence[Check]:
+    def checks(self) -> Sequence[HealthCheck]:
         """What was found, in the order of looking."""
         found = self._reach(self._key())
-        if any(check.outcome == BAD for check in found):
-            return [*found, *(Check(subject=s, outcome=SKIPPED, told="not asked") for s in (PERMISSION, CLOCK, UTILIZATION))]
+        if any(check.outcome == CHECK_BAD for check in found):
+            return [
+                *found,
+                *(
+                    HealthCheck(subject=s, outcome=CHECK_SKIPPED, told="not asked")
+                    for s in (PERMISSION_CHECK, CLOCK_CHECK, UTILIZATION_CHECK)
+                ),
+            ]
         return [*found, *self._rights(), self._skew(), self._measures()]
 
-    def _key(self) -> Check:
+    def _key(self) -> HealthCheck:
         where = self._session.source.told
         try:
             told = f"{where}: key {self._session.key_hint()} from {self._session.method}"
         except CostguardError as broken:
-            return Check(subject=CREDENTIALS, outcome=BAD, told=f"{where}: {broken.what}", fix=broken.hint or "aws configure")
-        return Check(subject=CREDENTIALS, outcome=GOOD, told=told)
+            return HealthCheck(
+                subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"{where}: {broken.what}", fix=broken.hint or "aws configure"
+            )
+        return HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=told)
 
-    def _reach(self, key: Check) -> list[Check]:
+    def _reach(self, key: HealthCheck) -> list[HealthCheck]:
         """The key again, whether STS answers, and whose key it says it is."""
-        if key.outcome == BAD:
-            return [key, Check(subject=REACHABLE, outcome=SKIPPED, told="not asked")]
+        if key.outcome == CHECK_BAD:
+            return [key, HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_SKIPPED, told="not asked")]
         try:
             account = self._identity()
         except CredentialsError as refused:
             fix = refused.hint or "aws sts get-caller-identity tells whether the key works"
-            bad = Check(subject=CREDENTIALS, outcome=BAD, told=f"{key.told}: {refused.what}", fix=fix)
-            return [bad, Check(subject=REACHABLE, outcome=GOOD, told="AWS answers")]
+            bad = HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"{key.told}: {refused.what}", fix=fix)
+            return [bad, HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told="AWS answers")]
         except CostguardError as broken:
             fix = broken.hint or "check the network, [network] proxy and AWS_ENDPOINT_URL"
-            return [key, Check(subject=REACHABLE, outcome=BAD, told=broken.what, fix=fix)]
-        reached = Check(subject=REACHABLE, outcome=GOOD, told="AWS answers")
-        return [key, reached, Check(subject=IDENTITY, outcome=GOOD, told=f"account {account}")]
+            return [key, HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=broken.what, fix=fix)]
+        reached = HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told="AWS answers")
+        return [key, reached, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"account {account}")]
 
-    def _rights(self) -> list[Check]:
+    def _rights(self) -> list[HealthCheck]:
         found = [self._all_regions()]
         found += [self._read(name, action) for name, action in READS.items()]
         found.append(self._service("offers", "pricing", "us-east-1", "get_products", ServiceCode="AmazonEC2", MaxResults=1))
@@ -96,34 +104,41 @@ class Examination:
         ]
         return found
 
-    def _all_regions(self) -> Check:
+    def _all_regions(self) -> HealthCheck:
         try:
             regions = self._regions()
         except CostguardError as broken:
-            return Check(subject=f"{PERMISSION}: list regions", outcome=BAD, told=broken.what, fix=f"{READER}, or set regions")
+            return HealthCheck(
+                subject=f"{PERMISSION_CHECK}: list regions",
+                outcome=CHECK_BAD,
+                told=broken.what,
+                fix=f"{READER}, or set regions",
+            )
         if self._region not in regions:
             self._region = regions[0]
-        return Check(
-            subject=f"{PERMISSION}: list regions", outcome=GOOD, told=f"{len(regions)} regions, {self._region} examined"
+        return HealthCheck(
+            subject=f"{PERMISSION_CHECK}: list regions",
+            outcome=CHECK_GOOD,
+            told=f"{len(regions)} regions, {self._region} examined",
         )
 
-    def _read(self, name: str, action: str) -> Check:
-        return self._proven(f"{PERMISSION}: {name}", lambda: self._ec2.may(self._region, action, {}), READER)
+    def _read(self, name: str, action: str) -> HealthCheck:
+        return self._proven(f"{PERMISSION_CHECK}: {name}", lambda: self._ec2.may(self._region, action, {}), READER)
 
-    def _act(self, name: str, action: str, instance: str) -> Check:
-        subject, told = f"{PERMISSION}: {name}", f"may {name} {instance}" if instance else f"may {name}"
+    def _act(self, name: str, action: str, instance: str) -> HealthCheck:
+        subject, told = f"{PERMISSION_CHECK}: {name}", f"may {name} {instance}" if instance else f"may {name}"
         try:
             self._ec2.may(self._region, action, {"InstanceId.1": instance or NOWHERE})
         except MissingError:
-            return Check(subject=subject, outcome=GOOD, told=told)
+            return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=told)
         except ForbiddenError as denied:
             tag = "=".join(ALLOWED_TAG)
             fix = f"where costguard is to act, attach config/iam/aws-actor-{name}.json and tag what it may {name} {tag}"
             told = f"this key may not {name}: costguard can watch, not act ({denied.what})"
-            return Check(subject=subject, outcome=UNSURE, told=told, fix=fix)
+            return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told=told, fix=fix)
         except CostguardError as broken:
-            return Check(subject=subject, outcome=UNSURE, told=broken.what, fix=broken.hint or "")
-        return Check(subject=subject, outcome=GOOD, told=told)
+            return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told=broken.what, fix=broken.hint or "")
+        return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=told)
 
     def _someone(self) -> str:
         """An instance to try a dry run on, best one that the policy allows; "" where there is none."""
@@ -135,42 +150,46 @@ class Examination:
         allowed = [item for item in alive if ALLOWED_TAG in tags_of(item.find("tagSet"))]
         return text_of((allowed or alive)[0], "instanceId") if alive else ""
 
-    def _service(self, name: str, service: str, region: str, operation: str, **arguments: object) -> Check:
+    def _service(self, name: str, service: str, region: str, operation: str, **arguments: object) -> HealthCheck:
         def asked() -> Mapping[str, object]:
             return ask(self._session, service, region, operation, **arguments)
 
-        return self._proven(f"{PERMISSION}: {name}", asked, READER)
+        return self._proven(f"{PERMISSION_CHECK}: {name}", asked, READER)
 
-    def _proven(self, subject: str, question: Callable[[], object], fix: str) -> Check:
+    def _proven(self, subject: str, question: Callable[[], object], fix: str) -> HealthCheck:
         try:
             question()
         except ForbiddenError as denied:
-            return Check(subject=subject, outcome=BAD, told=denied.what, fix=fix)
+            return HealthCheck(subject=subject, outcome=CHECK_BAD, told=denied.what, fix=fix)
         except ProviderError as broken:
-            return Check(subject=subject, outcome=UNSURE, told=broken.what, fix=broken.hint or "")
-        return Check(subject=subject, outcome=GOOD, told="allowed")
+            return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told=broken.what, fix=broken.hint or "")
+        return HealthCheck(subject=subject, outcome=CHECK_GOOD, told="allowed")
 
-    def _skew(self) -> Check:
+    def _skew(self) -> HealthCheck:
         theirs = self._session.date("sts", self._session.region)
         if theirs is None:
-            return Check(subject=CLOCK, outcome=UNSURE, told="AWS did not say what time it is")
+            return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="AWS did not say what time it is")
         skew = (self._clock.now() - theirs).total_seconds()
         if abs(skew) <= MOST_SKEW_S:
-            return Check(subject=CLOCK, outcome=GOOD, told=f"within {max(1, round(abs(skew)))} s of AWS's")
+            return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=f"within {max(1, round(abs(skew)))} s of AWS's")
         side = "ahead of" if skew > 0 else "behind"
-        return Check(subject=CLOCK, outcome=BAD, told=f"{abs(skew):.0f} s {side} AWS's", fix="timedatectl set-ntp true")
+        return HealthCheck(
+            subject=CLOCK_CHECK, outcome=CHECK_BAD, told=f"{abs(skew):.0f} s {side} AWS's", fix="timedatectl set-ntp true"
+        )
 
-    def _measures(self) -> Check:
+    def _measures(self) -> HealthCheck:
         """Whether any agent reports GPUs where the examination looks."""
         try:
             found = ask(self._session, "cloudwatch", self._region, "list_metrics", Namespace="CWAgent", RecentlyActive="PT3H")
         except ForbiddenError as denied:
-            return Check(subject=UTILIZATION, outcome=BAD, told=denied.what, fix=READER)
+            return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_BAD, told=denied.what, fix=READER)
         except ProviderError as broken:
-            return Check(subject=UTILIZATION, outcome=UNSURE, told=broken.what, fix=broken.hint or "")
+            return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=broken.what, fix=broken.hint or "")
         gpus = {str(one.get("MetricName", "")) for one in found.get("Metrics", ())}
         if any("nvidia_smi" in name or "neuroncore" in name for name in gpus):
-            return Check(subject=UTILIZATION, outcome=GOOD, told=f"GPU use from the CloudWatch agent in {self._region}")
+            return HealthCheck(
+                subject=UTILIZATION_CHECK, outcome=CHECK_GOOD, told=f"GPU use from the CloudWatch agent in {self._region}"
+            )
         told = f"no CloudWatch agent reports GPUs in {self._region}: only processor use can be told, which proves nothing idle"
         fix = "costguard agent enrol ID for each machine, or CloudWatch's with nvidia_gpu and append_dimensions InstanceId"
-        return Check(subject=UTILIZATION, outcome=UNSURE, told=told, fix=fix)
+        return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told, fix=fix)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from xml.etree.ElementTree import Element
 
-from costguard.errors import InputError, ProviderError, shortened
+from costguard.errors import InputError, ProviderError, shorten
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation, Price
-from costguard.providers.transport import Deadline, uncollected
-from costguard.system.clock import Clock, executor
+from costguard.providers.transport import Deadline, pause_gc
+from costguard.system.clock import Clock, make_executor
 from costguard.values.resource import ADDRESS, INSTANCE, VOLUME, ResourceKey, ScopeKey
 from costguard_aws.api import CutShortError, Ec2
 from costguard_aws.ec2_xml import text_of
@@ -46,7 +46,7 @@ class _Told:
 
     def side(self) -> AbstractContextManager[None]:
         """A third of the time that is left, for what is asked beside the listing: it must not starve the next page."""
-        return within(self.deadline.at_most(self.deadline.left() / 3))
+        return within(self.deadline.limit_to(self.deadline.compute_left() / 3))
 
     def note(self, sentence: str) -> None:
         if len(self.notes) < MOST_NOTES:
@@ -81,13 +81,13 @@ class Listing:
 
     def _inventory(self, scope: ScopeKey, told: _Told) -> Inventory:
         place = Place(scope.account, scope.name)
-        with executor(2, "costguard-aws") as beside:
+        with make_executor(2, "costguard-aws") as beside:
             volumes = beside.submit(copy_context().run, self._volumes, place, told)
             addresses = beside.submit(copy_context().run, self._addresses, place, told)
             try:
                 items = self._instances(place, told)
             except ProviderError as broken:
-                return Failed(shortened(f"{scope.name}: {in_full(broken)}", LONGEST_WHY))
+                return Failed(shorten(f"{scope.name}: {in_full(broken)}", LONGEST_WHY))
             disks, attached = volumes.result()
             others = addresses.result()
         if not told.missing:
@@ -95,7 +95,7 @@ class Listing:
         items += disks
         items += others
         if told.missing:
-            return Partial(tuple(items), shortened("; ".join(told.missing), LONGEST_WHY))
+            return Partial(tuple(items), shorten("; ".join(told.missing), LONGEST_WHY))
         return Complete(tuple(items))
 
     def _instances(self, place: Place, told: _Told) -> list[Observation]:
@@ -118,7 +118,7 @@ class Listing:
             self._prices.learn([key for key in keys if key.instance_type])
         stated = {key: self._price(key, told) for key in keys}
         known = Known(self._catalogue.kind, stated.__getitem__)
-        with uncollected():
+        with pause_gc():
             return _read(
                 page, "instanceId", INSTANCE, place, told, read=lambda item: instance_of(item, place, known, told.note)
             )
@@ -225,13 +225,13 @@ def _read(
 
 
 def _bare(id: str, kind: str, place: Place, odd: Exception, told: _Told) -> Observation | None:  # noqa: A002 - the ledger's word
-    why = shortened(odd.what if isinstance(odd, InputError) else type(odd).__name__)
+    why = shorten(odd.what if isinstance(odd, InputError) else type(odd).__name__)
     try:
         seen = Observation(key=ResourceKey(AWS, place.account, place.region, id), state="unknown", kind=kind, why="unreadable")
     except InputError:
         told.lacks(f"{place.region}: one {kind} cannot be read: {why}")
         return None
-    told.note(f"{shortened(id)}: cannot be read ({why})")
+    told.note(f"{shorten(id)}: cannot be read ({why})")
     return seen
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from costguard.errors import ProviderError
-from costguard.metering.observation import price_stated
+from costguard.metering.observation import parse_hourly_rate
 from costguard.quoting.offer import Offer, OfferListing
 from costguard.system.clock import Clock
 from costguard.values.money import Rate
@@ -89,7 +89,7 @@ class LiveOffers:
             name, zone, at = str(entry.get("InstanceType")), str(entry.get("AvailabilityZone") or ""), entry.get("Timestamp")
             if name not in known or not zone or not isinstance(at, datetime) or at.tzinfo is None:
                 continue
-            rate, _ = price_stated(entry.get("SpotPrice"), gpus=known[name].gpu_count)
+            rate, _ = parse_hourly_rate(entry.get("SpotPrice"), gpus=known[name].gpu_count)
             before = newest.get((name, zone))
             if rate is not None and (before is None or at > before[0]):
                 newest[name, zone] = (at, rate)

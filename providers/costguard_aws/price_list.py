@@ -13,8 +13,8 @@ from typing import TypedDict
 
 import msgspec
 
-from costguard.bills.focus_rows import instant_stated
-from costguard.metering.observation import price_stated
+from costguard.bills.focus_rows import parse_export_instant
+from costguard.metering.observation import parse_hourly_rate
 from costguard.values.money import Rate
 
 TENANCIES = {"default": "Shared", "dedicated": "Dedicated", "host": "Host"}
@@ -123,12 +123,12 @@ def _prices(terms: _Terms, gpus: float, now: datetime) -> list[Found]:
     """Every hourly price in USD that is in force by `now`."""
     prices = list[Found]()
     for term in terms.on_demand.values():
-        since = instant_stated(term.effective_date)
+        since = parse_export_instant(term.effective_date)
         if since is not None and since > now.astimezone(UTC):
             continue
         for dimension in term.price_dimensions.values():
             if dimension.unit.lower() in {"hrs", "hours", "hour"} and "USD" in dimension.price_per_unit:
-                rate, why = price_stated(dimension.price_per_unit["USD"], gpus=gpus)
+                rate, why = parse_hourly_rate(dimension.price_per_unit["USD"], gpus=gpus)
                 prices.append(Found(rate=rate, since=since, why=why))
     return prices
 
@@ -138,7 +138,7 @@ def _one(prices: list[Found]) -> Found:
     known = {price.rate for price in prices if price.rate}
     odd = next((price.why for price in prices if price.why), "")
     if len(known) != 1 or odd:
-        told = sorted({price.rate.text(4) for price in prices if price.rate})
+        told = sorted({price.rate.format(4) for price in prices if price.rate})
         return Found(why=odd or (f"the price list has several prices: {', '.join(told[:4])}" if told else ""))
     since = [price.since for price in prices if price.since is not None]
     return Found(rate=known.pop(), since=min(since) if since else None)

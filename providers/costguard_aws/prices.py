@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from costguard.errors import OddAnswerError, ProviderError, ThrottledError, UnreachableError
+from costguard.errors import InvalidAnswerError, ProviderError, ThrottledError, UnreachableError
 from costguard.metering.observation import Price
 from costguard.providers.ports import Cache
 from costguard.system.clock import Clock
@@ -196,7 +196,7 @@ class OnDemandPrices:
             try:
                 page = ask(self._aws, "pricing", endpoint, "get_products", ServiceCode="AmazonEC2", Filters=asked, **more)
                 products = _products(page)
-            except (UnreachableError, OddAnswerError, ThrottledError):
+            except (UnreachableError, InvalidAnswerError, ThrottledError):
                 if endpoint == endpoints[-1]:
                     raise
             else:
@@ -208,7 +208,7 @@ def _products(page: Mapping[str, object]) -> list[object]:
     """The list of a page; OddAnswerError where there is none: a list that is missing is not an empty one."""
     found = page.get("PriceList")
     if not isinstance(found, list):
-        raise OddAnswerError("answered without its PriceList", provider="aws")
+        raise InvalidAnswerError("answered without its PriceList", provider="aws")
     return found
 
 

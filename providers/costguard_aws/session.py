@@ -28,14 +28,14 @@ from botocore.exceptions import BotoCoreError
 from costguard.errors import CredentialsError, InputError
 from costguard.providers.transport import (
     MOST_BYTES,
-    Bucket,
-    Channel,
     Deadline,
-    Reply,
-    Request,
+    HttpRequest,
+    HttpResponse,
+    ProviderChannel,
+    ProviderContext,
     Secret,
-    Surroundings,
-    checked_url,
+    TokenBucket,
+    check_url,
 )
 from costguard_aws.credentials import Source, credentials_of, session_of
 from costguard_aws.errors import AWS, fault_of, in_words
@@ -91,7 +91,7 @@ class Session:
     CredentialsError where the source has no key.
     """
 
-    def __init__(self, source: Source, around: Surroundings, *, endpoint: str = "", region: str = "") -> None:
+    def __init__(self, source: Source, around: ProviderContext, *, endpoint: str = "", region: str = "") -> None:
         self.source, self.endpoint, self._around = source, endpoint, around
         self.account = ""
         """As AWS says who it is, once it was asked; "" before."""
@@ -105,7 +105,7 @@ class Session:
         self._stated("ec2")
         self._lock = threading.RLock()
         self._clients: dict[tuple[str, str], Any] = {}
-        self._channels: dict[tuple[str, str], Channel] = {}
+        self._channels: dict[tuple[str, str], ProviderChannel] = {}
 
     def client(self, service: str, region: str) -> Any:  # noqa: ANN401 - botocore makes its classes as it goes
         """Botocore's client. What it raises is a ProviderError, but for its own troubles: ask within `faults.in_words`."""
@@ -137,14 +137,14 @@ class Session:
     def key_hint(self) -> str:
         """The last four characters of the access key, for `doctor`."""
         with in_words(self.account):
-            return Secret(self.credentials.get_frozen_credentials().access_key or "").hint()
+            return Secret(self.credentials.get_frozen_credentials().access_key or "").get_hint()
 
     @property
     def method(self) -> str:
         """Which place of the chain the key came from: env, shared-credentials-file, sso, assume-role, iam-role ..."""
         return str(self.credentials.method or "")
 
-    def _signed(self, service: str, region: str, body: bytes) -> Request:
+    def _signed(self, service: str, region: str, body: bytes) -> HttpRequest:
         form = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
         request = AWSRequest(method="POST", url=f"{self._address(service, region)}/", data=body, headers=form)
         with in_words(self.account):
@@ -167,7 +167,7 @@ class Session:
         """The address that somebody chose, as AWS's own tools look for it: for one service, for all, in the profile."""
         named = self._around.environ.get(f"AWS_ENDPOINT_URL_{_SERVICE_IDS.get(service, service.upper())}")
         found = self.endpoint or named or self._around.environ.get("AWS_ENDPOINT_URL") or self._profile().get("endpoint_url")
-        return checked_url(found, "AWS_ENDPOINT_URL") if found else ""
+        return check_url(found, "AWS_ENDPOINT_URL") if found else ""
 
     def _profile(self) -> Mapping[str, Any]:
         with in_words(self.account):
@@ -195,7 +195,7 @@ class Session:
         reply = self._asked(carried, service, _region_of(request) or self.region, operation, None)
         return AWSResponse(request.url, reply.status, _unpacked(reply), _Raw(reply.body))
 
-    def _asked(self, request: Request, service: str, region: str, action: str, deadline: Deadline | None) -> Reply:
+    def _asked(self, request: HttpRequest, service: str, region: str, action: str, deadline: Deadline | None) -> HttpResponse:
         channel, bounds, act = self._channel(service, region), _bounds.get(), action in ACTS
         limit = Deadline(ACT_S if act else READ_S)
         if bounds is not None and not act:
@@ -208,17 +208,17 @@ class Session:
             most_bytes=bounds.most_bytes if bounds else MOST_BYTES,
         )
 
-    def _channel(self, service: str, region: str) -> Channel:
+    def _channel(self, service: str, region: str) -> ProviderChannel:
         with self._lock:
             found = self._channels.get((service, region))
             if found is None:
                 per_s, burst, kept = LIMITS.get(service, (5.0, 10.0, 0.0))
-                found = self._channels[service, region] = Channel(
+                found = self._channels[service, region] = ProviderChannel(
                     self._around.transport,
                     provider=AWS,
                     base_url=self._stated(service),
                     account=f"{self.account or self.source.told} {region}",
-                    buckets={"": Bucket(per_s, burst, kept=kept)},
+                    buckets={"": TokenBucket(per_s, burst, kept=kept)},
                     fault=fault_of(self._secrets),
                     advice={CredentialsError: "costguard doctor aws tells which key was used"},
                 )
@@ -244,14 +244,14 @@ class _Raw(BytesIO):
         yield self.read()
 
 
-def _carried(request: AWSPreparedRequest) -> Request:
+def _carried(request: AWSPreparedRequest) -> HttpRequest:
     """A signed request as the transport takes it."""
     headers = {k: v.decode("latin-1") if isinstance(v, bytes) else str(v) for k, v in request.headers.items()}
     headers.pop("Expect", None)
     body = request.body or b""
     if not isinstance(body, bytes | bytearray):
         body = body.encode() if isinstance(body, str) else body.read()
-    return Request(method=request.method, url=request.url, headers=headers, body=bytes(body))
+    return HttpRequest(method=request.method, url=request.url, headers=headers, body=bytes(body))
 
 
 def _region_of(request: AWSPreparedRequest) -> str:
@@ -262,7 +262,7 @@ def _region_of(request: AWSPreparedRequest) -> str:
     return parts[2] if len(parts) == 5 else ""  # noqa: PLR2004 - the scope's form
 
 
-def _unpacked(reply: Reply) -> dict[str, str]:
+def _unpacked(reply: HttpResponse) -> dict[str, str]:
     """Its headers, which no longer speak of a packed body."""
     kept = {k: v for k, v in reply.headers.items() if k not in ("content-encoding", "transfer-encoding")}
     return {**kept, "content-length": str(len(reply.body))}

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from costguard.errors import OddAnswerError, ProviderError
-from costguard.metering.observation import Price, price_stated
+from costguard.errors import InvalidAnswerError, ProviderError
+from costguard.metering.observation import Price, parse_hourly_rate
 from costguard.values.money import Rate
 from costguard_aws.seam import Aws, ask
 
@@ -117,7 +117,7 @@ class SpotHistory:
         for entry in self._pages(region, asked, now):
             product = str(entry.get("ProductDescription") or "")
             market = Market(str(entry.get("InstanceType")), str(entry.get("AvailabilityZone")), product.removesuffix(VPC))
-            at, (rate, _) = entry.get("Timestamp"), price_stated(entry.get("SpotPrice"), gpus=16)
+            at, (rate, _) = entry.get("Timestamp"), parse_hourly_rate(entry.get("SpotPrice"), gpus=16)
             if market not in asked or rate is None or not isinstance(at, datetime) or at.tzinfo is None or at > now:
                 continue
             times = found.setdefault(market, {})
@@ -160,7 +160,7 @@ def pages(aws: Aws, region: str, asked: Mapping[str, Any]) -> Iterable[Mapping[s
         more = {"NextToken": token} if token else {}
         answer = ask(aws, "ec2", region, "describe_spot_price_history", **asked, **more)
         if not isinstance(answer.get("SpotPriceHistory"), list):
-            raise OddAnswerError("answered without its SpotPriceHistory", provider="aws", account=aws.account)
+            raise InvalidAnswerError("answered without its SpotPriceHistory", provider="aws", account=aws.account)
         yield from answer["SpotPriceHistory"]
         token = str(answer.get("NextToken") or "")
         if not token:
@@ -168,7 +168,7 @@ def pages(aws: Aws, region: str, asked: Mapping[str, Any]) -> Iterable[Mapping[s
         if token in seen:
             break
         seen.add(token)
-    raise OddAnswerError("the spot price history has no end", provider="aws", account=aws.account)
+    raise InvalidAnswerError("the spot price history has no end", provider="aws", account=aws.account)
 
 
 def _groups(asked: Mapping[Market, datetime], now: datetime) -> list[list[Market]]:

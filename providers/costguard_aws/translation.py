@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 
 from costguard.metering.observation import UNKNOWN_HANDLING, Disk, Handling, Observation, Price
 from costguard.values.resource import ADDRESS, RUNNING, VOLUME, ResourceKey
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from costguard_aws.controllers import controller_of
 from costguard_aws.ec2_xml import flag_of, tags_of, text_of, whole_of
 from costguard_aws.prices import PriceKey
@@ -121,7 +121,7 @@ _LEFT = re.compile(r"\((\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.\d+)? ?(?:GMT|UTC
 def left_at(reason: str) -> datetime | None:
     """When the run ended, of `User initiated (2026-11-21 09:30:00 GMT)`; None of any other text."""
     found = _LEFT.search(reason)
-    return time_stated(found[1]) if found else None
+    return parse_instant(found[1]) if found else None
 
 
 def _born(fields: dict[str, Element], launched: datetime | None) -> datetime | None:
@@ -130,10 +130,10 @@ def _born(fields: dict[str, Element], launched: datetime | None) -> datetime | N
     for interface in fields.get("networkInterfaceSet", ()):
         attachment = interface.find("attachment")
         if text_of(attachment, "deviceIndex") == "0" and text_of(attachment, "networkCardIndex") in ("", "0"):
-            found.append(time_stated(text_of(attachment, "attachTime")))
+            found.append(parse_instant(text_of(attachment, "attachTime")))
     root = text_of(fields.get("rootDeviceName"))
     devices = fields.get("blockDeviceMapping", ())
-    found += [time_stated(text_of(device, "ebs/attachTime")) for device in devices if text_of(device, "deviceName") == root]
+    found += [parse_instant(text_of(device, "ebs/attachTime")) for device in devices if text_of(device, "deviceName") == root]
     known = [at for at in found if at is not None]
     if not known:
         return None
@@ -156,7 +156,7 @@ def _profile(profile: Element | None) -> str:
 
 def _time(element: Element | None, id: str, name: str, told: Callable[[str], None]) -> datetime | None:  # noqa: A002 - the ledger's word
     text = text_of(element)
-    at = time_stated(text) if text else None
+    at = parse_instant(text) if text else None
     if text and at is None:
         told(f"{id}: its {name} cannot be read")
     return at

@@ -9,14 +9,22 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from costguard.values.provider import FLAG, TEXTS, WHOLE, Manifest, Seller, Setting, checked_table
+from costguard.values.provider import (
+    FLAG_SETTING,
+    TEXTS_SETTING,
+    WHOLE_SETTING,
+    ProviderManifest,
+    ProviderSetting,
+    Seller,
+    check_provider_table,
+)
 
 if TYPE_CHECKING:
     from costguard.bills.bill_files import BillFiles
     from costguard.providers.ports import InstanceSource
-    from costguard.providers.transport import Surroundings
+    from costguard.providers.transport import ProviderContext
 
-MANIFEST = Manifest(
+MANIFEST = ProviderManifest(
     name="gcp",
     title="Google Cloud",
     seller=Seller(name="Google Cloud", account="GCP project", compute="Compute Engine", storage="Persistent Disk"),
@@ -37,19 +45,21 @@ MANIFEST = Manifest(
         "permissions": "testIamPermissions",
     },
     settings=(
-        Setting(name="projects", kind=TEXTS, told="ids of the projects to watch", example='["my-project"]'),
-        Setting(name="discover", kind=FLAG, told="watch every active project that the credentials can see", example="true"),
-        Setting(name="credentials_file", told="a credentials file, in place of Google's own places"),
-        Setting(
+        ProviderSetting(name="projects", kind=TEXTS_SETTING, told="ids of the projects to watch", example='["my-project"]'),
+        ProviderSetting(
+            name="discover", kind=FLAG_SETTING, told="watch every active project that the credentials can see", example="true"
+        ),
+        ProviderSetting(name="credentials_file", told="a credentials file, in place of Google's own places"),
+        ProviderSetting(
             name="impersonate", told="the service account to act as", example='"costguard@my-project.iam.gserviceaccount.com"'
         ),
-        Setting(name="anonymous", kind=FLAG, told="send no credentials (tests)"),
-        Setting(name="focus_export", told="FOCUS export files: a path, a folder or a pattern"),
-        Setting(name="timeout_s", kind=WHOLE, told="seconds for one poll of a project", example="60"),
-        Setting(name="api_endpoint", told="base address of Compute Engine; the other services are asked there too"),
-        Setting(name="monitoring_endpoint", told="base address of Cloud Monitoring"),
-        Setting(name="billing_endpoint", told="base address of the Billing Catalog"),
-        Setting(name="resource_manager_endpoint", told="base address of the Resource Manager"),
+        ProviderSetting(name="anonymous", kind=FLAG_SETTING, told="send no credentials (tests)"),
+        ProviderSetting(name="focus_export", told="FOCUS export files: a path, a folder or a pattern"),
+        ProviderSetting(name="timeout_s", kind=WHOLE_SETTING, told="seconds for one poll of a project", example="60"),
+        ProviderSetting(name="api_endpoint", told="base address of Compute Engine; the other services are asked there too"),
+        ProviderSetting(name="monitoring_endpoint", told="base address of Cloud Monitoring"),
+        ProviderSetting(name="billing_endpoint", told="base address of the Billing Catalog"),
+        ProviderSetting(name="resource_manager_endpoint", told="base address of the Resource Manager"),
     ),
     extra="gcp",
     key_at="https://cloud.google.com/docs/authentication/provide-credentials-adc",
@@ -70,7 +80,7 @@ class GcpPlugin:
     """What the entry point names."""
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ProviderManifest:
         """What it says of itself before it is asked anything."""
         return MANIFEST
 
@@ -82,9 +92,9 @@ class GcpPlugin:
 
         return BillFiles(called=("GCP", "Google", "Google Cloud Platform", "Google LLC"), resource=last)
 
-    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+    def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """One source for the one login, with all its projects."""
-        checked = checked_table(table, MANIFEST.settings, "providers.gcp")
+        checked = check_provider_table(table, MANIFEST.settings, "providers.gcp")
         from costguard_gcp.account import GcpAccount
         from costguard_gcp.credentials import login_of
         from costguard_gcp.settings import stated_of

@@ -51,7 +51,7 @@ class Absence:
     def _asked(self, project: str, deadline: Deadline) -> str:
         """The project's number, "" where the Resource Manager does not say."""
         try:
-            path, limit = f"/v3/projects/{project}", deadline.at_most(ASKED_S)
+            path, limit = f"/v3/projects/{project}", deadline.limit_to(ASKED_S)
             reply = self._google.read(RESOURCES, project, path, deadline=limit)
             found = last(self._google.decode(RESOURCES, project, reply, ProjectNumber, "the project").name)
         except ProviderError:

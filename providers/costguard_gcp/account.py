@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from costguard.bills.bill_line import Billed
-from costguard.errors import InputError, OddAnswerError, ProviderError, RefusedError, UnreachableError
+from costguard.bills.bill_line import BillLines
+from costguard.errors import InputError, InvalidAnswerError, ProviderError, RefusedError, UnreachableError
 from costguard.metering.inventory import Poll
 from costguard.metering.observation import Observation
-from costguard.providers.transport import Deadline, Surroundings
+from costguard.providers.transport import Deadline, ProviderContext
 from costguard.quoting.offer import OfferListing
-from costguard.values.acting import MISSING, Reception
-from costguard.values.health import Check
+from costguard.values.acting import MISSING, ActionResponse
+from costguard.values.health import HealthCheck
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
-from costguard.values.sample import Measured
+from costguard.values.sample import UtilizationSamples
 from costguard_gcp import actions
 from costguard_gcp.absence import Absence
 from costguard_gcp.api import RESOURCES, Google
@@ -38,7 +38,7 @@ MOST_PAGES = 50
 class GcpAccount:
     """The projects of one login. What it asks is asked over one transport, a channel a project."""
 
-    def __init__(self, stated: Stated, login: Login, around: Surroundings) -> None:
+    def __init__(self, stated: Stated, login: Login, around: ProviderContext) -> None:
         self.stated, self.around = stated, around
         self.tokens = Tokens(login, around.transport)
         self.google = Google(around.transport, stated.bases, self.tokens)
@@ -54,7 +54,7 @@ class GcpAccount:
         """Google Cloud alone."""
         return ("gcp",)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         """The projects that are stated, or, with `discover`, every active one that the credentials can see."""
         projects = dict.fromkeys(self.stated.projects)
         if self.stated.discover:
@@ -68,7 +68,7 @@ class GcpAccount:
         inventory, notes = self.lister.listed(scope.account, Deadline(self.stated.timeout_s))
         return Poll(scope=scope, asked_at=asked, at=self._now(), inventory=inventory, notes=notes)
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         """The machine, disk or address with that number in that place."""
         self._is_ours(key)
         deadline = Deadline(actions.LOOK_S)
@@ -76,19 +76,19 @@ class GcpAccount:
         try:
             return single(self.compute, key, deadline) if instance is None else self._seen(instance, key, deadline)
         except InputError as odd:
-            raise OddAnswerError(str(odd.what), provider="gcp", account=key.account) from None
+            raise InvalidAnswerError(str(odd.what), provider="gcp", account=key.account) from None
 
-    def identity(self) -> str | None:
+    def fetch_identity(self) -> str | None:
         """The projects: a project's id is one all over Google. Of discovered ones it says nothing before they are asked for."""
         return ", ".join(sorted(self.stated.projects)) or None
 
-    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """From Cloud Monitoring: a few calls a project, however many machines it has."""
         from costguard_gcp.monitoring import measured
 
         return measured(self.google, seen, period, self.stated.timeout_s)
 
-    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+    def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Every GPU machine type in every region for which the price list has all parts."""
         from costguard_gcp.offers import offers
 
@@ -97,20 +97,20 @@ class GcpAccount:
             raise UnreachableError(listed.why, provider="gcp")
         return offers(listed, self.around.gpus, gpus)
 
-    def bill_lines(self, period: Period) -> Billed:
+    def fetch_bill_lines(self, period: Period) -> BillLines:
         """The lines of the FOCUS export that the setting `focus_export` names; without it nothing is known of the bill."""
         if not self.stated.focus_export:
-            return Billed(lines=(), why=NO_BILL)
+            return BillLines(lines=(), why=NO_BILL)
         bills = self.around.bills
-        return bills.billed("gcp", bills.pieces(self.stated.focus_export), period, self._now())
+        return bills.read_bill("gcp", bills.find_pieces(self.stated.focus_export), period, self._now())
 
-    def examine(self) -> Sequence[Check]:
+    def examine(self) -> Sequence[HealthCheck]:
         """Credentials, reach and rights, proven without acting."""
         from costguard_gcp.examination import examined
 
         return examined(self)
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """Stop the machine; its disks stay. Its local SSD is given up only where `lose` holds all that would go."""
         deadline = Deadline(actions.LOOK_S)
         try:
@@ -119,18 +119,18 @@ class GcpAccount:
         except ProviderError as broken:
             return actions.received(broken, looking=True)
         if instance is None:
-            return Reception(said=MISSING, why=actions.NOT_THERE)
+            return ActionResponse(said=MISSING, why=actions.NOT_THERE)
         self.shapes.learn(key.account, {(key.region, last(instance.machine_type))}, deadline)
         return self.actor.stop(key, lose, instance)
 
-    def terminate(self, key: ResourceKey) -> Reception:
+    def terminate(self, key: ResourceKey) -> ActionResponse:
         """Delete the machine, with the disks that are set to go with it."""
         try:
             self._is_ours(key)
             instance = actions.find(self.compute, key, Deadline(actions.LOOK_S))
         except ProviderError as broken:
             return actions.received(broken, looking=True)
-        return Reception(said=MISSING, why=actions.NOT_THERE) if instance is None else self.actor.terminate(key, instance)
+        return ActionResponse(said=MISSING, why=actions.NOT_THERE) if instance is None else self.actor.terminate(key, instance)
 
     def _is_ours(self, key: ResourceKey) -> None:
         """RefusedError for a key of another provider or of a project that this login does not watch."""
@@ -153,7 +153,7 @@ class GcpAccount:
             token = page.next_page_token or ""
             if not token:
                 return found
-        raise OddAnswerError("the pages of projects do not end", provider="gcp")
+        raise InvalidAnswerError("the pages of projects do not end", provider="gcp")
 
     def _now(self) -> datetime:
         return self.around.clock.now()

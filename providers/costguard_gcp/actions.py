@@ -16,16 +16,16 @@ from costguard.errors import (
     ConflictError,
     CredentialsError,
     ForbiddenError,
+    InvalidAnswerError,
     MissingError,
-    OddAnswerError,
     ProviderError,
     RefusedError,
     ThrottledError,
-    one_line,
-    shortened,
+    shorten,
+    to_one_line,
 )
-from costguard.providers.transport import Deadline, Reply
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, Reception
+from costguard.providers.transport import Deadline, HttpResponse
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 from costguard_gcp.handling import handling_of, replaced_by, scratch_gb
 from costguard_gcp.inventory import CLIENTS, told
@@ -87,16 +87,16 @@ def found_by_id(
             return []
         if not token:
             break
-    raise OddAnswerError("the answer is no whole list", provider="gcp", account=key.account)
+    raise InvalidAnswerError("the answer is no whole list", provider="gcp", account=key.account)
 
 
-def _page(reply: Reply, project: str) -> _Zonal:
+def _page(reply: HttpResponse, project: str) -> _Zonal:
     try:
         page = msgspec.json.decode(reply.body, type=_Zonal)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        raise OddAnswerError("the answer is no list", provider="gcp", account=project, status=reply.status) from None
+        raise InvalidAnswerError("the answer is no list", provider="gcp", account=project, status=reply.status) from None
     if page.items is None and not (page.kind or "").endswith("List"):
-        raise OddAnswerError("the answer is no list", provider="gcp", account=project, status=reply.status)
+        raise InvalidAnswerError("the answer is no list", provider="gcp", account=project, status=reply.status)
     return page
 
 
@@ -112,7 +112,7 @@ def among_all(compute: Compute, what: str, kind: type[T], key: ResourceKey, dead
     """The machine or disk among all of its project, where the zone by itself is not to be asked for."""
     client, request = CLIENTS[what]
 
-    def ask(token: str) -> Reply:
+    def ask(token: str) -> HttpResponse:
         fields = {"project": key.account, "max_results": PAGE, **({"page_token": token} if token else {})}
         return compute.ask(client, "aggregated_list", request, fields, deadline=deadline)
 
@@ -121,7 +121,7 @@ def among_all(compute: Compute, what: str, kind: type[T], key: ResourceKey, dead
         if str(one.id) == key.id and (last(one.zone) or where) == key.region:
             return one
     if listed.why or any(str(one.id) == key.id for _, one in listed.named):
-        raise OddAnswerError(f"it is not in what could be read of the {what}", provider="gcp", account=key.account)
+        raise InvalidAnswerError(f"it is not in what could be read of the {what}", provider="gcp", account=key.account)
     return None
 
 
@@ -129,7 +129,7 @@ def _read(raw: msgspec.Raw) -> Instance:
     try:
         return msgspec.json.decode(raw, type=Instance)
     except (msgspec.DecodeError, RecursionError):
-        raise OddAnswerError("the machine cannot be read", provider="gcp") from None
+        raise InvalidAnswerError("the machine cannot be read", provider="gcp") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,30 +139,30 @@ class Actor:
     compute: Compute
     shapes: Shapes
 
-    def stop(self, key: ResourceKey, lose: frozenset[str], instance: Instance) -> Reception:
+    def stop(self, key: ResourceKey, lose: frozenset[str], instance: Instance) -> ActionResponse:
         """Stop `instance`, which was found under `key` a moment ago. Local SSD is given up only where `lose` says all of it."""
         if instance.status in GONE_OR_STOPPED:
-            return Reception(said=ALREADY, why=f"it is {instance.status}")
+            return ActionResponse(said=ALREADY, why=f"it is {instance.status}")
         if owner := replaced_by(instance):
-            return Reception(said=REFUSED, why=f"{owner} would bring it back: change that in its place")
+            return ActionResponse(said=REFUSED, why=f"{owner} would bring it back: change that in its place")
         shape = self.shapes.get(key.account, key.region, last(instance.machine_type))
         missing = [one for one in handling_of(instance, shape, None).stop_loses if one not in lose]
         if missing:
-            return Reception(said=REFUSED, why=f"a stop would lose {', '.join(missing)}, which was not agreed to")
+            return ActionResponse(said=REFUSED, why=f"a stop would lose {', '.join(missing)}, which was not agreed to")
         fields = _fields(key, instance)
         if _has_ssd(instance, shape):
             fields["discard_local_ssd"] = True
         return self._sent("stop_unary", "StopInstanceRequest", fields, key)
 
-    def terminate(self, key: ResourceKey, instance: Instance) -> Reception:
+    def terminate(self, key: ResourceKey, instance: Instance) -> ActionResponse:
         """Delete `instance`, which was found under `key` a moment ago. Protection is looked at here, and never lifted."""
         if instance.deletion_protection:
-            return Reception(said=REFUSED, why="deletion protection is on; somebody must lift it")
+            return ActionResponse(said=REFUSED, why="deletion protection is on; somebody must lift it")
         if owner := replaced_by(instance):
-            return Reception(said=REFUSED, why=f"{owner} would bring it back: change that in its place")
+            return ActionResponse(said=REFUSED, why=f"{owner} would bring it back: change that in its place")
         return self._sent("delete_unary", "DeleteInstanceRequest", _fields(key, instance), key)
 
-    def _sent(self, method: str, request: str, fields: dict[str, object], key: ResourceKey) -> Reception:
+    def _sent(self, method: str, request: str, fields: dict[str, object], key: ResourceKey) -> ActionResponse:
         """The one request that changes something."""
         try:
             reply = self.compute.ask("InstancesClient", method, request, fields, deadline=Deadline(ACT_S), act=True)
@@ -180,34 +180,36 @@ def _fields(key: ResourceKey, instance: Instance) -> dict[str, object]:
     return {"project": key.account, "zone": key.region, "instance": instance.name, "request_id": str(uuid.uuid4())}
 
 
-def received(broken: ProviderError, *, looking: bool = False) -> Reception:
+def received(broken: ProviderError, *, looking: bool = False) -> ActionResponse:
     """What an error means for an act: a clear no, nothing there, or no answer that can be believed.
 
     `looking`: it befell the look before the act, so nothing was sent; but a zone or project that is not found proves nothing.
     """
     why = told(broken)
     if looking:
-        return Reception(said=REFUSED, why=f"not sent, as the machine could not be looked at: {why}")
+        return ActionResponse(said=REFUSED, why=f"not sent, as the machine could not be looked at: {why}")
     if isinstance(broken, MissingError):
-        return Reception(said=MISSING, why=why)
+        return ActionResponse(said=MISSING, why=why)
     if isinstance(broken, ConflictError | CredentialsError | ForbiddenError | RefusedError):
-        return Reception(said=REFUSED, why=why)
-    return Reception(said=REFUSED if isinstance(broken, ThrottledError) and broken.code else UNCLEAR, why=why)
+        return ActionResponse(said=REFUSED, why=why)
+    return ActionResponse(said=REFUSED if isinstance(broken, ThrottledError) and broken.code else UNCLEAR, why=why)
 
 
-def operated(reply: Reply, key: ResourceKey) -> Reception:
+def operated(reply: HttpResponse, key: ResourceKey) -> ActionResponse:
     """What the operation says that an act answered with."""
     try:
         operation = msgspec.json.decode(reply.body, type=Operation)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return Reception(said=UNCLEAR, why="the answer is no operation")
+        return ActionResponse(said=UNCLEAR, why="the answer is no operation")
     if operation.status not in OPERATING:
-        return Reception(said=UNCLEAR, why=f"the operation is {shortened(one_line(operation.status))}")
+        return ActionResponse(said=UNCLEAR, why=f"the operation is {shorten(to_one_line(operation.status))}")
     if operation.target_id is not None and str(operation.target_id) not in (key.id, "0", ""):
-        return Reception(said=UNCLEAR, why=f"the name led to another machine, {shortened(one_line(str(operation.target_id)))}")
+        return ActionResponse(
+            said=UNCLEAR, why=f"the name led to another machine, {shorten(to_one_line(str(operation.target_id)))}"
+        )
     errors = operation.error.errors if operation.error else None
     if errors or (operation.http_error_status_code or 0) >= 400:  # noqa: PLR2004 - HTTP's own line
         stated = [f"{one.code or '?'}{f': {one.message}' if one.message else ''}" for one in errors or ()]
-        said = shortened(one_line("; ".join(stated)), 200) or str(operation.http_error_status_code)
-        return Reception(said=REFUSED, why=f"the operation failed ({said})")
-    return Reception(said=ACCEPTED)
+        said = shorten(to_one_line("; ".join(stated)), 200) or str(operation.http_error_status_code)
+        return ActionResponse(said=REFUSED, why=f"the operation failed ({said})")
+    return ActionResponse(said=ACCEPTED)

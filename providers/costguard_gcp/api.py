@@ -14,9 +14,17 @@ from typing import TypeVar
 import msgspec
 
 from costguard.errors import CredentialsError, ForbiddenError, MissingError, ProviderError, ThrottledError
-from costguard.providers.transport import Bucket, Channel, Deadline, Reply, Request, Transport, by_status
-from costguard.providers.transport.channel import Fault, retry_after
-from costguard.system.secret import scrubbed
+from costguard.providers.transport import (
+    Deadline,
+    HttpRequest,
+    HttpResponse,
+    ProviderChannel,
+    TokenBucket,
+    Transport,
+    make_status_fault_reader,
+)
+from costguard.providers.transport.channel import FaultReader, parse_retry_after
+from costguard.system.secret import scrub_text
 from costguard_gcp.credentials import FIX, Tokens
 from costguard_gcp.wire import ErrorBody, Refusal
 
@@ -48,20 +56,20 @@ class Google:
 
     def __init__(self, transport: Transport, bases: Mapping[str, str], tokens: Tokens) -> None:
         self._transport, self._bases, self.tokens = transport, dict(bases), tokens
-        self._channels: dict[tuple[str, str], Channel] = {}
+        self._channels: dict[tuple[str, str], ProviderChannel] = {}
         self._lock = threading.Lock()
 
-    def channel(self, service: str, project: str) -> Channel:
+    def channel(self, service: str, project: str) -> ProviderChannel:
         """The channel to `service` about `project`."""
         with self._lock:
             found = self._channels.get((service, project))
             if found is None:
-                found = self._channels[service, project] = Channel(
+                found = self._channels[service, project] = ProviderChannel(
                     self._transport,
                     provider="gcp",
                     account=project,
                     base_url=self._bases[service],
-                    buckets={"": Bucket(PER_S, BURST, kept=KEPT)},
+                    buckets={"": TokenBucket(PER_S, BURST, kept=KEPT)},
                     fault=_fault(self.tokens),
                     advice={
                         CredentialsError: FIX,
@@ -85,12 +93,12 @@ class Google:
         deadline: Deadline,
         method: str = "GET",
         body: object = None,
-    ) -> Reply:
+    ) -> HttpResponse:
         """The good reply to a question by plain REST."""
-        request = self.channel(service, project).request(method, path, params, body)
+        request = self.channel(service, project).build_request(method, path, params, body)
         return self.ask(service, project, request, deadline=deadline)
 
-    def ask(self, service: str, project: str, request: Request, *, deadline: Deadline, act: bool = False) -> Reply:
+    def ask(self, service: str, project: str, request: HttpRequest, *, deadline: Deadline, act: bool = False) -> HttpResponse:
         """The good reply to `request`, with a token."""
         headers = {**request.headers, **self.tokens.header(deadline)}
         channel = self.channel(service, project)
@@ -100,28 +108,28 @@ class Google:
             self.tokens.forget()
             raise
 
-    def decode(self, service: str, project: str, reply: Reply, kind: type[T], what: str) -> T:
+    def decode(self, service: str, project: str, reply: HttpResponse, kind: type[T], what: str) -> T:
         """`reply` as JSON of the shape `kind`."""
         return self.channel(service, project).decode(reply, kind, what)
 
 
-def _fault(tokens: Tokens) -> Fault:
+def _fault(tokens: Tokens) -> FaultReader:
     """What an answer means: by its reason first, by its status where it gives none."""
 
-    def told(reply: Reply) -> tuple[str, str]:
+    def told(reply: HttpResponse) -> tuple[str, str]:
         body = refusal_of(reply)
-        return ("", "") if body is None else (reason_of(body), scrubbed(body.message or "", tokens.secrets()))
+        return ("", "") if body is None else (reason_of(body), scrub_text(body.message or "", tokens.secrets()))
 
-    usual = by_status("gcp", told)
+    usual = make_status_fault_reader("gcp", told)
 
-    def fault(reply: Reply) -> ProviderError | None:
+    def fault(reply: HttpResponse) -> ProviderError | None:
         found = usual(reply)
         code = found.code if found else ""
         if isinstance(found, ForbiddenError) and code in DISABLED | UNBILLED:
             return ForbiddenError(f"{found.what}{_speaks_of(reply)}", provider="gcp", status=reply.status, code=code)
         if found is not None and code in THROTTLED and reply.status in (403, 429):
             what = f"asked too often ({reply.status} {code})"
-            return ThrottledError(what, provider="gcp", status=reply.status, code=code, retry_after_s=retry_after(reply))
+            return ThrottledError(what, provider="gcp", status=reply.status, code=code, retry_after_s=parse_retry_after(reply))
         return found
 
     return fault
@@ -131,7 +139,7 @@ SPEAKS_OF = "; it speaks of project "
 _IN_MESSAGE = re.compile(r"\bproject (\d{6,20})\b|\bproject #([a-z0-9-]{6,30})\b|[?&]project=([a-z0-9-]{6,30})")
 
 
-def _speaks_of(reply: Reply) -> str:
+def _speaks_of(reply: HttpResponse) -> str:
     """Whose API or billing it is that is off, as the error's details and message name it; "" where they name nobody."""
     body = refusal_of(reply)
     if body is None:
@@ -143,7 +151,7 @@ def _speaks_of(reply: Reply) -> str:
     return f"{SPEAKS_OF}{', '.join(sound)}" if sound else ""
 
 
-def refusal_of(reply: Reply) -> ErrorBody | None:
+def refusal_of(reply: HttpResponse) -> ErrorBody | None:
     """Google's own words in an error; None where the body is something else."""
     try:
         return msgspec.json.decode(reply.body, type=Refusal).error

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from costguard.errors import OddAnswerError, ProviderError, one_line
+from costguard.errors import InvalidAnswerError, ProviderError, to_one_line
 from costguard.providers.ports import Cache
 from costguard.providers.transport import Deadline
 from costguard.system.clock import Clock
@@ -74,7 +74,7 @@ class Catalogue:
         try:
             prices, unread = self._pages(deadline)
         except ProviderError as broken:
-            return PriceList(at=now, prices={}, why=f"the price list cannot be read: {one_line(broken.what)}")
+            return PriceList(at=now, prices={}, why=f"the price list cannot be read: {to_one_line(broken.what)}")
         if not prices:
             return PriceList(at=now, prices={}, why="the price list names no machine")
         if not unread:
@@ -96,4 +96,4 @@ class Catalogue:
             if token in seen:
                 break
             seen.add(token)
-        raise OddAnswerError("its pages do not end", provider="gcp")
+        raise InvalidAnswerError("its pages do not end", provider="gcp")

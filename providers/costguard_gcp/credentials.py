@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from costguard.errors import CredentialsError, ExposedError, ProviderError, UnreachableError
-from costguard.providers.transport import Deadline, Request, Secret, Surroundings, Transport
-from costguard.system.clock import monotonic
-from costguard.system.file_security import exposed
+from costguard.providers.transport import Deadline, HttpRequest, ProviderContext, Secret, Transport
+from costguard.system.clock import read_monotonic
+from costguard.system.file_security import describe_exposure
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 FIX = "run: gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a credentials file"
@@ -38,7 +38,7 @@ class Login:
     anonymous: bool = False
 
 
-def login_of(table: Mapping[str, object], around: Surroundings) -> Login:
+def login_of(table: Mapping[str, object], around: ProviderContext) -> Login:
     """Where the settings and the environment say; CredentialsError where there is nothing to be found."""
     impersonate = str(table.get("impersonate") or "")
     if table.get("anonymous"):
@@ -62,7 +62,7 @@ def login_of(table: Mapping[str, object], around: Surroundings) -> Login:
 def _in_file(path: Path, source: str, impersonate: str) -> Login:
     if not path.is_file():
         raise CredentialsError(f"has no credentials: {source} names {path}, which is no file", provider="gcp", hint=FIX)
-    if others := exposed(path):
+    if others := describe_exposure(path):
         raise ExposedError(f"the credentials file {path} {others}", provider="gcp", hint=f"chmod 600 '{path}'")
     return Login(source=f"{source} ({path})", file=path, impersonate=impersonate)
 
@@ -83,7 +83,7 @@ class Tokens:
         if self.login.anonymous:
             return {}
         with self._lock:
-            if self._broken and monotonic() < self._broken[0] + FAILED_FOR_S:
+            if self._broken and read_monotonic() < self._broken[0] + FAILED_FOR_S:
                 raise CredentialsError(self._broken[1], provider="gcp", hint=FIX)
             return {"Authorization": f"Bearer {self._current(deadline)}"}
 
@@ -99,7 +99,7 @@ class Tokens:
 
     def hint(self) -> str:
         """The last characters of the present token."""
-        return Secret(self._token).hint() if self._token else ""
+        return Secret(self._token).get_hint() if self._token else ""
 
     @property
     def who(self) -> str:
@@ -127,12 +127,12 @@ class Tokens:
         if isinstance(broken, exceptions.TransportError):
             if self.login.file is None:
                 what = "has no credentials: there is no file, and no metadata server answers"
-                self._broken = (monotonic(), what)
+                self._broken = (read_monotonic(), what)
                 return CredentialsError(what, provider="gcp", hint=FIX)
             return UnreachableError("Google's token service cannot be reached", provider="gcp")
         code = _OAUTH.search(str(broken))
         what = f"credentials of {self.login.source} cannot be used ({code[0] if code else type(broken).__name__})"
-        self._broken = (monotonic(), what)
+        self._broken = (read_monotonic(), what)
         return CredentialsError(what, provider="gcp", hint=FIX)
 
     def _asking(self, deadline: Deadline) -> Any:  # noqa: ANN401 - a google.auth.transport.Request of either kind
@@ -215,7 +215,7 @@ class Asking:
     ) -> _Answer:
         """One request."""
         data = body.encode() if isinstance(body, str) else body or b""
-        request = Request(method=method, url=url, headers=dict(headers or {}), body=data)
-        deadline = self._deadline.at_most(min(timeout or SPARE_S, SPARE_S))
+        request = HttpRequest(method=method, url=url, headers=dict(headers or {}), body=data)
+        deadline = self._deadline.limit_to(min(timeout or SPARE_S, SPARE_S))
         reply = self._transport.exchange(request, provider="gcp", deadline=deadline, most_bytes=2**20)
         return _Answer(reply.status, reply.headers, reply.body)

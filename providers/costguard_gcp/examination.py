@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from costguard.errors import CostguardError, CredentialsError, InputError, ProviderError, one_line
+from costguard.errors import CostguardError, CredentialsError, InputError, ProviderError, to_one_line
 from costguard.providers.transport import Deadline
 from costguard.values.health import (
-    BAD,
-    CLOCK,
-    CREDENTIALS,
-    GOOD,
-    IDENTITY,
-    PERMISSION,
-    REACHABLE,
-    SKIPPED,
-    UNSURE,
-    UTILIZATION,
-    Check,
+    CHECK_BAD,
+    CHECK_GOOD,
+    CHECK_SKIPPED,
+    CHECK_UNSURE,
+    CLOCK_CHECK,
+    CREDENTIALS_CHECK,
+    IDENTITY_CHECK,
+    PERMISSION_CHECK,
+    REACHABLE_CHECK,
+    UTILIZATION_CHECK,
+    HealthCheck,
 )
 from costguard_gcp.absence import none_there
 from costguard_gcp.api import COMPUTE, MONITORING, RESOURCES
@@ -48,59 +48,69 @@ RIGHTS = (
 READER, ACTOR = "config/iam/gcp-reader.yaml", "config/iam/gcp-actor.yaml"
 
 
-def examined(account: GcpAccount) -> list[Check]:
+def examined(account: GcpAccount) -> list[HealthCheck]:
     """Every check, in the order of looking; what comes after a failure is skipped. It raises nothing."""
     found = list(_credentials(account))
-    if found[-1].outcome == BAD:
-        return [*found, Check(subject=REACHABLE, outcome=SKIPPED, told="there are no credentials to ask with")]
+    if found[-1].outcome == CHECK_BAD:
+        return [
+            *found,
+            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_SKIPPED, told="there are no credentials to ask with"),
+        ]
     try:
-        projects = [scope.account for scope in account.scopes()]
+        projects = [scope.account for scope in account.list_scopes()]
     except CostguardError as broken:
-        return [*found, Check(subject=REACHABLE, outcome=BAD, told=one_line(str(broken)), fix=_enable(RESOURCES, ""))]
+        return [
+            *found,
+            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=to_one_line(str(broken)), fix=_enable(RESOURCES, "")),
+        ]
     if not projects:
         fix = "set projects in [providers.gcp], or grant roles/browser on the projects"
-        return [*found, Check(subject=IDENTITY, outcome=BAD, told="the credentials see no project", fix=fix)]
+        return [*found, HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_BAD, told="the credentials see no project", fix=fix)]
     reached = [_reachable(account, project) for project in projects[:MOST_PROJECTS]]
     found += reached
     who = account.tokens.who or account.tokens.login.source
     shown = ", ".join(projects[:MOST_PROJECTS]) + (
         f" and {len(projects) - MOST_PROJECTS} more" if len(projects) > MOST_PROJECTS else ""
     )
-    found.append(Check(subject=IDENTITY, outcome=GOOD, told=f"{who}, for {shown}"))
+    found.append(HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"{who}, for {shown}"))
     for project, check in zip(projects, reached, strict=False):
-        found += _rights(account, project) if check.outcome == GOOD else ()
+        found += _rights(account, project) if check.outcome == CHECK_GOOD else ()
     found += [_prices(account), _bill(account), _clock(account, projects[0]), _utilization(account, projects[0])]
     return found
 
 
-def _credentials(account: GcpAccount) -> Iterator[Check]:
+def _credentials(account: GcpAccount) -> Iterator[HealthCheck]:
     tokens = account.tokens
     try:
         tokens.header(Deadline(ASKED_S))
     except ProviderError as broken:
-        yield Check(subject=CREDENTIALS, outcome=BAD, told=one_line(broken.what), fix=broken.hint or FIX)
+        yield HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=to_one_line(broken.what), fix=broken.hint or FIX)
         return
     hint = f", token {tokens.hint()}" if tokens.hint() else ""
-    yield Check(subject=CREDENTIALS, outcome=GOOD, told=f"{tokens.login.source}{hint}")
+    yield HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=f"{tokens.login.source}{hint}")
 
 
-def _reachable(account: GcpAccount, project: str) -> Check:
-    subject = f"{REACHABLE}: {project}"
+def _reachable(account: GcpAccount, project: str) -> HealthCheck:
+    subject = f"{REACHABLE_CHECK}: {project}"
     try:
         fields = {"project": project, "max_results": 1}
         client, request = CLIENTS["instances"]
         page_of(account.compute.ask(client, "aggregated_list", request, fields, deadline=Deadline(ASKED_S)), "instances")
     except CredentialsError as broken:
-        return Check(subject=f"{CREDENTIALS}: {project}", outcome=BAD, told=one_line(broken.what), fix=broken.hint or FIX)
+        return HealthCheck(
+            subject=f"{CREDENTIALS_CHECK}: {project}", outcome=CHECK_BAD, told=to_one_line(broken.what), fix=broken.hint or FIX
+        )
     except ProviderError as broken:
         if none_there(broken) and not account.lister.absence.doubt(broken, project, Deadline(ASKED_S)):
             fix = f"gcloud services enable compute.googleapis.com --project {project}, or leave the project out"
-            return Check(subject=subject, outcome=UNSURE, told=f"no Compute Engine there ({broken.code})", fix=fix)
-        return Check(subject=subject, outcome=BAD, told=one_line(broken.what), fix=broken.hint or _grant(project, READER))
-    return Check(subject=subject, outcome=GOOD, told=f"{account.google.base(COMPUTE)} answers")
+            return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told=f"no Compute Engine there ({broken.code})", fix=fix)
+        return HealthCheck(
+            subject=subject, outcome=CHECK_BAD, told=to_one_line(broken.what), fix=broken.hint or _grant(project, READER)
+        )
+    return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=f"{account.google.base(COMPUTE)} answers")
 
 
-def _rights(account: GcpAccount, project: str) -> Iterator[Check]:
+def _rights(account: GcpAccount, project: str) -> Iterator[HealthCheck]:
     """TestIamPermissions says what the caller may do, and does nothing."""
     wanted = [right for _, rights, _ in RIGHTS for right in rights]
     try:
@@ -110,58 +120,66 @@ def _rights(account: GcpAccount, project: str) -> Iterator[Check]:
         reply = account.google.read(RESOURCES, project, path, method="POST", body=body, deadline=deadline)
         held = account.google.decode(RESOURCES, project, reply, Permissions, "the answer about permissions").permissions or []
     except ProviderError as broken:
-        yield Check(
-            subject=f"{PERMISSION}: {project}", outcome=UNSURE, told=one_line(broken.what), fix=_enable(RESOURCES, project)
+        yield HealthCheck(
+            subject=f"{PERMISSION_CHECK}: {project}",
+            outcome=CHECK_UNSURE,
+            told=to_one_line(broken.what),
+            fix=_enable(RESOURCES, project),
         )
         return
     for name, rights, needed in RIGHTS:
         missing = [right for right in rights if right not in held]
-        subject = f"{PERMISSION}: {name} ({project})"
+        subject = f"{PERMISSION_CHECK}: {name} ({project})"
         if not missing:
-            yield Check(subject=subject, outcome=GOOD, told=f"may {', '.join(rights)}")
+            yield HealthCheck(subject=subject, outcome=CHECK_GOOD, told=f"may {', '.join(rights)}")
         else:
             told = f"may not {', '.join(missing)}"
             told = told if needed else f"this key may not {name}: costguard can watch, not act ({told})"
             fix = _grant(project, READER if needed else ACTOR)
-            yield Check(subject=subject, outcome=BAD if needed else UNSURE, told=told, fix=fix)
+            yield HealthCheck(subject=subject, outcome=CHECK_BAD if needed else CHECK_UNSURE, told=told, fix=fix)
 
 
-def _prices(account: GcpAccount) -> Check:
+def _prices(account: GcpAccount) -> HealthCheck:
     listed = account.catalogue.current(Deadline(account.stated.timeout_s))
     if listed.why:
         fix = "gcloud services enable cloudbilling.googleapis.com"
-        return Check(subject=f"{PERMISSION}: offers", outcome=BAD, told=listed.why, fix=fix)
-    return Check(subject=f"{PERMISSION}: offers", outcome=GOOD, told=f"{len(listed.prices)} prices in the Billing Catalog")
-
-
-def _bill(account: GcpAccount) -> Check:
-    subject = f"{PERMISSION}: bill"
-    if not account.stated.focus_export:
-        fix = 'export the FOCUS table of BigQuery to files and set focus_export = "..." in [providers.gcp]'
-        return Check(
-            subject=subject, outcome=UNSURE, told="no FOCUS export is named: charges cannot be held against the bill", fix=fix
-        )
-    try:
-        pieces = account.around.bills.pieces(account.stated.focus_export)
-    except InputError as wrong:
-        return Check(subject=subject, outcome=BAD, told=f"{wrong.field} {wrong.what}", fix=wrong.hint or "")
-    return Check(subject=subject, outcome=GOOD, told=f"{len(pieces)} files at {account.stated.focus_export}")
-
-
-def _clock(account: GcpAccount, project: str) -> Check:
-    stated = account.google.channel(COMPUTE, project).date
-    if stated is None:
-        return Check(subject=CLOCK, outcome=UNSURE, told="Google did not state its time")
-    skew = account.around.clock.now() - stated
-    told = f"{abs(skew.total_seconds()):.0f} s {'ahead of' if skew > timedelta(0) else 'behind'} Google's"
-    return (
-        Check(subject=CLOCK, outcome=BAD, told=told, fix="set the clock: timedatectl set-ntp true")
-        if abs(skew) > SKEW
-        else Check(subject=CLOCK, outcome=GOOD, told=told)
+        return HealthCheck(subject=f"{PERMISSION_CHECK}: offers", outcome=CHECK_BAD, told=listed.why, fix=fix)
+    return HealthCheck(
+        subject=f"{PERMISSION_CHECK}: offers", outcome=CHECK_GOOD, told=f"{len(listed.prices)} prices in the Billing Catalog"
     )
 
 
-def _utilization(account: GcpAccount, project: str) -> Check:
+def _bill(account: GcpAccount) -> HealthCheck:
+    subject = f"{PERMISSION_CHECK}: bill"
+    if not account.stated.focus_export:
+        fix = 'export the FOCUS table of BigQuery to files and set focus_export = "..." in [providers.gcp]'
+        return HealthCheck(
+            subject=subject,
+            outcome=CHECK_UNSURE,
+            told="no FOCUS export is named: charges cannot be held against the bill",
+            fix=fix,
+        )
+    try:
+        pieces = account.around.bills.find_pieces(account.stated.focus_export)
+    except InputError as wrong:
+        return HealthCheck(subject=subject, outcome=CHECK_BAD, told=f"{wrong.field} {wrong.what}", fix=wrong.hint or "")
+    return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=f"{len(pieces)} files at {account.stated.focus_export}")
+
+
+def _clock(account: GcpAccount, project: str) -> HealthCheck:
+    stated = account.google.channel(COMPUTE, project).date
+    if stated is None:
+        return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="Google did not state its time")
+    skew = account.around.clock.now() - stated
+    told = f"{abs(skew.total_seconds()):.0f} s {'ahead of' if skew > timedelta(0) else 'behind'} Google's"
+    return (
+        HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_BAD, told=told, fix="set the clock: timedatectl set-ntp true")
+        if abs(skew) > SKEW
+        else HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=told)
+    )
+
+
+def _utilization(account: GcpAccount, project: str) -> HealthCheck:
     """Whether any machine of the project reports its GPUs by the Ops Agent: a listing of headers, which is cheap."""
     now = account.around.clock.now()
     params = {
@@ -176,16 +194,20 @@ def _utilization(account: GcpAccount, project: str) -> Check:
         reply = account.google.read(MONITORING, project, path, params, deadline=Deadline(ASKED_S))
         series = account.google.decode(MONITORING, project, reply, SeriesPage, "the time series").time_series or []
     except ProviderError as broken:
-        return Check(subject=UTILIZATION, outcome=BAD, told=one_line(broken.what), fix=_enable(MONITORING, project))
+        return HealthCheck(
+            subject=UTILIZATION_CHECK, outcome=CHECK_BAD, told=to_one_line(broken.what), fix=_enable(MONITORING, project)
+        )
     machines = {(one.resource.labels or {}).get("instance_id") for one in series if one.resource}
     if machines:
-        return Check(subject=UTILIZATION, outcome=GOOD, told=f"{len(machines)} machines of {project} report their GPUs")
+        return HealthCheck(
+            subject=UTILIZATION_CHECK, outcome=CHECK_GOOD, told=f"{len(machines)} machines of {project} report their GPUs"
+        )
     ops = "https://cloud.google.com/stackdriver/docs/solutions/agents/ops-agent"
     fix = f"costguard agent enrol ID for each machine, or the Ops Agent: {ops}"
     told = (
         f"no machine of {project} reports its GPUs by the Ops Agent; CPU is always there, and GPUs of A3 Mega, A3 Ultra and A4"
     )
-    return Check(subject=UTILIZATION, outcome=UNSURE, told=told, fix=fix)
+    return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told, fix=fix)
 
 
 def _grant(project: str, file: str) -> str:

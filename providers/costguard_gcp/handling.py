@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from costguard.errors import one_line, shortened
+from costguard.errors import shorten, to_one_line
 from costguard.metering.observation import Handling
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from costguard_gcp.machine_types import Machine
 from costguard_gcp.wire import Instance, last, whole_stated
 
@@ -81,7 +81,7 @@ def _owned(labels: Mapping[str, str], *starts: str) -> bool:
 
 
 def _short(name: str) -> str:
-    return shortened(one_line(name))
+    return shorten(to_one_line(name))
 
 
 _OWNERS = (
@@ -126,7 +126,7 @@ def _ends_at(instance: Instance, started: datetime | None) -> datetime | None:
     scheduling = instance.scheduling
     if scheduling is None or instance.status in _STOPPED:
         return None
-    stated = time_stated(scheduling.termination_time)
+    stated = parse_instant(scheduling.termination_time)
     if stated is not None:
         return stated
     seconds = whole_stated(scheduling.max_run_duration.seconds) if scheduling.max_run_duration else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from costguard.errors import InputError, ProviderError, one_line, shortened
+from costguard.errors import InputError, ProviderError, shorten, to_one_line
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial
 from costguard.metering.observation import Observation, Price
-from costguard.providers.transport import Deadline, Surroundings
+from costguard.providers.transport import Deadline, ProviderContext
 from costguard.system.clock import Clock
 from costguard.values.resource import ADDRESS, INSTANCE, VOLUME
 from costguard_gcp.absence import Absence, none_there
@@ -36,7 +36,9 @@ SOURCE = "Cloud Billing Catalog"
 class Lister:
     """Lists projects. `compute`, `catalogue` and `shapes` are the login's own."""
 
-    def __init__(self, compute: Compute, catalogue: Catalogue, shapes: Shapes, absence: Absence, around: Surroundings) -> None:
+    def __init__(
+        self, compute: Compute, catalogue: Catalogue, shapes: Shapes, absence: Absence, around: ProviderContext
+    ) -> None:
         self.absence = absence
         self._compute, self._catalogue, self._shapes, self._around = compute, catalogue, shapes, around
 
@@ -53,7 +55,7 @@ class Lister:
             doubt = self.absence.doubt(broken, project, deadline) if none_there(broken) else told(broken)
             if not doubt:
                 return Complete(()), (f"{project}: no Compute Engine there ({broken.code})",)
-            return Failed(one_line(f"{broken.what}; {doubt}") if none_there(broken) else doubt), ()
+            return Failed(to_one_line(f"{broken.what}; {doubt}") if none_there(broken) else doubt), ()
         items, why, notes = list[Observation](), list(instances.why), list[str]()
         reading = self.reading(project, instances, deadline, notes)
         _taken(instances, items, why, notes, lambda one, where: observed(one, where, reading))
@@ -113,7 +115,7 @@ class Lister:
 
 def told(broken: ProviderError) -> str:
     """The reason in one line, with what to do."""
-    return one_line(broken.what if broken.hint is None else f"{broken.what}; {broken.hint}")
+    return to_one_line(broken.what if broken.hint is None else f"{broken.what}; {broken.hint}")
 
 
 def _pricing(listed: PriceList | None) -> Callable[[Asked], tuple[Price, str]]:
@@ -140,7 +142,7 @@ def _taken(
         try:
             seen, more = translate(one, where)
         except InputError as odd:
-            why.append(shortened(one_line(f"left out: {odd}"), 200))
+            why.append(shorten(to_one_line(f"left out: {odd}"), 200))
             continue
         notes += more
         if seen is not None:
@@ -153,7 +155,7 @@ def _named(found: Listing[T], project: str, kind: str, why: list[str]) -> list[O
     for where, one in found.named:
         try:
             items.append(unreadable(one, where, project, kind))
-            why.append(f"{kind} {shortened(one_line(str(one.id)))} cannot be read but for its id")
+            why.append(f"{kind} {shorten(to_one_line(str(one.id)))} cannot be read but for its id")
         except InputError as odd:
-            why.append(shortened(one_line(f"left out: {odd}"), 200))
+            why.append(shorten(to_one_line(f"left out: {odd}"), 200))
     return items

@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from costguard.errors import OddAnswerError, ProviderError, one_line, shortened
-from costguard.providers.transport import Reply
+from costguard.errors import InvalidAnswerError, ProviderError, shorten, to_one_line
+from costguard.providers.transport import HttpResponse
 from costguard_gcp.wire import Named, Text, Warning_, Wire, last
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class Listing(Generic[T]):
     pages: int = 0
 
 
-Ask = Callable[[str], Reply]
+Ask = Callable[[str], HttpResponse]
 """The page that a token names, "" for the first."""
 
 
@@ -61,7 +61,7 @@ def aggregated(ask: Ask, what: str, kind: type[T]) -> Listing[T]:
         except ProviderError as broken:
             if not found.pages:
                 raise
-            found.why.append(f"page {found.pages + 1} of {what}: {one_line(broken.what)}")
+            found.why.append(f"page {found.pages + 1} of {what}: {to_one_line(broken.what)}")
             return found
         found.pages += 1
         _merge(page, what, kind, found)
@@ -78,15 +78,15 @@ def aggregated(ask: Ask, what: str, kind: type[T]) -> Listing[T]:
         seen.add(token)
 
 
-def page_of(reply: Reply, what: str) -> Page:
+def page_of(reply: HttpResponse, what: str) -> Page:
     """`reply` as a page of the list of `what`; OddAnswerError where it is none."""
     try:
         page = msgspec.json.decode(reply.body, type=Page)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as odd:
-        told = "is a web page, not JSON" if reply.body[:64].lstrip()[:1] == b"<" else f"cannot be read ({shortened(str(odd))})"
-        raise OddAnswerError(f"the list of {what} {told}", provider="gcp", status=reply.status) from None
+        told = "is a web page, not JSON" if reply.body[:64].lstrip()[:1] == b"<" else f"cannot be read ({shorten(str(odd))})"
+        raise InvalidAnswerError(f"the list of {what} {told}", provider="gcp", status=reply.status) from None
     if page.items is None and not (page.kind or "").endswith("AggregatedList"):
-        raise OddAnswerError(f"the answer is no list of {what}", provider="gcp", status=reply.status)
+        raise InvalidAnswerError(f"the answer is no list of {what}", provider="gcp", status=reply.status)
     return page
 
 
@@ -155,4 +155,4 @@ def _only_id(raw: msgspec.Raw) -> bytes:
 
 
 def _told(text: str) -> str:
-    return shortened(one_line(text))
+    return shorten(to_one_line(text))

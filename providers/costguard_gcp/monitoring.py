@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from costguard.errors import MissingError, OddAnswerError, ProviderError, one_line
+from costguard.errors import InvalidAnswerError, MissingError, ProviderError, to_one_line
 from costguard.metering.observation import Observation
 from costguard.providers.transport import Deadline
 from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
-from costguard.values.sample import CPU_UTIL, DISK, GPU_MEMORY_USED, GPU_POWER, GPU_UTIL, NETWORK, Measured, Sample
-from costguard.values.stated_time import time_stated
+from costguard.values.sample import CPU_UTIL, DISK, GPU_MEMORY_USED, GPU_POWER, GPU_UTIL, NETWORK, Sample, UtilizationSamples
+from costguard.values.stated_time import parse_instant
 from costguard_gcp.api import MONITORING, Google
 from costguard_gcp.machine_types import LIVE_SM
 from costguard_gcp.wire import Point, Series, SeriesPage, whole_stated
@@ -93,7 +93,7 @@ Points = dict[tuple[str, datetime], float]
 """(instance id, instant) -> value."""
 
 
-def measured(google: Google, seen: Sequence[Observation], period: Period, timeout_s: float) -> Measured:
+def measured(google: Google, seen: Sequence[Observation], period: Period, timeout_s: float) -> UtilizationSamples:
     """Samples of the running machines among `seen`, project by project; a reason for each without."""
     samples, blind = list[Sample](), list[tuple[ResourceKey, str]]()
     running = [one for one in seen if one.kind == INSTANCE and one.state == RUNNING and one.key.provider == "gcp"]
@@ -102,7 +102,7 @@ def measured(google: Google, seen: Sequence[Observation], period: Period, timeou
         found, why = _project(google, project, own, period, Deadline(timeout_s))
         samples += found
         blind += _blind(own, found, why)
-    return Measured(samples=tuple(samples), blind=tuple(blind))
+    return UtilizationSamples(samples=tuple(samples), blind=tuple(blind))
 
 
 def _project(
@@ -116,9 +116,9 @@ def _project(
         try:
             asked.append((metric, _series(google, project, metric, period, deadline)))
         except MissingError as missing:
-            why = why if metric.gpu else why or one_line(missing.what)  # a metric that nobody ever wrote is not there
+            why = why if metric.gpu else why or to_one_line(missing.what)  # a metric that nobody ever wrote is not there
         except ProviderError as broken:
-            why = why or one_line(broken.what)
+            why = why or to_one_line(broken.what)
     return samples_of(asked, {one.key.id: one.key for one in own}, period), why
 
 
@@ -139,7 +139,7 @@ def _series(google: Google, project: str, metric: Metric, period: Period, deadli
         token = page.next_page_token or ""
         if not token:
             return found
-    raise OddAnswerError("the pages of time series do not end", provider="gcp", account=project)
+    raise InvalidAnswerError("the pages of time series do not end", provider="gcp", account=project)
 
 
 def _params(metric: Metric, period: Period) -> list[tuple[str, str]]:
@@ -209,7 +209,7 @@ def _memory(series: Sequence[Series]) -> Points:
 def _stated(points: Iterable[Point]) -> Iterable[tuple[datetime, float]]:
     """(end of the interval, value) of every point that can be read."""
     for point in points:
-        at = time_stated(point.interval.end_time) if point.interval else None
+        at = parse_instant(point.interval.end_time) if point.interval else None
         stated = point.value
         if at is None or stated is None:
             continue

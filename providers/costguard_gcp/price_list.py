@@ -14,7 +14,7 @@ from decimal import Decimal
 
 import msgspec
 
-from costguard.metering.observation import price_stated
+from costguard.metering.observation import parse_hourly_rate
 from costguard.values.money import Rate
 from costguard_gcp.machine_types import Machine
 from costguard_gcp.wire import Sku, UnitPrice, whole_stated
@@ -181,7 +181,7 @@ def rate_of(
         if nano == TORN:
             return None, f"price unknown: the price list has no single {tier} price for {part} in {region}"
         total += amount * nano
-    return price_stated(total.scaleb(-9), gpus=max(1.0, float(sum(gpus.values(), Decimal(0)))))
+    return parse_hourly_rate(total.scaleb(-9), gpus=max(1.0, float(sum(gpus.values(), Decimal(0)))))
 
 
 def _sliced(machine: Machine, gpus: Mapping[str, Decimal], tier: str, region: str, prices: Prices) -> list[tuple[str, Decimal]]:

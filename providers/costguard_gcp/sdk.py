@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from costguard.errors import RefusedError
-from costguard.providers.transport import Deadline, Reply, Request
+from costguard.providers.transport import Deadline, HttpRequest, HttpResponse
 from costguard_gcp.api import COMPUTE, Google
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ class Compute:
 
     def ask(
         self, client: str, method: str, request: str, fields: Mapping[str, object], *, deadline: Deadline, act: bool = False
-    ) -> Reply:
+    ) -> HttpResponse:
         """The good reply to `method` of `client` with a `request` of `fields`; ProviderError says why there is none."""
         caller = self._client(client)
         message = getattr(self._sdk(), request)(**fields)
         self._asking.now = _Now(str(fields["project"]), deadline, act=act)
-        getattr(caller, method)(request=message, retry=None, timeout=max(deadline.left(), 0.001))
-        reply: Reply = self._asking.now.reply
+        getattr(caller, method)(request=message, retry=None, timeout=max(deadline.compute_left(), 0.001))
+        reply: HttpResponse = self._asking.now.reply
         return reply
 
     def knows(self, request: str, field: str) -> bool:
@@ -82,7 +82,7 @@ class _Now:
 
     def __init__(self, project: str, deadline: Deadline, *, act: bool) -> None:
         self.project, self.deadline, self.act = project, deadline, act
-        self.reply: Reply | None = None
+        self.reply: HttpResponse | None = None
 
 
 def _adapter(google: Google, asking: threading.local) -> Any:  # noqa: ANN401 - made here so that `requests` is imported late
@@ -106,13 +106,13 @@ def _adapter(google: Google, asking: threading.local) -> Any:  # noqa: ANN401 - 
     return ChannelAdapter()
 
 
-def _asked(request: requests.PreparedRequest) -> Request:
+def _asked(request: requests.PreparedRequest) -> HttpRequest:
     """The SDK's request as costguard sends it, without the headers that are the connection's own."""
     body = request.body.encode() if isinstance(request.body, str) else request.body or b""
     kept = {
         k: v for k, v in request.headers.items() if k.lower() in ("content-type", "x-goog-api-client", "x-goog-request-params")
     }
-    made = Request(
+    made = HttpRequest(
         method=request.method or "GET",
         url=request.url or "",
         headers={k: v.decode() if isinstance(v, bytes) else v for k, v in kept.items()},

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from costguard.errors import InputError
-from costguard.providers.transport import checked_url
+from costguard.providers.transport import check_url
 from costguard_gcp.api import BILLING, COMPUTE, MONITORING, PLACES, RESOURCES
 
 TIMEOUT_S = 60
@@ -62,7 +62,7 @@ def _bases(table: Mapping[str, object]) -> dict[str, str]:
     bases = {}
     for service, key in SETTINGS.items():
         stated = table.get(key) or own
-        bases[service] = checked_url(str(stated), f"providers.gcp.{key}") if stated else PLACES[service]
+        bases[service] = check_url(str(stated), f"providers.gcp.{key}") if stated else PLACES[service]
     return bases
 
 

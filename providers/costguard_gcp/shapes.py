@@ -6,7 +6,7 @@ import threading
 
 import msgspec
 
-from costguard.errors import MissingError, OddAnswerError, ProviderError
+from costguard.errors import InvalidAnswerError, MissingError, ProviderError
 from costguard.providers.transport import Deadline
 from costguard_gcp.machine_types import SSD_PART_GIB, Machine, machine
 from costguard_gcp.sdk import Compute
@@ -47,7 +47,7 @@ class Shapes:
         try:
             return shape_of(msgspec.json.decode(reply.body, type=MachineType))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            raise OddAnswerError("the answer is no machine type", provider="gcp") from None
+            raise InvalidAnswerError("the answer is no machine type", provider="gcp") from None
 
 
 def shape_of(stated: MachineType) -> Machine:

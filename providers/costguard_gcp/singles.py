@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from costguard.errors import MissingError, OddAnswerError
+from costguard.errors import InvalidAnswerError, MissingError
 from costguard.metering.observation import Observation
 from costguard.providers.transport import Deadline
 from costguard.values.resource import ResourceKey
@@ -67,4 +67,4 @@ def _read(raw: msgspec.Raw, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, RecursionError):
-        raise OddAnswerError("the item cannot be read", provider="gcp") from None
+        raise InvalidAnswerError("the item cannot be read", provider="gcp") from None

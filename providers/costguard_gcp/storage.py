@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from costguard.errors import InputError, shortened
+from costguard.errors import InputError, shorten
 from costguard.metering.observation import Disk, Observation
-from costguard.values.resource import ADDRESS, VOLUME, ResourceKey, storable
-from costguard.values.stated_time import time_stated
+from costguard.values.resource import ADDRESS, VOLUME, ResourceKey, make_storable
+from costguard.values.stated_time import parse_instant
 from costguard_gcp.translation import PROVIDER, labels_of, owner_of
 from costguard_gcp.wire import Address, PersistentDisk, last, whole_stated
 
@@ -34,13 +34,13 @@ def disk_observed(disk: PersistentDisk, where: str, project: str) -> tuple[Obser
         key=_key(project, last(disk.zone) or last(disk.region) or where, disk.id),
         kind=VOLUME,
         state=DISK_STATES.get(disk.status or "", "unknown"),
-        name=storable(shortened(disk.name or "")),
-        instance_type=storable(shortened(last(disk.type))),
-        owner=storable(shortened(owner_of(disk.labels))),
+        name=make_storable(shorten(disk.name or "")),
+        instance_type=make_storable(shorten(last(disk.type))),
+        owner=make_storable(shorten(owner_of(disk.labels))),
         labels=labels_of(disk.labels),
-        created_at=time_stated(disk.creation_timestamp),
+        created_at=parse_instant(disk.creation_timestamp),
         disks=disks,
-        why=storable(shortened(disk.status or "")),
+        why=make_storable(shorten(disk.status or "")),
     )
     return seen, tuple(f"disk {disk.name or disk.id}: {note}" for note in notes)
 
@@ -53,11 +53,11 @@ def address_observed(address: Address, where: str, project: str) -> Observation 
         key=_key(project, last(address.region) or where, address.id),
         kind=ADDRESS,
         state=ADDRESS_STATES.get(address.status or "", "unknown"),
-        name=storable(shortened(address.name or "")),
-        owner=storable(shortened(owner_of(address.labels))),
+        name=make_storable(shorten(address.name or "")),
+        owner=make_storable(shorten(owner_of(address.labels))),
         labels=labels_of(address.labels),
-        created_at=time_stated(address.creation_timestamp),
-        why=storable(shortened(address.status or "")),
+        created_at=parse_instant(address.creation_timestamp),
+        why=make_storable(shorten(address.status or "")),
     )
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from costguard.errors import UnknownNameError, shortened
+from costguard.errors import UnknownNameError, shorten
 from costguard.metering.observation import Disk, Observation, Price
 from costguard.values.gpu_names import GpuNames
-from costguard.values.resource import SPOT, ResourceKey, storable
-from costguard.values.stated_time import time_stated
+from costguard.values.resource import SPOT, ResourceKey, make_storable
+from costguard.values.stated_time import parse_instant
 from costguard_gcp.handling import handling_of
 from costguard_gcp.machine_types import Machine
 from costguard_gcp.price_list import FLEX, ON_DEMAND
@@ -74,39 +74,39 @@ def observed(instance: Instance, zone: str, reading: Reading) -> tuple[Observati
     notes: list[str] = []
     attached = accelerators(instance)
     gpu, count = _gpu(attached, shape, reading.gpus, notes)
-    started = time_stated(instance.last_start_timestamp)
+    started = parse_instant(instance.last_start_timestamp)
     times = {
         "creationTimestamp": instance.creation_timestamp,
         "lastStartTimestamp": instance.last_start_timestamp,
         "lastStopTimestamp": instance.last_stop_timestamp,
     }
-    notes += [f"{field} cannot be read" for field, stated in times.items() if stated and time_stated(stated) is None]
+    notes += [f"{field} cannot be read" for field, stated in times.items() if stated and parse_instant(stated) is None]
     state = STATES.get(instance.status or "", "unknown")
     if state == "unknown":
-        notes.append(f"status {shortened(instance.status or 'missing')} is not known")
+        notes.append(f"status {shorten(instance.status or 'missing')} is not known")
     asked = Asked(machine=shape, accelerators=attached, sku_tier=sku_tier(instance), region=region_of(where))
     price, why = reading.price(asked) if type_name else (Price(None), "machine type is missing")
     if not (shape and shape.gpus) and _uncounted(instance):
         price, why = Price(None), "price unknown: how many GPUs it has cannot be read"
     if why and state == "running":
         notes.append(why)
-    stopped = time_stated(instance.last_suspended_timestamp if state == "suspended" else instance.last_stop_timestamp)
+    stopped = parse_instant(instance.last_suspended_timestamp if state == "suspended" else instance.last_stop_timestamp)
     seen = Observation(
         key=ResourceKey(PROVIDER, reading.project, where, str(instance.id)),
         state=state,
-        name=storable(shortened(name)),
-        instance_type=storable(shortened(type_name)),
+        name=make_storable(shorten(name)),
+        instance_type=make_storable(shorten(type_name)),
         gpu=gpu,
         gpu_count=count,
         tier=tier_of(instance),
-        owner=storable(shortened(owner_of(instance.labels))),
+        owner=make_storable(shorten(owner_of(instance.labels))),
         labels=labels_of(instance.labels),
-        created_at=time_stated(instance.creation_timestamp),
+        created_at=parse_instant(instance.creation_timestamp),
         started_at=started,
         stopped_at=stopped if state in AT_REST or (stopped and started and stopped >= started) else None,
         prices=(price,),
         disks=_local_ssds(instance, shape),
-        why=storable(shortened(instance.status or "")),
+        why=make_storable(shorten(instance.status or "")),
         handling=handling_of(instance, shape, started),
     )
     return seen, tuple(f"{name or instance.id}: {note}" for note in notes)
@@ -116,7 +116,7 @@ def unreadable(item: Named, zone: str, project: str, kind: str) -> Observation:
     """An item of which only its id could be read: there, and unknown in everything else."""
     where = last(item.zone) or last(item.region) or zone
     key = ResourceKey(PROVIDER, project, where, str(item.id))
-    return Observation(key=key, state="unknown", kind=kind, name=storable(shortened(item.name or "")), why="unreadable")
+    return Observation(key=key, state="unknown", kind=kind, name=make_storable(shorten(item.name or "")), why="unreadable")
 
 
 def region_of(zone: str) -> str:
@@ -166,8 +166,8 @@ def _gpu(attached: tuple[tuple[str, int], ...], shape: Machine | None, names: Gp
     try:
         return names.resolve(bare(name)).canonical, count
     except UnknownNameError:
-        notes.append(f"GPU {shortened(name)} is not known here")
-        return storable(shortened(name, LONGEST_WORD)), count
+        notes.append(f"GPU {shorten(name)} is not known here")
+        return make_storable(shorten(name, LONGEST_WORD)), count
 
 
 def bare(accelerator: str) -> str:
@@ -204,7 +204,7 @@ def _local_ssds(instance: Instance, shape: Machine | None) -> tuple[Disk, ...]:
 
 def labels_of(labels: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
     """Sorted pairs."""
-    return tuple(sorted((storable(k), storable(v)) for k, v in (labels or {}).items()))
+    return tuple(sorted((make_storable(k), make_storable(v)) for k, v in (labels or {}).items()))
 
 
 def owner_of(labels: dict[str, str] | None) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costguard.values.provider import TABLES, WHOLE, Manifest, Seller, Setting
+from costguard.values.provider import TABLES_SETTING, WHOLE_SETTING, ProviderManifest, ProviderSetting, Seller
 
 if TYPE_CHECKING:
     from costguard.providers.ports import InstanceSource
-    from costguard.providers.transport import Surroundings
+    from costguard.providers.transport import ProviderContext
 
 PER_S = 1.0
 """Requests a second that Lambda allows an account: "about one" (OpenAPI 1.10.0, 2026-08)."""
@@ -20,12 +20,12 @@ PAUSE_S = 10.0
 """Seconds of silence after a 429, which Lambda sends without a Retry-After: what SkyPilot begins with, 2026-11."""
 
 _ONE_ACCOUNT = (
-    Setting(name="account", told="what this account is called in the ledger; never change it", example="default"),
-    Setting(name="key_env", told="the environment variable that holds its key", example="LAMBDA_API_KEY"),
-    Setting(name="key_file", told="the file that holds its key", example="~/.lambda_cloud/lambda_keys"),
+    ProviderSetting(name="account", told="what this account is called in the ledger; never change it", example="default"),
+    ProviderSetting(name="key_env", told="the environment variable that holds its key", example="LAMBDA_API_KEY"),
+    ProviderSetting(name="key_file", told="the file that holds its key", example="~/.lambda_cloud/lambda_keys"),
 )
 
-MANIFEST = Manifest(
+MANIFEST = ProviderManifest(
     name="lambda",
     title="Lambda Cloud",
     seller=Seller(name="Lambda", account="Lambda account", compute="Lambda On-Demand Cloud", storage="Lambda Storage"),
@@ -38,9 +38,11 @@ MANIFEST = Manifest(
     },
     settings=(
         *_ONE_ACCOUNT,
-        Setting(name="accounts", told="several accounts, a table each", kind=TABLES, inner=_ONE_ACCOUNT),
-        Setting(name="base_url", told="where its API is", example="https://cloud.lambda.ai/api/v1"),
-        Setting(name="timeout_s", told="seconds that one poll may take, from 1 to 600", kind=WHOLE, example="60"),
+        ProviderSetting(name="accounts", told="several accounts, a table each", kind=TABLES_SETTING, inner=_ONE_ACCOUNT),
+        ProviderSetting(name="base_url", told="where its API is", example="https://cloud.lambda.ai/api/v1"),
+        ProviderSetting(
+            name="timeout_s", told="seconds that one poll may take, from 1 to 600", kind=WHOLE_SETTING, example="60"
+        ),
     ),
     key_at="https://cloud.lambda.ai/api-keys",
     not_seen=(
@@ -57,11 +59,11 @@ class LambdaPlugin:
         self._per_s, self._pause_s = per_s, pause_s
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ProviderManifest:
         """What it says of itself."""
         return MANIFEST
 
-    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+    def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """One source for each account; InputError and CredentialsError name the setting or the places."""
         from costguard_lambda.opening import opened
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from costguard.errors import ForbiddenError, MissingError, OddAnswerError, ProviderError, RefusedError, one_line, shortened
+from costguard.errors import ForbiddenError, InvalidAnswerError, MissingError, ProviderError, RefusedError, shorten, to_one_line
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.api_keys import Keyed
-from costguard.providers.transport import Deadline, Surroundings
+from costguard.providers.api_keys import KeyedAccount
+from costguard.providers.transport import Deadline, ProviderContext
 from costguard.quoting.offer import Offer, OfferListing
-from costguard.values.acting import REFUSED, Reception
-from costguard.values.health import Check
+from costguard.values.acting import REFUSED, ActionResponse
+from costguard.values.health import HealthCheck
 from costguard.values.resource import INSTANCE, VOLUME, ResourceKey, ScopeKey
 from costguard_lambda.actions import terminated
 from costguard_lambda.api import MOST_ITEMS, NAME, LambdaApi
@@ -36,7 +36,7 @@ class LambdaAccount:
 
     providers: Sequence[str] = (NAME,)
 
-    def __init__(self, *, name: str, api: LambdaApi, key: Keyed, around: Surroundings, timeout_s: int) -> None:
+    def __init__(self, *, name: str, api: LambdaApi, key: KeyedAccount, around: ProviderContext, timeout_s: int) -> None:
         self.name, self._api, self._key, self._timeout_s = name, api, key, timeout_s
         self._clock, self._gpus = around.clock, around.gpus
         self._launches = Launches(around.cache, f"lambda-launches-{name}")
@@ -44,7 +44,7 @@ class LambdaAccount:
     def __repr__(self) -> str:
         return f"LambdaAccount({self.name!r})"
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         """One: a listing holds every region."""
         return (ScopeKey(NAME, self.name, SCOPE),)
 
@@ -90,7 +90,7 @@ class LambdaAccount:
             seen.notes.append(told)
 
     def _learn(self, ids: Collection[str], deadline: Deadline) -> str:
-        within = deadline.at_most(LONGEST_S)
+        within = deadline.limit_to(LONGEST_S)
         return self._launches.learn(
             ids, lambda start, token: self._api.events(within, start=start, token=token), self._clock.now(), within
         )
@@ -98,7 +98,7 @@ class LambdaAccount:
     def _context(self) -> Context:
         return Context(account=self.name, gpus=self._gpus, launched=self._launches.dated or {})
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         """One instance by its id; else one filesystem, which can only be listed."""
         deadline, seen = Deadline(self._timeout_s), Seen()
         if key[:2] != (NAME, self.name):
@@ -115,15 +115,15 @@ class LambdaAccount:
                 filesystem(seen, disk, self._context())
                 return self._only(seen, key)
         if listed.odd or listed.cut:
-            raise self._api.odd(f"whether {one_line(shortened(key.id))} is a filesystem cannot be told: its list is not whole")
+            raise self._api.odd(f"whether {to_one_line(shorten(key.id))} is a filesystem cannot be told: its list is not whole")
         return None
 
     def _only(self, seen: Seen, key: ResourceKey) -> Observation:
         if not seen.items:
-            raise OddAnswerError(f"{one_line(shortened(key.id))} cannot be read", provider=NAME, account=self.name)
+            raise InvalidAnswerError(f"{to_one_line(shorten(key.id))} cannot be read", provider=NAME, account=self.name)
         return seen.items[0]
 
-    def identity(self) -> str | None:
+    def fetch_identity(self) -> str | None:
         """The account that owns what the audit log tells of; None where it tells of nothing, or this key may not read it."""
         if self._launches.owner is None:
             try:
@@ -134,7 +134,7 @@ class LambdaAccount:
             self._launches.owner = next((owner for owner in owners if ":account:" in owner), None)
         return self._launches.owner
 
-    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+    def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Every type in each region that has room for one now."""
         page = self._api.types(Deadline(self._timeout_s))
         found, unnamed = list[Offer](), set[str]()
@@ -144,19 +144,19 @@ class LambdaAccount:
         chosen = tuple(one for one in found if gpus is None or one.gpu in gpus)
         return OfferListing(offers=chosen, why=why, unnamed=tuple(sorted(unnamed)))
 
-    def terminate(self, key: ResourceKey) -> Reception:
+    def terminate(self, key: ResourceKey) -> ActionResponse:
         """End one instance for good. Its local disk is gone at once; filesystems stay, and go on billing."""
         if key[:2] != (NAME, self.name):
-            return Reception(said=REFUSED, why=f"it is not of the account '{self.name}'; nothing was sent")
+            return ActionResponse(said=REFUSED, why=f"it is not of the account '{self.name}'; nothing was sent")
         if not PLAIN_ID.fullmatch(key.id):
-            return Reception(said=REFUSED, why="that is no id of Lambda's; nothing was sent")
+            return ActionResponse(said=REFUSED, why="that is no id of Lambda's; nothing was sent")
         return terminated(self._api, key.id, self._timeout_s)
 
-    def examine(self) -> Sequence[Check]:
+    def examine(self) -> Sequence[HealthCheck]:
         """What is found without acting, at one request a second."""
         return examined(self, self._api, self._key, self._clock, self._timeout_s)
 
 
 def _one_line(broken: ProviderError) -> str:
     """What happened, on one line and without the name of the provider, which the scope bears."""
-    return one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")
+    return to_one_line(broken.what if broken.hint is None else f"{broken.what} ({broken.hint})")

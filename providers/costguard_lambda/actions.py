@@ -14,11 +14,11 @@ from costguard.errors import (
     ProviderError,
     RefusedError,
     ThrottledError,
-    one_line,
-    shortened,
+    shorten,
+    to_one_line,
 )
 from costguard.providers.transport import Deadline
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, Reception
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard_lambda.api import LambdaApi
 from costguard_lambda.translation import OVER
 
@@ -29,7 +29,7 @@ REPEATED = "global/unknown"
 NO = (CredentialsError, ForbiddenError, ThrottledError, RefusedError)
 
 
-def terminated(api: LambdaApi, id_: str, timeout_s: float) -> Reception:
+def terminated(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse:
     """How Lambda received the request to end `id_`. It is sent once, or not at all."""
     before = _looked(api, id_, timeout_s)
     if before is not None:
@@ -37,50 +37,50 @@ def terminated(api: LambdaApi, id_: str, timeout_s: float) -> Reception:
     try:
         listed = api.terminate(id_)
     except MissingError as gone:
-        return Reception(said=MISSING, why=_why(gone))
+        return ActionResponse(said=MISSING, why=_why(gone))
     except NO as refused:
-        return Reception(said=REFUSED, why=_why(refused))
+        return ActionResponse(said=REFUSED, why=_why(refused))
     except ProviderError as broken:
         return _after(api, id_, timeout_s, broken)
     if not listed:
-        return Reception(said=UNCLEAR, why="the answer does not name this instance among those that were ended")
-    return Reception(said=ACCEPTED)
+        return ActionResponse(said=UNCLEAR, why="the answer does not name this instance among those that were ended")
+    return ActionResponse(said=ACCEPTED)
 
 
-def _looked(api: LambdaApi, id_: str, timeout_s: float) -> Reception | None:
+def _looked(api: LambdaApi, id_: str, timeout_s: float) -> ActionResponse | None:
     """Why nothing is to be sent; None: it is there, and can be ended."""
     try:
         one = api.instance(id_, Deadline(min(LOOK_S, timeout_s)))
     except MissingError as gone:
-        return Reception(said=MISSING, why=_why(gone))
+        return ActionResponse(said=MISSING, why=_why(gone))
     except NO as refused:
-        return Reception(said=REFUSED, why=f"{_why(refused)}; nothing was sent")
+        return ActionResponse(said=REFUSED, why=f"{_why(refused)}; nothing was sent")
     except ProviderError as broken:
-        return Reception(said=UNCLEAR, why=f"it could not be looked at, so nothing was sent: {_why(broken)}")
+        return ActionResponse(said=UNCLEAR, why=f"it could not be looked at, so nothing was sent: {_why(broken)}")
     act = one.actions.terminate if one.actions else None
-    reason = one_line(shortened(act.reason_code or "", 60)) if act else ""
+    reason = to_one_line(shorten(act.reason_code or "", 60)) if act else ""
     if one.status in OVER or reason == "vm-is-terminating":
-        return Reception(said=ALREADY, why=f"it is {'terminating' if reason else one.status}")
+        return ActionResponse(said=ALREADY, why=f"it is {'terminating' if reason else one.status}")
     if act and act.available is False:
-        return Reception(said=REFUSED, why=f"Lambda cannot end it now ({reason or 'no reason given'}); nothing was sent")
+        return ActionResponse(said=REFUSED, why=f"Lambda cannot end it now ({reason or 'no reason given'}); nothing was sent")
     return None
 
 
-def _after(api: LambdaApi, id_: str, timeout_s: float, broken: ProviderError) -> Reception:
+def _after(api: LambdaApi, id_: str, timeout_s: float, broken: ProviderError) -> ActionResponse:
     """The request went out and no clear answer came back. Only the codes of a repeated request are worth another look."""
     conflict = isinstance(broken, ConflictError)
     if not conflict and broken.code != REPEATED:
-        return Reception(said=UNCLEAR, why=_why(broken))
+        return ActionResponse(said=UNCLEAR, why=_why(broken))
     try:
         over = api.instance(id_, Deadline(min(LOOK_S, timeout_s))).status in OVER
     except MissingError:
         over = True
     except ProviderError:
-        return Reception(said=UNCLEAR, why=_why(broken))
+        return ActionResponse(said=UNCLEAR, why=_why(broken))
     if over:
-        return Reception(said=ALREADY, why=f"it is on its way out; Lambda said {_why(broken)}")
-    return Reception(said=REFUSED if conflict else UNCLEAR, why=_why(broken))
+        return ActionResponse(said=ALREADY, why=f"it is on its way out; Lambda said {_why(broken)}")
+    return ActionResponse(said=REFUSED if conflict else UNCLEAR, why=_why(broken))
 
 
 def _why(broken: ProviderError) -> str:
-    return one_line(broken.what)
+    return to_one_line(broken.what)

@@ -17,14 +17,14 @@ import msgspec
 
 from costguard.errors import (
     CredentialsError,
-    OddAnswerError,
+    InvalidAnswerError,
     ProviderError,
     ThrottledError,
     UnreachableError,
-    one_line,
-    shortened,
+    shorten,
+    to_one_line,
 )
-from costguard.providers.transport import Channel, Deadline, Reply, by_status
+from costguard.providers.transport import Deadline, HttpResponse, ProviderChannel, make_status_fault_reader
 from costguard_lambda.wire import Ended, Event, Filesystem, Instance, Mark, MarkOfId, Odd, Page, Refusal, Sold, Whole
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ MOST_ITEMS = 10_000
 class LambdaApi:
     """One account's way to Lambda. Each question has a circuit of its own, so that none stands in for another."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: ProviderChannel) -> None:
         self.channel = channel
 
     def instances(self, deadline: Deadline) -> Page[Instance]:
@@ -56,7 +56,7 @@ class LambdaApi:
         reply = self.channel.read(f"/instances/{quote(id_, safe='')}", scope="instance", deadline=deadline)
         one = self.channel.decode(reply, Whole[Instance], "an instance").data
         if one.id != id_:
-            raise self.odd(f"asked for instance {shortened(id_)}, it answered with another")
+            raise self.odd(f"asked for instance {shorten(id_)}, it answered with another")
         return one
 
     def filesystems(self, deadline: Deadline) -> Page[Filesystem]:
@@ -83,9 +83,9 @@ class LambdaApi:
         ended = self.channel.decode(reply, Whole[Ended], "the answer to a terminate").data
         return any(one.id == id_ for one in ended.terminated_instances)
 
-    def odd(self, what: str) -> OddAnswerError:
+    def odd(self, what: str) -> InvalidAnswerError:
         """An answer that cannot be used."""
-        return OddAnswerError(what, provider=NAME, account=self.channel.account, status=OK)
+        return InvalidAnswerError(what, provider=NAME, account=self.channel.account, status=OK)
 
     def _listed(
         self, path: str, kind: type[T], what: str, deadline: Deadline, params: Mapping[str, str] | None = None
@@ -106,14 +106,14 @@ def _page(raws: list[msgspec.Raw], kind: type[T], token: str = "") -> Page[T]:
         try:
             items.append(msgspec.json.decode(raw, type=kind))
         except UNREADABLE as broken:
-            why = shortened(str(broken))
+            why = shorten(str(broken))
             found = mended(raw, kind) if kind in (Instance, Filesystem) else None
             if found is None:
                 odd.append(_odd(raw, why))
             else:
                 items.append(found)
                 half_read.append(f"{_odd(raw, why).id}: a field cannot be read: {why}")
-    half = tuple(one_line(one) for one in half_read)
+    half = tuple(to_one_line(one) for one in half_read)
     return Page(items=tuple(items), odd=tuple(odd), token=token, cut=len(raws) > MOST_ITEMS, half_read=half)
 
 
@@ -142,7 +142,7 @@ def _odd(raw: msgspec.Raw, why: str) -> Odd:
     return Odd(why=why)
 
 
-def _readable(reply: Reply) -> Reply:
+def _readable(reply: HttpResponse) -> HttpResponse:
     """`reply`, but with `?` for every half of a surrogate pair, for which msgspec refuses the whole body.
 
     One name with such a half would hide an account for ever; numbers keep their digits.
@@ -154,17 +154,19 @@ def _readable(reply: Reply) -> Reply:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
         return reply
-    return Reply(status=reply.status, headers=reply.headers, body=text.encode("utf-8", "replace"))
+    return HttpResponse(status=reply.status, headers=reply.headers, body=text.encode("utf-8", "replace"))
 
 
-def fault_of(pause_s: float) -> Callable[[Reply], ProviderError | None]:
+def fault_of(pause_s: float) -> Callable[[HttpResponse], ProviderError | None]:
     """What a reply means. `pause_s`: seconds to be quiet after a 429 that does not say how long."""
-    usual = by_status(NAME, _told)
+    usual = make_status_fault_reader(NAME, _told)
 
-    def fault(reply: Reply) -> ProviderError | None:
+    def fault(reply: HttpResponse) -> ProviderError | None:
         found = usual(reply)
         if found is None:
-            return None if reply.status == OK else _as(OddAnswerError, f"answered {reply.status}, which it never does", reply)
+            return (
+                None if reply.status == OK else _as(InvalidAnswerError, f"answered {reply.status}, which it never does", reply)
+            )
         if isinstance(found, ThrottledError):
             found.retry_after_s = pause_s if found.retry_after_s is None else found.retry_after_s
         elif found.code == WRONG_KEY or "auth_error" in found.code:
@@ -172,20 +174,22 @@ def fault_of(pause_s: float) -> Callable[[Reply], ProviderError | None]:
         elif found.code.startswith(UPSTREAM):
             return _as(UnreachableError, f"has trouble behind its API ({found.code})", reply, found.code)
         elif reply.status == RETIRED or (reply.status == NOT_FOUND and found.code not in GONE):
-            return _as(OddAnswerError, f"has nothing at this address ({reply.status}); is base_url right?", reply, found.code)
+            return _as(
+                InvalidAnswerError, f"has nothing at this address ({reply.status}); is base_url right?", reply, found.code
+            )
         return found
 
     return fault
 
 
-def _told(reply: Reply) -> tuple[str, str]:
+def _told(reply: HttpResponse) -> tuple[str, str]:
     """Code and words of an error; "" and "" where the body is of another shape."""
     try:
         error = msgspec.json.decode(reply.body, type=Refusal).error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return "", ""
-    return shortened(error.code), error.message
+    return shorten(error.code), error.message
 
 
-def _as(kind: type[ProviderError], what: str, reply: Reply, code: str = "") -> ProviderError:
+def _as(kind: type[ProviderError], what: str, reply: HttpResponse, code: str = "") -> ProviderError:
     return kind(what, provider=NAME, status=reply.status, code=code)

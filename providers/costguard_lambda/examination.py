@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from costguard.errors import CredentialsError, ForbiddenError, ProviderError, one_line
-from costguard.providers.api_keys import Keyed
+from costguard.errors import CredentialsError, ForbiddenError, ProviderError, to_one_line
+from costguard.providers.api_keys import KeyedAccount
 from costguard.providers.transport import Deadline
 from costguard.system.clock import Clock
 from costguard.values.health import (
-    BAD,
-    CLOCK,
-    CREDENTIALS,
-    GOOD,
-    IDENTITY,
-    PERMISSION,
-    REACHABLE,
-    SKIPPED,
-    UNSURE,
-    UTILIZATION,
-    Check,
+    CHECK_BAD,
+    CHECK_GOOD,
+    CHECK_SKIPPED,
+    CHECK_UNSURE,
+    CLOCK_CHECK,
+    CREDENTIALS_CHECK,
+    IDENTITY_CHECK,
+    PERMISSION_CHECK,
+    REACHABLE_CHECK,
+    UTILIZATION_CHECK,
+    HealthCheck,
 )
 from costguard_lambda.api import LambdaApi
 
@@ -34,21 +34,25 @@ INACTIVE = "global/account-inactive"
 OTHER_KEY = "make a key of a member with that right at https://cloud.lambda.ai/api-keys"
 
 
-def examined(account: LambdaAccount, api: LambdaApi, key: Keyed, clock: Clock, timeout_s: float) -> tuple[Check, ...]:
+def examined(
+    account: LambdaAccount, api: LambdaApi, key: KeyedAccount, clock: Clock, timeout_s: float
+) -> tuple[HealthCheck, ...]:
     """In the order of looking; what comes after a wrong key or no connection is skipped."""
     deadline = Deadline(timeout_s)
-    source = f"{key.source}, ending in {key.key.hint()}"
+    source = f"{key.source}, ending in {key.key.get_hint()}"
     first = _tried(lambda: api.instances(deadline))
     if isinstance(first, CredentialsError):
-        reached = Check(subject=REACHABLE, outcome=GOOD, told="Lambda answers")
-        return (_check(CREDENTIALS, first, source, NEW_KEY), reached, *_skipped("the key is refused"))
+        reached = HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told="Lambda answers")
+        return (_check(CREDENTIALS_CHECK, first, source, NEW_KEY), reached, *_skipped("the key is refused"))
     if first is not None and not isinstance(first, ForbiddenError):
-        held = Check(subject=CREDENTIALS, outcome=UNSURE, told=f"{source}; not tried, since Lambda could not be asked")
+        held = HealthCheck(
+            subject=CREDENTIALS_CHECK, outcome=CHECK_UNSURE, told=f"{source}; not tried, since Lambda could not be asked"
+        )
         fix = first.hint or "try `curl https://cloud.lambda.ai/api/v1/instances`; see [providers.lambda] base_url"
-        return (held, _check(REACHABLE, first, "", fix), *_skipped("Lambda cannot be asked"))
+        return (held, _check(REACHABLE_CHECK, first, "", fix), *_skipped("Lambda cannot be asked"))
     return (
-        Check(subject=CREDENTIALS, outcome=GOOD, told=source),
-        Check(subject=REACHABLE, outcome=GOOD, told="Lambda answers"),
+        HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=source),
+        HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told="Lambda answers"),
         _identity(account),
         *_permissions(api, first, deadline),
         _clock(api, clock),
@@ -56,9 +60,9 @@ def examined(account: LambdaAccount, api: LambdaApi, key: Keyed, clock: Clock, t
     )
 
 
-def _skipped(why: str) -> tuple[Check, ...]:
-    subjects = (IDENTITY, f"{PERMISSION}: list instances", CLOCK, UTILIZATION)
-    return tuple(Check(subject=subject, outcome=SKIPPED, told=why) for subject in subjects)
+def _skipped(why: str) -> tuple[HealthCheck, ...]:
+    subjects = (IDENTITY_CHECK, f"{PERMISSION_CHECK}: list instances", CLOCK_CHECK, UTILIZATION_CHECK)
+    return tuple(HealthCheck(subject=subject, outcome=CHECK_SKIPPED, told=why) for subject in subjects)
 
 
 def _tried(call: Callable[[], object]) -> ProviderError | None:
@@ -69,35 +73,39 @@ def _tried(call: Callable[[], object]) -> ProviderError | None:
     return None
 
 
-def _check(subject: str, broken: ProviderError | None, told: str, fix: str, outcome: str = BAD) -> Check:
+def _check(subject: str, broken: ProviderError | None, told: str, fix: str, outcome: str = CHECK_BAD) -> HealthCheck:
     if broken is None:
-        return Check(subject=subject, outcome=GOOD, told=told)
-    return Check(subject=subject, outcome=outcome, told=one_line(": ".join(filter(None, (told, broken.what)))), fix=fix)
+        return HealthCheck(subject=subject, outcome=CHECK_GOOD, told=told)
+    return HealthCheck(
+        subject=subject, outcome=outcome, told=to_one_line(": ".join(filter(None, (told, broken.what)))), fix=fix
+    )
 
 
-def _identity(account: LambdaAccount) -> Check:
+def _identity(account: LambdaAccount) -> HealthCheck:
     try:
-        found = account.identity()
+        found = account.fetch_identity()
     except ProviderError as broken:
-        return Check(subject=IDENTITY, outcome=UNSURE, told=f"the audit log cannot be read: {one_line(broken.what)}")
+        return HealthCheck(
+            subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=f"the audit log cannot be read: {to_one_line(broken.what)}"
+        )
     if found is None:
         told = f"Lambda does not say whose key this is; it counts as the account '{account.name}'"
-        return Check(subject=IDENTITY, outcome=UNSURE, told=told)
-    return Check(subject=IDENTITY, outcome=GOOD, told=one_line(f"{found}, called '{account.name}' here"))
+        return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=told)
+    return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=to_one_line(f"{found}, called '{account.name}' here"))
 
 
-def _permissions(api: LambdaApi, first: ProviderError | None, deadline: Deadline) -> tuple[Check, ...]:
+def _permissions(api: LambdaApi, first: ProviderError | None, deadline: Deadline) -> tuple[HealthCheck, ...]:
     """Keys of Lambda know no finer rights than their member has; each is proven by using it, but for the act."""
     disks, types = _tried(lambda: api.filesystems(deadline)), _tried(lambda: api.types(deadline))
     log = _tried(lambda: api.events(deadline, start=None, token=""))
     undated = "without it an instance counts from when it was first seen"
     told = "there is no way to try it without ending an instance; Lambda has no stop at all"
     return (
-        _check(f"{PERMISSION}: list instances", first, "", _mends(first)),
-        _check(f"{PERMISSION}: list filesystems", disks, "", OTHER_KEY),
-        _check(f"{PERMISSION}: offers", types, "", OTHER_KEY),
-        _check(f"{PERMISSION}: audit log", log, "" if log is None else undated, OTHER_KEY, UNSURE),
-        Check(subject=f"{PERMISSION}: terminate", outcome=UNSURE, told=told),
+        _check(f"{PERMISSION_CHECK}: list instances", first, "", _mends(first)),
+        _check(f"{PERMISSION_CHECK}: list filesystems", disks, "", OTHER_KEY),
+        _check(f"{PERMISSION_CHECK}: offers", types, "", OTHER_KEY),
+        _check(f"{PERMISSION_CHECK}: audit log", log, "" if log is None else undated, OTHER_KEY, CHECK_UNSURE),
+        HealthCheck(subject=f"{PERMISSION_CHECK}: terminate", outcome=CHECK_UNSURE, told=told),
     )
 
 
@@ -106,17 +114,21 @@ def _mends(broken: ProviderError | None) -> str:
     return (broken.hint or OTHER_KEY) if broken and broken.code == INACTIVE else OTHER_KEY
 
 
-def _clock(api: LambdaApi, clock: Clock) -> Check:
+def _clock(api: LambdaApi, clock: Clock) -> HealthCheck:
     said = api.channel.date
     if said is None:
-        return Check(subject=CLOCK, outcome=UNSURE, told="Lambda's answers bear no date")
+        return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="Lambda's answers bear no date")
     skew = (clock.now() - said).total_seconds()
     told = f"this clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} Lambda's"
     if abs(skew) > SKEW_S:
-        return Check(subject=CLOCK, outcome=BAD, told=told, fix="set this machine's clock: timedatectl set-ntp true")
-    return Check(subject=CLOCK, outcome=GOOD, told=told)
+        return HealthCheck(
+            subject=CLOCK_CHECK, outcome=CHECK_BAD, told=told, fix="set this machine's clock: timedatectl set-ntp true"
+        )
+    return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=told)
 
 
-def _utilization() -> Check:
+def _utilization() -> HealthCheck:
     told = "Lambda measures nothing: idle instances can be told only by an agent on them"
-    return Check(subject=UTILIZATION, outcome=UNSURE, told=told, fix="costguard agent enrol ID, for each machine")
+    return HealthCheck(
+        subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told, fix="costguard agent enrol ID, for each machine"
+    )

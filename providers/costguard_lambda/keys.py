@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from costguard.providers.api_keys import Places
+from costguard.providers.api_keys import KeyLocations
 
 
-def places(home: Path) -> Places:
+def places(home: Path) -> KeyLocations:
     """In the order in which they count."""
-    return Places(env="LAMBDA_API_KEY", files=((home / ".lambda_cloud" / "lambda_keys", key_in),))
+    return KeyLocations(env="LAMBDA_API_KEY", files=((home / ".lambda_cloud" / "lambda_keys", key_in),))
 
 
 def key_in(text: str) -> str:

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from costguard.errors import ForbiddenError, ProviderError
 from costguard.providers.ports import Cache
 from costguard.providers.transport import Deadline
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from costguard_lambda.wire import Event, Page
 
 RECENT = timedelta(days=7)
@@ -58,7 +58,7 @@ class _Sweep:
 
 def lines_of(event: Event) -> list[Line]:
     """The instances that `event` is about; none where it is about another kind of thing, or its time cannot be read."""
-    at = time_stated(event.event_time)
+    at = parse_instant(event.event_time)
     if at is None or event.resource_name not in ("instance", None):
         return []
     made = any(word in (event.action or "").lower() for word in MADE)
@@ -118,7 +118,7 @@ class Launches:
         if self._forbidden_until and now < self._forbidden_until:
             return
         for _ in range(PAGES):
-            if deadline.left() <= 0:
+            if deadline.compute_left() <= 0:
                 return
             sweep = self._sweep = self._sweep or self._next(now)
             page = ask(sweep.start, sweep.lead)
@@ -167,4 +167,4 @@ def _remembered(data: bytes | None) -> dict[str, datetime]:
     except ValueError:
         return {}
     pairs = told.items() if isinstance(told, Mapping) else ()
-    return {str(id_): at for id_, value in pairs if (at := time_stated(value)) is not None}
+    return {str(id_): at for id_, value in pairs if (at := parse_instant(value)) is not None}

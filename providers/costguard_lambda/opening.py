@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from costguard.errors import CredentialsError, ForbiddenError, ThrottledError, UnreachableError
-from costguard.providers.api_keys import DEFAULT, Keyed, checked, opened_accounts, timeout_of
+from costguard.providers.api_keys import DEFAULT_ACCOUNT, KeyedAccount, check_account_table, open_keyed_accounts, read_timeout
 from costguard.providers.ports import InstanceSource
-from costguard.providers.transport import Bucket, Channel, Secret, Surroundings, checked_url
+from costguard.providers.transport import ProviderChannel, ProviderContext, Secret, TokenBucket, check_url
 from costguard_lambda import MANIFEST
 from costguard_lambda.account import LambdaAccount
 from costguard_lambda.api import LambdaApi, fault_of
@@ -26,34 +26,36 @@ ADVICE = {
 }
 
 
-def opened(table: Mapping[str, object], around: Surroundings, *, per_s: float, pause_s: float) -> Sequence[InstanceSource]:
+def opened(table: Mapping[str, object], around: ProviderContext, *, per_s: float, pause_s: float) -> Sequence[InstanceSource]:
     """An account for each that `table` states; without any, the one of the default key."""
-    stated = checked(table, MANIFEST)
-    base_url, timeout_s = base_of(str(stated.get("base_url", BASE_URL))), timeout_of(stated, MANIFEST)
+    stated = check_account_table(table, MANIFEST)
+    base_url, timeout_s = base_of(str(stated.get("base_url", BASE_URL))), read_timeout(stated, MANIFEST)
 
-    def account(key: Keyed) -> LambdaAccount:
-        name = key.account or DEFAULT
+    def account(key: KeyedAccount) -> LambdaAccount:
+        name = key.account or DEFAULT_ACCOUNT
         api = LambdaApi(_channel(around, key, name, base_url, per_s=per_s, pause_s=pause_s))
         return LambdaAccount(name=name, api=api, key=key, around=around, timeout_s=timeout_s)
 
-    return opened_accounts(stated, MANIFEST, places(around.home), around, account)
+    return open_keyed_accounts(stated, MANIFEST, places(around.home), around, account)
 
 
 def base_of(stated: str) -> str:
     """Where the API is. Lambda's spec names the host alone as its server, and begins every path with the version."""
-    base = checked_url(stated, f"{WHERE}.base_url")
+    base = check_url(stated, f"{WHERE}.base_url")
     return base if urlsplit(base).path else f"{base}{VERSION}"
 
 
-def _channel(around: Surroundings, key: Keyed, name: str, base_url: str, *, per_s: float, pause_s: float) -> Channel:
+def _channel(
+    around: ProviderContext, key: KeyedAccount, name: str, base_url: str, *, per_s: float, pause_s: float
+) -> ProviderChannel:
     """With one bucket for everything: a burst of one, for which an act goes before every waiting read."""
-    return Channel(
+    return ProviderChannel(
         around.transport,
         provider=MANIFEST.name,
         base_url=base_url,
         account=name,
         headers={"Authorization": Secret(f"Bearer {key.key.reveal()}"), "Accept": "application/json"},
-        buckets={"": Bucket(per_s)},
+        buckets={"": TokenBucket(per_s)},
         fault=fault_of(pause_s),
         advice=ADVICE,
     )

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 
-from costguard.errors import InputError, UnknownNameError, one_line, shortened
-from costguard.metering.observation import LARGEST_GB, MOST_GPUS, Disk, Handling, Observation, Price, price_stated
+from costguard.errors import InputError, UnknownNameError, shorten, to_one_line
+from costguard.metering.observation import LARGEST_GB, MOST_GPUS, Disk, Handling, Observation, Price, parse_hourly_rate
 from costguard.quoting.offer import Offer
 from costguard.values.gpu_names import GpuNames
 from costguard.values.money import Rate
-from costguard.values.resource import ENDED, RUNNING, UNKNOWN, VOLUME, ResourceKey, storable
-from costguard.values.stated_time import time_stated
+from costguard.values.resource import ENDED, RUNNING, UNKNOWN, VOLUME, ResourceKey, make_storable
+from costguard.values.stated_time import parse_instant
 from costguard_lambda.wire import Filesystem, Instance, InstanceType, Odd, Sold, Specs
 
 NAME = "lambda"
@@ -86,7 +86,7 @@ def instance(seen: Seen, one: Instance, context: Context) -> None:
             handling=_handling(one, local),
         )
     except InputError as odd:
-        seen.faults.append(f"{whose} cannot be kept: {one_line(shortened(odd.what))}")
+        seen.faults.append(f"{whose} cannot be kept: {to_one_line(shorten(odd.what))}")
     else:
         seen.items.append(found)
 
@@ -94,7 +94,7 @@ def instance(seen: Seen, one: Instance, context: Context) -> None:
 def filesystem(seen: Seen, one: Filesystem, context: Context) -> None:
     """Add a filesystem: it bills by what it holds, whether it is mounted or not."""
     whose = f"filesystem {_id(one.id)}"
-    created = time_stated(one.created)
+    created = parse_instant(one.created)
     if created is None:
         seen.notes.append(f"{whose}: created is {'missing' if one.created is None else 'no time'}")
     used = _whole(one.bytes_used, GIB)
@@ -111,7 +111,7 @@ def filesystem(seen: Seen, one: Filesystem, context: Context) -> None:
             disks=(Disk(used, "filesystem"),),
         )
     except InputError as odd:
-        seen.faults.append(f"{whose} cannot be kept: {one_line(shortened(odd.what))}")
+        seen.faults.append(f"{whose} cannot be kept: {to_one_line(shorten(odd.what))}")
     else:
         seen.items.append(found)
 
@@ -122,7 +122,7 @@ def unreadable(seen: Seen, one: Odd, context: Context, *, kind: str) -> None:
     Without its region it would stand in the ledger as another resource, and be charged twice: it is only said.
     """
     whose = f"an {kind} without a readable id" if not one.id else f"{kind} {_id(one.id)}"
-    told = f"{whose} cannot be read: {one_line(one.why)}"
+    told = f"{whose} cannot be read: {to_one_line(one.why)}"
     if not one.id or not one.region or kind == VOLUME:
         seen.faults.append(told)
         return
@@ -140,7 +140,7 @@ def state_of(status: str | None, whose: str, notes: list[str]) -> str:
     """The word here for `status`; a new word is unknown, never gone and never stopped."""
     state = STATES.get(status or "", UNKNOWN)
     if state == UNKNOWN:
-        notes.append(f"{whose}: status {one_line(shortened(repr(status)))} is not known")
+        notes.append(f"{whose}: status {to_one_line(shorten(repr(status)))} is not known")
     return state
 
 
@@ -155,8 +155,8 @@ def gpu_of(kind: InstanceType, gpus: GpuNames, whose: str, notes: list[str]) -> 
     try:
         return gpus.resolve(text, vram_gb=float(size[1]) if size else None).canonical
     except UnknownNameError:
-        word = storable(shortened(text, LONGEST_GPU))
-        notes.append(f"{whose}: GPU '{one_line(word)}' is not known")
+        word = make_storable(shorten(text, LONGEST_GPU))
+        notes.append(f"{whose}: GPU '{to_one_line(word)}' is not known")
         return word
 
 
@@ -173,7 +173,7 @@ def _rate(kind: InstanceType, gpu_count: int, whose: str, notes: list[str]) -> R
     """Lambda states cents for the whole machine."""
     cents = kind.price_cents_per_hour
     dollars = cents / 100 if cents is not None and cents.is_finite() and -HUGE_CENTS < cents < HUGE_CENTS else cents
-    rate, why = price_stated(dollars, gpus=max(1, gpu_count), field=f"{whose}: price")
+    rate, why = parse_hourly_rate(dollars, gpus=max(1, gpu_count), field=f"{whose}: price")
     if why:
         notes.append(why)
     return rate
@@ -250,4 +250,4 @@ def _number(stated: Decimal | None) -> float | None:
 
 
 def _id(text: str) -> str:
-    return one_line(shortened(text, LONGEST_ID))
+    return to_one_line(shorten(text, LONGEST_ID))

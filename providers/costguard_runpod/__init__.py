@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costguard.values.provider import CONTAINERS, TABLES, WHOLE, Manifest, Seller, Setting
+from costguard.values.provider import CONTAINERS, TABLES_SETTING, WHOLE_SETTING, ProviderManifest, ProviderSetting, Seller
 
 if TYPE_CHECKING:  # importing a plug-in imports no network library
     from costguard.bills.bill_files import BillFiles
     from costguard.providers.ports import InstanceSource
-    from costguard.providers.transport import Surroundings
+    from costguard.providers.transport import ProviderContext
 
 ACCOUNT_SETTINGS = (
-    Setting(name="account", told='what this account is called in the ledger; "default" otherwise', example='"main"'),
-    Setting(name="key_env", told="the environment variable that holds the key", example='"RUNPOD_KEY_TEAM"'),
-    Setting(name="key_file", told="a file that holds the key and nothing else", example='"/run/secrets/runpod"'),
+    ProviderSetting(name="account", told='what this account is called in the ledger; "default" otherwise', example='"main"'),
+    ProviderSetting(name="key_env", told="the environment variable that holds the key", example='"RUNPOD_KEY_TEAM"'),
+    ProviderSetting(name="key_file", told="a file that holds the key and nothing else", example='"/run/secrets/runpod"'),
 )
 
-MANIFEST = Manifest(
+MANIFEST = ProviderManifest(
     name="runpod",
     title="RunPod",
     seller=Seller(name="RunPod", account="RunPod account", compute="RunPod Pods", storage="RunPod Storage", runs=CONTAINERS),
@@ -40,11 +40,15 @@ MANIFEST = Manifest(
     },
     settings=(
         *ACCOUNT_SETTINGS,
-        Setting(name="accounts", told="several accounts, each with its key", kind=TABLES, inner=ACCOUNT_SETTINGS),
-        Setting(name="base_url", told="where REST v2 is asked", example='"https://api.runpod.io"'),
-        Setting(name="graphql_url", told="where the balance is asked", example='"https://api.runpod.io/graphql"'),
-        Setting(name="requests_per_minute", told="the quota of the account, if it is not 60", kind=WHOLE, example="60"),
-        Setting(name="timeout_s", told="seconds that one poll may take", kind=WHOLE, example="60"),
+        ProviderSetting(
+            name="accounts", told="several accounts, each with its key", kind=TABLES_SETTING, inner=ACCOUNT_SETTINGS
+        ),
+        ProviderSetting(name="base_url", told="where REST v2 is asked", example='"https://api.runpod.io"'),
+        ProviderSetting(name="graphql_url", told="where the balance is asked", example='"https://api.runpod.io/graphql"'),
+        ProviderSetting(
+            name="requests_per_minute", told="the quota of the account, if it is not 60", kind=WHOLE_SETTING, example="60"
+        ),
+        ProviderSetting(name="timeout_s", told="seconds that one poll may take", kind=WHOLE_SETTING, example="60"),
     ),
     key_at="https://console.runpod.io/user/settings",
     not_seen=(
@@ -58,7 +62,7 @@ class RunpodPlugin:
     """The plug-in: what it says of itself, and its accounts."""
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ProviderManifest:
         """RunPod's settings, credentials and abilities."""
         return MANIFEST
 
@@ -70,7 +74,7 @@ class RunpodPlugin:
 
         return BillFiles(formats=(FORMAT,))
 
-    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+    def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """One source for each account of `table`; nothing is asked yet."""
         from costguard_runpod.account import opened
 

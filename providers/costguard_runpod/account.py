@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from costguard.bills.bill_line import Billed, BillLine
+from costguard.bills.bill_line import BillLine, BillLines
 from costguard.errors import (
     CredentialsError,
     ForbiddenError,
     InputError,
+    InvalidAnswerError,
     MissingError,
-    OddAnswerError,
     ProviderError,
     RefusedError,
     UnreachableError,
-    one_line,
+    to_one_line,
 )
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.api_keys import DEFAULT, Keyed, checked, opened_accounts, timeout_of
+from costguard.providers.api_keys import DEFAULT_ACCOUNT, KeyedAccount, check_account_table, open_keyed_accounts, read_timeout
 from costguard.providers.ports import InstanceSource
-from costguard.providers.transport import Channel, Deadline, Surroundings
+from costguard.providers.transport import Deadline, ProviderChannel, ProviderContext
 from costguard.quoting.offer import OfferListing
-from costguard.values.acting import Reception
-from costguard.values.balance import Balance
-from costguard.values.health import Check
+from costguard.values.acting import ActionResponse
+from costguard.values.balance import PrepaidBalance
+from costguard.values.health import HealthCheck
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard_runpod import MANIFEST, actions, api, billing
@@ -47,24 +47,26 @@ CHUNK = timedelta(days=7)
 """Of a bill that is asked for at once: 168 hours of 400 pods are near the 16 MiB that an answer may have."""
 
 
-def opened(table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+def opened(table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
     """An account for each that `table` states, or the one of the environment."""
-    stated = checked(table, MANIFEST)
-    return opened_accounts(
-        stated, MANIFEST, places(around.home), around, lambda key: Account(key.account or DEFAULT, key, around, stated)
+    stated = check_account_table(table, MANIFEST)
+    return open_keyed_accounts(
+        stated, MANIFEST, places(around.home), around, lambda key: Account(key.account or DEFAULT_ACCOUNT, key, around, stated)
     )
 
 
 class Account:
     """One account. `stated`: the settings that all accounts share."""
 
-    def __init__(self, name: str, key: Keyed, around: Surroundings, stated: Mapping[str, object]) -> None:
+    def __init__(self, name: str, key: KeyedAccount, around: ProviderContext, stated: Mapping[str, object]) -> None:
         self.name, self.key = name, key
         self._clock, self._names = around.clock, around.gpus
-        self._timeout_s = timeout_of(stated, MANIFEST)
+        self._timeout_s = read_timeout(stated, MANIFEST)
         per_minute = _whole(stated, "requests_per_minute", api.PER_MINUTE)
-        self.rest: Channel = api.rest(around, key, name, api.base_url(stated.get("base_url")), per_minute)
-        self.graphql: Channel = api.graphql(around, key, name, str(stated.get("graphql_url") or _graphql(stated)), per_minute)
+        self.rest: ProviderChannel = api.rest(around, key, name, api.base_url(stated.get("base_url")), per_minute)
+        self.graphql: ProviderChannel = api.graphql(
+            around, key, name, str(stated.get("graphql_url") or _graphql(stated)), per_minute
+        )
         self._words = Words(account=name, names=self._names)
         self._catalogue_at: datetime | None = None
 
@@ -73,7 +75,7 @@ class Account:
         """RunPod."""
         return (PROVIDER,)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         """The account: one listing shows all of it."""
         return (ScopeKey(PROVIDER, self.name, SCOPE),)
 
@@ -119,7 +121,7 @@ class Account:
         self._catalogue_at = now
         return []
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         """The pod `key`, or the network volume of that id."""
         try:
             pod = api.one_pod(self.rest, key)
@@ -134,16 +136,16 @@ class Account:
         try:
             return pod_observed(pod, self._words, [])
         except InputError as odd:
-            raise OddAnswerError(odd.what, provider=PROVIDER, account=self.name) from None
+            raise InvalidAnswerError(odd.what, provider=PROVIDER, account=self.name) from None
 
     def _volume(self, key: ResourceKey) -> Observation | None:
         found = read_all(self.rest, "/v2/network-volumes", decode_volumes, Deadline(self._timeout_s))
         told = observations((), (one for one in found.items if one.id == key.id), self._words, self._clock.now())
         if not told.items and (found.why or told.lost):
-            raise OddAnswerError(found.why or told.notes[-1], provider=PROVIDER, account=self.name)
+            raise InvalidAnswerError(found.why or told.notes[-1], provider=PROVIDER, account=self.name)
         return told.items[0] if told.items else None
 
-    def identity(self) -> str | None:
+    def fetch_identity(self) -> str | None:
         """The id of the user behind the key; None where GraphQL, which alone tells it, is gone or not allowed."""
         try:
             found = api.myself(self.graphql)
@@ -151,19 +153,19 @@ class Account:
             return None
         return found.id if found else None
 
-    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+    def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """Both clouds, each asked whether one GPU can be had there now."""
         catalogues = {cloud: api.catalogue(self.rest, cloud=cloud) for cloud in ("SECURE", "COMMUNITY")}
         return billing.offers(catalogues, gpus, self._words, self._clock.now().date())
 
-    def balance(self) -> Balance:
+    def fetch_balance(self) -> PrepaidBalance:
         """By GraphQL; unknown, with the reason, where it does not answer."""
         try:
             return billing.balance(api.myself(self.graphql), self.name, self._clock.now())
         except ProviderError as broken:
             return billing.no_balance(self.name, self._clock.now(), reason(broken))
 
-    def bill_lines(self, period: Period) -> Billed:
+    def fetch_bill_lines(self, period: Period) -> BillLines:
         """Hourly lines of pods and network volumes, and of what has no resource of its own."""
         lines, missing = list[BillLine](), list[str]()
         for kind in (billing.PODS, billing.VOLUMES, billing.TOTALS):
@@ -176,7 +178,7 @@ class Account:
                 continue
             if unread:
                 missing.append(f"{unread} records of {kind or 'serverless and clusters'} cannot be read")
-        return Billed(lines=tuple(lines), why="; ".join(missing))
+        return BillLines(lines=tuple(lines), why="; ".join(missing))
 
     def _bill(self, kind: str, period: Period, lines: list[BillLine]) -> int:
         """Add the lines of one statement, asked for in pieces; how many records could not be read."""
@@ -192,15 +194,15 @@ class Account:
             start, unread = end, unread + lost
         return unread
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """`POST /v2/pods/ID/action`, once, after one look."""
         return actions.stop(self.rest, self.name, key, lose)
 
-    def terminate(self, key: ResourceKey) -> Reception:
+    def terminate(self, key: ResourceKey) -> ActionResponse:
         """`DELETE /v2/pods/ID`, once, after one look. A network volume is never deleted."""
         return actions.terminate(self.rest, self.name, key)
 
-    def examine(self) -> Sequence[Check]:
+    def examine(self) -> Sequence[HealthCheck]:
         """Ask once for each thing that costguard needs."""
         return examined(Examined(rest=self.rest, graphql=self.graphql, key=self.key, now=self._clock.now))
 
@@ -208,11 +210,11 @@ class Account:
 def reason(broken: ProviderError) -> str:
     """Why, in one line, with what to do about it."""
     hint = (
-        f" ({one_line(broken.hint)})"
+        f" ({to_one_line(broken.hint)})"
         if broken.hint and isinstance(broken, CredentialsError | ForbiddenError | UnreachableError)
         else ""
     )
-    hint = f" ({one_line(broken.hint)})" if broken.hint and broken.status == api.GONE else hint
+    hint = f" ({to_one_line(broken.hint)})" if broken.hint and broken.status == api.GONE else hint
     return f"{broken.what}{hint}"
 
 

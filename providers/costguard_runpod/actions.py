@@ -18,10 +18,10 @@ from costguard.errors import (
     ProviderError,
     RefusedError,
     ThrottledError,
-    shortened,
+    shorten,
 )
-from costguard.providers.transport import Channel, Reply
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, Reception
+from costguard.providers.transport import HttpResponse, ProviderChannel
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 from costguard_runpod.api import one_pod, pod_in, pod_path
 from costguard_runpod.translation import PROVIDER, handling
@@ -31,56 +31,70 @@ NO = (CredentialsError, ForbiddenError, RefusedError, ThrottledError)
 """A clear no: RunPod did nothing."""
 NO_CONTENT = 204
 
-Look = Callable[[Pod], Reception | None]
+Look = Callable[[Pod], ActionResponse | None]
 
 
-def stop(channel: Channel, account: str, key: ResourceKey, lose: frozenset[str]) -> Reception:
+def stop(channel: ProviderChannel, account: str, key: ResourceKey, lose: frozenset[str]) -> ActionResponse:
     """Stop the pod `key`, where no more is lost than `lose`."""
 
-    def hindered(pod: Pod) -> Reception | None:
+    def hindered(pod: Pod) -> ActionResponse | None:
         if pod.status == "EXITED":
-            return Reception(said=ALREADY, why="it is EXITED")
+            return ActionResponse(said=ALREADY, why="it is EXITED")
         if pod.status == "TERMINATED":
-            return Reception(said=MISSING, why="it is TERMINATED")
+            return ActionResponse(said=MISSING, why="it is TERMINATED")
         lost = [what for what in handling(pod).stop_loses if what not in lose]
         if lost and not _held(pod, "stop"):
-            return Reception(said=REFUSED, why=f"a stop would lose {', '.join(lost)}")
+            return ActionResponse(said=REFUSED, why=f"a stop would lose {', '.join(lost)}")
         return _held(pod, "stop")
 
-    def sent() -> Reception:
+    def sent() -> ActionResponse:
         reply = channel.act("POST", f"{pod_path(key)}/action", body={"action": "stop"})
         pod_in(channel, reply, key)
-        return Reception(said=ACCEPTED)
+        return ActionResponse(said=ACCEPTED)
 
     return _acted(channel, account, key, hindered, sent, done=("EXITED",))
 
 
-def terminate(channel: Channel, account: str, key: ResourceKey) -> Reception:
+def terminate(channel: ProviderChannel, account: str, key: ResourceKey) -> ActionResponse:
     """End the pod `key` for good."""
 
-    def hindered(pod: Pod) -> Reception | None:
+    def hindered(pod: Pod) -> ActionResponse | None:
         if pod.status == "TERMINATED":
-            return Reception(said=ALREADY, why="it is TERMINATED")
+            return ActionResponse(said=ALREADY, why="it is TERMINATED")
         return _held(pod, "terminate")
 
-    def sent() -> Reception:
+    def sent() -> ActionResponse:
         reply = channel.act("DELETE", pod_path(key))
-        return Reception(said=ACCEPTED) if _ended(reply, key) else Reception(said=UNCLEAR, why="an answer that says nothing")
+        return (
+            ActionResponse(said=ACCEPTED)
+            if _ended(reply, key)
+            else ActionResponse(said=UNCLEAR, why="an answer that says nothing")
+        )
 
     return _acted(channel, account, key, hindered, sent, done=("TERMINATED",))
 
 
 def _acted(
-    channel: Channel, account: str, key: ResourceKey, hindered: Look, sent: Callable[[], Reception], *, done: tuple[str, ...]
-) -> Reception:
+    channel: ProviderChannel,
+    account: str,
+    key: ResourceKey,
+    hindered: Look,
+    sent: Callable[[], ActionResponse],
+    *,
+    done: tuple[str, ...],
+) -> ActionResponse:
     """Look, then ask once. `done`: the words of a pod that is where the act leads."""
     if (key.provider, key.account) != (PROVIDER, account):
-        return Reception(said=REFUSED, why="it is not of this account")
+        return ActionResponse(said=REFUSED, why="it is not of this account")
     try:
         before = hindered(one_pod(channel, key, first=True))
     except ProviderError as broken:
         found = _read_as(broken)
-        return Reception(said=found.said, why=f"{found.why}; nothing was asked of the pod") if found.said == UNCLEAR else found
+        return (
+            ActionResponse(said=found.said, why=f"{found.why}; nothing was asked of the pod")
+            if found.said == UNCLEAR
+            else found
+        )
     if before is not None:
         return before
     try:
@@ -91,41 +105,41 @@ def _acted(
         return _read_as(broken)
 
 
-def _held(pod: Pod, act: str) -> Reception | None:
+def _held(pod: Pod, act: str) -> ActionResponse | None:
     """Why RunPod or its owner would have the pod left alone; None: nothing hinders."""
     about = handling(pod)
     if about.controller:
-        return Reception(
+        return ActionResponse(
             said=REFUSED, why=f"it is a member of {about.controller}, which is ended as a whole (DELETE /v2/clusters)"
         )
     if act in about.protected:
-        return Reception(said=REFUSED, why="it is locked, and costguard unlocks nothing")
+        return ActionResponse(said=REFUSED, why="it is locked, and costguard unlocks nothing")
     if pod.actions is not None and act not in pod.actions:
-        state, allowed = shortened(pod.status or "of unknown state"), ", ".join(map(shortened, pod.actions[:4])) or "nothing"
-        return Reception(said=REFUSED, why=f"it is {state} and allows {allowed}")
+        state, allowed = shorten(pod.status or "of unknown state"), ", ".join(map(shorten, pod.actions[:4])) or "nothing"
+        return ActionResponse(said=REFUSED, why=f"it is {state} and allows {allowed}")
     return None
 
 
-def _after_conflict(channel: Channel, key: ResourceKey, no: ConflictError, done: tuple[str, ...]) -> Reception:
+def _after_conflict(channel: ProviderChannel, key: ResourceKey, no: ConflictError, done: tuple[str, ...]) -> ActionResponse:
     """RunPod answers 409 also where the pod is already there: only another look can tell."""
     try:
         now = one_pod(channel, key, first=True).status
     except MissingError:
-        return Reception(said=MISSING, why=no.what)
+        return ActionResponse(said=MISSING, why=no.what)
     except ProviderError:
-        return Reception(said=REFUSED, why=no.what)
-    return Reception(said=ALREADY, why=f"it is {now}") if now in done else Reception(said=REFUSED, why=no.what)
+        return ActionResponse(said=REFUSED, why=no.what)
+    return ActionResponse(said=ALREADY, why=f"it is {now}") if now in done else ActionResponse(said=REFUSED, why=no.what)
 
 
-def _read_as(broken: ProviderError) -> Reception:
+def _read_as(broken: ProviderError) -> ActionResponse:
     if isinstance(broken, MissingError):
-        return Reception(said=MISSING, why=broken.what)
+        return ActionResponse(said=MISSING, why=broken.what)
     if isinstance(broken, NO):
-        return Reception(said=REFUSED, why=broken.what)
-    return Reception(said=UNCLEAR, why=broken.what)
+        return ActionResponse(said=REFUSED, why=broken.what)
+    return ActionResponse(said=UNCLEAR, why=broken.what)
 
 
-def _ended(reply: Reply, key: ResourceKey) -> bool:
+def _ended(reply: HttpResponse, key: ResourceKey) -> bool:
     """Whether the answer to a DELETE says that it was done: 204 without a body, or the pod that is ending."""
     if reply.status == NO_CONTENT:
         return True

@@ -12,13 +12,22 @@ from costguard.errors import (
     CredentialsError,
     ForbiddenError,
     InputError,
-    OddAnswerError,
+    InvalidAnswerError,
     ProviderError,
     RefusedError,
-    shortened,
+    shorten,
 )
-from costguard.providers.api_keys import Keyed
-from costguard.providers.transport import Bucket, Channel, Deadline, Reply, Secret, Surroundings, by_status, checked_url
+from costguard.providers.api_keys import KeyedAccount
+from costguard.providers.transport import (
+    Deadline,
+    HttpResponse,
+    ProviderChannel,
+    ProviderContext,
+    Secret,
+    TokenBucket,
+    check_url,
+    make_status_fault_reader,
+)
 from costguard.providers.transport.channel import RETRY_AFTER_MOST_S
 from costguard.values.resource import ResourceKey
 from costguard_runpod.pagination import UNREADABLE, mended, odd_answer
@@ -47,34 +56,34 @@ QUERY = "query { myself { id clientBalance currentSpendPerHr spendLimit } }"
 
 def base_url(stated: object) -> str:
     """Where REST v2 is, without its /v2; an address of the retired v1 is refused by name."""
-    base = checked_url(str(stated or BASE_URL), "providers.runpod.base_url")
+    base = check_url(str(stated or BASE_URL), "providers.runpod.base_url")
     if urlsplit(base).hostname == "rest.runpod.io" or base.endswith("/v1"):
         what = "is RunPod's REST v1, which was retired on 2026-11-15"
         raise InputError(what, field="providers.runpod.base_url", hint=f'write base_url = "{BASE_URL}"')
     return base.removesuffix("/v2")
 
 
-def rest(around: Surroundings, key: Keyed, account: str, base: str, per_minute: int) -> Channel:
+def rest(around: ProviderContext, key: KeyedAccount, account: str, base: str, per_minute: int) -> ProviderChannel:
     """The account's way to REST v2."""
-    bucket = Bucket(per_minute * FILLED / 60, per_minute * AT_ONCE, kept=per_minute * KEPT)
+    bucket = TokenBucket(per_minute * FILLED / 60, per_minute * AT_ONCE, kept=per_minute * KEPT)
     return _channel(around, key, account, base, bucket)
 
 
-def graphql(around: Surroundings, key: Keyed, account: str, url: str, per_minute: int) -> Channel:
+def graphql(around: ProviderContext, key: KeyedAccount, account: str, url: str, per_minute: int) -> ProviderChannel:
     """The account's way to GraphQL: for the balance, and never with the key in the address. It states no quota of its own."""
-    bucket = Bucket(per_minute * FILLED / 60, per_minute * AT_ONCE)
-    return _channel(around, key, account, checked_url(url, "providers.runpod.graphql_url"), bucket)
+    bucket = TokenBucket(per_minute * FILLED / 60, per_minute * AT_ONCE)
+    return _channel(around, key, account, check_url(url, "providers.runpod.graphql_url"), bucket)
 
 
-def _channel(around: Surroundings, key: Keyed, account: str, base: str, bucket: Bucket) -> Channel:
-    def fault(reply: Reply) -> ProviderError | None:
+def _channel(around: ProviderContext, key: KeyedAccount, account: str, base: str, bucket: TokenBucket) -> ProviderChannel:
+    def fault(reply: HttpResponse) -> ProviderError | None:
         pause = pause_of(reply)
         if pause:
             bucket.close_for(min(pause, RETRY_AFTER_MOST_S))
         return meant(reply)
 
-    where = f"{key.source} holds {key.key.hint()}"
-    return Channel(
+    where = f"{key.source} holds {key.key.get_hint()}"
+    return ProviderChannel(
         around.transport,
         provider="runpod",
         base_url=base,
@@ -86,7 +95,7 @@ def _channel(around: Surroundings, key: Keyed, account: str, base: str, bucket: 
     )
 
 
-def meant(reply: Reply) -> ProviderError | None:
+def meant(reply: HttpResponse) -> ProviderError | None:
     """What a status means. 410 is an API that was retired, and never a pod that is gone; nor is a web page of status 404."""
     if reply.status == GONE:
         what = "this API was retired (410)"
@@ -95,11 +104,11 @@ def meant(reply: Reply) -> ProviderError | None:
         )
     found = _BY_STATUS(reply)
     if found is not None and reply.status == 404 and reply.body[:64].lstrip()[:1] == b"<":  # noqa: PLR2004
-        return OddAnswerError("answered 404 with a web page", provider="runpod", status=404)
+        return InvalidAnswerError("answered 404 with a web page", provider="runpod", status=404)
     return None if found is None else throttled(reply, found)
 
 
-def _problem(reply: Reply) -> tuple[str, str]:
+def _problem(reply: HttpResponse) -> tuple[str, str]:
     """RunPod's own words in an error; it has no codes."""
     try:
         problem = msgspec.json.decode(reply.body, type=Problem)
@@ -108,17 +117,17 @@ def _problem(reply: Reply) -> tuple[str, str]:
     return "", "; ".join([problem.detail or problem.title or "", *(problem.errors or [])[:3]])
 
 
-_BY_STATUS = by_status("runpod", _problem)
+_BY_STATUS = make_status_fault_reader("runpod", _problem)
 
 
 def pod_path(key: ResourceKey) -> str:
     """`/v2/pods/ID`. An id that would make another path of it is refused before anything is sent."""
     if key.id.strip(". ") == "":
-        raise RefusedError(f"'{shortened(key.id)}' is no id of a pod, and was not asked about", provider="runpod")
+        raise RefusedError(f"'{shorten(key.id)}' is no id of a pod, and was not asked about", provider="runpod")
     return f"/v2/pods/{quote(key.id, safe='')}"
 
 
-def one_pod(channel: Channel, key: ResourceKey, *, first: bool = False) -> Pod:
+def one_pod(channel: ProviderChannel, key: ResourceKey, *, first: bool = False) -> Pod:
     """The pod as it is now; MissingError where there is none, OddAnswerError where another one came.
 
     `first`: an act waits for it, so it goes before every listing, once, and within `LOOK_S`; what may hinder the act must
@@ -126,40 +135,40 @@ def one_pod(channel: Channel, key: ResourceKey, *, first: bool = False) -> Pod:
     """
     path = pod_path(key)
     if first:
-        reply = channel.ask(channel.request("GET", path), deadline=Deadline(LOOK_S), act=True)
+        reply = channel.ask(channel.build_request("GET", path), deadline=Deadline(LOOK_S), act=True)
         return pod_in(channel, reply, key, needed=HINDERS)
     return pod_in(channel, channel.read(path, scope="pod"), key)
 
 
-def pod_in(channel: Channel, reply: Reply, key: ResourceKey, *, needed: frozenset[str] = frozenset()) -> Pod:
+def pod_in(channel: ProviderChannel, reply: HttpResponse, key: ResourceKey, *, needed: frozenset[str] = frozenset()) -> Pod:
     """The pod of an answer about it. `needed`: fields without which it cannot be used, if they were stated."""
     pod, left_out = mended(reply.body, Pod)
     if pod is None:
         raise odd_answer(channel, "a question about one pod", reply.body, ValueError("it is no pod"))
     if pod.id != key.id:
-        raise OddAnswerError("answered with another pod", provider="runpod", account=channel.account, status=reply.status)
+        raise InvalidAnswerError("answered with another pod", provider="runpod", account=channel.account, status=reply.status)
     if unread := needed.intersection(left_out):
         what = f"states {', '.join(sorted(unread))} of the pod in a form that cannot be read"
-        raise OddAnswerError(what, provider="runpod", account=channel.account, status=reply.status)
+        raise InvalidAnswerError(what, provider="runpod", account=channel.account, status=reply.status)
     return pod
 
 
-def catalogue(channel: Channel, deadline: Deadline | None = None, cloud: str = "") -> list[GpuType]:
+def catalogue(channel: ProviderChannel, deadline: Deadline | None = None, cloud: str = "") -> list[GpuType]:
     """Every GPU of the catalogue; with `cloud`, whether one of it can be had there now."""
     params = {"include": "AVAILABILITY", "product": "POD", "count": "1", "cloud": cloud} if cloud else {}
     return _read(channel, "/v2/catalog/gpus", params, GpuTypes, deadline).gpus
 
 
-def bill(channel: Channel, path: str, params: Mapping[str, str]) -> BillPage:
+def bill(channel: ProviderChannel, path: str, params: Mapping[str, str]) -> BillPage:
     """The records of one window."""
     return _read(channel, path, params, BillPage, None)
 
 
-def _read(channel: Channel, path: str, params: Mapping[str, str], kind: type[T], deadline: Deadline | None) -> T:
+def _read(channel: ProviderChannel, path: str, params: Mapping[str, str], kind: type[T], deadline: Deadline | None) -> T:
     return channel.decode(channel.read(path, params, scope=path, deadline=deadline), kind, f"the answer to GET {path}")
 
 
-def myself(channel: Channel) -> Myself | None:
+def myself(channel: ProviderChannel) -> Myself | None:
     """Who the key belongs to, and its money. Errors come with HTTP 200, and a part of the data may come with them."""
     answer = channel.decode(channel.read("", method="POST", body={"query": QUERY}), Graph, "GraphQL's answer")
     found = answer.data.myself if answer.data else None
@@ -168,4 +177,4 @@ def myself(channel: Channel) -> Myself | None:
     first = answer.errors[0]
     code = (first.extensions.code if first.extensions else None) or ""
     kind = {"UNAUTHENTICATED": CredentialsError, "FORBIDDEN": ForbiddenError}.get(code, RefusedError)
-    raise kind(f"GraphQL says: {shortened(first.message or 'an error without words')}", provider="runpod", code=code)
+    raise kind(f"GraphQL says: {shorten(first.message or 'an error without words')}", provider="runpod", code=code)

@@ -13,8 +13,8 @@ from decimal import Decimal
 
 import msgspec
 
-from costguard.bills.bill_files import About, BillFormat, Part, Record
-from costguard.errors import InputError, shortened
+from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFormat, BillLinePart
+from costguard.errors import InputError, shorten
 from costguard.values.instant import EARLIEST, LATEST, MICROSECOND
 from costguard.values.period import Period
 from costguard_runpod.billing import PODS, TOTALS, VOLUMES, Statement, bill_lines
@@ -26,18 +26,18 @@ OF_A_RESOURCE = frozenset(("gpuAmount", "cpuAmount", "diskAmount", "standardAmou
 EVER = Period(start=EARLIEST, end=LATEST - MICROSECOND)
 
 
-def known(record: Record) -> bool:
+def known(record: BillFileRecord) -> bool:
     """Whether a record is one bucket of a bill of RunPod's."""
     amounts = any(key.endswith("Amount") for key in record)
     return "startTime" in record and "endTime" in record and amounts
 
 
-def read(record: Record, about: About) -> Iterator[Part]:
+def read(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
     """A line for each part of a bucket that is not zero."""
     try:
         bucket = msgspec.convert(record, BillRecord, strict=False)
     except (msgspec.ValidationError, ArithmeticError) as odd:
-        raise InputError(f"is no bucket of a bill: {shortened(str(odd), 80)}", field="record") from None
+        raise InputError(f"is no bucket of a bill: {shorten(str(odd), 80)}", field="record") from None
     stated = {name for name, value in record.items() if value is not None}
     if bucket.pod_id is None and bucket.network_volume_id is None and OF_A_RESOURCE & stated:
         hint = "podId or networkVolumeId is wanted: export it again, without grouping it"

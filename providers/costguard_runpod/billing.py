@@ -14,12 +14,12 @@ from decimal import ROUND_HALF_EVEN, Decimal
 
 from costguard.bills.bill_line import COMPUTE, OTHER, STORAGE, TRAFFIC, BillLine
 from costguard.errors import InputError
-from costguard.metering.observation import price_stated
+from costguard.metering.observation import parse_hourly_rate
 from costguard.quoting.offer import Offer, OfferListing
-from costguard.values.balance import Balance
+from costguard.values.balance import PrepaidBalance
 from costguard.values.money import Money, Rate
 from costguard.values.period import Period
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from costguard_runpod.translation import PROVIDER, REGION, TIERS, Words
 from costguard_runpod.wire import BillRecord, GpuType, Myself
 
@@ -76,7 +76,7 @@ def _offers(gpu: GpuType, name: str, cloud: str, today: date) -> Iterator[Offer]
     """One for every count; the list price is for one GPU, and a pod costs it times the count."""
     each = (gpu.price.secure if cloud == "SECURE" else gpu.price.community) if gpu.price else None
     most = (gpu.max_count.secure if cloud == "SECURE" else gpu.max_count.community) if gpu.max_count else None
-    rate, _ = price_stated(each)
+    rate, _ = parse_hourly_rate(each)
     stock = f"stock for one GPU: {gpu.availability.lower()}" if gpu.availability else "stock is not stated"
     for count in range(1, (1 if most is None or most > MOST_COUNT else most) + 1):
         yield Offer(
@@ -86,7 +86,7 @@ def _offers(gpu: GpuType, name: str, cloud: str, today: date) -> Iterator[Offer]
             gpu=name,
             gpu_count=count,
             tier=TIERS[cloud],
-            rate=rate.times(count) if rate else None,
+            rate=rate.multiply(count) if rate else None,
             observed_on=today,
             source="GET /v2/catalog/gpus",
             note=stock if count == 1 else f"{stock}; {count} times the price of one",
@@ -108,7 +108,7 @@ def bill_lines(records: Iterable[BillRecord], about: Statement) -> tuple[list[Bi
     lines: list[BillLine] = []
     unread = 0
     for record in records:
-        start, end = time_stated(record.start_time), time_stated(record.end_time)
+        start, end = parse_instant(record.start_time), parse_instant(record.end_time)
         whose = {PODS: record.pod_id, VOLUMES: record.network_volume_id}.get(about.kind, "")
         if start is None or end is None or whose is None or (about.kind and not (whose and _states(record, about.kind))):
             unread += 1
@@ -168,7 +168,7 @@ def _amount(stated: Decimal | None) -> Decimal:
     return stated.quantize(Decimal("1e-9"), ROUND_HALF_EVEN)
 
 
-def balance(found: Myself | None, account: str, at: datetime) -> Balance:
+def balance(found: Myself | None, account: str, at: datetime) -> PrepaidBalance:
     """What is left. `spendLimit` is USD an hour (RunPod's documentation, 2026-08)."""
     if found is None:
         return no_balance(account, at, "GraphQL answers without the account")
@@ -177,12 +177,12 @@ def balance(found: Myself | None, account: str, at: datetime) -> Balance:
         return no_balance(account, at, "GraphQL does not state a balance")
     amount = Money(nano=int(_amount(left).scaleb(9)))
     burn, limit = _rate(found.current_spend_per_hr), _rate(found.spend_limit)
-    return Balance(provider=PROVIDER, account=account, at=at, amount=amount, burn=burn, burn_limit=limit)
+    return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=amount, burn=burn, burn_limit=limit)
 
 
-def no_balance(account: str, at: datetime, why: str) -> Balance:
+def no_balance(account: str, at: datetime, why: str) -> PrepaidBalance:
     """An unknown balance."""
-    return Balance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
+    return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
 
 
 def _rate(stated: Decimal | None) -> Rate | None:

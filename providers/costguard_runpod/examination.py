@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from costguard.errors import CredentialsError, ForbiddenError, ProviderError
-from costguard.providers.api_keys import Keyed
-from costguard.providers.transport import Channel, Deadline
+from costguard.providers.api_keys import KeyedAccount
+from costguard.providers.transport import Deadline, ProviderChannel
 from costguard.values.health import (
-    BAD,
-    CLOCK,
-    CREDENTIALS,
-    GOOD,
-    IDENTITY,
-    PERMISSION,
-    REACHABLE,
-    SKIPPED,
-    UNSURE,
-    UTILIZATION,
-    Check,
+    CHECK_BAD,
+    CHECK_GOOD,
+    CHECK_SKIPPED,
+    CHECK_UNSURE,
+    CLOCK_CHECK,
+    CREDENTIALS_CHECK,
+    IDENTITY_CHECK,
+    PERMISSION_CHECK,
+    REACHABLE_CHECK,
+    UTILIZATION_CHECK,
+    HealthCheck,
 )
 from costguard_runpod import MANIFEST, api
 from costguard_runpod.pagination import Listed, decode_pods, decode_volumes, read_all
@@ -38,13 +38,13 @@ RIGHTS = f"at {MANIFEST.key_at} edit the key: restricted, api.runpod.io/v2: read
 class Examined:
     """An account under examination. `now`: its clock."""
 
-    rest: Channel
-    graphql: Channel
-    key: Keyed
+    rest: ProviderChannel
+    graphql: ProviderChannel
+    key: KeyedAccount
     now: Callable[[], datetime]
 
 
-def examined(one: Examined) -> list[Check]:
+def examined(one: Examined) -> list[HealthCheck]:
     """Every check, in the order of looking."""
     pods = Listed[Pod]()
     try:
@@ -55,20 +55,20 @@ def examined(one: Examined) -> list[Check]:
     return list(_checks(one, pods, broken))
 
 
-def _checks(one: Examined, pods: Listed[Pod], broken: ProviderError | None) -> Iterator[Check]:
-    whose = f"the key {one.key.key.hint()} of {one.key.source}"
+def _checks(one: Examined, pods: Listed[Pod], broken: ProviderError | None) -> Iterator[HealthCheck]:
+    whose = f"the key {one.key.key.get_hint()} of {one.key.source}"
     if isinstance(broken, CredentialsError):
-        yield Check(subject=CREDENTIALS, outcome=BAD, told=f"RunPod does not know {whose}", fix=NEW_KEY)
-        yield Check(subject=REACHABLE, outcome=GOOD, told=one.rest.base_url)
+        yield HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"RunPod does not know {whose}", fix=NEW_KEY)
+        yield HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told=one.rest.base_url)
         yield from _skipped("RunPod does not know the key")
         return
-    yield Check(subject=CREDENTIALS, outcome=GOOD, told=whose)
+    yield HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told=whose)
     if broken is not None and not isinstance(broken, ForbiddenError):
         fix = broken.hint or "look at https://uptime.runpod.io and at [network] of the settings"
-        yield Check(subject=REACHABLE, outcome=BAD, told=broken.what, fix=fix)
+        yield HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=broken.what, fix=fix)
         yield from _skipped("RunPod cannot be reached")
         return
-    yield Check(subject=REACHABLE, outcome=GOOD, told=one.rest.base_url)
+    yield HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told=one.rest.base_url)
     yield _identity(one)
     yield _permission("list pods", broken, pods.why)
     yield from _permissions(one)
@@ -76,23 +76,23 @@ def _checks(one: Examined, pods: Listed[Pod], broken: ProviderError | None) -> I
     yield _utilization(pods.items)
 
 
-def _skipped(why: str) -> Iterator[Check]:
-    for subject in (IDENTITY, PERMISSION, CLOCK, UTILIZATION):
-        yield Check(subject=subject, outcome=SKIPPED, told=why)
+def _skipped(why: str) -> Iterator[HealthCheck]:
+    for subject in (IDENTITY_CHECK, PERMISSION_CHECK, CLOCK_CHECK, UTILIZATION_CHECK):
+        yield HealthCheck(subject=subject, outcome=CHECK_SKIPPED, told=why)
 
 
-def _identity(one: Examined) -> Check:
+def _identity(one: Examined) -> HealthCheck:
     try:
         found = api.myself(one.graphql)
     except ProviderError as broken:
         told = f"RunPod tells it by GraphQL alone, which says: {broken.what}"
-        return Check(subject=IDENTITY, outcome=UNSURE, told=told)
+        return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told=told)
     if found is None or not found.id:
-        return Check(subject=IDENTITY, outcome=UNSURE, told="RunPod does not say whose key it is")
-    return Check(subject=IDENTITY, outcome=GOOD, told=f"RunPod's user {found.id}")
+        return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_UNSURE, told="RunPod does not say whose key it is")
+    return HealthCheck(subject=IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"RunPod's user {found.id}")
 
 
-def _permissions(one: Examined) -> Iterator[Check]:
+def _permissions(one: Examined) -> Iterator[HealthCheck]:
     """A question for each right; the acts cannot be proven."""
     hour = {"bucketSize": "hour", "lastN": "1"}
     questions: tuple[tuple[str, Callable[[], object]], ...] = (
@@ -105,10 +105,10 @@ def _permissions(one: Examined) -> Iterator[Check]:
     yield _balance(one)
     for act in ("stop", "terminate"):
         told = "cannot be proven without acting"
-        yield Check(subject=f"{PERMISSION}: {act}", outcome=UNSURE, told=told)
+        yield HealthCheck(subject=f"{PERMISSION_CHECK}: {act}", outcome=CHECK_UNSURE, told=told)
 
 
-def _volumes(one: Examined) -> Check:
+def _volumes(one: Examined) -> HealthCheck:
     what = "list network volumes"
     try:
         return _permission(what, None, read_all(one.rest, "/v2/network-volumes", decode_volumes, Deadline(PATIENCE_S)).why)
@@ -124,44 +124,48 @@ def _broken(ask: Callable[[], object]) -> ProviderError | None:
     return None
 
 
-def _permission(what: str, broken: ProviderError | None, lacks: str = "") -> Check:
+def _permission(what: str, broken: ProviderError | None, lacks: str = "") -> HealthCheck:
     """`lacks`: why a list that was allowed is not whole."""
-    subject = f"{PERMISSION}: {what}"
+    subject = f"{PERMISSION_CHECK}: {what}"
     if broken is None and lacks:
-        return Check(subject=subject, outcome=BAD, told=f"allowed, and not whole: {lacks}", fix="try again: costguard doctor")
+        return HealthCheck(
+            subject=subject, outcome=CHECK_BAD, told=f"allowed, and not whole: {lacks}", fix="try again: costguard doctor"
+        )
     if broken is None:
-        return Check(subject=subject, outcome=GOOD, told="allowed")
+        return HealthCheck(subject=subject, outcome=CHECK_GOOD, told="allowed")
     fix = RIGHTS if isinstance(broken, ForbiddenError) else broken.hint or "try again: costguard doctor"
-    return Check(subject=subject, outcome=BAD, told=broken.what, fix=fix)
+    return HealthCheck(subject=subject, outcome=CHECK_BAD, told=broken.what, fix=fix)
 
 
-def _balance(one: Examined) -> Check:
-    subject = f"{PERMISSION}: read the balance"
+def _balance(one: Examined) -> HealthCheck:
+    subject = f"{PERMISSION_CHECK}: read the balance"
     try:
         found = api.myself(one.graphql)
     except ProviderError as broken:
-        return Check(subject=subject, outcome=UNSURE, told=f"{broken.what}: the balance stays unknown, the rest goes on")
+        return HealthCheck(
+            subject=subject, outcome=CHECK_UNSURE, told=f"{broken.what}: the balance stays unknown, the rest goes on"
+        )
     if found is None or found.client_balance is None:
-        return Check(subject=subject, outcome=UNSURE, told="GraphQL states none: the balance stays unknown")
-    return Check(subject=subject, outcome=GOOD, told="allowed, until RunPod retires GraphQL early in 2027")
+        return HealthCheck(subject=subject, outcome=CHECK_UNSURE, told="GraphQL states none: the balance stays unknown")
+    return HealthCheck(subject=subject, outcome=CHECK_GOOD, told="allowed, until RunPod retires GraphQL early in 2027")
 
 
-def _clock(one: Examined) -> Check:
+def _clock(one: Examined) -> HealthCheck:
     theirs = one.rest.date
     if theirs is None:
-        return Check(subject=CLOCK, outcome=UNSURE, told="RunPod sent no date")
+        return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_UNSURE, told="RunPod sent no date")
     skew = abs((one.now() - theirs).total_seconds())
     told = f"this clock and RunPod's differ by {skew:.0f} s"
     if skew > SKEW_S:
-        return Check(subject=CLOCK, outcome=BAD, told=told, fix="timedatectl set-ntp true")
-    return Check(subject=CLOCK, outcome=GOOD, told=told)
+        return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_BAD, told=told, fix="timedatectl set-ntp true")
+    return HealthCheck(subject=CLOCK_CHECK, outcome=CHECK_GOOD, told=told)
 
 
-def _utilization(pods: list[Pod]) -> Check:
+def _utilization(pods: list[Pod]) -> HealthCheck:
     running = [pod for pod in pods if pod.status == "RUNNING" and pod.gpu is not None]
     telling = sum(tells_work(pod) for pod in running)
     if not running:
         told = "no GPU pod runs; RunPod gives one sample of each with the listing, where its agent reports"
-        return Check(subject=UTILIZATION, outcome=UNSURE, told=told)
+        return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=told)
     told = f"{telling} of {len(running)} running GPU pods report it; the others are unknown, not idle"
-    return Check(subject=UTILIZATION, outcome=GOOD if telling == len(running) else UNSURE, told=told)
+    return HealthCheck(subject=UTILIZATION_CHECK, outcome=CHECK_GOOD if telling == len(running) else CHECK_UNSURE, told=told)

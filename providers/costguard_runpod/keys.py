@@ -6,12 +6,12 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from costguard.providers.api_keys import Places
+from costguard.providers.api_keys import KeyLocations
 
 
-def places(home: Path) -> Places:
+def places(home: Path) -> KeyLocations:
     """In the order in which they count."""
-    return Places(env="RUNPOD_API_KEY", files=((home / ".runpod" / "config.toml", key_in),))
+    return KeyLocations(env="RUNPOD_API_KEY", files=((home / ".runpod" / "config.toml", key_in),))
 
 
 def key_in(text: str) -> str:

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 
-from costguard.errors import OddAnswerError, ProviderError, RefusedError, one_line, shortened
-from costguard.providers.transport import Channel, Deadline
+from costguard.errors import InvalidAnswerError, ProviderError, RefusedError, shorten, to_one_line
+from costguard.providers.transport import Deadline, ProviderChannel
 from costguard.values.resource import is_storable
 from costguard_runpod.wire import Paged, Pagination, Pod, Pods, RawPods, RawVolumes, Volume, Volumes
 
@@ -75,7 +75,9 @@ def _pagination(page: Paged) -> Pagination | None:
     return page.pagination
 
 
-def read_all(channel: Channel, path: str, decode: Callable[[bytes], Page[T]], deadline: Deadline, **params: str) -> Listed[T]:
+def read_all(
+    channel: ProviderChannel, path: str, decode: Callable[[bytes], Page[T]], deadline: Deadline, **params: str
+) -> Listed[T]:
     """Every page of `path`. A ProviderError where the first cannot be had; a later one that fails leaves it partial."""
     listed, cursor, seen, limit = Listed[T](), "", set[str](), LIMIT
     for number in range(1, MOST_PAGES + 1):
@@ -103,7 +105,13 @@ def read_all(channel: Channel, path: str, decode: Callable[[bytes], Page[T]], de
 
 
 def _page(
-    channel: Channel, path: str, decode: Callable[[bytes], Page[T]], deadline: Deadline, params: dict[str, str], *, limit: int
+    channel: ProviderChannel,
+    path: str,
+    decode: Callable[[bytes], Page[T]],
+    deadline: Deadline,
+    params: dict[str, str],
+    *,
+    limit: int,
 ) -> tuple[Page[T], int]:
     """One page, and how many items were asked for; 0: it would not be told, and gave a page of its own size."""
     asked = {**params, "limit": str(limit)} if limit else params
@@ -116,18 +124,18 @@ def _page(
         reply = channel.read(path, params, scope="account", deadline=deadline)
     if reply.status != OK:
         what = f"GET {path} was answered with {reply.status}, which promises no whole list"
-        raise OddAnswerError(what, provider=channel.provider, account=channel.account, status=reply.status)
+        raise InvalidAnswerError(what, provider=channel.provider, account=channel.account, status=reply.status)
     try:
         return decode(reply.body), limit
     except UNREADABLE as odd:
         raise odd_answer(channel, f"GET {path}", reply.body, odd) from None
 
 
-def odd_answer(channel: Channel, what: str, body: bytes, odd: Exception) -> OddAnswerError:
+def odd_answer(channel: ProviderChannel, what: str, body: bytes, odd: Exception) -> InvalidAnswerError:
     """That `what` came back unreadable, without showing any of it."""
     page = body[:64].lstrip()[:1] == b"<"
-    why = "is a web page, not JSON" if page else f"cannot be read ({shortened(str(odd), 120)})"
-    return OddAnswerError(f"the answer to {what} {why}", provider=channel.provider, account=channel.account, status=200)
+    why = "is a web page, not JSON" if page else f"cannot be read ({shorten(str(odd), 120)})"
+    return InvalidAnswerError(f"the answer to {what} {why}", provider=channel.provider, account=channel.account, status=200)
 
 
 def _next(page: Page[T], limit: int) -> tuple[str, str]:
@@ -164,7 +172,7 @@ def _one_by_one(items: list[msgspec.Raw], pagination: Pagination | None, kind: t
             continue
         page.items.append(item)
         if left_out:
-            page.notes.append(f"{shortened(one_line(item.id))}: cannot be read: {', '.join(left_out)}")
+            page.notes.append(f"{shorten(to_one_line(item.id))}: cannot be read: {', '.join(left_out)}")
     return _checked(page)
 
 

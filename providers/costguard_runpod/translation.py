@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-from costguard.errors import InputError, UnknownNameError, one_line, shortened
-from costguard.metering.observation import MOST_GPUS, Disk, Handling, Observation, Price, price_stated
+from costguard.errors import InputError, UnknownNameError, shorten, to_one_line
+from costguard.metering.observation import MOST_GPUS, Disk, Handling, Observation, Price, parse_hourly_rate
 from costguard.values.gpu_names import GpuNames
 from costguard.values.resource import VOLUME, ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_MEMORY_UTIL, GPU_UTIL, MEMORY_USED, Sample
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from costguard_runpod.wire import Count, GpuType, Pod, Stamp, Volume, Work
 
 PROVIDER, REGION = "runpod", "global"
@@ -50,7 +50,7 @@ class Told:
     def leave_out(self, id_: str, odd: InputError) -> None:
         """What claims the impossible."""
         self.lost += 1
-        self.notes.append(f"{shortened(one_line(id_))}: {odd.what}")
+        self.notes.append(f"{shorten(to_one_line(id_))}: {odd.what}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Words:
             try:
                 found = self.names.resolve(word, vram_gb=vram_gb).canonical, True
             except UnknownNameError:
-                found = shortened(one_line(word)), False
+                found = shorten(to_one_line(word)), False
             self.known[word, vram_gb] = found
         return found
 
@@ -111,32 +111,32 @@ def pod_observed(pod: Pod, words: Words, notes: list[str]) -> Observation:
     return Observation(
         key=ResourceKey(PROVIDER, words.account, REGION, pod.id),
         state=state,
-        name=shortened(pod.name or "", LONGEST_NAME),
+        name=shorten(pod.name or "", LONGEST_NAME),
         instance_type=_type(pod, count),
         gpu=gpu,
         gpu_count=count,
         tier="spot" if pod.interruptible else TIERS.get(pod.cloud or "", "on-demand"),
-        owner=shortened((env and env.owner) or "", LONGEST_NAME),
+        owner=shorten((env and env.owner) or "", LONGEST_NAME),
         labels=_labels(pod),
         created_at=_instant(pod.created_at, f"{pod.id} createdAt", notes),
         started_at=_instant(pod.started_at, f"{pod.id} startedAt", notes),
         prices=_prices(pod, state, count, words, notes),
         disks=_disks(pod, notes),
-        why=shortened(pod.status or "no status", LONGEST_NAME),
+        why=shorten(pod.status or "no status", LONGEST_NAME),
         handling=handling(pod),
     )
 
 
 def volume_observed(volume: Volume, words: Words, attached: Mapping[str, list[str]], notes: list[str]) -> Observation:
     """One network volume, which bills from its creation, whether a pod has it or not."""
-    kind = DISKS.get(volume.type or "", f"network {shortened((volume.type or 'of unknown type').lower())}")
+    kind = DISKS.get(volume.type or "", f"network {shorten((volume.type or 'of unknown type').lower())}")
     size = _disk(volume.size, kind, f"volume {volume.id}", notes)
     labels = {"data_center": volume.data_center or "", "attached_to": ",".join(sorted(attached.get(volume.id, ())))}
     return Observation(
         key=ResourceKey(PROVIDER, words.account, REGION, volume.id),
         state="running",
         kind=VOLUME,
-        name=shortened(volume.name or "", LONGEST_NAME),
+        name=shorten(volume.name or "", LONGEST_NAME),
         labels=_pairs(labels),
         disks=size,
     )
@@ -152,7 +152,7 @@ def bills_unpriced(pod: Pod) -> bool:
     """Whether a pod may be billed now and does not say how much, so that the catalogue must."""
     if pod.gpu is None or STATES.get(pod.status or "") in ("stopped", "ended"):
         return False
-    return price_stated(pod.cost, gpus=pod.gpu.count or 1)[0] is None
+    return parse_hourly_rate(pod.cost, gpus=pod.gpu.count or 1)[0] is None
 
 
 def handling(pod: Pod) -> Handling:
@@ -211,7 +211,7 @@ def _gpus(pod: Pod, words: Words, notes: list[str]) -> tuple[str, int]:
         return "", 0
     count = _plain(pod.gpu.count if pod.gpu.count is not None else 1)  # the specification's own default
     if not (isinstance(count, int) and 1 <= count <= MOST_GPUS):
-        notes.append(f"{pod.id}: states {shortened(str(count))} GPUs, which is not believed")
+        notes.append(f"{pod.id}: states {shorten(str(count))} GPUs, which is not believed")
         count = 0
     if not pod.gpu.id:
         notes.append(f"{pod.id}: does not say which GPU it has")
@@ -224,11 +224,11 @@ def _gpus(pod: Pod, words: Words, notes: list[str]) -> tuple[str, int]:
 
 def _type(pod: Pod, count: int) -> str:
     if pod.gpu is not None:
-        return shortened(f"{one_line(pod.gpu.id or 'GPU')} x{count}" if count else one_line(pod.gpu.id or ""), LONGEST_NAME)
+        return shorten(f"{to_one_line(pod.gpu.id or 'GPU')} x{count}" if count else to_one_line(pod.gpu.id or ""), LONGEST_NAME)
     if pod.cpu is None or not pod.cpu.id:
         return ""
     vcpus = f" {pod.cpu.vcpu_count:g} vCPU" if pod.cpu.vcpu_count else ""
-    return shortened(f"{one_line(pod.cpu.id)}{vcpus}", LONGEST_NAME)
+    return shorten(f"{to_one_line(pod.cpu.id)}{vcpus}", LONGEST_NAME)
 
 
 def _labels(pod: Pod) -> tuple[tuple[str, str], ...]:
@@ -240,12 +240,12 @@ def _labels(pod: Pod) -> tuple[tuple[str, str], ...]:
 
 
 def _pairs(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((key, shortened(value, LONGEST_NAME)) for key, value in labels.items() if value))
+    return tuple(sorted((key, shorten(value, LONGEST_NAME)) for key, value in labels.items() if value))
 
 
 def _prices(pod: Pod, state: str, count: int, words: Words, notes: list[str]) -> tuple[Price, ...]:
     """The price that is stated; that of the catalogue where a pod that may be billed states none; of a stopped one none."""
-    rate, why = price_stated(pod.cost, gpus=count, field="cost")
+    rate, why = parse_hourly_rate(pod.cost, gpus=count, field="cost")
     if rate is not None:
         return (Price(rate),)
     if state in ("stopped", "ended"):
@@ -253,7 +253,7 @@ def _prices(pod: Pod, state: str, count: int, words: Words, notes: list[str]) ->
     listed = words.catalogue.get((pod.gpu.id or "") if pod.gpu else "")
     each = _listed(listed, pod.cloud) if listed else None
     if each is not None and count:
-        rate, _ = price_stated(each * count, gpus=count)
+        rate, _ = parse_hourly_rate(each * count, gpus=count)
         if rate is not None:
             notes.append(f"{pod.id}: {why}; the catalogue's price is taken")
             return (Price(rate, source="catalogue"),)
@@ -295,7 +295,7 @@ def _plain(count: float) -> float:
 def _instant(stated: Stamp, where: str, notes: list[str]) -> datetime | None:
     if stated is None or stated == "":
         return None
-    at = time_stated(stated)
+    at = parse_instant(stated)
     if at is None:
-        notes.append(f"{where} is no time that can be read: {shortened(one_line(str(stated)))}")
+        notes.append(f"{where} is no time that can be read: {shorten(to_one_line(str(stated)))}")
     return at

@@ -12,21 +12,21 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from costguard.bills.bill_line import Billed
+from costguard.bills.bill_line import BillLines
 from costguard.metering.inventory import Poll
 from costguard.metering.observation import Observation
 from costguard.providers.ports import InstanceSource
 from costguard.system.clock import Clock
-from costguard.values.health import CREDENTIALS, GOOD, REACHABLE, Check
+from costguard.values.health import CHECK_GOOD, CREDENTIALS_CHECK, REACHABLE_CHECK, HealthCheck
 from costguard.values.period import Period
-from costguard.values.provider import WHOLE, Manifest, Setting, checked_table
+from costguard.values.provider import WHOLE_SETTING, ProviderManifest, ProviderSetting, check_provider_table
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard_sim.plan import Entry, Plan
 from costguard_sim.view import key_of, listing, observe
 from costguard_sim.world import SCOPES, World, at_us, make_world
 
 if TYPE_CHECKING:  # importing a plug-in imports no network
-    from costguard.providers.transport import Surroundings
+    from costguard.providers.transport import ProviderContext
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 """When a world begins that was not told otherwise: its fortnight crosses the end of a month."""
@@ -34,7 +34,7 @@ DAYS = 14
 QUARTER_DAYS, QUARTER_SIZE = 92, 60
 """What `[providers.sim]` draws: a world a quarter, so that whoever asks again in a week finds the machines of last week."""
 
-MANIFEST = Manifest(
+MANIFEST = ProviderManifest(
     name="sim",
     title="Five simulated clouds",
     credentials=(),
@@ -43,7 +43,11 @@ MANIFEST = Manifest(
         "volumes": "their disks and addresses",
         "bill": "worked out apart from costguard, in exact rationals",
     },
-    settings=(Setting(name="seed", told="which world is drawn; the same number gives the same one", kind=WHOLE, example="1"),),
+    settings=(
+        ProviderSetting(
+            name="seed", told="which world is drawn; the same number gives the same one", kind=WHOLE_SETTING, example="1"
+        ),
+    ),
 )
 
 
@@ -66,7 +70,7 @@ class Sim:
         """The five clouds."""
         return tuple(SCOPES)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         """Every scope of the clouds in which something ever is."""
         held = {(resource.cloud, resource.account, resource.scope) for resource in self.world.resources}
         every = [(cloud, account, name) for cloud, names in SCOPES.items() for account, name in names]
@@ -79,25 +83,25 @@ class Sim:
         clean = Entry(scope=name, at_us=now, asked_us=now, view_us=now)
         return listing(self.world, self._planned.get((name, now), clean), self.plan.hidden)
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         """The resource as it is now; None: there is none."""
         resource = self._by_key.get(key)
         if resource is None:
             return None
         return observe(resource, at_us(self.clock.now()), price=resource.id not in self.plan.hidden)
 
-    def bill_lines(self, period: Period) -> Billed:
+    def fetch_bill_lines(self, period: Period) -> BillLines:
         """What the clouds would charge, day by day."""
         from costguard_sim.statement import billed
 
         return billed(self.world.resources, period, self.clock.now())
 
-    def examine(self) -> Sequence[Check]:
+    def examine(self) -> Sequence[HealthCheck]:
         """Nothing can be wrong with what does not exist."""
-        told = f"{len(self.scopes())} scopes of {len(self.providers)} clouds"
+        told = f"{len(self.list_scopes())} scopes of {len(self.providers)} clouds"
         return (
-            Check(subject=CREDENTIALS, outcome=GOOD, told="it needs none"),
-            Check(subject=REACHABLE, outcome=GOOD, told=told),
+            HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told="it needs none"),
+            HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_GOOD, told=told),
         )
 
 
@@ -105,13 +109,13 @@ class SimPlugin:
     """The provider `sim`."""
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ProviderManifest:
         """What it says of itself."""
         return MANIFEST
 
-    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+    def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """The five clouds of the present quarter, drawn from the seed of `table`."""
-        seed = checked_table(table, MANIFEST.settings, "providers.sim").get("seed", 1)
+        seed = check_provider_table(table, MANIFEST.settings, "providers.sim").get("seed", 1)
         assert isinstance(seed, int)  # noqa: S101 - checked just now; for the type checker
         today = around.clock.now()
         quarter = datetime(today.year, (today.month - 1) // 3 * 3 + 1, 1, tzinfo=UTC)

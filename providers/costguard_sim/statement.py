@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from costguard.bills.bill_line import Billed, BillLine
+from costguard.bills.bill_line import BillLine, BillLines
 from costguard.values.money import Money
 from costguard.values.period import Period
 from costguard_sim.bill import NANO, charged
@@ -16,10 +16,10 @@ SETTLES = timedelta(hours=1)
 SOURCE = "the simulated clouds' own bill"
 
 
-def billed(resources: Iterable[Resource], period: Period, now: datetime) -> Billed:
+def billed(resources: Iterable[Resource], period: Period, now: datetime) -> BillLines:
     """What came to be owed in `period`, as far as it has passed, by days in UTC."""
     end = min(period.end, now)
-    return Billed(lines=tuple(line for resource in resources for line in _lines(resource, period.start, end, now)))
+    return BillLines(lines=tuple(line for resource in resources for line in _lines(resource, period.start, end, now)))
 
 
 def _lines(resource: Resource, start: datetime, end: datetime, now: datetime) -> Iterable[BillLine]:

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from datetime import datetime
 
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.metering.observation import Counter, Disk, Observation, Price
+from costguard.metering.observation import Disk, Observation, Price, TrafficCounter
 from costguard.values.money import Rate
 from costguard.values.resource import ENDED, INSTANCE, RUNNING, STOPPED, ResourceKey, ScopeKey
 from costguard_sim.plan import FAILS, Entry
@@ -142,9 +142,9 @@ def _prices(resource: Resource, us: int) -> tuple[Price, ...]:
     return tuple(Price(Rate(nano_per_hour=r.nano), since=moment(r.at_us), source="spot history") for r in dated)
 
 
-def _counters(resource: Resource, us: int) -> tuple[Counter, ...]:
+def _counters(resource: Resource, us: int) -> tuple[TrafficCounter, ...]:
     """All traffic since birth."""
     if not resource.traffic:
         return ()
     count = bisect_right(resource.traffic, us, key=lambda t: t[0])
-    return (Counter("traffic", resource.traffic[count - 1][1] if count else 0, resource.traffic_nano),)
+    return (TrafficCounter("traffic", resource.traffic[count - 1][1] if count else 0, resource.traffic_nano),)

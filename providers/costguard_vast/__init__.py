@@ -8,20 +8,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from costguard.values.provider import CONTAINERS, FLAG, TABLES, WHOLE, Manifest, Seller, Setting
+from costguard.values.provider import (
+    CONTAINERS,
+    FLAG_SETTING,
+    TABLES_SETTING,
+    WHOLE_SETTING,
+    ProviderManifest,
+    ProviderSetting,
+    Seller,
+)
 
 if TYPE_CHECKING:  # a type and no more: costguard can say what Vast is without loading it
     from costguard.bills.bill_files import BillFiles
     from costguard.providers.ports import InstanceSource
-    from costguard.providers.transport import Surroundings
+    from costguard.providers.transport import ProviderContext
 
 BASE_URL = "https://console.vast.ai"
 
-_ACCOUNT = Setting(name="account", told="the user id of the account; the key must be of this one", example="123456")
-_KEY_ENV = Setting(name="key_env", told="the environment variable that holds the key", example="VAST_API_KEY_LAB")
-_KEY_FILE = Setting(name="key_file", told="the file that holds the key and nothing else", example="/run/secrets/vast")
+_ACCOUNT = ProviderSetting(name="account", told="the user id of the account; the key must be of this one", example="123456")
+_KEY_ENV = ProviderSetting(name="key_env", told="the environment variable that holds the key", example="VAST_API_KEY_LAB")
+_KEY_FILE = ProviderSetting(name="key_file", told="the file that holds the key and nothing else", example="/run/secrets/vast")
 
-MANIFEST = Manifest(
+MANIFEST = ProviderManifest(
     name="vast",
     title="Vast.ai",
     seller=Seller(
@@ -45,20 +53,27 @@ MANIFEST = Manifest(
         "permissions": "every right to read, by reading; instance_write cannot be proven without acting",
     },
     settings=(
-        Setting(name="base_url", told="where the API is", example=BASE_URL),
+        ProviderSetting(name="base_url", told="where the API is", example=BASE_URL),
         _ACCOUNT,
         _KEY_ENV,
         _KEY_FILE,
-        Setting(
-            name="accounts", told="several accounts, each with its key", kind=TABLES, inner=(_ACCOUNT, _KEY_ENV, _KEY_FILE)
+        ProviderSetting(
+            name="accounts",
+            told="several accounts, each with its key",
+            kind=TABLES_SETTING,
+            inner=(_ACCOUNT, _KEY_ENV, _KEY_FILE),
         ),
-        Setting(
+        ProviderSetting(
             name="traffic_unit",
             told="what inet_*_billed count, GB or MB, which Vast does not say; left out, traffic is not counted",
             example="GB",
         ),
-        Setting(name="unverified", told="whether offers of unverified hosts are shown, too", kind=FLAG, example="false"),
-        Setting(name="timeout_s", told="seconds for one poll of the account, 1 to 600", kind=WHOLE, example="60"),
+        ProviderSetting(
+            name="unverified", told="whether offers of unverified hosts are shown, too", kind=FLAG_SETTING, example="false"
+        ),
+        ProviderSetting(
+            name="timeout_s", told="seconds for one poll of the account, 1 to 600", kind=WHOLE_SETTING, example="60"
+        ),
     ),
     key_at="https://cloud.vast.ai/manage-keys/",
     not_seen=(
@@ -74,7 +89,7 @@ class VastPlugin:
     """What the entry point names."""
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ProviderManifest:
         """What Vast is, before it is asked."""
         return MANIFEST
 
@@ -86,7 +101,7 @@ class VastPlugin:
 
         return BillFiles(formats=(CHARGES_FORMAT, INVOICES_FORMAT))
 
-    def open(self, table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+    def open(self, table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
         """One source for each account that `table` states."""
         from costguard_vast.opening import opened
 

@@ -11,16 +11,16 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from costguard.bills.bill_line import Billed
-from costguard.errors import CredentialsError, ForbiddenError, InputError, OddAnswerError, ProviderError
+from costguard.bills.bill_line import BillLines
+from costguard.errors import CredentialsError, ForbiddenError, InputError, InvalidAnswerError, ProviderError
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.api_keys import Keyed
-from costguard.providers.transport import Deadline, Surroundings
+from costguard.providers.api_keys import KeyedAccount
+from costguard.providers.transport import Deadline, ProviderContext
 from costguard.quoting.offer import OfferListing
-from costguard.values.acting import Reception
-from costguard.values.balance import Balance
-from costguard.values.health import Check
+from costguard.values.acting import ActionResponse
+from costguard.values.balance import PrepaidBalance
+from costguard.values.health import HealthCheck
 from costguard.values.money import Money
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -50,8 +50,8 @@ class VastAccount:
         self,
         *,
         api: VastApi,
-        around: Surroundings,
-        key: Keyed,
+        around: ProviderContext,
+        key: KeyedAccount,
         timeout_s: int = 60,
         traffic_unit: str = "",
         unverified: bool = False,
@@ -72,7 +72,7 @@ class VastAccount:
         """Vast alone."""
         return (PROVIDER,)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         """The one scope of the account. Where the settings state it nothing is asked: the poll finds out whether it is so."""
         return (ScopeKey(PROVIDER, self.stated or self.account(self.deadline()), SCOPE),)
 
@@ -80,7 +80,7 @@ class VastAccount:
         """For all that one question takes."""
         return Deadline(self.timeout_s)
 
-    def identity(self) -> str | None:
+    def fetch_identity(self) -> str | None:
         """The user id."""
         return self.account(self.deadline())
 
@@ -110,7 +110,7 @@ class VastAccount:
 
     def _agreed(self, id_: str) -> str:
         if not (id_.isascii() and id_.isdigit()):
-            raise OddAnswerError("does not say who the key is of", provider=PROVIDER)
+            raise InvalidAnswerError("does not say who the key is of", provider=PROVIDER)
         if self.stated and self.stated != id_:
             hint = f"correct account to {id_}, or give the key of user {self.stated}"
             raise InputError(f"is {self.stated}, and its key is of user {id_}", field="providers.vast.account", hint=hint)
@@ -180,17 +180,17 @@ class VastAccount:
         """What turns items of this account into observations."""
         return Reader(account=account, naming=self.naming, traffic_unit=self.traffic_unit)
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         """One contract or volume by itself; None: Vast says that there is none."""
         deadline, telling = self.deadline(), Telling()
         account = self.account(deadline)
         if (key.provider, key.account, key.region) != (PROVIDER, account, REGION):
-            raise OddAnswerError(f"cannot be asked for '{key.id}', which is of another account", provider=PROVIDER)
+            raise InvalidAnswerError(f"cannot be asked for '{key.id}', which is of another account", provider=PROVIDER)
         if key.id.startswith(VOLUME_MARK):
             found = [self.reader(account).volume(raw, telling) for raw in self.api.volumes(deadline)]
             seen = next((one for one in found if one is not None and one.key == key), None)
             if seen is None and telling.lost:
-                raise OddAnswerError(next(iter(telling.lost)), provider=PROVIDER)
+                raise InvalidAnswerError(next(iter(telling.lost)), provider=PROVIDER)
             return seen
         if not actions.is_id(key.id):
             return None
@@ -200,10 +200,10 @@ class VastAccount:
     def _looked(self, raw: msgspec.Raw, key: ResourceKey, telling: Telling) -> Observation:
         seen, _ = self.reader(key.account).instance(raw, telling)
         if seen is None or seen.key != key:
-            raise OddAnswerError(f"answered with something else than instance {key.id}", provider=PROVIDER)
+            raise InvalidAnswerError(f"answered with something else than instance {key.id}", provider=PROVIDER)
         return seen
 
-    def balance(self) -> Balance:
+    def fetch_balance(self) -> PrepaidBalance:
         """The credit of the account."""
         at = self.clock.now()
         try:
@@ -211,32 +211,32 @@ class VastAccount:
             account, user = self.account(deadline), self.user(deadline)
         except (ProviderError, InputError) as broken:
             why = "; ".join(str(broken).splitlines())
-            return Balance(provider=PROVIDER, account=self._id or self.stated, at=at, amount=None, why=why)
+            return PrepaidBalance(provider=PROVIDER, account=self._id or self.stated, at=at, amount=None, why=why)
         credit, other = finite(user.credit), finite(user.balance)
         beside = "" if other is None else f"its other figure, balance, is ${other:f}"
         if credit is None:
             why = "; ".join(filter(None, ("Vast does not state the credit", beside)))
-            return Balance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
-        return Balance(provider=PROVIDER, account=account, at=at, amount=Money(nano=nano(credit)), why=beside)
+            return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=None, why=why)
+        return PrepaidBalance(provider=PROVIDER, account=account, at=at, amount=Money(nano=nano(credit)), why=beside)
 
-    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+    def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """What verified hosts rent out now."""
         return offers.listing(self, gpus)
 
-    def bill_lines(self, period: Period) -> Billed:
+    def fetch_bill_lines(self, period: Period) -> BillLines:
         """What Vast says it charged, day by day in UTC."""
         return charges.billed(self, period)
 
-    def examine(self) -> Sequence[Check]:
+    def examine(self) -> Sequence[HealthCheck]:
         """Key, reach, identity, rights, clock, measures."""
         return examination.checks(self)
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """Stop one contract: its disk stays and bills, its GPU goes back to the market. Nothing is lost, so `lose` is moot."""
         del lose
         return actions.stop(self.api, self._refusal(key), key)
 
-    def terminate(self, key: ResourceKey) -> Reception:
+    def terminate(self, key: ResourceKey) -> ActionResponse:
         """End one contract for good, and its disk with it. Volumes stay."""
         return actions.terminate(self.api, self._refusal(key), key)
 
@@ -245,7 +245,7 @@ class VastAccount:
         if not actions.is_id(key.id) or key.provider != PROVIDER or key.region != REGION:
             return f"'{key.id[:40]}' is no instance of Vast"
         try:
-            account = self.account(self.deadline().at_most(actions.BEFORE_S))
+            account = self.account(self.deadline().limit_to(actions.BEFORE_S))
         except (ProviderError, InputError) as broken:
             return "; ".join(str(broken).splitlines())
         return "" if key.account == account else f"it is of account {key.account[:40]}, and this key is of {account}"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from costguard.errors import MissingError, OddAnswerError, ProviderError, RefusedError, UnreachableError
+from costguard.errors import InvalidAnswerError, MissingError, ProviderError, RefusedError, UnreachableError
 from costguard.providers.transport import Deadline
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, Reception
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 from costguard_vast.api import VastApi
 from costguard_vast.listing import sentence
@@ -25,50 +25,50 @@ def is_id(text: str) -> bool:
     return text.isascii() and text.isdigit() and text[0] != "0" and len(text) <= LONGEST_ID
 
 
-def stop(api: VastApi, refusal: str, key: ResourceKey) -> Reception:
+def stop(api: VastApi, refusal: str, key: ResourceKey) -> ActionResponse:
     """Stop one contract, unless `refusal` says why not.
 
     One that is settled is left alone, but for an interruptible one: outbid it looks the same, and would resume by itself.
     """
     if refusal:
-        return Reception(said=REFUSED, why=refusal)
+        return ActionResponse(said=REFUSED, why=refusal)
     before = _before(api, key.id)
-    if isinstance(before, Reception):
+    if isinstance(before, ActionResponse):
         return before
     if before is not None and settled(before) and not before.is_bid:
-        return Reception(said=ALREADY, why="it is stopped, or about to be")
+        return ActionResponse(said=ALREADY, why="it is stopped, or about to be")
     return _received(lambda: api.stop(key.id))
 
 
-def terminate(api: VastApi, refusal: str, key: ResourceKey) -> Reception:
+def terminate(api: VastApi, refusal: str, key: ResourceKey) -> ActionResponse:
     """End one contract, unless `refusal` says why not."""
-    return Reception(said=REFUSED, why=refusal) if refusal else _received(lambda: api.destroy(key.id))
+    return ActionResponse(said=REFUSED, why=refusal) if refusal else _received(lambda: api.destroy(key.id))
 
 
-def _before(api: VastApi, id_: str) -> Instance | Reception | None:
+def _before(api: VastApi, id_: str) -> Instance | ActionResponse | None:
     """The contract before the stop; None where that could not be learned, which does not keep the stop back."""
     try:
         raw = api.one(id_, Deadline(BEFORE_S))
         if raw is None:
-            return Reception(said=MISSING, why="Vast has no such instance")
+            return ActionResponse(said=MISSING, why="Vast has no such instance")
         return msgspec.json.decode(raw, type=Instance)
     except (ProviderError, msgspec.DecodeError, RecursionError):
         return None
 
 
-def _received(act: Callable[[], Done]) -> Reception:
+def _received(act: Callable[[], Done]) -> ActionResponse:
     try:
         done = act()
     except MissingError as broken:
-        return Reception(said=MISSING, why=sentence(broken))
+        return ActionResponse(said=MISSING, why=sentence(broken))
     except ProviderError as broken:
-        return Reception(said=UNCLEAR if _unclear(broken) else REFUSED, why=sentence(broken))
+        return ActionResponse(said=UNCLEAR if _unclear(broken) else REFUSED, why=sentence(broken))
     if done.success is True:
-        return Reception(said=ACCEPTED)
-    return Reception(said=UNCLEAR, why="Vast answered 200 and did not say that it was done")
+        return ActionResponse(said=ACCEPTED)
+    return ActionResponse(said=UNCLEAR, why="Vast answered 200 and did not say that it was done")
 
 
 def _unclear(broken: ProviderError) -> bool:
     """Whether an act that got this answer may have worked: no answer, an odd one, or a no that came with 200."""
     said_no_with_200 = isinstance(broken, RefusedError) and 200 <= broken.status < 300  # noqa: PLR2004 - HTTP's own line
-    return said_no_with_200 or isinstance(broken, UnreachableError | OddAnswerError)
+    return said_no_with_200 or isinstance(broken, UnreachableError | InvalidAnswerError)

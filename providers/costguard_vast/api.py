@@ -15,16 +15,24 @@ import msgspec
 from costguard.errors import (
     CredentialsError,
     ForbiddenError,
+    InvalidAnswerError,
     MissingError,
-    OddAnswerError,
     ProviderError,
     RefusedError,
     ThrottledError,
     UnreachableError,
-    shortened,
+    shorten,
 )
-from costguard.providers.api_keys import Keyed
-from costguard.providers.transport import Bucket, Channel, Deadline, Reply, Secret, Transport, by_status
+from costguard.providers.api_keys import KeyedAccount
+from costguard.providers.transport import (
+    Deadline,
+    HttpResponse,
+    ProviderChannel,
+    Secret,
+    TokenBucket,
+    Transport,
+    make_status_fault_reader,
+)
 from costguard_vast.wire import Ask, Charges, Done, Increases, One, Page, Search, User, Volumes
 
 PAGE, CHARGES_PAGE = 25, 500
@@ -51,8 +59,8 @@ GONE = frozenset(("no_such_instance", "not_found", "no_such_volume"))
 class VastApi:
     """One account's calls. Each answers with what was decoded, or raises a ProviderError."""
 
-    def __init__(self, transport: Transport, *, base_url: str, key: Keyed) -> None:
-        self.channel = Channel(
+    def __init__(self, transport: Transport, *, base_url: str, key: KeyedAccount) -> None:
+        self.channel = ProviderChannel(
             transport,
             provider=PROVIDER,
             base_url=base_url,
@@ -137,17 +145,17 @@ class VastApi:
         return self.channel.decode(reply, Done, "the answer to the deletion")
 
 
-def _whole(reply: Reply) -> Reply:
+def _whole(reply: HttpResponse) -> HttpResponse:
     """`reply`, unless its status says that it is no whole list: accepted (202), a part (206)."""
     if reply.status == 200:  # noqa: PLR2004 - HTTP's own
         return reply
-    raise OddAnswerError(f"answered {reply.status}, which promises no whole list", provider=PROVIDER, status=reply.status)
+    raise InvalidAnswerError(f"answered {reply.status}, which promises no whole list", provider=PROVIDER, status=reply.status)
 
 
-def buckets() -> dict[str, Bucket]:
+def buckets() -> dict[str, TokenBucket]:
     """One for each endpoint, at the published pace."""
-    paced = {name: Bucket(1 / gap) for name, gap in GAPS_S.items()}
-    return {**paced, "search": Bucket(SEARCHES_A_MINUTE / 60, SEARCHES_A_MINUTE)}
+    paced = {name: TokenBucket(1 / gap) for name, gap in GAPS_S.items()}
+    return {**paced, "search": TokenBucket(SEARCHES_A_MINUTE / 60, SEARCHES_A_MINUTE)}
 
 
 def _ask(raw: msgspec.Raw) -> Ask:
@@ -168,7 +176,7 @@ class _Said(msgspec.Struct):
     detail: object = ""
 
 
-def told(reply: Reply) -> tuple[bool, str, str]:
+def told(reply: HttpResponse) -> tuple[bool, str, str]:
     """Whether the body is JSON's object and says no; its code; its words. Plain text is words alone; a page of HTML is none.
 
     Some errors omit `success`: a code says no unless `success` is stated.
@@ -189,25 +197,25 @@ LONGEST_ERROR = 4096
 """Bytes: a good answer that is longer is not read twice."""
 
 
-def fault(reply: Reply) -> ProviderError | None:
+def fault(reply: HttpResponse) -> ProviderError | None:
     """What a reply means; None: it is good."""
     no, code, words = told(reply)
     status = reply.status
     if 200 <= status < 300 and not no:  # noqa: PLR2004 - HTTP's own line
         return None
-    about = shortened(": ".join(filter(None, (code, words))) or "no reason given", 200)
+    about = shorten(": ".join(filter(None, (code, words))) or "no reason given", 200)
     if code == AUTH:
         return _unknown_key(status, words, about)
     if status == 429 and code != QUOTA:  # noqa: PLR2004 - HTTP's own
         return _too_often(reply, about, code, words)
     if code in _SAID or status in (200, 404, 410):
         return _no(status, code, words, about)
-    return by_status(PROVIDER, lambda _: (code, words))(reply)
+    return make_status_fault_reader(PROVIDER, lambda _: (code, words))(reply)
 
 
 def _no(status: int, code: str, words: str, about: str) -> ProviderError:
     """A no that HTTP's usual reading would get wrong: a 404 or 410 that says nothing of the thing, a 200 that is none."""
-    unsaid = OddAnswerError if not code and not words else RefusedError
+    unsaid = InvalidAnswerError if not code and not words else RefusedError
     kind, what = _SAID.get(code, (unsaid, f"answered {status}, and yet no"))
     return kind(f"{what} ({about})", provider=PROVIDER, status=status, code=code)
 
@@ -227,9 +235,9 @@ def _unknown_key(status: int, words: str, about: str) -> ProviderError:
     return CredentialsError(f"does not know the key ({about})", provider=PROVIDER, status=status, code="auth_error")
 
 
-def _too_often(reply: Reply, about: str, code: str, words: str) -> ProviderError:
+def _too_often(reply: HttpResponse, about: str, code: str, words: str) -> ProviderError:
     """Vast names the gap between two calls in its words, and sends no Retry-After; where one comes, it counts."""
-    usual = by_status(PROVIDER)(reply)
+    usual = make_status_fault_reader(PROVIDER)(reply)
     after = usual.retry_after_s if isinstance(usual, ThrottledError) else None
     if after is None and (gap := re.search(r"threshold=(\d{1,3}(?:\.\d{1,3})?)", words)):
         after = float(gap[1])
@@ -239,4 +247,4 @@ def _too_often(reply: Reply, about: str, code: str, words: str) -> ProviderError
 def unclear(broken: ProviderError) -> bool:
     """Whether an act that got this answer may have worked."""
     said_no_with_200 = isinstance(broken, RefusedError) and 200 <= broken.status < 300  # noqa: PLR2004 - HTTP's own line
-    return said_no_with_200 or isinstance(broken, UnreachableError | OddAnswerError)
+    return said_no_with_200 or isinstance(broken, UnreachableError | InvalidAnswerError)

@@ -20,12 +20,12 @@ from decimal import Decimal
 import msgspec
 
 from costguard.bills import bill_line as kinds
-from costguard.bills.bill_files import About, BillFormat, Part, Record
-from costguard.bills.bill_line import BillLine, amount_stated
-from costguard.errors import InputError, one_line, shortened
-from costguard.values.instant import DAY_US, instant, micros
+from costguard.bills.bill_files import BillFileFacts, BillFileRecord, BillFormat, BillLinePart
+from costguard.bills.bill_line import BillLine, parse_bill_amount
+from costguard.errors import InputError, shorten, to_one_line
+from costguard.values.instant import DAY_US, from_micros, to_micros
 from costguard.values.money import Money
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from costguard_vast.charges import DAY, SETTLES, lines_of
 from costguard_vast.numbers import nano
 from costguard_vast.translation import PROVIDER
@@ -36,18 +36,18 @@ WORDS = (("gpu", kinds.COMPUTE), ("storage", kinds.STORAGE), ("disk", kinds.STOR
 MOST_HOURS = 24 * 31
 
 
-def is_charge(record: Record) -> bool:
+def is_charge(record: BillFileRecord) -> bool:
     """Whether a record is what one contract was charged."""
     return {"source", "amount", "items"} <= record.keys()
 
 
-def read_charge(record: Record, about: About) -> Iterator[Part]:
+def read_charge(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
     """The parts of one contract's charge."""
     try:
         charge = msgspec.convert(record, Charge, strict=False)
     except (msgspec.ValidationError, ArithmeticError) as odd:
-        raise InputError(f"is no charge: {shortened(str(odd), 80)}", field="record") from None
-    start, end = time_stated(charge.start), time_stated(charge.end)
+        raise InputError(f"is no charge: {shorten(str(odd), 80)}", field="record") from None
+    start, end = parse_instant(charge.start), parse_instant(charge.end)
     if start is None or end is None:
         raise InputError("states no time", field="record", hint="start and end are wanted")
     day = _day(start)
@@ -55,32 +55,32 @@ def read_charge(record: Record, about: About) -> Iterator[Part]:
         yield line if end <= day + DAY else _longer(line, start, end, about), Decimal(0)
 
 
-def _longer(line: BillLine, start: datetime, end: datetime, about: About) -> BillLine:
+def _longer(line: BillLine, start: datetime, end: datetime, about: BillFileFacts) -> BillLine:
     """A line of several days: its name has the instant in which they begin in place of their first day."""
     rest = line.id.removeprefix(f"{about.account}/{start:%Y-%m-%d}")
     named, settled = f"{about.account}/{start:%Y-%m-%dT%H:%M:%S}{rest}", about.as_of >= end + SETTLES
     return replace(line, id=named, start=start, end=end, estimated=not settled, statement="charges of several days")
 
 
-def is_invoice(record: Record) -> bool:
+def is_invoice(record: BillFileRecord) -> bool:
     """Whether a record is a line of an invoice."""
     return {"type", "description", "timestamp", "amount"} <= record.keys()
 
 
-def read_invoice(record: Record, about: About) -> Iterator[Part]:
+def read_invoice(record: BillFileRecord, about: BillFileFacts) -> Iterator[BillLinePart]:
     """One amount of an invoice; payments and credits are no charges."""
-    told = one_line(shortened(str(record["description"] or ""), 200))
-    at = time_stated(_number(record["timestamp"]))
+    told = to_one_line(shorten(str(record["description"] or ""), 200))
+    at = parse_instant(_number(record["timestamp"]))
     if str(record["type"]).strip().lower() != "charge":
         return
     if at is None:
         raise InputError("is no instant", field="timestamp")
-    amount = amount_stated(record["amount"], "amount")
+    amount = parse_bill_amount(record["amount"], "amount")
     start, end = _period(at, record, told)
     machine = str(record.get("instance_id") or "").strip()
     yield (
         BillLine(
-            id=f"{about.account}/{INVOICES}/{micros(at)}/{machine}/{told}",
+            id=f"{about.account}/{INVOICES}/{to_micros(at)}/{machine}/{told}",
             provider=PROVIDER,
             account=about.account,
             start=start,
@@ -97,10 +97,10 @@ def read_invoice(record: Record, about: About) -> Iterator[Part]:
     )
 
 
-def _period(at: datetime, record: Record, told: str) -> tuple[datetime, datetime]:
+def _period(at: datetime, record: BillFileRecord, told: str) -> tuple[datetime, datetime]:
     """The hours before an amount was taken, where it is of hours; else the day of that moment."""
     if "hour" in told.lower() and "gpu" in told.lower() and record.get("quantity"):
-        hours = amount_stated(record["quantity"], "quantity")
+        hours = parse_bill_amount(record["quantity"], "quantity")
         if 0 < hours <= MOST_HOURS:
             return at - timedelta(microseconds=int(hours * 3600 * 10**6)), at
     return _day(at), _day(at) + DAY
@@ -112,7 +112,7 @@ def _number(stated: object) -> object:
 
 
 def _day(at: datetime) -> datetime:
-    return instant(micros(at) // DAY_US * DAY_US)
+    return from_micros(to_micros(at) // DAY_US * DAY_US)
 
 
 CHARGES_FORMAT = BillFormat(name="Vast charges (JSON)", known=is_charge, read=read_charge, sums=False)

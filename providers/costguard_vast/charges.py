@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from costguard.bills import bill_line as kinds
-from costguard.bills.bill_line import Billed, BillLine
-from costguard.errors import ProviderError, one_line, shortened
+from costguard.bills.bill_line import BillLine, BillLines
+from costguard.errors import ProviderError, shorten, to_one_line
 from costguard.providers.transport import Deadline
 from costguard.values.instant import EPOCH
 from costguard.values.money import Money
 from costguard.values.period import Period
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from costguard_vast.listing import rows, sentence
 from costguard_vast.numbers import finite, nano
 from costguard_vast.translation import PROVIDER
@@ -43,7 +43,7 @@ DIFFERS = Decimal("0.01")
 """USD by which the items of a contract may differ from its sum, which is rounded to three decimals."""
 
 
-def billed(account: VastAccount, period: Period) -> Billed:
+def billed(account: VastAccount, period: Period) -> BillLines:
     """Every line of the days of `period`; a ProviderError where not even the first can be asked."""
     days = list(_days(period, account.clock.now()))
     deadline = Deadline(account.timeout_s + DAY_S * len(days))
@@ -60,7 +60,7 @@ def billed(account: VastAccount, period: Period) -> Billed:
         if found.why:
             whys.setdefault(f"{day:%Y-%m-%d}: {found.why}")
         lines += read(found.items, who, day, account.clock.now(), whys)
-    return Billed(lines=tuple(lines), why="; ".join(whys))
+    return BillLines(lines=tuple(lines), why="; ".join(whys))
 
 
 def _days(period: Period, now: datetime) -> Iterator[datetime]:
@@ -86,7 +86,7 @@ def read(raws: Sequence[msgspec.Raw], account: str, day: datetime, now: datetime
         whole = finite(charge.amount)
         sum_nano = sum(line.amount.nano for line in found)
         if whole is not None and abs(sum_nano - nano(whole)) > nano(DIFFERS):
-            whys.setdefault(f"{day:%Y-%m-%d}: the items of {shortened(one_line(charge.source), 40)} are not its sum")
+            whys.setdefault(f"{day:%Y-%m-%d}: the items of {shorten(to_one_line(charge.source), 40)} are not its sum")
     if unreadable:
         whys.setdefault(f"{day:%Y-%m-%d}: {unreadable} charges cannot be read")
     return lines
@@ -100,9 +100,9 @@ def _items(charge: Charge) -> Sequence[Item]:
 
 def lines_of(charge: Charge, account: str, day: datetime, now: datetime, counted: Counter[str]) -> Iterator[BillLine]:
     """Those parts that state an amount. `counted`: how many of one name the day has; two with one name are two lines."""
-    source = shortened(one_line(charge.source.strip()), 80)
+    source = shorten(to_one_line(charge.source.strip()), 80)
     for item in _items(charge):
-        kind, amount = shortened(one_line((item.type or "other").strip().lower()), 20), finite(item.amount)
+        kind, amount = shorten(to_one_line((item.type or "other").strip().lower()), 20), finite(item.amount)
         name = f"{account}/{day:%Y-%m-%d}/{source}/{kind}"
         counted[name] += 1
         if amount is None:
@@ -119,11 +119,11 @@ def lines_of(charge: Charge, account: str, day: datetime, now: datetime, counted
             resource_id=source.removeprefix("instance-"),
             estimated=now < day + DAY + SETTLES,
             source=SOURCE,
-            description=shortened(one_line((item.description or "").strip()), 200),
+            description=shorten(to_one_line((item.description or "").strip()), 200),
         )
 
 
 def _within(item: Item, day: datetime) -> tuple[datetime, datetime]:
     """The time of an item as far as it lies in the day; the day, where it states none that does."""
-    start, end = max(time_stated(item.start) or day, day), min(time_stated(item.end) or day + DAY, day + DAY)
+    start, end = max(parse_instant(item.start) or day, day), min(parse_instant(item.end) or day + DAY, day + DAY)
     return (start, end) if start < end else (day, day + DAY)

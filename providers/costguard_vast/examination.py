@@ -10,7 +10,7 @@ import msgspec
 
 from costguard.errors import CredentialsError, ForbiddenError, InputError, ProviderError
 from costguard.values import health
-from costguard.values.health import BAD, GOOD, SKIPPED, UNSURE, Check
+from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE, HealthCheck
 from costguard_vast.api import GROUPS, KEY_AT, NOT_THERE, STATE_IT
 from costguard_vast.listing import sentence
 from costguard_vast.numbers import percent
@@ -27,15 +27,15 @@ SKEW_S = 30.0
 RIGHTS = ("list", "offers", "volumes", "balance", "bill")
 
 
-def checks(account: VastAccount) -> Sequence[Check]:
+def checks(account: VastAccount) -> Sequence[HealthCheck]:
     """Every check in its order. Where Vast cannot be reached at all, the rest is skipped."""
-    source = f"from {account.key.source}, ending in {account.key.key.hint()}"
+    source = f"from {account.key.source}, ending in {account.key.key.get_hint()}"
     try:
         user = account.user(account.deadline())
     except CredentialsError as broken:
         fix = f"put a key that Vast knows into {account.key.source}; {KEY_AT}"
         return (
-            Check(subject=health.CREDENTIALS, outcome=BAD, told=f"{source}: {sentence(broken)}", fix=fix),
+            HealthCheck(subject=health.CREDENTIALS_CHECK, outcome=CHECK_BAD, told=f"{source}: {sentence(broken)}", fix=fix),
             *_skipped(account),
         )
     except ForbiddenError as broken:
@@ -43,20 +43,24 @@ def checks(account: VastAccount) -> Sequence[Check]:
     except ProviderError as broken:
         if broken.status in NOT_THERE:
             return _known(account, source, "", sentence(broken))
-        unknown = Check(subject=health.CREDENTIALS, outcome=UNSURE, told=f"{source}, not tried")
+        unknown = HealthCheck(subject=health.CREDENTIALS_CHECK, outcome=CHECK_UNSURE, told=f"{source}, not tried")
         fix = f"see whether {account.api.channel.base_url} can be reached from here"
-        return (unknown, Check(subject=health.REACHABLE, outcome=BAD, told=sentence(broken), fix=fix), *_skipped(account, 1))
+        return (
+            unknown,
+            HealthCheck(subject=health.REACHABLE_CHECK, outcome=CHECK_BAD, told=sentence(broken), fix=fix),
+            *_skipped(account, 1),
+        )
     return _known(account, source, f"{user.id}", "" if user.credit is not None else "Vast does not state the credit")
 
 
-def _known(account: VastAccount, source: str, id_: str, no_balance: str, fix: str = "") -> Sequence[Check]:
+def _known(account: VastAccount, source: str, id_: str, no_balance: str, fix: str = "") -> Sequence[HealthCheck]:
     """The key was not refused. `no_balance`: why the balance cannot be read, or ""; `fix`: what mends that."""
     page, listed = _tried("list instances", lambda: account.api.page(None, account.deadline(), 25), "instance_read")
-    outcome = GOOD if not no_balance else BAD if fix else UNSURE
-    balance = Check(subject="permission: balance", outcome=outcome, told=no_balance or "users/current answers", fix=fix)
+    outcome = CHECK_GOOD if not no_balance else CHECK_BAD if fix else CHECK_UNSURE
+    balance = HealthCheck(subject="permission: balance", outcome=outcome, told=no_balance or "users/current answers", fix=fix)
     return (
-        Check(subject=health.CREDENTIALS, outcome=GOOD if id_ or page else UNSURE, told=source),
-        Check(subject=health.REACHABLE, outcome=GOOD, told=account.api.channel.base_url),
+        HealthCheck(subject=health.CREDENTIALS_CHECK, outcome=CHECK_GOOD if id_ or page else CHECK_UNSURE, told=source),
+        HealthCheck(subject=health.REACHABLE_CHECK, outcome=CHECK_GOOD, told=account.api.channel.base_url),
         _identity(account, id_),
         listed,
         _tried("list offers", lambda: account.api.search(("RTX 4090",), account.deadline(), rows=1), "misc")[1],
@@ -69,33 +73,44 @@ def _known(account: VastAccount, source: str, id_: str, no_balance: str, fix: st
     )
 
 
-def _skipped(account: VastAccount, after: int = 0) -> Iterator[Check]:
+def _skipped(account: VastAccount, after: int = 0) -> Iterator[HealthCheck]:
     """What was not looked at, for a reason that stands before it."""
-    subjects = (health.REACHABLE, health.IDENTITY, *(f"permission: {right}" for right in RIGHTS), health.UTILIZATION)
-    yield from (Check(subject=subject, outcome=SKIPPED, told="not looked at") for subject in subjects[after:])
+    subjects = (
+        health.REACHABLE_CHECK,
+        health.IDENTITY_CHECK,
+        *(f"permission: {right}" for right in RIGHTS),
+        health.UTILIZATION_CHECK,
+    )
+    yield from (HealthCheck(subject=subject, outcome=CHECK_SKIPPED, told="not looked at") for subject in subjects[after:])
     yield _clock(account)
 
 
-def _identity(account: VastAccount, id_: str) -> Check:
+def _identity(account: VastAccount, id_: str) -> HealthCheck:
     try:
         name = account.account(account.deadline())
     except (ProviderError, InputError) as broken:
         fix = f'write account = "{id_}", or give another key' if id_ else getattr(broken, "hint", None) or STATE_IT
-        return Check(subject=health.IDENTITY, outcome=BAD, told="; ".join(str(broken).splitlines()), fix=fix)
+        return HealthCheck(subject=health.IDENTITY_CHECK, outcome=CHECK_BAD, told="; ".join(str(broken).splitlines()), fix=fix)
     if not id_:
-        return Check(subject=health.IDENTITY, outcome=UNSURE, told=f"user {name}, as stated: Vast does not tell")
-    return Check(subject=health.IDENTITY, outcome=GOOD, told=f"user {name}, scope {SCOPE}")
+        return HealthCheck(
+            subject=health.IDENTITY_CHECK, outcome=CHECK_UNSURE, told=f"user {name}, as stated: Vast does not tell"
+        )
+    return HealthCheck(subject=health.IDENTITY_CHECK, outcome=CHECK_GOOD, told=f"user {name}, scope {SCOPE}")
 
 
-def _tried(what: str, ask: Callable[[], T], group: str) -> tuple[T | None, Check]:
+def _tried(what: str, ask: Callable[[], T], group: str) -> tuple[T | None, HealthCheck]:
     """What `ask` answers, and the check that it makes. `group`: of the key's rights."""
     subject = f"permission: {what}"
     try:
-        return ask(), Check(subject=subject, outcome=GOOD, told="it answers")
+        return ask(), HealthCheck(subject=subject, outcome=CHECK_GOOD, told="it answers")
     except ForbiddenError as broken:
-        return None, Check(subject=subject, outcome=BAD, told=sentence(broken), fix=f"give the key the group {group}")
+        return None, HealthCheck(
+            subject=subject, outcome=CHECK_BAD, told=sentence(broken), fix=f"give the key the group {group}"
+        )
     except ProviderError as broken:
-        return None, Check(subject=subject, outcome=BAD, told=sentence(broken), fix="ask again later; then make a new key")
+        return None, HealthCheck(
+            subject=subject, outcome=CHECK_BAD, told=sentence(broken), fix="ask again later; then make a new key"
+        )
 
 
 def _today(account: VastAccount) -> object:
@@ -104,34 +119,40 @@ def _today(account: VastAccount) -> object:
     return account.api.charges(first, first + 86_399, None, account.deadline(), 1)
 
 
-def _acts() -> Iterator[Check]:
+def _acts() -> Iterator[HealthCheck]:
     for act in ("stop", "terminate"):
         told = f"cannot be proven without acting; the key needs the group instance_write (all it needs: {GROUPS})"
-        yield Check(subject=f"permission: {act}", outcome=UNSURE, told=told)
+        yield HealthCheck(subject=f"permission: {act}", outcome=CHECK_UNSURE, told=told)
 
 
-def _clock(account: VastAccount) -> Check:
+def _clock(account: VastAccount) -> HealthCheck:
     theirs, ours = account.api.channel.date, account.clock.now()
     if theirs is None:
-        return Check(subject=health.CLOCK, outcome=UNSURE, told="Vast did not say what time it is")
+        return HealthCheck(subject=health.CLOCK_CHECK, outcome=CHECK_UNSURE, told="Vast did not say what time it is")
     skew = (ours - theirs) / timedelta(seconds=1)
     if abs(skew) > SKEW_S:
         fix = "set this machine's clock: timedatectl set-ntp true"
-        return Check(subject=health.CLOCK, outcome=BAD, told=f"this clock is {skew:+.0f} s off Vast's", fix=fix)
-    return Check(subject=health.CLOCK, outcome=GOOD, told=f"within {abs(skew):.0f} s of Vast's")
+        return HealthCheck(
+            subject=health.CLOCK_CHECK, outcome=CHECK_BAD, told=f"this clock is {skew:+.0f} s off Vast's", fix=fix
+        )
+    return HealthCheck(subject=health.CLOCK_CHECK, outcome=CHECK_GOOD, told=f"within {abs(skew):.0f} s of Vast's")
 
 
-def _measures(page: Page | None) -> Check:
+def _measures(page: Page | None) -> HealthCheck:
     """What the first page can tell of work."""
     if page is None:
-        return Check(subject=health.UTILIZATION, outcome=SKIPPED, told="the list cannot be read")
+        return HealthCheck(subject=health.UTILIZATION_CHECK, outcome=CHECK_SKIPPED, told="the list cannot be read")
     running = [one for raw in page.instances if (one := _decoded(raw)) is not None and one.actual_status == "running"]
     told = sum(percent(one.gpu_util) is not None for one in running)
     limits = "one gpu_util, gpu_temp, cpu_util and memory an instance, from its last heartbeat; no power, no network"
     if not running:
-        return Check(subject=health.UTILIZATION, outcome=UNSURE, told=f"nothing runs; of what runs Vast tells {limits}")
-    outcome = GOOD if told == len(running) else UNSURE
-    return Check(subject=health.UTILIZATION, outcome=outcome, told=f"{told} of {len(running)} running instances tell: {limits}")
+        return HealthCheck(
+            subject=health.UTILIZATION_CHECK, outcome=CHECK_UNSURE, told=f"nothing runs; of what runs Vast tells {limits}"
+        )
+    outcome = CHECK_GOOD if told == len(running) else CHECK_UNSURE
+    return HealthCheck(
+        subject=health.UTILIZATION_CHECK, outcome=outcome, told=f"{told} of {len(running)} running instances tell: {limits}"
+    )
 
 
 def _decoded(raw: msgspec.Raw) -> Instance | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from costguard.providers.api_keys import Places, first_line
+from costguard.providers.api_keys import KeyLocations, read_plain_key
 
 
-def places(home: Path, environ: Mapping[str, str]) -> Places:
+def places(home: Path, environ: Mapping[str, str]) -> KeyLocations:
     """In the order in which they count: the file of today, then that of former versions."""
     stated = environ.get("XDG_CONFIG_HOME", "")
     config = Path(stated) if stated.startswith("/") else home / ".config"
-    return Places(
+    return KeyLocations(
         env="VAST_API_KEY",
-        files=((config / "vastai" / "vast_api_key", first_line), (home / ".vast_api_key", first_line)),
+        files=((config / "vastai" / "vast_api_key", read_plain_key), (home / ".vast_api_key", read_plain_key)),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import UNSET
 
-from costguard.errors import ProviderError, one_line
+from costguard.errors import ProviderError, to_one_line
 from costguard_vast.wire import Charges, Page
 
 MOST_PAGES, MOST_ITEMS = 1000, 10_000
@@ -65,4 +65,4 @@ def _lacking(page: Page | Charges, held: int) -> str:
 
 def sentence(broken: ProviderError) -> str:
     """An error on one line."""
-    return one_line("; ".join(str(broken).splitlines()))
+    return to_one_line("; ".join(str(broken).splitlines()))

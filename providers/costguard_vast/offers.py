@@ -12,8 +12,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from costguard.errors import ProviderError, RefusedError, one_line, shortened
-from costguard.metering.observation import price_stated
+from costguard.errors import ProviderError, RefusedError, shorten, to_one_line
+from costguard.metering.observation import parse_hourly_rate
 from costguard.quoting.offer import Offer, OfferListing
 from costguard.values.money import Rate
 from costguard.values.resource import SPOT
@@ -62,7 +62,7 @@ def read(asks: Sequence[Ask], naming: Naming, wanted: frozenset[str] | None, tod
         if not ask.gpu_name or not count:
             unreadable += 1
         elif gpu is None:
-            unnamed.setdefault(shortened(one_line(ask.gpu_name), 80))
+            unnamed.setdefault(shorten(to_one_line(ask.gpu_name), 80))
         elif (wanted is None or gpu in wanted) and ask.rentable is not False:
             found += _offers(ask, gpu, count, today)
     odd = (f"{unreadable} offers cannot be read",) if unreadable else ()
@@ -128,8 +128,8 @@ def _offers(ask: Ask, gpu: str, count: int, today: date) -> Iterator[Offer]:
     whole, disk = positive(ask.dph_total), finite(ask.storage_total_cost)
     if base is None and whole is not None and disk is not None and 0 <= disk < whole:
         base = whole - disk
-    yield _offer(ask, gpu, today, "on-demand", price_stated(base, gpus=count)[0])
-    least = price_stated(ask.min_bid, gpus=count)[0]
+    yield _offer(ask, gpu, today, "on-demand", parse_hourly_rate(base, gpus=count)[0])
+    least = parse_hourly_rate(ask.min_bid, gpus=count)[0]
     if least is not None:
         yield _offer(ask, gpu, today, SPOT, least)
 
@@ -139,7 +139,7 @@ def _offer(ask: Ask, gpu: str, today: date, tier: str, rate: Rate | None) -> Off
     disk, count = positive(ask.disk_space), counted(ask.num_gpus) or 0
     return Offer(
         provider=PROVIDER,
-        region=shortened(one_line((ask.geolocation or "").strip()), 80) or "unknown",
+        region=shorten(to_one_line((ask.geolocation or "").strip()), 80) or "unknown",
         instance_type=f"{gpu} x{count}",
         gpu=gpu,
         gpu_count=count,
@@ -164,7 +164,7 @@ def _ram_gb(ask: Ask) -> float | None:
 def _note(ask: Ask, tier: str) -> str:
     """What a person must know: whose machine it is, and what a bid is."""
     kind = "datacenter" if ask.hosting_type == 1 else ""
-    checked = shortened(one_line((ask.verification or "").strip()), 20)
-    machine = f"machine {shortened(one_line(str(ask.machine_id)), 20)}" if ask.machine_id is not None else ""
+    checked = shorten(to_one_line((ask.verification or "").strip()), 20)
+    machine = f"machine {shorten(to_one_line(str(ask.machine_id)), 20)}" if ask.machine_id is not None else ""
     bid = "the least bid that is taken; outbid, it stops" if tier == SPOT else "disk and traffic extra"
     return ", ".join(filter(None, (machine, checked, kind, bid)))

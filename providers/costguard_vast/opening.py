@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from costguard.providers.api_keys import Keyed, checked, opened_accounts, timeout_of
+from costguard.providers.api_keys import KeyedAccount, check_account_table, open_keyed_accounts, read_timeout
 from costguard.providers.ports import InstanceSource
-from costguard.providers.transport import Surroundings, checked_url
+from costguard.providers.transport import ProviderContext, check_url
 from costguard.values.checks import require
 from costguard_vast import BASE_URL, MANIFEST
 from costguard_vast.account import VastAccount
@@ -18,14 +18,14 @@ from costguard_vast.traffic import MB_PER
 WHERE = "providers.vast"
 
 
-def opened(table: Mapping[str, object], around: Surroundings) -> Sequence[InstanceSource]:
+def opened(table: Mapping[str, object], around: ProviderContext) -> Sequence[InstanceSource]:
     """A source for each account; every key is looked for, and nothing is asked."""
-    stated = checked(table, MANIFEST)
+    stated = check_account_table(table, MANIFEST)
     base_url = base_of(str(stated.get("base_url", BASE_URL)))
-    unit, timeout_s = _unit(str(stated.get("traffic_unit", "")).strip()), timeout_of(stated, MANIFEST)
+    unit, timeout_s = _unit(str(stated.get("traffic_unit", "")).strip()), read_timeout(stated, MANIFEST)
     _only_ids(stated)
 
-    def account(key: Keyed) -> VastAccount:
+    def account(key: KeyedAccount) -> VastAccount:
         return VastAccount(
             api=VastApi(around.transport, base_url=base_url, key=key),
             around=around,
@@ -35,12 +35,12 @@ def opened(table: Mapping[str, object], around: Surroundings) -> Sequence[Instan
             unverified=stated.get("unverified") is True,
         )
 
-    return opened_accounts(stated, MANIFEST, places(around.home, around.environ), around, account, nameless="")
+    return open_keyed_accounts(stated, MANIFEST, places(around.home, around.environ), around, account, nameless="")
 
 
 def base_of(stated: str) -> str:
     """Where the API is, without its /api and version: both versions are asked."""
-    base = checked_url(stated, f"{WHERE}.base_url")
+    base = check_url(stated, f"{WHERE}.base_url")
     return re.sub(r"/api(?:/v[01])?$", "", base)
 
 

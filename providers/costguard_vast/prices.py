@@ -11,10 +11,10 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
-from costguard.errors import one_line, shortened
+from costguard.errors import shorten, to_one_line
 from costguard.metering.billing import HIGHEST_PER_GB
-from costguard.metering.observation import LARGEST_GB, Disk, Price, price_stated
-from costguard.values.stated_time import time_stated
+from costguard.metering.observation import LARGEST_GB, Disk, Price, parse_hourly_rate
+from costguard.values.stated_time import parse_instant
 from costguard_vast.numbers import MONTH_H, NANO, finite, positive
 from costguard_vast.traffic import Say
 from costguard_vast.wire import Accrues, Increase, Instance, Volume
@@ -30,7 +30,7 @@ WHOLE = "dph_total, with a disk that is not stated"
 def computing(one: Instance, state: str, gpus: float, say: Say) -> tuple[Price, ...]:
     """What all its GPUs cost an hour, as it is or would be when it runs."""
     stated, source = _gpu_part(one, state)
-    rate, why = price_stated(stated, gpus=gpus, field=source)
+    rate, why = parse_hourly_rate(stated, gpus=gpus, field=source)
     if why:
         say(why)
     return (Price(rate, source=source),)
@@ -118,8 +118,6 @@ def increase_note(one: Increase) -> str:
     """A sentence about a higher price that a host proposes. Costguard never accepts one."""
     old, new = positive(one.old_gpu_costpersec), positive(one.new_gpu_costpersec)
     change = f" from ${old * 3600:.4f} to ${new * 3600:.4f} an hour" if old and new else ""
-    ends = time_stated(one.contract_end_date)
+    ends = parse_instant(one.contract_end_date)
     until = f" after {ends:%Y-%m-%d}" if ends else ""
-    return (
-        f"vast {shortened(one_line(str(one.contract_id)), 40)}: its host proposes to raise the price of its GPUs{change}{until}"
-    )
+    return f"vast {shorten(to_one_line(str(one.contract_id)), 40)}: its host proposes to raise the price of its GPUs{change}{until}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from costguard.metering.observation import LARGEST_MB, Counter
+from costguard.metering.observation import LARGEST_MB, TrafficCounter
 from costguard_vast.numbers import finite, nano, positive
 from costguard_vast.wire import Instance
 
@@ -19,7 +19,7 @@ UNCOUNTED = "traffic is stated without a unit and not counted: traffic_unit says
 Say = Callable[[str], None]
 
 
-def counters(one: Instance, unit: str, say: Say) -> tuple[Counter, ...]:
+def counters(one: Instance, unit: str, say: Say) -> tuple[TrafficCounter, ...]:
     """What went in and out since the contract began; `unit` "": nobody says, and nothing is counted."""
     stated = (("traffic down", one.inet_down_billed, one.inet_down_cost), ("traffic up", one.inet_up_billed, one.inet_up_cost))
     used = [(name, amount, cost) for name, raw, cost in stated if (amount := finite(raw)) is not None and amount >= 0]
@@ -29,9 +29,9 @@ def counters(one: Instance, unit: str, say: Say) -> tuple[Counter, ...]:
     return tuple(found for name, amount, cost in used if (found := _counter(name, amount * MB_PER[unit], cost, say)))
 
 
-def _counter(name: str, mb: Decimal, cost: Decimal | None, say: Say) -> Counter | None:
+def _counter(name: str, mb: Decimal, cost: Decimal | None, say: Say) -> TrafficCounter | None:
     if mb > LARGEST_MB:
         say(f"{name} is {mb:.3g} MB, which is not believed")
         return None
     price = positive(cost)
-    return Counter(name, int(mb), nano(price) if price else None)
+    return TrafficCounter(name, int(mb), nano(price) if price else None)

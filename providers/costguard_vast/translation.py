@@ -12,11 +12,11 @@ from decimal import Decimal
 
 import msgspec
 
-from costguard.errors import InputError, one_line, shortened
+from costguard.errors import InputError, shorten, to_one_line
 from costguard.metering.observation import Handling, Observation
 from costguard.values.gpu_names import GpuNames
 from costguard.values.resource import VOLUME, ResourceKey
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from costguard_vast import prices
 from costguard_vast.numbers import counted, finite, positive
 from costguard_vast.states import WAITING, settled, state_of, word
@@ -85,9 +85,9 @@ class Reader:
         except UNREADABLE as odd:
             found, left_out = mended(raw, Instance)
             if found is None or STATED.intersection(left_out):
-                return self._unreadable(raw, "", shortened(one_line(str(odd)), 100), telling), None
+                return self._unreadable(raw, "", shorten(to_one_line(str(odd)), 100), telling), None
             one = found
-            telling.of(shortened(one_line(f"{one.id}"), 40))(f"cannot be read: {', '.join(left_out)}")
+            telling.of(shorten(to_one_line(f"{one.id}"), 40))(f"cannot be read: {', '.join(left_out)}")
         return self._made(f"{one.id}".strip(), telling, lambda key, say: self._instance(one, key, say)), one
 
     def volume(self, raw: msgspec.Raw, telling: Telling) -> Observation | None:
@@ -97,17 +97,17 @@ class Reader:
         except UNREADABLE as odd:
             found, left_out = mended(raw, Volume)
             if found is None or "status" in left_out:
-                return self._unreadable(raw, VOLUME_MARK, shortened(one_line(str(odd)), 100), telling)
+                return self._unreadable(raw, VOLUME_MARK, shorten(to_one_line(str(odd)), 100), telling)
             one = found
-            telling.of(shortened(one_line(f"{VOLUME_MARK}{one.id}"), 40))(f"cannot be read: {', '.join(left_out)}")
+            telling.of(shorten(to_one_line(f"{VOLUME_MARK}{one.id}"), 40))(f"cannot be read: {', '.join(left_out)}")
         id_ = f"{one.id}".strip()
         return self._made(f"{VOLUME_MARK}{id_}" if id_ else "", telling, lambda key, say: _volume(one, key, say))
 
     def _made(self, id_: str, telling: Telling, make: Callable[[ResourceKey, Say], Observation]) -> Observation | None:
         try:
-            return make(ResourceKey(PROVIDER, self.account, REGION, id_), telling.of(shortened(one_line(id_), 40)))
+            return make(ResourceKey(PROVIDER, self.account, REGION, id_), telling.of(shorten(to_one_line(id_), 40)))
         except InputError as odd:
-            telling.lost.setdefault(f"an item cannot be kept: {shortened(one_line(odd.what), 100)}")
+            telling.lost.setdefault(f"an item cannot be kept: {shorten(to_one_line(odd.what), 100)}")
             return None
 
     def _unreadable(self, raw: msgspec.Raw, mark: str, why: str, telling: Telling) -> Observation | None:
@@ -117,7 +117,7 @@ class Reader:
             telling.lost.setdefault(f"an item without an id cannot be read ({why})")
             return None
         kind = VOLUME if mark else "instance"
-        telling.of(shortened(one_line(mark + id_), 40))(f"it cannot be read ({why}): its state and price are unknown")
+        telling.of(shorten(to_one_line(mark + id_), 40))(f"it cannot be read ({why}): its state and price are unknown")
 
         def unknown(key: ResourceKey, _: Say) -> Observation:
             return Observation(key=key, state="unknown", kind=kind, why="unreadable")
@@ -127,7 +127,7 @@ class Reader:
     def _instance(self, one: Instance, key: ResourceKey, say: Say) -> Observation:
         state, why = state_of(one)
         gpu, count = self._gpus(one, say)
-        created = time_stated(one.start_date)
+        created = parse_instant(one.start_date)
         if created is None and one.start_date is not None:
             say("start_date cannot be read")
         if WAITING in why:
@@ -136,7 +136,7 @@ class Reader:
         return Observation(
             key=key,
             state=state,
-            name=shortened((one.label or "").strip(), LONGEST_NAME),
+            name=shorten((one.label or "").strip(), LONGEST_NAME),
             instance_type=f"{count}x {(one.gpu_name or '').strip()}"[:LONGEST_NAME] if gpu else "",
             gpu=gpu,
             gpu_count=count,
@@ -157,7 +157,7 @@ class Reader:
         gpu = self.naming.of(word_, one.gpu_ram) if word_ else ""
         if gpu is None:
             gpu = word_[:LONGEST_GPU]
-            say(f"its GPU '{one_line(gpu)}' has no name here, so its market price is unknown")
+            say(f"its GPU '{to_one_line(gpu)}' has no name here, so its market price is unknown")
         count = counted(one.num_gpus)
         if count is None:
             say("num_gpus is missing or absurd")
@@ -175,7 +175,7 @@ def handling(one: Instance, state: str) -> Handling:
         terminate_loses=(*lost, REFUND) if prepaid else lost,
         restart_doubtful=True,
         committed="prepaid: the credit stays locked to it while it is stopped" if prepaid else "",
-        ends_at=None if state == "ended" else time_stated(one.end_date),
+        ends_at=None if state == "ended" else parse_instant(one.end_date),
     )
 
 
@@ -197,10 +197,10 @@ def _volume(one: Volume, key: ResourceKey, say: Say) -> Observation:
         key=key,
         state="repairing" if offline else "running",
         kind=VOLUME,
-        name=shortened((one.label or "").strip(), LONGEST_NAME),
+        name=shorten((one.label or "").strip(), LONGEST_NAME),
         owner=owner,
         labels=labels,
-        created_at=time_stated(one.start_date),
+        created_at=parse_instant(one.start_date),
         disks=prices.volume_disk(one, say),
         why=word(one.status),
     )

@@ -24,7 +24,7 @@ from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Work
 from costguard.services.web_backend import Parts
 from costguard.settings.sections import WebSettings
 from costguard.testing.doubles import FakeClock
-from costguard.values.instant import instant, micros
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import (
     AGENT_ALIVE,
@@ -68,10 +68,10 @@ class Shared(FakeClock):
         self.set(NOON)
 
     def set(self, at: datetime) -> None:
-        self._path.write_bytes(struct.pack("<q", micros(at) // 1000))
+        self._path.write_bytes(struct.pack("<q", to_micros(at) // 1000))
 
     def now(self) -> datetime:
-        return instant(struct.unpack("<q", self._path.read_bytes())[0] * 1000)
+        return from_micros(struct.unpack("<q", self._path.read_bytes())[0] * 1000)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Stage:
             "frozen": [60 * at for at in frozen] if frozen else None,
         }
         self.cpu_s = float(self._asked(plan)["cpu_s"])
-        (agent,) = [one for one in self.desk.book.agents() if one.key == key]
+        (agent,) = [one for one in self.desk.book.load_agents() if one.key == key]
         samples = sorted(self.desk.samples(key), key=lambda one: one.at)
         return Replayed(trace, began, samples, agent.id)
 

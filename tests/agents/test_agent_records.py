@@ -8,7 +8,7 @@ import pytest
 
 from costguard.agents.messages import Record
 from costguard.agents.samples import Moment, merged, moments
-from costguard.values.instant import SECOND_US, micros
+from costguard.values.instant import SECOND_US, to_micros
 from costguard.values.resource import ResourceKey
 
 KEY = ResourceKey("aws", "1", "us-east-1", "i-1")
@@ -18,7 +18,7 @@ LONG_AGO = NOON - timedelta(days=9)
 
 
 def moment(at_s: float, over_s: float = 15.0, **signals: float) -> Moment:
-    return Moment(micros(NOON) + round(at_s * SECOND_US), round(over_s * SECOND_US), tuple(signals.items()))
+    return Moment(to_micros(NOON) + round(at_s * SECOND_US), round(over_s * SECOND_US), tuple(signals.items()))
 
 
 def test_each_signal_is_merged_by_what_it_means() -> None:
@@ -72,17 +72,17 @@ def test_power_of_a_part_of_an_interval_is_missing_whatever_it_is() -> None:
 
 
 def test_what_an_agent_says_of_the_time_before_it_joined_does_not_count() -> None:
-    now_ms = micros(NOON) // 1000
+    now_ms = to_micros(NOON) // 1000
     records = [Record(now_ms - ago * 60_000, 15.0, (("gpu_util", 0.0),)) for ago in (300, 11, 10, 9, 1)]
     found, last = moments(records, after_ms=0, sent_ms=now_ms, now=NOON, since=NOON - 10 * MIN)
-    assert [one.at_us for one in found] == [micros(NOON - ago * MIN) for ago in (10, 9, 1)]
+    assert [one.at_us for one in found] == [to_micros(NOON - ago * MIN) for ago in (10, 9, 1)]
     assert last == now_ms - 60_000
 
 
 def test_a_record_that_was_told_by_a_clock_ahead_does_not_hold_up_those_of_the_right_one() -> None:
-    now_ms = micros(NOON) // 1000
+    now_ms = to_micros(NOON) // 1000
     (one,), last = moments([Record(now_ms, 15.0, ())], after_ms=now_ms + 3_600_000, sent_ms=now_ms, now=NOON, since=LONG_AGO)
-    assert (one.at_us, last) == (micros(NOON), now_ms)
+    assert (one.at_us, last) == (to_micros(NOON), now_ms)
 
 
 def test_an_interval_that_is_not_over_waits_and_one_before_a_gap_counts_where_half_of_it_is_there() -> None:
@@ -102,11 +102,11 @@ def test_a_guard_that_runs_more_often_than_agents_report_gets_each_record() -> N
 
 
 def test_records_that_were_here_lie_ahead_or_are_too_old_do_not_count() -> None:
-    now_ms = micros(NOON) // 1000
+    now_ms = to_micros(NOON) // 1000
     ends = (now_ms - 48 * 3_600_000, now_ms - 30_000, now_ms - 15_000, now_ms + 1_000, now_ms + 60_000)
     records = [Record(at, 15.0, (("gpu_util", 1.0),)) for at in ends]
     found, last = moments(records, after_ms=now_ms - 30_000, sent_ms=now_ms, now=NOON, since=LONG_AGO)
-    assert [one.at_us for one in found] == [micros(NOON - 15 * S), micros(NOON)]
+    assert [one.at_us for one in found] == [to_micros(NOON - 15 * S), to_micros(NOON)]
     assert last == now_ms + 1_000
     again, same = moments(records, after_ms=last, sent_ms=now_ms, now=NOON, since=LONG_AGO)
     assert (again, same) == ((), last)

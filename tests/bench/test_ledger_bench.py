@@ -58,9 +58,9 @@ def test_the_history_is_a_sound_ledger_and_its_reports_are_exact(tmp_path: Path)
     assert maintenance.check(made.url) == []
     as_of = ledger_history.UNTIL - timedelta(hours=3)
     for _, zone in ledger_history.ZONES:
-        period = calendar.month(2026, 7, zone)
+        period = calendar.make_month(2026, 7, zone)
         with Books(made.url, rules=fleet.rules()) as books:
-            found = ledger_history.sums(books.spending(period, as_of))
+            found = ledger_history.sums(books.load_spending(period, as_of))
         assert found == ledger_history.full(made.path, period, as_of)
         bare = ledger_history.bare(made.path, period)
         assert abs(sum(int(str(row[4])) for row in bare) / sum(expected for _, expected, _ in found.values()) - 1) < 0.2

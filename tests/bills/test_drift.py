@@ -13,10 +13,22 @@ from hypothesis import strategies as st
 
 from costguard.bills import drift_causes as causes
 from costguard.bills.bill_line import COMPUTE, CREDIT, STORAGE, TAX
-from costguard.bills.drift import AFTER, BEFORE, BEYOND, INSIDE, UNSURE, WITHIN, Charged, Judging, Part, Result, Stated
-from costguard.bills.drift_causes import judged
-from costguard.bills.reconciliation import compared
-from costguard.bills.tolerance import USUAL, Tolerance, tolerance_stated
+from costguard.bills.drift import (
+    AFTER,
+    BEFORE,
+    BEYOND,
+    INSIDE,
+    UNSURE,
+    WITHIN,
+    BilledLines,
+    CauseContext,
+    ChargedCell,
+    DriftPart,
+    DriftResult,
+)
+from costguard.bills.drift_causes import explain_drift
+from costguard.bills.reconciliation import compare_bills
+from costguard.bills.tolerance import DEFAULT_TOLERANCE, Tolerance, parse_tolerance
 from costguard.errors import InputError
 from costguard.values.period import Period
 from costguard.views.bills import OUTSIDE, Reconciliation, reconcile_document
@@ -27,7 +39,7 @@ RATE = 690_000_000
 HOURS = 12
 
 
-def line(nano: int = RATE, **more: Any) -> Stated:  # noqa: ANN401 - any field
+def line(nano: int = RATE, **more: Any) -> BilledLines:  # noqa: ANN401 - any field
     said: dict[str, Any] = {
         "account": "main",
         "region": "eu",
@@ -43,10 +55,10 @@ def line(nano: int = RATE, **more: Any) -> Stated:  # noqa: ANN401 - any field
         "overlapping": 0,
         "told": "",
     }
-    return Stated(**said | more)
+    return BilledLines(**said | more)
 
 
-def owed(nano: int = RATE, **more: Any) -> Charged:  # noqa: ANN401 - any field
+def owed(nano: int = RATE, **more: Any) -> ChargedCell:  # noqa: ANN401 - any field
     said: dict[str, Any] = {
         "account": "main",
         "region": "eu",
@@ -63,24 +75,24 @@ def owed(nano: int = RATE, **more: Any) -> Charged:  # noqa: ANN401 - any field
         "unit": "Hours",
         "source": "listing",
     }
-    return Charged(**said | more)
+    return ChargedCell(**said | more)
 
 
-def day(count: int = HOURS, **more: Any) -> list[Charged]:  # noqa: ANN401 - any field
+def day(count: int = HOURS, **more: Any) -> list[ChargedCell]:  # noqa: ANN401 - any field
     return [owed(cell=hour, **more) for hour in range(count)]
 
 
-def bill(nano: int = RATE, count: int = HOURS, **more: Any) -> list[Stated]:  # noqa: ANN401 - any field
+def bill(nano: int = RATE, count: int = HOURS, **more: Any) -> list[BilledLines]:  # noqa: ANN401 - any field
     return [line(nano, first=hour, **more) for hour in range(count)]
 
 
-def held(stated: Sequence[Stated], charged: Sequence[Charged], **more: Any) -> Result:  # noqa: ANN401 - any field
+def held(stated: Sequence[BilledLines], charged: Sequence[ChargedCell], **more: Any) -> DriftResult:  # noqa: ANN401 - any field
     """The one result in US dollars."""
     (found,) = [one for one in every(stated, charged, **more) if one.currency == "USD"]
     return found
 
 
-def every(stated: Sequence[Stated], charged: Sequence[Charged], **more: Any) -> list[Result]:  # noqa: ANN401 - any field
+def every(stated: Sequence[BilledLines], charged: Sequence[ChargedCell], **more: Any) -> list[DriftResult]:  # noqa: ANN401 - any field
     billed = {(s.account, s.resource, s.charge): s.currency for s in stated}
     others = {
         place: {currency, c.currency}
@@ -92,22 +104,22 @@ def every(stated: Sequence[Stated], charged: Sequence[Charged], **more: Any) -> 
         "provider": "runpod",
         "period": MONTH,
         "at": MONTH.end,
-        "tolerance": USUAL,
+        "tolerance": DEFAULT_TOLERANCE,
         "known": dict.fromkeys([*((c.account, c.resource) for c in charged), ("main", "pod-known")], -100),
         "accounts": ["main"],
         "others": others,
         "cells": 24,
     }
-    judging = Judging(**said | more)
-    return [judged(one, judging) for one in compared(stated, charged, judging.known)]
+    judging = CauseContext(**said | more)
+    return [explain_drift(one, judging) for one in compare_bills(stated, charged, judging.known)]
 
 
-def cause(found: Result, name: str) -> Part:
+def cause(found: DriftResult, name: str) -> DriftPart:
     (part,) = [part for part in found.parts if part.cause == name]
     return part
 
 
-def names(found: Result) -> set[str]:
+def names(found: DriftResult) -> set[str]:
     return {part.cause for part in found.parts}
 
 
@@ -150,7 +162,7 @@ def test_a_wrong_rate_of_one_machine_is_named_where_another_of_its_kind_is_bille
 def test_the_rows_of_a_table_add_up_to_the_account() -> None:
     stated = [*bill(), line(-PENNY, charge=CREDIT, resource=""), line(3 * PENNY, charge=TAX, resource="")]
     found = held(stated, [*day(), owed(where=BEFORE), owed(where=AFTER)])
-    told = Reconciliation(period=MONTH, label="2026-11", at=MONTH.end, tolerance=USUAL, results=(found,))
+    told = Reconciliation(period=MONTH, label="2026-11", at=MONTH.end, tolerance=DEFAULT_TOLERANCE, results=(found,))
     rows = reconcile_document(told).records
     assert sum(Decimal(str(row["billed"])) for row in rows) == Decimal(found.billed).scaleb(-9)
     for end, name in enumerate(("low", "expected", "high")):
@@ -334,7 +346,7 @@ CHARGES = st.builds(
 
 
 @given(st.lists(LINES, max_size=25), st.lists(CHARGES, max_size=25))
-def test_the_parts_of_every_result_add_up_to_its_drift(stated: list[Stated], charged: list[Charged]) -> None:
+def test_the_parts_of_every_result_add_up_to_its_drift(stated: list[BilledLines], charged: list[ChargedCell]) -> None:
     results = every(stated, charged)
     for one in results:
         assert sum(part.nano for part in one.parts) == one.drift
@@ -351,15 +363,15 @@ def test_the_parts_of_every_result_add_up_to_its_drift(stated: list[Stated], cha
     [("2%", 10**11, 2 * 10**9), ("0.50", 10**11, 5 * 10**8), ("1%, 0.10", 10**9, 10**8), ("0.10,1%", -(10**12), 10**10)],
 )
 def test_a_tolerance_is_a_part_an_amount_or_both(text: str, bill_nano: int, allowed: int) -> None:
-    assert tolerance_stated(text, "--tolerance").allowed(bill_nano) == allowed
+    assert parse_tolerance(text, "--tolerance").compute_allowed(bill_nano) == allowed
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1%", "1,5", "200%", "1%, 2%", "0.1, 0.2", "1e3", "%", "٣%"])
 def test_what_is_no_tolerance_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"tolerance|whole bill"):
-        tolerance_stated(text, "--tolerance")
+        parse_tolerance(text, "--tolerance")
 
 
 @pytest.mark.parametrize("text", ["1%, 0.10", "2%", "0.50", "0.5%, 1.00", "0"])
 def test_a_tolerance_is_told_as_it_is_written(text: str) -> None:
-    assert tolerance_stated(text, "x").text() == text
+    assert parse_tolerance(text, "x").format() == text

@@ -12,16 +12,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costguard.bills import bill_files
-from costguard.bills.bill_files import summed
-from costguard.bills.bill_line import Billed, BillLine
-from costguard.bills.focus_rows import Export, Row, arn_tail, charge_of, instant_stated, line_stated
+from costguard.bills.bill_files import sum_bill_lines
+from costguard.bills.bill_line import BillLine, BillLines
+from costguard.bills.focus_rows import (
+    ExportRow,
+    FocusSource,
+    classify_charge,
+    get_arn_tail,
+    parse_export_instant,
+    parse_focus_line,
+)
 from costguard.errors import InputError
 from costguard.values.period import Period
 from tests.campaign import examples
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 DAY = Period(start=datetime(2026, 11, 20, tzinfo=UTC), end=datetime(2026, 11, 21, tzinfo=UTC))
-EXPORT = Export(provider="aws", source="FOCUS export", as_of=datetime(2026, 11, 21, tzinfo=UTC))
+EXPORT = FocusSource(provider="aws", source="FOCUS export", as_of=datetime(2026, 11, 21, tzinfo=UTC))
 
 ROW: dict[str, object] = {
     "BillingAccountId": "999988887777",
@@ -46,12 +53,12 @@ ROW: dict[str, object] = {
 }
 
 
-def billed(rows: Iterable[Row], export: Export = EXPORT) -> Billed:
+def billed(rows: Iterable[ExportRow], export: FocusSource = EXPORT) -> BillLines:
     """The lines of the day in `rows`."""
-    return summed((line_stated(row, export) for row in rows), DAY)
+    return sum_bill_lines((parse_focus_line(row, export) for row in rows), DAY)
 
 
-def line_of(*rows: Row, export: Export = EXPORT) -> BillLine:
+def line_of(*rows: ExportRow, export: FocusSource = EXPORT) -> BillLine:
     """The one line that `rows` are."""
     (line,) = billed(rows, export).lines
     return line
@@ -111,7 +118,7 @@ def test_only_lines_that_reach_into_the_period_are_given_and_those_whole() -> No
 
 def test_a_line_with_an_invoice_or_of_a_month_long_over_is_final() -> None:
     assert not line_of({**ROW, "InvoiceId": "E-1"}).estimated
-    later = Export(provider="aws", source="x", as_of=datetime(2026, 12, 9, tzinfo=UTC))
+    later = FocusSource(provider="aws", source="x", as_of=datetime(2026, 12, 9, tzinfo=UTC))
     assert not line_of(ROW, export=later).estimated
 
 
@@ -131,11 +138,11 @@ def test_a_line_with_an_invoice_or_of_a_month_long_over_is_final() -> None:
 )
 def test_a_row_that_cannot_be_read_is_refused(column: str, odd: object) -> None:
     with pytest.raises(InputError):
-        line_stated({**ROW, column: odd}, EXPORT)
+        parse_focus_line({**ROW, column: odd}, EXPORT)
 
 
 def test_lines_without_end_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bill_files, "MOST_LINES", 2)
+    monkeypatch.setattr(bill_files, "MOST_BILL_LINES", 2)
     rows = [{**ROW, "ResourceId": f"i-{number % 4}"} for number in range(6)]
     found = billed(rows)
     assert {(line.resource_id, line.amount.nano) for line in found.lines} == {("i-0", 2_012_000_000), ("i-1", 2_012_000_000)}
@@ -153,7 +160,7 @@ def test_columns_are_found_whatever_their_case() -> None:
     "form", ["2026-11-20T12:00:00Z", "2026-11-20 12:00:00 UTC", "2026-11-20T12:00:00.000", "2026-11-20T14:00:00+02:00", NOON]
 )
 def test_every_form_of_time_is_read(form: object) -> None:
-    assert instant_stated(form) == NOON
+    assert parse_export_instant(form) == NOON
 
 
 @pytest.mark.parametrize(
@@ -175,14 +182,14 @@ def test_every_form_of_time_is_read(form: object) -> None:
     ],
 )
 def test_what_a_row_is_a_charge_for(told: tuple[str, ...], charge: str) -> None:
-    assert charge_of(*told) == charge
+    assert classify_charge(*told) == charge
 
 
 def test_an_arn_is_cut_to_the_id_and_other_ids_are_left() -> None:
-    assert arn_tail("arn:aws:ec2:us-east-1:1:volume/vol-1") == "vol-1"
-    assert arn_tail("arn:aws:sns:us-east-1:1:topic") == "topic"
+    assert get_arn_tail("arn:aws:ec2:us-east-1:1:volume/vol-1") == "vol-1"
+    assert get_arn_tail("arn:aws:sns:us-east-1:1:topic") == "topic"
     assert (
-        arn_tail("//compute.googleapis.com/projects/p/zones/z/instances/1")
+        get_arn_tail("//compute.googleapis.com/projects/p/zones/z/instances/1")
         == "//compute.googleapis.com/projects/p/zones/z/instances/1"
     )
 
@@ -204,8 +211,8 @@ def test_whatever_a_row_says_no_amount_is_invented(changes: list[dict[str, objec
     parts = []
     for row in rows:
         with suppress(InputError):
-            parts.append(line_stated(row, EXPORT))
-    found = summed(parts, DAY)
+            parts.append(parse_focus_line(row, EXPORT))
+    found = sum_bill_lines(parts, DAY)
     stated = [value for row in rows for value in (row["EffectiveCost"], row["BilledCost"])]
     amounts = {int(_decimal(value).scaleb(9).to_integral_value()) for value in stated if _decimal(value).is_finite()}
     if len(found.lines) == len(rows):

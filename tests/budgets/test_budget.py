@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.budgets.budget import EVERYTHING, Budget, Match, Threshold, matches, period_at
-from costguard.budgets.budget_status import Standing, admit, admit_all, concerns, standing
+from costguard.budgets.budget import MATCH_ALL, Budget, BudgetThreshold, ResourceFilter, find_budget_period, matches_filter
+from costguard.budgets.budget_status import BudgetStatus, admit_hold, admit_to_all, compute_budget_status, list_budget_warnings
 from costguard.errors import InputError
-from costguard.metering.burn import Burn
+from costguard.metering.burn import AttributedBurn
 from costguard.metering.spending import Spending
-from costguard.values.calendar import month
+from costguard.values.calendar import make_month
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, VOLUME, Attribution
@@ -43,19 +43,19 @@ def spent(*ends: str, currency: str = "USD", of: Attribution = ALICE, known: boo
     return Spending(attribution=of, charge="compute", money=money, us=1, known=known)
 
 
-def burn(*ends: str, of: Attribution = ALICE) -> Burn:
+def burn(*ends: str, of: Attribution = ALICE) -> AttributedBurn:
     low, expected, high = ends if len(ends) == 3 else ends * 3
-    return Burn(attribution=of, hourly=between(low, expected, high))
+    return AttributedBurn(attribution=of, hourly=between(low, expected, high))
 
 
 def stands(
     budget: Budget = DAILY,
     spendings: tuple[Spending, ...] = (),
-    burns: tuple[Burn, ...] = (),
+    burns: tuple[AttributedBurn, ...] = (),
     holds: str = "0",
     now: datetime = NOON,
-) -> Standing:
-    return standing(budget, spendings, burns, holds=usd(holds), now=now)
+) -> BudgetStatus:
+    return compute_budget_status(budget, spendings, burns, holds=usd(holds), now=now)
 
 
 EXAMPLE = stands(spendings=(spent("6"),), burns=(burn("2.99"), burn("2.99")), holds="12")
@@ -68,42 +68,42 @@ def test_the_example_of_the_page_is_what_comes_out() -> None:
     assert EXAMPLE.fraction == Fraction(15, 100)
     assert EXAMPLE.pace == Fraction(15, 100) - Fraction(1, 2)
     assert EXAMPLE.time_to_cap_hours == Fraction(3400, 598)
-    assert admit(EXAMPLE, usd("22")).admitted
-    assert not admit(EXAMPLE, usd("22.01")).admitted
+    assert admit_hold(EXAMPLE, usd("22")).admitted
+    assert not admit_hold(EXAMPLE, usd("22.01")).admitted
 
 
 @pytest.mark.parametrize(
     ("match", "counted"),
     [
-        (EVERYTHING, True),
-        (Match(providers=("aws",)), True),
-        (Match(providers=("gcp",)), False),
-        (Match(accounts=("main", "lab")), True),
-        (Match(regions=("us-west-2",)), False),
-        (Match(owners=("alice",), tiers=("spot",), gpus=("H100-SXM",)), True),
-        (Match(owners=("alice",), tiers=("on-demand",)), False),
-        (Match(kinds=(VOLUME,)), False),
-        (Match(labels=(("team", ("vision", "robotics")),)), True),
-        (Match(labels=(("team", ("robotics",)),)), False),
-        (Match(labels=(("team", ("vision",)), ("project", ("x",)))), False),
+        (MATCH_ALL, True),
+        (ResourceFilter(providers=("aws",)), True),
+        (ResourceFilter(providers=("gcp",)), False),
+        (ResourceFilter(accounts=("main", "lab")), True),
+        (ResourceFilter(regions=("us-west-2",)), False),
+        (ResourceFilter(owners=("alice",), tiers=("spot",), gpus=("H100-SXM",)), True),
+        (ResourceFilter(owners=("alice",), tiers=("on-demand",)), False),
+        (ResourceFilter(kinds=(VOLUME,)), False),
+        (ResourceFilter(labels=(("team", ("vision", "robotics")),)), True),
+        (ResourceFilter(labels=(("team", ("robotics",)),)), False),
+        (ResourceFilter(labels=(("team", ("vision",)), ("project", ("x",)))), False),
     ],
 )
-def test_a_match_counts_what_fits_all_that_it_states(match: Match, counted: bool) -> None:  # noqa: FBT001 - a column of the table
-    assert matches(match, ALICE) is counted
+def test_a_match_counts_what_fits_all_that_it_states(match: ResourceFilter, counted: bool) -> None:  # noqa: FBT001 - a column of the table
+    assert matches_filter(match, ALICE) is counted
 
 
 @pytest.mark.parametrize("field", ["providers", "accounts", "regions", "owners", "gpus", "tiers", "kinds", "labels"])
 @pytest.mark.parametrize("of", [ALICE, DISK])
 def test_an_empty_selector_selects_nothing(field: str, of: Attribution) -> None:
-    assert not matches(Match(**{field: ()}), of)
+    assert not matches_filter(ResourceFilter(**{field: ()}), of)
 
 
 def test_a_label_without_values_selects_nothing() -> None:
-    assert not matches(Match(labels=(("team", ()),)), ALICE)
+    assert not matches_filter(ResourceFilter(labels=(("team", ()),)), ALICE)
 
 
 def test_what_does_not_match_is_left_out_of_spending_and_burn() -> None:
-    vision = replace(DAILY, match=Match(labels=(("team", ("vision",)),)))
+    vision = replace(DAILY, match=ResourceFilter(labels=(("team", ("vision",)),)))
     found = stands(vision, (spent("6"), spent("100", of=DISK)), (burn("1"), burn("100", of=DISK)))
     assert found.spent == between("6", "6", "6")
     assert found.burn == between("1", "1", "1")
@@ -154,19 +154,21 @@ def test_a_rolling_window_has_no_pace_and_looks_ahead_by_its_own_length() -> Non
 )
 def test_periods_are_those_of_the_budgets_zone(period: str, start: datetime, hours: int) -> None:
     budget = replace(DAILY, period=period, zone=ZoneInfo("Europe/Berlin"))
-    found = period_at(budget, datetime(2026, 10, 25, 10, tzinfo=UTC))
+    found = find_budget_period(budget, datetime(2026, 10, 25, 10, tzinfo=UTC))
     assert found == Period(start=start, end=start + timedelta(hours=hours))
 
 
 def test_ninety_percent_on_day_two_is_a_concern() -> None:
     budget = Budget(name="all", cap=usd("1000"))
     found = stands(budget, (spent("900"),), now=datetime(2026, 11, 2, 12, tzinfo=UTC))
-    assert [(c.measure, c.says) for c in concerns(found)] == [("pace", "90 % is spent when 5 % of the month has passed")]
+    assert [(c.measure, c.says) for c in list_budget_warnings(found)] == [
+        ("pace", "90 % is spent when 5 % of the month has passed")
+    ]
 
 
 def test_each_usual_warning_has_its_edge() -> None:
-    def measures(*spendings: Spending, burns: tuple[Burn, ...] = ()) -> list[str]:
-        return [concern.measure for concern in concerns(stands(spendings=spendings, burns=burns))]
+    def measures(*spendings: Spending, burns: tuple[AttributedBurn, ...] = ()) -> list[str]:
+        return [concern.measure for concern in list_budget_warnings(stands(spendings=spendings, burns=burns))]
 
     assert measures(spent("26")) == []
     assert measures(spent("26.01")) == ["pace"]
@@ -176,49 +178,49 @@ def test_each_usual_warning_has_its_edge() -> None:
 
 
 def test_a_budget_warns_of_what_it_states_and_of_nothing_else() -> None:
-    half = Threshold(measure="spent", limit=Fraction(1, 2))
-    soon = Threshold(measure="time_to_cap", limit=Fraction(2))
+    half = BudgetThreshold(measure="spent", limit=Fraction(1, 2))
+    soon = BudgetThreshold(measure="time_to_cap", limit=Fraction(2))
     budget = replace(DAILY, warn=(half, soon))
-    assert concerns(stands(budget, (spent("20"),), (burn("10"),))) == ()
-    told = [c.says for c in concerns(stands(budget, (spent("25"),), (burn("10"),)))]
+    assert list_budget_warnings(stands(budget, (spent("20"),), (burn("10"),))) == ()
+    told = [c.says for c in list_budget_warnings(stands(budget, (spent("25"),), (burn("10"),)))]
     assert told == ["62 % of 40.00 USD is spent", "the cap of 40.00 USD is reached in 1.5 h"]
-    assert concerns(stands(replace(budget, warn=()), (spent("99"),))) == ()
+    assert list_budget_warnings(stands(replace(budget, warn=()), (spent("99"),))) == ()
 
 
 def test_the_tightest_of_nested_budgets_decides() -> None:
     everybody = stands(Budget(name="all", cap=usd("100")), (spent("6"),))
     team = stands(Budget(name="vision", cap=usd("10")), (spent("6"),))
-    assert admit_all([everybody, team], usd("3")).budget == "vision"
-    refused = admit_all([everybody, team], usd("4.01"))
+    assert admit_to_all([everybody, team], usd("3")).budget == "vision"
+    refused = admit_to_all([everybody, team], usd("4.01"))
     assert (refused.admitted, refused.reason, refused.budget, refused.left) == (False, "budget_cap", "vision", usd("4"))
     assert refused.says == "budget vision has 4.00 of 10.00 USD left, which is not enough for 4.01 USD"
 
 
 def test_a_refusal_beats_a_tighter_budget_that_admits() -> None:
     low = replace(DAILY, name="low", cap=Money.parse("5", "EUR"))
-    in_euro = standing(low, (), (), holds=Money.parse("0", "EUR"), now=NOON)
-    refused = admit_all([stands(), in_euro], usd("1"))
+    in_euro = compute_budget_status(low, (), (), holds=Money.parse("0", "EUR"), now=NOON)
+    refused = admit_to_all([stands(), in_euro], usd("1"))
     assert (refused.admitted, refused.reason, refused.budget) == (False, "currency", "low")
     assert refused.says == "budget low is in EUR, and 1.00 USD cannot be compared with it"
 
 
 def test_without_a_budget_nothing_limits() -> None:
-    found = admit_all([], usd("1000000"))
+    found = admit_to_all([], usd("1000000"))
     assert (found.admitted, found.reason) == (True, "no_budget")
     assert found.says == "no budget limits these 1000000.00 USD"
 
 
 def test_a_runaway_agent_gets_no_third_machine() -> None:
     budget = Budget(name="agent", cap=usd("6"), period="day")
-    assert admit(stands(budget, holds="2.99"), usd("2.99")).admitted
-    refused = admit(stands(budget, holds="5.98"), usd("2.99"))
+    assert admit_hold(stands(budget, holds="2.99"), usd("2.99")).admitted
+    refused = admit_hold(stands(budget, holds="5.98"), usd("2.99"))
     assert (refused.reason, refused.exposure, refused.left) == ("budget_cap", usd("5.98"), usd("0.02"))
 
 
 @pytest.mark.parametrize("amount", ["0", "-1"])
 def test_a_hold_of_nothing_is_refused(amount: str) -> None:
     with pytest.raises(InputError, match="more than zero"):
-        admit(EXAMPLE, usd(amount))
+        admit_hold(EXAMPLE, usd(amount))
 
 
 @given(
@@ -231,7 +233,7 @@ def test_what_is_admitted_never_leaves_the_cap_and_what_is_refused_would(cap: in
     money = MoneyInterval(low=Money(nano=0), expected=Money(nano=high // 2), high=Money(nano=high))
     spending = Spending(attribution=ALICE, charge="compute", money=money, us=1)
     budget = replace(DAILY, cap=Money(nano=cap))
-    found = admit(standing(budget, [spending], [], holds=Money(nano=holds), now=NOON), Money(nano=new))
+    found = admit_hold(compute_budget_status(budget, [spending], [], holds=Money(nano=holds), now=NOON), Money(nano=new))
     assert found.admitted == (high + holds + new <= cap)
 
 
@@ -239,11 +241,15 @@ def test_what_is_admitted_never_leaves_the_cap_and_what_is_refused_would(cap: in
 def test_the_forecast_is_in_order_and_ends_at_what_is_spent(low: int, more: int, most: int, seconds: int) -> None:
     hourly = MoneyInterval(low=Money(nano=low), expected=Money(nano=low + more), high=Money(nano=low + more + most))
     budget = Budget(name="all", cap=usd("100"))
-    now = month(2026, 11, UTC).start + timedelta(seconds=seconds)
-    found = standing(budget, [spent("1")], [Burn(attribution=ALICE, hourly=hourly)], holds=usd("0"), now=now)
+    now = make_month(2026, 11, UTC).start + timedelta(seconds=seconds)
+    found = compute_budget_status(
+        budget, [spent("1")], [AttributedBurn(attribution=ALICE, hourly=hourly)], holds=usd("0"), now=now
+    )
     assert found.forecast.low <= found.forecast.expected <= found.forecast.high
     last = found.period.end - timedelta(microseconds=1)
-    ends = standing(budget, [spent("1")], [Burn(attribution=ALICE, hourly=hourly)], holds=usd("0"), now=last)
+    ends = compute_budget_status(
+        budget, [spent("1")], [AttributedBurn(attribution=ALICE, hourly=hourly)], holds=usd("0"), now=last
+    )
     assert ends.forecast.high.nano - usd("1").nano <= hourly.high.nano // 3_600_000_000 + 1
 
 
@@ -256,8 +262,8 @@ def test_the_forecast_is_in_order_and_ends_at_what_is_spent(low: int, more: int,
         (lambda: replace(DAILY, period="monthly"), "unknown value"),
         (lambda: replace(DAILY, period="rolling"), "at least 1"),
         (lambda: replace(DAILY, days=7), "at most 0"),
-        (lambda: Threshold(measure="spend", limit=Fraction(1)), "unknown value"),
-        (lambda: Threshold(measure="spent", limit=Fraction(-1)), "negative"),
+        (lambda: BudgetThreshold(measure="spend", limit=Fraction(1)), "unknown value"),
+        (lambda: BudgetThreshold(measure="spent", limit=Fraction(-1)), "negative"),
     ],
 )
 def test_what_is_no_budget_cannot_be_made(wrong: Callable[[], object], said: str) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from costguard.budgets.hold import COMMITTED, Hold
-from costguard.reporting.statement.jobs import jobs_of
-from costguard.reporting.statement.sections import Quoted
+from costguard.reporting.statement.jobs import group_runs_by_job
+from costguard.reporting.statement.sections import QuotedRun
 from costguard.values.money import Money
 from costguard.views.beside_tables import _quoted_rows
 
 TEN = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
 
-def quote(number: int, held: str, spent: str, job: str = "llama", currency: str = "USD") -> Quoted:
+def quote(number: int, held: str, spent: str, job: str = "llama", currency: str = "USD") -> QuotedRun:
     at = TEN + timedelta(hours=number)
     hold = Hold(
         id=f"{job}.{number}",
@@ -27,12 +27,12 @@ def quote(number: int, held: str, spent: str, job: str = "llama", currency: str 
         ended_by=COMMITTED,
         spent=Money.parse(spent, currency),
     )
-    return Quoted(hold=hold, actual=Money.parse(spent, currency))
+    return QuotedRun(hold=hold, actual=Money.parse(spent, currency))
 
 
 def test_the_attempts_of_a_job_are_one_row_more_and_runs_without_a_job_none() -> None:
     quotes = (quote(1, "14.94", "6.20"), quote(2, "3", "2", job=""), quote(3, "5.98", "4.10"), quote(4, "1", "1", job="other"))
-    llama, other = jobs_of(quotes)
+    llama, other = group_runs_by_job(quotes)
     assert (llama.job, llama.attempts, llama.quoted, llama.actual) == ("llama", 2, Money.parse("14.94"), Money.parse("10.30"))
     assert other.attempts == 1
     rows = list(_quoted_rows(quotes))
@@ -41,5 +41,5 @@ def test_the_attempts_of_a_job_are_one_row_more_and_runs_without_a_job_none() ->
 
 
 def test_currencies_are_not_added() -> None:
-    found = jobs_of((quote(1, "2", "1"), quote(2, "2", "1", currency="EUR")))
+    found = group_runs_by_job((quote(1, "2", "1"), quote(2, "2", "1", currency="EUR")))
     assert [one.attempts for one in found] == [1, 1]

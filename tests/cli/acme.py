@@ -10,23 +10,23 @@ from typing import Any
 from costguard.errors import CredentialsError, ProviderError
 from costguard.metering.inventory import Complete, Inventory, Poll
 from costguard.metering.observation import Observation, Price
-from costguard.providers.plugins import Provider, Providers
+from costguard.providers.plugins import DiscoveredProvider, ProviderRegistry
 from costguard.quoting.offer import Offer, OfferListing
-from costguard.values.health import BAD, GOOD, UNSURE, Check
+from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_UNSURE, HealthCheck
 from costguard.values.money import Rate
-from costguard.values.provider import WHOLE, Manifest, Setting, checked_table
+from costguard.values.provider import WHOLE_SETTING, ProviderManifest, ProviderSetting, check_provider_table
 from costguard.values.resource import ResourceKey, ScopeKey
 
 GOOD_CHECKS = (
-    Check(subject="credentials", outcome=GOOD, told="ACME_KEY, which ends in ...wxyz"),
-    Check(subject="reachable", outcome=GOOD, told="it answers"),
-    Check(subject="permission: stop", outcome=UNSURE, told="cannot be proven without acting"),
+    HealthCheck(subject="credentials", outcome=CHECK_GOOD, told="ACME_KEY, which ends in ...wxyz"),
+    HealthCheck(subject="reachable", outcome=CHECK_GOOD, told="it answers"),
+    HealthCheck(subject="permission: stop", outcome=CHECK_UNSURE, told="cannot be proven without acting"),
 )
 BAD_CHECKS = (
     GOOD_CHECKS[0],
-    Check(
+    HealthCheck(
         subject="reachable",
-        outcome=BAD,
+        outcome=CHECK_BAD,
         told="401: it does not know the key",
         fix="export ACME_KEY=... (keys: https://a.example)",
     ),
@@ -51,7 +51,7 @@ class Account:
     name: str
     says: Inventory | Exception | None = None
     offers: Sequence[Offer] | Exception = ()
-    checks: Sequence[Check] | Exception = GOOD_CHECKS
+    checks: Sequence[HealthCheck] | Exception = GOOD_CHECKS
     who: str = ""
     account: str = "lab"
     notes: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Account:
     def providers(self) -> Sequence[str]:
         return (self.name,)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         return (ScopeKey(self.name, self.account, "here"),)
 
     def poll(self, scope: ScopeKey) -> Poll:
@@ -71,15 +71,15 @@ class Account:
             raise self.says
         return Poll(scope=scope, at=datetime.now(UTC), inventory=self.says or Complete((machine(self.name),)), notes=self.notes)
 
-    def identity(self) -> str | None:
+    def fetch_identity(self) -> str | None:
         return self.who or None
 
-    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+    def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         if isinstance(self.offers, Exception):
             raise self.offers
         return OfferListing(offers=tuple(o for o in self.offers if gpus is None or o.gpu in gpus), why=self.partly)
 
-    def examine(self) -> Sequence[Check]:
+    def examine(self) -> Sequence[HealthCheck]:
         if isinstance(self.checks, Exception):
             raise self.checks
         return self.checks
@@ -95,15 +95,15 @@ class Acme:
     tables: list[Mapping[str, object]] = field(default_factory=list)
 
     @property
-    def manifest(self) -> Manifest:
-        return Manifest(
+    def manifest(self) -> ProviderManifest:
+        return ProviderManifest(
             name=self.name,
             title=self.name.title(),
             credentials=(f"{self.name.upper()}_KEY", f"~/.{self.name}/key"),
             abilities={"list": "one call a poll", "offers": "what is free now"},
             settings=(
-                Setting(name="base_url", told="where it is asked", example="https://acme.example"),
-                Setting(name="size", told="a number", kind=WHOLE, example="3"),
+                ProviderSetting(name="base_url", told="where it is asked", example="https://acme.example"),
+                ProviderSetting(name="size", told="a number", kind=WHOLE_SETTING, example="3"),
             ),
             extra=self.extra,
             key_at=f"https://{self.name}.example/keys",
@@ -111,7 +111,7 @@ class Acme:
         )
 
     def open(self, table: Mapping[str, object], around: Any) -> Sequence[Account]:  # noqa: ANN401, ARG002
-        checked_table(table, self.manifest.settings, f"providers.{self.name}")
+        check_provider_table(table, self.manifest.settings, f"providers.{self.name}")
         self.tables.append(table)
         if isinstance(self.accounts, Exception):
             raise self.accounts
@@ -126,10 +126,10 @@ def unreachable(name: str) -> ProviderError:
     return ProviderError("no connection", provider=name)
 
 
-def installed(*plugins: Acme, **broken: str) -> Callable[[], Providers]:
-    found: dict[str, Provider] = {plugin.name: plugin for plugin in plugins}
-    return lambda: Providers(found=found, broken=broken)
+def installed(*plugins: Acme, **broken: str) -> Callable[[], ProviderRegistry]:
+    found: dict[str, DiscoveredProvider] = {plugin.name: plugin for plugin in plugins}
+    return lambda: ProviderRegistry(found=found, broken=broken)
 
 
-def aside(checks: Sequence[Check], told: str) -> tuple[Check, ...]:
+def aside(checks: Sequence[HealthCheck], told: str) -> tuple[HealthCheck, ...]:
     return tuple(replace(check, told=told) for check in checks)

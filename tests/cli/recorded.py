@@ -59,8 +59,8 @@ def record(url: str) -> None:
         for name, price in PRICES.items()
     )
     times = [BEGIN + n * MINUTE for n in range(241)]
-    with Ledger(url, rules=Facts().billing_rules(), ceilings={}) as ledger:
-        ledger.record([Poll(scope=SCOPE, at=at, inventory=Complete(machines)) for at in times])
+    with Ledger(url, rules=Facts().get_billing_rules(), ceilings={}) as ledger:
+        ledger.record_polls([Poll(scope=SCOPE, at=at, inventory=Complete(machines)) for at in times])
         ledger.record_samples(
             [
                 Sample(key=key(name), signal=signal, at=at, value=value if busy(name, at) else 0.0)

@@ -322,7 +322,7 @@ def test_any_value_in_any_place_of_a_job_gives_an_answer_or_one_of_our_errors(ma
     facts = Facts()
     refused = None
     try:
-        job = job_from(table, facts.architecture("gpt2"))
+        job = job_from(table, facts.get_architecture("gpt2"))
         with Market(Path(market)) as source:
             answer = quote(job, market=source, facts=facts)
         size(job, facts=facts)

@@ -21,7 +21,7 @@ from costguard.files.table import MOST_COLUMNS
 from costguard.ledger.bills.staging import Staging
 from costguard.ledger.bills.store import Bills, Gathered
 from costguard.services.bill_files import Kinds, installed_kinds, opened
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from tests.cli.test_reconcile_files import CSV, CUR, HOUR, INVOICES, ROWS, RUNPOD, START, VAST, row, text
 from tests.ledger.fleet import asked
 
@@ -152,12 +152,12 @@ def test_the_last_bucket_grows_and_is_replaced_not_joined(read: Callable[..., di
     with Staging() as staged:
         staged.add([*noon.items(), *evening.items()])
         ((one,),) = staged.lots("aws")
-    assert (one[5], one[6]) == (micros(START + HOUR), 1_306_000_000), "two parts of one line in one file are their sum"
+    assert (one[5], one[6]) == (to_micros(START + HOUR), 1_306_000_000), "two parts of one line in one file are their sum"
 
 
 def grown(name: str, hours: int) -> Bill:
     """What a charge that began at START has come to after `hours`, in each way in which a bill says it."""
-    end, at = START + hours * HOUR, micros(START) // 10**6
+    end, at = START + hours * HOUR, to_micros(START) // 10**6
     if name == "CUR":
         stated = {"lineItem/UsageEndDate": end.isoformat(), "lineItem/UnblendedCost": str(hours)}
         return text([CUR | stated])
@@ -186,7 +186,7 @@ def test_a_bucket_that_grows_over_three_imports_is_one_line(
         assert (done.added, done.replaced) == ((0, lines) if day else (lines, 0))
     sql = "SELECT charge, end_us, nano FROM bill_line WHERE replaced_us IS NULL ORDER BY charge"
     kept = asked(url, lambda ask: [tuple(one) for one in ask(sql, ())])
-    whole = (micros(START + 72 * HOUR), 72 * 10**9)
+    whole = (to_micros(START + 72 * HOUR), 72 * 10**9)
     assert kept == ([("compute", *whole), ("storage", *whole)] if name == "Vast" else [("compute", *whole)])
 
 

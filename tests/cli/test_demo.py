@@ -97,12 +97,12 @@ def test_a_file_that_cannot_keep_a_demo_is_refused_before_anything_is_printed(
 
 @pytest.mark.proof
 def test_a_ledger_that_forgets_is_found_out(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Ledger.record
+    record = Ledger.record_polls
 
     def forgetful(self: Ledger, polls: list[Poll]) -> object:
         return record(self, polls[: len(polls) // 2])
 
-    monkeypatch.setattr(Ledger, "record", forgetful)
+    monkeypatch.setattr(Ledger, "record_polls", forgetful)
     monkeypatch.setattr(showing, "fortnight", FORTNIGHT)
     ran = costguard("demo")
     assert ran.code == 1

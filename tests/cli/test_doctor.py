@@ -10,7 +10,7 @@ import pytest
 from costguard.ledger.db.sqlite_version import is_mended
 from costguard.providers import plugins
 from costguard.services import doctor as flow
-from costguard.values.health import GOOD, Check
+from costguard.values.health import CHECK_GOOD, HealthCheck
 from tests.cli.acme import BAD_CHECKS, GOOD_CHECKS, Account, Acme, installed, no_key
 from tests.cli.test_status_polls import Setup, setup
 from tests.conftest import Command
@@ -61,7 +61,7 @@ def test_one_that_hangs_is_a_finding_and_hides_no_other() -> None:
     let_go = threading.Event()
 
     class Hung(Account):
-        def examine(self) -> Sequence[Check]:
+        def examine(self) -> Sequence[HealthCheck]:
             let_go.wait(30)
             return ()
 
@@ -81,7 +81,7 @@ def test_where_none_is_configured_those_with_credentials_are_examined(
     costguard: Command, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setup()
-    monkeypatch.setattr(plugins, "providers", installed(Acme("one"), Acme("two", no_key("two"))))
+    monkeypatch.setattr(plugins, "load_providers", installed(Acme("one"), Acme("two", no_key("two"))))
     ran = costguard("doctor", "--json")
     assert ran.code == 0
     assert list(outcomes(ran.data)) == ["one"]
@@ -129,7 +129,7 @@ def test_the_linked_sqlite_is_told(costguard: Command, setup: Setup, monkeypatch
     setup(Acme("one"))
     monkeypatch.setattr("costguard.ledger.db.sqlite_version.linked_version", lambda: "3.51.3")
     checks = costguard("doctor", "--json").data["ledger"]["checks"]
-    assert (checks[1]["outcome"], checks[1]["told"]) == (GOOD, "SQLite 3.51.3")
+    assert (checks[1]["outcome"], checks[1]["told"]) == (CHECK_GOOD, "SQLite 3.51.3")
 
 
 def test_the_matrix_names_what_each_can_and_what_is_broken(costguard: Command, setup: Setup) -> None:

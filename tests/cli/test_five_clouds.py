@@ -156,7 +156,7 @@ def _first_look(five: Five) -> None:
     vast = five.rigs["vast"].fake
     assert isinstance(vast, FakeVast)
     vast.asks = [dict(ASK)]
-    rules, transport = Facts().billing_rules(), Transport()
+    rules, transport = Facts().get_billing_rules(), Transport()
     sources = list[InstanceSource]()
     before = datetime.now(UTC) - timedelta(minutes=2)
     for name, rig in five.rigs.items():

@@ -16,7 +16,7 @@ from tests.conftest import Command
 
 @pytest.fixture(autouse=True)
 def _installed(costguard: Command, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - it empties the folder
-    monkeypatch.setattr(plugins, "providers", installed(Acme("one"), Acme("two", no_key("two"))))
+    monkeypatch.setattr(plugins, "load_providers", installed(Acme("one"), Acme("two", no_key("two"))))
 
 
 def test_the_file_loads_with_what_was_found_and_what_was_said(costguard: Command, tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_the_file_loads_with_what_was_found_and_what_was_said(costguard: Command
     settings = read_settings(None)
     assert list(settings.providers) == ["one"]
     assert settings.defaults.timezone == "Europe/Berlin"
-    assert [(budget.name, budget.cap.text(2)) for budget in settings.budgets] == [("everything", "3000.00")]
+    assert [(budget.name, budget.cap.format(2)) for budget in settings.budgets] == [("everything", "3000.00")]
     assert stat.S_IMODE((tmp_path / "costguard.toml").stat().st_mode) == 0o600
 
 
@@ -62,7 +62,7 @@ def test_one_that_needs_a_setting_first_is_not_said_to_lack_credentials(
     costguard: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs = InputError("names no project", field="providers.two.projects", hint='write projects = ["mine"]')
-    monkeypatch.setattr(plugins, "providers", installed(Acme("one"), Acme("two", needs)))
+    monkeypatch.setattr(plugins, "load_providers", installed(Acme("one"), Acme("two", needs)))
     ran = costguard("init", "--yes", "--json")
     said = 'providers.two.projects: names no project; hint: write projects = ["mine"]'
     assert (ran.data["providers"], ran.data["not_found"], ran.data["unready"]) == (["one"], {}, {"two": said})

@@ -21,7 +21,7 @@ if HOW == "import": sys.exit("needs Python 4")
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation
 from costguard.values.resource import ResourceKey, ScopeKey
-from costguard.values.provider import Manifest
+from costguard.values.provider import ProviderManifest
 
 class Account:
     def __init__(self, name):
@@ -44,7 +44,7 @@ class Plugin:
     def manifest(self):
         if HOW == "manifest" and self.name == "bad": sys.exit(3)
         name = None if HOW == "name" and self.name == "bad" else self.name
-        return Manifest(name=name, title="A cloud", credentials=(), abilities={{}})
+        return ProviderManifest(name=name, title="A cloud", credentials=(), abilities={{}})
     def open(self, table, around):
         if self.name == "bad":
             if HOW == "open": sys.exit(9)

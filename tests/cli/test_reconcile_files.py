@@ -26,7 +26,7 @@ from costguard.ledger.db.address import address
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.spans.writer import Ledger
 from costguard.services.bill_files import installed_kinds, opened
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from tests.conftest import Command, Ran
 from tests.inputs.test_hostile_strings import acts
 from tests.ledger.fleet import RULES, asked
@@ -82,12 +82,14 @@ VAST = {
     "success": True,
     "results": [
         {
-            "start": micros(START) // 10**6,
-            "end": micros(START) // 10**6 + 3600,
+            "start": to_micros(START) // 10**6,
+            "end": to_micros(START) // 10**6 + 3600,
             "type": "instance",
             "source": "instance-24815377",
             "amount": 0.4,
-            "items": [{"type": "gpu", "amount": 0.389, "start": micros(START) // 10**6, "end": micros(START) // 10**6 + 3600}],
+            "items": [
+                {"type": "gpu", "amount": 0.389, "start": to_micros(START) // 10**6, "end": to_micros(START) // 10**6 + 3600}
+            ],
         }
     ],
 }
@@ -95,13 +97,13 @@ INVOICES = [
     {
         "type": "charge",
         "description": "Instance 123 GPU charge: hours * $/hr",
-        "timestamp": micros(START) // 10**6 + 36_000,
+        "timestamp": to_micros(START) // 10**6 + 36_000,
         "quantity": "10.000",
         "rate": "0.1000",
         "amount": "1.000",
         "instance_id": 123,
     },
-    {"type": "payment", "description": "card", "timestamp": micros(START) // 10**6, "amount": "-25"},
+    {"type": "payment", "description": "card", "timestamp": to_micros(START) // 10**6, "amount": "-25"},
 ]
 CUR = {
     "identity/LineItemId": "x",

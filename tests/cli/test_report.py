@@ -17,8 +17,8 @@ from tests.golden.test_golden import NOON, polls
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two days of two scopes that end at noon on the first of November 2026."""
     url = f"sqlite:///{tmp_path_factory.mktemp('ledger')}/ledger.db"
-    with Ledger(url, rules=Facts().billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
-        books.record(polls())
+    with Ledger(url, rules=Facts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+        books.record_polls(polls())
     return url
 
 

@@ -27,8 +27,8 @@ MONTH = ("report", "--month", "2026-10", "--zone", "Europe/Berlin")
 def report(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Two days of two scopes, and a settings file that names a mail server."""
     url = f"sqlite:///{tmp_path}/spent.db"
-    with Ledger(url, rules=Facts().billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
-        books.record(polls())
+    with Ledger(url, rules=Facts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+        books.record_polls(polls())
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
     monkeypatch.setattr(ledger_answers, "_now", lambda: NOON)
     monkeypatch.setattr(sending, "now_of", lambda: NOON)

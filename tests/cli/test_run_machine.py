@@ -61,8 +61,8 @@ def listed(bench: Bench, key: ResourceKey = TRAIN_1) -> None:
     polls = [
         Poll(scope=ScopeKey(*key[:3]), at=now - timedelta(minutes=m), inventory=Complete((seen,))) for m in range(60, -1, -4)
     ]
-    with Ledger(bench.url, rules=Facts().billing_rules(), ceilings={}) as ledger:
-        ledger.record(polls)
+    with Ledger(bench.url, rules=Facts().get_billing_rules(), ceilings={}) as ledger:
+        ledger.record_polls(polls)
 
 
 def leases(bench: Bench) -> list[tuple[str, str, bool]]:

@@ -24,7 +24,7 @@ def setup(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def made(*acmes: Acme, table: str = "", **broken: str) -> None:
-        monkeypatch.setattr(plugins, "providers", installed(*acmes, **broken))
+        monkeypatch.setattr(plugins, "load_providers", installed(*acmes, **broken))
         sections = "".join(f"[providers.{one.name}]\n{table}\n" for one in acmes)
         (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "sqlite:///ledger.db"\n{sections}')
 
@@ -110,7 +110,7 @@ def test_an_sdk_that_is_missing_is_said_with_what_to_install(
     costguard: Command, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "costguard.services.configured_providers.extra_missing", lambda manifest: ("boto3",) if manifest.extra else ()
+        "costguard.services.configured_providers.find_missing_packages", lambda manifest: ("boto3",) if manifest.extra else ()
     )
     setup(Acme("one", extra="aws"), Acme("two"))
     ran = costguard("status", "--json")

@@ -17,12 +17,12 @@ from costguard.cli.top_screen import Asked, Top
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.observation import Observation, Price
 from costguard.providers import plugins
-from costguard.reporting.status import Burning
+from costguard.reporting.status import ResourceBurn
 from costguard.services import overrides
 from costguard.services.ledger_answers import status_now
 from costguard.services.top import Watched
 from costguard.values.money import Rate
-from costguard.values.resource import storable
+from costguard.values.resource import make_storable
 from costguard.values.sample import GPU_UTIL, Sample
 from tests.cli.acme import Account, Acme, installed, unreachable
 from tests.conftest import Command
@@ -53,7 +53,7 @@ def recorded(folder: Path, *seen: Observation, samples: tuple[Sample, ...] = ())
     now = datetime.now(UTC).replace(microsecond=0)
     with Ledger(f"sqlite:///{folder}/ledger.db", rules=RULES, ceilings={}) as ledger:
         for at in (now - timedelta(minutes=30), now):
-            ledger.record([replace(poll(0, *seen), at=at)])
+            ledger.record_polls([replace(poll(0, *seen), at=at)])
         ledger.record_samples(samples)
     return now
 
@@ -182,9 +182,9 @@ def test_a_records_a_yes_to_a_stop_and_stops_nothing(folder: Path) -> None:
 
     played(play)
     with overrides.guard_book(Watched(offline=True).settings) as book:
-        (wish,) = book.open_wishes(datetime.now(UTC))
+        (wish,) = book.load_open_overrides(datetime.now(UTC))
         assert (wish.what, wish.subject, wish.why) == ("approve", "stop", "fine")
-        assert book.open_intents() == []
+        assert book.load_open_intents() == []
 
 
 def test_what_cannot_be_done_is_said(folder: Path) -> None:
@@ -201,7 +201,7 @@ def test_what_cannot_be_done_is_said(folder: Path) -> None:
 
 def test_it_asks_the_providers_first_and_again_at_r_and_makes_the_ledger(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     account = Account("acme")
-    monkeypatch.setattr(plugins, "providers", installed(Acme(accounts=[account])))
+    monkeypatch.setattr(plugins, "load_providers", installed(Acme(accounts=[account])))
     with (folder / "costguard.toml").open("a") as settings:
         settings.write("[providers.acme]\n")
 
@@ -220,7 +220,7 @@ def test_it_asks_the_providers_first_and_again_at_r_and_makes_the_ledger(folder:
 
 
 def test_hostile_names_are_text(folder: Path) -> None:
-    names = [storable(name) for name in CORPUS if name][:60]
+    names = [make_storable(name) for name in CORPUS if name][:60]
     recorded(folder, *(machine(name, "1", name, number) for number, name in enumerate(names)))
 
     async def play(top: Top, pilot: Pilot[None]) -> None:
@@ -235,7 +235,7 @@ def test_hostile_names_are_text(folder: Path) -> None:
     played(play)
 
 
-def status_of(folder: Path) -> tuple[Burning, ...]:
+def status_of(folder: Path) -> tuple[ResourceBurn, ...]:
     watched = Watched(offline=True)
     assert folder.is_dir()
     return status_now(watched.settings, watched.zone, None)[0].resources

@@ -88,7 +88,7 @@ def five(tmp_path: Path, born: datetime) -> Iterator[Five]:
 def intents(five: Five) -> dict[str, str]:
     """Machine -> how the act on it stands."""
     with GuardBook(five.ledger, rails=Rails()) as book:
-        found = book.intents_since(datetime.now(UTC) - 60 * MINUTE)
+        found = book.load_intents_since(datetime.now(UTC) - 60 * MINUTE)
     assert len({one.life.key for one in found}) == len(found)
     return {one.life.key.id: one.state for one in found}
 
@@ -141,7 +141,7 @@ def test_of_two_watchdogs_one_acts_and_the_other_goes_on_where_it_is_no_more(fiv
         began = datetime.now(UTC) - 8 * MINUTE
         before = Before(five, five.write((RAILS + OFF).replace("ARM", "notify")), began, 2 * MINUTE, stack)
         before.watch_until(datetime.now(UTC))
-        before.book.add_wish(Wish(id="hold it", what=FREEZE, who="the test", why="until one is gone", at=datetime.now(UTC)))
+        before.book.add_override(Wish(id="hold it", what=FREEZE, who="the test", why="until one is gone", at=datetime.now(UTC)))
         five.write((RAILS + OFF).replace("ARM", "stop"))
         stack.enter_context(time_goes_on(five))
         both = [Watching.started(five) for _ in range(2)]
@@ -156,7 +156,7 @@ def test_of_two_watchdogs_one_acts_and_the_other_goes_on_where_it_is_no_more(fiv
         assert not other.said(ACTING)
 
         asleep.process.send_signal(signal.SIGSTOP)
-        before.book.lift_wish("hold it", who="the test", now=datetime.now(UTC))
+        before.book.lift_override("hold it", who="the test", now=datetime.now(UTC))
         asked = five.asked("runpod")
         until(lambda: five.asked("runpod") > asked + 1, other)
         assert five.stops() == {}  # its turn goes on although it is gone

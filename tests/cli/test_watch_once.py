@@ -32,7 +32,7 @@ def test_a_run_gives_its_turn_back_so_that_the_next_one_acts_however_soon_it_com
         assert ("acting" in ran.out) == (outcome == "acting")
         assert book.last_runs(1)[0].outcome == outcome
         assert len(book.last_runs(9)) == number
-        epoch = book.take_turn(ANOTHER, datetime.now(UTC), MINUTE)  # as the next process would, by a name of its own
+        epoch = book.acquire_leader_lease(ANOTHER, datetime.now(UTC), MINUTE)  # as the next process would, by a name of its own
         assert epoch is not None
         book.give_turn(epoch)
 
@@ -46,11 +46,11 @@ def test_that_no_provider_is_configured_is_said_and_no_silence_over_a_fleet(cost
 
 
 def test_it_takes_nobody_elses_turn_and_leaves_it_where_it_is(costguard: Command, book: GuardBook) -> None:
-    book.take_turn(ANOTHER, datetime.now(UTC), 10 * MINUTE)
+    book.acquire_leader_lease(ANOTHER, datetime.now(UTC), 10 * MINUTE)
     ran = costguard("watch", "--once")
     assert ran.code == 0, ran.err
     assert "observing" in ran.out
     turn = book.turn()
     assert turn is not None
     assert turn.holder == ANOTHER
-    assert book.last_run() is None
+    assert book.load_last_run() is None

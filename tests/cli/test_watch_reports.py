@@ -16,7 +16,7 @@ import pytest
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.reports.store import ReportBook
-from costguard.reporting.schedule import owed
+from costguard.reporting.schedule import list_due_reports
 from costguard.settings import check_settings
 from tests.smtp import PASSWORD, Post, post_office
 
@@ -77,7 +77,7 @@ def due(folder: Path) -> int:
     """How many reports are due: of one day that has ended, or of two."""
     [report] = check_settings((folder / "costguard.toml").read_text(), "costguard.toml").reports
     now = datetime.now(UTC)
-    return len(owed(report, now - HOURS, now, UTC))
+    return len(list_due_reports(report, now - HOURS, now, UTC))
 
 
 def rested(folder: Path) -> None:

@@ -12,8 +12,8 @@ from rich.console import Console
 from costguard.cli.watch import _lines
 from costguard.cli.watch_screen import picture
 from costguard.guard.work import HUNG, IDLE, Work
-from costguard.metering.spending import ScopeNow
-from costguard.reporting.status import scope_view
+from costguard.metering.spending import ScopeCoverage
+from costguard.reporting.status import build_scope_status
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.views.watch import ActView, BudgetView, MachineView, WatchView, changes
@@ -23,9 +23,9 @@ NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def seen(name: str, outcome: str = "complete") -> ScopeNow:
+def seen(name: str, outcome: str = "complete") -> ScopeCoverage:
     whole = NOON if outcome == "complete" else NOON - HOUR
-    return ScopeNow(
+    return ScopeCoverage(
         scope=ScopeKey("aws", "123", name), outcome=outcome, at=NOON, since=NOON, last_complete_at=whole, why="timeout"
     )
 
@@ -54,7 +54,10 @@ VIEW = WatchView(
     mode="acting",
     burn=Money.parse("32.77"),
     month=money("100"),
-    scopes=(scope_view(seen("us-east-1"), NOON, HOUR / 4), scope_view(seen("eu-west-1", "failed"), NOON, HOUR / 4)),
+    scopes=(
+        build_scope_status(seen("us-east-1"), NOON, HOUR / 4),
+        build_scope_status(seen("eu-west-1", "failed"), NOON, HOUR / 4),
+    ),
     machines=(TRAIN, EVIL),
     budgets=(
         BudgetView(
@@ -136,7 +139,7 @@ def test_a_pipe_gets_all_there_is_at_first_and_then_only_what_changed() -> None:
         ({"committed": False}, "could not be recorded"),
         ({"mode": "dry run"}, "burns $32.7700 an hour, dry run"),
         ({"notices": ("a new one",)}, "a new one"),
-        ({"scopes": (VIEW.scopes[0], scope_view(seen("eu-west-1"), NOON, HOUR))}, "aws/123/eu-west-1 is seen again"),
+        ({"scopes": (VIEW.scopes[0], build_scope_status(seen("eu-west-1"), NOON, HOUR))}, "aws/123/eu-west-1 is seen again"),
         ({"acts": (replace(VIEW.acts[0], state="done", why=""),)}, "stop of aws/123/us-east-1/i-9: done"),
     ],
     ids=["gone", "frozen", "committed", "mode", "notice", "scope", "act"],

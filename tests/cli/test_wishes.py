@@ -51,8 +51,8 @@ def fleet(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     url = f"sqlite:///{tmp_path}/ledger.db"
     guarded = machine("pod-c", "api", labels=(("costguard", "never"),), gpu="", gpu_count=0)
     pods = (machine("pod-a1", "train-1"), machine("pod-a2", "train-2"), guarded)
-    with Ledger(url, rules=Facts().billing_rules(), ceilings={}) as ledger:
-        ledger.record([Poll(scope=SCOPE, at=NOON, inventory=Complete(pods))])
+    with Ledger(url, rules=Facts().get_billing_rules(), ceilings={}) as ledger:
+        ledger.record_polls([Poll(scope=SCOPE, at=NOON, inventory=Complete(pods))])
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
     at(monkeypatch, NOON)
@@ -66,7 +66,7 @@ def at(monkeypatch: pytest.MonkeyPatch, when: datetime) -> None:
 
 def recorded(tmp_path: Path, when: datetime = NOON) -> list[Wish]:
     with GuardBook(f"sqlite:///{tmp_path}/ledger.db", rails=Rails()) as book:
-        return book.open_wishes(when)
+        return book.load_open_overrides(when)
 
 
 def test_a_lease_says_what_it_costs_at_most_and_is_recorded_for_this_life(fleet: Command, tmp_path: Path) -> None:

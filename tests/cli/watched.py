@@ -165,7 +165,7 @@ class Before:
         self._clock, self._transport = Hands(begins), Transport()
         stack.callback(self._transport.close)
         self._sources = {name: self._opened(name) for name in five.rigs}
-        settings, billing = check_settings(text, "costguard.toml"), Facts().billing_rules()
+        settings, billing = check_settings(text, "costguard.toml"), Facts().get_billing_rules()
         rules = rules_of(settings, step)
         self._ledger = stack.enter_context(Ledger(five.ledger, rules=billing, ceilings={}))
         self.book = stack.enter_context(GuardBook(five.ledger, rails=rules.rails, rules=billing))
@@ -220,7 +220,7 @@ class Before:
 
     def _between(self) -> list[Sample]:
         made = []
-        for key, samples in self.book.samples_since(self._began - timedelta(minutes=5)).items():
+        for key, samples in self.book.load_samples_since(self._began - timedelta(minutes=5)).items():
             for one, other in pairwise(samples):
                 if key.provider not in OWN_PACE and one.signal == other.signal and one.signal in FINE:
                     seconds = int((other.at - one.at) / S)

@@ -15,10 +15,10 @@ from urllib.parse import quote
 import pytest
 
 from costguard.errors import CostguardError, ProviderError
-from costguard.metering.inventory import Complete, Failed, Poll, without_doubles
+from costguard.metering.inventory import Complete, Failed, Poll, remove_duplicates
 from costguard.metering.observation import Observation
 from costguard.providers.ports import Stopper, Terminator
-from costguard.values.acting import Reception
+from costguard.values.acting import ActionResponse
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.contract.rig import WRONG, Rig
 
@@ -82,19 +82,19 @@ class Case:
         (seen,) = instances(self.poll())
         return seen
 
-    def stop(self, key: ResourceKey, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """How the adapter's stop was received; it never raises."""
         assert isinstance(self.source, Stopper)
-        reception: Reception = self.keep(self.source.stop(key, lose=lose))
+        reception: ActionResponse = self.keep(self.source.stop(key, lose=lose))
         return reception
 
-    def terminate(self, key: ResourceKey) -> Reception:
+    def terminate(self, key: ResourceKey) -> ActionResponse:
         """How its terminate was received."""
         assert isinstance(self.source, Terminator)
-        reception: Reception = self.keep(self.source.terminate(key))
+        reception: ActionResponse = self.keep(self.source.terminate(key))
         return reception
 
-    def act(self, verb: str, seen: Observation) -> Reception:
+    def act(self, verb: str, seen: Observation) -> ActionResponse:
         """Stop `seen`, whatever it loses, or terminate it."""
         return self.stop(seen.key, frozenset(seen.handling.stop_loses)) if verb == "stop" else self.terminate(seen.key)
 
@@ -125,7 +125,7 @@ def items(poll: Poll) -> tuple[Observation, ...]:
 
 def instances(poll: Poll) -> tuple[Observation, ...]:
     """The instances of it that have not ended, each once."""
-    inventory, _ = without_doubles(poll.inventory)
+    inventory, _ = remove_duplicates(poll.inventory)
     there = () if isinstance(inventory, Failed) else inventory.items
     return tuple(item for item in there if item.kind == "instance" and item.state != "ended")
 

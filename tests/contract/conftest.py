@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import stamina
 
-from costguard.providers.transport import Bucket, Deadline
-from costguard.providers.transport.circuit import Circuits
+from costguard.providers.transport import Deadline, TokenBucket
+from costguard.providers.transport.circuit import CircuitBreakers
 from tests.contract.adapters import RIGS
 from tests.contract.case import Case
 from tests.contract.rig import Rig
@@ -52,10 +52,10 @@ def case(rig: Rig, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pyte
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tries follow each other at once, buckets have enough, circuits stay closed: tests/transport tries all three."""
 
-    def take(self: Bucket, deadline: Deadline, *, act: bool = False) -> bool:  # noqa: ARG001 - the real one's signature
-        return self._closed_until - self._monotonic() <= deadline.left()
+    def take(self: TokenBucket, deadline: Deadline, *, act: bool = False) -> bool:  # noqa: ARG001 - the real one's signature
+        return self._closed_until - self._monotonic() <= deadline.compute_left()
 
-    monkeypatch.setattr(Bucket, "take", take)
-    monkeypatch.setattr(Circuits, "closed_for", lambda _self, _scope: 0.0)
+    monkeypatch.setattr(TokenBucket, "acquire", take)
+    monkeypatch.setattr(CircuitBreakers, "reserve_probe", lambda _self, _scope: 0.0)
     with stamina.set_testing(True, attempts=3, cap=True):
         yield

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from costguard.data import Facts
 from costguard.metering.inventory import Poll
 from costguard.providers.ports import InstanceSource
-from costguard.providers.transport import Surroundings, Transport
+from costguard.providers.transport import ProviderContext, Transport
 from costguard.services.exports import Exports
 from costguard.values.gpu_names import GpuNames
 from costguard.values.resource import ScopeKey
@@ -33,7 +33,7 @@ class NoCache:
         pass
 
 
-NAMES = GpuNames(Facts().gpus())
+NAMES = GpuNames(Facts().get_gpus())
 BILLS = Exports()
 
 
@@ -159,7 +159,7 @@ class Rig(ABC):
     ) -> Sequence[InstanceSource]:
         """Every account of the plug-in, with the fake at `base`."""
         environ = self.environ() if environ is None else environ
-        around = Surroundings(
+        around = ProviderContext(
             transport=transport, clock=self.clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=home
         )
         accounts: Sequence[InstanceSource] = self.plugin().open({**self.table(base), **more}, around)
@@ -172,4 +172,4 @@ WRONG = "wrong-canary-0123456789abcdef"
 
 def poll_of(source: InstanceSource, scope: ScopeKey | None = None) -> Poll:
     """A poll of `scope`, or of the first one."""
-    return source.poll(scope or source.scopes()[0])
+    return source.poll(scope or source.list_scopes()[0])

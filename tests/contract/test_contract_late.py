@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from costguard.system.timely import is_late, only_until
+from costguard.system.timely import is_too_late_to_send, limit_sending
 from costguard.values.acting import ACCEPTED, ALREADY
 from tests.contract.case import Case
 
@@ -17,9 +17,9 @@ def _acted(case: Case, verb: str, after: int) -> tuple[list[str], str]:
     """Let the time be over once the adapter has sent `after` requests; those that it sent, and what was said."""
     seen, fake = case.machine(), case.rig.fake
     asked = len(fake.asked)
-    with only_until(1.0, lambda: float(len(fake.asked) - asked >= after)):
+    with limit_sending(1.0, lambda: float(len(fake.asked) - asked >= after)):
         said = case.act(verb, seen).said
-    assert not is_late()
+    assert not is_too_late_to_send()
     return [one.line for one in fake.asked[asked:]], said
 
 

@@ -21,13 +21,13 @@ from costguard.providers.ports import (
     BalanceSource,
     ChargeSource,
     Examiner,
-    Identified,
+    IdentitySource,
     Inspector,
     LiveOfferSource,
     UtilizationSource,
 )
 from costguard.providers.transport import Transport
-from costguard.values.health import BAD, CLOCK, CREDENTIALS, OUTCOMES
+from costguard.values.health import CHECK_BAD, CHECK_OUTCOMES, CLOCK_CHECK, CREDENTIALS_CHECK
 from costguard.values.period import Period
 from tests.contract.case import Case, instances, is_complete, said
 from tests.fakes.server import Answer
@@ -86,7 +86,7 @@ def test_a_cloud_that_is_not_there_is_failed(case: Case, tmp_path: Path) -> None
     case.stack.callback(transport.close)
     source = case.rig.accounts("http://127.0.0.1:9", transport, tmp_path, timeout_s=2)[0]
     try:
-        scopes = source.scopes()
+        scopes = source.list_scopes()
     except ProviderError as unknown:
         case.keep(unknown)
         return
@@ -140,7 +140,9 @@ def test_without_a_key_the_account_is_refused_and_the_places_are_named(case: Cas
     with suppress(CredentialsError, InputError):
         source: Any = case.rig.accounts("http://127.0.0.1:9", transport, tmp_path / "empty", {}, timeout_s=2)[0]
         checks = case.keep(source.examine())
-        assert any(check.subject.startswith(CREDENTIALS) and check.outcome == BAD and check.fix for check in checks), checks
+        assert any(
+            check.subject.startswith(CREDENTIALS_CHECK) and check.outcome == CHECK_BAD and check.fix for check in checks
+        ), checks
         return
     refused = case.broken(lambda: case.rig.accounts("http://127.0.0.1:9", transport, tmp_path / "empty", {}), CostguardError)
     assert refused.hint
@@ -149,7 +151,7 @@ def test_without_a_key_the_account_is_refused_and_the_places_are_named(case: Cas
 def test_a_looked_up_machine_is_what_the_listing_says(case: Case) -> None:
     seen = case.machine()
     assert isinstance(case.source, Inspector)
-    found = case.keep(case.source.look(seen.key))
+    found = case.keep(case.source.look_up(seen.key))
     assert found is not None
     assert (found.key, found.state, found.gpu, found.gpu_count) == (seen.key, seen.state, seen.gpu, seen.gpu_count)
 
@@ -158,7 +160,7 @@ def test_a_missing_machine_is_looked_up_as_none(case: Case) -> None:
     assert isinstance(case.source, Inspector)
     missing = case.rig.missing()
     (there,) = instances(case.poll())
-    assert case.source.look(there.key._replace(id=missing)) is None
+    assert case.source.look_up(there.key._replace(id=missing)) is None
 
 
 def test_an_ended_machine_is_looked_up_as_none_or_ended(case: Case) -> None:
@@ -190,8 +192,8 @@ def test_an_examination_of_a_healthy_cloud_finds_nothing_bad(case: Case) -> None
     assert isinstance(case.source, Examiner)
     checks = case.keep(case.source.examine())
     assert checks
-    assert all(check.outcome in OUTCOMES for check in checks)
-    assert [check for check in checks if check.outcome == BAD] == []
+    assert all(check.outcome in CHECK_OUTCOMES for check in checks)
+    assert [check for check in checks if check.outcome == CHECK_BAD] == []
 
 
 def test_an_examination_with_a_wrong_key_says_so_with_the_fix(case: Case) -> None:
@@ -199,7 +201,7 @@ def test_an_examination_with_a_wrong_key_says_so_with_the_fix(case: Case) -> Non
     if wrong == case.rig.environ():
         case.rig.fake.fault(".*", "status", status=401)
     checks = case.keep(case.open(environ=wrong).examine())
-    bad = [check for check in checks if check.subject.startswith(CREDENTIALS) and check.outcome == BAD]
+    bad = [check for check in checks if check.subject.startswith(CREDENTIALS_CHECK) and check.outcome == CHECK_BAD]
     assert bad, checks
     assert all(check.fix for check in bad)
 
@@ -211,8 +213,8 @@ def test_an_examination_raises_nothing_and_every_bad_finding_has_a_fix(case: Cas
     kind, more = BREAKS[how]
     case.rig.fake.fault(".*", kind, **more)
     checks = case.keep(source.examine())
-    assert any(check.outcome == BAD for check in checks), checks
-    assert all(check.fix for check in checks if check.outcome == BAD), checks
+    assert any(check.outcome == CHECK_BAD for check in checks), checks
+    assert all(check.fix for check in checks if check.outcome == CHECK_BAD), checks
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
@@ -223,26 +225,26 @@ def test_an_examination_finds_a_wrong_clock(case: Case, hours: int) -> None:
 
     case.rig.fake.fault(".*", "edit", edit=skewed)
     checks = case.keep(case.source.examine())
-    assert any(check.subject.startswith(CLOCK) and check.outcome == BAD for check in checks), checks
+    assert any(check.subject.startswith(CLOCK_CHECK) and check.outcome == CHECK_BAD for check in checks), checks
 
 
 def test_an_identity_stays_the_same_and_says_no_secret(case: Case) -> None:
-    if not isinstance(case.source, Identified):
+    if not isinstance(case.source, IdentitySource):
         pytest.skip(f"{case.rig.provider} does not say who it is")
-    first = case.keep(case.source.identity())
+    first = case.keep(case.source.fetch_identity())
     assert first is None or first
-    assert case.source.identity() == first
+    assert case.source.fetch_identity() == first
     assert case.open().identity() == first
 
 
 def test_a_balance_is_known_or_unknown_with_a_reason_and_never_zero_for_want_of_an_answer(case: Case) -> None:
     if not isinstance(case.source, BalanceSource):
         pytest.skip(f"{case.rig.provider} is not paid in advance")
-    assert case.keep(case.source.balance()).provider == case.rig.provider
+    assert case.keep(case.source.fetch_balance()).provider == case.rig.provider
     for kind, more in BREAKS.values():
         case.rig.fake.faults.clear()
         case.rig.fake.fault(".*", kind, **more)
-        balance = case.keep(case.source.balance())
+        balance = case.keep(case.source.fetch_balance())
         assert balance.amount is None
         assert balance.why
 
@@ -250,7 +252,7 @@ def test_a_balance_is_known_or_unknown_with_a_reason_and_never_zero_for_want_of_
 def test_live_offers_have_prices_or_none_and_a_broken_answer_is_an_error(case: Case) -> None:
     if not isinstance(case.source, LiveOfferSource):
         pytest.skip(f"{case.rig.provider} says no live offers")
-    listing = case.keep(case.source.live_offers(None))
+    listing = case.keep(case.source.list_live_offers(None))
     assert all(offer.rate is None or offer.rate.nano_per_hour > 0 for offer in listing.offers)
     for kind, more in BREAKS.values():
         case.rig.fake.faults.clear()
@@ -267,12 +269,12 @@ def test_bill_lines_of_a_broken_cloud_are_an_error_or_say_what_is_missing(case: 
     if not isinstance(case.source, ChargeSource):
         pytest.skip(f"{case.rig.provider} says no bill")
     period = Period(start=case.rig.clock.now() - timedelta(days=2), end=case.rig.clock.now())
-    case.keep(case.source.bill_lines(period))
+    case.keep(case.source.fetch_bill_lines(period))
     for kind, more in BREAKS.values():
         case.rig.fake.faults.clear()
         case.rig.fake.fault(".*", kind, **more)
         try:
-            billed = case.keep(case.source.bill_lines(period))
+            billed = case.keep(case.source.fetch_bill_lines(period))
         except ProviderError as broken:
             case.keep(broken)
         else:
@@ -285,11 +287,11 @@ def test_measures_of_a_broken_cloud_are_missing_and_never_zero(case: Case) -> No
         pytest.skip(f"{case.rig.provider} puts its measures into the listing")
     seen = [case.machine()]
     period = Period(start=case.rig.clock.now() - timedelta(hours=1), end=case.rig.clock.now())
-    case.keep(case.source.utilization(seen, period))
+    case.keep(case.source.fetch_utilization(seen, period))
     for kind, more in BREAKS.values():
         case.rig.fake.faults.clear()
         case.rig.fake.fault(".*", kind, **more)
-        measured = case.keep(case.source.utilization(seen, period))
+        measured = case.keep(case.source.fetch_utilization(seen, period))
         assert measured.samples == ()
         assert [key for key, _ in measured.blind] == [seen[0].key]
         assert all(why for _, why in measured.blind)

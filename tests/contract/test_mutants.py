@@ -14,9 +14,9 @@ import pytest
 from costguard.errors import MissingError, ProviderError
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation, Price
-from costguard.providers.transport import Channel, Deadline, Reply
-from costguard.values.acting import ACCEPTED, MISSING, Reception
-from costguard.values.health import GOOD, Check
+from costguard.providers.transport import Deadline, HttpResponse, ProviderChannel
+from costguard.values.acting import ACCEPTED, MISSING, ActionResponse
+from costguard.values.health import CHECK_GOOD, HealthCheck
 from costguard.values.money import Rate
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.contract import test_contract as listing
@@ -82,45 +82,45 @@ class KeepsQuietAboutPrices(ToyAccount):
 
 
 class ActsTwice(ToyAccount):
-    def _acted(self, key: ResourceKey, method: str, verb: str) -> Reception:
+    def _acted(self, key: ResourceKey, method: str, verb: str) -> ActionResponse:
         first = super()._acted(key, method, verb)
         return first if first.said == ACCEPTED else super()._acted(key, method, verb)
 
 
 class BelievesEveryYes(ToyAccount):
-    def _acted(self, key: ResourceKey, method: str, verb: str) -> Reception:
+    def _acted(self, key: ResourceKey, method: str, verb: str) -> ActionResponse:
         try:
             self.channel.act(method, f"/machines/{key.id}{verb}")
         except MissingError:
-            return Reception(said=MISSING, why="gone")
+            return ActionResponse(said=MISSING, why="gone")
         except ProviderError as broken:
-            return Reception(said="unclear", why=broken.what)
-        return Reception(said=ACCEPTED)
+            return ActionResponse(said="unclear", why=broken.what)
+        return ActionResponse(said=ACCEPTED)
 
 
 class CallsABrokenActDone(ToyAccount):
-    def _acted(self, key: ResourceKey, method: str, verb: str) -> Reception:
+    def _acted(self, key: ResourceKey, method: str, verb: str) -> ActionResponse:
         found = super()._acted(key, method, verb)
-        return Reception(said=ACCEPTED) if found.said == "unclear" else found
+        return ActionResponse(said=ACCEPTED) if found.said == "unclear" else found
 
 
 class RefusesTheMissing(ToyAccount):
-    def _acted(self, key: ResourceKey, method: str, verb: str) -> Reception:
+    def _acted(self, key: ResourceKey, method: str, verb: str) -> ActionResponse:
         found = super()._acted(key, method, verb)
-        return Reception(said="refused", why="no") if found.said == MISSING else found
+        return ActionResponse(said="refused", why="no") if found.said == MISSING else found
 
 
 class LooksAndSeesNothing(ToyAccount):
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         try:
-            return super().look(key)
+            return super().look_up(key)
         except ProviderError:
             return None
 
 
 class FindsAllWell(ToyAccount):
-    def examine(self) -> Sequence[Check]:
-        return tuple(replace(check, outcome=GOOD) for check in super().examine())
+    def examine(self) -> Sequence[HealthCheck]:
+        return tuple(replace(check, outcome=CHECK_GOOD) for check in super().examine())
 
 
 class TellsItsKey(ToyAccount):
@@ -145,12 +145,12 @@ class FollowsACircle(ToyAccount):
         return Complete(tuple(items))
 
     def _page(self, after: str, deadline: Deadline) -> Page:
-        reply: Reply = self.channel.read("/machines", {"after": after} if after else None, deadline=deadline)
+        reply: HttpResponse = self.channel.read("/machines", {"after": after} if after else None, deadline=deadline)
         return self.channel.decode(reply, Page, "the list")
 
 
 class KnowsNoTimeLimit(ToyAccount):
-    def __init__(self, channel: Channel, around: Any, timeout_s: int) -> None:  # noqa: ANN401, ARG002
+    def __init__(self, channel: ProviderChannel, around: Any, timeout_s: int) -> None:  # noqa: ANN401, ARG002
         super().__init__(channel, around, 13)
 
 

@@ -21,19 +21,19 @@ from costguard.errors import (
     CredentialsError,
     ForbiddenError,
     InputError,
+    InvalidAnswerError,
     MissingError,
-    OddAnswerError,
     ProviderError,
     RefusedError,
     ThrottledError,
     UnknownNameError,
-    shortened,
+    shorten,
 )
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
-from costguard.metering.observation import Handling, Observation, Price, price_stated
-from costguard.providers.transport import Bucket, Channel, Deadline, Secret, Surroundings, checked_url
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, Reception
-from costguard.values.health import BAD, CLOCK, CREDENTIALS, GOOD, REACHABLE, Check
+from costguard.metering.observation import Handling, Observation, Price, parse_hourly_rate
+from costguard.providers.transport import Deadline, ProviderChannel, ProviderContext, Secret, TokenBucket, check_url
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
+from costguard.values.health import CHECK_BAD, CHECK_GOOD, CLOCK_CHECK, CREDENTIALS_CHECK, REACHABLE_CHECK, HealthCheck
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.contract.rig import Rig
 from tests.fakes.server import Answer, Asked, FakeCloud, Hands
@@ -125,10 +125,10 @@ class ToyAccount:
 
     providers: Sequence[str] = ("toy",)
 
-    def __init__(self, channel: Channel, around: Surroundings, timeout_s: int) -> None:
+    def __init__(self, channel: ProviderChannel, around: ProviderContext, timeout_s: int) -> None:
         self.channel, self.clock, self.gpus, self.timeout_s = channel, around.clock, around.gpus, timeout_s
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         return (ScopeKey("toy", "default", "all"),)
 
     def poll(self, scope: ScopeKey) -> Poll:
@@ -169,9 +169,9 @@ class ToyAccount:
             if not isinstance(bare.get("id"), str):
                 raise
             wire = Wire(id=bare["id"])
-            notes.append(f"{shortened(wire.id)} cannot be read")
-        rate, why = price_stated(str(wire.price) if isinstance(wire.price, float) else wire.price)
-        notes += [f"{shortened(wire.id)}: {why}"] if why else []
+            notes.append(f"{shorten(wire.id)} cannot be read")
+        rate, why = parse_hourly_rate(str(wire.price) if isinstance(wire.price, float) else wire.price)
+        notes += [f"{shorten(wire.id)}: {why}"] if why else []
         gpu = (wire.gpu or "")[:80]
         with suppress(UnknownNameError):
             gpu = self.gpus.resolve(gpu).canonical if gpu else ""
@@ -189,7 +189,7 @@ class ToyAccount:
             handling=Handling(stops=True, terminates=True, terminate_loses=("its disk",)),
         )
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         try:
             reply = self.channel.read(f"/machines/{key.id}")
         except MissingError:
@@ -197,40 +197,42 @@ class ToyAccount:
         try:
             return self.translate(msgspec.Raw(reply.body), [])
         except (msgspec.DecodeError, RecursionError):
-            raise OddAnswerError("a machine that cannot be read", provider="toy") from None
+            raise InvalidAnswerError("a machine that cannot be read", provider="toy") from None
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:  # noqa: ARG002 - it loses nothing
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:  # noqa: ARG002 - it loses nothing
         return self._acted(key, "POST", "/stop")
 
-    def terminate(self, key: ResourceKey) -> Reception:
+    def terminate(self, key: ResourceKey) -> ActionResponse:
         return self._acted(key, "DELETE", "")
 
-    def _acted(self, key: ResourceKey, method: str, verb: str) -> Reception:
+    def _acted(self, key: ResourceKey, method: str, verb: str) -> ActionResponse:
         if key[:3] != ("toy", "default", "all") or not ID.fullmatch(key.id):
-            return Reception(said=REFUSED, why="that is no machine of this account")
+            return ActionResponse(said=REFUSED, why="that is no machine of this account")
         try:
             taken = self.channel.decode(self.channel.act(method, f"/machines/{key.id}{verb}"), Taken, "the answer")
         except MissingError as gone:
-            return Reception(said=MISSING, why=gone.what)
+            return ActionResponse(said=MISSING, why=gone.what)
         except ConflictError as already:
-            return Reception(said=ALREADY, why=already.what)
+            return ActionResponse(said=ALREADY, why=already.what)
         except (CredentialsError, ForbiddenError, RefusedError, ThrottledError) as no:
-            return Reception(said=REFUSED, why=no.what)
+            return ActionResponse(said=REFUSED, why=no.what)
         except ProviderError as broken:
-            return Reception(said=UNCLEAR, why=broken.what)
-        return Reception(said=ACCEPTED) if taken.taken else Reception(said=UNCLEAR, why="it did not take it")
+            return ActionResponse(said=UNCLEAR, why=broken.what)
+        return ActionResponse(said=ACCEPTED) if taken.taken else ActionResponse(said=UNCLEAR, why="it did not take it")
 
-    def examine(self) -> Sequence[Check]:
+    def examine(self) -> Sequence[HealthCheck]:
         try:
             reply = self.channel.read("/machines", deadline=Deadline(self.timeout_s))
             self.channel.decode(reply, Page, "the list of machines")
         except CredentialsError as wrong:
-            return (Check(subject=CREDENTIALS, outcome=BAD, told=wrong.what, fix="set TOY_KEY"),)
+            return (HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_BAD, told=wrong.what, fix="set TOY_KEY"),)
         except ProviderError as broken:
-            return (Check(subject=REACHABLE, outcome=BAD, told=broken.what, fix="look at base_url"),)
+            return (HealthCheck(subject=REACHABLE_CHECK, outcome=CHECK_BAD, told=broken.what, fix="look at base_url"),)
         skew = abs((self.clock.now() - (self.channel.date or self.clock.now())).total_seconds())
-        clock = Check(subject=CLOCK, outcome=BAD if skew > 30 else GOOD, told=f"{skew} s apart", fix="set the clock")
-        return (Check(subject=CREDENTIALS, outcome=GOOD, told="TOY_KEY"), clock)
+        clock = HealthCheck(
+            subject=CLOCK_CHECK, outcome=CHECK_BAD if skew > 30 else CHECK_GOOD, told=f"{skew} s apart", fix="set the clock"
+        )
+        return (HealthCheck(subject=CREDENTIALS_CHECK, outcome=CHECK_GOOD, told="TOY_KEY"), clock)
 
 
 def when(stated: object) -> datetime | None:
@@ -250,13 +252,15 @@ class ToyPlugin:
 
     account: ClassVar[type[ToyAccount]] = ToyAccount
 
-    def open(self, table: Mapping[str, Any], around: Surroundings) -> Sequence[ToyAccount]:
-        base_url = checked_url(table["base_url"], "providers.toy.base_url")
+    def open(self, table: Mapping[str, Any], around: ProviderContext) -> Sequence[ToyAccount]:
+        base_url = check_url(table["base_url"], "providers.toy.base_url")
         if "TOY_KEY" not in around.environ:
             raise CredentialsError("there is no key", provider="toy", hint="set TOY_KEY")
         key = Secret(f"Bearer {around.environ['TOY_KEY']}")
-        buckets = {"": Bucket(1000, 1000, kept=10)}
-        channel = Channel(around.transport, provider="toy", base_url=base_url, headers={"Authorization": key}, buckets=buckets)
+        buckets = {"": TokenBucket(1000, 1000, kept=10)}
+        channel = ProviderChannel(
+            around.transport, provider="toy", base_url=base_url, headers={"Authorization": key}, buckets=buckets
+        )
         return (self.account(channel, around, table.get("timeout_s", 60)),)
 
 

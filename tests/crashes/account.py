@@ -14,9 +14,9 @@ from costguard.errors import UnreachableError
 from costguard.guard.action_intents import EXECUTING, Intent
 from costguard.ledger.guard.store import GuardBook
 from costguard.metering.observation import Handling, Observation
-from costguard.system.timely import is_late
-from costguard.values.acting import ACCEPTED, UNCLEAR, Reception
-from costguard.values.instant import micros
+from costguard.system.timely import is_too_late_to_send
+from costguard.values.acting import ACCEPTED, UNCLEAR, ActionResponse
+from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey
 from tests.crashes.acting_cloud import ask
 from tests.crashes.points import LET_GO, SENT, Marker
@@ -47,14 +47,14 @@ class Account:
         """All of them."""
         return [_seen(one) for one in self._get("machines")]
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         """One of them."""
         self.mark("before a look")
         seen = _seen(self._get(f"machines/{key.id}"))
         self.mark("looked")
         return seen
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """Ask once. The request goes out in two pieces, so that one can die between them."""
         assert not lose
         body = json.dumps({"id": key.id}).encode()
@@ -62,7 +62,7 @@ class Account:
         self.mark("before send")
         try:
             with closing(socket.create_connection(("127.0.0.1", self.port), timeout=20)) as line:
-                if is_late():  # as costguard's own transport does
+                if is_too_late_to_send():  # as costguard's own transport does
                     raise ConnectionAbortedError("it is too late to send it")
                 self.mark("checked")
                 line.sendall(head + body[:4])
@@ -72,9 +72,9 @@ class Account:
                 self.mark("sent")
                 answer = line.recv(4096)
         except OSError as error:
-            return Reception(said=UNCLEAR, why=str(error))
+            return ActionResponse(said=UNCLEAR, why=str(error))
         self.mark("answered")
-        return Reception(said=ACCEPTED) if b" 200 " in answer else Reception(said=UNCLEAR, why="no answer")
+        return ActionResponse(said=ACCEPTED) if b" 200 " in answer else ActionResponse(said=UNCLEAR, why="no answer")
 
     def _get(self, path: str) -> Any:  # noqa: ANN401 - whatever the API says
         try:
@@ -120,11 +120,11 @@ class Marked:
         self.mark("committed" if state == EXECUTING else "recorded")
         return moved
 
-    def open_intents(self) -> list[Intent]:
-        return self.book.open_intents()
+    def load_open_intents(self) -> list[Intent]:
+        return self.book.load_open_intents()
 
-    def sends_since(self, at: datetime) -> list[Intent]:
-        return self.book.sends_since(at)
+    def load_sends_since(self, at: datetime) -> list[Intent]:
+        return self.book.load_sends_since(at)
 
     def _acknowledge(self, intent: Intent) -> None:
-        os.write(self.acked, f"{intent.id} {intent.state} {micros(intent.moved_at)}\n".encode())
+        os.write(self.acked, f"{intent.id} {intent.state} {to_micros(intent.moved_at)}\n".encode())

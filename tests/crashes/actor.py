@@ -32,7 +32,7 @@ from costguard.errors import LedgerError
 from costguard.guard.action_intents import EXECUTING, IN_DOUBT, READY, UNCONFIRMED, Intent
 from costguard.guard.policy import STOP, Rails
 from costguard.ledger.guard.store import GuardBook
-from costguard.metering.observation import Observation, incarnation_of
+from costguard.metering.observation import Observation, identify_incarnation
 from costguard.services.act.send_action import Acted, Hands, act, confirm, settle
 from costguard.values.resource import RUNNING
 from tests.crashes import ends
@@ -114,12 +114,12 @@ class Actor:
         self.intents.mark("polling")
         asked_at, listing = self.now(), {seen.key: seen for seen in self.account.listing()}
         self.intents.mark("listed")
-        for one in self.intents.open_intents():
+        for one in self.intents.load_open_intents():
             self._forward(one, listing.get(one.life.key), asked_at)
         for seen in listing.values():
             if seen.state == RUNNING and not seen.labels:
                 self.intents.plan_intent(self._intent(seen))
-        left = [one for one in self.intents.open_intents() if one.state != UNCONFIRMED]
+        left = [one for one in self.intents.load_open_intents() if one.state != UNCONFIRMED]
         return bool(left)
 
     def _forward(self, one: Intent, seen: Observation | None, asked_at: datetime) -> None:
@@ -154,7 +154,7 @@ class Actor:
         now = self.now()
         return Intent(
             id=f"{seen.key.id} {now.timestamp():.6f}",
-            life=incarnation_of(seen),
+            life=identify_incarnation(seen),
             act=STOP,
             policy="idle-gpu",
             rule="idle",
@@ -189,19 +189,19 @@ def live(fate: Fate, page: Page) -> None:
         mark("opened")
         actor = Actor(fate.task, Account(fate.port, mark, fate.cloud), Marked(book, mark, acked), ahead_s)
         holder, lasts = f"life {os.getpid()} {born_s}", timedelta(seconds=fate.turn_s)
-        while not (epoch := book.take_turn(holder, actor.now(), lasts)):
+        while not (epoch := book.acquire_leader_lease(holder, actor.now(), lasts)):
             assert fate.base_s is None, "the turn of the life before is over"
             time.sleep(0.1)
         actor.epoch = epoch
         while actor.round() or fate.task not in (FINISH, WARM):
             if fate.task == FINISH:  # as a minute does, which nobody wants to wait for
                 actor = replace(actor, ahead_s=actor.ahead_s + 65)
-                book.take_turn(holder, actor.now(), timedelta(seconds=100))
+                book.acquire_leader_lease(holder, actor.now(), timedelta(seconds=100))
             elif fate.task == WARM:
                 return
             elif fate.base_s is None:
                 time.sleep(0.2)
-                actor.epoch = book.take_turn(holder, actor.now(), lasts) or 0
+                actor.epoch = book.acquire_leader_lease(holder, actor.now(), lasts) or 0
     os.close(acked)
 
 

@@ -12,8 +12,8 @@ from costguard_sim.plan import FAILS
 from costguard_sim.world import EPOCH
 
 from costguard.ledger.spans.books import Books
-from costguard.metering.accrual import GAP
-from costguard.values.instant import instant, micros
+from costguard.metering.accrual import POLL_GAP
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.period import Period
 from tests.crashes.story import Story, reached
 from tests.providers.sim import worlds
@@ -38,9 +38,9 @@ class Bill:
         self._hear(reached(url, self.story))
         if not self.heard:
             return []
-        at = instant(max(entry.at_us for entry in self.story.entries[: self.heard]))
+        at = from_micros(max(entry.at_us for entry in self.story.entries[: self.heard]))
         found, rounded = _totals(url, Period(start=EPOCH, end=at)), _half_nanos(path)
-        true, unwritten = self._owed(micros(at))
+        true, unwritten = self._owed(to_micros(at))
         wrong = []
         for place in sorted({*found, *true}):
             low, expected, high = found.get(place, (0, 0, 0))
@@ -53,7 +53,7 @@ class Bill:
         """Take in what the listings before `until` told."""
         for entry in self.story.entries[self.heard : until]:
             here = [r for r in self.story.world.resources if (r.cloud, r.account, r.scope) == entry.scope]
-            worlds._tell(self.told, here, entry, first=entry.scope not in self.listed, gap=GAP)
+            worlds._tell(self.told, here, entry, first=entry.scope not in self.listed, gap=POLL_GAP)
             if entry.fault not in (*FAILS, "page"):
                 self.listed.add(entry.scope)
         self.heard = max(self.heard, until)
@@ -74,7 +74,7 @@ class Bill:
 
 def _totals(url: str, period: Period) -> dict[Place, tuple[int, int, int]]:
     with Books(url, rules=worlds.rules()) as books:
-        found = books.spending(period, period.end)
+        found = books.load_spending(period, period.end)
     sums: dict[Place, tuple[int, int, int]] = {}
     for each in found:
         place = (each.attribution.provider, each.charge)

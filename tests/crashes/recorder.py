@@ -92,7 +92,7 @@ def _warmed(story: Story, made: list[Poll]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/ledger.db"
         with open_ledger(url) as ledger:
-            ledger.record(made[:1])
+            ledger.record_polls(made[:1])
         reached(url, story)
 
 
@@ -130,7 +130,7 @@ def _record(task: str, story: Story, made: list[Poll], url: str, mark: Mark) -> 
             polls = [made[n] if made else story.poll(n) for n in lot]
             if task == "early":
                 _acknowledge(lot)
-            ledger.record(polls)
+            ledger.record_polls(polls)
             if task != "early":
                 _acknowledge(lot)
             number, turn = lot.stop, turn + 1

@@ -15,8 +15,8 @@ from costguard_sim.world import World, make_world
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.inventory import Poll
-from costguard.metering.scope_state import Accrued
-from costguard.values.instant import micros
+from costguard.metering.scope_state import AccrualResult
+from costguard.values.instant import to_micros
 from tests.providers.sim import worlds
 
 APART_S = 240
@@ -72,15 +72,15 @@ def open_ledger(url: str) -> Ledger:
 def reached(url: str, story: Story) -> int:
     """The first listing that the ledger does not hold, by its own word."""
     with Books(url, rules=worlds.rules()) as books:
-        covered = {tuple(found.scope): micros(found.at) for found in books.scopes()}
+        covered = {tuple(found.scope): to_micros(found.at) for found in books.list_scopes()}
     lacking = (n for n, entry in enumerate(story.entries) if entry.asked_us > covered.get(entry.scope, 0))
     return next(lacking, len(story.entries))
 
 
-def record_rest(url: str, story: Story) -> list[Accrued]:
+def record_rest(url: str, story: Story) -> list[AccrualResult]:
     """Every listing that the ledger does not hold yet, in peace; what each of them changed."""
-    changes: list[Accrued] = []
+    changes: list[AccrualResult] = []
     with open_ledger(url) as ledger:
         for first in range(reached(url, story), len(story.entries), LOT):
-            changes += ledger.record([story.poll(n) for n in range(first, min(first + LOT, len(story.entries)))])
+            changes += ledger.record_polls([story.poll(n) for n in range(first, min(first + LOT, len(story.entries)))])
     return changes

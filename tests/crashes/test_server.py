@@ -69,17 +69,17 @@ def test_a_lost_server_is_said_clearly_and_once_more_leaves_the_same_rows(postgr
     story = make_story(SEED, polls=500, size=120)
     polls = [story.poll(number) for number in range(len(story.entries))]
     with open_ledger(postgres_url) as ledger:
-        ledger.record(polls[:7])  # so that there is coverage to move on
+        ledger.record_polls(polls[:7])  # so that there is coverage to move on
         for number in range(CUTS):
             lot, before = polls[7 + number * LOT : 7 + (number + 1) * LOT], rows(postgres_url)
             with cut_before(MOMENTS[number % len(MOMENTS)], postgres_url), pytest.raises(LedgerError) as told:
-                ledger.record(lot)
+                ledger.record_polls(lot)
             said, _, hint = str(told.value).partition("\nhint: ")
             assert "the ledger's server" in said
             assert hint
             assert rows(postgres_url) == before
-            ledger.record(lot)
-        ledger.record(polls[7 + CUTS * LOT :])
+            ledger.record_polls(lot)
+        ledger.record_polls(polls[7 + CUTS * LOT :])
     calm = f"sqlite:///{tmp_path}/calm.db"
     open_ledger(calm).close()
     record_rest(calm, story)

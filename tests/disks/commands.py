@@ -33,10 +33,10 @@ from costguard.metering.observation import Handling, Observation
 from costguard.providers import plugins
 from costguard.quoting.offer import OfferListing
 from costguard.services import configured_providers, ledger_answers, overrides
-from costguard.values.acting import ACCEPTED, Reception
+from costguard.values.acting import ACCEPTED, ActionResponse
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
-from costguard.values.sample import CPU_UTIL, GPU_UTIL, Measured, Sample
+from costguard.values.sample import CPU_UTIL, GPU_UTIL, Sample, UtilizationSamples
 from tests import shop
 from tests.cli.acme import Acme, installed, machine
 from tests.disks.trace import shimmed
@@ -73,23 +73,23 @@ class Cloud:
     def providers(self) -> Sequence[str]:
         return ("acme",)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         return (SCOPE,)
 
     def poll(self, scope: ScopeKey) -> Poll:
         return Poll(scope=scope, at=self.now(), inventory=Complete((self._seen(IDLE), self._seen(KEPT))))
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         return self._seen(key.id)
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         assert not lose
         file = os.open(self.log, os.O_WRONLY | os.O_APPEND)
         os.write(file, f"{key.id}\n".encode())
         os.close(file)
-        return Reception(said=ACCEPTED)
+        return ActionResponse(said=ACCEPTED)
 
-    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         minutes = range(int((period.end - period.start) / MINUTE))
         samples = [
             Sample(key=one.key, signal=signal, at=period.start + n * MINUTE, value=0.0)
@@ -97,9 +97,9 @@ class Cloud:
             for signal in (GPU_UTIL, CPU_UTIL)
             for n in minutes
         ]
-        return Measured(samples=tuple(samples))
+        return UtilizationSamples(samples=tuple(samples))
 
-    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+    def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         assert gpus is None
         offer = shop.offer("acme", "H100-SXM", "1.5", seen=self.now().date())
         return OfferListing(offers=(replace(offer, source="live"),), why="")
@@ -129,7 +129,7 @@ class Life:
 class Deaf:
     """A guard's book that is broken on purpose: it does not hear that the disk failed, and says that all is well."""
 
-    plain_move, plain_wish = GuardBook.move_intent, GuardBook.add_wish
+    plain_move, plain_wish = GuardBook.move_intent, GuardBook.add_override
 
     def add_wish(self: GuardBook, wish: Wish) -> None:  # type: ignore[misc]  # it stands in another class
         with suppress(LedgerError):
@@ -162,7 +162,7 @@ def around(life: Life) -> Iterator[None]:
         patch.object(configured_providers.Now, "now", lambda _: now()),
         patch.object(overrides, "present", now),
         patch.object(ledger_answers, "_now", now),
-        patch.object(plugins, "providers", installed(cloud)),
+        patch.object(plugins, "load_providers", installed(cloud)),
     ):
         yield
 

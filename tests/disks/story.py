@@ -26,7 +26,7 @@ from costguard.ledger.db.schema import HEAD
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_UTIL, GPU_UTIL, Sample
 from tests.disks.trace import shimmed
@@ -75,7 +75,7 @@ def work(url: str, *, early: bool) -> None:
                 if number == stretch:
                     break
         with Books(url, rules=RULES) as books:  # who reads leaves everything as it is
-            books.scopes()
+            books.list_scopes()
 
 
 def _round(number: int, ledger: Ledger, book: GuardBook) -> Iterator[Step]:
@@ -83,16 +83,16 @@ def _round(number: int, ledger: Ledger, book: GuardBook) -> Iterator[Step]:
     now = START + timedelta(days=30, minutes=number)
     machines = [machine(f"i-{n}", "stopped" if (number + n) % 11 == 0 else "running") for n in range(number % 9 + 3)]
     asked = poll(30 * 24 * 60 + number, *machines)
-    yield lambda: ledger.record([asked]), ("SELECT max(end_us) >= ? FROM coverage", micros(asked.at))
+    yield lambda: ledger.record_polls([asked]), ("SELECT max(end_us) >= ? FROM coverage", to_micros(asked.at))
     keys: list[ResourceKey] = [key(f"i-{n}") for n in range(3)]
     samples = [Sample(key=one, signal=signal, at=now, value=0.5) for one in keys for signal in (GPU_UTIL, CPU_UTIL)]
-    yield lambda: ledger.record_samples(samples), ("SELECT count(*) = 6 FROM sample WHERE at_us = ?", micros(now))
-    yield lambda: book.take_turn("a", now, HOUR), ("SELECT until_us >= ? FROM turn", micros(now + HOUR))
+    yield lambda: ledger.record_samples(samples), ("SELECT count(*) = 6 FROM sample WHERE at_us = ?", to_micros(now))
+    yield lambda: book.acquire_leader_lease("a", now, HOUR), ("SELECT until_us >= ? FROM turn", to_micros(now + HOUR))
     made = wish(f"w{number}", key=acts.key("kept"), life=acts.life("kept"), at=now, until=now + HOUR)
-    yield lambda: book.add_wish(made), ("SELECT count(*) = 1 FROM wish WHERE id = ?", made.id)
+    yield lambda: book.add_override(made), ("SELECT count(*) = 1 FROM wish WHERE id = ?", made.id)
     if number % 3 == 0:
         yield (
-            lambda: book.lift_wish(f"w{number}", who="ada", now=now),
+            lambda: book.lift_override(f"w{number}", who="ada", now=now),
             ("SELECT lifted_us IS NOT NULL FROM wish WHERE id = ?", made.id),
         )
     turn = book.turn()
@@ -111,9 +111,9 @@ def _round(number: int, ledger: Ledger, book: GuardBook) -> Iterator[Step]:
     yield lambda: book.plan_intent(planned), _moved(number, 1)
     yield lambda: book.move_intent(planned, EXECUTING, now, fleet=FLEET), _moved(number, 2)
     if number >= SETTLED:
-        late = next(one for one in book.open_intents() if one.id == f"x{number - SETTLED}")
+        late = next(one for one in book.load_open_intents() if one.id == f"x{number - SETTLED}")
         yield lambda: book.move_intent(late, VERIFYING, now), _moved(number - SETTLED, 3)
-        sent = next(one for one in book.open_intents() if one.id == f"x{number - SETTLED}")
+        sent = next(one for one in book.load_open_intents() if one.id == f"x{number - SETTLED}")
         yield lambda: book.move_intent(sent, DONE, now + MINUTE), _moved(number - SETTLED, 4)
 
 

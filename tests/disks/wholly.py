@@ -41,8 +41,8 @@ def faults(found: Course, files: Files, done: int, folder: Path) -> Iterator[tup
     os.chdir(place)
     try:
         with Ledger(url, rules=RULES, ceilings=CEILINGS) as book, GuardBook(url, rails=WIDE) as guard:
-            book.record([poll(60 * 24 * 60, machine("i-0"))])
-            guard.add_wish(acts.wish("after", at=LATER, until=LATER + HOUR))
+            book.record_polls([poll(60 * 24 * 60, machine("i-0"))])
+            guard.add_override(acts.wish("after", at=LATER, until=LATER + HOUR))
     except (CostguardError, sqlite3.Error) as error:
         yield REFUSED, f"it cannot be written any more: {error}"
         return

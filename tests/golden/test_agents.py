@@ -35,7 +35,7 @@ def machine(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "costguard.toml").write_text(f'[ledger]\nurl = "{url}"\n[web]\nurl = "https://guard.example"\n')
     seen = Observation(key=KEY, state="running", name="train-1", started_at=NOON - timedelta(hours=3))
     with Ledger(url, rules={}, ceilings={}) as ledger:
-        ledger.record([Poll(scope=SCOPE, at=NOON - timedelta(minutes=1), inventory=Complete(items=(seen,)))])
+        ledger.record_polls([Poll(scope=SCOPE, at=NOON - timedelta(minutes=1), inventory=Complete(items=(seen,)))])
     for name, value in (("present", NOON), ("who", "ada@lab"), ("new_code", CODE), ("new_token", TOKEN)):
         monkeypatch.setattr(agent_commands, name, lambda value=value: value)
     return costguard

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from costguard.guard.policy import Rails
-from costguard.providers.plugins import providers
+from costguard.providers.plugins import load_providers
 from costguard.settings import SECTIONS, check_settings, guard, hooks, notify, policies, reports, steps
 from costguard.settings.budgets import KEYS
 from costguard.settings.example import FIELDS, settings_text
 from costguard.settings.matching import MATCH_KEYS
 from costguard.settings.sections import fields_of
-from costguard.values.provider import ABILITIES, checked_table
+from costguard.values.provider import ABILITIES, check_provider_table
 
 EXAMPLE = Path(__file__).parents[2] / "config" / "costguard.toml"
 NAMES = ("aws", "gcp", "lambda", "runpod", "sim", "vast")
 
 
 def generated() -> str:
-    installed = providers()
+    installed = load_providers()
     assert installed.broken == {}
     return settings_text([installed.found[name].manifest for name in NAMES])
 
@@ -87,10 +87,10 @@ def test_an_example_that_users_copy_is_taken_as_it_stands(name: str) -> None:
 def test_with_all_of_it_switched_on_it_is_taken() -> None:
     table = switched_on(generated())
     check_settings(re.sub(r"^#(?! )", "", generated(), flags=re.MULTILINE), "example")
-    for name, one in providers().found.items():
+    for name, one in load_providers().found.items():
         settings = one.manifest.settings
         assert set(table["providers"][name]) == {setting.name for setting in settings}
-        checked_table(table["providers"][name], settings, name)
+        check_provider_table(table["providers"][name], settings, name)
 
 
 def test_every_line_explains_or_sets_something_and_none_is_long() -> None:
@@ -99,4 +99,4 @@ def test_every_line_explains_or_sets_something_and_none_is_long() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_manifest_names_only_abilities_there_are(name: str) -> None:
-    assert set(providers().found[name].manifest.abilities) <= set(ABILITIES)
+    assert set(load_providers().found[name].manifest.abilities) <= set(ABILITIES)

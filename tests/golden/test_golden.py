@@ -120,8 +120,8 @@ def polls() -> list[Poll]:
 def ledger(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """`costguard` with that ledger, at noon on the first of November 2026."""
     url = f"sqlite:///{tmp_path}/ledger.db"
-    with Ledger(url, rules=Facts().billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
-        books.record(polls())
+    with Ledger(url, rules=Facts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+        books.record_polls(polls())
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)
     monkeypatch.setattr(ledger_answers, "_now", lambda: NOON)
@@ -193,8 +193,8 @@ AUDIT = {"audit": ("audit", "show"), "audit_verify": ("audit", "verify")}
 def test_the_json_of_the_audit_is_the_sample_to_the_letter(ledger: Command, request: pytest.FixtureRequest, name: str) -> None:
     with GuardBook(os.environ["COSTGUARD_LEDGER__URL"], rails=Rails()) as book:
         key = ResourceKey("aws", "123456789012", "us-east-1", "i-0a1b")
-        book.add_wish(Wish(id="w1", what="protect", who="ada@lab", why="ours", at=NOON, key=key))
-        book.lift_wish("w1", who="ben@lab", now=NOON + timedelta(hours=1))
+        book.add_override(Wish(id="w1", what="protect", who="ada@lab", why="ours", at=NOON, key=key))
+        book.lift_override("w1", who="ben@lab", now=NOON + timedelta(hours=1))
     ran = ledger(*AUDIT[name], "--json")
     assert ran.code == 0, ran.err
     printed = masked(ran.out)
@@ -234,7 +234,7 @@ def test_the_json_of_looking_around_is_the_sample_to_the_letter(
 ) -> None:
     folder = Path(market).parent
     acmes = (Acme("one", [Account("one", checks=BAD_CHECKS)], extra="aws"), Acme("two"), Acme("three", no_key("three")))
-    monkeypatch.setattr(plugins, "providers", installed(*acmes, bad="ImportError: no such module"))
+    monkeypatch.setattr(plugins, "load_providers", installed(*acmes, bad="ImportError: no such module"))
     monkeypatch.setattr("costguard.ledger.db.sqlite_version.linked_version", lambda: "3.40.1")
     monkeypatch.setattr("costguard.services.pricing._today", lambda: TODAY)
     if name != "init":

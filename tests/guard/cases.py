@@ -17,8 +17,8 @@ from costguard.guard.policy import NOTIFY, STOP, Policy, Step
 from costguard.guard.policy_evaluation import verdict
 from costguard.guard.verdict import Climb, Verdict
 from costguard.guard.work import IDLE, Work
-from costguard.metering.observation import Handling, incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import Handling, identify_incarnation
+from costguard.metering.spending import LiveResource
 from tests.books import live, meter
 
 POLL = timedelta(seconds=60)
@@ -63,7 +63,7 @@ def policy(*steps: Step, when: Mapping[str, object] | None = None, **stated: Any
     return Policy(when=Asks(wants=when or {"state": IDLE}), then=then, **{**usual, **stated})
 
 
-def machine(id_: str = "i-1", nano: int = A100, **stated: Any) -> Live:  # noqa: ANN401 - any field
+def machine(id_: str = "i-1", nano: int = A100, **stated: Any) -> LiveResource:  # noqa: ANN401 - any field
     return live(id_, meter(nano), **{"handling": STOPS, **stated})
 
 
@@ -72,19 +72,19 @@ def idle(since: datetime, **stated: Any) -> Work:  # noqa: ANN401 - any field
 
 
 def judged(
-    one: Live,
+    one: LiveResource,
     rule: Policy,
     work: Work,
     now: datetime,
     climb: Climb | None = None,
     **more: Any,  # noqa: ANN401 - any argument
 ) -> Verdict:
-    life = incarnation_of(one.observation)
+    life = identify_incarnation(one.observation)
     known = Known(scheduled_on=more.pop("scheduled_on", None))
     return verdict(rule, life, facts_of(one, work, known, now), work, now, climb=climb, **more)
 
 
-def case(one: Live, rule: Policy, work: Work, now: datetime, climb: Climb | None = None, **stated: Any) -> Case:  # noqa: ANN401 - any field
+def case(one: LiveResource, rule: Policy, work: Work, now: datetime, climb: Climb | None = None, **stated: Any) -> Case:  # noqa: ANN401 - any field
     found = judged(one, rule, work, now, climb)
     state = one.observation.state
     going = climbed(climb, found, stopped=state == "stopped", fresh_since=stated.pop("fresh_since", None))
@@ -96,7 +96,7 @@ def around(now: datetime, **stated: Any) -> Around:  # noqa: ANN401 - any field
     return Around(now=now, **{"interval": POLL, "room": PLENTY, **stated})
 
 
-def wish(what: str, one: Live, at: datetime, until: datetime | None = None, **stated: Any) -> Wish:  # noqa: ANN401 - any field
-    life = incarnation_of(one.observation)
+def wish(what: str, one: LiveResource, at: datetime, until: datetime | None = None, **stated: Any) -> Wish:  # noqa: ANN401 - any field
+    life = identify_incarnation(one.observation)
     usual: dict[str, Any] = {"id": f"{what}-{at:%d%H%M%S}", "who": "ada", "why": "", "life": life}
     return Wish(what=what, at=at, until=until, **{**usual, **stated})

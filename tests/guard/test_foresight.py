@@ -9,8 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from costguard.budgets.budget import Budget, Match
-from costguard.budgets.budget_status import Standing, standing
+from costguard.budgets.budget import Budget, ResourceFilter
+from costguard.budgets.budget_status import BudgetStatus, compute_budget_status
 from costguard.budgets.runway import runway_of
 from costguard.guard.cap_forecast import (
     Candidate,
@@ -26,11 +26,11 @@ from costguard.guard.cap_forecast import (
 from costguard.guard.escalation import climbed, stepped, steps_ahead
 from costguard.guard.policy import Rails
 from costguard.guard.work import ACTIVE, Work
-from costguard.metering.burn import burns_of
+from costguard.metering.burn import list_burns
 from costguard.metering.observation import Handling
 from costguard.metering.span import MAYBE
-from costguard.metering.spending import Live
-from costguard.values.balance import Balance
+from costguard.metering.spending import LiveResource
+from costguard.values.balance import PrepaidBalance
 from costguard.values.money import Money, Rate
 from tests.books import NOW, attribution, money, spent
 from tests.guard.cases import H100, POD, POLL, idle, machine
@@ -39,10 +39,14 @@ REACTION = timedelta(seconds=600)
 BUSY = Work(state=ACTIVE, confidence=0.9, reasons=("GPU duty 98 %",), since=NOW)
 
 
-def stands(spending: str, *machines: Live, cap: str = "500", high: str | None = None, match: Match | None = None) -> Standing:
-    budget = Budget(name="all" if match is None else "some", cap=Money.parse(cap), hard=True, zone=UTC, match=match or Match())
+def stands(
+    spending: str, *machines: LiveResource, cap: str = "500", high: str | None = None, match: ResourceFilter | None = None
+) -> BudgetStatus:
+    budget = Budget(
+        name="all" if match is None else "some", cap=Money.parse(cap), hard=True, zone=UTC, match=match or ResourceFilter()
+    )
     sums = [spent(money(spending, spending, high or spending), attribution())]
-    return standing(budget, sums, burns_of(machines, NOW), holds=Money(nano=0), now=NOW)
+    return compute_budget_status(budget, sums, list_burns(machines, NOW), holds=Money(nano=0), now=NOW)
 
 
 def seen(spending: str, *machines: Candidate, fleet: int = 100, high: str | None = None) -> Foresight:
@@ -61,7 +65,7 @@ def ids(found: Foresight) -> list[str]:
 
 def test_story_10_a_cap_of_500_acts_at_483_61_and_not_before() -> None:
     found = seen("482.10", one())
-    assert found.acts_at.text() == "483.61"
+    assert found.acts_at.format() == "483.61"
     assert not found.acts
     assert found.overshoot == Money(nano=0)
     after_a_poll = seen("483.74", one())
@@ -93,7 +97,7 @@ def test_h29_the_reaction_is_measured_where_it_can_be_and_assumed_in_the_open_wh
 
 
 def test_h29_the_overshoot_that_is_stated_counts_the_high_end_and_what_the_rails_let_wait() -> None:
-    assert seen("490", one(), high="495").overshoot.text() == "11.39"
+    assert seen("490", one(), high="495").overshoot.format() == "11.39"
     two = seen("490", one("i-1"), one("i-2"), fleet=10)
     assert two.overshoot > seen("490", one("i-1"), one("i-2"), fleet=1000).overshoot
 
@@ -163,14 +167,14 @@ def test_a_soft_budget_stops_nothing() -> None:
 def test_the_tightest_budget_wins_and_what_it_stops_saves_the_wider_one_as_well() -> None:
     ada, bob = one("a", H100, owner="ada"), one("b", 2 * H100, owner="bob")
     wide = stands("490", ada.live, bob.live, cap="500")
-    tight = stands("99", ada.live, bob.live, cap="100", match=Match(owners=("ada",)))
+    tight = stands("99", ada.live, bob.live, cap="100", match=ResourceFilter(owners=("ada",)))
     found = foresee_all([wide, tight], [ada, bob], REACTION, NOW, fleet=100, poll=POLL, rails=Rails())
     stops = cap_verdicts(found, NOW)
     assert sorted((c.live.observation.key.id, v.policy.name) for c, v in stops) == [("a", "budget:all"), ("b", "budget:all")]
     assert [f.standing.budget.name for f in found] == ["all", "some"]
 
 
-def pods() -> list[Live]:
+def pods() -> list[LiveResource]:
     volume = Handling(stops=True, terminates=True, stop_loses=("20 GB of container disk",))
     own = replace(volume, terminate_loses=("20 GB of container disk", "200 GB of volume disk"))
     safe = replace(volume, terminate_loses=("20 GB of container disk",))
@@ -178,7 +182,7 @@ def pods() -> list[Live]:
 
 
 def test_story_18_41_20_at_11_96_an_hour_last_3_44_h_and_one_pod_loses_its_volume() -> None:
-    balance = Balance(provider="aws", account="123", at=NOW, amount=Money.parse("41.20"))
+    balance = PrepaidBalance(provider="aws", account="123", at=NOW, amount=Money.parse("41.20"))
     found = runway_of(balance, pods(), NOW)
     assert found.hourly == Money.parse("11.96")
     assert found.left is not None
@@ -188,13 +192,13 @@ def test_story_18_41_20_at_11_96_an_hour_last_3_44_h_and_one_pod_loses_its_volum
 
 
 def test_an_unknown_balance_is_said_and_not_guessed() -> None:
-    balance = Balance(provider="aws", account="123", at=NOW, amount=None, why="the key may not ask")
+    balance = PrepaidBalance(provider="aws", account="123", at=NOW, amount=None, why="the key may not ask")
     found = runway_of(balance, pods(), NOW)
     assert (found.left, found.why, found.short) == (None, "the key may not ask", False)
 
 
 def test_a_balance_that_is_spent_lasts_no_time_and_one_that_nothing_burns_for_ever() -> None:
-    debt = Balance(provider="aws", account="123", at=NOW, amount=Money.parse("-1"))
+    debt = PrepaidBalance(provider="aws", account="123", at=NOW, amount=Money.parse("-1"))
     assert runway_of(debt, pods(), NOW).left == timedelta()
     assert runway_of(replace(debt, amount=Money.parse("1")), [], NOW).left is None
 
@@ -210,7 +214,7 @@ def test_a_machine_whose_stop_loses_data_is_asked_about_and_counts_as_one_that_r
     found = seen("400", lossy)
     assert found.victims == ()
     assert [c.live.observation.key.id for c in found.asked] == ["lossy"]
-    assert found.overshoot.text() == "128.00"
+    assert found.overshoot.format() == "128.00"
     assert not found.enough
     spent_up = seen("499.90", lossy)
     ((_, verdict),) = cap_verdicts([spent_up], NOW)
@@ -237,7 +241,7 @@ def test_a_cap_on_a_small_fleet_counts_the_days_that_the_rails_take_and_says_wha
     three = [one(f"i-{n}", 10**9) for n in range(3)]
     found = seen("499.99", *three, fleet=3)
     # within the reaction of 600 s all three cost $0.50; the second runs a day more, the third two: 72 h
-    assert found.overshoot.text() == "72.49"
+    assert found.overshoot.format() == "72.49"
     assert "the rails allow 1 of its 3 stops in a day, so it may be exceeded by up to 72.49 USD" in found.rails
     assert "fleet_percent_day = 100" in found.rails
     assert seen("499.99", *three, fleet=15).rails == ""

@@ -17,7 +17,7 @@ from costguard.guard.grouping import GroupKey, Member, as_member, counts, group_
 from costguard.guard.seat import seats_of
 from costguard.guard.verdict import HOLDS
 from costguard.guard.work import ACTIVE, HUNG, IDLE, STATES_OF_WORK, UNKNOWN, WARMING, Work
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.settings import Settings
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import CPU_CORES, DISK, GPU_UTIL, NETWORK
@@ -37,7 +37,7 @@ def busy(**stated: Any) -> Work:  # noqa: ANN401 - any field
     return Work(**{"state": ACTIVE, "confidence": 0.97, "since": friday(8), "reasons": ("network up to 6100 kB/s",), **stated})
 
 
-def labelled(id_: str, *labels: tuple[str, str], **stated: Any) -> Live:  # noqa: ANN401 - any field
+def labelled(id_: str, *labels: tuple[str, str], **stated: Any) -> LiveResource:  # noqa: ANN401 - any field
     return machine(id_, labels=tuple(sorted(labels)), **stated)
 
 
@@ -105,7 +105,7 @@ def test_a_node_that_waits_for_rank_0_works_with_all_of_its_gpus_wasted() -> Non
     assert found.reasons == ("its group exp-7 works: rank0 (network up to 6100 kB/s)", "GPU duty 0 %")
     wasted = waste_of(machine(), found, friday(11))
     assert wasted is not None
-    assert wasted.text() == "65.54"
+    assert wasted.format() == "65.54"
     assert as_member(waits, group, gpus=0).wasted_share == 0
 
 
@@ -191,7 +191,7 @@ SIGNALS = (GPU_UTIL, CPU_CORES, NETWORK, DISK)
 NOW = friday(12)
 
 
-def sight(*of: Live, works: frozenset[str] = frozenset(), blind: frozenset[str] = frozenset()) -> Sight:
+def sight(*of: LiveResource, works: frozenset[str] = frozenset(), blind: frozenset[str] = frozenset()) -> Sight:
     """Three hours of quiet samples a minute; of `works` GPUs at 90 %, of `blind` none."""
     start = round((NOW - timedelta(hours=3)).timestamp()) * 10**6
     ats = [start + n * 60 * 10**6 for n in range(180)]
@@ -205,7 +205,7 @@ def sight(*of: Live, works: frozenset[str] = frozenset(), blind: frozenset[str] 
     return blank_sight(NOW, of, samples=columns)
 
 
-def node(id_: str, **stated: Any) -> Live:  # noqa: ANN401 - any field
+def node(id_: str, **stated: Any) -> LiveResource:  # noqa: ANN401 - any field
     return labelled(id_, ("cluster", "exp-7"), **{"started_at": friday(8), "gpu": "A100", "gpu_count": 8, **stated})
 
 

@@ -12,18 +12,18 @@ from costguard.guard.hook import Hooked, HookRun, ended_steps, hooked
 from costguard.guard.policy import ASK, CAP_RULE, HOOK, NOTIFY, SCHEDULE_RULE, STOP, TERMINATE, Policy, Step
 from costguard.guard.verdict import CANNOT_SAY, HOLDS, NOT_YET, Climb
 from costguard.guard.work import ACTIVE, Work
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from tests.guard.cases import friday, idle, judged, machine, minutes, policy
 
 ENDED = friday(18, 5)
 
 
-def ahead(one: Live, rule: Policy, work: Work, now: datetime, climb: Climb | None = None) -> tuple[Due, ...]:
+def ahead(one: LiveResource, rule: Policy, work: Work, now: datetime, climb: Climb | None = None) -> tuple[Due, ...]:
     found = judged(one, rule, work, now, climb)
     return steps_ahead(found, climbed(climb, found, stopped=False), stopped=False)
 
 
-def started(one: Live, rule: Policy, work: Work, now: datetime) -> Climb:
+def started(one: LiveResource, rule: Policy, work: Work, now: datetime) -> Climb:
     climb = climbed(None, judged(one, rule, work, now), stopped=False)
     assert climb is not None
     return stepped(climb, rule, 0, now)

@@ -16,9 +16,9 @@ from costguard.guard.evaluation import survey
 from costguard.guard.evidence import columns_of, heard_of
 from costguard.guard.seat import spacing
 from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
-from costguard.metering.spending import Live
-from costguard.values.instant import instant
-from costguard.values.provider import Manifest
+from costguard.metering.spending import LiveResource
+from costguard.values.instant import from_micros
+from costguard.values.provider import ProviderManifest
 from costguard.values.sample import GPU_UTIL, Sample
 from tests.blank import blank_sight
 from tests.guard.cases import machine, policy
@@ -34,7 +34,7 @@ RULE = policy(hold=45 * MINUTE)
 
 
 def there(
-    late: Manifest, now: datetime, *, of: Live = FLEET[0], until: datetime | None = None, value: float = QUIET
+    late: ProviderManifest, now: datetime, *, of: LiveResource = FLEET[0], until: datetime | None = None, value: float = QUIET
 ) -> list[Sample]:
     """What can be known at `now` of a machine that is measured from START on, and no more after `until`."""
     newest, at, found = min(now - late.measures_late, until or now), START, list[Sample]()
@@ -45,7 +45,7 @@ def there(
 
 
 @LATE
-def test_three_quarters_of_an_hour_of_quiet_are_idleness_at_every_moment(late: Manifest) -> None:
+def test_three_quarters_of_an_hour_of_quiet_are_idleness_at_every_moment(late: ProviderManifest) -> None:
     for seconds in range(0, 600, 7):
         now = NOW + seconds * S
         of, poll = there(late, now), max(MINUTE, late.measures_every)
@@ -55,7 +55,7 @@ def test_three_quarters_of_an_hour_of_quiet_are_idleness_at_every_moment(late: M
 
 @LATE
 @pytest.mark.parametrize("minutes", [10, 12, 15, 20, 45, 60])
-def test_what_works_is_never_idle_however_short_the_window_is(late: Manifest, minutes: int) -> None:
+def test_what_works_is_never_idle_however_short_the_window_is(late: ProviderManifest, minutes: int) -> None:
     for seconds in range(0, 600, 7):
         now = NOW + seconds * S
         of, poll = there(late, now, value=BUSY), max(MINUTE, late.measures_every)
@@ -65,7 +65,7 @@ def test_what_works_is_never_idle_however_short_the_window_is(late: Manifest, mi
 
 
 @LATE
-def test_the_last_look_sees_the_work_of_the_newest_measure_there_is(late: Manifest) -> None:
+def test_the_last_look_sees_the_work_of_the_newest_measure_there_is(late: ProviderManifest) -> None:
     for seconds in range(0, 600, 7):
         now = NOW + seconds * S
         of = [one for one in there(late, now) if one.at >= probed_since(now, late.measures_late)]
@@ -76,7 +76,7 @@ def test_the_last_look_sees_the_work_of_the_newest_measure_there_is(late: Manife
         assert probe(of, now, rhythm, lag=late.measures_late) == "GPU duty 97 % just now"
 
 
-def seen(late: Manifest, of: Sequence[list[Sample]], now: datetime) -> Sight:
+def seen(late: ProviderManifest, of: Sequence[list[Sample]], now: datetime) -> Sight:
     samples = {one.observation.key: columns_of(mine) for one, mine in zip(FLEET, of, strict=True) if mine}
     live = tuple(replace(one, seen_at=now) for one in FLEET)
     lags = {live[0].observation.key.provider: late.measures_late}
@@ -85,7 +85,9 @@ def seen(late: Manifest, of: Sequence[list[Sample]], now: datetime) -> Sight:
 
 @LATE
 @INTERVALS
-def test_a_fleet_that_works_and_is_measured_late_opens_no_breaker_at_any_moment(late: Manifest, interval: timedelta) -> None:
+def test_a_fleet_that_works_and_is_measured_late_opens_no_breaker_at_any_moment(
+    late: ProviderManifest, interval: timedelta
+) -> None:
     rules = Rules(policies=(RULE,), interval=interval)
     for seconds in range(0, 600, 13):
         now = NOW + seconds * S
@@ -99,7 +101,7 @@ def test_a_fleet_that_works_and_is_measured_late_opens_no_breaker_at_any_moment(
 @INTERVALS
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_the_first_measures_after_a_start_open_no_breaker_while_more_may_come(
-    late: Manifest, interval: timedelta, count: int
+    late: ProviderManifest, interval: timedelta, count: int
 ) -> None:
     """One sample has no rhythm that could break off; with two or more the next one may be an interval and a lag away."""
     rules, last = Rules(policies=(RULE,), interval=interval), START + (count - 1) * late.measures_every
@@ -112,7 +114,7 @@ def test_the_first_measures_after_a_start_open_no_breaker_while_more_may_come(
 
 
 @LATE
-def test_a_fleet_that_falls_silent_opens_it(late: Manifest) -> None:
+def test_a_fleet_that_falls_silent_opens_it(late: ProviderManifest) -> None:
     rules, until = Rules(policies=(RULE,), interval=MINUTE), NOW
     silent = NOW + 2 * late.measures_every + late.measures_late + 30 * MINUTE
     few = [there(late, silent, of=one, until=until) for one in FLEET]
@@ -123,5 +125,5 @@ def test_a_fleet_that_falls_silent_opens_it(late: Manifest) -> None:
 
 def test_what_was_heard_of_is_the_first_and_the_last_sample_of_any_signal() -> None:
     columns = {"one": ([5_000_000, 9_000_000], [1.0, 1.0]), "other": ([7_000_000, 8_000_000], [1.0, 1.0]), "none": ([], [])}
-    assert heard_of(columns) == (instant(5_000_000), instant(9_000_000))
+    assert heard_of(columns) == (from_micros(5_000_000), from_micros(9_000_000))
     assert heard_of({"none": ([], [])}) is None

@@ -21,14 +21,14 @@ from costguard.guard.owning import (
     snoozed,
 )
 from costguard.guard.policy import NOTIFY, OBSERVE, STOP, TERMINATE
-from costguard.metering.observation import Handling, incarnation_of
+from costguard.metering.observation import Handling, identify_incarnation
 from costguard.values.money import Money, Rate
 from tests.books import NOW
 from tests.guard.cases import machine, minutes, policy, wish
 
 NEVER = ("label:costguard=never",)
 ONE = machine()
-LIFE = incarnation_of(ONE.observation)
+LIFE = identify_incarnation(ONE.observation)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 

@@ -18,7 +18,7 @@ from costguard.guard.policy import ASK, CAP_RULE, HOOK, NOTIFY, OBSERVE, STOP, T
 from costguard.guard.verdict import REASONS, Climb, Proposal
 from costguard.guard.work import Work
 from costguard.metering.observation import Handling
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from tests.books import AWS
 from tests.guard.cases import LAMBDA, around, case, friday, idle, judged, machine, minutes, policy, wish
 
@@ -27,7 +27,7 @@ LOSES = Handling(stops=True, terminates=True, stop_loses=("1900 GB of local disk
 NO_STOP = Handling(stops=False, terminates=True, terminate_loses=("1900 GiB of local disk",))
 
 
-def told(one: Live, rule: Policy, work: Work | None = None, *steps: int) -> Climb:
+def told(one: LiveResource, rule: Policy, work: Work | None = None, *steps: int) -> Climb:
     climb = climbed(None, judged(one, rule, work or idle(ENDED), TOLD), stopped=False)
     assert climb is not None
     for number in steps or (0,):
@@ -35,14 +35,14 @@ def told(one: Live, rule: Policy, work: Work | None = None, *steps: int) -> Clim
     return climb
 
 
-def due(one: Live | None = None, rule: Policy | None = None, now: datetime = DUE, **stated: Any) -> Case:  # noqa: ANN401 - any field
+def due(one: LiveResource | None = None, rule: Policy | None = None, now: datetime = DUE, **stated: Any) -> Case:  # noqa: ANN401 - any field
     """A machine whose stop is due now, and that nothing holds."""
     one, rule = one or machine(), rule or policy()
     seen = seen_now(one, now)
     return case(seen, rule, stated.pop("work", idle(ENDED)), now, told(one, rule), **stated)
 
 
-def seen_now(one: Live, now: datetime) -> Live:
+def seen_now(one: LiveResource, now: datetime) -> LiveResource:
     return replace(one, seen_at=now, first_seen_at=now - timedelta(days=1)) if one.seen_at > now else one
 
 
@@ -140,7 +140,7 @@ def test_story_19_where_there_is_no_stop_it_is_asked_about_with_the_price_of_wai
     assert (ask.step.do, ask.step.act, ask.goes(DUE)) == (ASK, TERMINATE, True)
     price = price_of_waiting(one, DUE)
     assert price is not None
-    assert price.text() == "11.96"
+    assert price.format() == "11.96"
     asked = case(seen_now(one, DUE), rule, idle(ENDED), DUE, told(one, rule, None, 0, 1))
     waits = last(asked)
     assert (waits.step.do, reasons(waits)) == (ASK, ["asked"])

@@ -27,8 +27,8 @@ from costguard.guard.limits import (
 )
 from costguard.guard.policy import Rails
 from costguard.guard.work import ACTIVE, Work
-from costguard.metering.observation import incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
 from tests.books import NOW
 from tests.guard.cases import POLL, around, case, idle, machine, minutes, policy, wish
@@ -39,7 +39,7 @@ RAILS = Rails()
 def sent(at: datetime, *, irreversible: bool = False) -> Intent:
     return Intent(
         id=f"{at}",
-        life=incarnation_of(machine().observation),
+        life=identify_incarnation(machine().observation),
         act="stop",
         policy="p",
         rule="idle",
@@ -53,7 +53,7 @@ def sent(at: datetime, *, irreversible: bool = False) -> Intent:
     )
 
 
-def fleet(count: int, **stated: Any) -> list[Live]:  # noqa: ANN401 - any field
+def fleet(count: int, **stated: Any) -> list[LiveResource]:  # noqa: ANN401 - any field
     return [machine(f"i-{n:03d}", **stated) for n in range(count)]
 
 

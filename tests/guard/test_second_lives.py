@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from costguard.guard.escalation import climbed, stepped, steps_ahead
 from costguard.guard.policy import STOP
-from costguard.metering.observation import incarnation_of
+from costguard.metering.observation import identify_incarnation
 from tests.guard.cases import friday, idle, judged, machine, minutes, policy
 
 OURS = {"tier": "on-demand"}
@@ -23,7 +23,7 @@ def test_who_was_told_before_a_restart_is_told_again_and_has_its_whole_grace() -
     found = judged(new, rule, idle(friday(18, 52)), now, told)
     after = climbed(told, found, stopped=False)
     assert after is not None
-    assert (after.life, after.done) == (incarnation_of(new.observation), ())
+    assert (after.life, after.done) == (identify_incarnation(new.observation), ())
     (stop,) = [due for due in steps_ahead(found, after, stopped=False) if due.step.do == STOP]
     assert stop.untold
     assert stop.at >= now + minutes(15)

@@ -14,9 +14,9 @@ from costguard.guard.replay.simulation import NO, NOT_KNOWN, YES, Simulation, St
 from costguard.guard.replay.turning import turns
 from costguard.guard.work import Work
 from costguard.metering.observation import Observation
-from costguard.metering.spending import Stretch
+from costguard.metering.spending import PollStretch
 from costguard.values.incarnation import Incarnation
-from costguard.values.instant import instant
+from costguard.values.instant import from_micros
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -110,7 +110,7 @@ def test_samples_made_of_hours_keep_number_lowest_and_highest(hours: list[tuple[
     assert len(ats) == sum(count for count, _, _ in hours)
     assert all(a < b for a, b in pairwise(ats))
     for one in made:
-        inside = [v for at, v in zip(ats, values, strict=True) if one.start <= instant(at) < one.start + timedelta(hours=1)]
+        inside = [v for at, v in zip(ats, values, strict=True) if one.start <= from_micros(at) < one.start + timedelta(hours=1)]
         assert (len(inside), max(inside)) == (one.count, one.highest)
         assert min(inside) >= one.lowest
     if len(ats) > 1 and max(count for count, _, _ in hours) > 1:
@@ -120,7 +120,7 @@ def test_samples_made_of_hours_keep_number_lowest_and_highest(hours: list[tuple[
 def test_an_hour_in_which_a_run_began_has_its_samples_at_its_end() -> None:
     hour = SampleHour(start=NOON, count=20, sum=0.0, lowest=0.0, highest=9.0)
     ats, _ = hours_as_columns([hour], MINUTE, ((NOON + 40 * MINUTE, NOON + 40 * MINUTE),))
-    assert instant(ats[0]) == NOON + 40 * MINUTE
+    assert from_micros(ats[0]) == NOON + 40 * MINUTE
 
 
 def test_what_turns_beside_steady_work_needs_no_look() -> None:
@@ -149,8 +149,8 @@ def test_nothing_that_was_said_later_is_known_before() -> None:
     assert past.observed(NOON + 30 * MINUTE) == (rests, NOON + 20 * MINUTE)
 
 
-def stretch(start: int, end: int, polls: int, outcome: str = "complete") -> Stretch:
-    return Stretch(scope=SCOPE, outcome=outcome, start=NOON + start * MINUTE, end=NOON + end * MINUTE, polls=polls)
+def stretch(start: int, end: int, polls: int, outcome: str = "complete") -> PollStretch:
+    return PollStretch(scope=SCOPE, outcome=outcome, start=NOON + start * MINUTE, end=NOON + end * MINUTE, polls=polls)
 
 
 def test_listings_are_counted_as_if_they_had_come_evenly() -> None:

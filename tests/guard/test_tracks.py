@@ -10,7 +10,7 @@ import pytest
 from costguard.guard.activity import _view
 from costguard.guard.evidence import counting
 from costguard.guard.signal_summary import thorough, track
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from costguard.values.sample import CPU_CORES, DISK, GPU_POWER_BUSIEST, GPU_UTIL, NETWORK, PCIE, QUEUE_JOBS
 from tests.guard.cases import friday, minutes
 
@@ -35,7 +35,7 @@ def columns(dice: Random, poll_s: float) -> dict[str, tuple[array[int], array[fl
         quiet = dice.choice([0, 0, 0, 0.01, 0.5])
         ats, values = array("q"), array("d")
         for n in range(count, 0, -1):
-            at = micros(NOW) - round((n - 1 + late + jitter * dice.random()) * poll_s * 1e6)
+            at = to_micros(NOW) - round((n - 1 + late + jitter * dice.random()) * poll_s * 1e6)
             if dice.random() >= holes and (not ats or at > ats[-1]):
                 ats.append(at)
                 values.append(0.0 if dice.random() < quiet else busy * dice.choice([1, 1, 1 + dice.random()]))
@@ -64,10 +64,10 @@ def test_a_signal_that_is_busy_all_the_time_is_judged_as_by_each_of_its_samples(
 
 def test_what_is_missing_is_told_by_the_rhythm_that_is_asked_about() -> None:
     second = 1_000_000
-    ats = [micros(NOW) - 1200 * second, micros(NOW) - 600 * second, micros(NOW) - 300 * second, micros(NOW)]
+    ats = [to_micros(NOW) - 1200 * second, to_micros(NOW) - 600 * second, to_micros(NOW) - 300 * second, to_micros(NOW)]
     lines, _ = counting({GPU_UTIL: (array("q", ats), array("d", [0.0] * 4))}, NOW - minutes(60), NOW)
     (line,) = lines.values()
-    assert list(line.holes(300 * second)) == [micros(NOW) - 900 * second]
+    assert list(line.holes(300 * second)) == [to_micros(NOW) - 900 * second]
     assert len(line.holes(60 * second)) == 9 + 4 + 4
-    assert list(line.holes(300 * second)) == [micros(NOW) - 900 * second]
+    assert list(line.holes(300 * second)) == [to_micros(NOW) - 900 * second]
     assert not line.holes(600 * second)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from costguard.budgets.budget import Match
+from costguard.budgets.budget import ResourceFilter
 from costguard.guard.condition import FACTS
 from costguard.guard.facts import Known, facts_of, tightest, waste_of
 from costguard.guard.overrides import LEASE
@@ -17,7 +17,7 @@ from costguard.guard.policy_evaluation import concerns, fits
 from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, Climb
 from costguard.guard.work import ACTIVE, HUNG, UNKNOWN, Work
 from costguard.metering.meter import GB_MONTH_730, STORAGE
-from costguard.metering.observation import incarnation_of
+from costguard.metering.observation import identify_incarnation
 from costguard.values.money import Money, Rate
 from tests.books import live, meter, unpriced
 from tests.guard.cases import A100, friday, idle, judged, machine, minutes, policy, wish
@@ -32,8 +32,8 @@ def test_story_1_62_min_of_idleness_cost_33_86_and_the_rate_has_its_disk() -> No
     waste, rate = facts["waste"], facts["rate"]
     assert isinstance(waste, Money)
     assert isinstance(rate, Rate)
-    assert waste.text() == "33.86"
-    assert rate.text() == "32.8248"
+    assert waste.format() == "33.86"
+    assert rate.format() == "32.8248"
     assert facts["time_in_state"] == minutes(62)
 
 
@@ -41,7 +41,7 @@ def test_story_8_one_of_eight_busy_for_6_h_wastes_172_04() -> None:
     work = Work(state=ACTIVE, confidence=0.9, since=friday(12), wasted_share=7 / 8)
     waste = waste_of(machine(), work, friday(18))
     assert waste is not None
-    assert waste.text() == "172.04"
+    assert waste.format() == "172.04"
 
 
 def test_story_5_an_hour_of_hanging_cost_an_hour() -> None:
@@ -82,12 +82,12 @@ def test_times_are_counted_to_now() -> None:
         (Target(ids=()), False),
         (Target(names=("train-*",)), True),
         (Target(names=("*-eval", "exam?")), False),
-        (Target(match=Match(owners=("resolved",))), True),
-        (Target(match=Match(owners=("ada",))), False),
-        (Target(match=Match(labels=(("stage", ("dev",)),))), True),
-        (Target(match=Match(labels=(("stage", ("prod",)),))), False),
-        (Target(match=Match(labels=())), False),
-        (Target(match=Match(providers=())), False),
+        (Target(match=ResourceFilter(owners=("resolved",))), True),
+        (Target(match=ResourceFilter(owners=("ada",))), False),
+        (Target(match=ResourceFilter(labels=(("stage", ("dev",)),))), True),
+        (Target(match=ResourceFilter(labels=(("stage", ("prod",)),))), False),
+        (Target(match=ResourceFilter(labels=())), False),
+        (Target(match=ResourceFilter(providers=())), False),
     ],
 )
 def test_h25_a_policy_concerns_what_fits_all_that_is_stated_and_nothing_where_it_is_empty(target: Target, meant: bool) -> None:  # noqa: FBT001 - a case
@@ -131,7 +131,7 @@ def test_a_family_that_a_policy_needs_and_nobody_measured_cannot_be_said() -> No
 
 
 def test_a_condition_without_work_holds_since_it_first_did() -> None:
-    life, asks = incarnation_of(machine().observation), {"power": "running"}
+    life, asks = identify_incarnation(machine().observation), {"power": "running"}
     assert found(Work(), friday(20), when=asks) == NOT_YET
     pending = Climb(policy="idle-gpu", life=life, since=friday(19), started_at=friday(19))
     assert found(Work(), friday(20), pending, when=asks) == HOLDS

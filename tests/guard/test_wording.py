@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from costguard.budgets.budget import Budget
-from costguard.budgets.budget_status import OVER_CAP, Admission, Standing
+from costguard.budgets.budget_status import OVER_CAP, Admission, BudgetStatus
 from costguard.budgets.hold import Hold
 from costguard.guard.alerts import alarms, wording
 from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Message, Notice
@@ -23,7 +23,7 @@ from costguard.settings.zones import zone_named
 from costguard.values.money import Money, MoneyInterval, Rate
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
-from costguard.values.text_format import moment_text
+from costguard.values.text_format import format_local_time
 
 IDLE_SINCE = datetime(2026, 11, 20, 18, 5, tzinfo=UTC)
 NOTICED = IDLE_SINCE + timedelta(minutes=45)
@@ -215,7 +215,7 @@ def test_people_are_told_by_the_clocks_of_their_zone() -> None:
     assert "is due at 2026-11-20 20:05 CET" in text
     assert "since: 2026-11-20 19:05 CET (45 min)" in text
     assert notice.at == NOTICED
-    assert moment_text(NOTICED, zone_named("America/Sao_Paulo", "zone")) == "2026-11-20 15:50 America/Sao_Paulo"
+    assert format_local_time(NOTICED, zone_named("America/Sao_Paulo", "zone")) == "2026-11-20 15:50 America/Sao_Paulo"
 
 
 def test_what_does_not_rest_on_work_tells_its_own_reasons() -> None:
@@ -231,7 +231,7 @@ def test_a_cap_tells_what_is_spent_how_fast_and_when_it_would_be_reached() -> No
     burn = MoneyInterval(low=usd("98.32"), expected=usd("98.32"), high=usd("98.32"))
     spent = MoneyInterval(low=usd("484"), expected=usd("484"), high=usd("484"))
     period = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))
-    standing = Standing(
+    standing = BudgetStatus(
         budget=budget,
         period=period,
         spent=spent,

@@ -63,7 +63,7 @@ HOW = os.environ.get("BAD_PLUGIN", "")
 if HOW == "import": raise RuntimeError("with " + KEYS)
 from datetime import UTC, datetime
 from costguard.values.resource import ScopeKey
-from costguard.values.provider import Manifest
+from costguard.values.provider import ProviderManifest
 class Account:
     providers = ("bad",)
     def scopes(self):
@@ -72,7 +72,7 @@ class Account:
     def poll(self, scope):
         raise RuntimeError("with " + KEYS)
 class Plugin:
-    manifest = Manifest(name="bad", title="A cloud", credentials=(), abilities={})
+    manifest = ProviderManifest(name="bad", title="A cloud", credentials=(), abilities={})
     def open(self, table, around):
         if HOW == "open": raise RuntimeError(KEYS)
         return [Account()]

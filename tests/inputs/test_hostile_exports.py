@@ -15,16 +15,16 @@ from costguard.files.cells import read_json, text_of
 from costguard.files.table import table
 from costguard.metering.charge_item import ChargeItem
 from costguard.renderers import beancount, focus, focus_parquet
-from costguard.reporting.focus.check import check
+from costguard.reporting.focus.check import check_focus_file
 from costguard.reporting.focus.columns import VERSIONS
-from costguard.values.resource import ResourceKey, storable
+from costguard.values.resource import ResourceKey, make_storable
 from costguard.views.document import Document
 from tests.charges import ADA, charges, item
 from tests.inputs.test_hostile_strings import FORMULA, NUMBER, acts
 from tests.notifiers.hostile import CORPUS
 
 LONGEST_CELL = 2**20
-HOSTILE = [storable(text) for text in CORPUS]
+HOSTILE = [make_storable(text) for text in CORPUS]
 
 
 def hostile(number: int, text: str) -> ChargeItem:
@@ -53,7 +53,7 @@ def test_a_focus_export_is_safe_in_a_terminal_and_in_a_spreadsheet_and_keeps_to_
     assert [cell for line in lines for cell in line if cell.startswith(FORMULA) and not NUMBER.fullmatch(cell)] == []
     tags = [json.loads(line[header.index("Tags")]) for line in lines]
     assert tags == [{text or "k": text or True} for text in HOSTILE]
-    assert check(header, enumerate(lines, 2), read_json, version).findings == ()
+    assert check_focus_file(header, enumerate(lines, 2), read_json, version).findings == ()
 
 
 def test_parquet_keeps_every_name_as_it_is(tmp_path: Path) -> None:
@@ -75,6 +75,6 @@ def test_books_are_what_they_would_be_without_the_names(tmp_path: Path) -> None:
     assert errors == []
     assert (options["title"], options["include"], options["plugin"]) == ("Cloud costs", [], [])
     expenses = [posting.units.number for entry in entries for posting in getattr(entry, "postings", ())[:1]]
-    assert sum(expenses) == sum((one.money.expected.decimal() for one in ITEMS), Decimal(0))
+    assert sum(expenses) == sum((one.money.expected.to_decimal() for one in ITEMS), Decimal(0))
     assert {type(entry).__name__ for entry in entries} == {"Open", "Commodity", "Transaction"}
     assert list(tmp_path.iterdir()) == []

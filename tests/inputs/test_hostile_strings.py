@@ -25,7 +25,7 @@ from costguard.metering.observation import Observation, Price
 from costguard.system import logs
 from costguard.system.secret import Secret
 from costguard.values.money import Rate
-from costguard.values.resource import storable
+from costguard.values.resource import make_storable
 from costguard.views.watch import changes
 from tests.cli.test_watching_view import TRAIN, VIEW
 from tests.conftest import Command
@@ -71,11 +71,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
             why=text,
             started_at=now - timedelta(hours=1),
         )
-        for number, text in enumerate(map(storable, CORPUS))
+        for number, text in enumerate(map(make_storable, CORPUS))
     ]
     with Ledger(f"sqlite:///{path}", rules=RULES, ceilings={}) as ledger:
         for at in (now - timedelta(minutes=30), now):
-            ledger.record([replace(poll(0, *seen), at=at)])
+            ledger.record_polls([replace(poll(0, *seen), at=at)])
     return path
 
 

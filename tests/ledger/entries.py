@@ -14,14 +14,14 @@ from costguard.ledger.db.connection import writing
 from costguard.ledger.spans.rollup import counts_time
 from costguard.ledger.spans.tables import ATTRIBUTION, COVERAGE, DAILY, OBSERVATION, RESOURCE, SCOPE, SPAN
 from costguard.metering.meter import Meter, PriceRange
-from costguard.metering.span import Span, amounts, by_day
-from costguard.values.instant import micros
+from costguard.metering.span import Span, compute_amounts, split_by_day
+from costguard.values.instant import to_micros
 from costguard.values.resource import Attribution, ResourceKey
 
 KEY = ResourceKey("aws", "123", "us-east-1", "i-1")
 MACHINE = Attribution("aws", "123", "us-east-1", "instance", "H100-80GB-SXM", 0.125, "spot", "ada", "g6f.large")
 T0 = datetime(2026, 11, 20, 22, tzinfo=UTC)
-T0_US = micros(T0)
+T0_US = to_micros(T0)
 
 
 def span(hours: float = 3, *, after: float = 0, **stated: Any) -> Span:  # noqa: ANN401 - any field
@@ -71,7 +71,7 @@ def add_resource(connection: Connection, number: int) -> None:
 
 def row_of(number: int, one: Span, *, resource_id: int = 1) -> dict[str, Any]:
     """The row of `one`, with what it comes to where it is closed."""
-    whole = None if one.end is None else amounts(one, 0, micros(one.end))
+    whole = None if one.end is None else compute_amounts(one, 0, to_micros(one.end))
     names = [column.name for column in SPAN.columns]
     return dict(zip(names, (number, *span_row(one, resource_id, 1, whole)), strict=True))
 
@@ -85,7 +85,7 @@ def roll_up(connection: Connection, *spans: Span) -> None:
     """The days that `spans` add up to."""
     sums: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for one in spans:
-        for day, money, us in by_day(one):
+        for day, money, us in split_by_day(one):
             place = sums[day, one.meter.charge]
             for index, value in enumerate((*money, us if counts_time(one) else 0)):
                 place[index] += value

@@ -19,7 +19,7 @@ from costguard.ledger.db.reader import Reader
 from costguard.metering.billing import BillingRule, StorageRule, TimeRule
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.meter import GB_MONTH, PriceRange
-from costguard.metering.observation import Counter, Disk, Observation, Price
+from costguard.metering.observation import Disk, Observation, Price, TrafficCounter
 from costguard.values.money import Rate
 from costguard.values.resource import ResourceKey, ScopeKey
 
@@ -96,7 +96,7 @@ def machines(provider: str = "acme") -> st.SearchStrategy[Observation]:
         started_at=TIMES,
         stopped_at=TIMES,
         disks=st.sampled_from([(), (Disk(100, "ssd"),), (Disk(7, "odd", 10**8),)]),
-        counters=st.sampled_from([(), (Counter("traffic", 500),), (Counter("traffic", 9000),)]),
+        counters=st.sampled_from([(), (TrafficCounter("traffic", 500),), (TrafficCounter("traffic", 9000),)]),
     )
 
 

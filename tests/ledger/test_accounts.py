@@ -23,12 +23,17 @@ from costguard.ledger.spans import sums
 from costguard.ledger.spans.samples import record_samples, roll_up
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.observation import Disk
-from costguard.reporting.statement.groups import KEPT, value_of
-from costguard.reporting.statement.savings import saved
-from costguard.reporting.statement.sections import at_rest, dearest, may_rest, quoted
-from costguard.reporting.statement.waste import HourRow
+from costguard.reporting.statement.groups import LEDGER_KEYS, get_group_value
+from costguard.reporting.statement.savings import compute_savings
+from costguard.reporting.statement.sections import (
+    compute_stopped_disk_cost,
+    find_stopped_with_disks,
+    list_quoted_runs,
+    rank_top_resources,
+)
+from costguard.reporting.statement.waste import SampledHour
 from costguard.values.incarnation import Incarnation
-from costguard.values.money import Money, total_of
+from costguard.values.money import Money, sum_intervals
 from costguard.values.period import Period
 from costguard.values.resource import GROUPED_LABELS
 from costguard.values.sample import GPU_UTIL, Sample
@@ -59,14 +64,14 @@ def accounts(url: str) -> str:
             )
         )
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as book:
-        book.record(polls)
+        book.record_polls(polls)
     engine = open_engine(url)
     values = [Sample(key=key("i-2"), signal=GPU_UTIL, at=START + n * MINUTE, value=float(n % 60 == 0)) for n in range(120)]
     record_samples(engine, values)
     roll_up(engine, START + timedelta(hours=49))
     engine.dispose()
     with GuardBook(url, rails=replace(WIDE, first_polls=0)) as book_:
-        assert book_.take_turn("a", START, 6 * HOUR) == 1
+        assert book_.acquire_leader_lease("a", START, 6 * HOUR) == 1
         made = intent("i-1", life=Incarnation(key("i-1"), None, None), created_at=SENT, moved_at=SENT)
         assert book_.plan_intent(made)
         sent = book_.move_intent(made, EXECUTING, SENT, run="r", fleet=10**9, expires_at=SENT + MINUTE)
@@ -82,57 +87,57 @@ def accounts(url: str) -> str:
 
 
 def test_all_of_it_is_answered_as_of_one_instant(accounts: str) -> None:
-    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books, books.at_one_instant():
-        outlays = books.outlays(NIGHT, AT)
-        spending = books.spending(NIGHT, AT)
-        whole = total_of(part.money for part in spending)
-        assert total_of(one.spending(None).money for one in outlays) == whole
+    with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books, books.read_one_snapshot():
+        outlays = books.load_costs(NIGHT, AT)
+        spending = books.load_spending(NIGHT, AT)
+        whole = sum_intervals(part.money for part in spending)
+        assert sum_intervals(one.to_spending(None).money for one in outlays) == whole
         assert sum(one.us for one in outlays if one.computes) == sum(part.us for part in spending)
 
-        places = dearest(outlays)
-        bearers = books.bearers({number for number, _ in places}, labels=("run",))
+        places = rank_top_resources(outlays)
+        bearers = books.load_billed_resources({number for number, _ in places}, labels=("run",))
         assert [bearers[number].key.id for number, _ in places] == ["i-2", "i-3", "i-1"]
         assert [bearers[number].labels for number, _ in places] == [(), (), (("Run", "7"),)]
-        assert {of.labels for of in books.bearers(bearers, labels=("other",)).values()} == {()}
+        assert {of.labels for of in books.load_billed_resources(bearers, labels=("other",)).values()} == {()}
 
-        days = books.days(NIGHT, AT, "provider")
+        days = books.load_daily_costs(NIGHT, AT, "provider")
         assert sum(one.nano for one in days) == whole.expected.nano
         assert {one.day for one in days} == {(START.date() - datetime(1970, 1, 1, tzinfo=UTC).date()).days + n for n in (0, 1)}
-        rates = books.rates(NIGHT, AT)
+        rates = books.load_rate_changes(NIGHT, AT)
         assert max(rates) * 3600 <= AT.timestamp()
 
 
 def test_a_disk_bills_while_its_machine_lies_there(accounts: str) -> None:
     with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
-        numbers = may_rest(books.outlays(NIGHT, AT))
-        ((_, lines),) = books.lines(numbers, NIGHT, AT)
-        rest = at_rest([lines], NIGHT)
+        numbers = find_stopped_with_disks(books.load_costs(NIGHT, AT))
+        ((_, lines),) = books.load_lines(numbers, NIGHT, AT)
+        rest = compute_stopped_disk_cost([lines], NIGHT)
     assert {span.key.id for span, _ in lines} == {"i-1"}
     (money,) = rest.money
     assert rest.machines == 1
     # 730 GB at $0.16 a month of 730 h in October (744 h) and November (720 h), from 23:00 until 02:00
-    assert float(money.expected.decimal()) == pytest.approx(730 * 0.16 * (1 / 744 + 2 / 720), abs=0.01)
+    assert float(money.expected.to_decimal()) == pytest.approx(730 * 0.16 * (1 / 744 + 2 / 720), abs=0.01)
 
 
 def test_days_come_to_what_each_value_of_a_key_cost(accounts: str) -> None:
     with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
-        for by in (*KEPT, *GROUPED_LABELS):
+        for by in (*LEDGER_KEYS, *GROUPED_LABELS):
             found, spent = defaultdict[str, int](int), defaultdict[str, int](int)
-            for day in books.days(WEEK, AT, by):
-                found[value_of(day, by)] += day.nano
-            for part in books.spending(WEEK, AT):
-                spent[value_of(part, by)] += part.money.expected.nano
+            for day in books.load_daily_costs(WEEK, AT, by):
+                found[get_group_value(day, by)] += day.nano
+            for part in books.load_spending(WEEK, AT):
+                spent[get_group_value(part, by)] += part.money.expected.nano
             assert found == spent
 
 
 def test_a_table_read_from_end_to_end_says_what_an_index_does(accounts: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
-        each, rates = sorted(books.outlays(NIGHT, AT), key=str), books.rates(NIGHT, AT)
+        each, rates = sorted(books.load_costs(NIGHT, AT), key=str), books.load_rate_changes(NIGHT, AT)
         monkeypatch.setattr(burnt, "SPANS", 1)
         for most in (0, 10**9):
             monkeypatch.setattr(sums, "MOST", most)
-            assert sorted(books.outlays(NIGHT, AT), key=str) == each
-            again = books.rates(NIGHT, AT)
+            assert sorted(books.load_costs(NIGHT, AT), key=str) == each
+            again = books.load_rate_changes(NIGHT, AT)
             assert again.keys() == rates.keys()
             assert all(again[hour] == pytest.approx(one) for hour, one in rates.items())
 
@@ -147,31 +152,31 @@ def test_a_ledger_without_corrections_is_asked_for_none(sql: str) -> None:
 
 def test_an_act_is_told_with_what_it_ended(accounts: str) -> None:
     with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
-        (act,) = books.acts(START - HOUR, AT)
-        assert books.acts(DONE_AT + MINUTE, AT) == []
+        (act,) = books.load_actions(START - HOUR, AT)
+        assert books.load_actions(DONE_AT + MINUTE, AT) == []
     assert (act.life.key.id, act.name, act.sent_at, act.confirmed_at, act.ended_at) == ("i-1", "box", SENT, DONE_AT, None)
-    found = saved([act], NIGHT, AT)
+    found = compute_savings([act], NIGHT, AT)
     assert len(found.counted) == 1
-    assert 5.5 < float(found.of("USD").expected.decimal()) < 6  # three hours at $2, less half a dollar of disk
+    assert 5.5 < float(found.get_net("USD").expected.to_decimal()) < 6  # three hours at $2, less half a dollar of disk
 
 
 def test_samples_come_as_hours_whether_rolled_up_or_not(accounts: str) -> None:
     with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
-        numbers = {one.number for one in books.outlays(NIGHT, AT)}
-        (of,) = books.measured(numbers, NIGHT).values()
+        numbers = {one.number for one in books.load_costs(NIGHT, AT)}
+        (of,) = books.load_sampled_hours(numbers, NIGHT).values()
     first = int(START.timestamp()) // 3600
-    assert of == {GPU_UTIL: [HourRow(first, 60, 1.0, 0.0, 1.0), HourRow(first + 1, 60, 1.0, 0.0, 1.0)]}
+    assert of == {GPU_UTIL: [SampledHour(first, 60, 1.0, 0.0, 1.0), SampledHour(first + 1, 60, 1.0, 0.0, 1.0)]}
 
 
 def test_a_run_that_ended_says_what_it_was_to_cost(accounts: str) -> None:
     with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
-        (one,) = quoted(books.committed(NIGHT), NIGHT)
-        assert books.committed(Period(start=AT, end=AT + HOUR)) == []
-    assert (one.hold.id, one.over.text()) == ("run-7", "-0.50")
+        (one,) = list_quoted_runs(books.load_committed_holds(NIGHT), NIGHT)
+        assert books.load_committed_holds(Period(start=AT, end=AT + HOUR)) == []
+    assert (one.hold.id, one.over.format()) == ("run-7", "-0.50")
 
 
 def test_what_bills_now_is_what_is_open(accounts: str) -> None:
     with Accounts(accounts, rules=RULES, ceilings=lambda: CEILINGS) as books:
-        burning = books.burning(AT)
+        burning = books.load_burning(AT)
     assert sorted(span.meter.charge for lines, _, _ in burning for span in lines) == ["compute", "compute", "storage"]
     assert not any(absent or unheard for _, unheard, absent in burning)

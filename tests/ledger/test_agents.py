@@ -43,7 +43,7 @@ def test_an_agent_has_the_machine_and_the_life_of_its_code(book: AgentBook) -> N
     joined = book.join("h1", comes())
     assert isinstance(joined, Agent)
     assert (joined.key, joined.life, joined.public_key, joined.seq) == (KEY, LIFE, "key-1", 0)
-    assert book.agents() == [joined] == [book.agent("a1")]
+    assert book.load_agents() == [joined] == [book.load_agent("a1")]
     assert book.join("h1", comes("a2")) == joined, "the same key again: its answer was lost"
     assert book.join("h1", comes("a3", "key-2")) == "used_code"
     assert book.join("h9", comes("a4")) == "bad_code"
@@ -52,28 +52,28 @@ def test_an_agent_has_the_machine_and_the_life_of_its_code(book: AgentBook) -> N
     through = book.join("h2", comes("a6", "key-2"))
     assert isinstance(through, Agent)
     assert through.life is None
-    assert [one.id for one in book.agents()] == ["a6"]
-    assert [(one.id, one.revoked_by) for one in book.agents(every=True)] == [("a1", "another agent"), ("a6", "")]
+    assert [one.id for one in book.load_agents()] == ["a6"]
+    assert [(one.id, one.revoked_by) for one in book.load_agents(every=True)] == [("a1", "another agent"), ("a6", "")]
 
 
 def test_a_message_is_taken_where_its_number_rises_and_its_agent_may_speak(book: AgentBook) -> None:
     book.add_code(code())
     book.join("h1", comes())
-    with book.writing() as page:
-        assert page.take("a1", 5, NOON + MIN, 100, "0.2.0", ("no GPU",))
-        assert not page.take("a1", 5, NOON + MIN, 200, "", ())
-        assert not page.take("a1", 4, NOON + MIN, 200, "", ())
-        assert not page.take("a9", 6, NOON + MIN, 200, "", ())
-        assert page.take("a1", 6, NOON + 2 * MIN, 50, "0.2.0", ("no GPU",))
-    stored = book.agent("a1")
+    with book.begin_transaction() as page:
+        assert page.accept_message("a1", 5, NOON + MIN, 100, "0.2.0", ("no GPU",))
+        assert not page.accept_message("a1", 5, NOON + MIN, 200, "", ())
+        assert not page.accept_message("a1", 4, NOON + MIN, 200, "", ())
+        assert not page.accept_message("a9", 6, NOON + MIN, 200, "", ())
+        assert page.accept_message("a1", 6, NOON + 2 * MIN, 50, "0.2.0", ("no GPU",))
+    stored = book.load_agent("a1")
     assert stored is not None
     assert (stored.seq, stored.record_ms, stored.beat_at, stored.troubles) == (6, 100, NOON + 2 * MIN, ("no GPU",))
     assert not silent(stored, NOON + 5 * MIN)
     assert silent(stored, NOON + 6 * MIN)
     assert book.revoke("a1", who="ada", now=NOON).revoked_at == NOON
     assert book.revoke("a1", who="ben", now=NOON + MIN).revoked_by == "ada", "revoked once"
-    with book.writing() as page:
-        assert not page.take("a1", 7, NOON + MIN, 300, "", ())
+    with book.begin_transaction() as page:
+        assert not page.accept_message("a1", 7, NOON + MIN, 300, "", ())
     with pytest.raises(InputError, match="is no agent"):
         book.revoke("a9", who="ada", now=NOON)
 
@@ -83,7 +83,7 @@ def test_a_transaction_that_breaks_leaves_nothing(book: AgentBook) -> None:
     book.join("h1", comes())
     with pytest.raises(RuntimeError):
         break_after_taking(book)
-    stored = book.agent("a1")
+    stored = book.load_agent("a1")
     assert stored is not None
     assert stored.seq == 0
 
@@ -91,7 +91,7 @@ def test_a_transaction_that_breaks_leaves_nothing(book: AgentBook) -> None:
 def test_a_name_has_one_token_and_it_may_be_made_anew_once_it_ran_out(book: AgentBook) -> None:
     made = WebToken(hash="t1", name="grafana", role="viewer", who="ada", at=NOON, expires_at=NOON + MIN)
     book.add_token(made)
-    assert book.token("t1") == made
+    assert book.load_token("t1") == made
     assert counts(made, NOON)
     assert not counts(made, NOON + MIN)
     again = WebToken(hash="t2", name="grafana", role="operator", who="ada", at=NOON, expires_at=NOON + 9 * MIN)
@@ -103,15 +103,15 @@ def test_a_name_has_one_token_and_it_may_be_made_anew_once_it_ran_out(book: Agen
     with pytest.raises(InputError, match="has no token"):
         book.revoke_token("grafana", who="ben", now=NOON + 3 * MIN)
     assert [one.revoked_at for one in book.tokens()] == [NOON + 2 * MIN, NOON + 3 * MIN]
-    assert book.token("t9") is None
+    assert book.load_token("t9") is None
 
 
 def test_all_of_it_is_audited_and_a_key_that_was_exchanged_is_found(url: str, book: AgentBook) -> None:
     book.add_code(code())
     joined = book.join("h1", comes())
     assert isinstance(joined, Agent)
-    with book.writing() as page:
-        page.tell_refused(joined, 3, NOON)
+    with book.begin_transaction() as page:
+        page.log_refusals(joined, 3, NOON)
     book.revoke("a1", who="ada", now=NOON)
     book.add_token(WebToken(hash="t1", name="g", role="viewer", who="ada", at=NOON, expires_at=NOON + MIN))
     with Reader(url) as reader, reader.snapshot() as ask:
@@ -129,6 +129,6 @@ def test_all_of_it_is_audited_and_a_key_that_was_exchanged_is_found(url: str, bo
 
 def break_after_taking(book: AgentBook) -> None:
     """A message is taken, and something breaks before the end."""
-    with book.writing() as page:
-        assert page.take("a1", 5, NOON, 100, "", ())
+    with book.begin_transaction() as page:
+        assert page.accept_message("a1", 5, NOON, 100, "", ())
         raise RuntimeError

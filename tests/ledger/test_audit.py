@@ -43,7 +43,7 @@ HOOK_RUN = HookRun(
 @pytest.fixture
 def book(url: str) -> Iterator[GuardBook]:
     with GuardBook(url, rails=WIDE) as opened:
-        assert opened.take_turn("a", NOON, HOUR) == 1
+        assert opened.acquire_leader_lease("a", NOON, HOUR) == 1
         yield opened
 
 
@@ -64,9 +64,9 @@ def head(url: str) -> str:
 
 def live_through(book: GuardBook) -> None:
     """Something of each kind."""
-    book.add_wish(wish("w1"))
-    book.add_wish(wish("w2", what=FREEZE, key=None, life=None, until=None))
-    book.lift_wish("w2", who="ben", now=NOON)
+    book.add_override(wish("w1"))
+    book.add_override(wish("w2", what=FREEZE, key=None, life=None, until=None))
+    book.lift_override("w2", who="ben", now=NOON)
     one = planned(book, "i-5")
     for state in (EXECUTING, VERIFYING, DONE):
         moved = book.move_intent(one, state, NOON, fleet=FLEET)
@@ -94,8 +94,8 @@ def test_each_wish_move_hook_and_change_of_settings_has_its_row(url: str, book: 
 def test_what_changes_nothing_has_no_row(url: str, book: GuardBook) -> None:
     live_through(book)
     before = rows(url)
-    book.add_wish(wish("w1", why="again"))
-    book.lift_wish("w2", who="eve", now=NOON + MINUTE)
+    book.add_override(wish("w1", why="again"))
+    book.lift_override("w2", who="eve", now=NOON + MINUTE)
     assert book.move_intent(planned(book, "i-3"), CANCELLED, NOON) is not None
     after = rows(url)
     assert len(after) == len(before) + 2
@@ -125,7 +125,7 @@ def test_every_message_carries_the_head_of_its_own_transaction(url: str, book: G
     message = Message(id="m", channel="c", why_now="first", severity="page", title="t", notices=(), at=NOON)
     book.record_run(RUN, messages=[message])
     assert [one.audit for one in book.due_messages(NOON)] == [head(url)]
-    book.add_wish(wish("later"))
+    book.add_override(wish("later"))
     assert [one.audit for one in book.due_messages(NOON)] != [head(url)]
     assert findings(url, book.due_messages(NOON)[0].audit) == []
 
@@ -199,9 +199,9 @@ def tamper(url: str, *statements: str) -> None:
 
 
 def test_a_tail_cut_off_with_all_it_tells_of_is_found_only_with_a_head_that_was_noted(url: str, book: GuardBook) -> None:
-    book.add_wish(wish("w1"))
+    book.add_override(wish("w1"))
     early = head(url)
-    book.add_wish(wish("w2"))
+    book.add_override(wish("w2"))
     noted = head(url)
     tamper(url, "DELETE FROM audit WHERE seq = 3", "DELETE FROM wish WHERE id = 'w2'")
     assert findings(url) == []
@@ -211,10 +211,10 @@ def test_a_tail_cut_off_with_all_it_tells_of_is_found_only_with_a_head_that_was_
 
 
 def test_an_audit_written_anew_is_found_only_with_a_head_that_was_noted(url: str, book: GuardBook) -> None:
-    book.add_wish(wish("w1"))
+    book.add_override(wish("w1"))
     noted = head(url)
     tamper(url, "DELETE FROM audit WHERE seq > 1", "DELETE FROM wish")
-    book.add_wish(wish("w1", who="eve"))
+    book.add_override(wish("w1", who="eve"))
     assert findings(url) == []
     (found,) = findings(url, f"audit {noted}")
     assert found.startswith(f"the audit does not pass through {noted}: row 2 has ")
@@ -299,10 +299,10 @@ def put(file: sqlite3.Connection, row: Entry) -> None:
 
 def test_ten_thousand_edits_inside_the_chain_are_all_found(sqlite_url: str) -> None:
     with GuardBook(sqlite_url, rails=WIDE) as book:
-        assert book.take_turn("a", NOON, HOUR) == 1
+        assert book.acquire_leader_lease("a", NOON, HOUR) == 1
         live_through(book)
         for number in range(9):
-            book.add_wish(wish(f"more {number}"))
+            book.add_override(wish(f"more {number}"))
     tamper(sqlite_url)
     chance = random.Random(23)  # noqa: S311 - edits are drawn, not secret
     ways: list[Callable[[sqlite3.Connection, random.Random, list[Entry]], str]] = [edit, edit, delete, swap, insert]
@@ -347,9 +347,9 @@ def test_the_first_row_that_does_not_fit_is_named_with_what_was_expected() -> No
 def wish_often(url: str, name: str, times: int) -> None:
     with GuardBook(url, rails=WIDE) as book:
         for number in range(times):
-            book.add_wish(wish(f"{name} {number}"))
+            book.add_override(wish(f"{name} {number}"))
             if number % 3 == 0:
-                book.lift_wish(f"{name} {number}", who=name, now=NOON)
+                book.lift_override(f"{name} {number}", who=name, now=NOON)
 
 
 def test_two_processes_that_write_at_once_make_one_chain(url: str, book: GuardBook) -> None:
@@ -362,7 +362,7 @@ def test_two_processes_that_write_at_once_make_one_chain(url: str, book: GuardBo
     assert [process.exitcode for process in processes] == [0, 0]
     assert len(rows(url)) == 1 + 3 * 40
     assert findings(url) == []
-    assert book.open_wishes(NOON)
+    assert book.load_open_overrides(NOON)
 
 
 def die_while_writing(url: str, after: int) -> None:
@@ -376,8 +376,8 @@ def die_while_writing(url: str, after: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         event.listen(Engine, "after_cursor_execute", die)
-        book.add_wish(wish(f"w{after}"))
-        book.lift_wish(f"w{after}", who="ben", now=NOON)
+        book.add_override(wish(f"w{after}"))
+        book.lift_override(f"w{after}", who="ben", now=NOON)
         one = intent(f"i-{after}")
         book.plan_intent(one)
         book.move_intent(one, EXECUTING, NOON, fleet=FLEET, run=str(after))
@@ -397,7 +397,7 @@ def test_after_a_death_at_any_statement_the_audit_holds(url: str, book: GuardBoo
             break
         assert process.exitcode == -signal.SIGKILL
     assert len(heads) > 5
-    book.add_wish(wish("afterwards"))
+    book.add_override(wish("afterwards"))
     assert findings(url, *heads) == []
 
 
@@ -409,11 +409,11 @@ def test_a_row_that_cannot_be_added_leaves_nothing_of_what_it_tells(url: str, bo
 
     monkeypatch.setattr(audit, "append", broken)
     with pytest.raises(KeyboardInterrupt):
-        book.add_wish(wish("w1"))
+        book.add_override(wish("w1"))
     with pytest.raises(KeyboardInterrupt):
         book.plan_intent(intent())
     monkeypatch.undo()
-    assert (book.open_wishes(NOON), book.open_intents()) == ([], [])
+    assert (book.load_open_overrides(NOON), book.load_open_intents()) == ([], [])
     engine = open_engine(url)
     with writing(engine) as connection:
         append(*voices(connection), "settings", 1, {"mark": "m", "before": ""})

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DatabaseError
 
-from costguard.bills.bill_line import COMPUTE, TAX, BillLine, Imported
-from costguard.bills.drift import BEYOND, WITHIN, Part, Result
+from costguard.bills.bill_line import COMPUTE, TAX, BillImport, BillLine
+from costguard.bills.drift import BEYOND, WITHIN, DriftPart, DriftResult
 from costguard.errors import InputError
 from costguard.ledger.bills.reader import BillBooks
 from costguard.ledger.bills.staging import Staging
@@ -26,7 +26,7 @@ from costguard.ledger.bills.store import Bills, Gathered
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.codecs import Row
 from costguard.ledger.db.connection import open_engine, writing
-from costguard.values.instant import DAY_US, HOUR_US, micros
+from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from costguard.values.money import Money
 from costguard.values.period import Period
 from tests.ledger.fleet import asked
@@ -64,7 +64,7 @@ def take_in(
     why: str = "",
     sums: bool = True,
     whole: bool = False,
-) -> list[Imported]:
+) -> list[BillImport]:
     """Take `lines` in as one statement made `at`; `period`: asked for, by the provider runpod."""
     with Staging() as staged, Bills(url) as bills:
         staged.add(((one, Decimal(0)) for one in lines), sums=sums)
@@ -319,8 +319,8 @@ def test_two_lines_of_one_name_cannot_both_count(sqlite_url: str) -> None:
         file.execute(f"INSERT INTO bill_line ({names}, {more}) SELECT {names}, {more} FROM bill_line")  # noqa: S608 - our own names
 
 
-def result(**more: Any) -> Result:  # noqa: ANN401 - any field
-    part = Part(
+def result(**more: Any) -> DriftResult:  # noqa: ANN401 - any field
+    part = DriftPart(
         cause="rate", charge=COMPUTE, sku="4090", nano=7, off=7, explained=False, resources=1, lines=1, reason="because"
     )
     said: dict[str, Any] = {
@@ -337,7 +337,7 @@ def result(**more: Any) -> Result:  # noqa: ANN401 - any field
         "outcome": BEYOND,
         "parts": (part,),
     }
-    return Result(**said | more)
+    return DriftResult(**said | more)
 
 
 def test_what_holding_a_bill_showed_is_read_back_with_its_reasons(url: str) -> None:
@@ -366,19 +366,19 @@ def test_lines_come_by_resource_and_cell_with_what_their_amounts_show(url: str) 
     tax = line(0, id="tax", charge=TAX, resource_id="", start=START, end=MONTH.end)
     take_in(url, [*cents, over, tax, line(47, id="next", start=START - HOUR, end=START + HOUR)])
     with BillBooks(url) as books:
-        best, others = books.statements("runpod", MONTH)
+        best, others = books.load_statements("runpod", MONTH)
         one = best["main"]
         assert (others, one.lines, one.resources, one.name) == ([], 50, 49, "")
-        assert books.straddling("runpod", one, MONTH) == 1
-        fine = micros(START + DAY)
-        found = books.stated("runpod", one, MONTH, fine)
+        assert books.count_straddling("runpod", one, MONTH) == 1
+        fine = to_micros(START + DAY)
+        found = books.load_billed_lines("runpod", one, MONTH, fine)
     compute = [row for row in found if row.charge == COMPUTE]
     first = fine // HOUR_US
     assert [row.first for row in compute] == [first - 24, *range(first, first + 24)]
     assert (compute[0].lines, compute[0].nano, compute[0].step) == (25, 3_000_000_000 + 690_000_000, 10**7)
     assert (compute[0].overlapping, compute[1].overlapping) == (24, 0)
     assert [(row.first * HOUR_US, row.last - row.first) for row in found if row.charge == TAX] == [
-        (micros(START) // DAY_US * DAY_US, 29 * 24 + 23)
+        (to_micros(START) // DAY_US * DAY_US, 29 * 24 + 23)
     ]
 
 
@@ -387,15 +387,15 @@ def test_of_two_statements_of_one_time_the_one_that_names_resources_counts(url: 
     nameless = [line(number, id=f"ce{number}", statement="cost explorer", resource_id="") for number in range(40)]
     take_in(url, [*named, *nameless])
     with BillBooks(url) as books:
-        best, others = books.statements("runpod", MONTH)
+        best, others = books.load_statements("runpod", MONTH)
     assert (best["main"].name, [one.name for one in others]) == ("focus", ["cost explorer"])
 
 
 def test_a_statement_reaches_as_far_as_later_imports_from_its_source(url: str) -> None:
     take_in(url, [line(0)], source="runpod, asked", period=MONTH)
     with BillBooks(url) as books:
-        assert books.statements("runpod", MONTH)[0]["main"].end_us == micros(START + HOUR)
+        assert books.load_statements("runpod", MONTH)[0]["main"].end_us == to_micros(START + HOUR)
     take_in(url, [line(0), line(30, account="lab")], source="runpod, asked", period=MONTH)
     with BillBooks(url) as books:
-        reaches = {account: one.end_us for account, one in books.statements("runpod", MONTH)[0].items()}
-    assert reaches == {"main": micros(START + 31 * HOUR), "lab": micros(START + 31 * HOUR)}
+        reaches = {account: one.end_us for account, one in books.load_statements("runpod", MONTH)[0].items()}
+    assert reaches == {"main": to_micros(START + 31 * HOUR), "lab": to_micros(START + 31 * HOUR)}

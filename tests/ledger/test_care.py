@@ -16,7 +16,7 @@ from costguard.errors import InputError, LedgerError
 from costguard.ledger.db import backup, maintenance, triggers
 from costguard.ledger.db.connection import open_engine, writing
 from costguard.ledger.spans.tables import CORRECTION
-from costguard.metering.span import GAP, amounts
+from costguard.metering.span import GAP, compute_amounts
 from tests.ledger.entries import T0, T0_US, add, begin, open_span, roll_up, scalar, span
 
 
@@ -38,7 +38,7 @@ def engine(url: str) -> Iterator[Engine]:
 
 
 def _correct(connection: Connection, number: int, span_id: int, counts_as: object, *, wrong: int = 0) -> None:
-    low, expected, high = amounts(counts_as, 0, T0_US + 10**12)  # type: ignore[arg-type]  # a span
+    low, expected, high = compute_amounts(counts_as, 0, T0_US + 10**12)  # type: ignore[arg-type]  # a span
     money = {"low": low, "expected": expected, "high": high + wrong}
     said = {"id": number, "span_id": span_id, "at_us": T0_US, "presence": GAP, "reason": "nobody looked"}
     connection.execute(insert(CORRECTION), [said | money])
@@ -232,5 +232,5 @@ def test_the_path_is_absolute_and_a_server_has_no_password(tmp_path: Path, monke
 
 
 def test_the_example_spans_are_what_the_figures_above_say() -> None:
-    assert amounts(span(), 0, T0_US + 10**12) == (3_703_703_673,) * 3
+    assert compute_amounts(span(), 0, T0_US + 10**12) == (3_703_703_673,) * 3
     assert (T0.date() - T0.date().fromordinal(719163)).days == 20777

@@ -26,7 +26,7 @@ ROUNDS = 15
 @pytest.fixture
 def book(url: str) -> Iterator[GuardBook]:
     with GuardBook(url, rails=WIDE) as opened:
-        assert opened.take_turn("a", NOON, HOUR) == 1
+        assert opened.acquire_leader_lease("a", NOON, HOUR) == 1
         yield opened
 
 
@@ -52,7 +52,7 @@ def test_of_fifty_who_move_one_intent_one_wins(url: str, book: GuardBook) -> Non
     one = planned(book)
     assert at_once(url, [one] * MOVERS, WIDE, FLEET) == [one.id]
     assert [move.new for move in book.history(one.id)] == [READY, EXECUTING]
-    assert [found.sends for found in book.open_intents()] == [1]
+    assert [found.sends for found in book.load_open_intents()] == [1]
 
 
 @pytest.mark.sampled(3)
@@ -60,7 +60,7 @@ def test_of_fifty_who_move_one_intent_one_wins(url: str, book: GuardBook) -> Non
 def test_rails_hold_under_fifty_who_send_at_once(url: str, book: GuardBook, fleet: int, most: int) -> None:
     intents = [planned(book, f"i-{number}") for number in range(MOVERS)]
     assert len(at_once(url, intents, Rails(), fleet)) == most
-    assert sum(found.state == EXECUTING for found in book.open_intents()) == most
+    assert sum(found.state == EXECUTING for found in book.load_open_intents()) == most
 
 
 def test_of_fifty_acts_on_one_machine_one_is_in_flight(url: str, book: GuardBook) -> None:
@@ -84,7 +84,7 @@ def test_of_fifty_who_take_the_turn_one_has_it(book: GuardBook) -> None:
 
     def take(number: int) -> int | None:
         start.wait(timeout=60)
-        return book.take_turn(f"process {number}", NOON + HOUR, MINUTE)
+        return book.acquire_leader_lease(f"process {number}", NOON + HOUR, MINUTE)
 
     with ThreadPoolExecutor(MOVERS) as pool:
         assert [epoch for epoch in pool.map(take, range(MOVERS)) if epoch] == [2]
@@ -93,7 +93,7 @@ def test_of_fifty_who_take_the_turn_one_has_it(book: GuardBook) -> None:
 def move_all(url: str, start: Any, answers: Any) -> None:  # noqa: ANN401 - a Barrier and a Queue of processes beside this one
     """Move each open intent at the same moment as the other process does."""
     with GuardBook(url, rails=WIDE) as book:
-        for one in sorted(book.open_intents(), key=lambda found: found.id):
+        for one in sorted(book.load_open_intents(), key=lambda found: found.id):
             start.wait(timeout=60)
             answers.put((one.id, book.move_intent(one, EXECUTING, NOON, fleet=FLEET, run=one.id) is not None))
 
@@ -134,7 +134,7 @@ def test_a_process_that_dies_between_two_statements_leaves_whole_deeds(url: str,
         process = BESIDE.Process(target=die_in_a_move, args=(url, after))
         process.start()
         process.join(timeout=60)
-        one = {found.id: found for found in book.open_intents()}.get(f"stop i-{after}")
+        one = {found.id: found for found in book.load_open_intents()}.get(f"stop i-{after}")
         history = [move.new for move in book.history(f"stop i-{after}")]
         assert history == {None: [], READY: [READY], EXECUTING: [READY, EXECUTING]}[one.state if one else None]
         assert (one.sends if one else 0) == history.count(EXECUTING)

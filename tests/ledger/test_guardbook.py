@@ -65,7 +65,7 @@ CLIMB = Climb(policy="idle-gpu", life=life(), since=NOON - HOUR, started_at=NOON
 @pytest.fixture
 def book(url: str) -> Iterator[GuardBook]:
     with GuardBook(url, rails=WIDE) as opened:
-        assert opened.take_turn("a", NOON, HOUR) == 1
+        assert opened.acquire_leader_lease("a", NOON, HOUR) == 1
         yield opened
 
 
@@ -77,32 +77,32 @@ def due(book: GuardBook, at: datetime) -> list[Message]:
 
 
 def test_a_run_comes_back_with_all_that_it_left(book: GuardBook) -> None:
-    assert book.last_run() is None
+    assert book.load_last_run() is None
     other = replace(CLIMB, policy="other", life=life("i-2", None), done=())
     seen = Protection(key=key(), at=NOON, how="label costguard=never")
     assert book.record_run(RUN, climbs=[other, CLIMB], told=[TOLD], messages=[MESSAGE], protections=[seen])
-    assert book.last_run() == RUN
-    assert book.climbs() == [CLIMB, other]
-    assert book.told() == [TOLD]
+    assert book.load_last_run() == RUN
+    assert book.load_escalations() == [CLIMB, other]
+    assert book.load_alert_states() == [TOLD]
     assert due(book, NOON) == [MESSAGE]
-    assert book.protections() == {key(): seen}
+    assert book.load_protections() == {key(): seen}
 
 
 def test_what_a_run_does_not_hand_over_stays_and_what_it_leaves_out_is_gone(book: GuardBook) -> None:
     other = replace(CLIMB, policy="other")
     book.record_run(RUN, climbs=[CLIMB, other], told=[TOLD])
     book.record_run(replace(RUN, id="r2"))
-    assert (book.climbs(), book.told()) == ([CLIMB, other], [TOLD])
+    assert (book.load_escalations(), book.load_alert_states()) == ([CLIMB, other], [TOLD])
     changed = replace(CLIMB, left_polls=0)
     book.record_run(replace(RUN, id="r3"), climbs=[changed], told=[])
-    assert (book.climbs(), book.told()) == ([changed], [])
+    assert (book.load_escalations(), book.load_alert_states()) == ([changed], [])
     assert [run.id for run in book.last_runs(2)] == ["r3", "r2"]
 
 
 def test_a_run_whose_turn_was_stolen_leaves_nothing(book: GuardBook) -> None:
-    assert book.take_turn("b", NOON + HOUR, MINUTE) == 2
+    assert book.acquire_leader_lease("b", NOON + HOUR, MINUTE) == 2
     assert not book.record_run(RUN, climbs=[CLIMB], messages=[MESSAGE])
-    assert (book.last_run(), book.climbs(), book.due_messages(NOON + DAY)) == (None, [], [])
+    assert (book.load_last_run(), book.load_escalations(), book.due_messages(NOON + DAY)) == (None, [], [])
     assert book.record_run(replace(RUN, epoch=2), climbs=[CLIMB])
 
 
@@ -137,7 +137,13 @@ def test_a_run_that_stops_anywhere_leaves_all_as_it_was(book: GuardBook) -> None
         except _Stop:
             total = 0
         event.remove(engine, "after_cursor_execute", stop)
-        left = (book.last_run(), book.climbs(), book.told(), book.due_messages(NOON), book.protections())
+        left = (
+            book.load_last_run(),
+            book.load_escalations(),
+            book.load_alert_states(),
+            book.due_messages(NOON),
+            book.load_protections(),
+        )
         if total:
             assert left[0] == RUN
             break
@@ -149,10 +155,10 @@ def test_an_older_sight_of_a_protection_changes_nothing(book: GuardBook) -> None
     newer = Protection(key=key(), at=NOON, how="label")
     book.record_protections([newer])
     book.record_protections([replace(newer, at=NOON - HOUR, how="older")])
-    assert book.protections() == {key(): newer}
+    assert book.load_protections() == {key(): newer}
     newest = replace(newer, at=NOON + HOUR, how="termination protection")
     book.record_protections([newest])
-    assert book.protections() == {key(): newest}
+    assert book.load_protections() == {key(): newest}
 
 
 def test_a_message_is_put_out_once_and_sent_once(book: GuardBook) -> None:
@@ -200,58 +206,60 @@ def test_the_latest_samples_of_the_fleet_come_by_resource(
 ) -> None:
     monkeypatch.setattr(observations, "FEW", few)
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
-        ledger.record([poll(0, machine("i-1"), machine("i-2"), machine("i-3"))])
+        ledger.record_polls([poll(0, machine("i-1"), machine("i-2"), machine("i-3"))])
     engine = open_engine(url)
     said = [sample(2, 1), sample(1, 5), sample(0, 9), sample(2, 0.5, signal="cpu_util"), sample(1, 3, "i-2")]
     record_samples(engine, said)
     engine.dispose()
     first = [sample(2, 0.5, signal="cpu_util"), sample(1, 5), sample(2, 1)]
-    assert book.samples_since(START + MINUTE) == {fleet.key("i-1"): first, fleet.key("i-2"): [sample(1, 3, "i-2")]}
-    assert book.samples_since(START + MINUTE, [fleet.key("i-1"), fleet.key("i-3"), key("unknown")]) == {fleet.key("i-1"): first}
-    assert book.samples_since(START + HOUR) == book.samples_since(START, []) == {}
+    assert book.load_samples_since(START + MINUTE) == {fleet.key("i-1"): first, fleet.key("i-2"): [sample(1, 3, "i-2")]}
+    assert book.load_samples_since(START + MINUTE, [fleet.key("i-1"), fleet.key("i-3"), key("unknown")]) == {
+        fleet.key("i-1"): first
+    }
+    assert book.load_samples_since(START + HOUR) == book.load_samples_since(START, []) == {}
 
 
 def test_polls_are_counted_since_a_resource_came(url: str, book: GuardBook) -> None:
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
         for minute in range(10):
             new = [machine("i-2")] if minute >= 7 else []
-            ledger.record([poll(minute, machine("i-1"), *new)])
-        ledger.record([poll(10, failed="503")])
-        ledger.record([poll(11, machine("i-1"), machine("i-2"), machine("i-3"))])
-    found = book.first_polls()
+            ledger.record_polls([poll(minute, machine("i-1"), *new)])
+        ledger.record_polls([poll(10, failed="503")])
+        ledger.record_polls([poll(11, machine("i-1"), machine("i-2"), machine("i-3"))])
+    found = book.load_first_polls()
     assert {one.id: (seen.at, seen.polls) for one, seen in found.items()} == {
         "i-1": (START, 11),
         "i-2": (START + 7 * MINUTE, 4),
         "i-3": (START + 11 * MINUTE, 1),
     }
-    assert book.first_polls([fleet.key("i-3")]) == {fleet.key("i-3"): FirstSeen(at=START + 11 * MINUTE, polls=1)}
+    assert book.load_first_polls([fleet.key("i-3")]) == {fleet.key("i-3"): FirstSeen(at=START + 11 * MINUTE, polls=1)}
 
 
 def test_listings_that_lacked_a_resource_are_counted_one_by_one(url: str, book: GuardBook) -> None:
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
-        ledger.record([poll(0, machine("i-1"), machine("i-2"))])
+        ledger.record_polls([poll(0, machine("i-1"), machine("i-2"))])
         found = []
         for minute in range(1, 5):
-            ledger.record([poll(minute, machine("i-2"))])
-            found.append(book.departed(fleet.key("i-1"), START).absences)
-        ledger.record([poll(5, failed="503")])
-        later = book.departed(fleet.key("i-1"), START + 3 * MINUTE)
-        ledger.record([poll(6, machine("i-1"), replace(machine("i-2"), state=ENDED))])
+            ledger.record_polls([poll(minute, machine("i-2"))])
+            found.append(book.load_departure(fleet.key("i-1"), START).absences)
+        ledger.record_polls([poll(5, failed="503")])
+        later = book.load_departure(fleet.key("i-1"), START + 3 * MINUTE)
+        ledger.record_polls([poll(6, machine("i-1"), replace(machine("i-2"), state=ENDED))])
     assert found == [1, 2, 3, 4]
     assert later == Departed(absences=2)
-    assert book.departed(fleet.key("i-1"), START) == book.departed(key("unknown"), START) == Departed()
-    ended = book.departed(fleet.key("i-2"), START).listed
+    assert book.load_departure(fleet.key("i-1"), START) == book.load_departure(key("unknown"), START) == Departed()
+    ended = book.load_departure(fleet.key("i-2"), START).listed
     assert ended is not None
     assert ended.state == ENDED
 
 
 def test_a_ledger_that_cannot_be_written_says_so(sqlite_url: str) -> None:
     with GuardBook(sqlite_url, rails=WIDE) as book:
-        assert book.take_turn("a", NOON, HOUR) == 1
+        assert book.acquire_leader_lease("a", NOON, HOUR) == 1
         engine = book._engine
         with engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA query_only = 1")  # the pool hands out this connection again
         with pytest.raises(LedgerError, match="cannot be written"):
-            book.take_turn("a", NOON, HOUR)
+            book.acquire_leader_lease("a", NOON, HOUR)
         with pytest.raises(LedgerError, match="cannot be written"):
             book.record_run(RUN)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from costguard.budgets.budget import Budget, Match
+from costguard.budgets.budget import Budget, ResourceFilter
 from costguard.budgets.hold import Hold
 from costguard.data import Facts
 from costguard.errors import InputError
@@ -26,8 +26,8 @@ from tests.processes import BESIDE
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-RULES = Facts().billing_rules()
-AGENT = Budget(name="agent", cap=Money.parse("10"), period="day", match=Match(owners=("agent",)))
+RULES = Facts().get_billing_rules()
+AGENT = Budget(name="agent", cap=Money.parse("10"), period="day", match=ResourceFilter(owners=("agent",)))
 EVERYBODY = Budget(name="all", cap=Money.parse("100"))
 ROUNDS = 40
 """How often two processes ask at once, on each database."""
@@ -62,7 +62,7 @@ def spend(url: str, hourly: str = "6", *, currency: str = "USD") -> None:
     )
     at = NOON - HOUR / 2
     with Ledger(url, rules=RULES, ceilings={}) as ledger:
-        ledger.record([Poll(scope=ScopeKey("sim-runpod", "main", "main"), at=at, inventory=Complete((seen,)))])
+        ledger.record_polls([Poll(scope=ScopeKey("sim-runpod", "main", "main"), at=at, inventory=Complete((seen,)))])
 
 
 def rows(url: str, sql: str) -> list[tuple[Any, ...]]:
@@ -132,8 +132,8 @@ def test_the_tightest_of_nested_budgets_decides(holds: Holds) -> None:
 
 
 def test_a_budget_that_the_hold_is_not_part_of_does_not_limit_it(holds: Holds) -> None:
-    other = Budget(name="bob", cap=usd("1"), match=Match(owners=("bob",)))
-    nothing = Budget(name="nothing", cap=usd("1"), match=Match(owners=()))
+    other = Budget(name="bob", cap=usd("1"), match=ResourceFilter(owners=("bob",)))
+    nothing = Budget(name="nothing", cap=usd("1"), match=ResourceFilter(owners=()))
     assert holds.take(hold(), [other, nothing], NOON).reason == "no_budget"
     assert holds.take(hold("h2", owner=""), [other, nothing], NOON).reason == "budget_cap"
 
@@ -251,7 +251,7 @@ def ask_at_once(url: str, name: str, start: Any, answers: Any) -> None:  # noqa:
     with Holds(url, rules=RULES) as opened:
         for number in range(ROUNDS):
             owner = f"agent {number}"
-            budget = replace(AGENT, match=Match(owners=(owner,)))
+            budget = replace(AGENT, match=ResourceFilter(owners=(owner,)))
             start.wait(timeout=60)
             admission = opened.take(hold(f"{name} {number}", owner=owner), [EVERYBODY_LARGE, budget], NOON)
             answers.put((number, name, admission.admitted, admission.budget))

@@ -35,7 +35,7 @@ from tests.ledger.acts import DAY, FLEET, HOUR, MINUTE, NOON, SECOND, WIDE, inte
 @pytest.fixture
 def book(url: str) -> Iterator[GuardBook]:
     with GuardBook(url, rails=WIDE) as opened:
-        assert opened.take_turn("a", NOON - HOUR, 6 * HOUR) == 1
+        assert opened.acquire_leader_lease("a", NOON - HOUR, 6 * HOUR) == 1
         yield opened
 
 
@@ -49,7 +49,7 @@ def test_an_intent_comes_back_as_it_was(url: str, book: GuardBook) -> None:
         state=PLANNED,
     )
     assert book.plan_intent(whole)
-    assert book.open_intents() == [whole]
+    assert book.load_open_intents() == [whole]
     with Reader(url) as reader, reader.snapshot() as ask:
         assert open_intents(ask) == [whole]
 
@@ -82,12 +82,12 @@ def test_an_intent_goes_its_way_and_its_history_tells_it(book: GuardBook) -> Non
     taken = book.move_intent(sent, VERIFYING, NOON + 5 * MINUTE + SECOND)
     assert taken
     assert (taken.sends, taken.expires_at) == (1, None)
-    assert book.open_intents() == [taken]
+    assert book.load_open_intents() == [taken]
     done = book.move_intent(taken, DONE, NOON + 7 * MINUTE, outcome="seen stopped")
     assert done
-    assert book.open_intents() == []
-    assert book.sends_since(NOON) == book.intents_since(NOON + 7 * MINUTE) == [done]
-    assert book.sends_since(NOON + 6 * MINUTE) == []
+    assert book.load_open_intents() == []
+    assert book.load_sends_since(NOON) == book.load_intents_since(NOON + 7 * MINUTE) == [done]
+    assert book.load_sends_since(NOON + 6 * MINUTE) == []
     told = [(move.old, move.new, move.run, move.why) for move in book.history(one.id)]
     why = "idle since 11:00"
     assert told == [
@@ -99,10 +99,10 @@ def test_an_intent_goes_its_way_and_its_history_tells_it(book: GuardBook) -> Non
         (VERIFYING, DONE, "", "seen stopped"),
     ]
     sent_at, took = NOON + 5 * MINUTE, 2 * MINUTE
-    (reaction,) = book.reactions(NOON)
+    (reaction,) = book.load_reactions(NOON)
     assert reaction == Reaction(intent_id=one.id, provider="aws", act="stop", sent_at=sent_at, confirmed_at=sent_at + took)
     assert reaction.took == took
-    assert book.reactions(NOON + HOUR) == []
+    assert book.load_reactions(NOON + HOUR) == []
 
 
 def test_a_request_may_not_go_out_for_longer_than_thirty_seconds(book: GuardBook) -> None:
@@ -146,7 +146,7 @@ def test_who_read_an_older_state_moves_nothing(book: GuardBook) -> None:
     again = book.move_intent(back, EXECUTING, NOON, fleet=FLEET)
     assert again
     assert book.move_intent(sent, VERIFYING, NOON) is None  # the same state at the same moment, and another send
-    assert book.open_intents() == [again]
+    assert book.load_open_intents() == [again]
     assert len(book.history(one.id)) == 4
 
 
@@ -196,4 +196,4 @@ def test_the_times_of_a_life_tell_it_from_another_to_the_microsecond(book: Guard
     planned(book)
     other = life(started_at=NOON - DAY + timedelta(microseconds=1))
     assert book.plan_intent(intent(id="other", life=other))
-    assert [one.life for one in book.open_intents()] == [other, life()]
+    assert [one.life for one in book.load_open_intents()] == [other, life()]

@@ -23,11 +23,11 @@ from costguard.metering.charge_item import ChargeItem
 from costguard.metering.inventory import Poll
 from costguard.metering.meter import COMPUTE, GB, GB_MONTH
 from costguard.metering.meter import HOUR as HOURS
-from costguard.metering.observation import Counter, Disk
+from costguard.metering.observation import Disk, TrafficCounter
 from costguard.renderers import focus
-from costguard.reporting.focus.check import check
+from costguard.reporting.focus.check import check_focus_file
 from costguard.reporting.focus.columns import VERSIONS
-from costguard.values.instant import DAY_US, micros
+from costguard.values.instant import DAY_US, to_micros
 from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, Attribution
 from costguard.views.document import Document
@@ -51,7 +51,7 @@ STATED = {"acme": replace(RULES["acme"], restarts="stated")}
 
 def recorded(url: str, *polls: Poll, rules: Mapping[str, BillingRule] = RULES) -> Books:
     with Ledger(url, rules=rules, ceilings=CEILINGS) as book:
-        book.record(polls)
+        book.record_polls(polls)
     return Books(url, rules=rules)
 
 
@@ -72,7 +72,7 @@ def test_items_add_up_to_the_spending_of_any_period_to_the_nano(
 ) -> None:
     period = Period(start=ends[0], end=ends[1])
     with recorded(fresh(), *said) as books:
-        found, spending = list(books.items(period, as_of)), books.spending(period, as_of)
+        found, spending = list(books.items(period, as_of)), books.load_spending(period, as_of)
     expected = {
         (one.attribution, one.charge, one.money.low.currency, one.known): [
             *(money.nano for money in (one.money.low, one.money.expected, one.money.high)),
@@ -87,8 +87,8 @@ def test_items_add_up_to_the_spending_of_any_period_to_the_nano(
     assert len(set(places)) == len(found)
     for one in found:
         assert period.start <= one.start < one.end <= period.end
-        assert micros(one.start) // DAY_US == (micros(one.end) - 1) // DAY_US
-        assert abs(one.unit_price * one.quantity - one.money.expected.decimal()) <= off(one)
+        assert to_micros(one.start) // DAY_US == (to_micros(one.end) - 1) // DAY_US
+        assert abs(one.unit_price * one.quantity - one.money.expected.to_decimal()) <= off(one)
         assert one.quantity >= 0
 
 
@@ -108,9 +108,9 @@ def test_a_focus_export_of_any_history_has_no_finding_and_bills_what_the_ledger_
     period = Period(start=START - 40 * DAY, end=START + 40 * DAY)
     with recorded(fresh(), *said) as books:
         document = Document(data={}, items=charges(list(books.items(period, as_of))))
-        spent = sum(one.money.expected.nano for one in books.spending(period, as_of))
+        spent = sum(one.money.expected.nano for one in books.load_spending(period, as_of))
     header, *lines = csv.reader(io.StringIO("".join(focus.render(document, focus_version=version))))
-    found = check(header, enumerate(lines, 2), read_json, version)
+    found = check_focus_file(header, enumerate(lines, 2), read_json, version)
     assert (found.findings, found.rows) == ((), len(lines))
     assert sum(Decimal(line[header.index("BilledCost")]) for line in lines) == Decimal(spent).scaleb(-9)
 
@@ -123,7 +123,7 @@ def test_a_run_over_the_end_of_a_month_is_an_item_of_each_day(url: str) -> None:
         computing = [one for one in books.items(whole, START + 3 * HOUR) if one.charge == COMPUTE]
         disk = [one for one in books.items(whole, START + 3 * HOUR) if one.charge == "storage"]
     assert [
-        (one.start.isoformat(), one.end.isoformat(), str(one.quantity), one.money.expected.text(9)) for one in computing
+        (one.start.isoformat(), one.end.isoformat(), str(one.quantity), one.money.expected.format(9)) for one in computing
     ] == [
         ("2026-10-31T22:30:00+00:00", "2026-11-01T00:00:00+00:00", "1.5", "3.000000000"),
         ("2026-11-01T00:00:00+00:00", "2026-11-01T01:00:00+00:00", "1", "2.000000000"),
@@ -144,7 +144,7 @@ def test_runs_of_a_day_at_one_price_are_one_item_and_another_price_is_another(ur
     ]
     with recorded(url, *said, rules=STATED) as books:
         found = list(books.items(Period(start=START + 2 * HOUR, end=START + DAY), START + 7 * HOUR))
-    told = [(str(one.unit_price.normalize()), str(one.quantity), one.start.hour, one.money.expected.text()) for one in found]
+    told = [(str(one.unit_price.normalize()), str(one.quantity), one.start.hour, one.money.expected.format()) for one in found]
     assert told == [
         ("2", "2", 0, "4.00"),
         ("3", "1", 4, "3.00"),
@@ -163,8 +163,8 @@ def test_an_item_tells_the_name_and_the_tags_that_were_last_seen(url: str) -> No
 
 def test_traffic_is_an_amount_and_no_time(url: str) -> None:
     said = [
-        poll(0, machine(started_at=START, counters=(Counter("traffic", 500),))),
-        poll(60, machine(started_at=START, counters=(Counter("traffic", 4500),))),
+        poll(0, machine(started_at=START, counters=(TrafficCounter("traffic", 500),))),
+        poll(60, machine(started_at=START, counters=(TrafficCounter("traffic", 4500),))),
     ]
     with recorded(url, *said) as books:
         found = [one for one in books.items(Period(start=START, end=START + DAY), START + HOUR) if one.unit == GB]
@@ -173,7 +173,7 @@ def test_traffic_is_an_amount_and_no_time(url: str) -> None:
 
 def test_items_are_read_in_lots_and_not_all_at_once(sqlite_url: str) -> None:
     with Ledger(sqlite_url, rules=RULES, ceilings=CEILINGS) as book:
-        book.record([poll(0, *(machine(f"i-{number}", started_at=START) for number in range(1200)))])
+        book.record_polls([poll(0, *(machine(f"i-{number}", started_at=START) for number in range(1200)))])
     with Books(sqlite_url, rules=RULES) as books:
         given_out = books.items(Period(start=START, end=START + DAY), START + HOUR)
         asked: list[str] = []

@@ -59,43 +59,43 @@ def market(path: Path) -> Iterator[Market]:
 
 
 def test_every_offer_comes_back_as_it_was(market: Market) -> None:
-    assert set(market.offers(EVERYTHING)) == set(OFFERS)
+    assert set(market.list_offers(EVERYTHING)) == set(OFFERS)
 
 
 def test_classes_are_each_gpu_and_count_once(market: Market) -> None:
-    assert market.classes(EVERYTHING) == [("H100-SXM", 1), ("H100-SXM", 8), ("T4", 1)]
+    assert market.list_classes(EVERYTHING) == [("H100-SXM", 1), ("H100-SXM", 8), ("T4", 1)]
 
 
 def test_the_best_of_a_class_is_the_cheapest_of_each_provider_and_tier(market: Market) -> None:
-    assert market.best("H100-SXM", 8, EVERYTHING) == [AWS_SPOT, H100, AWS_WEST]
+    assert market.find_best("H100-SXM", 8, EVERYTHING) == [AWS_SPOT, H100, AWS_WEST]
 
 
 def test_an_unknown_price_is_never_the_best(market: Market) -> None:
-    assert market.best("H100-SXM", 1, EVERYTHING) == []
+    assert market.find_best("H100-SXM", 1, EVERYTHING) == []
 
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_unknown_prices_come_last_in_every_order(market: Market, sort: str) -> None:
-    assert list(market.offers(EVERYTHING, sort))[-1] == ODD
+    assert list(market.list_offers(EVERYTHING, sort))[-1] == ODD
 
 
 def test_offers_can_be_ordered_by_price_and_by_price_of_a_gpu(market: Market) -> None:
-    assert [o.rate for o in market.offers(EVERYTHING, "usd_per_hour", 2)] == [T4.rate, AWS_SPOT.rate]
-    assert next(market.offers(EVERYTHING, "usd_per_gpu_hour")) == T4
+    assert [o.rate for o in market.list_offers(EVERYTHING, "usd_per_hour", 2)] == [T4.rate, AWS_SPOT.rate]
+    assert next(market.list_offers(EVERYTHING, "usd_per_gpu_hour")) == T4
 
 
 def test_offers_can_be_ordered_by_age_the_newest_first(market: Market) -> None:
-    assert list(market.offers(EVERYTHING, "age"))[-2] == AWS_WEST
+    assert list(market.list_offers(EVERYTHING, "age"))[-2] == AWS_WEST
 
 
 def test_an_order_nobody_knows_is_refused(market: Market) -> None:
     with pytest.raises(UnknownNameError, match="sort"):
-        market.offers(EVERYTHING, "nano_usd_per_hour; DROP TABLE offers")
+        market.list_offers(EVERYTHING, "nano_usd_per_hour; DROP TABLE offers")
 
 
 @pytest.mark.parametrize("limit", [0, -5])
 def test_no_offers_are_no_offers(market: Market, limit: int) -> None:
-    assert list(market.offers(EVERYTHING, limit=limit)) == []
+    assert list(market.list_offers(EVERYTHING, limit=limit)) == []
 
 
 SELECTIONS = [
@@ -121,7 +121,7 @@ SELECTIONS = [
 def test_a_selection_keeps_what_it_names_and_an_empty_one_nothing(
     market: Market, selection: Selection, selected: set[Offer]
 ) -> None:
-    assert set(market.offers(selection)) == selected
+    assert set(market.list_offers(selection)) == selected
 
 
 FEW = st.sampled_from
@@ -147,14 +147,14 @@ def test_the_file_answers_as_the_plain_list_would(tmp_path: Path, offers: list[O
     write_market(tmp_path / "any.sqlite", offers)
     chosen = [o for o in offers if _selected(o, selection)]
     with Market(tmp_path / "any.sqlite") as market:
-        assert sorted(map(repr, market.offers(selection))) == sorted(map(repr, chosen))
-        assert market.classes(selection) == sorted({(o.gpu, o.gpu_count) for o in chosen})
-        for gpu, gpu_count in market.classes(selection):
+        assert sorted(map(repr, market.list_offers(selection))) == sorted(map(repr, chosen))
+        assert market.list_classes(selection) == sorted({(o.gpu, o.gpu_count) for o in chosen})
+        for gpu, gpu_count in market.list_classes(selection):
             lots: dict[tuple[str, str], int] = {}
             for o in chosen:
                 if o.rate and (o.gpu, o.gpu_count) == (gpu, gpu_count):
                     lots[o.provider, o.tier] = min(o.rate.nano_per_hour, lots.get((o.provider, o.tier), 10**19))
-            best = {(o.provider, o.tier): o.rate.nano_per_hour for o in market.best(gpu, gpu_count, selection) if o.rate}
+            best = {(o.provider, o.tier): o.rate.nano_per_hour for o in market.find_best(gpu, gpu_count, selection) if o.rate}
             assert best == lots
 
 
@@ -184,13 +184,13 @@ def test_the_file_says_what_it_holds(market: Market, path: Path) -> None:
 def test_an_empty_market_has_no_dates(tmp_path: Path) -> None:
     write_market(tmp_path / "empty", [])
     with Market(tmp_path / "empty") as market:
-        assert market.classes(EVERYTHING) == []
+        assert market.list_classes(EVERYTHING) == []
         assert market.described()["newest"] is None
 
 
 def test_reading_changes_nothing(path: Path, market: Market) -> None:
     before = path.read_bytes()
-    list(market.offers(EVERYTHING))
+    list(market.list_offers(EVERYTHING))
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         market._connection.execute("DELETE FROM offers")
     assert path.read_bytes() == before
@@ -200,14 +200,14 @@ def test_reading_changes_nothing(path: Path, market: Market) -> None:
 def test_a_market_is_replaced_in_one_step_and_leaves_no_other_file(path: Path) -> None:
     write_market(path, [T4])
     with Market(path) as market:
-        assert list(market.offers(EVERYTHING)) == [T4]
+        assert list(market.list_offers(EVERYTHING)) == [T4]
     assert [file.name for file in path.parent.iterdir()] == ["market.sqlite"]
 
 
 def test_a_path_with_signs_that_mean_something_in_an_address_is_read(tmp_path: Path) -> None:
     write_market(tmp_path / "a ?b=%41#c", [T4])
     with Market(tmp_path / "a ?b=%41#c") as market:
-        assert market.classes(EVERYTHING) == [("T4", 1)]
+        assert market.list_classes(EVERYTHING) == [("T4", 1)]
 
 
 def _wrong_version(path: Path) -> None:
@@ -242,7 +242,7 @@ def _cut_off(path: Path) -> None:
 def test_a_file_that_is_no_market_is_named_and_what_to_do(tmp_path: Path, spoil: Callable[[Path], object], said: str) -> None:
     spoil(tmp_path / "market.sqlite")
     with pytest.raises(InputError) as refused, Market(tmp_path / "market.sqlite") as market:
-        list(market.offers(EVERYTHING))
+        list(market.list_offers(EVERYTHING))
     assert said in str(refused.value)
     assert str(tmp_path / "market.sqlite") in str(refused.value)
     assert "hint:" in str(refused.value)

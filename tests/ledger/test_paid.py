@@ -19,10 +19,10 @@ from costguard.ledger.spans.paid import paid
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.inventory import Poll
 from costguard.metering.observation import Disk, Price
-from costguard.metering.span import Reach, charge
+from costguard.metering.span import KnownUntil, compute_charge
 from costguard.services.flows_asked import asked_of
 from costguard.settings.zones import zone_named
-from costguard.values.balance import Balance
+from costguard.values.balance import PrepaidBalance
 from costguard.values.money import Money, Rate
 from costguard.values.period import Period
 from costguard.values.resource import ENDED
@@ -46,15 +46,15 @@ def fresh(url: str) -> Iterator[Callable[[], str]]:
 def told(url: str, *polls: Poll) -> str:
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
         for one in polls:
-            ledger.record([one])
+            ledger.record_polls([one])
     return url
 
 
 def since(url: str, as_of: datetime, *names: str, name: str = "i-1") -> dict[str, str]:
     """What `name` cost since the start of each of `names`: "3.50 USD"."""
     with Books(url, rules=RULES) as books:
-        found = books.paid_since(starts_of(names, UTC, as_of), as_of).get(key(name), {})
-    return {fact: f"{money.text()} {money.currency}" for fact, money in found.items()}
+        found = books.load_paid_since(starts_of(names, UTC, as_of), as_of).get(key(name), {})
+    return {fact: f"{money.format()} {money.currency}" for fact, money in found.items()}
 
 
 EVERY = ("spent_run", "spent_day", "spent_month")
@@ -127,14 +127,14 @@ def test_each_sum_is_what_its_spans_say_one_by_one(fresh: Callable[[], str], pol
     as_of = max(one.seen_at for one in polls) + MINUTE
     start = as_of - 30 * HOUR
     with Books(url, rules=RULES) as books:
-        found = books.paid_since({"x": start}, as_of)
-        living = {one.observation.key for one in books.live(as_of) if one.observation.state != ENDED}
+        found = books.load_paid_since({"x": start}, as_of)
+        living = {one.observation.key for one in books.load_live(as_of) if one.observation.state != ENDED}
     reach, slow = reaches(url, as_of), defaultdict[tuple[object, str], int](int)
     for kept in asked(url, all_spans):
         span = kept.span
         touches = span.end is None or span.end > start
         if span.key in living and span.meter.price.known and touches:
-            money = charge(span, Period(start=start, end=as_of), None if span.end else reach(kept))
+            money = compute_charge(span, Period(start=start, end=as_of), None if span.end else reach(kept))
             slow[span.key, span.meter.price.currency] += money.low.nano
     assert {(one, money.currency): money.nano for one, of in found.items() for money in of.values()} == dict(slow)
 
@@ -151,7 +151,7 @@ def test_a_thousand_machines_are_asked_about_in_a_few_questions(sqlite_url: str)
                 return ask(sql, values)  # type: ignore[arg-type]  # as it came
 
             starts = starts_of(EVERY, UTC, START + HOUR)
-            return paid(counted, starts, lambda *_: Reach.exactly(START + HOUR), START + HOUR)  # type: ignore[arg-type]  # counts what it is asked
+            return paid(counted, starts, lambda *_: KnownUntil.exactly(START + HOUR), START + HOUR)  # type: ignore[arg-type]  # counts what it is asked
 
         asked(url, question)
         counts.append(len(questions))
@@ -163,10 +163,10 @@ def test_since_when_it_is_stopped_is_when_the_ledger_first_saw_it_so(url: str) -
     renamed = machine(state="stopped", owner="ada")
     told(url, poll(0, machine()), poll(60, stopped), poll(120, renamed), poll(180), poll(240, renamed))
     with Books(url, rules=RULES) as books:
-        assert books.stopped_since() == {key("i-1"): START + HOUR}
+        assert books.load_stopped_since() == {key("i-1"): START + HOUR}
     told(url, poll(300, machine()), poll(360, stopped))
     with Books(url, rules=RULES) as books:
-        assert books.stopped_since() == {key("i-1"): START + 6 * HOUR}
+        assert books.load_stopped_since() == {key("i-1"): START + 6 * HOUR}
 
 
 def test_conditions_get_what_they_name_and_nobody_is_asked_for_the_rest(url: str) -> None:
@@ -174,12 +174,12 @@ def test_conditions_get_what_they_name_and_nobody_is_asked_for_the_rest(url: str
     told(url, poll(120, seen), poll(180.5, seen))
     now = START + 181 * MINUTE
     with Books(url, rules=RULES) as books:
-        live = books.live(now)
+        live = books.load_live(now)
         none = asked_of(Rules(policies=(policy(),)), books, live, (), now)
         assert none == NOTHING_ASKED
         rules = Rules(policies=(policy(when={"spent_day": 1, "price_age": 2}),))
         found = asked_of(rules, books, live, (), now)
-    assert {name: money.text() for name, money in found.paid[key("i-1")].items()} == {"spent_day": "60.00"}
+    assert {name: money.format() for name, money in found.paid[key("i-1")].items()} == {"spent_day": "60.00"}
     facts = facts_of(live[0], Work(), learned(Known(), live[0], found, now), now, ("spent_day", "spent_run", "price_age"))
     assert facts == {"spent_day": Money.parse("60.00"), "price_age": timedelta(seconds=30)}
 
@@ -190,7 +190,7 @@ def test_a_price_is_as_old_as_its_date_or_the_listing_that_stated_it(url: str) -
     bare = machine("i-4", usd=None)
     told(url, poll(0, machine(), dated, undated, bare))
     with Books(url, rules=RULES) as books:
-        live = {one.observation.key.id: one for one in books.live(START + HOUR)}
+        live = {one.observation.key.id: one for one in books.load_live(START + HOUR)}
     ages = {name: price_age(one, START + HOUR) for name, one in live.items()}
     assert ages == {"i-1": HOUR, "i-2": 2 * HOUR, "i-3": None, "i-4": None}
 
@@ -198,8 +198,8 @@ def test_a_price_is_as_old_as_its_date_or_the_listing_that_stated_it(url: str) -
 def test_a_runway_is_known_where_the_balance_and_every_price_are(url: str) -> None:
     told(url, poll(0, machine(started_at=START)))
     with Books(url, rules=RULES) as books:
-        live = books.live(START)
-    full = Balance(provider="acme", account="lab", at=START, amount=Money.parse("7"))
-    silent = Balance(provider="acme", account="lab", at=START, amount=None, why="403")
+        live = books.load_live(START)
+    full = PrepaidBalance(provider="acme", account="lab", at=START, amount=Money.parse("7"))
+    silent = PrepaidBalance(provider="acme", account="lab", at=START, amount=None, why="403")
     assert runways_of([full], live, START) == {("acme", "lab"): 3.5 * HOUR}
     assert runways_of([silent], live, START) == {}

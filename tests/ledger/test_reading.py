@@ -23,15 +23,15 @@ from costguard.ledger.db.reader import Reader
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.scope_state import load_scopes
 from costguard.ledger.spans.writer import Ledger
-from costguard.metering.accrual import GAP, last_seen
-from costguard.metering.billing import rule_for
+from costguard.metering.accrual import POLL_GAP, find_last_seen
+from costguard.metering.billing import get_billing_rule
 from costguard.metering.inventory import Poll
 from costguard.metering.meter import COMPUTE, LARGEST_PRICE
-from costguard.metering.reach import reach_of
-from costguard.metering.span import Reach, Span, charge, expected_us
-from costguard.metering.spending import ScopeNow, Spending, Stretch
-from costguard.metering.unheard import unheard
-from costguard.values.instant import micros
+from costguard.metering.reach import compute_known_until
+from costguard.metering.span import KnownUntil, Span, compute_charge, count_expected_us
+from costguard.metering.spending import PollStretch, ScopeCoverage, Spending
+from costguard.metering.unheard import find_unobserved_usage
+from costguard.values.instant import to_micros
 from costguard.values.period import Period
 from costguard.values.resource import ENDED, INSTANCE, Attribution, ResourceKey
 from tests.campaign import examples
@@ -66,7 +66,7 @@ def fresh(url: str) -> Iterator[Callable[[], str]]:
 
 def recorded(url: str, *polls: Poll) -> str:
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as book:
-        book.record(polls)
+        book.record_polls(polls)
     return url
 
 
@@ -89,20 +89,20 @@ def summed(found: list[Spending]) -> Sums:
     return sums
 
 
-def reaches(url: str, as_of: datetime) -> Callable[[Kept], Reach]:
+def reaches(url: str, as_of: datetime) -> Callable[[Kept], KnownUntil]:
     """How far each open span goes, by what a writer would remember."""
     scopes = asked(url, load_scopes)
     known = {name: (state, one) for book in scopes.values() for state in [book.state] for name, one in state.resources.items()}
 
-    def reach(kept: Kept) -> Reach:
+    def reach(kept: Kept) -> KnownUntil:
         state, one = known[kept.span.key]
-        return reach_of(
+        return compute_known_until(
             start=kept.span.start,
             complete_at=state.complete_at,
             logged_at=one.logged_at,
             seen_at=one.seen_at,
             absent_at=one.absent_at,
-            lag=timedelta(seconds=rule_for(RULES, state.scope.provider).lag_s),
+            lag=timedelta(seconds=get_billing_rule(RULES, state.scope.provider).lag_s),
             as_of=as_of,
         )
 
@@ -112,8 +112,13 @@ def reaches(url: str, as_of: datetime) -> Callable[[Kept], Reach]:
 def unheard_of(url: str, as_of: datetime) -> dict[ResourceKey, tuple[Span, ...]]:
     """What may have billed beside it, of each resource that a writer would remember."""
     return {
-        name: unheard(
-            one, last_seen(one, book.state), as_of, rule=rule_for(RULES, book.state.scope.provider), ceilings={}, gap=GAP
+        name: find_unobserved_usage(
+            one,
+            find_last_seen(one, book.state),
+            as_of,
+            rule=get_billing_rule(RULES, book.state.scope.provider),
+            ceilings={},
+            gap=POLL_GAP,
         )
         for book in asked(url, load_scopes).values()
         for name, one in book.state.resources.items()
@@ -126,16 +131,16 @@ def reckoned(url: str, period: Period, as_of: datetime) -> Sums:
     sums: dict[tuple[Attribution, str, str, bool], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for kept in asked(url, all_spans):
         span, far = kept.span, None if kept.span.end else reach(kept)
-        money = charge(span, period, far)
+        money = compute_charge(span, period, far)
         counts = span.meter.charge == COMPUTE and span.attribution.kind == INSTANCE
-        until = micros(period.end) if far is None else min(micros(period.end), micros(far.expected))
-        us = expected_us(span, micros(period.start), until) if counts else 0
+        until = to_micros(period.end) if far is None else min(to_micros(period.end), to_micros(far.expected))
+        us = count_expected_us(span, to_micros(period.start), until) if counts else 0
         place = sums[span.attribution, span.meter.charge, span.meter.price.currency, span.meter.price.known]
         for index, more in enumerate((money.low.nano, money.expected.nano, money.high.nano, us)):
             place[index] += more
     for span in (span for some in unheard_of(url, as_of).values() for span in some):
         place = sums[span.attribution, span.meter.charge, span.meter.price.currency, span.meter.price.known]
-        place[2] += charge(span, period).high.nano
+        place[2] += compute_charge(span, period).high.nano
     return {place: (low, expected, high, us) for place, (low, expected, high, us) in sums.items() if high or us}
 
 
@@ -146,7 +151,7 @@ def test_spending_is_what_every_span_comes_to(
 ) -> None:
     url, period = recorded(fresh(), *said), Period(start=ends[0], end=ends[1])
     with books(url) as found:
-        assert summed(found.spending(period, as_of)) == reckoned(url, period, as_of)
+        assert summed(found.load_spending(period, as_of)) == reckoned(url, period, as_of)
 
 
 @FEW
@@ -158,10 +163,10 @@ def test_the_parts_of_a_period_add_up_to_it(
     parts: dict[tuple[Attribution, str, str, bool], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     with books(url) as found:
         for start, end in pairwise(ends):
-            for place, sums in summed(found.spending(Period(start=start, end=end), as_of)).items():
+            for place, sums in summed(found.load_spending(Period(start=start, end=end), as_of)).items():
                 for index, more in enumerate(sums):
                     parts[place][index] += more
-        whole = summed(found.spending(Period(start=ends[0], end=ends[-1]), as_of))
+        whole = summed(found.load_spending(Period(start=ends[0], end=ends[-1]), as_of))
     assert {place: tuple(sums) for place, sums in parts.items()} == whole
 
 
@@ -179,7 +184,7 @@ def test_what_lives_is_what_a_writer_remembers_as_not_ended(
         if one.observation.state != ENDED
     }
     with books(url) as found:
-        living = found.live(as_of)
+        living = found.load_live(as_of)
     assert {one.observation.key: one.scope for one in living} == {name: scope for name, (scope, _) in known.items()}
     for one in living:
         _, remembered = known[one.observation.key]
@@ -192,12 +197,12 @@ def test_what_lives_is_what_a_writer_remembers_as_not_ended(
         low = expected = high = 0
         for kept in (kept for kept in spans if kept.span.key == one.observation.key):
             span = kept.span
-            money = charge(
+            money = compute_charge(
                 span, Period(start=span.start, end=max(span.start, span.end or as_of)), None if span.end else reach(kept)
             )
             low, expected, high = low + money.low.nano, expected + money.expected.nano, high + money.high.nano
         assert one.unheard == silent[one.observation.key]
-        high += sum(charge(span, Period(start=span.start, end=as_of)).high.nano for span in one.unheard)
+        high += sum(compute_charge(span, Period(start=span.start, end=as_of)).high.nano for span in one.unheard)
         assert (one.spent.low.nano, one.spent.expected.nano, one.spent.high.nano) == (low, expected, high)
 
 
@@ -209,7 +214,7 @@ def test_a_month_of_another_zone_is_cut_from_days_and_spans(url: str) -> None:
     )
     period = Period(start=START + HOUR / 2, end=START + 2 * DAY + HOUR / 4)
     with books(url) as found:
-        (one,) = found.spending(period, START + 9 * DAY)
+        (one,) = found.load_spending(period, START + 9 * DAY)
     assert one.money.low == one.money.high
     assert one.money.low.nano == 2 * 10**9 * (48 * 3600 - 900) // 3600
     assert one.us == (48 * 3600 - 900) * 10**6
@@ -218,7 +223,7 @@ def test_a_month_of_another_zone_is_cut_from_days_and_spans(url: str) -> None:
 def test_an_open_span_reaches_as_far_as_its_scope_and_at_most_until_now(url: str) -> None:
     recorded(url, poll(0, machine(created_at=START, started_at=START)), poll(10, machine(created_at=START, started_at=START)))
     with books(url) as found:
-        (one,) = found.spending(Period(start=START, end=START + DAY), START + HOUR)
+        (one,) = found.load_spending(Period(start=START, end=START + DAY), START + HOUR)
     seconds = (570, 3600, 3600)  # ten minutes less the thirty seconds that the listing may lag; an hour
     assert [one.money.low.nano, one.money.expected.nano, one.money.high.nano] == [
         round(Fraction(2 * 10**9 * s, 3600)) for s in seconds
@@ -230,7 +235,7 @@ def test_bounds_beyond_64_bits_are_summed_exactly(url: str) -> None:
     recorded(url, poll(0, *fleet), poll(60_000, *(replace(one, state="ended", stopped_at=START + 41 * DAY) for one in fleet)))
     period = Period(start=START + 2 * HOUR, end=START + 2 * HOUR + 40 * DAY)
     with books(url) as found:
-        (one,) = found.spending(period, START + 50 * DAY)
+        (one,) = found.load_spending(period, START + 50 * DAY)
     assert one.money.high.nano == 300 * 40 * 24 * LARGEST_PRICE > 2**63
     assert not one.known
 
@@ -245,8 +250,8 @@ def test_scopes_say_how_well_they_are_seen(url: str) -> None:
         poll(3, machine("i-2"), scope=THERE, partial="page 2 was lost"),
     )
     with books(url) as found:
-        there, here = found.scopes()
-    assert here == ScopeNow(
+        there, here = found.list_scopes()
+    assert here == ScopeCoverage(
         scope=HERE,
         outcome="failed",
         at=START + 3 * MINUTE,
@@ -260,18 +265,22 @@ def test_scopes_say_how_well_they_are_seen(url: str) -> None:
 def test_stretches_are_whole_and_those_that_touch_the_period(url: str) -> None:
     recorded(url, poll(0), poll(5), poll(6, failed="503"), poll(9), poll(20, scope=THERE))
     with books(url) as found:
-        assert found.stretches(Period(start=START + 2 * MINUTE, end=START + 7 * MINUTE)) == [
-            Stretch(scope=HERE, outcome="complete", start=START, end=START + 5 * MINUTE, polls=2),
-            Stretch(scope=HERE, outcome="failed", start=START + 6 * MINUTE, end=START + 6 * MINUTE, polls=1, why="503"),
+        assert found.load_stretches(Period(start=START + 2 * MINUTE, end=START + 7 * MINUTE)) == [
+            PollStretch(scope=HERE, outcome="complete", start=START, end=START + 5 * MINUTE, polls=2),
+            PollStretch(scope=HERE, outcome="failed", start=START + 6 * MINUTE, end=START + 6 * MINUTE, polls=1, why="503"),
         ]
-        assert [one.scope for one in found.stretches(Period(start=START, end=START + DAY))] == [THERE, HERE, HERE, HERE]
+        assert [one.scope for one in found.load_stretches(Period(start=START, end=START + DAY))] == [THERE, HERE, HERE, HERE]
 
 
 def test_an_empty_ledger_answers_nothing(url: str) -> None:
     recorded(url)
     with books(url) as found:
-        assert found.spending(Period(start=START, end=START + DAY), START) == []
-        assert (found.live(START), found.scopes(), found.stretches(Period(start=START, end=START + DAY))) == ([], [], [])
+        assert found.load_spending(Period(start=START, end=START + DAY), START) == []
+        assert (found.load_live(START), found.list_scopes(), found.load_stretches(Period(start=START, end=START + DAY))) == (
+            [],
+            [],
+            [],
+        )
 
 
 def test_a_snapshot_is_of_one_instant_whatever_is_written_meanwhile(url: str) -> None:
@@ -337,6 +346,6 @@ assert not heavy, heavy
 def test_a_resource_that_comes_and_goes_keeps_its_first_day(url: str) -> None:
     recorded(url, poll(0, machine()), poll(1), poll(2, machine(), machine("i-2")))
     with books(url) as found:
-        first, second = found.live(START + HOUR)
+        first, second = found.load_live(START + HOUR)
     assert (first.observation.key, first.first_seen_at) == (key("i-1"), START)
     assert (second.observation.key, second.first_seen_at) == (ResourceKey(*key("i-2")), START + 2 * MINUTE)

@@ -14,7 +14,7 @@ from costguard.guard.alerts.alert import DUE, INFO, Delivery, Enclosure, Message
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.reports.store import ReportBook
 from costguard.notifiers import packed, unpacked
-from costguard.reporting.schedule import Mark, ReportSchedule
+from costguard.reporting.schedule import ReportSchedule, ScheduleMark
 from tests.ledger.acts import DAY, HOUR, NOON, WIDE
 from tests.ledger.test_guardbook import RUN
 
@@ -43,16 +43,16 @@ def guard(url: str, book: ReportBook) -> Iterator[GuardBook]:
 
 def test_a_schedule_that_was_seen_is_known_since_then_and_stays_so(book: ReportBook) -> None:
     book.see([MONTH, WEEK], NOON + DAY)
-    assert book.marks() == {"report:month": Mark("month", NOON), "report:lab": Mark("week", NOON)}
+    assert book.marks() == {"report:month": ScheduleMark("month", NOON), "report:lab": ScheduleMark("week", NOON)}
     book.see([replace(MONTH, every="day")], NOON + DAY)
-    assert book.marks() == {"report:month": Mark("day", NOON + DAY)}
+    assert book.marks() == {"report:month": ScheduleMark("day", NOON + DAY)}
 
 
 def test_a_report_is_put_out_with_its_mark_once(book: ReportBook, guard: GuardBook) -> None:
     assert book.put_out(MONTH, NOON + HOUR, [MESSAGE])
     assert not book.put_out(MONTH, NOON + HOUR, [replace(MESSAGE, id="m2")])
     assert not book.put_out(replace(MONTH, name="gone"), NOON + HOUR, [replace(MESSAGE, id="m3")])
-    assert book.marks()["report:month"] == Mark("month", NOON + HOUR)
+    assert book.marks()["report:month"] == ScheduleMark("month", NOON + HOUR)
     [found] = guard.due_messages(NOON)
     assert replace(found, audit="") == MESSAGE
     assert unpacked(found.enclosures[0]) == b"<p>\x00 five</p>" * 9
@@ -69,15 +69,15 @@ def test_of_ten_who_put_it_out_at_once_one_does(url: str, book: ReportBook, guar
     with ThreadPoolExecutor(10) as pool:
         assert sum(pool.map(put, range(10))) == 1
     assert len(guard.due_messages(NOON)) == 1
-    assert book.marks()["report:lab"] == Mark("week", NOON)
+    assert book.marks()["report:lab"] == ScheduleMark("week", NOON)
 
 
 def test_a_guard_run_forgets_what_routes_were_told_and_no_report(book: ReportBook, guard: GuardBook) -> None:
     book.put_out(MONTH, NOON + HOUR, [MESSAGE])
     before = book.marks()
-    assert guard.told() == []
-    assert guard.take_turn("this:1", NOON, HOUR) == RUN.epoch
-    assert guard.record_run(RUN, told=guard.told())
+    assert guard.load_alert_states() == []
+    assert guard.acquire_leader_lease("this:1", NOON, HOUR) == RUN.epoch
+    assert guard.record_run(RUN, told=guard.load_alert_states())
     assert book.marks() == before
 
 

@@ -17,7 +17,7 @@ from costguard.ledger.db.connection import open_engine
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.samples import KEPT, record_samples, roll_up
 from costguard.ledger.spans.writer import Ledger
-from costguard.values.instant import HOUR_US, instant, micros
+from costguard.values.instant import HOUR_US, from_micros, to_micros
 from costguard.values.period import Period
 from costguard.values.sample import Sample, SampleHour
 from tests.campaign import examples
@@ -30,7 +30,7 @@ ALWAYS = Period(start=START - timedelta(days=9), end=START + timedelta(days=99))
 def known(url: str) -> str:
     """A ledger that knows two machines."""
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as book:
-        book.record([poll(0, machine("i-1"), machine("i-2"))])
+        book.record_polls([poll(0, machine("i-1"), machine("i-2"))])
     return url
 
 
@@ -154,8 +154,8 @@ def test_hours_are_the_same_before_and_after_they_are_rolled_up(
                 places: dict[int, list[int]] = defaultdict(list)
                 for (whose, what, seconds), value in said.items():
                     if (whose, what) == (name, signal):
-                        places[(micros(START) + seconds * 1_000_000) // HOUR_US].append(value)
+                        places[(to_micros(START) + seconds * 1_000_000) // HOUR_US].append(value)
                 assert hours(url, name, signal) == [
-                    SampleHour(start=instant(hour * HOUR_US), count=len(v), sum=sum(v), lowest=min(v), highest=max(v))
+                    SampleHour(start=from_micros(hour * HOUR_US), count=len(v), sum=sum(v), lowest=min(v), highest=max(v))
                     for hour, v in sorted(places.items())
                 ]

@@ -23,7 +23,7 @@ LOOSE = replace(DEFAULTS, acts_per_run=10**6)
 
 def book_of(url: str, rails: Rails) -> GuardBook:
     book = GuardBook(url, rails=rails)
-    assert book.take_turn("a", NOON - SECOND, 6 * HOUR) == 1
+    assert book.acquire_leader_lease("a", NOON - SECOND, 6 * HOUR) == 1
     return book
 
 
@@ -47,7 +47,7 @@ def send(book: GuardBook, one: Intent, at: datetime = NOON, fleet: int = FLEET, 
     moved = book.move_intent(one, EXECUTING, at, fleet=fleet, **more)
     assert (moved is None) == (reason is not None), reason
     if moved is None:
-        assert one in book.open_intents()
+        assert one in book.load_open_intents()
     return moved
 
 
@@ -64,7 +64,7 @@ def test_an_epoch_that_lost_its_turn_sends_nothing(book: GuardBook) -> None:
     one = planned(book)
     later = NOON + 6 * HOUR
     assert "epoch 1 until" in refused(book, one, "not_acting", later)
-    assert book.take_turn("b", later, MINUTE) == 2
+    assert book.acquire_leader_lease("b", later, MINUTE) == 2
     assert refused(book, one, "not_acting", later).endswith("is b's, epoch 2 until 18:01:00, and not epoch 1's")
     sent = book.move_intent(one, EXECUTING, later, fleet=FLEET, epoch=2)
     assert sent
@@ -77,7 +77,7 @@ def test_nobody_sends_where_the_turn_was_given_back_or_never_taken(url: str) -> 
         reason = book.why_not(intent(), NOON)
         assert reason
         assert "nobody has taken the turn" in reason.told
-        assert book.take_turn("a", NOON, MINUTE) == 1
+        assert book.acquire_leader_lease("a", NOON, MINUTE) == 1
         one = planned(book)
         book.give_turn(1)
         assert "the turn is nobody's" in refused(book, one, "not_acting")
@@ -94,9 +94,9 @@ def test_nobody_sends_where_the_turn_was_given_back_or_never_taken(url: str) -> 
 )
 def test_what_people_said_meanwhile_holds_it_back(book: GuardBook, said: dict[str, Any], reason: str) -> None:
     one = planned(book)
-    book.add_wish(wish(**said))
+    book.add_override(wish(**said))
     assert refused(book, one, reason).endswith("ada, a run")
-    book.lift_wish("w1", who="ada", now=NOON)
+    book.lift_override("w1", who="ada", now=NOON)
     assert send(book, one)
 
 
@@ -111,12 +111,12 @@ def test_what_people_said_meanwhile_holds_it_back(book: GuardBook, said: dict[st
     ids=["of another", "of another life", "run out", "a snooze"],
 )
 def test_what_people_said_of_something_else_does_not(book: GuardBook, said: dict[str, Any]) -> None:
-    book.add_wish(wish(at=NOON - MINUTE, **said))
+    book.add_override(wish(at=NOON - MINUTE, **said))
     assert send(book, planned(book))
 
 
 def test_a_lease_does_not_beat_a_hard_cap(book: GuardBook) -> None:
-    book.add_wish(wish())
+    book.add_override(wish())
     assert send(book, planned(book, rule="cap"))
 
 
@@ -143,7 +143,7 @@ def test_one_act_a_guard_run_resends_too(url: str) -> None:
         back = book.move_intent(sent, READY, NOON)
         assert back
         assert refused(book, back, "rate").endswith("1 sent in this run, of 1")
-        assert book.take_turn("a", NOON + MINUTE, HOUR) == 1
+        assert book.acquire_leader_lease("a", NOON + MINUTE, HOUR) == 1
         assert send(book, back, NOON + MINUTE)
 
 
@@ -168,14 +168,14 @@ def test_a_tenth_of_the_fleet_in_ten_minutes_and_a_fifth_a_day_at_least_one(loos
 
 def test_the_fleet_is_what_runs_by_the_ledger_where_nobody_says(url: str, loose: GuardBook) -> None:
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
-        ledger.record([poll(0, *(machine(f"i-{n}") for n in range(18)), machine("i-off", "stopped"))])
+        ledger.record_polls([poll(0, *(machine(f"i-{n}") for n in range(18)), machine("i-off", "stopped"))])
     assert loose.move_intent(planned(loose, "i-0"), EXECUTING, NOON)  # it is one of the fleet, whether it runs or not
     second = planned(loose, "i-1")
     reason = loose.why_not(second, NOON)
     assert reason
     assert reason.told.endswith("1 of 19 machines in 10 minutes, of 1")
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
-        ledger.record([poll(1, *(machine(f"i-{n}") for n in range(19)))])
+        ledger.record_polls([poll(1, *(machine(f"i-{n}") for n in range(19)))])
     assert loose.move_intent(second, EXECUTING, NOON)
 
 
@@ -218,8 +218,8 @@ def test_the_rails_outlive_the_process_and_the_turn(url: str) -> None:
         assert book.move_intent(sent, DONE, NOON)
     with GuardBook(url, rails=LOOSE) as book:
         later = NOON + 6 * HOUR
-        assert book.take_turn("b", later, HOUR) == 2
+        assert book.acquire_leader_lease("b", later, HOUR) == 2
         assert refused(book, planned(book, "i-1", epoch=2, moved_at=later), "rate", later, fleet=1)
         assert send(book, planned(book, "i-2", epoch=2, moved_at=later), NOON + DAY, fleet=1) is None
-        assert book.take_turn("b", NOON + DAY, HOUR) == 2
+        assert book.acquire_leader_lease("b", NOON + DAY, HOUR) == 2
         assert send(book, planned(book, "i-3", epoch=2, moved_at=NOON + DAY), NOON + DAY, fleet=1)

@@ -15,7 +15,7 @@ from costguard.ledger.db.connection import open_engine, writing
 from costguard.ledger.db.tables_bill import BILL_ADJUSTMENT, BILL_IMPORT, BILL_LINE, RECONCILIATION
 from costguard.ledger.spans import sums
 from costguard.ledger.spans.tables import CORRECTION, LONG, METADATA, SPAN
-from costguard.values.instant import DAY_US, HOUR_US, micros
+from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from tests.ledger.acts import write_all
 from tests.ledger.entries import T0, T0_US, add, add_resource, begin, open_span, row_of, scalar, span
 
@@ -236,7 +236,7 @@ def test_sqlite_does_not_let_replace_remove_a_span(sqlite_url: str) -> None:
 
 
 IMPOSSIBLE: tuple[dict[str, object], ...] = (
-    {"end_us": micros(T0 - timedelta(hours=1))},
+    {"end_us": to_micros(T0 - timedelta(hours=1))},
     {"anchor_us": T0_US + 1},
     {"presence": "perhaps"},
     {"price_low": 2 * 10**15},

@@ -22,47 +22,47 @@ def book(url: str) -> Iterator[GuardBook]:
 
 def test_one_has_the_turn_until_it_runs_out(book: GuardBook) -> None:
     assert book.turn() is None
-    assert book.take_turn("a", NOON, MINUTE) == 1
-    assert book.take_turn("b", NOON + MINUTE - SECOND, MINUTE) is None
-    assert book.take_turn("b", NOON + MINUTE, MINUTE) == 2
-    assert book.take_turn("a", NOON + MINUTE, MINUTE) is None
+    assert book.acquire_leader_lease("a", NOON, MINUTE) == 1
+    assert book.acquire_leader_lease("b", NOON + MINUTE - SECOND, MINUTE) is None
+    assert book.acquire_leader_lease("b", NOON + MINUTE, MINUTE) == 2
+    assert book.acquire_leader_lease("a", NOON + MINUTE, MINUTE) is None
 
 
 def test_renewing_keeps_the_epoch_and_counts_the_rounds(book: GuardBook) -> None:
     for minute in range(3):
-        assert book.take_turn("a", NOON + minute * MINUTE, 3 * MINUTE) == 1
-    assert book.take_turn("a", NOON + HOUR, MINUTE) == 1  # it had run out, and nobody took it
+        assert book.acquire_leader_lease("a", NOON + minute * MINUTE, 3 * MINUTE) == 1
+    assert book.acquire_leader_lease("a", NOON + HOUR, MINUTE) == 1  # it had run out, and nobody took it
     turn = book.turn()
     assert turn
     assert (turn.epoch, turn.rounds, turn.holder, turn.until) == (1, 4, "a", NOON + HOUR + MINUTE)
 
 
 def test_a_turn_that_is_given_back_is_taken_at_once_with_a_new_epoch(book: GuardBook) -> None:
-    assert book.take_turn("a", NOON, HOUR) == 1
+    assert book.acquire_leader_lease("a", NOON, HOUR) == 1
     book.give_turn(1)
-    assert book.take_turn("b", NOON, HOUR) == 2
+    assert book.acquire_leader_lease("b", NOON, HOUR) == 2
     book.give_turn(1)
-    assert book.take_turn("a", NOON, HOUR) is None
+    assert book.acquire_leader_lease("a", NOON, HOUR) is None
     book.give_turn(2)
-    assert book.take_turn("b", NOON, HOUR) == 3
+    assert book.acquire_leader_lease("b", NOON, HOUR) == 3
 
 
 def test_a_turn_from_a_clock_that_was_wrong_keeps_nobody_out(book: GuardBook) -> None:
-    assert book.take_turn("a", NOON + 1000 * DAY, MINUTE) == 1
-    assert book.take_turn("b", NOON, MINUTE) == 2
+    assert book.acquire_leader_lease("a", NOON + 1000 * DAY, MINUTE) == 1
+    assert book.acquire_leader_lease("b", NOON, MINUTE) == 2
 
 
 def test_a_turn_needs_a_name_and_an_end(book: GuardBook) -> None:
     with pytest.raises(InputError, match="holder"):
-        book.take_turn("", NOON, MINUTE)
+        book.acquire_leader_lease("", NOON, MINUTE)
     for lasts in (0 * MINUTE, DAY):
         with pytest.raises(InputError, match="cannot last"):
-            book.take_turn("a", NOON, lasts)
+            book.acquire_leader_lease("a", NOON, lasts)
 
 
 def test_the_database_itself_lets_no_epoch_fall(url: str, book: GuardBook) -> None:
-    book.take_turn("a", NOON, MINUTE)
-    book.take_turn("b", NOON + HOUR, MINUTE)
+    book.acquire_leader_lease("a", NOON, MINUTE)
+    book.acquire_leader_lease("b", NOON + HOUR, MINUTE)
     engine = open_engine(url)
     for statement, told in (("UPDATE turn SET epoch = 1", "never falls"), ("DELETE FROM turn", "keeps every row")):
         with pytest.raises(DatabaseError, match=told), writing(engine) as connection:

@@ -67,10 +67,10 @@ def restore(url: str, name: str) -> None:
 
 def spent(url: str) -> dict[tuple[str, str], tuple[int, int, int]]:
     """What the month came to, by owner and charge."""
-    with Books(url, rules=Facts().billing_rules()) as books:
+    with Books(url, rules=Facts().get_billing_rules()) as books:
         return {
             (one.attribution.owner, one.charge): (one.money.low.nano, one.money.expected.nano, one.money.high.nano)
-            for one in books.spending(MONTH, NOON)
+            for one in books.load_spending(MONTH, NOON)
         }
 
 
@@ -110,9 +110,9 @@ def test_an_old_ledger_is_brought_up_with_its_money_unchanged(url: str, old: str
 
 def test_the_guard_works_in_a_ledger_that_was_brought_up(url: str, old: str) -> None:
     with GuardBook(url, rails=WIDE) as book:
-        assert len(book.open_intents()) == (1 if old in GUARDED else 0)
-        book.add_wish(wish("new"))
-        assert book.take_turn("two", NOON + 3 * HOUR, HOUR) == (2 if old in GUARDED else 1)
+        assert len(book.load_open_intents()) == (1 if old in GUARDED else 0)
+        book.add_override(wish("new"))
+        assert book.acquire_leader_lease("two", NOON + 3 * HOUR, HOUR) == (2 if old in GUARDED else 1)
         epoch = 2 if old in GUARDED else 1
         one = planned(book, "i-9", epoch=epoch, created_at=NOON + 3 * HOUR, moved_at=NOON + 3 * HOUR)
         assert book.move_intent(one, EXECUTING, NOON + 3 * HOUR, fleet=FLEET)
@@ -161,6 +161,6 @@ def test_an_upgrade_that_is_killed_anywhere_is_made_good_by_the_next(url: str, o
     assert maintenance.check(url) == []
     with GuardBook(url, rails=WIDE) as book:
         now = NOON + timedelta(hours=3)
-        epoch = book.take_turn("two", now, HOUR)
+        epoch = book.acquire_leader_lease("two", now, HOUR)
         assert epoch
         assert book.plan_intent(intent("i-9", state=READY, epoch=epoch, created_at=now, moved_at=now))

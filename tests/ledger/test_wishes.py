@@ -43,42 +43,47 @@ def test_a_wish_comes_back_as_it_was(url: str, book: GuardBook) -> None:
         wish("w5", life=life("i-2", None), key=key("i-2")),
     ]
     for one in said:
-        book.add_wish(one)
-    assert book.open_wishes(NOON) == seen_by_a_reader(url) == said
+        book.add_override(one)
+    assert book.load_open_overrides(NOON) == seen_by_a_reader(url) == said
 
 
 def test_a_life_brings_its_key(book: GuardBook) -> None:
-    book.add_wish(wish(key=None))
-    assert [one.key for one in book.open_wishes(NOON)] == [key()]
+    book.add_override(wish(key=None))
+    assert [one.key for one in book.load_open_overrides(NOON)] == [key()]
     with pytest.raises(InputError, match="two resources"):
-        book.add_wish(wish("w2", key=key("i-2")))
+        book.add_override(wish("w2", key=key("i-2")))
 
 
 def test_a_wish_counts_from_when_it_was_made_until_it_runs_out(book: GuardBook) -> None:
-    book.add_wish(wish())
+    book.add_override(wish())
     moment = timedelta(microseconds=1)
-    assert [len(book.open_wishes(at)) for at in (NOON - moment, NOON, NOON + HOUR - moment, NOON + HOUR)] == [0, 1, 1, 0]
-    assert [one.id for one in book.wishes_since(NOON)] == ["w1"]
-    assert book.wishes_since(NOON + moment) == []
+    assert [len(book.load_open_overrides(at)) for at in (NOON - moment, NOON, NOON + HOUR - moment, NOON + HOUR)] == [
+        0,
+        1,
+        1,
+        0,
+    ]
+    assert [one.id for one in book.load_overrides_since(NOON)] == ["w1"]
+    assert book.load_overrides_since(NOON + moment) == []
 
 
 def test_a_wish_made_twice_is_one_and_the_first_stays(book: GuardBook) -> None:
-    book.add_wish(wish(why="first"))
-    book.add_wish(wish(why="second"))
-    assert [one.why for one in book.open_wishes(NOON)] == ["first"]
+    book.add_override(wish(why="first"))
+    book.add_override(wish(why="second"))
+    assert [one.why for one in book.load_open_overrides(NOON)] == ["first"]
 
 
 def test_a_wish_is_lifted_once(book: GuardBook) -> None:
-    book.add_wish(wish(what=FREEZE, until=None))
-    lifted = book.lift_wish("w1", who="bob", now=NOON + HOUR)
+    book.add_override(wish(what=FREEZE, until=None))
+    lifted = book.lift_override("w1", who="bob", now=NOON + HOUR)
     assert (lifted.lifted_at, lifted.lifted_by) == (NOON + HOUR, "bob")
-    assert book.lift_wish("w1", who="eve", now=NOON + 2 * HOUR) == lifted
-    assert book.open_wishes(NOON + HOUR) == []
-    assert book.open_wishes(NOON) == [lifted]
+    assert book.lift_override("w1", who="eve", now=NOON + 2 * HOUR) == lifted
+    assert book.load_open_overrides(NOON + HOUR) == []
+    assert book.load_open_overrides(NOON) == [lifted]
     with pytest.raises(InputError, match="no wish of this ledger"):
-        book.lift_wish("w9", who="bob", now=NOON)
+        book.lift_override("w9", who="bob", now=NOON)
     with pytest.raises(InputError, match="lifted before"):
-        book.add_wish(replace(lifted, id="w2"))
+        book.add_override(replace(lifted, id="w2"))
 
 
 def test_nothing_that_polls_write_touches_a_lease_or_an_arming(url: str, book: GuardBook) -> None:
@@ -88,19 +93,19 @@ def test_nothing_that_polls_write_touches_a_lease_or_an_arming(url: str, book: G
         wish("w2", what=ARM, key=None, life=None, subject="idle-gpu", value="stop"),
     ]
     for one in said:
-        book.add_wish(one)
+        book.add_override(one)
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger:
-        ledger.record([poll(0, machine("i-1"))])
-        ledger.record([poll(1, machine("i-1", "stopped"))])
-        ledger.record([poll(2)])
-        ledger.record([poll(90, machine("i-1", owner="eve", labels=(("costguard", "never"),)))])
-        ledger.record([poll(91, failed="401")])
-    assert book.open_wishes(NOON) == said
+        ledger.record_polls([poll(0, machine("i-1"))])
+        ledger.record_polls([poll(1, machine("i-1", "stopped"))])
+        ledger.record_polls([poll(2)])
+        ledger.record_polls([poll(90, machine("i-1", owner="eve", labels=(("costguard", "never"),)))])
+        ledger.record_polls([poll(91, failed="401")])
+    assert book.load_open_overrides(NOON) == said
 
 
 def test_the_database_itself_lets_a_wish_be_lifted_once_and_nothing_else(url: str, book: GuardBook) -> None:
-    book.add_wish(wish())
-    book.lift_wish("w1", who="bob", now=NOON)
+    book.add_override(wish())
+    book.lift_override("w1", who="bob", now=NOON)
     engine = open_engine(url)
     columns = triggers.EDITS["wish"].split(", ")
     assert {*columns, "lifted_us", "lifted_by"} == {column.name for column in WISH.columns}

@@ -20,9 +20,9 @@ from costguard.ledger.spans.scope_state import REMEMBERED, load_attributions, lo
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.inventory import Poll
 from costguard.metering.meter import COMPUTE, LARGEST_PRICE
-from costguard.metering.observation import Counter, Disk, Observation, Price
-from costguard.metering.span import by_day
-from costguard.values.instant import micros
+from costguard.metering.observation import Disk, Observation, Price, TrafficCounter
+from costguard.metering.span import split_by_day
+from costguard.values.instant import to_micros
 from costguard.values.money import Rate
 from costguard.values.resource import INSTANCE, KINDS, STATES, TIERS, Attribution, ScopeKey, is_storable
 from tests.campaign import examples
@@ -65,7 +65,7 @@ def test_what_is_remembered_is_what_the_ledger_says_after_each_poll(fresh: Calla
     url = fresh()
     with ledger(url) as book:
         for one in said:
-            book.record([one])
+            book.record_polls([one])
             same_as_read(book, url)
 
 
@@ -74,13 +74,13 @@ def test_what_is_remembered_is_what_the_ledger_says_after_each_poll(fresh: Calla
 def test_any_grouping_of_polls_leaves_the_same_rows(fresh: Callable[[], str], said: list[Poll], cuts: set[int]) -> None:
     singly, grouped, anew = fresh(), fresh(), fresh()
     with ledger(singly) as book:
-        alone = [book.record([one])[0] for one in said]
+        alone = [book.record_polls([one])[0] for one in said]
     with ledger(grouped) as book:
         edges = [0, *sorted(cut for cut in cuts if cut < len(said)), len(said)]
-        together = [found for a, b in pairwise(edges) for found in book.record(said[a:b])]
+        together = [found for a, b in pairwise(edges) for found in book.record_polls(said[a:b])]
     for one in said:  # a process that remembers nothing
         with ledger(anew) as book:
-            book.record([one])
+            book.record_polls([one])
     assert together == alone
     assert rows(grouped) == rows(singly) == rows(anew)
 
@@ -90,9 +90,9 @@ def test_any_grouping_of_polls_leaves_the_same_rows(fresh: Callable[[], str], sa
 def test_replayed_polls_change_nothing(fresh: Callable[[], str], said: list[Poll]) -> None:
     url = fresh()
     with ledger(url) as book:
-        book.record(said)
+        book.record_polls(said)
         before, revision = rows(url), revision_of(url)
-        again = book.record(said)
+        again = book.record_polls(said)
         assert not any(found.fresh for found in again)
         assert (rows(url), revision_of(url)) == (before, revision)
 
@@ -102,7 +102,7 @@ def test_replayed_polls_change_nothing(fresh: Callable[[], str], said: list[Poll
 def test_roll_ups_and_amounts_are_what_the_spans_come_to(fresh: Callable[[], str], said: list[Poll]) -> None:
     url = fresh()
     with ledger(url) as book:
-        book.record(said)
+        book.record_polls(said)
     days: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for kept in asked(url, all_spans):
         if kept.span.end is None:
@@ -111,7 +111,7 @@ def test_roll_ups_and_amounts_are_what_the_spans_come_to(fresh: Callable[[], str
         meter = kept.span.meter
         counts = meter.charge == COMPUTE and kept.span.attribution.kind == INSTANCE
         total = [0, 0, 0]
-        for day, money, us in by_day(kept.span):
+        for day, money, us in split_by_day(kept.span):
             place = days[day, kept.attribution_id, meter.charge, meter.price.currency, int(meter.price.known)]
             for index, nano in enumerate(money):
                 place[index] += nano
@@ -136,19 +136,19 @@ def test_a_poll_without_change_is_one_update_of_the_scope_s_coverage(url: str, m
         write(self, sql, values)
 
     with ledger(url) as book:
-        book.record([poll(0, machine("i-1"), machine("i-2"))])
+        book.record_polls([poll(0, machine("i-1"), machine("i-2"))])
         monkeypatch.setattr(Posting, "_write", spied)
-        book.record([poll(1, machine("i-1"), machine("i-2"))])
-    assert wrote == [("UPDATE coverage", [(micros(START) + 60_000_000, 2, 1)]), ("UPDATE ledger_state", [(2,)])]
+        book.record_polls([poll(1, machine("i-1"), machine("i-2"))])
+    assert wrote == [("UPDATE coverage", [(to_micros(START) + 60_000_000, 2, 1)]), ("UPDATE ledger_state", [(2,)])]
     (covered,) = rows(url)["coverage"]
-    assert covered == (1, 1, "complete", "", micros(START), micros(START) + 60_000_000, 2)
+    assert covered == (1, 1, "complete", "", to_micros(START), to_micros(START) + 60_000_000, 2)
 
 
 def test_a_poll_that_is_not_fresh_writes_nothing(url: str) -> None:
     with ledger(url) as book:
-        book.record([poll(5, machine())])
+        book.record_polls([poll(5, machine())])
         revision = revision_of(url)
-        (found,) = book.record([poll(4, machine(state="stopped"))])
+        (found,) = book.record_polls([poll(4, machine(state="stopped"))])
         assert not found.fresh
         assert revision_of(url) == revision
 
@@ -160,16 +160,16 @@ def test_a_transaction_that_fails_leaves_nothing_and_the_next_try_leaves_all(
     smooth, rough = fresh(), fresh()
     with ledger(smooth) as book:
         for one in said:
-            book.record([one])
+            book.record_polls([one])
     with ledger(rough) as book:
         for one in said:
             before = rows(rough)
             with monkeypatch.context() as broken:
                 broken.setattr(Posting, "finish", lambda _self: 1 // 0)
                 with pytest.raises(ZeroDivisionError):
-                    book.record([one])
+                    book.record_polls([one])
             assert rows(rough) == before
-            book.record([one])
+            book.record_polls([one])
             same_as_read(book, rough)
     assert rows(rough) == rows(smooth)
 
@@ -178,22 +178,22 @@ def test_two_processes_that_write_in_turn_see_what_the_other_wrote(fresh: Callab
     said = [poll(n, machine(usd=f"{2 + n // 2}"), machine(f"i-{n}")) for n in range(6)]
     one_url, two_url = fresh(), fresh()
     with ledger(one_url) as book:
-        book.record(said)
+        book.record_polls(said)
     with ledger(two_url) as first, ledger(two_url) as second:
         for n, one in enumerate(said):
-            (first, second)[n % 2].record([one])
+            (first, second)[n % 2].record_polls([one])
     assert rows(two_url) == rows(one_url)
 
 
 def test_a_resource_that_two_scopes_list_belongs_to_the_one_that_saw_it_first(url: str) -> None:
     both = machine("i-1")
     with ledger(url) as book:
-        book.record([poll(0, both)])
+        book.record_polls([poll(0, both)])
         for minute in (1, 2, 3):
-            (found,) = book.record([poll(minute, both, machine("i-2"), scope=THERE)])
+            (found,) = book.record_polls([poll(minute, both, machine("i-2"), scope=THERE)])
             assert found.notes == ("i-1: counted under acme/lab/west, which saw it first",)
             same_as_read(book, url)
-        book.record([poll(4, machine("i-1", usd="5")), poll(4, machine("i-1", usd="5"), machine("i-2"), scope=THERE)])
+        book.record_polls([poll(4, machine("i-1", usd="5")), poll(4, machine("i-1", usd="5"), machine("i-2"), scope=THERE)])
         assert set(book._memory.books[THERE].state.resources) == {key("i-2")}  # type: ignore[union-attr]  # it has just written
     assert [(row[1], row[5]) for row in rows(url)["resource"]] == [(1, "i-1"), (2, "i-2")]
 
@@ -201,31 +201,31 @@ def test_a_resource_that_two_scopes_list_belongs_to_the_one_that_saw_it_first(ur
 def test_what_ended_long_ago_is_forgotten_and_looked_up_when_it_comes_back(url: str) -> None:
     day, later = DAY.total_seconds() / 60, (REMEMBERED + DAY).total_seconds() / 60
     with ledger(url) as book:
-        book.record([poll(0, machine("i-1"), machine("i-2")), poll(day, machine("i-1", state="ended"), machine("i-2"))])
-        book.record([poll(day + 1, machine("i-2"))])
+        book.record_polls([poll(0, machine("i-1"), machine("i-2")), poll(day, machine("i-1", state="ended"), machine("i-2"))])
+        book.record_polls([poll(day + 1, machine("i-2"))])
         assert key("i-1") in book._memory.books[HERE].state.resources  # type: ignore[union-attr]  # it has just written
-        book.record([poll(day + later, machine("i-2"))])
+        book.record_polls([poll(day + later, machine("i-2"))])
         assert set(book._memory.books[HERE].state.resources) == {key("i-2")}  # type: ignore[union-attr]  # the same
         same_as_read(book, url)
-        book.record([poll(day + later + 1, machine("i-1", state="ended"), machine("i-2"))])
+        book.record_polls([poll(day + later + 1, machine("i-1", state="ended"), machine("i-2"))])
         same_as_read(book, url)
         assert [row[4] for row in rows(url)["observation"] if row[1] == 1] == ["running", "ended"]
-        book.record([poll(day + later + 2, machine("i-1"), machine("i-2"))])
+        book.record_polls([poll(day + later + 2, machine("i-1"), machine("i-2"))])
         same_as_read(book, url)
     found = rows(url)
     assert [row[5] for row in found["resource"]] == ["i-1", "i-2"]
-    assert found["resource"][0][7] == micros(START)
+    assert found["resource"][0][7] == to_micros(START)
 
 
 def test_a_ledger_that_was_changed_by_hand_is_refused_and_left_alone(url: str) -> None:
     with ledger(url) as book:
-        book.record([poll(0, machine())])
+        book.record_polls([poll(0, machine())])
         close = "UPDATE span SET end_us = start_us, ended_by = 'me', low = 0, expected = 0, high = 0"
         with book._pen._engine.begin() as connection:
             connection.exec_driver_sql(close)
         before = rows(url)
         with pytest.raises(LedgerError, match="not as it was left"):
-            book.record([poll(1, machine(state="stopped"))])
+            book.record_polls([poll(1, machine(state="stopped"))])
         assert rows(url) == before
 
 
@@ -234,8 +234,8 @@ def test_memory_stays_flat_while_machines_come_and_go(sqlite_url: str) -> None:
         sizes = []
         for day in range(12):
             for part in range(4):
-                book.record([poll(1440 * day + 10 * part, machine(f"i-{day}-{part}"), machine("i-0"))])
-                book.record([poll(1440 * day + 10 * part + 5, machine(f"i-{day}-{part}", state="ended"), machine("i-0"))])
+                book.record_polls([poll(1440 * day + 10 * part, machine(f"i-{day}-{part}"), machine("i-0"))])
+                book.record_polls([poll(1440 * day + 10 * part + 5, machine(f"i-{day}-{part}", state="ended"), machine("i-0"))])
             held = book._memory.books[HERE]  # type: ignore[union-attr]  # it has just written
             sizes.append((len(held.state.resources), len(held.ids), len(held.endings)))
         assert sizes[-1] == sizes[-6]
@@ -271,9 +271,9 @@ OBSERVATIONS = st.builds(
     disks=st.lists(
         st.builds(Disk, st.none() | st.integers(0, 10**6), NAMES, st.none() | st.integers(0, 10**12)), max_size=3
     ).map(tuple),
-    counters=st.lists(st.builds(Counter, NAMES, st.integers(0, 10**11), st.none() | st.integers(0, 10**12)), max_size=2).map(
-        tuple
-    ),
+    counters=st.lists(
+        st.builds(TrafficCounter, NAMES, st.integers(0, 10**11), st.none() | st.integers(0, 10**12)), max_size=2
+    ).map(tuple),
     why=NAMES,
 )
 
@@ -297,8 +297,8 @@ def test_an_attribution_comes_back_from_its_row_as_it_was(milli: int, whole: int
 
 def test_a_name_that_no_database_can_hold_is_kept_in_one_that_it_can(url: str) -> None:
     with ledger(url) as book:
-        book.record([poll(0, replace(machine(owner="c\0"), name="a\0b\ud800"))])
-        book.record([poll(1, replace(machine(owner="c\0", usd="3"), name="a\0b\ud800"))])
+        book.record_polls([poll(0, replace(machine(owner="c\0"), name="a\0b\ud800"))])
+        book.record_polls([poll(1, replace(machine(owner="c\0", usd="3"), name="a\0b\ud800"))])
     assert rows(url)["observation"][0][5] == "a\ufffdb?"
     assert len(rows(url)["attribution"]) == 1
 
@@ -307,8 +307,8 @@ def test_a_name_that_no_database_can_hold_is_kept_in_one_that_it_can(url: str) -
 def test_what_its_first_scope_has_no_more_makes_the_listing_of_another_partial_and_is_said(url: str, gone: str) -> None:
     two = machine("i-2")
     with ledger(url) as book:
-        book.record([poll(0, machine(), two), poll(0, machine(), two, scope=THERE)])
-        book.record(
+        book.record_polls([poll(0, machine(), two), poll(0, machine(), two, scope=THERE)])
+        book.record_polls(
             [
                 poll(
                     1,
@@ -319,14 +319,14 @@ def test_what_its_first_scope_has_no_more_makes_the_listing_of_another_partial_a
             ]
         )
         minute = 2 if gone != "forgotten" else 2 + (REMEMBERED + DAY) // timedelta(minutes=1)
-        book.record([poll(minute, two)])
-        (found,) = book.record([poll(minute, machine(), two, scope=THERE)])
+        book.record_polls([poll(minute, two)])
+        (found,) = book.record_polls([poll(minute, machine(), two, scope=THERE)])
         same_as_read(book, url)
     why = f"NOT counted: i-1, which belongs to {'/'.join(HERE)}, and is not there any more"
     assert (found.outcome, found.why) == ("partial", why)
     assert found.notes == (f"i-2: counted under {'/'.join(HERE)}, which saw it first", why)
     with ledger(url) as book:
-        (again,) = book.record([poll(minute + 1, machine(state="ended"), two, scope=THERE)])
+        (again,) = book.record_polls([poll(minute + 1, machine(state="ended"), two, scope=THERE)])
     assert again.outcome == "complete"
 
 
@@ -336,11 +336,13 @@ def test_a_line_that_no_database_can_hold_is_kept_in_one_that_it_can_and_goes_on
         machine(state="running"),
         prices=(price,),
         disks=(Disk(10, "d\0\ud800", nano_per_gb_month=10**8),),
-        counters=(Counter("t\0\ud800", 5, nano_per_gb=10**9),),
+        counters=(TrafficCounter("t\0\ud800", 5, nano_per_gb=10**9),),
     )
     for minute in range(2):
         with ledger(url) as book:
-            book.record([poll(minute, replace(item, counters=(Counter("t\0\ud800", 5 + minute, nano_per_gb=10**9),)))])
+            book.record_polls(
+                [poll(minute, replace(item, counters=(TrafficCounter("t\0\ud800", 5 + minute, nano_per_gb=10**9),)))]
+            )
             same_as_read(book, url)
     assert {(kept.span.line, kept.span.meter.source) for kept in asked(url, all_spans) if kept.span.end is None} == {
         (("compute", ""), "list\ufffd?"),
@@ -352,8 +354,8 @@ def test_thirty_years_at_the_highest_unknown_price_can_be_closed(url: str) -> No
     long_ago = START.replace(year=2000)
     item = replace(machine(), prices=(), gpu="X1", gpu_count=1000, created_at=long_ago, started_at=long_ago)
     with ledger(url) as book:
-        book.record([poll(0, item)])
-        book.record([poll(1, replace(item, state="ended", stopped_at=None))])
+        book.record_polls([poll(0, item)])
+        book.record_polls([poll(1, replace(item, state="ended", stopped_at=None))])
         same_as_read(book, url)
     assert max(kept.span.meter.price.high for kept in asked(url, all_spans)) == LARGEST_PRICE
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 
-from costguard.metering.accrual import accrue
+from costguard.metering.accrual import accrue_poll
 from costguard.metering.billing import BillingRule, StorageRule, TimeRule
 from costguard.metering.inventory import Complete, Inventory, Poll
 from costguard.metering.meter import GB_MONTH_730, PriceRange
 from costguard.metering.observation import Observation, Price
-from costguard.metering.reach import reach_of
-from costguard.metering.scope_state import Accrued, ScopeState
-from costguard.metering.span import Span, charge
+from costguard.metering.reach import compute_known_until
+from costguard.metering.scope_state import AccrualResult, ScopeState
+from costguard.metering.span import Span, compute_charge
 from costguard.values.money import Rate
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -74,7 +74,7 @@ class Story:
         self.rule, self.ceilings = rule, ceilings or {}
         self.state = ScopeState(scope=SCOPE)
         self.spans: list[Span] = []
-        self.last: Accrued | None = None
+        self.last: AccrualResult | None = None
 
     def poll(
         self,
@@ -84,11 +84,11 @@ class Story:
         asked: float | None = None,
         gone: frozenset[ResourceKey] = frozenset(),
         unanswered: frozenset[ResourceKey] = frozenset(),
-    ) -> Accrued:
+    ) -> AccrualResult:
         """One poll, so many minutes after ten."""
         asked_at = None if asked is None else minute(asked)
         one = Poll(scope=SCOPE, at=minute(at), inventory=inventory, asked_at=asked_at, gone=gone, unanswered=unanswered)
-        self.last = accrued = accrue(self.state, one, self.rule, self.ceilings)
+        self.last = accrued = accrue_poll(self.state, one, self.rule, self.ceilings)
         for ended in accrued.closed:
             place = next(i for i, s in enumerate(self.spans) if s.end is None and (s.key, s.line) == (ended.key, ended.line))
             assert replace(ended, end=None, ended_by="") == self.spans[place]
@@ -100,7 +100,7 @@ class Story:
         self.check()
         return accrued
 
-    def listed(self, at: float, *machines: Observation) -> Accrued:
+    def listed(self, at: float, *machines: Observation) -> AccrualResult:
         """A complete listing."""
         return self.poll(at, Complete(machines))
 
@@ -126,7 +126,7 @@ class Story:
             reach = (
                 None
                 if span.end
-                else reach_of(
+                else compute_known_until(
                     start=span.start,
                     complete_at=self.state.complete_at,
                     logged_at=one.logged_at,
@@ -136,9 +136,9 @@ class Story:
                     as_of=minute(at),
                 )
             )
-            money = charge(span, EVER, reach)
+            money = compute_charge(span, EVER, reach)
             for i, part in enumerate((money.low, money.expected, money.high)):
-                sums[i] += part.decimal()
+                sums[i] += part.to_decimal()
         return sums[0], sums[1], sums[2]
 
     def exactly(self, at: float, **of: str) -> Dollars:

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 import pytest
 
-from costguard.metering.accrual import suspects
+from costguard.metering.accrual import find_suspect_absences
 from costguard.metering.inventory import Complete, Failed, Partial
-from costguard.metering.observation import Counter, Disk, Observation, Price
+from costguard.metering.observation import Disk, Observation, Price, TrafficCounter
 from costguard.values.money import Rate
 from costguard.values.resource import ResourceKey
 from tests.metering.stories import RULE, SCOPE, Story, key, machine, minute
@@ -146,7 +146,7 @@ def test_too_many_gone_at_once_are_not_believed() -> None:
     story, names = Story(), ("i-1", "i-2", "i-3")
     story.listed(10, *(machine(name) for name in names))
     for at in range(11, 60):
-        assert suspects(story.state, Complete(())) != ()
+        assert find_suspect_absences(story.state, Complete(())) != ()
         assert story.listed(at).outcome == "partial"
     assert story.cost(60) == (10, 60, 60)
     story.listed(60, *(machine(name) for name in names))
@@ -583,11 +583,11 @@ def test_a_currency_that_changed_unseen_is_exact_in_neither() -> None:
 
 def test_traffic_is_counted_by_the_gigabyte_and_priced_as_stated() -> None:
     story = Story(UNTOLD)
-    counters = [(Counter("traffic", mb, 2 * 10**7),) for mb in (0, 500, 2500, 2600)]
+    counters = [(TrafficCounter("traffic", mb, 2 * 10**7),) for mb in (0, 500, 2500, 2600)]
     for at, counted in enumerate(counters):
         story.listed(at, untold(counters=counted))
     assert story.exactly(10, charge_of="traffic") == Decimal("0.05")
-    story.listed(10, untold(counters=(Counter("traffic", 100, 2 * 10**7),), state="stopped"))
+    story.listed(10, untold(counters=(TrafficCounter("traffic", 100, 2 * 10**7),), state="stopped"))
     assert story.exactly(10, charge_of="traffic") == Decimal("0.052")
 
 
@@ -631,9 +631,9 @@ def test_minutes_that_were_boot_time_are_not_computing() -> None:
 def test_a_scope_knows_which_of_its_machines_are_suspect_only_when_it_is_many() -> None:
     story = Story()
     story.listed(0, *(machine(f"i-{n}") for n in range(8)))
-    assert suspects(story.state, Complete(tuple(machine(f"i-{n}") for n in range(4)))) == ()
-    assert len(suspects(story.state, Complete(tuple(machine(f"i-{n}") for n in range(3))))) == 5
-    assert suspects(story.state, Failed("timeout")) == ()
+    assert find_suspect_absences(story.state, Complete(tuple(machine(f"i-{n}") for n in range(4)))) == ()
+    assert len(find_suspect_absences(story.state, Complete(tuple(machine(f"i-{n}") for n in range(3))))) == 5
+    assert find_suspect_absences(story.state, Failed("timeout")) == ()
 
 
 def test_resources_of_another_region_are_others() -> None:

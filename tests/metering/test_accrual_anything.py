@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial
-from costguard.metering.observation import Counter, Disk, Observation, Price
+from costguard.metering.observation import Disk, Observation, Price, TrafficCounter
 from costguard.values.money import Rate
 from costguard.values.resource import KINDS, STATES
 from tests.campaign import examples
@@ -39,7 +39,9 @@ def observations(draw: st.DrawFn) -> Observation:
         stopped_at=draw(TIMES),
         prices=draw(PRICES),
         disks=draw(st.sampled_from(DISKS)),
-        counters=draw(st.sampled_from(((), (Counter("traffic", 5000, 10**7),), (Counter("traffic", 9000, 10**7),)))),
+        counters=draw(
+            st.sampled_from(((), (TrafficCounter("traffic", 5000, 10**7),), (TrafficCounter("traffic", 9000, 10**7),)))
+        ),
     )
 
 

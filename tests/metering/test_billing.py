@@ -16,26 +16,26 @@ from costguard.data import Facts
 from costguard.errors import InputError
 from costguard.metering import billing_table
 from costguard.metering.billing import (
-    CAREFUL,
+    CAREFUL_RULE,
     CEILING_PER_GPU,
     HIGHEST_PER_GB,
     BillingRule,
     StorageRule,
     TimeRule,
-    meters,
-    not_counted,
-    rule_for,
-    traffic_meter,
+    get_billing_rule,
+    list_meters,
+    list_unpriced_parts,
+    make_traffic_meter,
 )
 from costguard.metering.billing_table import read_billing_rules
 from costguard.metering.meter import GB, GB_MONTH, GB_MONTH_720, GB_MONTH_730, LARGEST_PRICE, Line, Meter, PriceRange
-from costguard.metering.observation import MOST_GPUS, Counter, Disk, Observation, Price
-from costguard.metering.span import Span, amounts, charge
+from costguard.metering.observation import MOST_GPUS, Disk, Observation, Price, TrafficCounter
+from costguard.metering.span import Span, compute_amounts, compute_charge
 from costguard.values.money import NANO, Rate
 from costguard.values.period import Period
 from costguard.values.resource import STATES, ResourceKey
 
-RULES = Facts().billing_rules()
+RULES = Facts().get_billing_rules()
 CENT = NANO // 100
 HOMES = {"aws": "us-east-1", "gcp": "us-central1-a", "sim-aws": "us-east-1"}
 
@@ -48,7 +48,9 @@ def seen(provider: str, *disks: Disk, state: str = "running", usd: str | None = 
 
 
 def billed(provider: str, *disks: Disk, state: str = "running", usd: str | None = "2", **more: object) -> dict[Line, Meter]:
-    return meters(seen(provider, *disks, state=state, usd=usd, **more), rule_for(RULES, provider), {"H100-SXM": 15 * NANO})
+    return list_meters(
+        seen(provider, *disks, state=state, usd=usd, **more), get_billing_rule(RULES, provider), {"H100-SXM": 15 * NANO}
+    )
 
 
 def only(provider: str, disk: Disk, **more: object) -> Meter:
@@ -68,8 +70,8 @@ def cell(meter: Meter | None) -> str:
 
 def cost(meter: Meter, start: datetime, end: datetime) -> tuple[str, str, str]:
     """Low, expected and high of a run of `meter`, in dollars to the cent."""
-    found = charge(span(meter, start, end), Period(start=start, end=end))
-    return found.low.text(), found.expected.text(), found.high.text()
+    found = compute_charge(span(meter, start, end), Period(start=start, end=end))
+    return found.low.format(), found.expected.format(), found.high.format()
 
 
 def span(meter: Meter, start: datetime, end: datetime) -> Span:
@@ -300,13 +302,13 @@ def test_100_gb_of_pd_balanced_cost_ten_dollars_in_730_hours() -> None:
 
 def test_1500_gb_of_network_volume_cost_the_lower_price_above_the_first_1000() -> None:
     volume = seen("runpod", Disk(1500, "network"), usd=None, kind="volume", gpu="", gpu_count=0)
-    found = meters(volume, RULES["runpod"], {})
+    found = list_meters(volume, RULES["runpod"], {})
     assert {line: (m.quantity, cell(m), m.quantum_s) for line, m in found.items()} == {
         ("storage", "network"): (1000, "0.07", 3600),
         ("storage", "network above 1 TB"): (500, "0.05", 3600),
     }
     end = day(11) + timedelta(hours=730)
-    assert sum(amounts(span(m, day(11), end), 0, 10**18)[1] for m in found.values()) == 95 * NANO
+    assert sum(compute_amounts(span(m, day(11), end), 0, 10**18)[1] for m in found.values()) == 95 * NANO
 
 
 def test_1000_gb_of_network_volume_are_one_meter() -> None:
@@ -315,8 +317,8 @@ def test_1000_gb_of_network_volume_are_one_meter() -> None:
 
 def test_61_seconds_on_lambda_cost_two_minutes_and_30_on_aws_one() -> None:
     start = day(11)
-    lambda_ = amounts(span(billed("lambda")["compute", ""], start, start + timedelta(seconds=61)), 0, 10**18)
-    aws = amounts(span(billed("aws")["compute", ""], start, start + timedelta(seconds=30)), 0, 10**18)
+    lambda_ = compute_amounts(span(billed("lambda")["compute", ""], start, start + timedelta(seconds=61)), 0, 10**18)
+    aws = compute_amounts(span(billed("aws")["compute", ""], start, start + timedelta(seconds=30)), 0, 10**18)
     assert lambda_ == (66_666_667,) * 3
     assert aws == (33_333_333,) * 3
 
@@ -324,7 +326,7 @@ def test_61_seconds_on_lambda_cost_two_minutes_and_30_on_aws_one() -> None:
 def test_the_hour_of_a_vast_disk_is_what_vast_itself_shows() -> None:
     """64 GB at $0.15 a month: `storage_total_cost` 0.0133 in its own sample."""
     found = only("vast", Disk(64, "disk", 15 * CENT))
-    assert amounts(span(found, day(11), day(11) + timedelta(hours=1)), 0, 10**18)[1] == 13_333_333
+    assert compute_amounts(span(found, day(11), day(11) + timedelta(hours=1)), 0, 10**18)[1] == 13_333_333
 
 
 def test_a_lambda_filesystem_has_an_example_for_a_price_so_it_lies_between_nothing_and_twice_that() -> None:
@@ -347,7 +349,7 @@ def test_a_volume_bills_whatever_its_rule_says_of_the_machine_it_was_in() -> Non
 
 
 def test_a_disk_that_is_free_in_a_state_needs_no_price_there() -> None:
-    assert not_counted(seen("gcp", Disk(375, "local-ssd"), state="stopped"), RULES["gcp"]) == ()
+    assert list_unpriced_parts(seen("gcp", Disk(375, "local-ssd"), state="stopped"), RULES["gcp"]) == ()
 
 
 def test_a_volume_computes_nothing_whatever_price_it_states() -> None:
@@ -393,16 +395,16 @@ def test_a_disk_nobody_knows_bills_at_the_price_stated_with_it() -> None:
 @pytest.mark.parametrize("nano", [0, -1, HIGHEST_PER_GB + 1, 10**30])
 def test_a_disk_price_that_cannot_be_is_not_believed_and_said(nano: int) -> None:
     item = seen("aws", Disk(100, "gp3", nano))
-    assert [line for line in meters(item, RULES["aws"], {}) if line[0] == "storage"] == []
-    assert not_counted(item, RULES["aws"]) == ("100 GB of disk 'gp3' while running: no price of it is known",)
+    assert [line for line in list_meters(item, RULES["aws"], {}) if line[0] == "storage"] == []
+    assert list_unpriced_parts(item, RULES["aws"]) == ("100 GB of disk 'gp3' while running: no price of it is known",)
 
 
 @pytest.mark.parametrize(("provider", "type_", "state"), [("vast", "disk", "stopped"), ("lambda", "filesystem", "running")])
 def test_a_disk_of_unknown_size_is_no_free_one(provider: str, type_: str, state: str) -> None:
     item = seen(provider, Disk(None, type_), state=state)
-    assert [line for line in meters(item, RULES[provider], {}) if line[0] == "storage"] == []
-    assert not_counted(item, RULES[provider]) == (f"disk '{type_}' while {state}: its size is not known",)
-    assert not_counted(seen(provider, Disk(None, type_), state="ended"), RULES[provider]) == ()
+    assert [line for line in list_meters(item, RULES[provider], {}) if line[0] == "storage"] == []
+    assert list_unpriced_parts(item, RULES[provider]) == (f"disk '{type_}' while {state}: its size is not known",)
+    assert list_unpriced_parts(seen(provider, Disk(None, type_), state="ended"), RULES[provider]) == ()
 
 
 def test_a_disk_of_unknown_size_takes_no_name_of_another() -> None:
@@ -412,31 +414,31 @@ def test_a_disk_of_unknown_size_takes_no_name_of_another() -> None:
 
 def test_a_disk_of_no_gb_is_no_disk() -> None:
     assert list(billed("aws", Disk(0, "gp3"))) == [("compute", "")]
-    assert not_counted(seen("aws", Disk(0, "nobody")), RULES["aws"]) == ()
+    assert list_unpriced_parts(seen("aws", Disk(0, "nobody")), RULES["aws"]) == ()
 
 
 def test_a_disk_type_without_a_price_is_listed_as_not_counted_and_one_in_the_machines_price_is_not() -> None:
     item = seen("runpod", Disk(100, "network-high-performance"), Disk(20, "container"), state="stopped")
-    assert not_counted(item, RULES["runpod"]) == (
+    assert list_unpriced_parts(item, RULES["runpod"]) == (
         "100 GB of disk 'network-high-performance' while stopped: no price of it is known",
     )
-    assert not_counted(seen("aws", Disk(900, "instance-store"), Disk(8, "gp3")), RULES["aws"]) == ()
-    assert not_counted(seen("lambda", Disk(900, "local-ssd")), RULES["lambda"]) == ()
+    assert list_unpriced_parts(seen("aws", Disk(900, "instance-store"), Disk(8, "gp3")), RULES["aws"]) == ()
+    assert list_unpriced_parts(seen("lambda", Disk(900, "local-ssd")), RULES["lambda"]) == ()
 
 
 def test_an_address_and_traffic_without_a_price_are_listed_and_what_is_gone_is_not() -> None:
     address = seen("runpod", usd=None, kind="address")
-    assert not_counted(address, RULES["runpod"]) == ("an address: no price of it is known",)
-    assert meters(address, RULES["runpod"], {}) == {}
-    busy = seen("aws", counters=(Counter("traffic", 5),))
-    assert not_counted(busy, RULES["aws"]) == ("traffic 'traffic': no price of it is known",)
-    assert not_counted(replace(busy, state="ended"), RULES["aws"]) == ()
+    assert list_unpriced_parts(address, RULES["runpod"]) == ("an address: no price of it is known",)
+    assert list_meters(address, RULES["runpod"], {}) == {}
+    busy = seen("aws", counters=(TrafficCounter("traffic", 5),))
+    assert list_unpriced_parts(busy, RULES["aws"]) == ("traffic 'traffic': no price of it is known",)
+    assert list_unpriced_parts(replace(busy, state="ended"), RULES["aws"]) == ()
 
 
 def test_a_price_of_one_region_is_a_bound_in_another() -> None:
     """gp3 is $0.08 in us-east-1 and up to about $0.15 elsewhere."""
     there = ResourceKey("aws", "team", "sa-east-1", "i-1")
-    found = meters(replace(seen("aws", Disk(100, "gp3")), key=there), RULES["aws"], {})["storage", "gp3"]
+    found = list_meters(replace(seen("aws", Disk(100, "gp3")), key=there), RULES["aws"], {})["storage", "gp3"]
     assert cell(found) == "0/0.08/0.16"
     assert not found.price.known
     assert "EBS gp3" in found.source
@@ -462,7 +464,7 @@ def test_a_billion_an_hour_is_no_price() -> None:
 
 def test_a_ceiling_that_cannot_be_is_no_ceiling_and_the_largest_machine_has_one() -> None:
     item = seen("aws", usd=None, gpu_count=MOST_GPUS)
-    found = meters(item, RULES["aws"], {"H100-SXM": 10**30})["compute", ""]
+    found = list_meters(item, RULES["aws"], {"H100-SXM": 10**30})["compute", ""]
     assert found.price.high == LARGEST_PRICE < CEILING_PER_GPU * MOST_GPUS
 
 
@@ -475,16 +477,18 @@ def test_a_price_of_a_whole_machine_that_no_machine_costs_is_not_believed_howeve
 def test_a_disk_that_would_cost_more_than_any_resource_is_named_and_not_counted() -> None:
     disk = Disk(10**7, "gp3", nano_per_gb_month=10 * NANO)
     assert [line for line in billed("aws", disk) if line[0] == "storage"] == []
-    assert not_counted(seen("aws", disk), RULES["aws"]) == ("10000000 GB of disk 'gp3' while running: no price of it is known",)
+    assert list_unpriced_parts(seen("aws", disk), RULES["aws"]) == (
+        "10000000 GB of disk 'gp3' while running: no price of it is known",
+    )
 
 
 def test_the_last_price_observed_counts_unless_another_is_given() -> None:
     old, new = Price(Rate.parse("1")), Price(Rate.parse("3"), source="list")
     item = seen("aws", prices=(old, new))
-    found = meters(item, RULES["aws"], {})["compute", ""]
+    found = list_meters(item, RULES["aws"], {})["compute", ""]
     assert (cell(found), found.source) == ("3", "list")
-    assert cell(meters(item, RULES["aws"], {}, price=old)["compute", ""]) == "1"
-    unknown = meters(item, RULES["aws"], {"H100-SXM": NANO}, price=Price(None))["compute", ""]
+    assert cell(list_meters(item, RULES["aws"], {}, price=old)["compute", ""]) == "1"
+    unknown = list_meters(item, RULES["aws"], {"H100-SXM": NANO}, price=Price(None))["compute", ""]
     assert unknown.price == PriceRange(0, NANO // 2, NANO, known=False)
 
 
@@ -515,36 +519,40 @@ def test_a_provider_without_a_rule_is_taken_to_bill_where_it_may(state: str) -> 
 
 
 def test_the_careful_rule_names_its_provider_and_says_what_it_leaves_out() -> None:
-    rule = rule_for(RULES, "acme")
+    rule = get_billing_rule(RULES, "acme")
     assert (rule.provider, rule.lag_s, rule.restarts) == ("acme", 60, "unstated")
-    assert rule.not_counted == CAREFUL.not_counted
-    assert rule_for(RULES, "aws") is RULES["aws"]
-    assert not_counted(seen("acme", Disk(9, "ssd")), rule) == ("9 GB of disk 'ssd' while running: no price of it is known",)
+    assert rule.not_counted == CAREFUL_RULE.not_counted
+    assert get_billing_rule(RULES, "aws") is RULES["aws"]
+    assert list_unpriced_parts(seen("acme", Disk(9, "ssd")), rule) == (
+        "9 GB of disk 'ssd' while running: no price of it is known",
+    )
 
 
 # Traffic.
 
 
 def test_traffic_is_counted_in_mb_and_priced_by_the_gb() -> None:
-    found = traffic_meter(Counter("traffic", 12_345, 4_000_001), RULES["vast"])
+    found = make_traffic_meter(TrafficCounter("traffic", 12_345, 4_000_001), RULES["vast"])
     assert found == Meter("traffic", PriceRange.exactly(4_000_001), unit=GB, quantity=12_345, source="listing")
-    assert amounts(span(found, day(11), day(11, 2)), 0, 10**18) == (49_380_012,) * 3  # 12.345 * 4,000,001 = 49,380,012.345
+    assert (
+        compute_amounts(span(found, day(11), day(11, 2)), 0, 10**18) == (49_380_012,) * 3
+    )  # 12.345 * 4,000,001 = 49,380,012.345
 
 
 def test_traffic_of_a_gb_costs_the_price_of_a_gb_whatever_its_last_digits() -> None:
-    found = traffic_meter(Counter("traffic", 1000, 7), RULES["vast"])
+    found = make_traffic_meter(TrafficCounter("traffic", 1000, 7), RULES["vast"])
     assert found is not None
-    assert amounts(span(found, day(11), day(11, 2)), 0, 10**18) == (7, 7, 7)
+    assert compute_amounts(span(found, day(11), day(11, 2)), 0, 10**18) == (7, 7, 7)
 
 
 @pytest.mark.parametrize("nano", [None, 0, -5, HIGHEST_PER_GB + 1])
 def test_traffic_without_a_price_that_can_be_has_no_meter(nano: int | None) -> None:
-    assert traffic_meter(Counter("traffic", 5, nano), RULES["vast"]) is None
+    assert make_traffic_meter(TrafficCounter("traffic", 5, nano), RULES["vast"]) is None
 
 
 def test_traffic_takes_the_rules_price_where_none_is_stated() -> None:
     rule = replace(RULES["vast"], traffic=PriceRange.exactly(CENT))
-    found = traffic_meter(Counter("traffic", 5), rule)
+    found = make_traffic_meter(TrafficCounter("traffic", 5), rule)
     assert found is not None
     assert (cell(found), found.source) == ("0.01", rule.words)
 
@@ -573,8 +581,8 @@ observations = st.builds(
 
 @given(observations)
 def test_whatever_is_seen_has_meters_in_order_and_all_that_is_left_out_is_named(item: Observation) -> None:
-    rule = rule_for(RULES, item.key.provider)
-    found = meters(item, rule, {"H100-SXM": 15 * NANO})
+    rule = get_billing_rule(RULES, item.key.provider)
+    found = list_meters(item, rule, {"H100-SXM": 15 * NANO})
     for line, meter in found.items():
         assert meter.line == line
         assert 0 <= meter.price.low <= meter.price.expected <= meter.price.high
@@ -583,10 +591,10 @@ def test_whatever_is_seen_has_meters_in_order_and_all_that_is_left_out_is_named(
     assert item.state != "ended" or not found
     if item.kind != "address" and item.state == "running":
         counted = sum(m.quantity for m in found.values() if m.charge == "storage")
-        silent = [d for d in item.disks if any(f"disk '{d.type}'" in s for s in not_counted(item, rule))]
+        silent = [d for d in item.disks if any(f"disk '{d.type}'" in s for s in list_unpriced_parts(item, rule))]
         assert sum(d.gb or 0 for d in item.disks if d.type != "container") <= counted + sum(d.gb or 0 for d in silent)
-        sized = [d for d in item.disks if d.gb is None and rule.storage_of(d.type)]
-        assert all(any(f"disk '{d.type}'" in s for s in not_counted(item, rule)) for d in sized)
+        sized = [d for d in item.disks if d.gb is None and rule.find_storage_rules(d.type)]
+        assert all(any(f"disk '{d.type}'" in s for s in list_unpriced_parts(item, rule)) for d in sized)
 
 
 # Reading rules.
@@ -701,8 +709,8 @@ def test_a_row_nobody_wrote_offers_the_nearest() -> None:
         lambda: TimeRule(bills=("running",), minimum_s=-1),
         lambda: StorageRule(part="x", type="x", unit="Hours"),
         lambda: StorageRule(part="x", type="x", from_gb=5, to_gb=5),
-        lambda: replace(CAREFUL, lag_s=-1),
-        lambda: replace(CAREFUL, restarts="often"),
+        lambda: replace(CAREFUL_RULE, lag_s=-1),
+        lambda: replace(CAREFUL_RULE, restarts="often"),
     ],
 )
 def test_an_impossible_rule_cannot_be_built(made: object) -> None:
@@ -712,9 +720,9 @@ def test_an_impossible_rule_cannot_be_built(made: object) -> None:
 
 def test_the_prices_of_the_real_clouds_disks_stand_in_one_file() -> None:
     """What a row of storage_rates.csv states is what a quote and a ledger take."""
-    quoted = Facts().storage_rates()
+    quoted = Facts().get_storage_rates()
     for provider, type_ in (("aws", "gp3"), ("gcp", "pd-balanced"), ("runpod", "container")):
-        (rule,) = RULES[provider].storage_of(type_)
+        (rule,) = RULES[provider].find_storage_rules(type_)
         assert rule.running == PriceRange.exactly(quoted[provider].nano_per_gb_month)
         assert quoted[provider].source == rule.source
 
@@ -722,7 +730,7 @@ def test_the_prices_of_the_real_clouds_disks_stand_in_one_file() -> None:
 def test_an_hour_of_what_was_paid_in_advance_costs_nothing_more_and_is_said() -> None:
     block = (Price(None, prepaid=True, source="capacity block"),)
     assert billed("aws", usd=None, prices=block) == {}
-    told = not_counted(seen("aws", usd=None, prices=block), rule_for(RULES, "aws"))
+    told = list_unpriced_parts(seen("aws", usd=None, prices=block), get_billing_rule(RULES, "aws"))
     assert any("paid for in advance" in sentence for sentence in told)
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from costguard.metering.coverage import Hole, Unseen
-from costguard.reporting.statement.history import Days
+from costguard.metering.coverage import CoverageGap, UncoveredScope
+from costguard.reporting.statement.history import CostByDay
 from costguard.values.period import Period
 from costguard.values.resource import ScopeKey
 from costguard.views.document import STACKED
@@ -16,15 +16,15 @@ from costguard.views.report_charts import charts_of
 from tests.reporting.test_figures import SPENT
 
 FIRST = datetime(2026, 10, 1, tzinfo=UTC)
-DAYS = Days(
+DAYS = CostByDay(
     by="owner", days=tuple(date(2026, 10, n) for n in range(1, 5)), parts={"ada": (0, 0, 5 * 10**9, 0), "ben": (0,) * 4}
 )
 
 
-def hole(begin: int, end: int, scope: str = "one") -> Unseen:
+def hole(begin: int, end: int, scope: str = "one") -> UncoveredScope:
     """Days `begin` to `end`, the last not among them, of one scope."""
     of = Period(start=FIRST + timedelta(days=begin), end=FIRST + timedelta(days=end))
-    return Unseen(scope=ScopeKey("acme", "lab", scope), holes=(Hole(period=of),))
+    return UncoveredScope(scope=ScopeKey("acme", "lab", scope), holes=(CoverageGap(period=of),))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def hole(begin: int, end: int, scope: str = "one") -> Unseen:
     ids=["all seen", "two unseen", "what is known stands", "another scope was seen", "both unseen"],
 )
 def test_a_day_is_unknown_where_no_scope_was_seen_and_nothing_is_known(
-    scopes: int, unseen: tuple[Unseen, ...], values: tuple[float | None, ...]
+    scopes: int, unseen: tuple[UncoveredScope, ...], values: tuple[float | None, ...]
 ) -> None:
     chart = next(iter(charts_of(replace(SPENT, days=DAYS, scopes=scopes, unseen=unseen))))
     assert chart.kind == STACKED

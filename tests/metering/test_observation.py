@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.errors import InputError
-from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll, without_doubles
+from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll, remove_duplicates
 from costguard.metering.observation import (
-    AHEAD,
     LARGEST_GB,
     LARGEST_MB,
     MOST_GPUS,
-    Counter,
+    PROVIDER_CLOCK_AHEAD_MAX,
     Disk,
     Observation,
-    believable,
-    price_stated,
+    TrafficCounter,
+    drop_impossible_times,
+    parse_hourly_rate,
 )
 from costguard.values.money import NANO, Rate
 from costguard.values.resource import Attribution, ResourceKey, ScopeKey
@@ -52,7 +52,7 @@ def seen(id_: str = "i-1", /, **more: object) -> Observation:
     ],
 )
 def test_a_price_is_a_decimal_of_dollars_an_hour(value: object, nano: int | None) -> None:
-    rate, why = price_stated(value)
+    rate, why = parse_hourly_rate(value)
     assert rate == (Rate(nano_per_hour=nano) if nano else None)
     assert bool(why) is (nano is None)
 
@@ -86,7 +86,7 @@ def test_a_price_is_a_decimal_of_dollars_an_hour(value: object, nano: int | None
     ],
 )
 def test_a_price_that_cannot_be_is_unknown_and_says_why(value: object, words: str) -> None:
-    rate, why = price_stated(value, field="pod.cost")
+    rate, why = parse_hourly_rate(value, field="pod.cost")
     assert rate is None
     assert words in why
     assert why.startswith("pod.cost")
@@ -94,14 +94,14 @@ def test_a_price_that_cannot_be_is_unknown_and_says_why(value: object, words: st
 
 
 def test_an_integer_longer_than_python_writes_is_no_number() -> None:
-    assert price_stated(10**5000) == (None, "price is no number: a number of more than 40 digits")
+    assert parse_hourly_rate(10**5000) == (None, "price is no number: a number of more than 40 digits")
     with pytest.raises(InputError, match=r"disk\.gb"):
         Disk(10**5000)
 
 
 def test_what_is_shown_of_a_bad_price_cannot_act_on_a_terminal() -> None:
     for value in ("\x1b[31mred", "2\n3", "\u202e2", ["\x1b"], "9" * 10_000 + "x"):
-        _, why = price_stated(value)
+        _, why = parse_hourly_rate(value)
         assert why.isprintable()
         assert len(why) < 160
 
@@ -122,18 +122,18 @@ def test_what_is_shown_of_a_bad_price_cannot_act_on_a_terminal() -> None:
     ],
 )
 def test_the_highest_price_believed_grows_with_the_gpus(gpus: float, usd: str, believed: bool) -> None:  # noqa: FBT001 - a column of the table
-    assert (price_stated(usd, gpus=gpus)[0] is not None) is believed
+    assert (parse_hourly_rate(usd, gpus=gpus)[0] is not None) is believed
 
 
 def test_a_price_keeps_its_currency() -> None:
-    assert price_stated("2", currency="EUR")[0] == Rate(nano_per_hour=2 * NANO, currency="EUR")
+    assert parse_hourly_rate("2", currency="EUR")[0] == Rate(nano_per_hour=2 * NANO, currency="EUR")
 
 
 @given(
     st.one_of(st.none(), st.booleans(), st.text(), st.floats(), st.integers(), st.decimals(), st.binary(), st.lists(st.text()))
 )
 def test_whatever_is_stated_is_a_price_that_can_be_or_unknown_with_a_reason(value: object) -> None:
-    rate, why = price_stated(value)
+    rate, why = parse_hourly_rate(value)
     assert (rate is None) is bool(why)
     assert rate is None or 0 < rate.nano_per_hour <= 1000 * NANO
 
@@ -142,49 +142,49 @@ def test_whatever_is_stated_is_a_price_that_can_be_or_unknown_with_a_reason(valu
 
 
 def test_a_time_in_the_future_is_dropped_and_the_rest_kept() -> None:
-    item = seen(started_at=AT + AHEAD + timedelta(seconds=1), created_at=AT - HOUR, gpu="L4")
-    kept, notes = believable(item, AT)
+    item = seen(started_at=AT + PROVIDER_CLOCK_AHEAD_MAX + timedelta(seconds=1), created_at=AT - HOUR, gpu="L4")
+    kept, notes = drop_impossible_times(item, AT)
     assert kept == replace(item, started_at=None)
     assert len(notes) == 1
     assert "acme i-1: started_at 2026-11-21 12:05 lies in the future" in notes[0]
 
 
 def test_a_clock_that_runs_a_little_ahead_is_believed() -> None:
-    item = seen(started_at=AT + AHEAD)
-    assert believable(item, AT) == (item, ())
+    item = seen(started_at=AT + PROVIDER_CLOCK_AHEAD_MAX)
+    assert drop_impossible_times(item, AT) == (item, ())
 
 
 @pytest.mark.parametrize("name", ["created_at", "started_at", "stopped_at"])
 def test_a_time_before_2000_is_an_empty_field(name: str) -> None:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    kept, notes = believable(seen(**{name: epoch}), AT)
+    kept, notes = drop_impossible_times(seen(**{name: epoch}), AT)
     assert getattr(kept, name) is None
     assert f"{name} 1970-01-01 00:00 lies before 2000" in notes[0]
     first = datetime(2000, 1, 1, tzinfo=UTC)
-    assert believable(seen(**{name: first}), AT)[1] == ()
+    assert drop_impossible_times(seen(**{name: first}), AT)[1] == ()
 
 
 @pytest.mark.parametrize("state", ["stopped", "ended"])
 def test_a_stop_before_the_start_is_dropped_where_the_run_is_over(state: str) -> None:
-    kept, notes = believable(seen(state=state, started_at=AT - HOUR, stopped_at=AT - 2 * HOUR), AT)
+    kept, notes = drop_impossible_times(seen(state=state, started_at=AT - HOUR, stopped_at=AT - 2 * HOUR), AT)
     assert (kept.started_at, kept.stopped_at) == (AT - HOUR, None)
     assert "before started_at" in notes[0]
 
 
 def test_a_running_machine_keeps_the_stop_of_its_last_run() -> None:
     item = seen(started_at=AT - HOUR, stopped_at=AT - 2 * HOUR)
-    assert believable(item, AT) == (item, ())
+    assert drop_impossible_times(item, AT) == (item, ())
 
 
 def test_a_start_a_few_milliseconds_before_its_creation_is_believed() -> None:
     """A RunPod pair that was captured: `startedAt` 6 ms before `createdAt`."""
     item = seen(created_at=AT - HOUR, started_at=AT - HOUR - timedelta(milliseconds=6))
-    assert believable(item, AT) == (item, ())
+    assert drop_impossible_times(item, AT) == (item, ())
 
 
 def test_every_impossible_time_has_a_note() -> None:
     never, late = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
-    kept, notes = believable(seen(created_at=never, started_at=late, stopped_at=late, state="stopped"), AT)
+    kept, notes = drop_impossible_times(seen(created_at=never, started_at=late, stopped_at=late, state="stopped"), AT)
     assert (kept.created_at, kept.started_at, kept.stopped_at) == (None, None, None)
     assert len(notes) == 3
 
@@ -196,8 +196,8 @@ moments = st.none() | st.datetimes(timezones=st.just(UTC))
 def test_what_is_believed_once_is_believed_again(
     created: datetime | None, started: datetime | None, stopped: datetime | None, state: str
 ) -> None:
-    kept, _ = believable(seen(state=state, created_at=created, started_at=started, stopped_at=stopped), AT)
-    assert believable(kept, AT) == (kept, ())
+    kept, _ = drop_impossible_times(seen(state=state, created_at=created, started_at=started, stopped_at=stopped), AT)
+    assert drop_impossible_times(kept, AT) == (kept, ())
 
 
 # Values that cannot be built.
@@ -233,7 +233,7 @@ def test_a_disk_holds_a_whole_number_of_gb(gb: object) -> None:
 @pytest.mark.parametrize("mb", [-1, LARGEST_MB + 1, 1.5, None])
 def test_a_counter_counts_whole_mb(mb: object) -> None:
     with pytest.raises(InputError, match=r"counter\.mb"):
-        Counter("traffic", mb)  # type: ignore[arg-type]
+        TrafficCounter("traffic", mb)  # type: ignore[arg-type]
 
 
 def test_spending_is_grouped_by_few_labels_in_lower_case() -> None:
@@ -252,41 +252,41 @@ OTHER_ONE = seen("i-1", state="stopped")
 
 @pytest.mark.parametrize("inventory", [Complete(()), Complete((ONE, TWO)), Partial((ONE,), "page 2 failed"), Failed("503")])
 def test_a_listing_with_each_id_once_is_left_as_it_is(inventory: Inventory) -> None:
-    assert without_doubles(inventory) == (inventory, ())
+    assert remove_duplicates(inventory) == (inventory, ())
 
 
 def test_two_rows_that_agree_are_one() -> None:
-    assert without_doubles(Complete((ONE, TWO, seen("i-1")))) == (Complete((ONE, TWO)), ())
-    assert without_doubles(Partial((ONE, ONE), "page 2 failed")) == (Partial((ONE,), "page 2 failed"), ())
+    assert remove_duplicates(Complete((ONE, TWO, seen("i-1")))) == (Complete((ONE, TWO)), ())
+    assert remove_duplicates(Partial((ONE, ONE), "page 2 failed")) == (Partial((ONE,), "page 2 failed"), ())
 
 
 def test_two_rows_that_differ_leave_the_listing_partial_and_neither_is_believed() -> None:
-    found, notes = without_doubles(Complete((ONE, TWO, OTHER_ONE)))
+    found, notes = remove_duplicates(Complete((ONE, TWO, OTHER_ONE)))
     assert found == Partial((TWO,), "i-1 stands in one listing twice, and differently")
     assert notes == ("i-1 stands in one listing twice, and differently",)
 
 
 @pytest.mark.parametrize("order", [(ONE, ONE, OTHER_ONE), (ONE, OTHER_ONE, ONE), (OTHER_ONE, ONE, ONE)])
 def test_one_that_differs_among_many_that_agree_is_enough(order: tuple[Observation, ...]) -> None:
-    found, _ = without_doubles(Complete((*order, TWO)))
+    found, _ = remove_duplicates(Complete((*order, TWO)))
     assert isinstance(found, Partial)
     assert found.items == (TWO,)
 
 
 def test_a_partial_listing_stays_partial_for_its_own_reason_too() -> None:
-    found, notes = without_doubles(Partial((ONE, OTHER_ONE, TWO, seen("i-2", name="b"), THREE), "page 3 failed"))
+    found, notes = remove_duplicates(Partial((ONE, OTHER_ONE, TWO, seen("i-2", name="b"), THREE), "page 3 failed"))
     assert found == Partial((THREE,), "page 3 failed; i-1 and 1 more stand in one listing twice, and differently")
     assert notes == ("i-1 and 1 more stand in one listing twice, and differently",)
 
 
 def test_one_id_in_two_regions_is_two_resources() -> None:
     there = replace(ONE, key=ResourceKey("acme", "team", "us", "i-1"), state="stopped")
-    assert without_doubles(Complete((ONE, there))) == (Complete((ONE, there)), ())
+    assert remove_duplicates(Complete((ONE, there))) == (Complete((ONE, there)), ())
 
 
 @given(st.lists(st.sampled_from((ONE, OTHER_ONE, TWO, THREE, seen("i-3"))), max_size=8))
 def test_a_listing_without_doubles_has_each_id_at_most_once_and_none_is_made_up(items: list[Observation]) -> None:
-    found, notes = without_doubles(Complete(tuple(items)))
+    found, notes = remove_duplicates(Complete(tuple(items)))
     assert not isinstance(found, Failed)
     keys = [item.key for item in found.items]
     assert len(set(keys)) == len(keys)

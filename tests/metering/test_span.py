@@ -23,9 +23,21 @@ from costguard.metering.meter import (
     Meter,
     PriceRange,
 )
-from costguard.metering.reach import reach_of
-from costguard.metering.span import EDGE, GAP, MAYBE, PRESENCES, SEEN, Reach, Span, amounts, by_day, charge, expected_us
-from costguard.values.instant import DAY_US, EARLIEST, HOUR_US, LATEST, SECOND_US, instant, micros, sensible
+from costguard.metering.reach import compute_known_until
+from costguard.metering.span import (
+    EDGE,
+    GAP,
+    MAYBE,
+    PRESENCES,
+    SEEN,
+    KnownUntil,
+    Span,
+    compute_amounts,
+    compute_charge,
+    count_expected_us,
+    split_by_day,
+)
+from costguard.values.instant import DAY_US, EARLIEST, HOUR_US, LATEST, SECOND_US, from_micros, require_instant, to_micros
 from costguard.values.money import NANO
 from costguard.values.period import Period
 from costguard.values.resource import Attribution, ResourceKey
@@ -57,7 +69,7 @@ def made(
 def total(span: Span) -> tuple[int, int, int]:
     """All of a closed span."""
     assert span.end is not None
-    return amounts(span, micros(span.start), micros(span.end))
+    return compute_amounts(span, to_micros(span.start), to_micros(span.end))
 
 
 lengths = st.one_of(
@@ -90,7 +102,7 @@ spans = st.builds(
 
 def cuts_of(span: Span) -> st.SearchStrategy[list[int]]:
     assert span.end is not None
-    first, last = micros(span.start), micros(span.end)
+    first, last = to_micros(span.start), to_micros(span.end)
     slack = 2 * HOUR_US
     return st.lists(st.integers(first - slack, last + slack), max_size=8).map(sorted)
 
@@ -105,25 +117,25 @@ cut_spans = spans.flatmap(lambda span: st.tuples(st.just(span), cuts_of(span)))
 def test_any_split_of_a_span_adds_up_to_the_nano_dollar(cut: tuple[Span, list[int]]) -> None:
     span, cuts = cut
     edges = [ALL[0], *cuts, ALL[1]]
-    parts = [amounts(span, start, end) for start, end in pairwise(edges)]
-    assert tuple(map(sum, zip(*parts, strict=True))) == amounts(span, *ALL) == total(span)
-    assert sum(expected_us(span, start, end) for start, end in pairwise(edges)) == expected_us(span, *ALL)
+    parts = [compute_amounts(span, start, end) for start, end in pairwise(edges)]
+    assert tuple(map(sum, zip(*parts, strict=True))) == compute_amounts(span, *ALL) == total(span)
+    assert sum(count_expected_us(span, start, end) for start, end in pairwise(edges)) == count_expected_us(span, *ALL)
 
 
 @given(cut_spans)
 def test_every_part_of_a_span_is_in_order_and_not_negative(cut: tuple[Span, list[int]]) -> None:
     span, cuts = cut
     for start, end in pairwise([ALL[0], *cuts, ALL[1]]):
-        low, expected, high = amounts(span, start, end)
+        low, expected, high = compute_amounts(span, start, end)
         assert 0 <= low <= expected <= high
-        assert expected_us(span, start, end) >= 0
+        assert count_expected_us(span, start, end) >= 0
 
 
 @given(spans)
 def test_the_days_of_a_span_add_up_to_it(span: Span) -> None:
-    days = by_day(span)
+    days = split_by_day(span)
     assert tuple(sum(money[end] for _, money, _ in days) for end in range(3)) == total(span)
-    assert sum(us for _, _, us in days) == expected_us(span, *ALL)
+    assert sum(us for _, _, us in days) == count_expected_us(span, *ALL)
     assert len({day for day, _, _ in days}) == len(days)
     assert [day for day, _, _ in days] == sorted(day for day, _, _ in days)
 
@@ -189,7 +201,7 @@ def test_a_run_cut_in_two_spans_owes_its_steps_and_minimum_once(
 def test_what_nobody_saw_costs_from_nothing_to_all(presence: str, cents: tuple[int, int, int], minutes: int) -> None:
     span = made(Meter("compute", usd("2")), HOURS, presence=presence)
     assert total(span) == tuple(cent * NANO // 100 for cent in cents)
-    assert expected_us(span, *ALL) == minutes * 60 * SECOND_US
+    assert count_expected_us(span, *ALL) == minutes * 60 * SECOND_US
 
 
 def test_an_unknown_price_in_an_edge_is_half_of_what_is_expected() -> None:
@@ -203,9 +215,9 @@ def test_an_unknown_price_in_an_edge_is_half_of_what_is_expected() -> None:
 def test_a_minimum_of_a_minute_is_owed_from_the_start() -> None:
     span = made(Meter("compute", usd("2.49"), minimum_s=60), 45 * SECOND)
     assert total(span) == (41_500_000,) * 3
-    first = micros(NOON)
-    assert amounts(span, first, first + 30 * SECOND_US) == (41_500_000,) * 3
-    assert amounts(span, first + 30 * SECOND_US, first + 45 * SECOND_US) == (0, 0, 0)
+    first = to_micros(NOON)
+    assert compute_amounts(span, first, first + 30 * SECOND_US) == (41_500_000,) * 3
+    assert compute_amounts(span, first + 30 * SECOND_US, first + 45 * SECOND_US) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("seconds", "charged"), [(0, 0), (1, 60), (60, 60), (61, 61), (3600, 3600)])
@@ -224,10 +236,10 @@ def test_what_is_counted_by_the_hour_is_owed_for_every_hour_begun(minutes: int, 
 
 
 def test_an_hour_begun_is_owed_from_its_first_microsecond() -> None:
-    span, first = made(Meter("compute", usd("1"), quantum_s=3600), 2 * HOURS), micros(NOON)
-    assert amounts(span, first, first + 1)[1] == NANO
-    assert amounts(span, first + 1, first + HOUR_US)[1] == 0
-    assert amounts(span, first + HOUR_US, first + HOUR_US + 1)[1] == NANO
+    span, first = made(Meter("compute", usd("1"), quantum_s=3600), 2 * HOURS), to_micros(NOON)
+    assert compute_amounts(span, first, first + 1)[1] == NANO
+    assert compute_amounts(span, first + 1, first + HOUR_US)[1] == 0
+    assert compute_amounts(span, first + HOUR_US, first + HOUR_US + 1)[1] == NANO
 
 
 def test_steps_are_counted_from_the_start_of_the_run_and_not_of_the_span() -> None:
@@ -242,7 +254,7 @@ def test_a_microsecond_counts_as_the_second_it_begins() -> None:
 
 def test_an_empty_span_costs_nothing() -> None:
     assert total(made(Meter("compute", usd("3.6"), minimum_s=60), timedelta(0))) == (0, 0, 0)
-    assert by_day(made(Meter("compute", usd("3.6")), timedelta(0))) == []
+    assert split_by_day(made(Meter("compute", usd("3.6")), timedelta(0))) == []
 
 
 # Months.
@@ -261,7 +273,7 @@ def test_every_month_of_the_calendar_costs_one_month(year: int) -> None:
 def test_a_day_is_its_share_of_the_month_it_lies_in(year: int, month: int, days: int) -> None:
     start = datetime(year, month, 1, tzinfo=UTC)
     span = made(Meter("storage", usd(str(days)), unit=GB_MONTH), timedelta(days=days), start=start)
-    assert [money[1] for _, money, _ in by_day(span)] == [NANO] * days
+    assert [money[1] for _, money, _ in split_by_day(span)] == [NANO] * days
 
 
 def test_a_span_over_the_edge_of_a_month_takes_its_share_of_both() -> None:
@@ -281,7 +293,7 @@ def test_a_month_of_fixed_length_is_so_many_hours(unit: str, hours: int) -> None
 def test_traffic_is_spread_evenly_over_the_time_in_which_it_was_used() -> None:
     span = made(Meter("traffic", usd("0.01"), unit=GB, quantity=5_000), timedelta(days=2), start=NOON)
     assert total(span) == (50_000_000,) * 3
-    assert [money[1] for _, money, _ in by_day(span)] == [12_500_000, 25_000_000, 12_500_000]
+    assert [money[1] for _, money, _ in split_by_day(span)] == [12_500_000, 25_000_000, 12_500_000]
 
 
 def test_traffic_without_an_end_cannot_be() -> None:
@@ -306,7 +318,7 @@ def test_a_price_fits_where_an_hour_of_the_whole_quantity_is_at_most_the_largest
 def test_a_span_of_two_centuries_has_every_day() -> None:
     span = made(Meter("compute", usd("1"), quantum_s=3600), LATEST - EARLIEST, start=EARLIEST)
     assert total(span)[1] == (LATEST - EARLIEST) // HOURS * NANO
-    assert len(by_day(span)) == (LATEST - EARLIEST).days
+    assert len(split_by_day(span)) == (LATEST - EARLIEST).days
 
 
 # Open spans and their reach.
@@ -314,23 +326,23 @@ def test_a_span_of_two_centuries_has_every_day() -> None:
 
 def test_an_open_span_costs_from_what_is_sure_to_what_is_possible() -> None:
     span = made(Meter("compute", usd("2")), None)
-    reach = Reach(low=NOON + HOURS, expected=NOON + 2 * HOURS, high=NOON + 3 * HOURS)
+    reach = KnownUntil(low=NOON + HOURS, expected=NOON + 2 * HOURS, high=NOON + 3 * HOURS)
     day = Period(start=NOON - HOURS, end=NOON + timedelta(days=1))
-    assert charge(span, day, reach).text() == {"low": "2.00", "expected": "4.00", "high": "6.00"}
+    assert compute_charge(span, day, reach).format_ends() == {"low": "2.00", "expected": "4.00", "high": "6.00"}
     early = Period(start=NOON - HOURS, end=NOON + 90 * MINUTE)
-    assert charge(span, early, reach).text() == {"low": "2.00", "expected": "3.00", "high": "3.00"}
+    assert compute_charge(span, early, reach).format_ends() == {"low": "2.00", "expected": "3.00", "high": "3.00"}
     late = Period(start=NOON + 150 * MINUTE, end=NOON + timedelta(days=1))
-    assert charge(span, late, reach).text() == {"low": "0.00", "expected": "0.00", "high": "1.00"}
+    assert compute_charge(span, late, reach).format_ends() == {"low": "0.00", "expected": "0.00", "high": "1.00"}
 
 
 def test_an_open_span_has_no_days_yet() -> None:
     with pytest.raises(InputError, match="open"):
-        by_day(made(Meter("compute", usd("2")), None))
+        split_by_day(made(Meter("compute", usd("2")), None))
 
 
 def test_a_closed_span_goes_to_its_end_in_its_own_currency() -> None:
     span = made(Meter("compute", PriceRange.exactly(NANO, "EUR")), HOURS)
-    found = charge(span, Period(start=NOON, end=NOON + timedelta(days=9)))
+    found = compute_charge(span, Period(start=NOON, end=NOON + timedelta(days=9)))
     assert (found.low, found.high.currency, found.expected.nano) == (found.high, "EUR", NANO)
 
 
@@ -340,20 +352,20 @@ def test_a_reach_in_order_gives_money_in_order_in_any_period(
 ) -> None:
     low, expected, high = (start + reached for reached in sorted(far))
     period = Period(start=start + begin, end=start + begin + length)
-    found = charge(made(meter, None, start=start), period, Reach(low=low, expected=expected, high=high))
+    found = compute_charge(made(meter, None, start=start), period, KnownUntil(low=low, expected=expected, high=high))
     assert found.low.nano >= 0
 
 
 def test_a_scope_listed_at_noon_reaches_noon_less_its_lag_for_sure_and_now_at_most() -> None:
     lag = timedelta(seconds=30)
-    found = reach_of(
+    found = compute_known_until(
         start=NOON - HOURS, complete_at=NOON, logged_at=NOON - HOURS, seen_at=None, absent_at=None, lag=lag, as_of=NOON + HOURS
     )
-    assert found == Reach(low=NOON - lag, expected=NOON + HOURS, high=NOON + HOURS)
+    assert found == KnownUntil(low=NOON - lag, expected=NOON + HOURS, high=NOON + HOURS)
 
 
 def test_what_complete_listings_lack_probably_ended_half_way() -> None:
-    found = reach_of(
+    found = compute_known_until(
         start=NOON - HOURS,
         complete_at=NOON + 10 * MINUTE,
         logged_at=NOON - HOURS,
@@ -362,11 +374,11 @@ def test_what_complete_listings_lack_probably_ended_half_way() -> None:
         lag=timedelta(0),
         as_of=NOON + HOURS,
     )
-    assert found == Reach(low=NOON, expected=NOON + 2 * MINUTE, high=NOON + HOURS)
+    assert found == KnownUntil(low=NOON, expected=NOON + 2 * MINUTE, high=NOON + HOURS)
 
 
 def test_a_report_about_the_past_reaches_no_further_than_it_asks() -> None:
-    found = reach_of(
+    found = compute_known_until(
         start=NOON - HOURS,
         complete_at=NOON,
         logged_at=NOON,
@@ -375,7 +387,7 @@ def test_a_report_about_the_past_reaches_no_further_than_it_asks() -> None:
         lag=timedelta(0),
         as_of=NOON - 30 * MINUTE,
     )
-    assert found == Reach.exactly(NOON - 30 * MINUTE)
+    assert found == KnownUntil.exactly(NOON - 30 * MINUTE)
 
 
 @given(
@@ -397,7 +409,7 @@ def test_a_reach_is_in_order_whatever_is_known(
     lag: timedelta,
     as_of: datetime,
 ) -> None:
-    found = reach_of(
+    found = compute_known_until(
         start=start, complete_at=complete_at, logged_at=logged_at, seen_at=seen_at, absent_at=absent_at, lag=lag, as_of=as_of
     )
     assert found.low <= found.expected <= found.high
@@ -409,26 +421,26 @@ def test_a_reach_is_in_order_whatever_is_known(
 
 
 def test_either_of_two_prices_lies_between_them() -> None:
-    found = PriceRange(1, 2, 3).around(PriceRange(2, 6, 9, known=False))
+    found = PriceRange(1, 2, 3).merge_with(PriceRange(2, 6, 9, known=False))
     assert found == PriceRange(1, 4, 9, known=False)
 
 
 def test_two_currencies_have_no_price_between_them() -> None:
     with pytest.raises(InputError, match="currency"):
-        PriceRange.exactly(1).around(PriceRange.exactly(1, "EUR"))
+        PriceRange.exactly(1).merge_with(PriceRange.exactly(1, "EUR"))
 
 
 def test_a_disk_that_grew_while_nobody_looked_costs_from_the_smaller_to_the_larger() -> None:
     small, large = (Meter("storage", usd("0.10"), unit=GB_MONTH, quantity=gb) for gb in (100, 150))
-    found = small.either(large)
+    found = small.merge_with(large)
     assert (found.quantity, found.price) == (150, PriceRange(66_666_666, 83_333_333, 100_000_000))
-    assert large.either(small) == found
+    assert large.merge_with(small) == found
 
 
 def test_the_dearer_of_two_counts_and_not_the_larger() -> None:
     """A pod's 100 GB at the stopped price of $0.20 cost more than 150 GB at $0.10."""
     small, large = Meter("storage", usd("0.20"), quantity=100), Meter("storage", usd("0.10"), quantity=150)
-    assert small.either(large) == Meter("storage", PriceRange(150_000_000, 175_000_000, 200_000_000), quantity=100)
+    assert small.merge_with(large) == Meter("storage", PriceRange(150_000_000, 175_000_000, 200_000_000), quantity=100)
 
 
 @given(meters, price_ranges, st.integers(0, 10_000), st.sampled_from((1, 60, 3600)), lengths)
@@ -436,7 +448,7 @@ def test_either_of_two_meters_holds_both(
     one: Meter, price: PriceRange, quantity: int, quantum_s: int, length: timedelta
 ) -> None:
     other = replace(one, price=price, quantity=quantity, quantum_s=quantum_s)
-    low, expected, high = total(made(one.either(other), length))
+    low, expected, high = total(made(one.merge_with(other), length))
     assert low <= expected <= high
     for meter in (one, other):
         least, _, most = total(made(meter, length))
@@ -482,14 +494,14 @@ def test_a_line_is_a_charge_and_its_part() -> None:
 
 
 def test_an_instant_is_whole_microseconds_since_1970() -> None:
-    assert micros(datetime(2026, 11, 21, tzinfo=UTC)) == 1_795_219_200_000_000
-    assert micros(datetime(1970, 1, 2, tzinfo=UTC)) == DAY_US
+    assert to_micros(datetime(2026, 11, 21, tzinfo=UTC)) == 1_795_219_200_000_000
+    assert to_micros(datetime(1970, 1, 2, tzinfo=UTC)) == DAY_US
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_micros_and_instants_are_each_others_inverse(at: datetime) -> None:
-    assert instant(micros(at)) == at
-    assert instant(micros(at)).tzinfo is UTC
+    assert from_micros(to_micros(at)) == at
+    assert from_micros(to_micros(at)).tzinfo is UTC
 
 
 @pytest.mark.parametrize(
@@ -497,9 +509,9 @@ def test_micros_and_instants_are_each_others_inverse(at: datetime) -> None:
 )
 def test_an_instant_that_is_no_sense_is_refused_by_field(at: datetime) -> None:
     with pytest.raises(InputError, match=r"poll\.at"):
-        sensible(at, "poll.at")
+        require_instant(at, "poll.at")
 
 
 def test_the_first_and_the_last_sensible_instant_pass() -> None:
     last = LATEST - timedelta(microseconds=1)
-    assert (sensible(EARLIEST, "at"), sensible(last, "at")) == (EARLIEST, last)
+    assert (require_instant(EARLIEST, "at"), require_instant(last, "at")) == (EARLIEST, last)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from costguard.metering.accrual import DOUBTED, GAP, last_seen
+from costguard.metering.accrual import EMPTY_DOUBTED_FOR, POLL_GAP, find_last_seen
 from costguard.metering.billing import BillingRule, TimeRule
 from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.metering.observation import Disk, Observation, Price
-from costguard.metering.span import MAYBE, Span, charge
-from costguard.metering.unheard import needs_ceilings, unheard
+from costguard.metering.span import MAYBE, Span, compute_charge
+from costguard.metering.unheard import find_unobserved_usage, needs_price_ceilings
 from costguard.values.money import Rate
 from costguard.values.resource import VOLUME
 from tests.metering.stories import EVER, RULE, TEN, Dollars, Story, key, machine, minute
@@ -34,16 +34,16 @@ ONE = frozenset({key()})
 
 def beside(story: Story, at: float) -> tuple[Span, ...]:
     """What may have billed beside what is open."""
-    known, seen_at = story.state.resources[key()], last_seen(story.state.resources[key()], story.state)
-    return unheard(known, seen_at, minute(at), rule=story.rule, ceilings=story.ceilings, gap=GAP)
+    known, seen_at = story.state.resources[key()], find_last_seen(story.state.resources[key()], story.state)
+    return find_unobserved_usage(known, seen_at, minute(at), rule=story.rule, ceilings=story.ceilings, gap=POLL_GAP)
 
 
 def said(story: Story, at: float, charge_of: str = "compute") -> tuple[Dollars, Dollars, Dollars]:
     """What a statement holds of one charge."""
     low, expected, high = story.cost(at, charge_of=charge_of)
-    more = [charge(span, EVER) for span in beside(story, at) if span.meter.charge == charge_of]
+    more = [compute_charge(span, EVER) for span in beside(story, at) if span.meter.charge == charge_of]
     assert all((one.low.nano, one.expected.nano) == (0, 0) for one in more)
-    return low, expected, high + sum(one.high.decimal() for one in more)
+    return low, expected, high + sum(one.high.to_decimal() for one in more)
 
 
 def silent(seen: Observation, rule: BillingRule = RULE) -> Story:
@@ -132,9 +132,9 @@ def test_a_price_on_demand_holds_and_one_of_spot_may_be_the_dearest() -> None:
 
 
 def test_the_market_bounds_what_nobody_stated_a_price_of_and_what_is_spot() -> None:
-    assert needs_ceilings(machine(prices=()), RULE)
-    assert needs_ceilings(machine(tier="spot"), RULE)
-    assert not needs_ceilings(machine(), RULE)
+    assert needs_price_ceilings(machine(prices=()), RULE)
+    assert needs_price_ceilings(machine(tier="spot"), RULE)
+    assert not needs_price_ceilings(machine(), RULE)
 
 
 def test_a_disk_is_bounded_by_the_state_in_which_it_costs_most() -> None:
@@ -171,10 +171,10 @@ def test_a_partial_listing_is_no_look_at_what_it_leaves_out() -> None:
 def test_an_empty_list_that_nobody_can_confirm_is_doubted_for_two_days() -> None:
     story = Story()
     story.listed(LOOKED, machine())
-    for at in (LOOKED + 1, LOOKED + 2, LOOKED + DOUBTED / timedelta(minutes=1) - 1):
+    for at in (LOOKED + 1, LOOKED + 2, LOOKED + EMPTY_DOUBTED_FOR / timedelta(minutes=1) - 1):
         story.poll(at, Complete(()), unanswered=ONE)
         assert (story.last and story.last.outcome, said(story, at)) == ("partial", (10, at, at))
-    last = LOOKED + DOUBTED / timedelta(minutes=1)
+    last = LOOKED + EMPTY_DOUBTED_FOR / timedelta(minutes=1)
     story.poll(last, Complete(()), unanswered=ONE)
     story.poll(last + 1, Complete(()), unanswered=ONE)
     assert said(story, 10**5) == (10, 10 + (last - 10) / 2, last)

@@ -25,8 +25,8 @@ from costguard_gcp import actions as gcp_acts
 from costguard.errors import CostguardError, ProviderError
 from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.transport import Bucket, Transport, channel
-from costguard.providers.transport.circuit import Circuits
+from costguard.providers.transport import TokenBucket, Transport, channel
+from costguard.providers.transport.circuit import CircuitBreakers
 from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
 from tests.contract.case import forms
 from tests.contract.rig import Rig
@@ -146,8 +146,10 @@ def _is_one(provider: str, phase: str, kind: str, *, once: bool) -> bool:
 def unhurried() -> Iterator[None]:
     """No pauses between tries, enough of every quota, closed circuits, and acts that end soon: as the contract suite has it."""
     with (
-        patch.object(Bucket, "take", lambda self, deadline, **_: self._closed_until - self._monotonic() <= deadline.left()),
-        patch.object(Circuits, "closed_for", lambda _self, _scope: 0.0),
+        patch.object(
+            TokenBucket, "acquire", lambda self, deadline, **_: self._closed_until - self._monotonic() <= deadline.left()
+        ),
+        patch.object(CircuitBreakers, "reserve_probe", lambda _self, _scope: 0.0),
         patch.object(channel, "ACT_S", ACT_S),
         patch.object(costguard_aws.session, "ACT_S", ACT_S),
         patch.object(gcp_acts, "ACT_S", ACT_S),

@@ -16,8 +16,8 @@ from costguard_vast.account import VastAccount as Account
 from costguard.errors import UnreachableError
 from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.providers.ports import Stopper
-from costguard.providers.transport import Channel
-from costguard.values.acting import ACCEPTED, REFUSED, Reception
+from costguard.providers.transport import ProviderChannel
+from costguard.values.acting import ACCEPTED, REFUSED, ActionResponse
 from tests.networks import matrix
 from tests.networks.cells import RIGS, Cell, cells, played, unhurried
 from tests.providers.aws.rig import AwsRig
@@ -77,7 +77,7 @@ def test_an_act_on_aws_is_not_sent_after_looks_that_took_until_its_intent_expire
     rig = AwsRig()
     id_ = rig.put(1)[0]
     with unhurried(), rig.opened(tmp_path) as source:
-        key = next(iter(source.poll(source.scopes()[0]).inventory.items)).key  # type: ignore[union-attr]
+        key = next(iter(source.poll(source.list_scopes()[0]).inventory.items)).key  # type: ignore[union-attr]
         for one in (rig.one, "DescribeInstanceAttribute"):
             rig.fake.fault(one, "delay", seconds=late_s)
         assert isinstance(source, Stopper)
@@ -123,23 +123,23 @@ def test_the_judge_catches_an_adapter_that_takes_some_for_all(tmp_path: Path) ->
 
 
 def test_the_judge_catches_an_act_that_is_sent_again(tmp_path: Path) -> None:
-    plain = Channel.act
+    plain = ProviderChannel.act
 
-    def act(self: Channel, *words: object, **more: object) -> object:
+    def act(self: ProviderChannel, *words: object, **more: object) -> object:
         try:
             return plain(self, *words, **more)  # type: ignore[arg-type]
         except UnreachableError:
             return plain(self, *words, **more)  # type: ignore[arg-type]
 
-    with patch.object(Channel, "act", act):
+    with patch.object(ProviderChannel, "act", act):
         assert "it arrived 2 times" in wrongs(ACTED, tmp_path)
 
 
 @pytest.mark.parametrize("said", [ACCEPTED, REFUSED])
 def test_the_judge_catches_an_answer_that_is_made_up(tmp_path: Path, said: str) -> None:
-    def stop(self: Account, key: object, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self: Account, key: object, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         PLAIN_STOP(self, key, lose=lose)  # type: ignore[arg-type]
-        return Reception(said=said, why="as I say")
+        return ActionResponse(said=said, why="as I say")
 
     cell = ACTED if said == REFUSED else Cell(provider="vast", phase="act request", kind="cut", at=20)
     with patch.object(Account, "stop", stop):
@@ -147,7 +147,7 @@ def test_the_judge_catches_an_answer_that_is_made_up(tmp_path: Path, said: str) 
 
 
 def test_the_judge_catches_an_act_that_hits_another(tmp_path: Path) -> None:
-    def stop(self: Account, key: object, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self: Account, key: object, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         for number in ("24815377", "24815387"):
             PLAIN_STOP(self, key._replace(id=number), lose=lose)  # type: ignore[attr-defined]
         return PLAIN_STOP(self, key, lose=lose)  # type: ignore[arg-type]

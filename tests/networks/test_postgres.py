@@ -16,7 +16,7 @@ from costguard.ledger.db import maintenance, postgresql
 from costguard.ledger.db.codecs import Row
 from costguard.ledger.guard.store import GuardBook
 from costguard.services.act.send_action import act, confirm, settle
-from costguard.values.acting import Reception
+from costguard.values.acting import ActionResponse
 from tests.crashes.story import Story, make_story, open_ledger, record_rest
 from tests.ledger.fleet import rows
 from tests.networks.plan import CONNECT, DOWN, UP, Fault
@@ -74,7 +74,7 @@ def test_a_wire_that_breaks_while_a_poll_is_written_loses_and_doubles_nothing(
     polls = [story.poll(number) for number in range(len(story.entries))]
     known, broken = 0, list[tuple[str, str, str]]()
     with through(postgres_url) as (url, proxy), open_ledger(url) as ledger:
-        ledger.record(polls[:7])
+        ledger.record_polls(polls[:7])
         first = 7
         for kind, side, moment in WAYS:
             lot, before = polls[first : first + LOT], rows(postgres_url)
@@ -85,7 +85,7 @@ def test_a_wire_that_breaks_while_a_poll_is_written_loses_and_doubles_nothing(
             proxy.plan = [Fault(kind=kind, side=side, mark=moment)]
             proxy._seen.clear()
             try:
-                ledger.record(lot)
+                ledger.record_polls(lot)
             except LedgerError as told:
                 is_said(told)
             else:
@@ -99,8 +99,8 @@ def test_a_wire_that_breaks_while_a_poll_is_written_loses_and_doubles_nothing(
                 assert rows(postgres_url) == before, (kind, side, moment)
             else:
                 known += rows(postgres_url) != before
-            ledger.record(lot)
-        ledger.record(polls[first:])
+            ledger.record_polls(lot)
+        ledger.record_polls(polls[first:])
     assert known, "no commit was ever done without its answer"
     assert len(broken) > len(WAYS) * 3 / 4, broken
     assert rows(postgres_url) == calm
@@ -118,13 +118,13 @@ def state_of(url: str, id_: str) -> str:
 def test_an_act_whose_commit_is_lost_is_not_sent_until_a_commit_is_known(postgres_url: str, kind: str, side: str) -> None:
     world, states = World(), list[str]()
 
-    def obeys(world: World) -> Reception:
+    def obeys(world: World) -> ActionResponse:
         states.append(state_of(postgres_url, "one"))
         return world.stop_it()
 
     world.obeys = obeys
     with through(postgres_url) as (url, proxy), GuardBook(url, rails=Rails()) as book:
-        epoch = book.take_turn("me", START, 2 * MIN)
+        epoch = book.acquire_leader_lease("me", START, 2 * MIN)
         assert epoch is not None
         one = intent(epoch=epoch)
         assert book.plan_intent(one)
@@ -136,10 +136,10 @@ def test_an_act_whose_commit_is_lost_is_not_sent_until_a_commit_is_known(postgre
         assert (acted.sent, world.asked, states) == (False, [], [])
         proxy.plan = ()
         proxy._do(proxy._drop())
-        (left,) = book.open_intents()
+        (left,) = book.load_open_intents()
         assert left.state == (EXECUTING if side == DOWN else READY)
         world.goes_by(MIN)
-        assert book.take_turn("me", world.now(), 2 * MIN) == epoch
+        assert book.acquire_leader_lease("me", world.now(), 2 * MIN) == epoch
         if left.state in IN_DOUBT:
             settled = settle(left, world.hands, book, world, world.still)
             assert settled.intent.state == READY, "it still runs, so nothing was done"
@@ -148,7 +148,7 @@ def test_an_act_whose_commit_is_lost_is_not_sent_until_a_commit_is_known(postgre
         again = act(left, world.hands, book, world, world.still, seconds=world.seconds)
         assert again.sent, again
         world.goes_by(MIN)
-        assert book.take_turn("me", world.now(), 2 * MIN) == epoch
+        assert book.acquire_leader_lease("me", world.now(), 2 * MIN) == epoch
         done = confirm(again.intent, world.seen, book, world.still, absences=0, asked_at=world.now(), now=world.now())
         assert done.intent.state == DONE
     assert (len(world.asked), states) == (1, [EXECUTING])

@@ -12,7 +12,7 @@ from costguard.errors import ProviderError
 from costguard.metering.inventory import Complete, Failed
 from costguard.notifiers import Channel, chat, webhook
 from costguard.providers.ports import LiveOfferSource
-from costguard.providers.transport import Deadline, Request, Transport
+from costguard.providers.transport import Deadline, HttpRequest, Transport
 from costguard.services.beating import beat
 from costguard.settings import Settings
 from costguard.settings.sections import NetworkSettings, WatchSettings
@@ -74,7 +74,7 @@ def _refusal(source: Any) -> str:  # noqa: ANN401 - an account
 def _offered(source: Any) -> int:  # noqa: ANN401 - an account
     """How much it has for sale, where it can say."""
     try:
-        return len(source.live_offers(None).offers) if isinstance(source, LiveOfferSource) else 0
+        return len(source.list_live_offers(None).offers) if isinstance(source, LiveOfferSource) else 0
     except ProviderError:
         return 0
 
@@ -147,7 +147,7 @@ def test_no_variable_of_the_environment_names_an_authority_or_turns_anything_off
         monkeypatch.setenv(name, str(authorities.file.parent if name.endswith("DIR") else authorities.file))
     for name, value in {"PYTHONHTTPSVERIFY": "0", "NODE_TLS_REJECT_UNAUTHORIZED": "0", "GIT_SSL_NO_VERIFY": "1"}.items():
         monkeypatch.setenv(name, value)
-    trust.system_context.cache_clear()
+    trust.load_system_context.cache_clear()
     environ = {**rig.environ(), **dict.fromkeys(BY_ENVIRONMENT, str(authorities.file))}
     with wrongly("unknown authority", rig.fake, authorities) as (base, _):
         transport = Transport()
@@ -157,7 +157,7 @@ def test_no_variable_of_the_environment_names_an_authority_or_turns_anything_off
         for tell in (hook, heart, room):
             assert not tell(base, None)[0]
     assert rig.fake.asked == []
-    trust.system_context.cache_clear()
+    trust.load_system_context.cache_clear()
 
 
 def test_a_chat_whose_address_turns_verification_off_is_none(authorities: Authorities) -> None:
@@ -178,7 +178,7 @@ def test_a_certificate_that_is_wrong_is_wrong_behind_a_stated_proxy_as_well(how:
     with wrongly(how, cloud, authorities) as (base, file), tunnelled(int(base.rpartition(":")[2])) as (proxy, heard):
         transport = Transport(ca_file=file, proxy=proxy)
         for name, right in (("elsewhere.example", how == "another host"), ("other.example", False)):
-            request = Request(method="GET", url=f"https://{name}/x", headers={"Authorization": CANARY})
+            request = HttpRequest(method="GET", url=f"https://{name}/x", headers={"Authorization": CANARY})
             if right:
                 assert transport.exchange(request, provider="c", deadline=Deadline(20)).status == 200
                 continue

@@ -16,7 +16,7 @@ from costguard.notifiers import Channel
 from costguard.notifiers.console import notify as to_console
 from costguard.notifiers.webhook import body_json
 from costguard.values.encoding import LONGEST, chat, plain, shell_word
-from costguard.values.resource import storable
+from costguard.values.resource import make_storable
 from tests.fakes.server import Hands
 from tests.notifiers.hostile import CORPUS, LINES, message_of
 
@@ -87,5 +87,5 @@ def test_a_pasted_command_is_one_command_with_the_id_as_one_word(name: str) -> N
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_cleaned_text_can_be_stored_and_sent_anywhere(name: str) -> None:
-    assert storable(plain(name)) == plain(name)
+    assert make_storable(plain(name)) == plain(name)
     assert chat(name).encode().decode() == chat(name)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.bills.bill_files import About, BillFiles, BillFormat
+from costguard.bills.bill_files import BillFileFacts, BillFiles, BillFormat
 from costguard.bills.bill_line import BillLine
 from costguard.errors import InputError
-from costguard.providers.bills import KnowsBillFiles
-from costguard.providers.plugins import providers
+from costguard.providers.bills import BillFilePlugin
+from costguard.providers.plugins import load_providers
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
-ABOUT = About(account="main", as_of=NOW)
+ABOUT = BillFileFacts(account="main", as_of=NOW)
 TIMES = st.sampled_from(
     ["2026-10-01T00:00:00Z", "2026-10-01T01:00:00Z", "2026-10-03", 1_790_000_000, 1.79e9, "1790000000", "", "x", None]
 )
@@ -60,8 +60,8 @@ KEYS = {
 
 
 def formats(name: str) -> list[BillFormat]:
-    plugin = providers().found[name]
-    assert isinstance(plugin, KnowsBillFiles)
+    plugin = load_providers().found[name]
+    assert isinstance(plugin, BillFilePlugin)
     files = plugin.bill_files
     assert isinstance(files, BillFiles)
     return list(files.formats)
@@ -90,12 +90,12 @@ def test_a_record_becomes_lines_or_is_refused(name: str, data: st.DataObject) ->
 
 @pytest.mark.parametrize("name", ["aws", "gcp", "runpod", "vast"])
 def test_what_a_provider_is_called_in_focus_files_is_its_own(name: str) -> None:
-    plugin = providers().found[name]
-    assert isinstance(plugin, KnowsBillFiles)
+    plugin = load_providers().found[name]
+    assert isinstance(plugin, BillFilePlugin)
     others = {
         called.casefold()
-        for other, one in providers().found.items()
-        if other != name and isinstance(one, KnowsBillFiles)
+        for other, one in load_providers().found.items()
+        if other != name and isinstance(one, BillFilePlugin)
         for called in one.bill_files.called
     }
     assert not others & {called.casefold() for called in plugin.bill_files.called}

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pytest
 from costguard_aws.cost_exports import FocusExport
 
-from costguard.bills.bill_files import summed
-from costguard.bills.bill_line import Billed
+from costguard.bills.bill_files import sum_bill_lines
+from costguard.bills.bill_line import BillLines
 from costguard.errors import InputError
 from costguard.providers.ports import ChargeSource
 from costguard.services.bill_files import installed_kinds, opened
@@ -34,10 +34,10 @@ class Way(NamedTuple):
     source: ChargeSource
     folder: Path
 
-    def read(self, bill: Bill) -> Billed:
+    def read(self, bill: Bill) -> BillLines:
         """The lines of `bill`, laid there."""
         laid(self.folder, bill)
-        return self.source.bill_lines(MONTH)
+        return self.source.fetch_bill_lines(MONTH)
 
 
 def laid(folder: Path, bill: Bill) -> Path:
@@ -61,7 +61,7 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Way]:
     yield Way("aws", FocusExport(str(folder), BILLS, Hands(NOW)), folder)
 
 
-def outcome(read: Callable[[], Billed]) -> object:
+def outcome(read: Callable[[], BillLines]) -> object:
     """The lines, or the words of the refusal without the folder in which the files lie."""
     try:
         return [(line.id, line.amount, line.end, line.charge, line.resource_id, line.account) for line in read().lines]
@@ -72,9 +72,9 @@ def outcome(read: Callable[[], Billed]) -> object:
 def filed(way: Way, bill: Bill) -> object:
     """What `reconcile --provider CLOUD --file` makes of the same files."""
 
-    def read() -> Billed:
+    def read() -> BillLines:
         one = opened(laid(way.folder, bill), installed_kinds(way.cloud, "", lambda _: ()), NOW)
-        return summed(one.parts, MONTH, sums=one.sums)
+        return sum_bill_lines(one.parts, MONTH, sums=one.sums)
 
     return outcome(read)
 
@@ -112,7 +112,7 @@ def test_what_is_wrong_in_a_bucket_is_named_with_its_address_and_line(tmp_path: 
             data, _ = BAD[name]
             services.s3.objects = {("bills", "x/one.csv"): data.encode() if isinstance(data, str) else data}
             with pytest.raises(InputError, match=r"^s3://bills/x/one\.csv"):
-                export.bill_lines(MONTH)
+                export.fetch_bill_lines(MONTH)
 
 
 @pytest.mark.parametrize("unit", ["ms", "us", "ns"])

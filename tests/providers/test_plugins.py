@@ -14,39 +14,39 @@ from costguard.errors import CostguardError, UnknownNameError
 from costguard.providers import plugins
 from costguard.renderers import focus
 from costguard.services.bill_files import installed_kinds
-from costguard.values.provider import Manifest
+from costguard.values.provider import ProviderManifest
 from costguard.views.document import Document
 from tests.charges import ADA, charges, item
 
 
 @pytest.mark.parametrize("name", ["table", "json", "csv", "markdown"])
 def test_each_shipped_format_is_found_and_renders(name: str) -> None:
-    assert plugins.renderer(name)(Document(data={"schema": "x/1"}, records=({"a": 1},), lead=("a",))).endswith("\n")
+    assert plugins.load_renderer(name)(Document(data={"schema": "x/1"}, records=({"a": 1},), lead=("a",))).endswith("\n")
 
 
 def test_a_format_nobody_installed_offers_the_nearest_and_lists_all() -> None:
     with pytest.raises(UnknownNameError) as refused:
-        plugins.renderer("jsn")
+        plugins.load_renderer("jsn")
     assert refused.value.nearest[0] == "json"
     assert "installed: beancount, csv, focus, focus-parquet, html, json, markdown, table" in str(refused.value)
     assert refused.value.exit_code == 2
 
 
 def test_a_format_says_what_it_is_made_of_and_which_flags_it_takes() -> None:
-    focus = plugins.report_format("focus", file="october.csv")
+    focus = plugins.load_report_format("focus", file="october.csv")
     assert (focus.name, focus.needs, focus.options) == ("focus", "items", ("focus_version",))
-    assert (plugins.report_format("json").needs, plugins.report_format("json").options) == ("", ())
+    assert (plugins.load_report_format("json").needs, plugins.load_report_format("json").options) == ("", ())
 
 
 @pytest.mark.parametrize(("name", "file", "chosen"), [("focus", "a.Parquet", "focus-parquet"), ("json", "a.parquet", "json")])
 def test_a_format_has_a_variant_for_the_ending_of_a_file(name: str, file: str, chosen: str) -> None:
-    assert plugins.report_format(name, file=file).name == chosen
+    assert plugins.load_report_format(name, file=file).name == chosen
 
 
 def test_a_plug_in_of_another_package_enters_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, "shout = shouting:render", "def render(document):\n    return 'LOUD\\n'\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert plugins.renderer("shout")(Document(data={})) == "LOUD\n"
+    assert plugins.load_renderer("shout")(Document(data={})) == "LOUD\n"
 
 
 @pytest.mark.parametrize("line", ["shout = shouting:nothing", "shout = nowhere:render"])
@@ -54,7 +54,7 @@ def test_a_plug_in_that_cannot_be_loaded_names_itself(tmp_path: Path, monkeypatc
     installed(tmp_path, line, "")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(CostguardError, match=r"the plug-in 'shout' of costguard\.reports cannot be loaded") as broken:
-        plugins.renderer("shout")
+        plugins.load_renderer("shout")
     assert "reinstall or remove" in str(broken.value)
 
 
@@ -69,7 +69,7 @@ def test_a_provider_of_another_package_is_found_by_the_name_of_its_manifest(
 ) -> None:
     installed(tmp_path, "anything = shouting:provider", PROVIDER, group="costguard.providers")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = plugins.providers()
+    found = plugins.load_providers()
     assert found.get("acme").manifest.title == "Acme"
     assert {"acme", "sim"} <= set(found.found)
 
@@ -77,7 +77,7 @@ def test_a_provider_of_another_package_is_found_by_the_name_of_its_manifest(
 def test_a_provider_of_another_package_says_what_exports_call_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, "anything = shouting:provider", SELLER, group="costguard.providers")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert plugins.sellers()["acme"].compute == "Acme Pods"
+    assert plugins.load_sellers()["acme"].compute == "Acme Pods"
     first, unheard = item(attribution=replace(ADA, provider="acme")), item(attribution=replace(ADA, provider="sim-aws"))
     text = "".join(focus.render(Document(data={}, items=charges([first, unheard]))))
     rows = list(csv.DictReader(text.splitlines()))
@@ -95,7 +95,7 @@ def test_what_a_provider_says_of_itself_as_a_seller_must_be_readable(
     )
     installed(tmp_path, "costguard_acme = shouting:provider", code, group="costguard.providers")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = plugins.providers()
+    found = plugins.load_providers()
     assert ("acme" in found.found, "acme" in found.broken, "aws" in found.found) == (False, True, True)
 
 
@@ -112,7 +112,7 @@ def test_a_broken_provider_is_named_and_stops_no_other(
 ) -> None:
     installed(tmp_path, "costguard_acme = shouting:provider", code, group="costguard.providers")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = plugins.providers()
+    found = plugins.load_providers()
     assert why in found.broken["acme"]
     assert "sim" in found.found
     with pytest.raises(CostguardError, match="the provider 'acme' cannot be used"):
@@ -122,14 +122,14 @@ def test_a_broken_provider_is_named_and_stops_no_other(
 def test_two_providers_of_one_name_are_said_and_ours_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(tmp_path, "aaa = shouting:provider", PROVIDER.replace('"acme"', '"sim"'), group="costguard.providers")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = plugins.providers()
+    found = plugins.load_providers()
     assert found.get("sim").manifest.title == "Five simulated clouds"
     assert found.broken["aaa"] == "it calls itself sim, as another package does"
 
 
 def test_a_provider_nobody_installed_offers_the_nearest() -> None:
     with pytest.raises(UnknownNameError) as refused:
-        plugins.providers().get("smi")
+        plugins.load_providers().get("smi")
     assert refused.value.nearest[0] == "sim"
 
 
@@ -141,17 +141,17 @@ def test_no_sdk_and_no_network_is_imported_for_the_manifests() -> None:
 
 
 def test_an_extra_that_is_not_installed_is_seen_without_importing_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = Manifest(name="x", title="X", credentials=(), abilities={}, extra="aws")
-    assert plugins.extra_missing(exact) == ()
-    monkeypatch.setattr(plugins, "_installed", lambda name: name != "boto3")
-    assert plugins.extra_missing(exact) == ("boto3",)
-    assert plugins.extra_missing(Manifest(name="x", title="X", credentials=(), abilities={})) == ()
+    exact = ProviderManifest(name="x", title="X", credentials=(), abilities={}, extra="aws")
+    assert plugins.find_missing_packages(exact) == ()
+    monkeypatch.setattr(plugins, "_is_installed", lambda name: name != "boto3")
+    assert plugins.find_missing_packages(exact) == ("boto3",)
+    assert plugins.find_missing_packages(ProviderManifest(name="x", title="X", credentials=(), abilities={})) == ()
 
 
 PROVIDER = """
-from costguard.values.provider import Manifest
+from costguard.values.provider import ProviderManifest
 class Acme:
-    manifest = Manifest(name="acme", title="Acme", credentials=(), abilities={})
+    manifest = ProviderManifest(name="acme", title="Acme", credentials=(), abilities={})
 provider = Acme()
 """
 SELLER = PROVIDER.replace("import Manifest", "import CONTAINERS, Manifest, Seller").replace(

@@ -17,7 +17,7 @@ RATE = StorageRate(provider="aws", nano_per_gb_month=10**8)
 
 
 def test_seventy_gb_at_ten_cents_for_ten_hours_are_nine_point_six_cents() -> None:
-    assert RATE.over(70, 36_000).text(3) == "0.096"
+    assert RATE.over(70, 36_000).format(3) == "0.096"
 
 
 def test_a_month_of_disk_is_its_monthly_price() -> None:
@@ -33,7 +33,7 @@ def test_a_full_fine_tune_keeps_checkpoints_and_an_adapter_none_worth_counting()
 
 
 def test_a_rate_nobody_states_is_unknown_and_one_that_is_included_is_zero() -> None:
-    rates = Facts().storage_rates()
+    rates = Facts().get_storage_rates()
     assert "vast" not in rates
     assert rates["lambda"].nano_per_gb_month == 0
     assert rates["aws"].nano_per_gb_month == 80_000_000
@@ -53,7 +53,7 @@ def test_a_rate_that_is_no_money_names_its_row() -> None:
 
 
 def test_eight_hours_on_an_l4_take_the_units_of_eight_hours() -> None:
-    plans = [p for p in Facts().subscriptions() if p.gpu == "L4" and p.units]
+    plans = [p for p in Facts().get_subscriptions() if p.gpu == "L4" and p.units]
     assert plans
     for plan in plans:
         needed = plan.units_for(Interval.exactly(8.0))

@@ -26,25 +26,25 @@ DOES_NOT_COME_OUT = {
 class NoMarket:
     """Sells nothing: hours need no price."""
 
-    def classes(self, selection: Selection) -> list[tuple[str, int]]:  # noqa: ARG002 - the port's signature
+    def list_classes(self, selection: Selection) -> list[tuple[str, int]]:  # noqa: ARG002 - the port's signature
         return []
 
-    def best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:  # noqa: ARG002 - the port's signature
+    def find_best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:  # noqa: ARG002 - the port's signature
         return []
 
-    def offers(self, selection: Selection, *, sort: str, limit: int | None) -> Iterator[Offer]:  # noqa: ARG002 - the port's signature
+    def list_offers(self, selection: Selection, *, sort: str, limit: int | None) -> Iterator[Offer]:  # noqa: ARG002 - the port's signature
         return iter(())
 
 
 def compared(template: Template, **flags: object) -> Compared:
     table = flags_over(template.job, flags)
-    job = job_from(table, FACTS.architecture(str(table["model"])), FACTS.architecture)
+    job = job_from(table, FACTS.get_architecture(str(table["model"])), FACTS.get_architecture)
     return compare(template, job, changed_keys(table, template), market=NoMarket(), facts=FACTS)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_template_leaves_nothing_to_be_assumed(name: str) -> None:
-    job = job_from(TEMPLATES[name].job, FACTS.architecture(str(TEMPLATES[name].job["model"])), FACTS.architecture)
+    job = job_from(TEMPLATES[name].job, FACTS.get_architecture(str(TEMPLATES[name].job["model"])), FACTS.get_architecture)
     assert job.assumed == ()
     assert job.tokens is not None
 

@@ -48,7 +48,7 @@ def test_accounts_add_up_to_the_ledger_to_the_nano_and_to_zero_together() -> Non
     found = sums(text(*items, disk(), EURO))
     spent = defaultdict[str, Decimal](Decimal)
     for one in (*items, disk(), EURO):
-        spent[one.money.low.currency] += one.money.expected.decimal()
+        spent[one.money.low.currency] += one.money.expected.to_decimal()
     for currency, amount in spent.items():
         expenses = sum(number for (account, unit), number in found.items() if unit == currency and account.startswith("Exp"))
         assert expenses == amount

@@ -17,7 +17,7 @@ from costguard.files.cells import read_json
 from costguard.metering.charge_item import ChargeItem
 from costguard.metering.meter import ADDRESS_CHARGE, GB, GB_MONTH_730, PriceRange
 from costguard.renderers import focus
-from costguard.reporting.focus.check import check
+from costguard.reporting.focus.check import check_focus_file
 from costguard.reporting.focus.columns import VERSIONS
 from costguard.values.resource import ResourceKey
 from costguard.views.document import Document
@@ -146,7 +146,7 @@ def test_an_unknown_provider_is_called_what_the_ledger_calls_it() -> None:
 def test_a_region_that_a_provider_has_only_a_word_for_is_null(word: str) -> None:
     (row,) = rows(item(attribution=replace(ADA, region=word)))
     assert (row["RegionId"], row["RegionName"]) == ("", "")
-    assert check(list(row), [(2, list(row.values()))], read_json).findings == ()
+    assert check_focus_file(list(row), [(2, list(row.values()))], read_json).findings == ()
 
 
 def test_parts_of_an_id_cannot_be_mistaken_for_others() -> None:

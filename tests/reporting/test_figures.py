@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from costguard.reporting.statement.groups import Group, Sums
-from costguard.reporting.statement.savings import Saved
-from costguard.reporting.statement.sections import AtRest, Before
+from costguard.reporting.statement.groups import CostGroup, CurrencySums
+from costguard.reporting.statement.savings import Savings
+from costguard.reporting.statement.sections import PreviousPeriod, StoppedDiskCost
 from costguard.reporting.statement.statement import Statement
 from costguard.reporting.statement.waste import Waste
 from costguard.values.money import Money, MoneyInterval
@@ -28,9 +28,9 @@ def money(low: str, expected: str, high: str, currency: str = "USD") -> MoneyInt
     )
 
 
-def sums(total: MoneyInterval, computing: int = 0, waste: Waste | None = None) -> Sums:
-    group = Group(by={"owner": "ada"}, money=total, us=1, gpu_milli_us=1, computing=computing, waste=waste)
-    return Sums(total=total, groups=(group,))
+def sums(total: MoneyInterval, computing: int = 0, waste: Waste | None = None) -> CurrencySums:
+    group = CostGroup(by={"owner": "ada"}, money=total, us=1, gpu_milli_us=1, computing=computing, waste=waste)
+    return CurrencySums(total=total, groups=(group,))
 
 
 SPENT = Statement(
@@ -43,7 +43,7 @@ SPENT = Statement(
     scopes=1,
 )
 SAME = money("80", "80", "80")
-BEFORE = Before(period=SEPTEMBER, label="2026-09", usd=sums(SAME), part=sums(SAME), seen=True, part_seen=True)
+BEFORE = PreviousPeriod(period=SEPTEMBER, label="2026-09", usd=sums(SAME), part=sums(SAME), seen=True, part_seen=True)
 
 
 def of(statement: Statement, name: str) -> Figure:
@@ -107,7 +107,9 @@ def test_idle_is_of_what_could_be_judged_and_not_known_where_nothing_was() -> No
 
 
 def test_disks_at_rest_and_what_the_guard_saved() -> None:
-    more = replace(SPENT, rest=AtRest(money=(money("1", "2", "2"),), machines=1), saved=Saved(net=(money("-3", "-1", "4"),)))
+    more = replace(
+        SPENT, rest=StoppedDiskCost(money=(money("1", "2", "2"),), machines=1), saved=Savings(net=(money("-3", "-1", "4"),))
+    )
     assert of(more, "Disks") == Figure(
         name="Disks of stopped machines", text="$2.00", note="between $1.00 and $2.00; 1 machine"
     )
@@ -115,6 +117,6 @@ def test_disks_at_rest_and_what_the_guard_saved() -> None:
 
 
 def test_a_period_that_lies_ahead_or_that_nobody_saw_has_none() -> None:
-    nothing = Sums(total=money("0", "0", "0"))
+    nothing = CurrencySums(total=money("0", "0", "0"))
     assert list(figures_of(replace(SPENT, usd=nothing, as_of=datetime(2026, 8, 1, tzinfo=UTC)))) == []
     assert list(figures_of(replace(SPENT, usd=nothing, scopes=0))) == []

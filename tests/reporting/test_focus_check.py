@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from costguard.files.cells import read_json
 from costguard.renderers import focus
-from costguard.reporting.focus.check import REMEMBERED, Checked, check, version_of
-from costguard.reporting.focus.columns import NEWEST, REQUIRED, SUBCATEGORIES, VERSIONS, columns
+from costguard.reporting.focus.check import REMEMBERED_ROWS, FocusCheckResult, check_focus_file, detect_version
+from costguard.reporting.focus.columns import NEWEST_VERSION, REQUIRED, SUBCATEGORIES, VERSIONS, get_columns
 from costguard.reporting.focus.finding import MOST_ALIKE
-from costguard.reporting.focus.rows import header
+from costguard.reporting.focus.rows import list_header
 from costguard.views.document import Document
 from tests.charges import ADA, START, charges, disk, item
 
@@ -40,7 +40,7 @@ HAND = {
 Rows = list[dict[str, str]]
 
 
-def sample(version: str = NEWEST) -> Rows:
+def sample(version: str = NEWEST_VERSION) -> Rows:
     """An export of four charges, then rows as a cloud would write them: a tax, a credit, a purchase and what it covers."""
     text = "".join(focus.render(Document(data={}, items=charges(ITEMS)), focus_version=version))
     rows = [{**row, **HAND} for row in csv.DictReader(io.StringIO(text))]
@@ -70,9 +70,9 @@ TAX, CREDIT, PURCHASE, COMMITTED = 4, 5, 6, 7
 SAMPLE = sample()
 
 
-def checked(rows: Rows, version: str | None = None) -> Checked:
+def checked(rows: Rows, version: str | None = None) -> FocusCheckResult:
     names = list(rows[0])
-    return check(names, ((number, list(row.values())) for number, row in enumerate(rows, 2)), read_json, version)
+    return check_focus_file(names, ((number, list(row.values())) for number, row in enumerate(rows, 2)), read_json, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -223,7 +223,7 @@ def test_a_seeded_error_is_found_and_named(name: str) -> None:
     change, line, column, rule = SEEDED[name]
     rows = sample()
     change(rows)
-    found = checked(rows, NEWEST).findings
+    found = checked(rows, NEWEST_VERSION).findings
     assert (line, column, rule) in [(one.line, one.column, one.fault.rule) for one in found], found
     assert all(one.fault.instead for one in found)
     assert len(found) <= 3, found  # it is named once or twice, and not drowned
@@ -232,7 +232,7 @@ def test_a_seeded_error_is_found_and_named(name: str) -> None:
 def test_a_line_with_a_cell_too_few_is_named() -> None:
     rows = sample()
     lines = [(2, list(rows[0].values())), (3, list(rows[1].values())[:-1])]
-    (found,) = check(list(rows[0]), lines, read_json).findings
+    (found,) = check_focus_file(list(rows[0]), lines, read_json).findings
     assert (found.line, found.column, found.fault.rule) == (3, "", "column")
 
 
@@ -245,10 +245,12 @@ def test_the_first_findings_of_a_kind_are_told_and_the_others_counted() -> None:
 def test_columns_that_nobody_knows_are_counted_and_the_first_told() -> None:
     """A header of thousands takes no square of its time, and no page each."""
     rows = [{**sample()[0], **{f"cost {n}": "" for n in range(2_000)}}]
-    found = checked(rows, NEWEST)
+    found = checked(rows, NEWEST_VERSION)
     assert (len(found.findings), found.count) == (MOST_ALIKE, 2_000)
-    missing = check(["cost"], [], read_json, NEWEST).findings
-    assert {one.column for one in missing} >= {name for name, one in columns(NEWEST).items() if one.level == REQUIRED}
+    missing = check_focus_file(["cost"], [], read_json, NEWEST_VERSION).findings
+    assert {one.column for one in missing} >= {
+        name for name, one in get_columns(NEWEST_VERSION).items() if one.level == REQUIRED
+    }
 
 
 def test_long_cells_are_not_remembered() -> None:
@@ -259,7 +261,7 @@ def test_long_cells_are_not_remembered() -> None:
         tags = (json.dumps({f"{n}-{key}": "v" * 60 for key in range(1_000)}) for n in range(count))
         lines = ((n, list({**first, "ResourceId": f"i-{n}", "Tags": one}.values())) for n, one in enumerate(tags, 2))
         tracemalloc.start()
-        assert check(list(first), lines, read_json).rows == count
+        assert check_focus_file(list(first), lines, read_json).rows == count
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]
@@ -290,7 +292,7 @@ def test_each_account_and_issuer_has_billing_periods_of_its_own() -> None:
 
 def test_null_may_be_written_as_a_word_of_the_standard() -> None:
     rows = [{name: text or "NULL" for name, text in row.items()} for row in sample()]
-    assert checked(rows, NEWEST).count == 0
+    assert checked(rows, NEWEST_VERSION).count == 0
 
 
 ODD = st.sampled_from(
@@ -318,11 +320,11 @@ def test_whatever_stands_in_a_file_findings_are_named_and_nothing_breaks(
 
 
 def test_versions_are_known_by_who_serves() -> None:
-    assert [version_of(header(version)) for version in VERSIONS] == list(VERSIONS)
+    assert [detect_version(list_header(version)) for version in VERSIONS] == list(VERSIONS)
 
 
 def test_the_table_of_columns_has_what_each_version_is_said_to_have() -> None:
-    assert [len(columns(version)) for version in VERSIONS] == [57, 65, 65]
-    assert set(columns("1.2")) - set(columns("1.4")) == {"ProviderName", "PublisherName"}
+    assert [len(get_columns(version)) for version in VERSIONS] == [57, 65, 65]
+    assert set(get_columns("1.2")) - set(get_columns("1.4")) == {"ProviderName", "PublisherName"}
     assert len(SUBCATEGORIES) == 19
-    assert REMEMBERED >= 10**6
+    assert REMEMBERED_ROWS >= 10**6

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.errors import InputError
-from costguard.reporting.statement.period import Asked, asked
+from costguard.reporting.statement.period import ReportPeriod, parse_report_period
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 
 
-def of(stated: dict[str, str], zone: tzinfo = UTC) -> Asked:
-    return asked({**stated}, NOW, zone)
+def of(stated: dict[str, str], zone: tzinfo = UTC) -> ReportPeriod:
+    return parse_report_period({**stated}, NOW, zone)
 
 
 def utc(text: str) -> datetime:

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.reporting.schedule import EVERY, MOST_OWED, Mark, ReportSchedule, due_at, next_at, owed, to_be_seen
+from costguard.reporting.schedule import (
+    MOST_DUE_REPORTS,
+    REPORT_FREQUENCIES,
+    ReportSchedule,
+    ScheduleMark,
+    compute_due_time,
+    find_next_report,
+    find_schedule_changes,
+    list_due_reports,
+)
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -21,14 +30,14 @@ def schedule(every: str = "month", at: time = time(8), name: str = "team") -> Re
 
 
 def labels(every: str, since: datetime, now: datetime, at: time = time(8)) -> list[str]:
-    return [one.of.label for one in owed(schedule(every, at), since, now, BERLIN)]
+    return [one.of.label for one in list_due_reports(schedule(every, at), since, now, BERLIN)]
 
 
 def test_a_month_is_due_at_its_hour_of_the_first_day_after_it() -> None:
     since = datetime(2026, 10, 20, tzinfo=UTC)
     due = datetime(2026, 11, 1, 7, tzinfo=UTC)  # 08:00 CET
     assert labels("month", since, due - timedelta(seconds=1)) == []
-    [one] = owed(schedule(), since, due, BERLIN)
+    [one] = list_due_reports(schedule(), since, due, BERLIN)
     assert (one.of.label, one.at, one.skipped) == ("2026-10", due, 0)
     assert (one.is_late(due + HOUR), one.is_late(due + HOUR + timedelta(seconds=1))) == (False, True)
 
@@ -41,9 +50,9 @@ def test_what_was_reported_is_not_due_again_and_what_ended_before_anybody_asked_
 
 
 def test_after_a_long_while_the_newest_are_due_and_say_how_many_are_left_out() -> None:
-    found = owed(schedule("day"), NOON - 30 * DAY, NOON, BERLIN)
+    found = list_due_reports(schedule("day"), NOON - 30 * DAY, NOON, BERLIN)
     assert [one.of.label for one in found] == [f"2026-10-{day}" for day in range(25, 32)]
-    assert len(found) == MOST_OWED
+    assert len(found) == MOST_DUE_REPORTS
     assert [one.skipped for one in found] == [23, *[0] * 6]
 
 
@@ -74,17 +83,17 @@ def test_the_hour_is_that_of_the_clock_on_the_wall(day: str, at: str, due: str) 
 def test_a_day_that_a_zone_skipped_has_no_report() -> None:
     apia = ZoneInfo("Pacific/Apia")  # went from 29 to 31 December 2011
     since = datetime(2011, 12, 28, 12, tzinfo=UTC)
-    found = owed(schedule("day"), since, datetime(2012, 1, 1, tzinfo=UTC), apia)
+    found = list_due_reports(schedule("day"), since, datetime(2012, 1, 1, tzinfo=UTC), apia)
     assert [one.of.label for one in found] == ["2011-12-28", "2011-12-29", "2011-12-31"]
 
 
 def test_what_comes_next_is_the_period_that_runs() -> None:
-    of, at = next_at(schedule(), NOON, BERLIN)
+    of, at = find_next_report(schedule(), NOON, BERLIN)
     assert (of.label, at) == ("2026-11", datetime(2026, 12, 1, 7, tzinfo=UTC))
 
 
 @given(
-    every=st.sampled_from(EVERY),
+    every=st.sampled_from(REPORT_FREQUENCIES),
     zone=st.sampled_from(
         ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Havana"]
     ),
@@ -100,26 +109,30 @@ def test_whenever_somebody_looks_each_period_is_reported_once_and_in_order(
     since, now, reported, skipped = start, start, list[datetime](), 0
     for step in steps:
         now += step * HOUR
-        for found in owed(one, since, now, place):
+        for found in list_due_reports(one, since, now, place):
             assert found.of.period.end > start
             assert found.at <= now
             reported.append(found.of.period.start)
             skipped += found.skipped
             since = found.of.period.end
     assert reported == sorted(set(reported))
-    every_one = owed(one, start, now, place)
+    every_one = list_due_reports(one, start, now, place)
     assert len(reported) + skipped == len(every_one) + sum(found.skipped for found in every_one)
 
 
 def test_a_schedule_is_new_where_nothing_that_counts_is_known_of_it() -> None:
     month, week = schedule(), schedule("week", name="lab")
-    marks = {"report:team": Mark("month", NOON), "report:gone": Mark("day", NOON)}
-    assert to_be_seen([month, week], marks, NOON) == ((week,), ("report:gone",))
-    assert to_be_seen([schedule("day")], marks, NOON)[0] == (schedule("day"),)  # it reports other periods than before
-    assert to_be_seen([month], {"report:team": Mark("month", NOON + DAY)}, NOON)[0] == (month,)  # a wrong clock wrote that
+    marks = {"report:team": ScheduleMark("month", NOON), "report:gone": ScheduleMark("day", NOON)}
+    assert find_schedule_changes([month, week], marks, NOON) == ((week,), ("report:gone",))
+    assert find_schedule_changes([schedule("day")], marks, NOON)[0] == (
+        schedule("day"),
+    )  # it reports other periods than before
+    assert find_schedule_changes([month], {"report:team": ScheduleMark("month", NOON + DAY)}, NOON)[0] == (
+        month,
+    )  # a wrong clock wrote that
 
 
 def test_the_report_of_a_period_is_due_after_it_whatever_the_zone() -> None:
     for zone in ("Pacific/Kiritimati", "America/Havana", "Africa/Cairo"):
-        of, at = next_at(schedule("day", time()), NOON, ZoneInfo(zone))
-        assert at == due_at(schedule("day", time()), of, ZoneInfo(zone)) == of.period.end
+        of, at = find_next_report(schedule("day", time()), NOON, ZoneInfo(zone))
+        assert at == compute_due_time(schedule("day", time()), of, ZoneInfo(zone)) == of.period.end

@@ -10,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.metering.coverage import holes_of, unseen
-from costguard.metering.spending import Bearer, Spending
-from costguard.reporting.statement import BY, DEFAULT_BY, keys_stated, month_stated, providers_of, sums_of
-from costguard.reporting.statement.groups import tells_apart
-from costguard.values.money import Money, MoneyInterval, total_of
+from costguard.metering.coverage import find_coverage_gaps, find_uncovered_scopes
+from costguard.metering.spending import BilledResource, Spending
+from costguard.reporting.statement import (
+    DEFAULT_GROUP_KEYS,
+    GROUP_KEYS,
+    list_providers,
+    parse_group_keys,
+    parse_month,
+    sum_by_currency,
+)
+from costguard.reporting.statement.groups import needs_resources
+from costguard.values.money import Money, MoneyInterval, sum_intervals
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 from tests.books import AWS, HOUR_US, VAST, at, attribution, money, spent, stretch
@@ -42,11 +49,11 @@ spendings = st.builds(
 )
 
 
-@given(st.lists(spendings, max_size=20), st.lists(st.sampled_from(BY), min_size=1, unique=True))
+@given(st.lists(spendings, max_size=20), st.lists(st.sampled_from(GROUP_KEYS), min_size=1, unique=True))
 def test_groups_add_up_to_the_total_however_they_are_made(parts: list[Spending], by: list[str]) -> None:
-    usd, others = sums_of(parts, by)
+    usd, others = sum_by_currency(parts, by)
     assert others == ()
-    assert usd.total == total_of(part.money for part in parts) == total_of(group.money for group in usd.groups)
+    assert usd.total == sum_intervals(part.money for part in parts) == sum_intervals(group.money for group in usd.groups)
     assert sum(group.us for group in usd.groups) == sum(part.us for part in parts if part.charge == "compute")
 
 
@@ -56,7 +63,7 @@ def test_what_is_grouped_by_makes_a_group_and_nothing_else_does() -> None:
         spent(money("4"), attribution(owner="ada", region="eu-west-1")),
         spent(money("10"), attribution(owner="bob")),
     ]
-    usd, _ = sums_of(parts, ("provider", "owner"))
+    usd, _ = sum_by_currency(parts, ("provider", "owner"))
     assert [(dict(group.by), group.money) for group in usd.groups] == [
         ({"provider": "aws", "owner": "bob"}, money("10")),
         ({"provider": "aws", "owner": "ada"}, money("7")),
@@ -65,7 +72,7 @@ def test_what_is_grouped_by_makes_a_group_and_nothing_else_does() -> None:
 
 def test_a_label_groups_what_carries_it() -> None:
     parts = [spent(money("1"), attribution(labels=(("team", "vision"),))), spent(money("2"))]
-    usd, _ = sums_of(parts, ("team",))
+    usd, _ = sum_by_currency(parts, ("team",))
     assert [group.by["team"] for group in usd.groups] == ["", "vision"]
 
 
@@ -75,44 +82,46 @@ def test_hours_are_those_of_instances_and_gpu_hours_count_their_gpus() -> None:
         spent(money("1"), attribution(gpu_count=0.125), hours=4),
         spent(money("1"), hours=5, charge="storage"),
     ]
-    (group,) = sums_of(parts, ("provider",))[0].groups
+    (group,) = sum_by_currency(parts, ("provider",))[0].groups
     assert group.us == 6 * HOUR_US
     assert group.gpu_milli_us == (8000 * 2 + 125 * 4) * HOUR_US
     assert group.money == money("5")
 
 
 def test_another_currency_has_sums_of_its_own() -> None:
-    usd, others = sums_of([spent(money("3")), spent(money("4", currency="EUR")), spent(money("5", currency="CHF"))], ("owner",))
+    usd, others = sum_by_currency(
+        [spent(money("3")), spent(money("4", currency="EUR")), spent(money("5", currency="CHF"))], ("owner",)
+    )
     assert usd.total == money("3")
-    assert [(other.currency, other.total.expected.text()) for other in others] == [("CHF", "5.00"), ("EUR", "4.00")]
+    assert [(other.currency, other.total.expected.format()) for other in others] == [("CHF", "5.00"), ("EUR", "4.00")]
 
 
 def test_what_only_may_have_been_spent_stays_in_the_upper_bound() -> None:
     perhaps = spent(money("0", "0", "5"), hours=0, charge="storage")
-    usd, _ = sums_of([spent(money("1")), perhaps], ("charge",))
+    usd, _ = sum_by_currency([spent(money("1")), perhaps], ("charge",))
     assert (usd.total, [group.by["charge"] for group in usd.groups]) == (money("1", "1", "6"), ["compute", "storage"])
 
 
 def test_nothing_spent_is_zero_dollars_in_no_group() -> None:
-    usd, others = sums_of([], DEFAULT_BY)
+    usd, others = sum_by_currency([], DEFAULT_GROUP_KEYS)
     assert (usd.total, usd.groups, usd.currency, others) == (money("0"), (), "USD", ())
 
 
 def test_a_price_that_nobody_stated_stays_visible_in_its_group() -> None:
-    (group,) = sums_of([spent(money("3")), spent(money("0", "8", "16"), known=False)], ("owner",))[0].groups
+    (group,) = sum_by_currency([spent(money("3")), spent(money("0", "8", "16"), known=False)], ("owner",))[0].groups
     assert group.money == money("3", "11", "19")
     assert group.unknown == money("0", "8", "16")
 
 
 def test_what_is_dearest_stands_first_and_equals_by_name() -> None:
     parts = [spent(money(cost), attribution(owner=owner)) for owner, cost in (("b", "1"), ("c", "2"), ("a", "1"))]
-    assert [group.by["owner"] for group in sums_of(parts, ("owner",))[0].groups] == ["c", "a", "b"]
+    assert [group.by["owner"] for group in sum_by_currency(parts, ("owner",))[0].groups] == ["c", "a", "b"]
 
 
 @pytest.mark.parametrize(
     ("text", "keys"),
     [
-        (None, DEFAULT_BY),
+        (None, DEFAULT_GROUP_KEYS),
         ("owner", ("owner",)),
         (" Owner , gpu,,owner", ("owner", "gpu")),
         ("project,team", ("project", "team")),
@@ -122,23 +131,25 @@ def test_what_is_dearest_stands_first_and_equals_by_name() -> None:
     ],
 )
 def test_keys_are_read_as_they_are_typed(text: str | None, keys: tuple[str, ...]) -> None:
-    assert keys_stated(text) == keys
+    assert parse_group_keys(text) == keys
 
 
 def test_a_mistyped_key_offers_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="--by: unknown value 'onwer'\nhint: did you mean owner"):
-        keys_stated("provider,onwer")
+        parse_group_keys("provider,onwer")
 
 
 @pytest.mark.parametrize("text", ["label:", "label: ", "tag:owner", f"label:{301 * 'k'}"])
 def test_what_names_no_label_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="--by: ") as refused:
-        keys_stated(text)
+        parse_group_keys(text)
     assert "label:KEY" in (refused.value.hint or "")
 
 
 def test_what_is_told_of_a_resource_groups_what_it_spent() -> None:
-    one = Bearer(key=ResourceKey("aws", "123", "r", "i-1"), name="box", labels=(("Run", "7"), ("run", "8")), job="exp-7")
+    one = BilledResource(
+        key=ResourceKey("aws", "123", "r", "i-1"), name="box", labels=(("Run", "7"), ("run", "8")), job="exp-7"
+    )
     other = replace(one, key=one.key._replace(id="i-2"), labels=(("run", "8"),), job="")
     parts = [replace(spent(money("3")), bearer=one), replace(spent(money("4")), bearer=other), spent(money("5"))]
     for key, values in {
@@ -149,21 +160,21 @@ def test_what_is_told_of_a_resource_groups_what_it_spent() -> None:
         "label:RUN": ["", "8", "7"],
         "label:none": [""],
     }.items():
-        usd, _ = sums_of(parts, (key,))
+        usd, _ = sum_by_currency(parts, (key,))
         assert usd.total == money("12")
         assert sorted(group.by[key] for group in usd.groups) == sorted(values), key
-    assert tells_apart(("provider", "label:Run"))
-    assert not tells_apart(("provider", "team", "charge"))
+    assert needs_resources(("provider", "label:Run"))
+    assert not needs_resources(("provider", "team", "charge"))
 
 
 @pytest.mark.parametrize("text", ["", " , "])
 def test_no_key_at_all_is_an_error(text: str) -> None:
     with pytest.raises(InputError, match="--by: names nothing"):
-        keys_stated(text)
+        parse_group_keys(text)
 
 
 def test_a_month_is_a_year_and_a_month() -> None:
-    assert month_stated("2026-10") == (2026, 10)
+    assert parse_month("2026-10") == (2026, 10)
 
 
 @pytest.mark.parametrize(
@@ -180,12 +191,12 @@ def test_a_month_is_a_year_and_a_month() -> None:
 )
 def test_what_is_no_month_is_refused_with_what_to_write(text: str, says: str) -> None:
     with pytest.raises(InputError, match=f"--month: {says}") as refused:
-        month_stated(text)
+        parse_month(text)
     assert refused.value.hint
 
 
 def test_providers_come_from_spending_and_from_scopes() -> None:
-    assert providers_of([spent(money("1"))], [VAST]) == ("aws", "vast")
+    assert list_providers([spent(money("1"))], [VAST]) == ("aws", "vast")
 
 
 def test_failed_listings_between_complete_ones_are_a_hole_with_the_last_reason() -> None:
@@ -195,40 +206,40 @@ def test_failed_listings_between_complete_ones_are_a_hole_with_the_last_reason()
         stretch(at(3, 12, 15), at(3, 14, 59), "failed", why="timeout"),
         stretch(at(3, 15), at(30, 23, 59)),
     ]
-    (hole,) = holes_of(polls, NOVEMBER, PAUSE)
+    (hole,) = find_coverage_gaps(polls, NOVEMBER, PAUSE)
     assert (hole.period, hole.why) == (Period(start=at(3, 12), end=at(3, 15)), "timeout")
 
 
 def test_a_pause_that_is_allowed_is_no_hole() -> None:
     polls = [stretch(at(1), at(3)), stretch(at(3, 0, 2), at(3, 0, 2), "failed"), stretch(at(3, 0, 5), at(1, month=12))]
-    assert holes_of(polls, NOVEMBER, PAUSE) == ()
+    assert find_coverage_gaps(polls, NOVEMBER, PAUSE) == ()
 
 
 def test_partial_listings_leave_a_hole_where_none_was_complete() -> None:
     polls = [stretch(at(1), at(2)), stretch(at(2), at(1, month=12), "partial")]
-    (hole,) = holes_of(polls, NOVEMBER, PAUSE)
+    (hole,) = find_coverage_gaps(polls, NOVEMBER, PAUSE)
     assert (hole.period.start, hole.why) == (at(2), "partial")
 
 
 def test_the_time_before_the_first_look_and_after_the_last_are_holes() -> None:
-    first, last = holes_of([stretch(at(5), at(20))], NOVEMBER, PAUSE)
+    first, last = find_coverage_gaps([stretch(at(5), at(20))], NOVEMBER, PAUSE)
     assert (first.period, first.why) == (Period(start=at(1), end=at(5)), "")
     assert last.period == Period(start=at(20), end=at(1, month=12))
 
 
 def test_stretches_that_reach_over_the_edges_cover_them() -> None:
-    assert holes_of([stretch(at(30, month=10), at(2, month=12))], NOVEMBER, PAUSE) == ()
+    assert find_coverage_gaps([stretch(at(30, month=10), at(2, month=12))], NOVEMBER, PAUSE) == ()
 
 
 def test_a_scope_is_judged_only_as_far_as_the_period_has_passed() -> None:
-    assert unseen([AWS], [stretch(at(1), at(10))], NOVEMBER, as_of=at(10, 0, 4), pause=PAUSE) == ()
-    (late,) = unseen([AWS], [stretch(at(1), at(10))], NOVEMBER, as_of=at(10, 3), pause=PAUSE)
+    assert find_uncovered_scopes([AWS], [stretch(at(1), at(10))], NOVEMBER, as_of=at(10, 0, 4), pause=PAUSE) == ()
+    (late,) = find_uncovered_scopes([AWS], [stretch(at(1), at(10))], NOVEMBER, as_of=at(10, 3), pause=PAUSE)
     assert (late.length, late.never) == (timedelta(hours=3), False)
-    assert unseen([AWS], [], NOVEMBER, as_of=at(1, month=10), pause=PAUSE) == ()
+    assert find_uncovered_scopes([AWS], [], NOVEMBER, as_of=at(1, month=10), pause=PAUSE) == ()
 
 
 def test_a_scope_without_a_complete_listing_was_never_seen() -> None:
     polls = [stretch(at(1), at(29), "failed", scope=VAST, why="refused"), stretch(at(1), at(30, 23, 59))]
-    (only,) = unseen([AWS, VAST], polls, NOVEMBER, as_of=at(1, month=12), pause=PAUSE)
+    (only,) = find_uncovered_scopes([AWS, VAST], polls, NOVEMBER, as_of=at(1, month=12), pause=PAUSE)
     assert (only.scope, only.never, only.holes[0].why) == (VAST, True, "refused")
     assert only.length == NOVEMBER.length

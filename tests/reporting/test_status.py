@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from costguard.metering.burn import burns_of, hourly_of, per_hour
+from costguard.metering.burn import compute_hourly_burn, compute_hourly_price, list_burns
 from costguard.metering.meter import GB, GB_MONTH, GB_MONTH_720, GB_MONTH_730, STORAGE, TRAFFIC, Meter, PriceRange
-from costguard.metering.span import MAYBE, amounts
-from costguard.metering.spending import Live, ScopeNow, Spending
-from costguard.reporting.status import Status, scope_view, status_of
-from costguard.values.calendar import month_of
+from costguard.metering.span import MAYBE, compute_amounts
+from costguard.metering.spending import LiveResource, ScopeCoverage, Spending
+from costguard.reporting.status import FleetStatus, build_fleet_status, build_scope_status
+from costguard.values.calendar import find_month
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.period import Period
 from tests.books import HOUR_US, NOW, VAST, at, live, meter, money, scope_now, spent, unpriced
@@ -23,9 +23,11 @@ QUARTER, MINUTES = timedelta(minutes=15), timedelta(minutes=5)
 DOLLAR = 10**9
 
 
-def asked(*resources: Live, spending: Sequence[Spending] = (), scopes: Sequence[ScopeNow] = (), now: datetime = NOW) -> Status:
-    month = month_of(now, UTC)
-    return status_of(at=now, month=month, zone=UTC, spending=spending, live=resources, scopes=scopes)
+def asked(
+    *resources: LiveResource, spending: Sequence[Spending] = (), scopes: Sequence[ScopeCoverage] = (), now: datetime = NOW
+) -> FleetStatus:
+    month = find_month(now, UTC)
+    return build_fleet_status(at=now, month=month, zone=UTC, spending=spending, live=resources, scopes=scopes)
 
 
 def test_the_burn_is_the_sum_of_the_open_lines_with_storage_by_the_hour() -> None:
@@ -47,11 +49,11 @@ def test_the_burn_is_the_sum_of_the_open_lines_with_storage_by_the_hour() -> Non
     ],
 )
 def test_a_gb_month_is_divided_by_the_hours_of_its_month(unit: str, now: datetime, hours: int) -> None:
-    assert per_hour(meter(DOLLAR, unit=unit, quantity=hours), DOLLAR, now) == DOLLAR
+    assert compute_hourly_price(meter(DOLLAR, unit=unit, quantity=hours), DOLLAR, now) == DOLLAR
 
 
 def test_an_amount_of_traffic_burns_nothing_by_the_hour() -> None:
-    assert per_hour(Meter(TRAFFIC, PriceRange.exactly(DOLLAR), unit=GB, quantity=5), DOLLAR, NOW) == 0
+    assert compute_hourly_price(Meter(TRAFFIC, PriceRange.exactly(DOLLAR), unit=GB, quantity=5), DOLLAR, NOW) == 0
 
 
 def test_what_may_bill_unheard_stands_in_the_high_end_of_the_forecast_and_in_nothing_else() -> None:
@@ -61,7 +63,7 @@ def test_what_may_bill_unheard_stands_in_the_high_end_of_the_forecast_and_in_not
     assert found.usd.burn.stated == Money.parse("0")
     assert not found.usd.burn.unknown
     assert found.usd.forecast == money("0", "0", str(120 + 2 * (9 * 24 + 12)))
-    assert [one.hourly for one in burns_of([off], NOW)] == [money("0", "0", "2")]
+    assert [one.hourly for one in list_burns([off], NOW)] == [money("0", "0", "2")]
 
 
 def test_the_forecast_is_the_month_to_date_and_the_burn_to_its_end() -> None:
@@ -73,9 +75,9 @@ def test_the_forecast_is_the_month_to_date_and_the_burn_to_its_end() -> None:
 
 def test_the_forecast_is_what_an_open_span_will_have_cost() -> None:
     resource = live("i-1", meter(2_490_000_000), meter(DOLLAR // 5, charge=STORAGE, unit=GB_MONTH, quantity=720, part="gp3"))
-    month = month_of(NOW, UTC)
+    month = find_month(NOW, UTC)
     now_us, end_us = ((t - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) for t in (NOW, month.end))
-    ahead = sum(amounts(span, now_us, end_us)[1] for span in resource.open)
+    ahead = sum(compute_amounts(span, now_us, end_us)[1] for span in resource.open)
     assert asked(resource).usd.forecast.expected.nano == ahead
 
 
@@ -92,7 +94,7 @@ def test_an_absent_resource_burns_nothing_and_may_cost_what_it_did() -> None:
     assert found.usd.burn.stated == Money.parse(0)
     assert found.usd.forecast == money("0", "0", str(2 * 228))
     assert found.resources[0].state == "absent"
-    assert [burn.hourly for burn in burns_of([gone], NOW)] == [money("0", "0", "2")]
+    assert [burn.hourly for burn in list_burns([gone], NOW)] == [money("0", "0", "2")]
 
 
 def test_currencies_are_never_added() -> None:
@@ -108,7 +110,7 @@ def test_currencies_are_never_added() -> None:
 
 
 def test_a_resource_may_bill_in_two_currencies() -> None:
-    both = hourly_of(live("i-1", meter(DOLLAR), meter(2 * DOLLAR, currency="EUR", charge=STORAGE)), NOW)
+    both = compute_hourly_burn(live("i-1", meter(DOLLAR), meter(2 * DOLLAR, currency="EUR", charge=STORAGE)), NOW)
     assert [(burn.currency, burn.stated.nano) for burn in both] == [("EUR", 2 * DOLLAR), ("USD", DOLLAR)]
 
 
@@ -131,7 +133,7 @@ def test_the_part_of_the_month_at_unstated_prices_is_kept_apart() -> None:
 
 
 def test_budgets_count_the_bounds_of_every_line() -> None:
-    burns = burns_of([live("i-1", unpriced(16 * DOLLAR)), live("i-2", meter(DOLLAR), owner="bob")], NOW)
+    burns = list_burns([live("i-1", unpriced(16 * DOLLAR)), live("i-2", meter(DOLLAR), owner="bob")], NOW)
     assert [(burn.attribution.owner, burn.hourly) for burn in burns] == [("ada", money("0", "8", "16")), ("bob", money("1"))]
 
 
@@ -151,9 +153,9 @@ def test_budgets_count_the_bounds_of_every_line() -> None:
     ],
 )
 def test_a_scope_is_shouted_about_when_it_was_not_seen_for_too_long(
-    scope: ScopeNow, state: str, unseen: timedelta | None
+    scope: ScopeCoverage, state: str, unseen: timedelta | None
 ) -> None:
-    view = scope_view(scope, NOW, QUARTER)
+    view = build_scope_status(scope, NOW, QUARTER)
     assert (view.state, view.unseen) == (state, unseen)
 
 
@@ -163,7 +165,7 @@ def test_scopes_stand_by_name() -> None:
 
 def test_the_month_is_that_of_the_zone() -> None:
     zone, now = ZoneInfo("Pacific/Auckland"), at(30, 20)
-    found = status_of(at=now, month=month_of(now, zone), zone=zone, spending=[], live=[], scopes=[])
+    found = build_fleet_status(at=now, month=find_month(now, zone), zone=zone, spending=[], live=[], scopes=[])
     assert (found.label, found.zone) == ("2026-12", "Pacific/Auckland")
 
 
@@ -181,7 +183,7 @@ def test_nothing_at_all_is_zero() -> None:
 
 def test_a_month_that_is_over_is_not_forecast_further() -> None:
     month = Period(start=at(1, month=10), end=at(1))
-    found = status_of(
+    found = build_fleet_status(
         at=NOW, month=month, zone=UTC, spending=[spent(money("7"), hours=HOUR_US)], live=[live("i", meter(DOLLAR))], scopes=[]
     )
     assert found.usd.forecast == money("7")

@@ -10,8 +10,16 @@ import pytest
 
 from costguard.guard.work import ACTIVE, IDLE
 from costguard.metering.span import Span
-from costguard.reporting.statement.waste import Hour, HourRow, Hours, Ran, hours_of, together, waste_of
-from costguard.values.instant import HOUR_US, micros
+from costguard.reporting.statement.waste import (
+    ComputeRun,
+    JudgedHour,
+    JudgedHours,
+    SampledHour,
+    combine_group_hours,
+    judge_hours,
+    sum_waste,
+)
+from costguard.values.instant import HOUR_US, to_micros
 from costguard.values.money import Money
 from costguard.values.sample import (
     AGENT_ALIVE,
@@ -28,24 +36,24 @@ from tests.books import at, attribution, meter
 from tests.reporting.test_saved import KEY
 
 NIGHT = at(6, 0)
-FIRST = micros(NIGHT) // HOUR_US
+FIRST = to_micros(NIGHT) // HOUR_US
 RATE = meter(32_770_000_000)
 
 
-def ran(hours: float = 8, *, start: datetime = NIGHT, anchor: datetime | None = None) -> list[Ran]:
+def ran(hours: float = 8, *, start: datetime = NIGHT, anchor: datetime | None = None) -> list[ComputeRun]:
     of = Span(key=KEY, attribution=attribution(), meter=RATE, start=start, anchor=anchor or start - timedelta(hours=1))
-    return [Ran(of, micros(start + timedelta(hours=hours)))]
+    return [ComputeRun(of, to_micros(start + timedelta(hours=hours)))]
 
 
-def rows(*ranges: tuple[float, float] | None, count: int = 60) -> list[HourRow]:
+def rows(*ranges: tuple[float, float] | None, count: int = 60) -> list[SampledHour]:
     """(lowest, highest) of hour after hour; None: no sample at all."""
     return [
-        HourRow(FIRST + n, count, count * (low + high) / 2, low, high)
+        SampledHour(FIRST + n, count, count * (low + high) / 2, low, high)
         for n, (low, high) in ((n, one) for n, one in enumerate(ranges) if one is not None)
     ]
 
 
-def states(hours: Hours) -> dict[int, str]:
+def states(hours: JudgedHours) -> dict[int, str]:
     return {number - FIRST: hour.state for number, hour in hours.items()}
 
 
@@ -53,25 +61,25 @@ QUIET, BUSY = (0.0, 2.0), (0.0, 97.0)
 
 
 def test_an_hour_without_any_work_is_idle_and_one_with_any_is_not() -> None:
-    found = hours_of({GPU_UTIL: rows(QUIET, BUSY, QUIET)}, ran(), 8)
+    found = judge_hours({GPU_UTIL: rows(QUIET, BUSY, QUIET)}, ran(), 8)
     assert states(found) == {0: IDLE, 1: ACTIVE, 2: IDLE}
 
 
 def test_what_is_not_measured_is_unknown_and_never_idle() -> None:
-    assert states(hours_of({GPU_UTIL: rows(QUIET, None, QUIET)}, ran(), 8)) == {0: IDLE, 2: IDLE}
-    assert hours_of({}, ran(), 8) == {}
-    assert hours_of({NETWORK: rows(QUIET)}, ran(), 8) == {}, "no GPU duty and no agent: nothing measures work"
+    assert states(judge_hours({GPU_UTIL: rows(QUIET, None, QUIET)}, ran(), 8)) == {0: IDLE, 2: IDLE}
+    assert judge_hours({}, ran(), 8) == {}
+    assert judge_hours({NETWORK: rows(QUIET)}, ran(), 8) == {}, "no GPU duty and no agent: nothing measures work"
 
 
 def test_too_few_samples_say_nothing() -> None:
-    thin = [*rows(QUIET), HourRow(FIRST + 1, 40, 0, 0, 0)]
-    assert states(hours_of({GPU_UTIL: thin}, ran(), 8)) == {0: IDLE}
-    assert hours_of({GPU_UTIL: rows(QUIET, QUIET, count=2)}, ran(), 8) == {}
+    thin = [*rows(QUIET), SampledHour(FIRST + 1, 40, 0, 0, 0)]
+    assert states(judge_hours({GPU_UTIL: thin}, ran(), 8)) == {0: IDLE}
+    assert judge_hours({GPU_UTIL: rows(QUIET, QUIET, count=2)}, ran(), 8) == {}
 
 
 def test_one_signal_that_falls_silent_makes_the_hour_unknown() -> None:
     measured = {GPU_UTIL: rows(QUIET, QUIET), CPU_UTIL: rows((0, 0.3), None)}
-    assert states(hours_of(measured, ran(), 1)) == {0: IDLE}
+    assert states(judge_hours(measured, ran(), 1)) == {0: IDLE}
 
 
 @pytest.mark.parametrize(
@@ -87,66 +95,69 @@ def test_any_signal_of_work_keeps_the_hour_from_being_idle(
     signal: str, work: tuple[float, float], rest: tuple[float, float]
 ) -> None:
     measured = {GPU_UTIL: rows(QUIET, QUIET, QUIET), signal: rows(rest, rest, work)}
-    assert states(hours_of(measured, ran(), 1)) == {0: IDLE, 1: IDLE, 2: ACTIVE}
+    assert states(judge_hours(measured, ran(), 1)) == {0: IDLE, 1: IDLE, 2: ACTIVE}
 
 
 def test_a_slow_download_is_work_however_slow() -> None:
     slow = {GPU_UTIL: rows(QUIET), NETWORK: rows((600_000.0, 600_000.0))}  # 2.16 GB in the hour
-    assert states(hours_of(slow, ran(), 1)) == {0: ACTIVE}
+    assert states(judge_hours(slow, ran(), 1)) == {0: ACTIVE}
 
 
 def test_a_step_between_two_hours_is_work_of_the_later_one() -> None:
     measured = {GPU_UTIL: rows(QUIET, QUIET), STEP: rows((5.0, 5.0), (6.0, 6.0))}
-    assert states(hours_of(measured, ran(), 1)) == {0: IDLE, 1: ACTIVE}
+    assert states(judge_hours(measured, ran(), 1)) == {0: IDLE, 1: ACTIVE}
 
 
 def test_power_above_the_floor_is_work() -> None:
     limit = rows((700.0, 700.0), (700.0, 700.0))
     measured = {GPU_UTIL: rows(QUIET, QUIET), GPU_POWER_BUSIEST: rows((70.0, 75.0), (70.0, 300.0)), GPU_POWER_LIMIT: limit}
-    assert states(hours_of(measured, ran(), 1)) == {0: IDLE, 1: ACTIVE}
+    assert states(judge_hours(measured, ran(), 1)) == {0: IDLE, 1: ACTIVE}
 
 
 def test_set_up_is_no_waste() -> None:
     fresh = ran(anchor=NIGHT - timedelta(minutes=30))
-    assert states(hours_of({GPU_UTIL: rows(QUIET, QUIET)}, fresh, 1)) == {1: IDLE}
+    assert states(judge_hours({GPU_UTIL: rows(QUIET, QUIET)}, fresh, 1)) == {1: IDLE}
 
 
 def test_an_agent_that_sees_nothing_proves_it_without_duty() -> None:
-    assert states(hours_of({AGENT_ALIVE: rows((1.0, 1.0)), CPU_UTIL: rows((0, 0.1))}, ran(), 1)) == {0: IDLE}
+    assert states(judge_hours({AGENT_ALIVE: rows((1.0, 1.0)), CPU_UTIL: rows((0, 0.1))}, ran(), 1)) == {0: IDLE}
 
 
 def test_one_of_eight_busy_for_six_hours_wastes_seven_eighths() -> None:
     measured = {GPU_UTIL: rows(*[BUSY] * 6), GPU_BUSY_COUNT: rows(*[(1.0, 1.0)] * 6)}
-    hours = hours_of(measured, ran(6), 8)
-    assert set(hours.values()) == {Hour(ACTIVE, Fraction(7, 8))}
-    (waste,) = waste_of(ran(6), hours, micros(NIGHT), micros(NIGHT) + 24 * HOUR_US)
-    assert [Money(nano=nano).text() for nano in (waste.judged, waste.idle, waste.partly)] == ["196.62", "0.00", "172.04"]
+    hours = judge_hours(measured, ran(6), 8)
+    assert set(hours.values()) == {JudgedHour(ACTIVE, Fraction(7, 8))}
+    (waste,) = sum_waste(ran(6), hours, to_micros(NIGHT), to_micros(NIGHT) + 24 * HOUR_US)
+    assert [Money(nano=nano).format() for nano in (waste.judged, waste.idle, waste.partly)] == ["196.62", "0.00", "172.04"]
 
 
 def test_waste_is_cut_to_the_period_and_to_what_ran() -> None:
-    hours = hours_of({GPU_UTIL: rows(*[QUIET] * 8)}, ran(2.5), 1)
-    (waste,) = waste_of(ran(2.5), hours, micros(NIGHT) + HOUR_US, micros(NIGHT) + 100 * HOUR_US)
+    hours = judge_hours({GPU_UTIL: rows(*[QUIET] * 8)}, ran(2.5), 1)
+    (waste,) = sum_waste(ran(2.5), hours, to_micros(NIGHT) + HOUR_US, to_micros(NIGHT) + 100 * HOUR_US)
     assert waste.idle == waste.judged == RATE.price.expected * 3 // 2  # the half hour at its end has samples for all of it
 
 
 def test_parts_of_a_period_waste_what_the_whole_does() -> None:
-    hours = hours_of({GPU_UTIL: rows(QUIET, BUSY, QUIET)}, ran(3), 1)
-    cut = micros(NIGHT) + 25 * HOUR_US // 10
-    bounds = (micros(NIGHT), cut, micros(NIGHT) + 3 * HOUR_US)
-    parts = [waste_of(ran(3), hours, a, b)[0] for a, b in pairwise(bounds)]
-    (whole,) = waste_of(ran(3), hours, bounds[0], bounds[-1])
+    hours = judge_hours({GPU_UTIL: rows(QUIET, BUSY, QUIET)}, ran(3), 1)
+    cut = to_micros(NIGHT) + 25 * HOUR_US // 10
+    bounds = (to_micros(NIGHT), cut, to_micros(NIGHT) + 3 * HOUR_US)
+    parts = [sum_waste(ran(3), hours, a, b)[0] for a, b in pairwise(bounds)]
+    (whole,) = sum_waste(ran(3), hours, bounds[0], bounds[-1])
     assert sum(part.idle for part in parts) == whole.idle == 2 * RATE.price.expected
-    assert parts[0].plus(parts[1]) == whole
+    assert parts[0].add(parts[1]) == whole
 
 
 def test_a_machine_that_waits_for_its_group_is_a_part_that_does_nothing() -> None:
-    idle, works = {FIRST: Hour(IDLE), FIRST + 1: Hour(IDLE)}, {FIRST: Hour(ACTIVE), FIRST + 1: Hour(IDLE)}
-    found = together({1: idle, 2: works}, [[1, 2]], {1: ran(2), 2: ran(2)})
-    assert found[1] == {FIRST: Hour(ACTIVE, Fraction(1)), FIRST + 1: Hour(IDLE)}
+    idle, works = (
+        {FIRST: JudgedHour(IDLE), FIRST + 1: JudgedHour(IDLE)},
+        {FIRST: JudgedHour(ACTIVE), FIRST + 1: JudgedHour(IDLE)},
+    )
+    found = combine_group_hours({1: idle, 2: works}, [[1, 2]], {1: ran(2), 2: ran(2)})
+    assert found[1] == {FIRST: JudgedHour(ACTIVE, Fraction(1)), FIRST + 1: JudgedHour(IDLE)}
     assert found[2] == works
 
 
 def test_beside_a_member_that_nobody_could_judge_none_of_a_group_idles() -> None:
-    idle = {FIRST: Hour(IDLE), FIRST + 1: Hour(IDLE)}
-    found = together({1: idle}, [[1, 2]], {1: ran(2), 2: ran(1)})
-    assert found[1] == {FIRST + 1: Hour(IDLE)}, "the other one ran for an hour"
+    idle = {FIRST: JudgedHour(IDLE), FIRST + 1: JudgedHour(IDLE)}
+    found = combine_group_hours({1: idle}, [[1, 2]], {1: ran(2), 2: ran(1)})
+    assert found[1] == {FIRST + 1: JudgedHour(IDLE)}, "the other one ran for an hour"

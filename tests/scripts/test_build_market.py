@@ -175,7 +175,7 @@ def test_the_report_counts_every_row(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def shipped() -> list[Offer]:
     with Market(MARKET) as market:
-        return list(market.offers(Selection()))
+        return list(market.list_offers(Selection()))
 
 
 @pytest.mark.skipif(not PRICES.is_dir(), reason=f"the price snapshots are not at {PRICES}")
@@ -189,7 +189,7 @@ def test_every_shipped_gpu_is_in_the_catalogue(shipped: list[Offer]) -> None:
 
 
 def test_every_shipped_price_of_a_gpu_is_of_this_world(shipped: list[Offer]) -> None:
-    odd = [o for o in shipped if o.rate and not Decimal("0.03") <= Decimal(o.rate.text()) / o.gpu_count <= 40]
+    odd = [o for o in shipped if o.rate and not Decimal("0.03") <= Decimal(o.rate.format()) / o.gpu_count <= 40]
     assert odd == []
 
 

@@ -46,10 +46,10 @@ def made(folder: Path) -> Path:
     file = folder / "ledger.db"
     (folder / "costguard.toml").write_text('[ledger]\nurl = "sqlite:///ledger.db"\n')
     with GuardBook(f"sqlite:///{file}", rails=WIDE) as book:
-        assert book.take_turn("a", NOON, HOUR) == 1
+        assert book.acquire_leader_lease("a", NOON, HOUR) == 1
         for number in range(8):
-            book.add_wish(wish(f"w{number}", why=f"reason {number}"))
-        book.lift_wish("w2", who="ben", now=NOON)
+            book.add_override(wish(f"w{number}", why=f"reason {number}"))
+        book.lift_override("w2", who="ben", now=NOON)
         for number in range(3):
             one = planned(book, f"i-{number + 5}")
             for state in (EXECUTING, VERIFYING, DONE):
@@ -62,7 +62,7 @@ def made(folder: Path) -> Path:
         for number in range(4):
             book.record_run(replace(RUN, id=f"r{number}", facts=(("settings", f"{number:016x}"),)))
         for number in range(5):
-            book.add_wish(wish(f"last {number}"))
+            book.add_override(wish(f"last {number}"))
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
             connection.execute(f'DROP TRIGGER "{name}"')

@@ -243,4 +243,4 @@ def test_a_mark_that_is_in_the_way_is_replaced_whole(tmp_path: Path) -> None:
     for text in ("", "{", "[]", '{"schema": "costguard.seen/1"}', '{"schema": "costguard.seen/1", "ledger": 1, "seq": "x"}'):
         mark.path.write_text(text)
         assert mark.seen() is None
-        assert mark.doubt() == ""
+        assert mark.describe_doubt() == ""

@@ -60,7 +60,7 @@ class Rewound(GuardPlay):
         if f"{now:%H:%M}" == BACKED_UP:
             copy(address(self.stage.ledger_url), file.with_name("backup.db"))
         if self.adopts and f"{now:%H:%M}" == ADOPTED:
-            self._mark().move()
+            self._mark().advance()
         super().guard()
 
     def crash(self) -> None:
@@ -125,7 +125,7 @@ def test_the_same_ledger_after_a_crash_is_not_doubted(tmp_path: Path) -> None:
 @pytest.fixture
 def book(tmp_path: Path) -> Iterator[GuardBook]:
     with GuardBook(f"sqlite:///{tmp_path}/ledger.db", rails=WIDE) as opened:
-        assert opened.take_turn("a", NOON, HOUR) == 1
+        assert opened.acquire_leader_lease("a", NOON, HOUR) == 1
         yield opened
 
 
@@ -136,12 +136,12 @@ def mark(tmp_path: Path) -> Mark:
 
 def test_a_mark_that_lags_doubts_nothing(book: GuardBook, mark: Mark) -> None:
     """As after a crash between a commit and the mark."""
-    assert mark.doubt() == ""
-    book.add_wish(wish("w1"))
-    mark.move()
+    assert mark.describe_doubt() == ""
+    book.add_override(wish("w1"))
+    mark.advance()
     for number in range(5):
-        book.add_wish(wish(f"later {number}"))
-        assert mark.doubt() == ""
+        book.add_override(wish(f"later {number}"))
+        assert mark.describe_doubt() == ""
 
 
 def test_an_older_copy_another_ledger_and_a_history_written_anew_are_told_apart(
@@ -149,39 +149,41 @@ def test_an_older_copy_another_ledger_and_a_history_written_anew_are_told_apart(
 ) -> None:
     file = tmp_path / "ledger.db"
     copy(address(mark.url), tmp_path / "early.db")
-    book.add_wish(wish("w1"))
-    mark.move()
+    book.add_override(wish("w1"))
+    mark.advance()
     seen = mark.seen()
     assert seen is not None
     book.close()
     whole = file.read_bytes()
     file.write_bytes((tmp_path / "early.db").read_bytes())
-    assert "is older than what was seen here: its audit ends at 1:" in mark.doubt()
+    assert "is older than what was seen here: its audit ends at 1:" in mark.describe_doubt()
     with GuardBook(mark.url, rails=WIDE) as again:
-        again.add_wish(wish("w1", who="eve"))
-        again.add_wish(wish("w2"))
-    assert f"tells another story than was seen here: its audit does not pass through {seen.anchor.seq}:" in mark.doubt()
+        again.add_override(wish("w1", who="eve"))
+        again.add_override(wish("w2"))
+    assert (
+        f"tells another story than was seen here: its audit does not pass through {seen.anchor.seq}:" in mark.describe_doubt()
+    )
     file.unlink()
     with GuardBook(mark.url, rails=WIDE):
-        assert "another ledger stood here" in mark.doubt()
+        assert "another ledger stood here" in mark.describe_doubt()
     for suffix in ("-wal", "-shm"):
         file.with_name(f"ledger.db{suffix}").unlink(missing_ok=True)
     file.write_bytes(whole)
-    assert mark.doubt() == ""  # control: the right one, put back
+    assert mark.describe_doubt() == ""  # control: the right one, put back
 
 
 def test_a_mark_is_written_only_when_there_is_something_new_and_where_it_can_be(book: GuardBook, mark: Mark) -> None:
-    mark.move()
+    mark.advance()
     first = mark.path.stat()
-    mark.move()
+    mark.advance()
     assert mark.path.stat().st_ino == first.st_ino
-    book.add_wish(wish("w1"))
-    mark.move()
+    book.add_override(wish("w1"))
+    mark.advance()
     assert mark.path.stat().st_ino != first.st_ino
     assert json.loads(mark.path.read_text())["seq"] == 2
     nowhere = Mark(mark.url, Path("/proc/nowhere/seen"))
-    nowhere.move()
-    assert nowhere.doubt() == ""
+    nowhere.advance()
+    assert nowhere.describe_doubt() == ""
 
 
 # With the commands that people have

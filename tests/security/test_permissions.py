@@ -94,7 +94,7 @@ def aws_asked(folder: Path) -> frozenset[str]:
     services = Services()
     services.s3.objects["exports", "focus/a.csv"] = b"a,b\n"
     with services.session(folder) as session, suppress(InputError):  # it is no bill: what matters is that it was asked for
-        FocusExport("s3://exports/focus/", BILLS, rig.clock, session).bill_lines(days)
+        FocusExport("s3://exports/focus/", BILLS, rig.clock, session).fetch_bill_lines(days)
     found = {"s3:ListBucket" if "list-type" in asked.query else "s3:GetObject" for asked in services.asked}
     for asked in rig.fake.asked:
         parts = re.match(r"(\w+) /([a-z0-9-]+)/[a-z0-9-]*/(\w*)", asked.line)

@@ -15,8 +15,8 @@ from typer.main import get_command
 
 from costguard.cli import COMMANDS, app
 from costguard.errors import ExposedError
-from costguard.providers.transport import Surroundings, Transport
-from costguard.system.file_security import exposed
+from costguard.providers.transport import ProviderContext, Transport
+from costguard.system.file_security import describe_exposure
 from tests.conftest import Command
 from tests.contract.rig import BILLS, NAMES, NoCache, Rig
 from tests.fakes.aws import KEY_ID, SECRET
@@ -71,7 +71,7 @@ def test_a_key_that_others_can_read_is_not_used(make: type[Rig], public: Path, t
     rig = make()
     file, environ, settings = keyed_by_file(rig, public)
     plain = {key: value for key, value in rig.table(NOWHERE).items() if key not in ("anonymous", "credentials_file")}
-    around = Surroundings(
+    around = ProviderContext(
         transport=transport, clock=rig.clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=public / "home"
     )
 
@@ -101,19 +101,19 @@ def test_what_is_exposed_depends_on_the_way_to_it_and_on_whose_it_is(public: Pat
     secret = public / "secret"
     secret.write_text("x")
     secret.chmod(0o644)
-    assert "everybody" in exposed(secret)
+    assert "everybody" in describe_exposure(secret)
     link = public / "link"
     link.symlink_to(secret)
-    assert "everybody" in exposed(link)  # what it leads to counts
+    assert "everybody" in describe_exposure(link)  # what it leads to counts
     secret.chmod(0o440)
     os.chown(secret, -1, 0) if os.geteuid() == 0 else None
     if secret.stat().st_gid == 0:
-        assert exposed(secret) == ""  # as systemd hands credentials over: the superuser's group
+        assert describe_exposure(secret) == ""  # as systemd hands credentials over: the superuser's group
     secret.chmod(0o600)
-    assert exposed(secret) == ""
-    assert exposed(public / "not there") == ""
+    assert describe_exposure(secret) == ""
+    assert describe_exposure(public / "not there") == ""
     os.mkfifo(public / "pipe", 0o644)
-    assert exposed(public / "pipe") == ""  # process substitution: nothing is kept there
+    assert describe_exposure(public / "pipe") == ""  # process substitution: nothing is kept there
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ def said(*command):
     return end.output
 own = said("/bin/sh", "-c", "env")
 before = said("/bin/sh", "-c", "tr '\\\\0' '\\\\n' < /proc/$PPID/environ; head -c1 /proc/$PPID/mem; ls /proc/$PPID/fd")
-file_security.undumped()
+file_security.disable_memory_dumps()
 after = said("/bin/sh", "-c", "tr '\\\\0' '\\\\n' < /proc/$PPID/environ; head -c1 /proc/$PPID/mem; ls /proc/$PPID/fd")
 print(json.dumps([own, before, after]))
 """

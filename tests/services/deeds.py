@@ -12,7 +12,7 @@ from costguard.guard.action_intents import DONE, EXECUTING, OPEN, READY, Intent,
 from costguard.guard.policy import STOP
 from costguard.metering.observation import Handling, Observation
 from costguard.services.act.send_action import Acted, Hands, act, confirm, settle
-from costguard.values.acting import ACCEPTED, ALREADY, Reception
+from costguard.values.acting import ACCEPTED, ALREADY, ActionResponse
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import ENDED, RUNNING, STOPPED, ResourceKey
 
@@ -57,7 +57,7 @@ class Memory:
     meet: Callable[[str], None] = lambda _point: None
 
     def plan_intent(self, intent: Intent) -> bool:
-        if any(one.life == intent.life and one.act == intent.act for one in self.open_intents()):
+        if any(one.life == intent.life and one.act == intent.act for one in self.load_open_intents()):
             return False
         self.rows[intent.id] = intent
         return True
@@ -76,10 +76,10 @@ class Memory:
         self.meet(f"after {state}")
         return self.rows[intent.id]
 
-    def open_intents(self) -> list[Intent]:
+    def load_open_intents(self) -> list[Intent]:
         return [one for one in self.rows.values() if one.state in OPEN]
 
-    def sends_since(self, at: datetime) -> list[Intent]:
+    def load_sends_since(self, at: datetime) -> list[Intent]:
         return [one for one in self.rows.values() if one.sent_at and one.sent_at >= at]
 
 
@@ -92,7 +92,7 @@ class World:
 
     seen: Observation | None = field(default_factory=machine)
     wish: str = ""
-    obeys: Callable[[World], Reception] = lambda world: world.stop_it()
+    obeys: Callable[[World], ActionResponse] = lambda world: world.stop_it()
     answers_look: Callable[[World], Observation | None] = lambda world: world.seen
     at: dict[str, Callable[[World], None]] = field(default_factory=dict)
     ledger: Memory = field(default_factory=Memory)
@@ -120,7 +120,7 @@ class World:
         if change:
             change(self)
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         assert key == KEY
         self.meet("look")
         answer = self.answers_look(self)
@@ -132,26 +132,26 @@ class World:
         never = ("costguard", "never") in seen.labels
         return self.wish or ("it is protected by a label" if never else "")
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         self.asked.append(("stop", key, lose))
         return self.obeys(self)
 
-    def terminate(self, key: ResourceKey) -> Reception:
+    def terminate(self, key: ResourceKey) -> ActionResponse:
         self.asked.append(("terminate", key, frozenset()))
         return self.obeys(self)
 
-    def stop_it(self) -> Reception:
+    def stop_it(self) -> ActionResponse:
         """It obeys."""
         assert self.seen is not None
         already = self.seen.state != RUNNING
         self.seen = replace(self.seen, state=STOPPED, stopped_at=self.now_)
-        return Reception(said=ALREADY if already else ACCEPTED)
+        return ActionResponse(said=ALREADY if already else ACCEPTED)
 
-    def end_it(self) -> Reception:
+    def end_it(self) -> ActionResponse:
         """It is gone."""
         assert self.seen is not None
         self.seen = replace(self.seen, state=ENDED)
-        return Reception(said=ACCEPTED)
+        return ActionResponse(said=ACCEPTED)
 
     def restart(self) -> None:
         """Somebody starts it anew."""

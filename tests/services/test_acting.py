@@ -13,8 +13,8 @@ from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, FAILED, R
 from costguard.guard.policy import TERMINATE
 from costguard.metering.observation import Handling, Observation
 from costguard.services.act.send_action import Acted, Hands, act, boottime_s, hands_of
-from costguard.system.timely import is_late
-from costguard.values.acting import ALREADY, MISSING, REFUSED, UNCLEAR, Reception
+from costguard.system.timely import is_too_late_to_send
+from costguard.values.acting import ALREADY, MISSING, REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import STOPPED
 from tests.services.deeds import KEY, LIFE, MIN, START, Memory, S, World, intent, machine
 
@@ -127,16 +127,16 @@ def test_a_process_that_was_suspended_between_check_and_send_sends_nothing(momen
 def test_an_adapter_that_takes_long_before_its_request_is_told_that_it_is_late() -> None:
     late = list[bool]()
 
-    def slow(world: World) -> Reception:
-        late.append(is_late())
+    def slow(world: World) -> ActionResponse:
+        late.append(is_too_late_to_send())
         world.goes_by(timedelta(seconds=9.9))
-        late.append(is_late())
+        late.append(is_too_late_to_send())
         world.goes_by(timedelta(seconds=0.1))
-        late.append(is_late())
-        return Reception(said=UNCLEAR)
+        late.append(is_too_late_to_send())
+        return ActionResponse(said=UNCLEAR)
 
     World(obeys=slow).act()
-    assert (late, is_late()) == ([False, False, True], False)
+    assert (late, is_too_late_to_send()) == ([False, False, True], False)
 
 
 def test_it_expires_thirty_seconds_after_its_commit_and_carries_the_epoch_of_who_acts() -> None:
@@ -175,12 +175,12 @@ def test_a_look_is_as_old_as_its_question() -> None:
 
 @pytest.mark.parametrize("said", [ALREADY, MISSING, UNCLEAR])
 def test_what_proves_nothing_goes_on_being_looked_at(said: str) -> None:
-    acted = World(obeys=lambda _: Reception(said=said, why="so it says")).act()
+    acted = World(obeys=lambda _: ActionResponse(said=said, why="so it says")).act()
     assert (acted.intent.state, acted.intent.outcome) == (VERIFYING, f"{said}: so it says")
 
 
 def test_an_adapter_that_breaks_after_sending_leaves_it_in_doubt() -> None:
-    def breaks(world: World) -> Reception:
+    def breaks(world: World) -> ActionResponse:
         world.stop_it()
         raise KeyError("status")
 
@@ -191,13 +191,13 @@ def test_an_adapter_that_breaks_after_sending_leaves_it_in_doubt() -> None:
 
 
 def test_a_refusal_is_a_failure_with_the_reason() -> None:
-    acted = World(obeys=lambda _: Reception(said=REFUSED, why="spot machines cannot be stopped")).act()
+    acted = World(obeys=lambda _: ActionResponse(said=REFUSED, why="spot machines cannot be stopped")).act()
     assert (acted.intent.state, acted.sent) == (FAILED, True)
     assert acted.intent.outcome == "refused: spot machines cannot be stopped"
 
 
 def test_a_refused_second_request_is_no_failure_since_the_first_may_have_worked() -> None:
-    world = World(obeys=lambda _: Reception(said=REFUSED))
+    world = World(obeys=lambda _: ActionResponse(said=REFUSED))
     one = intent(state=VERIFYING, sends=1, sent_at=START - MIN)
     assert world.act(one).intent.state == VERIFYING
 
@@ -276,7 +276,7 @@ def test_a_pause_over_which_somebody_else_moved_it_changes_nothing_of_theirs() -
 
 
 def test_200_and_it_runs_on_is_sent_at_0_1_3_and_7_minutes_and_paged_at_10() -> None:
-    world = World(obeys=lambda _: Reception(said="accepted"))
+    world = World(obeys=lambda _: ActionResponse(said="accepted"))
     world.act()
     sent = [world.now_ - START]
     for _ in range(15):
@@ -292,9 +292,9 @@ def test_200_and_it_runs_on_is_sent_at_0_1_3_and_7_minutes_and_paged_at_10() -> 
 
 
 def test_500_after_really_stopping_ends_done_with_one_act() -> None:
-    def really(world: World) -> Reception:
+    def really(world: World) -> ActionResponse:
         world.stop_it()
-        return Reception(said=UNCLEAR, why="500")
+        return ActionResponse(said=UNCLEAR, why="500")
 
     world = World(obeys=really)
     assert world.act().intent.state == VERIFYING
@@ -303,7 +303,7 @@ def test_500_after_really_stopping_ends_done_with_one_act() -> None:
 
 
 def test_a_request_that_never_arrived_whole_is_sent_again() -> None:
-    answers = iter([Reception(said=UNCLEAR, why="cut off")])
+    answers = iter([ActionResponse(said=UNCLEAR, why="cut off")])
     world = World(obeys=lambda world: next(answers, None) or world.stop_it())
     world.act()
     assert world.run()[-1].intent.state == DONE

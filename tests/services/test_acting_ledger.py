@@ -16,7 +16,7 @@ from costguard.ledger.guard.store import GuardBook
 from costguard.metering.observation import Observation
 from costguard.services.act.send_action import Acted, act, confirm, settle
 from costguard.services.ports import Intents
-from costguard.values.acting import Reception
+from costguard.values.acting import ActionResponse
 from costguard.values.resource import ResourceKey
 from tests.services.deeds import KEY, LIFE, MIN, START, S, World, intent, machine
 
@@ -24,7 +24,7 @@ from tests.services.deeds import KEY, LIFE, MIN, START, S, World, intent, machin
 class Elsewhere:
     """Where every machine runs."""
 
-    def look(self, key: ResourceKey) -> Observation:
+    def look_up(self, key: ResourceKey) -> Observation:
         return machine(key=key)
 
 
@@ -52,13 +52,13 @@ class Desk:
     def next_run(self, by: timedelta) -> None:
         """`by` goes by, and the turn is renewed."""
         self.world.goes_by(by)
-        assert self.book.take_turn("me", self.world.now(), 2 * MIN) == self.epoch
+        assert self.book.acquire_leader_lease("me", self.world.now(), 2 * MIN) == self.epoch
 
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     with GuardBook(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as book:
-        epoch = book.take_turn("me", START, 2 * MIN)
+        epoch = book.acquire_leader_lease("me", START, 2 * MIN)
         assert epoch is not None
         yield Desk(World(), book, epoch)
 
@@ -73,14 +73,14 @@ def test_each_state_is_written_before_what_it_allows(desk: Desk) -> None:
     one = planned(desk)
     seen: list[str] = []
 
-    def obeys(world: World) -> Reception:
-        seen.append(desk.book.open_intents()[0].state)
+    def obeys(world: World) -> ActionResponse:
+        seen.append(desk.book.load_open_intents()[0].state)
         return world.stop_it()
 
     desk.world.obeys = obeys
     acted = desk.act(one)
     assert (seen, acted.sent) == ([EXECUTING], True)
-    assert desk.book.open_intents() == [acted.intent]
+    assert desk.book.load_open_intents() == [acted.intent]
     desk.next_run(MIN)
     assert desk.confirm(acted.intent).intent.state == DONE
     assert [moved.new for moved in desk.book.history("one")] == [READY, EXECUTING, VERIFYING, DONE]
@@ -98,7 +98,7 @@ def test_a_second_machine_waits_for_the_rails_and_its_intent_stays_ready(desk: D
 def test_a_watchdog_that_lost_its_turn_sends_nothing(desk: Desk) -> None:
     one = planned(desk)
     desk.world.goes_by(3 * MIN)
-    theirs = desk.book.take_turn("another", desk.world.now(), 2 * MIN)
+    theirs = desk.book.acquire_leader_lease("another", desk.world.now(), 2 * MIN)
     assert theirs == desk.epoch + 1
     acted = desk.act(one)
     assert (acted.sent, acted.held != "", desk.world.asked) == (False, True, [])
@@ -111,8 +111,8 @@ def test_a_watchdog_that_slept_before_the_send_leaves_the_row_of_the_one_that_to
     def takes_over(world: World) -> None:
         world.goes_by(3 * MIN)
         world.at = {}
-        theirs = desk.book.take_turn("another", world.now(), 2 * MIN)
-        left = desk.book.open_intents()[0]
+        theirs = desk.book.acquire_leader_lease("another", world.now(), 2 * MIN)
+        left = desk.book.load_open_intents()[0]
         ready = settle(left, world.hands, desk.intents, world, world.still).intent
         assert ready.state == READY
         assert desk.act(ready, epoch=theirs).sent
@@ -121,11 +121,11 @@ def test_a_watchdog_that_slept_before_the_send_leaves_the_row_of_the_one_that_to
     acted = desk.act(one)
     assert not acted.sent
     assert len(desk.world.asked) == 1
-    assert [row.state for row in desk.book.open_intents()] == [VERIFYING]
+    assert [row.state for row in desk.book.load_open_intents()] == [VERIFYING]
 
 
 def test_story_22_over_the_real_ledger(desk: Desk) -> None:
-    desk.world.obeys = lambda _: Reception(said="accepted")
+    desk.world.obeys = lambda _: ActionResponse(said="accepted")
     one = desk.act(planned(desk)).intent
     sent = [desk.world.now() - START]
     for _ in range(10):
@@ -147,6 +147,6 @@ def test_late_is_ready_again_and_expires_no_more(desk: Desk) -> None:
     desk.world.at = {"still 2": lambda world: world.goes_by(31 * S)}
     acted = desk.act(planned(desk))
     assert (acted.intent.state, acted.intent.expires_at, desk.world.asked) == (READY, None, [])
-    assert desk.book.open_intents() == [acted.intent]
+    assert desk.book.load_open_intents() == [acted.intent]
     desk.world.wish = "somebody keeps it"
     assert desk.act(acted.intent).intent.state == CANCELLED

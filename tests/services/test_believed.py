@@ -80,7 +80,7 @@ def test_a_source_that_lists_anothers_scope_takes_nothing_from_it() -> None:
 
 def test_a_single_look_up_that_answers_with_another_thing_settles_nothing() -> None:
     class Odd(Looking):
-        def look(self, key: ResourceKey) -> Any:  # noqa: ANN401
+        def look_up(self, key: ResourceKey) -> Any:  # noqa: ANN401
             return machine("another") if key.id == "i-1" else "here"
 
     ledger, cloud = Memory(), Odd([ALL, Complete(())])

@@ -14,7 +14,7 @@ from costguard.services.breakeven import breakeven
 from costguard.values.money import Money, Rate
 from tests.shop import market, offer
 
-T4 = Facts().gpus()["T4"]
+T4 = Facts().get_gpus()["T4"]
 
 
 def asked(folder: Path, **stated: object) -> Purchase:

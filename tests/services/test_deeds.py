@@ -22,12 +22,12 @@ from costguard.guard.run import FirstSeen
 from costguard.guard.schedule import Off, Schedule
 from costguard.guard.verdict import Climb
 from costguard.ledger.guard.store import GuardBook
-from costguard.metering.observation import Handling, Observation, incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import Handling, Observation, identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
 from costguard.services.act.executor import Deeds
 from costguard.testing import FakeClock
-from costguard.values.acting import ACCEPTED, Reception
+from costguard.values.acting import ACCEPTED, ActionResponse
 from costguard.values.resource import ResourceKey
 from tests.blank import blank_sight
 from tests.guard.cases import STOPS, case, idle, machine, policy
@@ -44,7 +44,7 @@ class Moment:
     """All that bears on one stop, at the moment before it is sent."""
 
     book: GuardBook
-    live: Live = field(default_factory=lambda: machine(created_at=NOW - timedelta(days=1)))
+    live: LiveResource = field(default_factory=lambda: machine(created_at=NOW - timedelta(days=1)))
     rules: Rules = field(default_factory=lambda: Rules(policies=(RULE,)))
     breaker: Breaker | None = None
     polls: int = 100
@@ -55,7 +55,7 @@ class Moment:
     def intent(self) -> Intent:
         return Intent(
             id="one",
-            life=incarnation_of(self.live.observation),
+            life=identify_incarnation(self.live.observation),
             act=STOP,
             policy=RULE.name,
             rule=RULE.rule,
@@ -68,11 +68,11 @@ class Moment:
         )
 
     def wish(self, what: str, **of: Any) -> None:  # noqa: ANN401 - any field
-        life = None if "subject" in of and what == ARM else incarnation_of(self.live.observation)
+        life = None if "subject" in of and what == ARM else identify_incarnation(self.live.observation)
         key = self.live.observation.key if life and what == PROTECT else None
         usual = {"id": what, "who": "ada", "why": "", "at": NOW - MIN, "until": NOW + timedelta(hours=1)}
         usual |= {"key": key, "life": None if what in (FREEZE, PROTECT) else life}
-        self.book.add_wish(Wish(what=what, **{**usual, **of}))
+        self.book.add_override(Wish(what=what, **{**usual, **of}))
 
     def sees(self, **changes: Any) -> None:  # noqa: ANN401 - any field
         self.seen = replace(self.live.observation, **changes)
@@ -101,7 +101,7 @@ class Moment:
 @pytest.fixture
 def moment(tmp_path: Path) -> Iterator[Moment]:
     with GuardBook(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as book:
-        assert book.take_turn("me", NOW - MIN, timedelta(hours=1)) == 1
+        assert book.acquire_leader_lease("me", NOW - MIN, timedelta(hours=1)) == 1
         made = Moment(book)
         made.wish(ARM, subject=RULE.name, value=STOP, id="armed")
         yield made
@@ -190,25 +190,25 @@ def test_an_approval_lets_a_stop_lose_what_it_loses(moment: Moment) -> None:
 class Rack:
     """Where all machines run. `labelled`: protected since they were listed; `asked`: whom it was asked to stop."""
 
-    def __init__(self, *machines: Live, labelled: tuple[str, ...] = ()) -> None:
+    def __init__(self, *machines: LiveResource, labelled: tuple[str, ...] = ()) -> None:
         self.seen = {one.observation.key: one.observation for one in machines}
         self.labelled, self.asked, self.looked = labelled, list[str](), list[str]()
 
-    def look(self, key: ResourceKey) -> Observation:
+    def look_up(self, key: ResourceKey) -> Observation:
         self.looked.append(key.id)
         return replace(self.seen[key], labels=(("costguard", "never"),) if key.id in self.labelled else ())
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         assert not lose
         self.asked.append(key.id)
-        return Reception(said=ACCEPTED)
+        return ActionResponse(said=ACCEPTED)
 
 
-def deeds_of(book: GuardBook, rack: Rack, machines: list[Live], at: datetime) -> Deeds:
+def deeds_of(book: GuardBook, rack: Rack, machines: list[LiveResource], at: datetime) -> Deeds:
     """Those of a run that sees `machines`."""
     known = {one.observation.key: FirstSeen(at=one.first_seen_at, polls=100) for one in machines}
-    sight = blank_sight(at, tuple(machines), known=known, intents=tuple(book.intents_since(at - timedelta(days=1))))
-    assert book.take_turn("me", at, timedelta(hours=1)) == 1
+    sight = blank_sight(at, tuple(machines), known=known, intents=tuple(book.load_intents_since(at - timedelta(days=1))))
+    assert book.acquire_leader_lease("me", at, timedelta(hours=1)) == 1
     return Deeds(
         book=book,
         rules=Rules(policies=(RULE,)),
@@ -221,7 +221,14 @@ def deeds_of(book: GuardBook, rack: Rack, machines: list[Live], at: datetime) ->
 
 
 def goes(
-    book: GuardBook, rack: Rack, machines: list[Live], at: datetime, *, first: str = "i-1", acts: int = 1, **stated: object
+    book: GuardBook,
+    rack: Rack,
+    machines: list[LiveResource],
+    at: datetime,
+    *,
+    first: str = "i-1",
+    acts: int = 1,
+    **stated: object,
 ) -> Deeds:
     """A run in which the stop of each is due, the `first` of them first, and the rails allow `acts`."""
     done = cast("tuple[int, ...]", stated.pop("done", (0,)))
@@ -246,10 +253,10 @@ def goes(
     return deeds
 
 
-def _climb(one: Live, at: datetime) -> Climb:
+def _climb(one: LiveResource, at: datetime) -> Climb:
     return Climb(
         policy=RULE.name,
-        life=incarnation_of(one.observation),
+        life=identify_incarnation(one.observation),
         since=at - 60 * MIN,
         started_at=at - 60 * MIN,
         done=(0,),
@@ -261,7 +268,7 @@ def test_an_act_that_is_refused_at_its_last_look_leaves_its_room_to_the_next(mom
     rack = Rack(*machines, labelled=("i-1",))
     goes(moment.book, rack, machines, NOW)
     assert rack.asked == ["i-2"]
-    states = {one.life.key.id: one.state for one in moment.book.intents_since(NOW)}
+    states = {one.life.key.id: one.state for one in moment.book.load_intents_since(NOW)}
     assert states == {"i-1": "cancelled", "i-2": "verifying", "i-3": "ready"}
 
 
@@ -274,12 +281,12 @@ def test_of_many_that_are_refused_each_has_its_turn(moment: Moment) -> None:
     assert rack.asked == ["i-8"]
 
 
-def three() -> list[Live]:
+def three() -> list[LiveResource]:
     return [machine(f"i-{n}", created_at=NOW - timedelta(days=1)) for n in range(1, 4)]
 
 
 def states(book: GuardBook) -> dict[str, str]:
-    return {one.life.key.id: one.state for one in book.intents_since(NOW)}
+    return {one.life.key.id: one.state for one in book.load_intents_since(NOW)}
 
 
 def test_what_waits_for_room_goes_on_waiting_and_is_cancelled_once_its_reason_is_gone(moment: Moment) -> None:
@@ -289,7 +296,7 @@ def test_what_waits_for_room_goes_on_waiting_and_is_cancelled_once_its_reason_is
     assert states(moment.book) == {"i-1": "verifying", "i-2": "ready", "i-3": "ready"}
     goes(moment.book, rack, machines[1:2], NOW + MIN, first="i-2", acts=1)
     assert states(moment.book)["i-3"] == "cancelled"
-    (gone,) = [one for one in moment.book.intents_since(NOW) if one.life.key.id == "i-3"]
+    (gone,) = [one for one in moment.book.load_intents_since(NOW) if one.life.key.id == "i-3"]
     assert gone.outcome == "its condition holds no more"
     assert states(moment.book)["i-2"] != "cancelled"
 
@@ -300,7 +307,7 @@ def test_what_somebody_freezes_while_it_waits_is_cancelled_with_the_reason(momen
     goes(moment.book, rack, machines, NOW)
     freeze = Wish(id="f", what=FREEZE, who="ada", why="a demo", at=NOW, until=NOW + timedelta(hours=1))
     goes(moment.book, rack, machines[1:], NOW + MIN, first="", frozen=freeze)
-    found = {one.life.key.id: one for one in moment.book.intents_since(NOW)}
+    found = {one.life.key.id: one for one in moment.book.load_intents_since(NOW)}
     assert {name: one.state for name, one in found.items()} == {"i-1": "verifying", "i-2": "cancelled", "i-3": "cancelled"}
     assert "ada" in found["i-2"].outcome
     assert rack.asked == ["i-1"]
@@ -328,8 +335,8 @@ def test_where_the_ledger_cannot_be_written_once_nothing_else_is_tried_in_that_r
     machines = three()
     rack = Rack(*machines)
     with FullBook(f"sqlite:///{tmp_path / 'full.db'}", rails=Rails()) as book:
-        assert book.take_turn("me", NOW - MIN, timedelta(hours=1)) == 1
-        book.add_wish(
+        assert book.acquire_leader_lease("me", NOW - MIN, timedelta(hours=1)) == 1
+        book.add_override(
             Wish(
                 id="armed",
                 what=ARM,
@@ -355,7 +362,7 @@ def test_a_stop_that_a_later_listing_shows_is_done_without_asking(moment: Moment
     rack.seen[rested.key] = rested
     later = replace(machines[0], observation=rested, seen_at=NOW + 2 * MIN)
     deeds = deeds_of(moment.book, rack, [later], NOW + 2 * MIN)
-    assert deeds.confirm_all(moment.book.intents_since(NOW), [later])
+    assert deeds.confirm_all(moment.book.load_intents_since(NOW), [later])
     assert states(moment.book) == {"i-1": "done"}
     assert len(rack.looked) == sent
 
@@ -366,5 +373,5 @@ def test_a_listing_from_before_a_request_is_not_believed_and_the_machine_is_look
     goes(moment.book, rack, machines, NOW)
     sent = len(rack.looked)
     older = replace(machines[0], seen_at=NOW - MIN)
-    deeds_of(moment.book, rack, [older], NOW + MIN).confirm_all(moment.book.intents_since(NOW), [older])
+    deeds_of(moment.book, rack, [older], NOW + MIN).confirm_all(moment.book.load_intents_since(NOW), [older])
     assert len(rack.looked) == sent + 1

@@ -51,7 +51,7 @@ needs_torch = pytest.mark.skipif(
 
 def job(**stated: object) -> Job:
     table = {**GPT2, **stated}
-    return job_from(table, FACTS.architecture(str(table["model"])))
+    return job_from(table, FACTS.get_architecture(str(table["model"])))
 
 
 class Told:
@@ -60,7 +60,7 @@ class Told:
     def __init__(self, exact: Exact) -> None:
         self.told = exact
 
-    def exact(self, config: Mapping[str, object], job: Job) -> Exact:  # noqa: ARG002 - the port's signature
+    def measure_step(self, config: Mapping[str, object], job: Job) -> Exact:  # noqa: ARG002 - the port's signature
         return self.told
 
 
@@ -101,7 +101,7 @@ def test_a_plain_job_is_runnable() -> None:
 def test_missing_packages_are_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("costguard.services.exact_step.find_spec", lambda name: None if name == "peft" else object())
     with pytest.raises(InputError, match=r"not installed: peft\n.*gpu-costguard\[exact\]"):
-        FakeTensors().exact({}, job())
+        FakeTensors().measure_step({}, job())
 
 
 def test_the_closed_form_stands_beside_each_moment_it_has() -> None:
@@ -147,7 +147,7 @@ def test_shipped_names_and_aliases_have_a_config() -> None:
 
 
 def ran(config: Mapping[str, object], asked: Job) -> tuple[int, int, int, int]:
-    exact = FakeTensors().exact(config, asked)
+    exact = FakeTensors().measure_step(config, asked)
     return exact.parameters, exact.forward_end, exact.forward_backward, exact.step
 
 
@@ -207,7 +207,7 @@ def test_a_vision_model_by_its_config_is_equal_to_the_byte(costguard: Command, t
 @pytest.mark.parametrize("model", ["qwen3-0.6b", "pythia-160m", "t5-small", "roberta-base", "opt-125m"])
 def test_shipped_models_of_other_kinds_run(model: str) -> None:
     asked = job(model=model, seq_len=512, micro_batch=2, precision="bf16")
-    exact = FakeTensors().exact(FACTS.config(model), asked)
+    exact = FakeTensors().measure_step(FACTS.config(model), asked)
     assert exact.parameters == pytest.approx(asked.architecture.parameters, rel=1e-3)
     closed = footprint(asked.architecture, asked.recipe, Parallel())
     assert closed.peak == pytest.approx(exact.peak, rel=0.06)

@@ -9,14 +9,14 @@ import pytest
 
 from costguard.ledger.reports.reader import Accounts
 from costguard.reporting.statement import Statement
-from costguard.reporting.statement.period import Asked
+from costguard.reporting.statement.period import ReportPeriod
 from costguard.reporting.statement.savings import Saving
 from costguard.services.further import Question
 from costguard.services.report import full_report
 from costguard.testing import play, read
 from costguard.testing.guard_player import GuardPlay
 from costguard.testing.story_player import Outcome, PollPlay
-from costguard.values.calendar import month
+from costguard.values.calendar import make_month
 from costguard.values.money import Money
 from costguard.values.period import Period
 from costguard.views.report import report_document
@@ -59,9 +59,11 @@ def told(
     drawn: bool = False,
     before: Period | None = None,
 ) -> Statement:
-    before = before or month(2026, 10, UTC)
+    before = before or make_month(2026, 10, UTC)
     question = Question(
-        asked=Asked(period=Period(start=start, end=end), label="played", before=before, before_label=f"{before.start:%Y-%m}"),
+        asked=ReportPeriod(
+            period=Period(start=start, end=end), label="played", before=before, before_label=f"{before.start:%Y-%m}"
+        ),
         by=("owner",),
         zone=UTC,
         as_of=at,
@@ -91,27 +93,27 @@ def weekend(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 
 def test_the_forgotten_weekend_saved_what_the_story_says(weekend: Outcome) -> None:
-    found = told(weekend, month(2026, 11, UTC).start, month(2026, 11, UTC).end)
+    found = told(weekend, make_month(2026, 11, UTC).start, make_month(2026, 11, UTC).end)
     saving = only(found)
     assert (saving.at, saving.act.act, saving.false) == (START.replace(hour=19, minute=7), "stop", False)
-    assert saving.avoided.expected.text() == "2027.92"
-    assert saving.rest.text() == "3.39"
-    assert saving.usd.text() == {"low": "0.00", "expected": "2024.53", "high": "2024.53"}
-    assert found.saved.of("USD") == saving.usd
+    assert saving.avoided.expected.format() == "2027.92"
+    assert saving.rest.format() == "3.39"
+    assert saving.usd.format_ends() == {"low": "0.00", "expected": "2024.53", "high": "2024.53"}
+    assert found.saved.get_net("USD") == saving.usd
     assert "Saved by the guard: $2024.53 (0.00 to 2024.53), by 1 act." in report_document(found).lead
 
 
 def test_days_of_a_saving_add_up_to_it(weekend: Outcome) -> None:
     days = [START.replace(hour=0) + timedelta(days=n) for n in range(4)]
-    parts = [told(weekend, day, day + timedelta(days=1)).saved.of("USD") for day in days]
-    whole = told(weekend, days[0], days[-1] + timedelta(days=1)).saved.of("USD")
+    parts = [told(weekend, day, day + timedelta(days=1)).saved.get_net("USD") for day in days]
+    whole = told(weekend, days[0], days[-1] + timedelta(days=1)).saved.get_net("USD")
     assert sum(part.expected.nano for part in parts) == pytest.approx(whole.expected.nano, abs=4)
 
 
 def test_the_disk_of_a_machine_at_rest_is_said_apart(weekend: Outcome) -> None:
     rest = told(weekend, START.replace(hour=19, minute=7), START + timedelta(days=2, hours=17)).rest
     assert rest.machines == 1
-    assert [money.expected.text() for money in rest.money] == ["3.39"]
+    assert [money.expected.format() for money in rest.money] == ["3.39"]
     whole = told(weekend, START, START + timedelta(days=2, hours=17)).rest
     assert whole == rest, "while it ran its disk was not at rest"
 
@@ -121,7 +123,7 @@ def test_whole_idle_hours_are_waste_and_what_could_not_be_judged_is_unknown(week
     (group,) = found.usd.groups
     assert group.waste is not None
     # busy until 18:05: the hour from 18:00 holds work, that from 19:00 was quiet until 19:07, when it stopped
-    assert Money(nano=group.waste.idle).text() == "3.82"
+    assert Money(nano=group.waste.idle).format() == "3.82"
     assert group.waste.partly == 0
     assert group.judged_share == pytest.approx(127 / 187, abs=0.001)  # from 17:00 on: nothing measured the hour before
 
@@ -129,17 +131,17 @@ def test_whole_idle_hours_are_waste_and_what_could_not_be_judged_is_unknown(week
 def test_before_anybody_looked_nothing_is_compared(weekend: Outcome) -> None:
     found = told(weekend, START, START + timedelta(days=3))
     assert found.before is not None
-    assert (found.before.seen, found.before.change(found.usd), found.usd.groups[0].before) == (False, None, None)
+    assert (found.before.seen, found.before.compute_change(found.usd), found.usd.groups[0].before) == (False, None, None)
     assert "2026-10, the period before: not known, nobody looked then." in report_document(found).lead
 
 
 def test_without_acts_nothing_is_saved(tmp_path: Path) -> None:
     outcome = story(tmp_path, "  16:10  box quiet\n", end="18:00")
     found = told(outcome, START, START + timedelta(days=1), at=outcome.end)
-    assert (found.saved.savings, found.saved.of("USD").expected.nano) == ((), 0)
+    assert (found.saved.savings, found.saved.get_net("USD").expected.nano) == ((), 0)
     (group,) = found.usd.groups
     assert group.waste is not None
-    assert Money(nano=group.waste.idle).text() == "32.77"  # 17:00 to 18:00; it had been set up for 45 minutes by then
+    assert Money(nano=group.waste.idle).format() == "32.77"  # 17:00 to 18:00; it had been set up for 45 minutes by then
 
 
 def test_a_running_period_has_the_forecast_of_the_status(tmp_path: Path) -> None:
@@ -148,8 +150,8 @@ def test_a_running_period_has_the_forecast_of_the_status(tmp_path: Path) -> None
     (forecast,) = told(outcome, START, end, at=outcome.end).forecast
     left = (end - outcome.end) / timedelta(hours=1)
     spent = told(outcome, START, end, at=outcome.end).usd.total.expected
-    assert float(forecast.expected.decimal()) == pytest.approx(
-        float(spent.decimal()) + left * (32.77 + 500 * 0.08 / 730), abs=0.01
+    assert float(forecast.expected.to_decimal()) == pytest.approx(
+        float(spent.to_decimal()) + left * (32.77 + 500 * 0.08 / 730), abs=0.01
     )
 
 

@@ -153,7 +153,7 @@ def test_a_hook_that_reads_nothing_and_closes_its_input_runs_on() -> None:
 @pytest.fixture
 def book(tmp_path: Path) -> Iterator[GuardBook]:
     with GuardBook(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as opened:
-        assert opened.take_turn("me", NOON, 10 * MIN) == 1
+        assert opened.acquire_leader_lease("me", NOON, 10 * MIN) == 1
         yield opened
 
 
@@ -164,7 +164,7 @@ def run(**changes: object) -> HookRun:
 
 
 def wished(book: GuardBook, what: str, **of: object) -> None:
-    book.add_wish(Wish(id=what, what=what, who="ada", why="", at=NOON, until=NOON + 60 * MIN, **of))  # type: ignore[arg-type]
+    book.add_override(Wish(id=what, what=what, who="ada", why="", at=NOON, until=NOON + 60 * MIN, **of))  # type: ignore[arg-type]
 
 
 def test_a_hook_runs_beside_the_guard_and_its_end_is_recorded_once(book: GuardBook) -> None:
@@ -174,7 +174,7 @@ def test_a_hook_runs_beside_the_guard_and_its_end_is_recorded_once(book: GuardBo
     record_ends(book, hooks, NOON)
     hooks.wait()
     record_ends(book, hooks, NOON + MIN)
-    (found,) = book.hook_runs(NOON)
+    (found,) = book.load_hook_runs(NOON)
     assert (found.state, found.status, found.output, found.ended_at) == (SUCCEEDED, 0, "saved\n", found.ended_at)
     assert hooks.going() == frozenset()
     assert not book.end_hook("run-1", HookEnd(state=FAILED), NOON)
@@ -184,10 +184,10 @@ def test_nothing_begins_that_could_not_be_recorded(book: GuardBook) -> None:
     assert not book.begin_hook(run(epoch=7), NOON), "the turn is another one's"
     wished(book, LEASE, key=KEY, life=LIFE)
     assert not book.begin_hook(run(), NOON), "it is kept"
-    book.lift_wish(LEASE, who="ada", now=NOON)
+    book.lift_override(LEASE, who="ada", now=NOON)
     wished(book, FREEZE)
     assert not book.begin_hook(run(), NOON), "all acts are frozen"
-    book.lift_wish(FREEZE, who="ada", now=NOON)
+    book.lift_override(FREEZE, who="ada", now=NOON)
     assert book.begin_hook(run(), NOON)
     assert not book.begin_hook(run(id="run-2"), NOON), "one of this step has not ended"
     assert book.begin_hook(run(id="run-3", number=2), NOON)
@@ -199,7 +199,7 @@ def test_a_hook_of_a_watchdog_that_ends_is_ended_with_it(book: GuardBook) -> Non
     hooks.begin(call("sleep", "600", within_s=600))
     hooks.wait(cut_short=True)
     record_ends(book, hooks, NOON, lost=False)
-    (found,) = book.hook_runs(NOON)
+    (found,) = book.load_hook_runs(NOON)
     assert (found.state, found.why) == (LOST, "the watchdog ended while it ran")
 
 
@@ -224,8 +224,8 @@ with GuardBook({f"sqlite:///{tmp_path / 'ledger.db'}"!r}, rails=Rails()) as book
     os.kill(int(mark.read_text()), signal.SIGKILL)  # it outlived its watchdog
     again = Hooks()
     record_ends(book, again, NOON + 4 * MIN)
-    assert [one.state for one in book.hook_runs(NOON)] == [BEGUN]
+    assert [one.state for one in book.load_hook_runs(NOON)] == [BEGUN]
     assert not book.begin_hook(run(id="run-2", began_at=NOON + 4 * MIN), NOON + 4 * MIN)
     record_ends(book, again, NOON + 5 * MIN)
-    (found,) = book.hook_runs(NOON)
+    (found,) = book.load_hook_runs(NOON)
     assert (found.state, found.why) == (LOST, "the watchdog that began it is no more")

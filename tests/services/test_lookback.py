@@ -41,7 +41,7 @@ class Counting:
 
     def columns_since(self, at: object, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, Columns]:
         self.reads.append(self.now - at)  # type: ignore[operator]
-        return self._book.columns_since(at, keys)  # type: ignore[arg-type]
+        return self._book.load_columns_since(at, keys)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -49,7 +49,7 @@ def test_what_is_remembered_is_what_a_whole_read_would_say(tmp_path: Path, seed:
     dice = random.Random(seed)  # noqa: S311 - a seed of a trace
     url = f"sqlite:///{tmp_path}/ledger.db"
     with Ledger(url, rules=RULES, ceilings=CEILINGS) as ledger, GuardBook(url, rails=Rails()) as book:
-        ledger.record([poll(0, *map(machine, NAMES))])
+        ledger.record_polls([poll(0, *map(machine, NAMES))])
         said = Lookback()
         now, late = START, list[Sample]()
         for _ in range(40):
@@ -66,7 +66,7 @@ def test_what_is_remembered_is_what_a_whole_read_would_say(tmp_path: Path, seed:
                 ledger.record_samples([one for one in made if one not in late])
             ledger.record_samples([one for one in late if one.at > now - LATEST])
             late = []
-            assert plain(said.read(book, now)) == plain(book.columns_since(now - timedelta(hours=48)))
+            assert plain(said.read(book, now)) == plain(book.load_columns_since(now - timedelta(hours=48)))
 
 
 def test_a_run_reads_what_is_new_and_all_of_it_now_and_then(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from costguard.errors import ProviderError
 from costguard.metering.inventory import Complete, Failed, Inventory, Poll
 from costguard.metering.observation import Observation
-from costguard.metering.scope_state import Accrued
+from costguard.metering.scope_state import AccrualResult
 from costguard.providers.ports import InstanceSource
 from costguard.services.measured import LOOKS_BACK, measure
 from costguard.services.round import Seen
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
-from costguard.values.sample import Measured, Sample
+from costguard.values.sample import Sample, UtilizationSamples
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SCOPE = ScopeKey("acme", "main", "all")
@@ -30,13 +30,13 @@ class Kept:
     def __init__(self) -> None:
         self.samples: list[Sample] = []
 
-    def record(self, polls: Sequence[Poll]) -> Sequence[Accrued]:  # noqa: ARG002 - the port's
+    def record_polls(self, polls: Sequence[Poll]) -> Sequence[AccrualResult]:  # noqa: ARG002 - the port's
         return ()
 
-    def suspects(self, poll: Poll) -> Sequence[ResourceKey]:  # noqa: ARG002 - the port's
+    def find_suspects(self, poll: Poll) -> Sequence[ResourceKey]:  # noqa: ARG002 - the port's
         return ()
 
-    def scopes_of(self, provider: str) -> Sequence[ScopeKey]:  # noqa: ARG002 - the port's
+    def list_scopes_of(self, provider: str) -> Sequence[ScopeKey]:  # noqa: ARG002 - the port's
         return ()
 
     def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
@@ -49,7 +49,7 @@ class Listed:
 
     providers = ("acme",)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         return (SCOPE,)
 
     def poll(self, scope: ScopeKey) -> Poll:
@@ -63,12 +63,12 @@ class Measures(Listed):
         self.broken, self.blind = broken, blind
         self.asked: list[tuple[tuple[str, ...], Period]] = []
 
-    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         self.asked.append((tuple(one.key.id for one in seen), period))
         if self.broken:
             raise self.broken
         taken = tuple(Sample(key=one.key, signal="gpu_util", at=NOW - timedelta(minutes=1), value=3.0) for one in seen)
-        return Measured(samples=taken, blind=self.blind)
+        return UtilizationSamples(samples=taken, blind=self.blind)
 
 
 def seen(source: InstanceSource, inventory: Inventory) -> Seen:

@@ -9,10 +9,10 @@ from datetime import datetime
 import pytest
 
 from costguard.errors import CostguardError
-from costguard.metering.accrual import accrue, suspects
+from costguard.metering.accrual import accrue_poll, find_suspect_absences
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Observation
-from costguard.metering.scope_state import Accrued, ScopeState
+from costguard.metering.scope_state import AccrualResult, ScopeState
 from costguard.services.poll import poll
 from costguard.values.resource import ENDED, RUNNING, VOLUME, ResourceKey, ScopeKey
 from costguard.values.sample import Sample
@@ -27,20 +27,20 @@ class Memory:
     polls: list[Poll] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
 
-    def record(self, polls: Sequence[Poll]) -> Sequence[Accrued]:
+    def record_polls(self, polls: Sequence[Poll]) -> Sequence[AccrualResult]:
         found = []
         for one in polls:
             self.polls.append(one)
-            accrued = accrue(self.states.get(one.scope) or ScopeState(scope=one.scope), one, RULE, {})
+            accrued = accrue_poll(self.states.get(one.scope) or ScopeState(scope=one.scope), one, RULE, {})
             self.states[one.scope] = accrued.state
             found.append(accrued)
         return found
 
-    def suspects(self, poll: Poll) -> Sequence[ResourceKey]:
+    def find_suspects(self, poll: Poll) -> Sequence[ResourceKey]:
         state = self.states.get(poll.scope)
-        return suspects(state, poll.inventory) if state else ()
+        return find_suspect_absences(state, poll.inventory) if state else ()
 
-    def scopes_of(self, provider: str) -> Sequence[ScopeKey]:
+    def list_scopes_of(self, provider: str) -> Sequence[ScopeKey]:
         return [scope for scope in self.states if scope.provider == provider]
 
     def record_samples(self, samples: Sequence[Sample]) -> frozenset[ResourceKey]:
@@ -70,7 +70,7 @@ class Cloud:
     def providers(self) -> Sequence[str]:
         return (self.scope.provider,)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         return (self.scope,)
 
     def poll(self, scope: ScopeKey) -> Poll:
@@ -87,7 +87,7 @@ class Looking(Cloud):
     broken: frozenset[str] = frozenset()
     looked: list[str] = field(default_factory=list)
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         self.looked.append(key.id)
         if key.id in self.broken:
             raise CostguardError("timeout")
@@ -101,10 +101,10 @@ class Broken(Cloud):
     error: Exception = field(default_factory=lambda: CostguardError("403", field="cloud", hint="a new key"))
     at: str = "poll"
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         if self.at == "scopes":
             raise self.error
-        return super().scopes()
+        return super().list_scopes()
 
     def poll(self, scope: ScopeKey) -> Poll:
         if self.at == "poll":

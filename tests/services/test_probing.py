@@ -14,12 +14,12 @@ from costguard.errors import UnreachableError
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardBook
 from costguard.metering.observation import Observation
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource
 from costguard.services.act.probing import members_of, works
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
-from costguard.values.sample import GPU_UTIL, Measured, Sample
+from costguard.values.sample import GPU_UTIL, Sample, UtilizationSamples
 from tests.guard.cases import machine
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -35,18 +35,18 @@ class Account:
     broken: str = ""
     asked: list[list[str]] = field(default_factory=list)
 
-    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         self.asked.append([one.key.id for one in seen])
         if self.broken:
             raise UnreachableError(self.broken, provider="aws")
         ats = [period.end - n * MIN for n in range(10)]
         of = [one for one in seen if one.key.id in self.duty]
-        return Measured(
+        return UtilizationSamples(
             samples=tuple(Sample(key=o.key, signal=GPU_UTIL, at=at, value=self.duty[o.key.id]) for o in of for at in ats)
         )
 
 
-def node(id_: str, group: str = "exp-7", **stated: Any) -> Live:  # noqa: ANN401 - any field
+def node(id_: str, group: str = "exp-7", **stated: Any) -> LiveResource:  # noqa: ANN401 - any field
     return machine(id_, labels=(("cluster", group),), **stated)
 
 
@@ -56,7 +56,7 @@ NODES = (node("i-0"), node("i-1"), node("i-2"), node("i-3", "exp-8"), node("i-4"
 @pytest.fixture
 def book(tmp_path: Path) -> Iterator[GuardBook]:
     with GuardBook(f"sqlite:///{tmp_path / 'ledger.db'}", rails=Rails()) as made:
-        assert made.take_turn("me", NOW - MIN, timedelta(hours=1)) == 1
+        assert made.acquire_leader_lease("me", NOW - MIN, timedelta(hours=1)) == 1
         yield made
 
 

@@ -16,7 +16,7 @@ from costguard.metering.observation import Observation
 from costguard.providers.ports import InstanceSource
 from costguard.services.act.probing import works
 from costguard.values.period import Period
-from costguard.values.sample import GPU_UTIL, Measured, Sample
+from costguard.values.sample import GPU_UTIL, Sample, UtilizationSamples
 from tests.guard.cases import machine
 
 MIN = timedelta(minutes=1)
@@ -30,11 +30,11 @@ class Buckets:
 
     last: float
 
-    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         newest = datetime(2026, 11, 21, 12, tzinfo=UTC)
         ats = [newest - n * BUCKET for n in range(9) if newest - n * BUCKET >= period.start]
         duty = {at: self.last if at == newest else 0.0 for at in ats}
-        return Measured(
+        return UtilizationSamples(
             samples=tuple(Sample(key=one.key, signal=GPU_UTIL, at=at, value=duty[at]) for one in seen for at in ats)
         )
 

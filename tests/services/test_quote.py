@@ -25,8 +25,8 @@ from tests.shop import FRESH, SHOP, offer
 
 FACTS = Facts()
 TABLE = {"model": "llama-3.1-8b", "method": "qlora", "tokens": 5 * 10**7, "seq_len": 2048}
-JOB = job_from(TABLE, FACTS.architecture("llama-3.1-8b"))
-FULL = job_from(TABLE | {"method": "full"}, FACTS.architecture("llama-3.1-8b"))
+JOB = job_from(TABLE, FACTS.get_architecture("llama-3.1-8b"))
+FULL = job_from(TABLE | {"method": "full"}, FACTS.get_architecture("llama-3.1-8b"))
 
 
 def asked(folder: Path, offers: list[Offer], job: Job | Rental = JOB, sort: str = "usd", on: Hardware | None = None) -> Quote:
@@ -180,7 +180,7 @@ def test_the_disk_of_the_run_is_in_the_cost_where_its_price_is_known(tmp_path: P
 
 def test_two_machines_cost_twice_and_each_has_its_disk(tmp_path: Path) -> None:
     h100 = [offer("aws", "H100-SXM", "30", count=8)]
-    gpu = FACTS.gpus()["H100-SXM"]
+    gpu = FACTS.get_gpus()["H100-SXM"]
     job = dataclasses.replace(JOB, disk_gb=500)
     one = asked(tmp_path, h100, job, on=Hardware(gpu=gpu, gpu_count=8)).options[0]
     two = asked(tmp_path, h100, job, on=Hardware(gpu=gpu, gpu_count=8, nodes=2)).options[0]
@@ -192,7 +192,7 @@ def test_two_machines_cost_twice_and_each_has_its_disk(tmp_path: Path) -> None:
 
 
 def test_a_job_too_large_for_one_machine_is_spread_over_joined_ones_within_the_limit(tmp_path: Path) -> None:
-    job = job_from(TABLE | {"method": "full"}, FACTS.architecture("llama-3.1-70b"))
+    job = job_from(TABLE | {"method": "full"}, FACTS.get_architecture("llama-3.1-70b"))
     h100 = [offer("aws", "H100-SXM", "30", count=8), offer("aws", "H100-SXM", "4", count=1)]
     (option,) = asked(tmp_path, h100, job).options
     assert option.nodes > 1
@@ -204,7 +204,7 @@ def test_a_job_too_large_for_one_machine_is_spread_over_joined_ones_within_the_l
 
 
 def test_offloading_is_refused_where_the_host_has_too_little_memory(tmp_path: Path) -> None:
-    job = job_from(TABLE | {"method": "full", "parallel": {"offload": "optimizer"}}, FACTS.architecture("llama-3.1-8b"))
+    job = job_from(TABLE | {"method": "full", "parallel": {"offload": "optimizer"}}, FACTS.get_architecture("llama-3.1-8b"))
     small, large, unknown = (offer("aws", "H100-SXM", "3", name=str(gb), ram_gb=gb, region=str(gb)) for gb in (16, 2000, None))
     for one, kept in ((small, 0), (large, 1), (unknown, 1)):
         answer = asked(tmp_path, [one], job)
@@ -223,13 +223,13 @@ def test_an_empty_market_gives_no_option_and_no_refusal(tmp_path: Path) -> None:
 
 
 def test_a_split_that_suits_no_number_of_gpus_is_the_users_mistake(tmp_path: Path) -> None:
-    job = job_from(TABLE | {"parallel": {"tp": 3}}, FACTS.architecture("llama-3.1-8b"))
+    job = job_from(TABLE | {"parallel": {"tp": 3}}, FACTS.get_architecture("llama-3.1-8b"))
     with pytest.raises(InputError, match=r"parallel\.tp"):
         asked(tmp_path, list(SHOP), job)
 
 
 def test_a_split_that_suits_some_machines_is_refused_on_the_others(tmp_path: Path) -> None:
-    job = job_from(TABLE | {"parallel": {"tp": 4}}, FACTS.architecture("llama-3.1-8b"))
+    job = job_from(TABLE | {"parallel": {"tp": 4}}, FACTS.get_architecture("llama-3.1-8b"))
     answer = asked(tmp_path, [offer("aws", "H100-SXM", "3", count=n, region=str(n)) for n in (1, 2, 4, 8)], job)
     assert {o.gpu_count for o in answer.options} == {4, 8}
     assert {r.gpu_count for r in answer.refused} == {1, 2}

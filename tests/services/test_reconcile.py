@@ -12,9 +12,9 @@ from costguard_sim import Sim
 from costguard_sim.world import Rate, World, make_world
 
 from costguard.bills.bill_line import COMPUTE
-from costguard.bills.drift import BEYOND, UNSURE, WITHIN, Result
+from costguard.bills.drift import BEYOND, UNSURE, WITHIN, DriftResult
 from costguard.bills.drift_causes import RATE, UNBILLED, UNSEEN
-from costguard.bills.tolerance import USUAL
+from costguard.bills.tolerance import DEFAULT_TOLERANCE
 from costguard.data import Facts
 from costguard.ledger.bills.reader import BillBooks
 from costguard.ledger.bills.staging import Staging
@@ -31,7 +31,7 @@ from tests.bills.test_drift import bill, day, every, line
 
 START = datetime(2026, 11, 3, tzinfo=UTC)
 MONTH = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))
-RULES = Facts().billing_rules()
+RULES = Facts().get_billing_rules()
 CLOUDS = ("sim-aws", "sim-gcp", "sim-lambda", "sim-runpod", "sim-vast")
 DAY = timedelta(days=1)
 EVERY, HOURS = timedelta(minutes=10), 74
@@ -74,14 +74,14 @@ def held(url: str, world: World, now: datetime) -> tuple[Reconciled, list[Asked]
             providers=CLOUDS,
             period=MONTH,
             now=now,
-            tolerance=USUAL,
+            tolerance=DEFAULT_TOLERANCE,
             missing={},
             asked=dict.fromkeys(CLOUDS, asked[0].period),
         )
     return found, asked
 
 
-def causes(results: Sequence[Result]) -> set[str]:
+def causes(results: Sequence[DriftResult]) -> set[str]:
     return {part.cause for one in results for part in one.parts if not part.explained}
 
 

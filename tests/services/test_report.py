@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from costguard.metering.billing import CAREFUL
-from costguard.reporting.statement import DEFAULT_BY, Statement
+from costguard.metering.billing import CAREFUL_RULE
+from costguard.reporting.statement import DEFAULT_GROUP_KEYS, Statement
 from costguard.services.report import report
-from costguard.values.calendar import month
+from costguard.values.calendar import make_month
 from costguard.values.money import Money
 from tests.books import AWS, NOW, VAST, FakeBooks, at, attribution, money, scope_now, spent, stretch
 
-RULES = {"aws": replace(CAREFUL, provider="aws", not_counted=("snapshots",))}
+RULES = {"aws": replace(CAREFUL_RULE, provider="aws", not_counted=("snapshots",))}
 AFTER = at(3, month=12)
 
 
 def stated(
-    books: FakeBooks, *, as_of: datetime = AFTER, of: tuple[int, int] = (2026, 11), by: Sequence[str] = DEFAULT_BY
+    books: FakeBooks, *, as_of: datetime = AFTER, of: tuple[int, int] = (2026, 11), by: Sequence[str] = DEFAULT_GROUP_KEYS
 ) -> Statement:
     return report(
         books=books,
-        period=month(*of, UTC),
+        period=make_month(*of, UTC),
         label=f"{of[0]}-{of[1]:02d}",
         zone=UTC,
         by=by,
@@ -35,7 +35,7 @@ def stated(
 def test_the_whole_month_is_asked_for_as_known_then() -> None:
     books = FakeBooks(spent=(spent(money("3")), spent(money("4"), attribution(owner="bob"))))
     found = stated(books, by=("owner",))
-    assert books.asked == ((month(2026, 11, UTC), AFTER),)
+    assert books.asked == ((make_month(2026, 11, UTC), AFTER),)
     assert found.usd.total == money("7")
     assert [group.by["owner"] for group in found.usd.groups] == ["bob", "ada"]
 
@@ -84,4 +84,4 @@ def test_each_provider_says_what_its_rule_leaves_out() -> None:
     found = stated(books).not_modelled
     assert found[0] == ("aws", "snapshots")
     assert [provider for provider, _ in found] == ["aws", "vast"]
-    assert found[1][1] == CAREFUL.not_counted[0]
+    assert found[1][1] == CAREFUL_RULE.not_counted[0]

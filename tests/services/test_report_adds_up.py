@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from costguard.ledger.reports.reader import Accounts
 from costguard.ledger.spans.writer import Ledger
 from costguard.renderers import json_text
-from costguard.reporting.statement import BY, Statement, Sums
-from costguard.reporting.statement.groups import value_of
-from costguard.reporting.statement.period import Asked
-from costguard.reporting.statement.sections import Outlay
+from costguard.reporting.statement import GROUP_KEYS, CurrencySums, Statement
+from costguard.reporting.statement.groups import get_group_value
+from costguard.reporting.statement.period import ReportPeriod
+from costguard.reporting.statement.sections import ResourceCost
 from costguard.services.further import Question
 from costguard.services.report import full_report
-from costguard.values.instant import instant, micros
-from costguard.values.money import MoneyInterval, total_of
+from costguard.values.instant import from_micros, to_micros
+from costguard.values.money import MoneyInterval, sum_intervals
 from costguard.values.period import Period
 from costguard.views.document import STACKED
 from costguard.views.report import report_document
@@ -33,7 +33,7 @@ from tests.providers.sim.test_worlds_in_databases import polls_of
 
 SEEDS = range(60)
 ZONES = (UTC, ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kathmandu"))
-KEYS = (*BY, "label:team", "label:Run", "label:nothing")
+KEYS = (*GROUP_KEYS, "label:team", "label:Run", "label:nothing")
 ENDS = ("low", "expected", "high")
 
 
@@ -43,17 +43,17 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Account
     polls = [poll for seed in SEEDS for poll in polls_of(seed)]
     path = tmp_path_factory.mktemp("worlds") / "ledger.db"
     with Ledger(f"sqlite:///{path}", rules=worlds.rules(), ceilings=worlds.CEILINGS) as ledger:
-        ledger.record(polls)
-    ats = [micros(poll.at) for poll in polls]
+        ledger.record_polls(polls)
+    ats = [to_micros(poll.at) for poll in polls]
     with Accounts(f"sqlite:///{path}", rules=worlds.rules(), ceilings=lambda: worlds.CEILINGS) as found:
-        yield found, path, instant(min(ats)), instant(max(ats))
+        yield found, path, from_micros(min(ats)), from_micros(max(ats))
 
 
 def stated(
     books: Accounts, period: Period, by: list[str], *, as_of: datetime, zone: tzinfo = UTC, drawn: bool = False
 ) -> Statement:
     question = Question(
-        asked=Asked(period=period, label="drawn"),
+        asked=ReportPeriod(period=period, label="drawn"),
         by=tuple(by),
         zone=zone,
         as_of=as_of,
@@ -64,7 +64,7 @@ def stated(
     return full_report(accounts=books, question=question, rules=worlds.rules())
 
 
-def sums(statement: Statement) -> dict[str, Sums]:
+def sums(statement: Statement) -> dict[str, CurrencySums]:
     return {one.currency: one for one in (statement.usd, *statement.others)}
 
 
@@ -84,21 +84,21 @@ def test_groups_add_up_to_the_ledger_by_whatever_they_are_asked_for(
 ) -> None:
     """`when`: where the period begins, how many hours it has, and how late before the last poll it is asked about."""
     (books, _, first, last), (place, hours, late) = accounts, when
-    start = instant(micros(first) + int((micros(last) - micros(first)) * place))
+    start = from_micros(to_micros(first) + int((to_micros(last) - to_micros(first)) * place))
     period = Period(start=start, end=start + timedelta(hours=hours))
-    as_of = max(start, instant(micros(last) - int(late * 3600 * 10**6)))
+    as_of = max(start, from_micros(to_micros(last) - int(late * 3600 * 10**6)))
     made = stated(books, period, by, as_of=as_of, zone=zone, drawn=True)
-    spending, outlays = books.spending(period, as_of), books.outlays(period, as_of)
+    spending, outlays = books.load_spending(period, as_of), books.load_costs(period, as_of)
     for currency, own in sums(made).items():
         mine = [part for part in spending if part.money.low.currency == currency]
-        whole = total_of((part.money for part in mine), currency)
+        whole = sum_intervals((part.money for part in mine), currency)
         assert nanos(own.total) == nanos(whole)
-        assert nanos(total_of((group.money for group in own.groups), currency)) == nanos(whole)
+        assert nanos(sum_intervals((group.money for group in own.groups), currency)) == nanos(whole)
         assert sum(group.us for group in own.groups) == sum(part.us for part in mine if part.charge == "compute")
         each = [one for one in outlays if one.currency == currency]
-        assert nanos(total_of((one.spending(None).money for one in each), currency)) == nanos(whole)
+        assert nanos(sum_intervals((one.to_spending(None).money for one in each), currency)) == nanos(whole)
         priced = [one.money for one in made.prices if one.money.low.currency == currency]
-        assert nanos(total_of(priced, currency)) == nanos(whole)
+        assert nanos(sum_intervals(priced, currency)) == nanos(whole)
     assert (made.days is None) == (as_of <= start), "of what has not begun nothing is drawn"
     if made.days is not None:
         assert sum(map(sum, made.days.parts.values())) == made.usd.total.expected.nano
@@ -106,11 +106,11 @@ def test_groups_add_up_to_the_ledger_by_whatever_they_are_asked_for(
     _is_told(made)
 
 
-def _values_are_those_of_the_outlays(made: Statement, outlays: list[Outlay]) -> None:
+def _values_are_those_of_the_outlays(made: Statement, outlays: list[ResourceCost]) -> None:
     """Keys that the ledger keeps take the same values whether resources are told apart or not."""
     for key in made.by:
         if key in ("provider", "gpu", "charge", "kind", "tier"):
-            known = {value_of(one.spending(None), key) for one in outlays if one.high or one.computes}
+            known = {get_group_value(one.to_spending(None), key) for one in outlays if one.high or one.computes}
             assert {group.by[key] for own in sums(made).values() for group in own.groups} == known
 
 
@@ -118,12 +118,12 @@ def _is_told(made: Statement) -> None:
     document = report_document(made)
     said = json.loads(json_text.render(document))
     groups = [Decimal(group["usd"]["expected"]) for group in said["groups"]]
-    assert sum(groups) == Decimal(said["totals"]["expected"]) == made.usd.total.expected.decimal()
+    assert sum(groups) == Decimal(said["totals"]["expected"]) == made.usd.total.expected.to_decimal()
     for chart in document.charts:
         assert all(len(series.values) == len(chart.labels) == len(series.texts) for series in chart.series)
         if chart.kind == STACKED and chart.unit == "$":
             drawn = sum(value or 0 for series in chart.series for value in series.values)
-            assert drawn == pytest.approx(float(made.usd.total.expected.decimal()), abs=1e-5)
+            assert drawn == pytest.approx(float(made.usd.total.expected.to_decimal()), abs=1e-5)
 
 
 def test_the_dearest_resources_are_the_dearest(accounts: tuple[Accounts, Path, datetime, datetime]) -> None:
@@ -144,7 +144,7 @@ def test_burn_by_the_hour_comes_to_what_was_spent(accounts: tuple[Accounts, Path
     made = stated(books, period, ["provider"], as_of=max(last, period.end), drawn=True)
     assert made.burn is not None
     burnt = sum(4 * (cell or 0.0) for row in made.burn.cells for cell in row)
-    assert burnt == pytest.approx(float(made.usd.total.expected.decimal()), rel=1e-3, abs=0.05)
+    assert burnt == pytest.approx(float(made.usd.total.expected.to_decimal()), rel=1e-3, abs=0.05)
 
 
 @pytest.mark.proof

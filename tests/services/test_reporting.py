@@ -20,13 +20,13 @@ from costguard.ledger.db.reader import Reader
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.reports.store import ReportBook
 from costguard.ledger.spans.writer import Ledger
-from costguard.reporting.schedule import Owed, ReportSchedule
+from costguard.reporting.schedule import DueReport, ReportSchedule
 from costguard.services.dispatch import Postman
 from costguard.services.report_delivery import composed
 from costguard.services.reporting import Reported, report_due
 from costguard.services.telling import postman
 from costguard.settings import Settings, check_settings
-from costguard.values.instant import instant
+from costguard.values.instant import from_micros
 from tests.fakes.server import Hands, serving
 from tests.golden.test_golden import polls
 from tests.providers.transport.wires import Told
@@ -68,7 +68,7 @@ class Office:
             self.settings.reports, book=self.book, now=self.hands.now(), zone=self.settings.defaults.zone, compose=self.compose
         )
 
-    def compose(self, schedule: ReportSchedule, owed: Owed) -> Sequence[Message]:
+    def compose(self, schedule: ReportSchedule, owed: DueReport) -> Sequence[Message]:
         self.made += 1
         return composed(self.settings, schedule, owed, self.hands.now())
 
@@ -85,7 +85,7 @@ class Office:
     def next_try(self) -> datetime:
         with Reader(self.url) as reader, reader.snapshot() as ask:
             [(us,)] = ask("SELECT next_us FROM outbox", ())
-        return instant(us)
+        return from_micros(us)
 
     def again(self, holder: str = "that:2") -> Office:
         """Another process on the same ledger."""
@@ -96,8 +96,8 @@ class Office:
 def office(tmp_path: Path) -> Iterator[Office]:
     """A ledger of two days up to the first of November, seen since the twentieth of October."""
     url = f"sqlite:///{tmp_path}/ledger.db"
-    with Ledger(url, rules=Facts().billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
-        books.record(polls())
+    with Ledger(url, rules=Facts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+        books.record_polls(polls())
     settings = check_settings(f"{MAILED}[ledger]\nurl = '{url}'\n", "costguard.toml")
     with ReportBook(url) as book, GuardBook(url, rails=Rails()) as guard:
         made = Office(url, settings, book, guard, Hands(SEEN))
@@ -187,7 +187,7 @@ def test_a_crash_before_it_is_in_the_outbox_leaves_nothing_and_it_is_made_again(
             yield from super().__iter__()
             raise Ended
 
-    def half(schedule: ReportSchedule, owed: Owed) -> Sequence[Message]:
+    def half(schedule: ReportSchedule, owed: DueReport) -> Sequence[Message]:
         return Half(composed(office.settings, schedule, owed, DUE))
 
     with pytest.raises(Ended):
@@ -231,7 +231,7 @@ def test_of_two_watchdogs_that_make_it_at_once_one_puts_it_out(office: Office) -
 def test_who_has_the_turn_sends_and_another_watchdog_does_not(office: Office, post: Post) -> None:
     office.hands.at = DUE
     office.look()
-    assert office.guard.take_turn("that:2", DUE, HOUR) is not None
+    assert office.guard.acquire_leader_lease("that:2", DUE, HOUR) is not None
     assert office.postman().deliver().sent == ()
     assert len(office.again("that:2").postman().deliver().sent) == 1
     office.hands.at += 2 * HOUR  # its turn has run out
@@ -338,7 +338,7 @@ def test_one_that_cannot_be_made_stops_no_other_and_is_tried_again(office: Offic
     office.book.see(office.settings.reports, office.hands.at)
     office.hands.at = DUE
 
-    def compose(schedule: ReportSchedule, owed: Owed) -> Sequence[Message]:
+    def compose(schedule: ReportSchedule, owed: DueReport) -> Sequence[Message]:
         if schedule.name == "first":
             raise CostguardError("the disk is full")
         return composed(office.settings, schedule, owed, DUE)

@@ -13,7 +13,7 @@ import pytest
 
 from costguard.errors import CostguardError
 from costguard.metering.inventory import Complete, Poll
-from costguard.metering.scope_state import Accrued
+from costguard.metering.scope_state import AccrualResult
 from costguard.services.poll import poll
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import GPU_UTIL, Sample
@@ -35,10 +35,10 @@ class Wide(Cloud):
     def providers(self) -> Sequence[str]:
         return (self.names[0].provider,)
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         return self.names
 
-    def identity(self) -> str | None:
+    def fetch_identity(self) -> str | None:
         if isinstance(self.who, Exception):
             raise self.who
         return self.who
@@ -61,7 +61,7 @@ class Hung(Cloud):
     def scopes(self) -> Sequence[ScopeKey]:
         if self.at == "scopes":
             self.let_go.wait(30)
-        return super().scopes()
+        return super().list_scopes()
 
     def poll(self, scope: ScopeKey) -> Poll:
         if self.at == "poll":
@@ -91,15 +91,15 @@ def test_many_scopes_are_asked_at_the_same_time() -> None:
 
 def test_what_hangs_counts_as_not_seen_and_the_others_are_recorded_before_it(hung: Hung) -> None:
     ledger = Memory()
-    ledger.record([Poll(scope=SCOPE, at=minute(0), inventory=ALL)])
+    ledger.record_polls([Poll(scope=SCOPE, at=minute(0), inventory=ALL)])
     order: list[ScopeKey] = []
-    record = ledger.record
+    record = ledger.record_polls
 
-    def noted(polls: Sequence[Poll]) -> Sequence[Accrued]:
+    def noted(polls: Sequence[Poll]) -> Sequence[AccrualResult]:
         order.extend(one.scope for one in polls)
         return record(polls)
 
-    ledger.record = noted  # type: ignore[method-assign]
+    ledger.record_polls = noted  # type: ignore[method-assign]
     done = poll([hung, cloud("a")], ledger, Hands(), limit_s=2)
     assert [(one.outcome, "no answer within 2 s" in one.why) for one in done.accrued] == [
         ("failed", True),
@@ -114,7 +114,7 @@ def test_a_listing_whose_look_ups_take_too_long_is_recorded_as_it_is() -> None:
     class Slow(Looking):
         let_go: threading.Event = field(default_factory=threading.Event)
 
-        def look(self, key: ResourceKey) -> None:  # noqa: ARG002 - the port's signature
+        def look_up(self, key: ResourceKey) -> None:  # noqa: ARG002 - the port's signature
             self.let_go.wait(30)
 
     ledger, slow = Memory(), Slow([ALL, Complete(())])

@@ -13,7 +13,7 @@ from costguard_sim.bill import charged
 from costguard_sim.world import SCOPES, Rate, Resource, Run, Shape, Tag, World, at_us
 
 from costguard.bills.drift import WITHIN
-from costguard.bills.tolerance import USUAL
+from costguard.bills.tolerance import DEFAULT_TOLERANCE
 from costguard.budgets.budget import Budget
 from costguard.guard.overrides import Wish
 from costguard.guard.owning import lease_of
@@ -26,9 +26,9 @@ from costguard.ledger.holds import Holds
 from costguard.ledger.reports.reader import Accounts
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
-from costguard.metering.observation import incarnation_of
-from costguard.reporting.statement.jobs import jobs_of
-from costguard.reporting.statement.sections import quoted
+from costguard.metering.observation import identify_incarnation
+from costguard.reporting.statement.jobs import group_runs_by_job
+from costguard.reporting.statement.sections import list_quoted_runs
 from costguard.runs.progress import Marks
 from costguard.runs.record import ENDED, OPEN, Record
 from costguard.runs.terms import hold_for, lease_length, to_hold
@@ -139,8 +139,8 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
         assert settle(ended, desk, clock.now()) == ()
         assert settle(ended, desk, clock.now()) == (), "it may be settled twice"
         book.put(ended)
-        life = incarnation_of(found.live.observation)
-        assert lease_of(life, wishes.wishes_since(BEGIN), clock.now()) is None
+        life = identify_incarnation(found.live.observation)
+        assert lease_of(life, wishes.load_overrides_since(BEGIN), clock.now()) is None
         assert holds.open_holds(clock.now()) == []
         clock.advance(timedelta(hours=1))
         poll([sim], ledger, clock)
@@ -156,11 +156,11 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
     with Accounts(url, rules=RULES) as books:
         (ledgers,) = books.spent(clock.now())
         november = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))
-        quotes = quoted(books.committed(november), november)
+        quotes = list_quoted_runs(books.load_committed_holds(november), november)
     assert ledgers.money.low == ledgers.money.high, "this cloud states starts and stops, so nothing is in doubt"
     assert abs(ledgers.money.expected.nano - round(owed * 10**9)) <= 1
     assert abs(run_cost.nano - ledgers.money.expected.nano) <= 1
-    (job,) = jobs_of(quotes)
+    (job,) = group_runs_by_job(quotes)
     assert (job.job, job.attempts, job.quoted, job.actual) == ("llama", 1, money, run_cost)
 
     # reconciled
@@ -193,7 +193,7 @@ def reconciled_outcome(url: str, world: World, now: datetime, period: Period) ->
             providers=("sim-gcp",),
             period=period,
             now=now,
-            tolerance=USUAL,
+            tolerance=DEFAULT_TOLERANCE,
             missing={},
             asked={"sim-gcp": asked.period},
         )

@@ -86,8 +86,8 @@ def test_an_idle_machine_that_nobody_stopped_is_saved_net_of_its_disk(tmp_path: 
     assert (stop.since, stop.told_at, stop.at) == (at("16:10"), at("16:30"), at("16:40"))
     assert (stop.until, stop.false_stop) == (at("18:30"), NO)
     (avoided,), (rest,), (saved,) = stop.avoided, stop.at_rest, stop.saved
-    assert avoided.expected.text() == "60.08"  # 110 min at 32.77
-    assert rest.expected.text(4) == "0.1005"  # 500 GB at 0.08 a month of 730 h
+    assert avoided.expected.format() == "60.08"  # 110 min at 32.77
+    assert rest.expected.format(4) == "0.1005"  # 500 GB at 0.08 a month of 730 h
     assert saved.expected == avoided.expected - rest.expected
     assert (found.policies[0].notices, found.policies[0].questions) == (1, 0)
 

@@ -22,7 +22,7 @@ JOBS: dict[str, dict[str, object]] = {
 
 
 def job(name: str, **more: object) -> Job:
-    return job_from(JOBS[name] | more, FACTS.architecture("mistral-7b"))
+    return job_from(JOBS[name] | more, FACTS.get_architecture("mistral-7b"))
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -30,7 +30,7 @@ def test_every_gpu_that_is_listed_holds_the_job_on_that_many_and_not_on_fewer(na
     answer = size(job(name), facts=FACTS)
     assert answer.fits_on
     for f in answer.fits_on:
-        gpu = FACTS.gpus()[f.gpu]
+        gpu = FACTS.get_gpus()[f.gpu]
         assert size(job(name), facts=FACTS, on=Hardware(gpu=gpu, gpu_count=f.count)).fits
         assert f.peak_gib <= f.reserved_gib <= f.has_gib
         fewer = [n for n in COUNTS if n < f.count]
@@ -65,6 +65,6 @@ def test_a_job_with_nothing_left_to_save_has_few_levers() -> None:
 
 
 def test_a_stated_split_that_does_not_divide_the_hardware_is_refused() -> None:
-    hardware = Hardware(gpu=FACTS.gpus()["H100-SXM"], gpu_count=6)
+    hardware = Hardware(gpu=FACTS.get_gpus()["H100-SXM"], gpu_count=6)
     with pytest.raises(InputError, match="8 ranks do not divide 6 GPUs"):
         size(job("full", parallel={"tp": 8}), facts=FACTS, on=hardware)

@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from costguard.budgets.budget import EVERYTHING, USUAL_WARNINGS, Budget, Match, Threshold
+from costguard.budgets.budget import DEFAULT_THRESHOLDS, MATCH_ALL, Budget, BudgetThreshold, ResourceFilter
 from costguard.errors import InputError, UnknownNameError
 from costguard.ledger.db.address import address
 from costguard.settings import Settings, check_settings, ledger_url, read_settings
-from costguard.values.calendar import month
+from costguard.values.calendar import make_month
 from costguard.values.money import Money
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -87,7 +87,11 @@ def test_budgets_come_in_their_order_as_they_are_written() -> None:
     everybody, vision, trials = settings(FULL).budgets
     assert everybody == Budget(name="all", cap=Money.parse("12000"), zone=BERLIN, hard=True)
     assert vision == Budget(
-        name="vision", cap=Money.parse("3000"), zone=BERLIN, match=Match(labels=(("team", ("vision",)),)), warn=USUAL_WARNINGS
+        name="vision",
+        cap=Money.parse("3000"),
+        zone=BERLIN,
+        match=ResourceFilter(labels=(("team", ("vision",)),)),
+        warn=DEFAULT_THRESHOLDS,
     )
     assert trials == Budget(
         name="trials",
@@ -95,8 +99,11 @@ def test_budgets_come_in_their_order_as_they_are_written() -> None:
         period="rolling",
         days=7,
         zone=ZoneInfo("Asia/Tokyo"),
-        warn=(Threshold(measure="spent", limit=Fraction(4, 5)), Threshold(measure="time_to_cap", limit=Fraction(1, 2))),
-        match=Match(
+        warn=(
+            BudgetThreshold(measure="spent", limit=Fraction(4, 5)),
+            BudgetThreshold(measure="time_to_cap", limit=Fraction(1, 2)),
+        ),
+        match=ResourceFilter(
             providers=("runpod", "vast"),
             accounts=("main",),
             regions=(),
@@ -111,7 +118,13 @@ def test_budgets_come_in_their_order_as_they_are_written() -> None:
 
 def test_what_a_budget_does_not_state_is_everything_monthly_soft_and_in_utc() -> None:
     (found,) = settings('[[budget]]\nname = "all"\ncap = "9 USD"').budgets
-    assert (found.match, found.period, found.hard, found.zone, found.warn) == (EVERYTHING, "month", False, UTC, USUAL_WARNINGS)
+    assert (found.match, found.period, found.hard, found.zone, found.warn) == (
+        MATCH_ALL,
+        "month",
+        False,
+        UTC,
+        DEFAULT_THRESHOLDS,
+    )
 
 
 def test_without_a_file_there_is_no_budget_and_the_ledger_lies_in_the_platforms_data_folder(tmp_path: Path) -> None:
@@ -162,7 +175,7 @@ def test_variables_win_over_the_file_and_start_where_one_stands(monkeypatch: pyt
 def test_the_default_zone_is_that_of_budgets_that_state_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COSTGUARD_DEFAULTS__TIMEZONE", "America/New_York")
     assert [b.zone for b in settings(FULL).budgets] == [ZoneInfo("America/New_York")] * 2 + [ZoneInfo("Asia/Tokyo")]
-    november = month(2026, 11, read_settings(None).defaults.zone)
+    november = make_month(2026, 11, read_settings(None).defaults.zone)
     assert november.start == datetime(2026, 11, 1, 4, tzinfo=UTC)
 
 

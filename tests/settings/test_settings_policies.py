@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from costguard.budgets.budget import EVERYTHING, Match
+from costguard.budgets.budget import MATCH_ALL, ResourceFilter
 from costguard.errors import InputError
 from costguard.guard.alerts.alert import Route
 from costguard.guard.hook import Hook
@@ -95,7 +95,7 @@ def test_a_policy_is_read_as_it_is_written() -> None:
     assert (idle.name, idle.arm, idle.rule, idle.hold) == ("idle-gpu", "stop", "idle", 45 * MINUTE)
     assert idle.when.text == 'state == "idle" && confidence >= 0.9 && rate >= usd_per_hour(0.30)'
     assert idle.when.names == {"state", "confidence", "rate"}
-    assert idle.target == Target(gpu=True, names=("train-*",), match=Match(providers=("aws",)))
+    assert idle.target == Target(gpu=True, names=("train-*",), match=ResourceFilter(providers=("aws",)))
     assert (idle.needs, idle.priority, idle.lease_max, idle.renewals_max) == (("duty", "io"), 3, 4 * HOUR, 1)
     assert idle.warmup_max == 90 * MINUTE
     assert idle.then == (
@@ -125,7 +125,7 @@ def test_a_schedule_needs_no_condition_and_goes_by_the_zone_of_the_defaults() ->
 
 def test_what_a_policy_does_not_state_is_observing_everything_at_once() -> None:
     (found,) = settings(policy("""when = 'age > duration("3d")'""", 'then = [{ do = "record" }]')).policies
-    assert (found.arm, found.target, found.hold, found.needs) == ("observe", Target(match=EVERYTHING), timedelta(), ())
+    assert (found.arm, found.target, found.hold, found.needs) == ("observe", Target(match=MATCH_ALL), timedelta(), ())
 
 
 def test_hooks_rails_routes_and_the_watch_are_read() -> None:

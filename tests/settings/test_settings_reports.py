@@ -8,7 +8,7 @@ import pytest
 
 from costguard.errors import InputError
 from costguard.reporting.schedule import ReportSchedule
-from costguard.reporting.statement.groups import DEFAULT_BY
+from costguard.reporting.statement.groups import DEFAULT_GROUP_KEYS
 from costguard.settings import check_settings
 
 NOTIFY = """
@@ -27,7 +27,7 @@ def reports(text: str) -> tuple[ReportSchedule, ...]:
 def test_a_report_says_how_often_and_to_whom_and_the_rest_has_defaults() -> None:
     [one] = reports(f'{NOTIFY}[[report]]\nevery = "month"\nto = "lead@lab.org"\n')
     assert one == ReportSchedule(
-        name="month", every="month", at=time(8), channels=("mail:lead@lab.org",), by=DEFAULT_BY, format="html"
+        name="month", every="month", at=time(8), channels=("mail:lead@lab.org",), by=DEFAULT_GROUP_KEYS, format="html"
     )
 
 

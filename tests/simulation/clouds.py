@@ -14,11 +14,11 @@ from pathlib import Path
 from costguard.metering.inventory import Complete, Failed, Partial, Poll
 from costguard.metering.observation import Observation, Price
 from costguard.testing import EndingCloud, FakeClock, SimulatedCloud
-from costguard.values.acting import ACCEPTED, REFUSED, Reception
+from costguard.values.acting import ACCEPTED, REFUSED, ActionResponse
 from costguard.values.money import Rate
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
-from costguard.values.sample import GPU_UTIL, Measured, Sample
+from costguard.values.sample import GPU_UTIL, Sample, UtilizationSamples
 from tests.simulation.reading import Witness, micros
 
 BEFORE, AFTER = "before", "after"
@@ -84,7 +84,7 @@ class Log:
         for name, times in new.items():
             self.write("measured", name=name, times=times)
 
-    def request(self, cloud: LoggedEndingCloud, key: ResourceKey, act: str, do: Callable[[], Reception]) -> Reception:
+    def request(self, cloud: LoggedEndingCloud, key: ResourceKey, act: str, do: Callable[[], ActionResponse]) -> ActionResponse:
         """Write down a request with what the ledger held when it came, and do it."""
         rows, started, clock_at = list(self.witness.intents(key.id)), cloud.started(key), micros(self.clock.now())
         self.asked += 1
@@ -136,17 +136,17 @@ class LoggedEndingCloud(EndingCloud):
         self.log.listed(poll, at_work)
         return poll
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         self.log.meddle(key.id)
-        seen = super().look(key)
+        seen = super().look_up(key)
         return self._priced(seen, self._clock.now()) if seen else None
 
-    def utilization(self, seen: list[Observation], period: Period) -> Measured:  # type: ignore[override] # as it is called
-        found = super().utilization(seen, period)
+    def fetch_utilization(self, seen: list[Observation], period: Period) -> UtilizationSamples:  # type: ignore[override] # as it is called
+        found = super().fetch_utilization(seen, period)
         self.log.measured(found.samples)
         return found
 
-    def terminate(self, key: ResourceKey) -> Reception:
+    def terminate(self, key: ResourceKey) -> ActionResponse:
         return self.log.request(self, key, "terminate", lambda: EndingCloud.terminate(self, key))
 
     def started(self, key: ResourceKey) -> datetime | None:
@@ -170,14 +170,14 @@ class LoggedEndingCloud(EndingCloud):
 class LoggedCloud(LoggedEndingCloud, SimulatedCloud):
     """One that can stop machines as well."""
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         return self.log.request(self, key, "stop", lambda: SimulatedCloud.stop(self, key, lose=lose))
 
 
 class PlainCloud(LoggedCloud):
     """One that tells measures with its listing only, and never late."""
 
-    utilization = None  # type: ignore[assignment] # it cannot be asked
+    fetch_utilization = None  # type: ignore[assignment] # it cannot be asked
 
 
 def _without(seen: Observation, forgotten: set[str]) -> Observation:

@@ -18,9 +18,9 @@ from costguard.ledger.guard import send_gate
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.spans import books
 from costguard.metering import accrual
-from costguard.metering.observation import Observation, incarnation_of
-from costguard.metering.reach import reach_of
-from costguard.metering.span import Reach
+from costguard.metering.observation import Observation, identify_incarnation
+from costguard.metering.reach import compute_known_until
+from costguard.metering.span import KnownUntil
 from costguard.services.act import executor, send_action
 
 Patch = pytest.MonkeyPatch
@@ -67,7 +67,7 @@ def any_life_will_do(patch: Patch) -> None:
     """An act for one life is done to the next."""
 
     def blind(intent: Intent, seen: Observation) -> str:
-        return refusal(replace(intent, life=incarnation_of(seen)), seen)
+        return refusal(replace(intent, life=identify_incarnation(seen)), seen)
 
     patch.setattr(send_action, "refusal", blind)
 
@@ -84,7 +84,7 @@ def labels_ignored(patch: Patch) -> None:
 
 def protection_forgotten(patch: Patch) -> None:
     """A label that vanished protects no more."""
-    patch.setattr(GuardBook, "protections", _says({}))
+    patch.setattr(GuardBook, "load_protections", _says({}))
 
 
 def recorded_too_late(patch: Patch) -> None:
@@ -101,27 +101,27 @@ def recorded_too_late(patch: Patch) -> None:
 def too_sure(patch: Patch) -> None:
     """What is still open is taken to end where it was last seen."""
 
-    def sure(**known: Any) -> Reach:  # noqa: ANN401 - as it is there
-        low = reach_of(**known).low
-        return Reach(low=low, expected=low, high=low)
+    def sure(**known: Any) -> KnownUntil:  # noqa: ANN401 - as it is there
+        low = compute_known_until(**known).low
+        return KnownUntil(low=low, expected=low, high=low)
 
-    patch.setattr(books, "reach_of", sure)
+    patch.setattr(books, "compute_known_until", sure)
 
 
 def deaf_to_silence(patch: Patch) -> None:
     """What was off stays off for as long as nobody looks."""
-    patch.setattr(books, "unheard", _says(()))
+    patch.setattr(books, "find_unobserved_usage", _says(()))
 
 
 def empty_believed(patch: Patch) -> None:
     """A list of one or two machines that is empty is right."""
-    missing = accrual._missing
+    missing = accrual._find_missing
 
     def few(*asked: Any) -> Any:  # noqa: ANN401 - as it is there
         found, many = missing(*asked)
         return (found, many) if many else ((), False)
 
-    patch.setattr(accrual, "_missing", few)
+    patch.setattr(accrual, "_find_missing", few)
 
 
 SEEN_BY = {

@@ -176,7 +176,7 @@ class OutageWorld(World):
 
     def __init__(self, day: Day, folder: Path) -> None:
         self.day = day
-        self.billing = Facts().billing_rules()
+        self.billing = Facts().get_billing_rules()
         super().__init__(plan_of(day), folder)
         begins, ends = (self.start + day.minute(part) * MINUTE for part in (0, 1))
         self.rules = replace(self.rules, interval=max(day.tick, day.seldom) * MINUTE)

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from costguard.ledger.spans import writer
-from costguard.metering.accrual import accrue
+from costguard.metering.accrual import accrue_poll
 from costguard.metering.inventory import Complete, Failed, Poll
-from costguard.metering.scope_state import Accrued, ScopeState
+from costguard.metering.scope_state import AccrualResult, ScopeState
 from tests.simulation.campaign import commit_now
 from tests.simulation.judge_outages import Outcome, judged
 from tests.simulation.outage_world import CLOUDS, KINDS, Day, OutageWorld
@@ -97,11 +97,11 @@ def _played(day: Day, stack: ExitStack) -> tuple[Record, int]:
 def taking_outages_for_the_end(patch: pytest.MonkeyPatch) -> None:
     """A ledger that takes a scope that cannot be asked for an empty one."""
 
-    def hasty(state: ScopeState, poll: Poll, *rest: Any) -> Accrued:  # noqa: ANN401 - as it is there
+    def hasty(state: ScopeState, poll: Poll, *rest: Any) -> AccrualResult:  # noqa: ANN401 - as it is there
         nothing = replace(poll, inventory=Complete(()), gone=frozenset(state.resources))
-        return accrue(state, nothing if isinstance(poll.inventory, Failed) else poll, *rest)
+        return accrue_poll(state, nothing if isinstance(poll.inventory, Failed) else poll, *rest)
 
-    patch.setattr(writer, "accrue", hasty)
+    patch.setattr(writer, "accrue_poll", hasty)
 
 
 def outages(jobs: int, tick: int, only: str, say: Callable[[str], object]) -> int:

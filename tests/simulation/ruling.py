@@ -7,7 +7,7 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
-from costguard.budgets.budget import Match
+from costguard.budgets.budget import ResourceFilter
 from costguard.guard.policy import NOTIFY, STOP, Policy, Rails, Step, Target
 from costguard.settings.conditions import read_condition
 from costguard.testing.samples import SILENT, Rule, busy, computing, quiet, transfer
@@ -50,7 +50,7 @@ def policies() -> tuple[Policy, ...]:
 
 def _policy(name: str, arm: str, mark: str) -> Policy:
     steps = (Step(do=NOTIFY), Step(do=STOP, after=GRACE))
-    target = Target(match=Match(labels=(("arm", (mark,)),)))
+    target = Target(match=ResourceFilter(labels=(("arm", (mark,)),)))
     return Policy(name=name, when=IDLE, then=steps, arm=arm, hold=HOLD, target=target)
 
 

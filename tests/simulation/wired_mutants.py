@@ -15,12 +15,12 @@ from costguard_runpod import pagination as runpod_pages
 from costguard_runpod.account import Account as RunpodAccount
 from costguard_vast.account import VastAccount
 
-from costguard.errors import OddAnswerError, UnreachableError
+from costguard.errors import InvalidAnswerError, UnreachableError
 from costguard.guard import proof
 from costguard.guard.action_intents import DONE
 from costguard.metering.inventory import Complete, Partial, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.transport import Channel
+from costguard.providers.transport import ProviderChannel
 from costguard.values.resource import ScopeKey
 
 Patch = pytest.MonkeyPatch
@@ -61,17 +61,17 @@ def lost_page_is_the_end(patch: Patch) -> None:
 
 def acts_are_tried_again(patch: Patch) -> None:
     """An act without an answer is sent again, as a read is."""
-    asked = Channel.ask
+    asked = ProviderChannel.ask
 
-    def ask(self: Channel, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - as it is there
+    def ask(self: ProviderChannel, *args: Any, **named: Any) -> Any:  # noqa: ANN401 - as it is there
         try:
             return asked(self, *args, **named)
-        except (UnreachableError, OddAnswerError):
+        except (UnreachableError, InvalidAnswerError):
             if not named.get("act"):
                 raise
             return asked(self, *args, **named)
 
-    patch.setattr(Channel, "ask", ask)
+    patch.setattr(ProviderChannel, "ask", ask)
 
 
 def not_found_is_done(patch: Patch) -> None:

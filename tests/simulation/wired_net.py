@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpcore2
 
-from costguard.system.clock import pause
+from costguard.system.clock import pass_simulated_time
 from tests.fakes.server import Answer, Asked
 
 FOR_EVER = 10.0**6
@@ -58,7 +58,7 @@ class InProcess(httpcore2.NetworkBackend):
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
-        pause(seconds)
+        pass_simulated_time(seconds)
 
 
 class _Stream(httpcore2.NetworkStream):
@@ -87,15 +87,15 @@ class _Stream(httpcore2.NetworkStream):
         if not self._coming:
             if self._over:
                 return b""
-            pause(FOR_EVER if timeout is None else timeout)
+            pass_simulated_time(FOR_EVER if timeout is None else timeout)
             raise httpcore2.ReadTimeout("nothing came")
         after, data = self._coming[0]
         if timeout is not None and after > timeout:
             self._coming[0] = (after - timeout, data)
-            pause(timeout)
+            pass_simulated_time(timeout)
             raise httpcore2.ReadTimeout("nothing came in time")
         if after:
-            pause(after)
+            pass_simulated_time(after)
         self._coming[0] = (0.0, data[max_bytes:])
         if not data[max_bytes:]:
             del self._coming[0]

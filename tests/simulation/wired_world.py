@@ -16,7 +16,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar
 
-from costguard.budgets.budget import Match
+from costguard.budgets.budget import ResourceFilter
 from costguard.data import Facts
 from costguard.guard.policy import NOTIFY, STOP, Policy, Step, Target
 from costguard.metering.billing import BillingRule, TimeRule
@@ -24,7 +24,7 @@ from costguard.metering.observation import Observation
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import Transport
 from costguard.settings.conditions import read_condition
-from costguard.system.clock import passing_in
+from costguard.system.clock import use_simulated_clock
 from costguard.testing import FakeClock
 from costguard.testing.machine import Machine
 from costguard.values.resource import RUNNING, STOPPED, ResourceKey
@@ -62,7 +62,7 @@ class WiredWorld(World):
         chance = random.getstate()
         random.seed(self.plan.seed)
         try:
-            with passing_in(self):
+            with use_simulated_clock(self):
                 return super().play()
         finally:
             random.setstate(chance)
@@ -123,7 +123,7 @@ class WiredWorld(World):
 
     def rule(self, cloud: WiredCloud) -> BillingRule:  # type: ignore[override] # its clouds are wired ones
         """As its vendor bills, without what is rounded up."""
-        made = Facts().billing_rules()[cloud.provider]
+        made = Facts().get_billing_rules()[cloud.provider]
         return replace(made, compute=TimeRule(bills=("running",), free=FREE))
 
     # Who watches
@@ -174,7 +174,7 @@ def _plugin(cloud: WiredCloud) -> Any:  # noqa: ANN401 - each plug-in is a class
 def _policy(name: str, arm: str, mark: str) -> Policy:
     """As those of `ruling`, by a label that every vendor has, and with consent to lose what a stop wipes."""
     steps = (Step(do=NOTIFY), Step(do=STOP, after=GRACE))
-    target = Target(match=Match(labels=(("project", (mark,)),)))
+    target = Target(match=ResourceFilter(labels=(("project", (mark,)),)))
     return Policy(name=name, when=IDLE, then=steps, arm=arm, hold=WiredWorld.hold, target=target, allow_irreversible=True)
 
 

@@ -191,7 +191,7 @@ class World(Ways):
         self._wishes += 1
         name = f"{what}-{self._wishes}-{now:%H%M}"
         fields: dict[str, Any] = {"what": what, "at": now, "until": until, "key": key, "life": life}
-        self.rooms["a"].book.add_wish(Wish(id=name, who="ada", why="", subject=subject, value=value, **fields))
+        self.rooms["a"].book.add_override(Wish(id=name, who="ada", why="", subject=subject, value=value, **fields))
         if what == LEASE and machine:
             self._leases[name] = machine
         if what not in {SNOOZE, ARM, ACCEPT}:
@@ -202,9 +202,9 @@ class World(Ways):
     def lift(self, machine: Machine) -> None:
         """Every lease of it that holds."""
         now = self.clock.now()
-        for wish in self.rooms["a"].book.open_wishes(now):
+        for wish in self.rooms["a"].book.load_open_overrides(now):
             if self._leases.get(wish.id) is machine:
-                self.rooms["a"].book.lift_wish(wish.id, who="ada", now=now)
+                self.rooms["a"].book.lift_override(wish.id, who="ada", now=now)
                 self.log.write("lifted", id=wish.id, at=micros(now))
 
     # A minute

@@ -12,7 +12,7 @@ FACTS = Facts()
 
 @cache
 def shipped(name: str) -> Architecture:
-    return FACTS.architecture(name)
+    return FACTS.get_architecture(name)
 
 
 def llama_like(

@@ -88,8 +88,8 @@ def test_c3_power_and_resale_are_left_out_by_the_source_and_change_the_answer() 
 def test_c4_the_exercise_s_cloud_bill_is_35_to_156_dollars_a_month() -> None:
     hours = [jobs * each * WEEKS_PER_MONTH for jobs, each in ((2, 4), (3, 6))]
     assert [round(h) for h in hours] == [35, 78]
-    money = [Rate.parse(rent).over(int(h * 3600)) for h, rent in zip(hours, ("1", "2"), strict=True)]
-    assert [round(m.decimal()) for m in money] == [35, 156]
+    money = [Rate.parse(rent).multiply_seconds(int(h * 3600)) for h, rent in zip(hours, ("1", "2"), strict=True)]
+    assert [round(m.to_decimal()) for m in money] == [35, 156]
 
 
 def test_c4_a_4090_pays_back_in_10_to_46_months() -> None:
@@ -102,8 +102,8 @@ def test_c4_a_4090_pays_back_in_10_to_46_months() -> None:
 
 
 def test_c5_eight_a100_overnight_cost_88_to_192_dollars() -> None:
-    low, high = (Rate.parse(rent).times(8).over(hours * 3600) for rent, hours in (("1.10", 10), ("2.00", 12)))
-    assert (low.text(), high.text()) == ("88.00", "192.00")
+    low, high = (Rate.parse(rent).multiply(8).multiply_seconds(hours * 3600) for rent, hours in (("1.10", 10), ("2.00", 12)))
+    assert (low.format(), high.format()) == ("88.00", "192.00")
 
 
 def test_c6_one_gpu_has_many_prices_so_no_gpu_carries_a_rent() -> None:

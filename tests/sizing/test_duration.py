@@ -212,7 +212,7 @@ def test_gpt_2_takes_the_time_people_report() -> None:
     recipe = Recipe(method="pretrain", checkpointing="none", micro_batch=64, seq_len=1024, compiled=True)
     found = throughput(gpt2, recipe, Parallel(), GPUS["A100-80GB-SXM"], gpus=8, nodes=1, efficiency=EFFICIENCY)
     assert found is not None
-    hours = found.tokens_per_s_per_gpu.inverse().scaled(10e9 / 8 / 3600)
+    hours = found.tokens_per_s_per_gpu.invert().scale(10e9 / 8 / 3600)
     assert hours.low < 1.5 < hours.expected < 2.0 < hours.high
 
 
@@ -276,7 +276,7 @@ def test_hours_are_tokens_over_speed_and_gpus() -> None:
     quick = replace(speed("A100-80GB-SXM"), tokens_per_s_per_gpu=Interval(1600, 2000, 2500))
     took = duration(50_000_000, quick, gpus=2, startup_hours=Interval(0.03, 0.1, 0.4), efficiency=EFFICIENCY)
     assert took.hours.expected == pytest.approx(50e6 / 2000 / 2 / 3600 + 0.1, rel=0.01)
-    assert took.hours == took.train_hours.plus(took.startup_hours)
+    assert took.hours == took.train_hours.add(took.startup_hours)
     assert [name for name, _ in took.parts] == ["speed", "whole-run overhead", "start-up"]
 
 

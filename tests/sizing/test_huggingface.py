@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.huggingface import READERS, architecture_from_config
-from costguard.values.checks import folded
+from costguard.values.checks import fold_name
 from tests.campaign import examples
 
 SHIPPED: dict[str, dict[str, Any]] = json.loads((files("costguard") / "data" / "architectures.json").read_text("utf-8"))[
@@ -60,7 +60,7 @@ def test_shipped_names_are_sorted() -> None:
 
 
 def test_no_name_or_alias_means_two_models() -> None:
-    owners = Counter(folded(word) for name, entry in SHIPPED.items() for word in (name, *entry["aliases"]))
+    owners = Counter(fold_name(word) for name, entry in SHIPPED.items() for word in (name, *entry["aliases"]))
     assert [word for word, times in owners.items() if times > 1] == []
 
 

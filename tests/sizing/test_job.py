@@ -116,7 +116,7 @@ def test_tokens_on_the_command_line_replace_the_files_dataset() -> None:
 
 
 def test_adapters_may_be_named_as_the_model_names_its_modules() -> None:
-    gpt2 = Facts().architecture("gpt2")
+    gpt2 = Facts().get_architecture("gpt2")
     named = job_from({"method": "lora", "lora": {"targets": ["c_attn"]}}, gpt2)
     assert named.recipe.lora.targets == ("q_proj", "k_proj", "v_proj")
     with pytest.raises(UnknownNameError, match=r"lora\.targets: unknown matrix 'w1'"):
@@ -124,7 +124,7 @@ def test_adapters_may_be_named_as_the_model_names_its_modules() -> None:
 
 
 def test_a_model_is_served_in_the_precision_it_was_released_in_unless_stated() -> None:
-    v3 = Facts().architecture("deepseek-v3")
+    v3 = Facts().get_architecture("deepseek-v3")
     served = job_from({"method": "inference"}, v3)
     assert (served.recipe.precision, dict(served.assumed)["precision"]) == ("fp8", "fp8")
     assert job_from({"method": "inference", "precision": "bf16"}, v3).recipe.precision == "bf16"

@@ -21,11 +21,11 @@ SPEED = Family("speed", "lora", "4B to 16B", "Hopper", "one GPU")
 
 
 def job_of(table: Table) -> Job:
-    return job_from(table, FACTS.architecture(str(table["model"])))
+    return job_from(table, FACTS.get_architecture(str(table["model"])))
 
 
 def observed(**cells: object) -> Observed:
-    return observed_from({**ROW, **cells}, where="runs.csv line 2", gpus=FACTS.gpus(), job_of=job_of)
+    return observed_from({**ROW, **cells}, where="runs.csv line 2", gpus=FACTS.get_gpus(), job_of=job_of)
 
 
 def weigh(*ratios: float, same: bool = False) -> tuple[int, list[str]]:
@@ -53,7 +53,7 @@ def test_a_row_is_a_job_on_hardware_with_what_was_seen() -> None:
 
 def test_a_rate_per_gpu_counts_for_all_of_them() -> None:
     row = {k: v for k, v in ROW.items() if k != "tokens_per_s"} | {"tokens_per_s_per_gpu": 1000, "gpu_count": 8}
-    assert observed_from(row, where="x", gpus=FACTS.gpus(), job_of=job_of).tokens_per_s == 8000
+    assert observed_from(row, where="x", gpus=FACTS.get_gpus(), job_of=job_of).tokens_per_s == 8000
 
 
 def test_a_dotted_name_stands_for_a_table_and_an_empty_cell_for_nothing() -> None:

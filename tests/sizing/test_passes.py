@@ -17,7 +17,7 @@ PPO = {"algorithm": "ppo", "prompt_len": 512, "completion_len": 512}
 
 def job(preference: dict[str, object] | None, **table: object) -> Job:
     stated = {"method": "full", "seq_len": 1024, **table, **({"preference": preference} if preference else {})}
-    return job_from(stated, table.pop("shape", LLAMA), FACTS.architecture)  # type: ignore[arg-type]  # an architecture
+    return job_from(stated, table.pop("shape", LLAMA), FACTS.get_architecture)  # type: ignore[arg-type]  # an architecture
 
 
 def placed(asked: Job, gpu: str = "A100-80GB-SXM", count: int = 8) -> Placement:
@@ -93,5 +93,5 @@ def test_deepspeed_chats_published_hours_come_out_within_a_fifth(model: str, hou
         "reward_model": "opt-350m", "value_model": "opt-350m",
     }  # fmt: skip
     table = {"method": "full", "precision": "fp16-amp", "framework": "deepspeed", "micro_batch": 4, "parallel": {"zero": 3}}
-    asked = job_from({**table, "preference": preference}, shipped(model), FACTS.architecture)
+    asked = job_from({**table, "preference": preference}, shipped(model), FACTS.get_architecture)
     assert 135e6 / rate(asked) / 8 / 3600 == pytest.approx(hours, rel=0.2)

@@ -14,7 +14,7 @@ PPO = {"algorithm": "ppo", "prompt_len": 512, "completion_len": 512}
 
 
 def job(preference: dict[str, object], **table: object) -> Job:
-    return job_from({"method": "full", **table, "preference": preference}, LLAMA_2_7B, FACTS.architecture)
+    return job_from({"method": "full", **table, "preference": preference}, LLAMA_2_7B, FACTS.get_architecture)
 
 
 def beside(preference: dict[str, object], **table: object) -> Beside:

@@ -19,7 +19,7 @@ PPO = {"algorithm": "ppo", "prompt_len": 512, "completion_len": 512, "generation
 
 def job(preference: dict[str, object] | None, **table: object) -> Job:
     stated = {"method": "full", "seq_len": 1024, **table, **({"preference": preference} if preference else {})}
-    return job_from(stated, LLAMA, FACTS.architecture)
+    return job_from(stated, LLAMA, FACTS.get_architecture)
 
 
 def need(asked: Job, parallel: Parallel | None = None, gpus: int = 1) -> Footprint:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from costguard.providers.transport import Bucket, Deadline
+from costguard.providers.transport import Deadline, TokenBucket
 from costguard.services.concurrency import together
 from costguard.system import clock
 
@@ -27,12 +27,12 @@ class Hand:
 
 def test_whoever_waits_for_a_permission_lets_simulated_time_pass() -> None:
     hand = Hand()
-    with clock.passing_in(hand):
-        bucket = Bucket(1 / 5.5)
-        assert [bucket.take(Deadline(60)) for _ in range(3)] == [True] * 3
+    with clock.use_simulated_clock(hand):
+        bucket = TokenBucket(1 / 5.5)
+        assert [bucket.acquire(Deadline(60)) for _ in range(3)] == [True] * 3
         assert hand.at == pytest.approx(11)
-        assert not bucket.take(Deadline(5))
-    assert not clock.simulated()
+        assert not bucket.acquire(Deadline(5))
+    assert not clock.is_simulated()
 
 
 def test_questions_are_answered_in_order_and_by_whoever_asks() -> None:
@@ -41,12 +41,12 @@ def test_questions_are_answered_in_order_and_by_whoever_asks() -> None:
     def question(name: str) -> Callable[[], str]:
         def answer() -> str:
             asked.append((name, threading.get_ident()))
-            clock.pause(30)
+            clock.pass_simulated_time(30)
             return name
 
         return answer
 
-    with clock.passing_in(hand):
+    with clock.use_simulated_clock(hand):
         found = together({name: question(name) for name in "cab"}, limit_s=45)
     assert [name for name, _ in asked] == ["c", "a", "b"]
     assert {thread for _, thread in asked} == {threading.get_ident()}
@@ -54,12 +54,12 @@ def test_questions_are_answered_in_order_and_by_whoever_asks() -> None:
 
 
 def test_what_is_done_beside_is_done_at_once_and_its_errors_are_its_own() -> None:
-    with clock.passing_in(Hand()), clock.executor(2, "beside") as beside:
+    with clock.use_simulated_clock(Hand()), clock.make_executor(2, "beside") as beside:
         assert beside.submit(divmod, 7, 2).result() == (3, 1)
         with pytest.raises(ZeroDivisionError):
             beside.submit(divmod, 7, 0).result()
 
 
 def test_real_time_is_left_to_whoever_sleeps() -> None:
-    assert clock.pause(0.5) == 0.5
-    assert clock.monotonic() > 0
+    assert clock.pass_simulated_time(0.5) == 0.5
+    assert clock.read_monotonic() > 0

@@ -56,12 +56,12 @@ def test_a_stop_takes_its_time_and_is_billed_until_it_is_down(cloud: SimulatedCl
     box.stops_in = 2 * MINUTE
     clock.advance(HOUR)
     assert cloud.stop(box.key).said == "accepted"
-    seen = cloud.look(box.key)
+    seen = cloud.look_up(box.key)
     assert seen is not None
     assert seen.state == "stopping"
     clock.advance(HOUR)
     assert box.spent(NOON, clock.now(), ("compute",)) == Fraction(62 * 60 * 10**6)
-    seen = cloud.look(box.key)
+    seen = cloud.look_up(box.key)
     assert seen is not None
     assert (seen.state, seen.stopped_at) == ("stopped", NOON + 62 * MINUTE)
 
@@ -90,7 +90,7 @@ def test_an_act_is_answered_as_it_was_told(cloud: SimulatedCloud, clock: FakeClo
     assert cloud.stop(box.key).said == said
     assert [(act.said, act.done) for act in cloud.acts] == [(said, done)]
     clock.advance(HOUR)
-    seen = cloud.look(box.key)
+    seen = cloud.look_up(box.key)
     assert seen is not None
     assert (seen.state == "stopped") is done
 
@@ -109,7 +109,7 @@ def test_a_restart_is_a_new_run_of_the_same_id_and_outlives_the_old_stop(cloud: 
     clock.advance(2 * MINUTE)
     box.run(clock.now())
     clock.advance(HOUR)
-    seen = cloud.look(box.key)
+    seen = cloud.look_up(box.key)
     assert seen is not None
     assert (seen.state, seen.started_at, seen.created_at) == ("running", NOON + 2 * MINUTE, NOON)
 
@@ -125,7 +125,7 @@ def test_protection_and_data_at_stake_are_refused(cloud: SimulatedCloud) -> None
 def test_what_is_not_there_is_missing(cloud: SimulatedCloud) -> None:
     stranger = cloud.machines["box"].key._replace(id="i-other")
     assert cloud.stop(stranger).said == "missing"
-    assert cloud.look(stranger) is None
+    assert cloud.look_up(stranger) is None
 
 
 def test_listings_lie_as_they_are_told(cloud: SimulatedCloud, clock: FakeClock) -> None:
@@ -162,23 +162,23 @@ def test_a_stale_listing_shows_what_was_true_some_polls_ago(cloud: SimulatedClou
 def test_a_provider_that_is_down_answers_nothing(cloud: SimulatedCloud, clock: FakeClock) -> None:
     cloud.faults.append(Fault(NOON, NOON + HOUR, "down"))
     with pytest.raises(UnreachableError):
-        cloud.look(cloud.machines["box"].key)
+        cloud.look_up(cloud.machines["box"].key)
     with pytest.raises(UnreachableError):
-        cloud.utilization((), Period(start=NOON, end=clock.advance(MINUTE)))
+        cloud.fetch_utilization((), Period(start=NOON, end=clock.advance(MINUTE)))
 
 
 def test_samples_follow_their_rule_and_the_machine(cloud: SimulatedCloud, clock: FakeClock) -> None:
     cloud.measures("box", busy(gpus=8))
     cloud.measures("box", quiet(gpus=8), at=NOON + 10 * MINUTE)
     cloud.measures("box", SILENT, at=NOON + 20 * MINUTE)
-    seen = cloud.look(cloud.machines["box"].key)
+    seen = cloud.look_up(cloud.machines["box"].key)
     assert seen is not None
-    found = cloud.utilization((seen,), Period(start=NOON, end=clock.advance(30 * MINUTE)))
+    found = cloud.fetch_utilization((seen,), Period(start=NOON, end=clock.advance(30 * MINUTE)))
     duty = [one.value for one in found.samples if one.signal == signals.GPU_UTIL]
     assert duty == [92.0] * 10 + [0.0] * 10
     steps = [one.value for one in found.samples if one.signal == signals.STEP]
     assert steps == [60.0 * number for number in range(11)] + [600.0] * 9
-    assert cloud.utilization((seen,), Period(start=NOON, end=clock.now())).samples == ()
+    assert cloud.fetch_utilization((seen,), Period(start=NOON, end=clock.now())).samples == ()
 
 
 def test_a_machine_measures_only_its_families(cloud: SimulatedCloud) -> None:
@@ -197,9 +197,9 @@ def test_a_balance_falls_by_what_is_truly_spent(clock: FakeClock) -> None:
     for number in range(4):
         cloud.add(f"pod{number}", rate="2.99")
     clock.advance(HOUR)
-    assert cloud.balance().amount == Money.parse("29.24")
+    assert cloud.fetch_balance().amount == Money.parse("29.24")
     cloud.unknown = "503"
-    assert cloud.balance().amount is None
+    assert cloud.fetch_balance().amount is None
 
 
 def test_two_machines_of_one_name_are_refused(cloud: SimulatedCloud) -> None:

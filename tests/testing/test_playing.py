@@ -12,7 +12,7 @@ from costguard.guard.action_intents import DONE, VERIFYING, Intent
 from costguard.guard.alerts.alert import FIRST, WARNING, Message, Notice
 from costguard.guard.work import IDLE, Work
 from costguard.ledger.spans.books import Books
-from costguard.metering.observation import incarnation_of
+from costguard.metering.observation import identify_incarnation
 from costguard.testing import PollPlay, Reply, Sight, SimulatedCloud, Stage, play, read, read_file
 from costguard.testing.story import Event
 from costguard.values.resource import STOPPED
@@ -47,12 +47,12 @@ class Scripted(PollPlay):
                 Message(id="1", channel="test", why_now=FIRST, severity=WARNING, title="idle", notices=(notice,), at=now)
             )
         if now == datetime(2026, 11, 6, 19, 5, tzinfo=UTC):
-            seen = self.cloud.look(self.box.key)
+            seen = self.cloud.look_up(self.box.key)
             assert seen is not None
             self.cloud.stop(self.box.key)
             self.intent = Intent(
                 id="1",
-                life=incarnation_of(seen),
+                life=identify_incarnation(seen),
                 act="stop",
                 policy="idle-gpu",
                 rule="idle",

@@ -95,7 +95,7 @@ def test_expectations_are_read(story: Story) -> None:
     assert (never.what, never.name, never.times) == ("stop", "pod", 0)
     assert stop.at == datetime(2026, 11, 7, 19, 5, tzinfo=UTC)
     assert spent.money is not None
-    assert (spent.money.text(), spent.topic, spent.at) == ("2027.92", "idle", friday(18, 5))
+    assert (spent.money.format(), spent.topic, spent.at) == ("2027.92", "idle", friday(18, 5))
     assert (most.name, most.most) == ("", True)
 
 

@@ -40,11 +40,11 @@ def holds_its_own(period: Period, of: Callable[[datetime, tzinfo], Period], zone
 def test_months_tile_the_line_and_hold_their_instants_in_every_zone(letter: str) -> None:
     for name in (name for name in ZONES if name[0] == letter):
         zone = ZoneInfo(name)
-        months = [calendar.month(year, month, zone) for year in range(FIRST, LAST + 1) for month in range(1, 13)]
+        months = [calendar.make_month(year, month, zone) for year in range(FIRST, LAST + 1) for month in range(1, 13)]
         assert all(one.end == after.start for one, after in pairwise(months)), name
         assert all(timedelta(days=27, hours=20) < month.length < timedelta(days=31, hours=4) for month in months), name
-        assert all(holds_its_own(month, calendar.month_of, zone) for month in months), name
-        years = [calendar.year(year, zone) for year in range(FIRST, LAST + 1)]
+        assert all(holds_its_own(month, calendar.find_month, zone) for month in months), name
+        years = [calendar.make_year(year, zone) for year in range(FIRST, LAST + 1)]
         assert [year.start for year in years] == [month.start for month in months[::12]], name
 
 
@@ -54,13 +54,13 @@ def test_days_and_weeks_tile_the_line_around_every_change_of_the_clocks(letter: 
     for name in (name for name in ZONES if name[0] == letter):
         zone = ZoneInfo(name)
         for on in changes(name):
-            days = [calendar.day(on + n * DAY, zone) for n in range(-2, 3)]
+            days = [calendar.make_day(on + n * DAY, zone) for n in range(-2, 3)]
             assert all(one.end == after.start for one, after in pairwise(days)), (name, on)
             assert all(timedelta(hours=20) < day.length < timedelta(hours=28) for day in days), (name, on)
-            assert all(holds_its_own(day, calendar.day_of, zone) for day in days), (name, on)
-            weeks = [calendar.week(on + n * DAY, zone) for n in (-7, 0, 7)]
+            assert all(holds_its_own(day, calendar.find_day, zone) for day in days), (name, on)
+            weeks = [calendar.make_week(on + n * DAY, zone) for n in (-7, 0, 7)]
             assert all(one.end == after.start for one, after in pairwise(weeks)), (name, on)
-            assert all(holds_its_own(week, calendar.week_of, zone) for week in weeks), (name, on)
+            assert all(holds_its_own(week, calendar.find_week, zone) for week in weeks), (name, on)
 
 
 def changes(name: str) -> list[date]:
@@ -78,7 +78,9 @@ def changes(name: str) -> list[date]:
 @given(name=st.sampled_from(ZONES), at=st.datetimes(datetime(2000, 1, 3), datetime(2199, 12, 1), timezones=st.just(UTC)))  # noqa: DTZ001 - hypothesis adds the zone
 def test_every_instant_lies_in_its_day_week_month_and_year(name: str, at: datetime) -> None:
     zone = ZoneInfo(name)
-    day, week, month, year = (of(at, zone) for of in (calendar.day_of, calendar.week_of, calendar.month_of, calendar.year_of))
+    day, week, month, year = (
+        of(at, zone) for of in (calendar.find_day, calendar.find_week, calendar.find_month, calendar.find_year)
+    )
     assert day.holds(at)
     assert week.holds(at)
     assert month.holds(at)
@@ -101,75 +103,75 @@ def test_every_instant_lies_in_its_day_week_month_and_year(name: str, at: dateti
 )
 def test_where_midnight_is_skipped_the_day_begins_as_the_clocks_jump(name: str, on: date, start: datetime, clock: str) -> None:
     zone = ZoneInfo(name)
-    assert calendar.day(on, zone).start == start
+    assert calendar.make_day(on, zone).start == start
     assert f"{wall(start, zone):%H:%M}" == clock
     assert wall(start - TICK, zone).date() == on - DAY
-    assert calendar.day(on, zone).length == timedelta(hours=23)
+    assert calendar.make_day(on, zone).length == timedelta(hours=23)
 
 
 def test_where_midnight_comes_twice_the_day_begins_at_the_first() -> None:
     zone = ZoneInfo("America/Havana")
-    day = calendar.day(date(2024, 11, 3), zone)
+    day = calendar.make_day(date(2024, 11, 3), zone)
     assert day == Period(start=utc(2024, 11, 3, 4), end=utc(2024, 11, 4, 5))
     assert wall(day.start, zone) == wall(day.start + timedelta(hours=1), zone)
 
 
 def test_clocks_that_go_back_over_midnight_do_not_bring_yesterday_back() -> None:
     zone = ZoneInfo("America/St_Johns")  # at 00:01 back to 23:01, until 2011
-    day = calendar.day(date(2010, 11, 7), zone)
+    day = calendar.make_day(date(2010, 11, 7), zone)
     again = day.start + timedelta(minutes=30)
     assert wall(again, zone).date() == date(2010, 11, 6)
-    assert calendar.day_of(again, zone) == day
+    assert calendar.find_day(again, zone) == day
     assert day.length == timedelta(hours=25)
 
 
 def test_a_day_that_a_zone_skipped_is_empty_and_holds_nothing() -> None:
     apia = ZoneInfo("Pacific/Apia")
-    skipped = calendar.day(date(2011, 12, 30), apia)
+    skipped = calendar.make_day(date(2011, 12, 30), apia)
     assert skipped.length == timedelta(0)
-    assert calendar.day(date(2011, 12, 29), apia).end == skipped.start == calendar.day(date(2011, 12, 31), apia).start
-    assert calendar.day_of(skipped.start, apia) == calendar.day(date(2011, 12, 31), apia)
-    assert calendar.month(2011, 12, apia).length == timedelta(days=30)
+    assert calendar.make_day(date(2011, 12, 29), apia).end == skipped.start == calendar.make_day(date(2011, 12, 31), apia).start
+    assert calendar.find_day(skipped.start, apia) == calendar.make_day(date(2011, 12, 31), apia)
+    assert calendar.make_month(2011, 12, apia).length == timedelta(days=30)
 
 
 def test_a_month_in_new_york_has_the_hour_that_comes_twice() -> None:
-    november = calendar.month(2026, 11, ZoneInfo("America/New_York"))
+    november = calendar.make_month(2026, 11, ZoneInfo("America/New_York"))
     assert november == Period(start=utc(2026, 11, 1, 4), end=utc(2026, 12, 1, 5))
     assert november.length == timedelta(hours=721)
 
 
 def test_a_leap_year_has_its_day() -> None:
-    assert calendar.month(2028, 2, UTC) == Period(start=utc(2028, 2, 1), end=utc(2028, 3, 1))
-    assert calendar.year(2028, UTC).length == timedelta(days=366)
+    assert calendar.make_month(2028, 2, UTC) == Period(start=utc(2028, 2, 1), end=utc(2028, 3, 1))
+    assert calendar.make_year(2028, UTC).length == timedelta(days=366)
 
 
 def test_a_week_begins_on_monday_also_across_a_year() -> None:
-    assert calendar.week_of(utc(2027, 1, 1), UTC) == Period(start=utc(2026, 12, 28), end=utc(2027, 1, 4))
-    assert calendar.week(date(2026, 12, 28), UTC) == calendar.week(date(2027, 1, 3), UTC)
+    assert calendar.find_week(utc(2027, 1, 1), UTC) == Period(start=utc(2026, 12, 28), end=utc(2027, 1, 4))
+    assert calendar.make_week(date(2026, 12, 28), UTC) == calendar.make_week(date(2027, 1, 3), UTC)
 
 
 def test_the_month_depends_on_the_zone() -> None:
     at = utc(2026, 11, 30, 23, 30)
-    assert calendar.month_of(at, UTC) == calendar.month(2026, 11, UTC)
-    assert calendar.month_of(at, timezone(timedelta(hours=1))) == calendar.month(2026, 12, timezone(timedelta(hours=1)))
+    assert calendar.find_month(at, UTC) == calendar.make_month(2026, 11, UTC)
+    assert calendar.find_month(at, timezone(timedelta(hours=1))) == calendar.make_month(2026, 12, timezone(timedelta(hours=1)))
 
 
 def test_a_rolling_window_ends_now_and_is_whole_days_of_24_hours() -> None:
     at = utc(2026, 11, 1, 12)
-    assert calendar.rolling(at, 7) == Period(start=utc(2026, 10, 25, 12), end=at)
+    assert calendar.make_rolling_window(at, 7) == Period(start=utc(2026, 10, 25, 12), end=at)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: calendar.month(2026, 13, UTC),
-        lambda: calendar.month(2026, 0, UTC),
-        lambda: calendar.month(1999, 12, UTC),
-        lambda: calendar.month(2200, 1, UTC),
-        lambda: calendar.rolling(utc(2026, 1, 1), 0),
-        lambda: calendar.rolling(utc(2026, 1, 1), 10**6),
-        lambda: calendar.month_of(datetime(2026, 1, 1), UTC),  # noqa: DTZ001 - what is refused
-        lambda: calendar.day_of(utc(1970, 1, 1), UTC),
+        lambda: calendar.make_month(2026, 13, UTC),
+        lambda: calendar.make_month(2026, 0, UTC),
+        lambda: calendar.make_month(1999, 12, UTC),
+        lambda: calendar.make_month(2200, 1, UTC),
+        lambda: calendar.make_rolling_window(utc(2026, 1, 1), 0),
+        lambda: calendar.make_rolling_window(utc(2026, 1, 1), 10**6),
+        lambda: calendar.find_month(datetime(2026, 1, 1), UTC),  # noqa: DTZ001 - what is refused
+        lambda: calendar.find_day(utc(1970, 1, 1), UTC),
     ],
 )
 def test_what_is_no_period_is_refused(wrong: Callable[[], Period]) -> None:

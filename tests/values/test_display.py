@@ -11,21 +11,21 @@ from costguard.errors import InputError
 from costguard.renderers import json_text, table
 from costguard.services.status import status
 from costguard.settings import check_settings
-from costguard.values.balance import Balance
-from costguard.values.display import Exchange, exchange_at, exchange_stated
+from costguard.values.balance import PrepaidBalance
+from costguard.values.display import ExchangeRate, find_exchange_rate, parse_exchange_rate
 from costguard.values.money import Money
 from costguard.views.report import report_document
 from costguard.views.status import status_document
 from tests.books import NOW, VAST, FakeBooks, at, attribution, live, meter, money, spent
 from tests.views.test_documents_spending import stated
 
-ECB = Exchange(currency="EUR", nano=920_000_000, on=date(2026, 11, 1), source="ECB")
+ECB = ExchangeRate(currency="EUR", nano=920_000_000, on=date(2026, 11, 1), source="ECB")
 
 
 def test_a_rate_is_read_as_a_sentence() -> None:
-    assert exchange_stated("1 USD = 0.92 EUR on 2026-11-01 (ECB)", "rates") == ECB
-    assert exchange_stated(" 1 USD = 155 JPY on 2026-11-02 ", "rates").told == "at 155 JPY to the dollar on 2026-11-02"
-    assert ECB.told == "at 0.92 EUR to the dollar on 2026-11-01 (ECB)"
+    assert parse_exchange_rate("1 USD = 0.92 EUR on 2026-11-01 (ECB)", "rates") == ECB
+    assert parse_exchange_rate(" 1 USD = 155 JPY on 2026-11-02 ", "rates").label == "at 155 JPY to the dollar on 2026-11-02"
+    assert ECB.label == "at 0.92 EUR to the dollar on 2026-11-01 (ECB)"
 
 
 @pytest.mark.parametrize(
@@ -43,21 +43,21 @@ def test_a_rate_is_read_as_a_sentence() -> None:
 )
 def test_what_states_no_rate_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="rates: ") as refused:
-        exchange_stated(text, "rates")
+        parse_exchange_rate(text, "rates")
     assert refused.value.hint
 
 
 def test_dollars_are_rounded_once_to_the_nano_unit() -> None:
-    assert ECB.shown(Money.parse("1679.64")).text(4) == "1545.2688"
-    assert Exchange(currency="EUR", nano=500_000_000, on=date(2026, 1, 1)).shown(Money(nano=3)).nano == 2, "half to even"
+    assert ECB.convert(Money.parse("1679.64")).format(4) == "1545.2688"
+    assert ExchangeRate(currency="EUR", nano=500_000_000, on=date(2026, 1, 1)).convert(Money(nano=3)).nano == 2, "half to even"
     with pytest.raises(InputError, match="cannot mix"):
-        ECB.shown(Money(nano=1, currency="CHF"))
+        ECB.convert(Money(nano=1, currency="CHF"))
 
 
 def test_the_rate_of_the_day_counts() -> None:
-    rates = [Exchange(currency="EUR", nano=n, on=date(2026, n, 1)) for n in (3, 9, 6)]
-    assert [getattr(exchange_at(rates, "EUR", at(15, month=m)), "nano", None) for m in (1, 3, 7, 12)] == [3, 3, 6, 9]
-    assert exchange_at(rates, "CHF", NOW) is None
+    rates = [ExchangeRate(currency="EUR", nano=n, on=date(2026, n, 1)) for n in (3, 9, 6)]
+    assert [getattr(find_exchange_rate(rates, "EUR", at(15, month=m)), "nano", None) for m in (1, 3, 7, 12)] == [3, 3, 6, 9]
+    assert find_exchange_rate(rates, "CHF", NOW) is None
 
 
 def test_people_see_both_and_scripts_see_dollars() -> None:
@@ -89,8 +89,8 @@ def test_the_settings_say_it_and_a_currency_without_a_rate_is_refused() -> None:
 def test_a_prepaid_balance_says_how_long_it_lasts() -> None:
     pods = live("p-1", meter(4 * 10**9), scope=VAST)
     books = FakeBooks(resources=(pods,))
-    left = Balance(provider="vast", account="me", at=NOW, amount=Money.parse(10))
-    unknown = Balance(provider="runpod", account="lab", at=NOW, amount=None, why="refused (403)")
+    left = PrepaidBalance(provider="vast", account="me", at=NOW, amount=Money.parse(10))
+    unknown = PrepaidBalance(provider="runpod", account="lab", at=NOW, amount=None, why="refused (403)")
     document = status_document(status(books=books, now=NOW, zone=UTC, balances=[left, unknown]))
     first, second = json.loads(json_text.render(document))["runways"]
     assert (first["balance"], first["burn_per_hour"], first["hours_left"]) == ("10.00", "4.0000", 2.5)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import costguard
 from costguard.errors import UnknownNameError
 from costguard.values.gpu import Gpu, read_gpus
-from costguard.values.gpu_names import GpuName, GpuNames, resolve
+from costguard.values.gpu_names import GpuNameMatch, GpuNames, match_gpu_name
 
 with (Path(costguard.__file__).parent / "data" / "gpus.csv").open(encoding="utf-8", newline="") as file:
     GPUS = read_gpus(csv.DictReader(file))
@@ -167,7 +167,7 @@ def test_every_name_of_every_provider_is_understood(spoken: dict[str, str]) -> N
 
 @pytest.mark.parametrize(("name", "meant"), SHORT.items())
 def test_a_short_form_is_taken_and_said(name: str, meant: str) -> None:
-    assert NAMES.resolve(name) == GpuName(canonical=meant, taken_as_short=True)
+    assert NAMES.resolve(name) == GpuNameMatch(canonical=meant, taken_as_short=True)
 
 
 @pytest.mark.parametrize("name", ["H100-SXM", "H100 SXM5", "nvidia-tesla-a100", "RTX 4090", "4090", "B200", "NVIDIA H200"])
@@ -232,10 +232,10 @@ def test_any_text_is_a_known_gpu_or_refused(name: str) -> None:
 
 
 def test_one_question_needs_no_tables() -> None:
-    assert resolve("A100", GPUS) == GpuName(canonical="A100-80GB-SXM", taken_as_short=True)
+    assert match_gpu_name("A100", GPUS) == GpuNameMatch(canonical="A100-80GB-SXM", taken_as_short=True)
 
 
 def test_no_catalogue_knows_no_name() -> None:
     nothing: dict[str, Gpu] = {}
     with pytest.raises(UnknownNameError):
-        resolve("H100", nothing)
+        match_gpu_name("H100", nothing)

@@ -19,7 +19,7 @@ SECONDS = st.integers(min_value=0, max_value=10**9)
 
 
 def test_twelve_hours_at_two_forty_nine() -> None:
-    assert Rate.parse("2.49").over(12 * 3600) == Money.parse("29.88")
+    assert Rate.parse("2.49").multiply_seconds(12 * 3600) == Money.parse("29.88")
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_currencies_do_not_mix() -> None:
 
 @pytest.mark.parametrize(("text", "shown"), [("0.125", "0.12"), ("0.135", "0.14"), ("-0.125", "-0.12"), ("2", "2.00")])
 def test_display_rounds_half_to_even(text: str, shown: str) -> None:
-    assert Money.parse(text).text() == shown
+    assert Money.parse(text).format() == shown
 
 
 def test_a_rate_shows_four_decimals() -> None:
-    assert Rate.parse("3.6254").text() == "3.6254"
+    assert Rate.parse("3.6254").format() == "3.6254"
 
 
 @given(NANOS, NANOS)
@@ -81,7 +81,7 @@ def test_sums_and_differences_are_exact(a: int, b: int) -> None:
 
 @given(NANOS)
 def test_text_of_nine_decimals_reads_back_as_the_same_money(nano: int) -> None:
-    assert Money.parse(Money(nano=nano).text(9)) == Money(nano=nano)
+    assert Money.parse(Money(nano=nano).format(9)) == Money(nano=nano)
 
 
 @given(NANOS, st.integers(min_value=1, max_value=10**6))
@@ -92,22 +92,22 @@ def test_division_rounds_half_to_even(numerator: int, denominator: int) -> None:
 @given(RATES, st.lists(SECONDS, min_size=1, max_size=20))
 def test_the_parts_of_a_period_add_up_within_half_a_nano_each(nano_per_hour: int, parts: list[int]) -> None:
     rate = Rate(nano_per_hour=nano_per_hour)
-    apart = sum(rate.over(seconds).nano for seconds in parts)
-    assert abs(apart - rate.over(sum(parts)).nano) <= (len(parts) + 1) / 2
+    apart = sum(rate.multiply_seconds(seconds).nano for seconds in parts)
+    assert abs(apart - rate.multiply_seconds(sum(parts)).nano) <= (len(parts) + 1) / 2
 
 
 @given(RATES, st.lists(st.integers(min_value=0, max_value=10**5), min_size=1, max_size=20))
 def test_whole_hours_add_up_exactly(nano_per_hour: int, hours: list[int]) -> None:
     rate = Rate(nano_per_hour=nano_per_hour)
-    assert sum(rate.over(h * 3600).nano for h in hours) == rate.over(sum(hours) * 3600).nano
+    assert sum(rate.multiply_seconds(h * 3600).nano for h in hours) == rate.multiply_seconds(sum(hours) * 3600).nano
 
 
 @given(RATES, SECONDS, SECONDS)
 def test_more_time_never_costs_less(nano_per_hour: int, a: int, b: int) -> None:
     rate = Rate(nano_per_hour=nano_per_hour)
-    assert rate.over(min(a, b)) <= rate.over(max(a, b))
+    assert rate.multiply_seconds(min(a, b)) <= rate.multiply_seconds(max(a, b))
 
 
 @given(RATES, st.integers(min_value=1, max_value=10_000))
 def test_a_rate_of_several_is_that_many_rates(nano_per_hour: int, count: int) -> None:
-    assert Rate(nano_per_hour=nano_per_hour).times(count).nano_per_hour == nano_per_hour * count
+    assert Rate(nano_per_hour=nano_per_hour).multiply(count).nano_per_hour == nano_per_hour * count

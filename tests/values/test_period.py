@@ -31,13 +31,13 @@ def test_the_length_is_from_start_to_end_and_an_empty_period_holds_nothing() -> 
 
 def test_the_overlap_is_what_lies_in_both_whoever_asks() -> None:
     lunch = Period(start=at(11), end=at(14))
-    assert MORNING.overlap(lunch) == lunch.overlap(MORNING) == Period(start=at(11), end=at(12))
-    assert MORNING.overlap(MORNING) == MORNING
+    assert MORNING.intersect(lunch) == lunch.intersect(MORNING) == Period(start=at(11), end=at(12))
+    assert MORNING.intersect(MORNING) == MORNING
 
 
 def test_periods_that_only_touch_do_not_overlap() -> None:
-    assert MORNING.overlap(Period(start=at(12), end=at(14))) is None
-    assert MORNING.overlap(Period(start=at(13), end=at(14))) is None
+    assert MORNING.intersect(Period(start=at(12), end=at(14))) is None
+    assert MORNING.intersect(Period(start=at(13), end=at(14))) is None
 
 
 def test_a_period_cannot_end_before_it_starts() -> None:

@@ -19,10 +19,10 @@ from costguard.renderers import csv_text, json_text, markdown, table
 from costguard.reporting.statement import Statement
 from costguard.services.report import report
 from costguard.services.status import status
-from costguard.values.calendar import month
+from costguard.values.calendar import make_month
 from costguard.values.money import Money
 from costguard.values.resource import ScopeKey
-from costguard.values.text_format import exact, first_lines, instant_text, length_text
+from costguard.values.text_format import format_exact, format_instant, format_length, limit_lines
 from costguard.views.report import incompleteness, report_document, report_warnings
 from costguard.views.status import status_document, status_warnings
 from tests.books import NOW, VAST, FakeBooks, at, attribution, live, meter, money, scope_now, spent, stretch, unpriced
@@ -47,7 +47,7 @@ def stated(
 ) -> Statement:
     return report(
         books=books,
-        period=month(*of, UTC),
+        period=make_month(*of, UTC),
         label=f"{of[0]}-{of[1]:02d}",
         zone=UTC,
         by=by,
@@ -94,7 +94,7 @@ def test_instants_are_iso_8601_with_a_z() -> None:
     assert data["at"] == "2026-11-21T12:00:00Z"
     assert {r["started_at"] for r in data["resources"]} == {"2026-11-20T12:00:00Z", None}
     assert data["scopes"][0]["last_complete_at"] is None
-    assert instant_text(datetime(2026, 11, 21, 12, 0, 0, 250, tzinfo=UTC)) == "2026-11-21T12:00:00.000250Z"
+    assert format_instant(datetime(2026, 11, 21, 12, 0, 0, 250, tzinfo=UTC)) == "2026-11-21T12:00:00.000250Z"
 
 
 def test_a_scope_dated_ahead_of_the_clock_is_warned_of_by_status_and_report() -> None:
@@ -359,7 +359,7 @@ def test_a_report_in_two_currencies_has_two_tables_and_adds_nothing() -> None:
     [(0, "0.00"), (10**9, "1.00"), (1_230_000_000, "1.23"), (1_230_000_001, "1.230000001"), (-5 * 10**8, "-0.50")],
 )
 def test_an_exact_sum_has_two_decimals_or_as_many_as_it_needs(nano: int, text: str) -> None:
-    assert exact(Money(nano=nano)) == text
+    assert format_exact(Money(nano=nano)) == text
 
 
 @pytest.mark.parametrize(
@@ -375,9 +375,9 @@ def test_an_exact_sum_has_two_decimals_or_as_many_as_it_needs(nano: int, text: s
     ],
 )
 def test_a_length_of_time_is_said_in_its_two_largest_units(length: timedelta, text: str) -> None:
-    assert length_text(length) == text
+    assert format_length(length) == text
 
 
 def test_twenty_lines_are_shown_whole() -> None:
-    assert len(first_lines((str(n) for n in range(20)), "lines")) == 20
-    assert first_lines((str(n) for n in range(22)), "lines")[-1] == "and 2 more lines (--json lists them)"
+    assert len(limit_lines((str(n) for n in range(20)), "lines")) == 20
+    assert limit_lines((str(n) for n in range(22)), "lines")[-1] == "and 2 more lines (--json lists them)"

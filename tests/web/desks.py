@@ -23,13 +23,13 @@ from costguard.ledger.spans.writer import Ledger
 from costguard.metering.inventory import Complete, Poll
 from costguard.services.agent_gateway import Desk, Envelope
 from costguard.services.agent_writer import Commits, Incoming
-from costguard.services.agents import Machine
+from costguard.services.agents import AgentMachine
 from costguard.services.heard import Heard
 from costguard.services.one_time import code_hash
 from costguard.testing.doubles import FakeClock
 from costguard.values.agent import CODE_FOR, Agent, Code
 from costguard.values.incarnation import Incarnation
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import Sample
 from costguard.web.signing import WatchdogSeal
@@ -46,7 +46,7 @@ def envelope(
 ) -> Envelope:
     """A message as an agent signs it."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    path, at_ms = path or BEATS_PATH.format(agent), micros(at) // 1000
+    path, at_ms = path or BEATS_PATH.format(agent), to_micros(at) // 1000
     key = Ed25519PrivateKey.from_private_bytes(secret)
     made = encoded(key.sign(signed("POST", path, agent=agent, seq=seq, at_ms=at_ms, body=data)))
     return Envelope("POST", path, agent, str(seq), str(at_ms), made if signature is None else signature, data)
@@ -54,7 +54,7 @@ def envelope(
 
 def record(at: datetime, over_s: float = 15.0, **signals: float) -> dict[str, object]:
     """A record of a beat."""
-    return {"at": micros(at) // 1000, "over_s": over_s, "signals": signals or {"gpu_util": 50.0, "agent_alive": 1.0}}
+    return {"at": to_micros(at) // 1000, "over_s": over_s, "signals": signals or {"gpu_util": 50.0, "agent_alive": 1.0}}
 
 
 def beat(*records: Mapping[str, object], **more: object) -> dict[str, object]:
@@ -72,7 +72,7 @@ class Rig:
     clock: FakeClock
     heard: Heard
     commits: Commits
-    lives: dict[ResourceKey, Machine] = field(default_factory=dict)
+    lives: dict[ResourceKey, AgentMachine] = field(default_factory=dict)
 
     def enrol(self, of: ResourceKey, *, code: str = CODE, through: bool = False) -> Code:
         """A code for the machine `of` this key."""
@@ -120,11 +120,11 @@ class Rig:
     def samples(self, of: ResourceKey) -> list[Sample]:
         """All that the ledger has `of` a machine."""
         with GuardBook(self.url, rails=Rails()) as book:
-            return list(book.samples_since(NOON - timedelta(days=1), [of]).get(of, ()))
+            return list(book.load_samples_since(NOON - timedelta(days=1), [of]).get(of, ()))
 
     def agent(self, agent_id: str) -> Agent:
         """As the ledger has it."""
-        found = self.book.agent(agent_id)
+        found = self.book.load_agent(agent_id)
         assert found is not None
         return found
 
@@ -145,10 +145,11 @@ def rig(url: str, *, machines: int = 2, together_s: float = 0.0, begun: bool = T
     clock, heard = FakeClock(NOON), Heard()
     seen = [machine(one.id, started_at=NOON - timedelta(hours=1)) for one in keys(machines)]
     with Ledger(url, rules={}, ceilings={}) as ledger:
-        ledger.record([Poll(scope=SCOPE, at=NOON - MIN, inventory=Complete(items=tuple(seen)))])
+        ledger.record_polls([Poll(scope=SCOPE, at=NOON - MIN, inventory=Complete(items=tuple(seen)))])
     with AgentBook(url) as book:
         lives = {
-            one.key: Machine(life=Incarnation(one.key, one.started_at), name=one.name, first_seen_at=NOON - MIN) for one in seen
+            one.key: AgentMachine(life=Incarnation(one.key, one.started_at), name=one.name, first_seen_at=NOON - MIN)
+            for one in seen
         }
         commits = Commits(book=book, heard=heard, clock=clock, interval=MIN, together_s=together_s)
         seal = WatchdogSeal(Ed25519PrivateKey.from_private_bytes(bytes(32)))

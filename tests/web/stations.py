@@ -17,7 +17,7 @@ from costguard_agent.protocol import AT_HEADER, BEATS_PATH, SEQ_HEADER, SIGNATUR
 from costguard.ledger.agents.store import AgentBook
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.inventory import Complete, Poll
-from costguard.metering.observation import incarnation_of
+from costguard.metering.observation import identify_incarnation
 from costguard.services.one_time import code_hash, token_hash
 from costguard.services.watchdog_context import Room, room
 from costguard.services.web_backend import Parts, serving
@@ -80,7 +80,7 @@ class Station:
             who="ada",
             at=now,
             expires_at=now + CODE_FOR,
-            life=incarnation_of(live.observation),
+            life=identify_incarnation(live.observation),
         )
         with AgentBook(self.url) as book:
             book.add_code(made)
@@ -111,7 +111,7 @@ class Station:
     def lives(self) -> list[Any]:
         """What the ledger says lives."""
         with self.room.guard.books() as books:
-            return list(books.live(datetime.now(UTC)))
+            return list(books.load_live(datetime.now(UTC)))
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def station(folder: Path, *, machines: int = 2, web: str = "", more: str = "") -
     with Ledger(url, rules={}, ceilings={}) as ledger:
         for number in (30, 20, 10, 0):
             at = now - timedelta(minutes=number)
-            ledger.record([Poll(scope=SCOPE, at=at, asked_at=at, inventory=Complete(items=seen))])
+            ledger.record_polls([Poll(scope=SCOPE, at=at, asked_at=at, inventory=Complete(items=seen))])
     where = list[Listen]()
 
     @contextmanager

@@ -16,7 +16,7 @@ import trustme
 
 from costguard.agents.refusals import RefusedError
 from costguard.errors import InputError
-from costguard.services.agents import Judged
+from costguard.services.agents import AgentVerdict
 from costguard.web import listener, server
 from costguard.web.listener import Listening
 from tests.web.desks import MIN, NOON, Rig, S, beat, envelope, keys, ledger_at, record, rig
@@ -103,7 +103,7 @@ def test_an_agent_that_joins_with_records_of_another_machine_brings_none_of_them
 
 def test_a_guard_that_hangs_tells_no_agent_that_it_may_be_ended(desk: Rig) -> None:
     agent = desk.joined(ONE)
-    desk.desk.judged({ONE: Judged(state="idle", protected=False)}, NOON + 3 * MIN)
+    desk.desk.judged({ONE: AgentVerdict(state="idle", protected=False)}, NOON + 3 * MIN)
     assert desk.send(envelope(agent, 1, NOON, beat()))["protected"] is False
     desk.clock.advance(timedelta(minutes=3, seconds=1))
     answer = desk.send(envelope(agent, 2, desk.clock.now(), beat()))
@@ -167,7 +167,7 @@ def test_who_comes_past_the_proxy_is_not_answered(tmp_path: Path, monkeypatch: p
 
 def test_a_key_of_tls_that_others_can_read_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     web = tls(tmp_path)
-    monkeypatch.setattr(server, "exposed", lambda path: "everybody can read it" if path.name == "tls.key" else "")
+    monkeypatch.setattr(server, "describe_exposure", lambda path: "everybody can read it" if path.name == "tls.key" else "")
     with pytest.raises(InputError, match=r"tls\.key") as refused, station(tmp_path, web=web):
         pass
     assert f"chmod 600 {tmp_path}/tls.key" in str(refused.value)

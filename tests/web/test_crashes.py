@@ -30,9 +30,9 @@ class Mortal(AgentBook):
     when = BEFORE
 
     @contextmanager
-    def writing(self) -> Iterator[Page]:
+    def begin_transaction(self) -> Iterator[Page]:
         """As the real one, up to the end."""
-        with super().writing() as page:
+        with super().begin_transaction() as page:
             yield page
             if self.when == BEFORE:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -90,8 +90,8 @@ def test_a_message_whose_answer_was_lost_counts_once(tmp_path: Path, when: str) 
         assert desk.send(message(agent, 2))["asked"] == {"a": ""}
         found = [(one.signal, one.at, one.value) for one in desk.samples(ONE)]
         assert found == [("gpu_util", NOON + MIN, 25.0)]
-        with desk.book.writing() as page:
-            assert len(page.wishes_since(NOON - MIN)) == 1
+        with desk.book.begin_transaction() as page:
+            assert len(page.load_overrides_since(NOON - MIN)) == 1
 
 
 def test_a_code_whose_answer_was_lost_lets_the_same_agent_in_and_no_other(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_code_whose_answer_was_lost_lets_the_same_agent_in_and_no_other(tmp_pa
         desk.enrol(ONE)
     died(die_joining, url)
     with rig(url) as desk:
-        (there,) = desk.book.agents()
+        (there,) = desk.book.load_agents()
         with pytest.raises(RefusedError, match="used_code"):
             desk.join(secret=bytes(32))
         assert desk.join() == there.id

@@ -87,7 +87,7 @@ def test_of_twenty_that_come_with_one_code_at_once_one_joins(desk: Rig) -> None:
     for one in threads:
         one.join()
     assert sorted(came)[1:] == ["used_code"] * 19
-    assert [one.id for one in desk.book.agents()] == sorted(came)[:1]
+    assert [one.id for one in desk.book.load_agents()] == sorted(came)[:1]
 
 
 def test_another_agent_of_a_machine_takes_the_place_of_the_first(desk: Rig) -> None:
@@ -125,8 +125,8 @@ def test_a_number_that_does_not_rise_is_refused_also_where_another_watchdog_took
     desk.send(envelope(agent, 5, NOON, beat()))
     refused(desk, envelope(agent, 5, NOON, beat()), "replayed")
     refused(desk, envelope(agent, 4, NOON, beat(record(NOON))), "replayed")
-    with desk.book.writing() as page:
-        assert page.take(agent, 9, NOON, 0, "", ())
+    with desk.book.begin_transaction() as page:
+        assert page.accept_message(agent, 9, NOON, 0, "", ())
     refused(desk, envelope(agent, 7, NOON, beat(record(NOON))), "replayed")
     assert desk.send(envelope(agent, 10, NOON, beat()))["seq"] == 10
 

@@ -37,11 +37,11 @@ def test_an_agent_joins_reports_and_asks(tmp_path: Path) -> None:
         url = f"http://{watchdog.at.shown}"
         joined = subprocess.run([*COMMAND, "join", url, CODE], env=environ, capture_output=True, text=True, check=False)
         assert joined.returncode == 0, joined.stderr
-        (agent,) = book.agents()
+        (agent,) = book.load_agents()
         process = subprocess.Popen([*COMMAND, "run"], env=environ, stderr=subprocess.PIPE, text=True)
         try:
             for _ in range(200):
-                found = book.agent(agent.id)
+                found = book.load_agent(agent.id)
                 if found is not None and found.beat_at is not None:
                     break
                 time.sleep(0.2)  # another process is waited for
@@ -56,8 +56,8 @@ def test_an_agent_joins_reports_and_asks(tmp_path: Path) -> None:
             process.send_signal(signal.SIGTERM)
             said = process.communicate(timeout=30)[1]
         assert "refuse" not in said, said
-        with book.writing() as page:
-            wishes = page.wishes_since(agent.joined_at)
+        with book.begin_transaction() as page:
+            wishes = page.load_overrides_since(agent.joined_at)
         assert [(one.what, one.subject, one.who) for one in wishes] == [("phase", "download", "agent of train-0")]
 
 
@@ -72,7 +72,7 @@ def test_an_agent_that_was_stopped_leaves_a_hole_and_goes_on(tmp_path: Path, mon
     with station(tmp_path, more='[watch]\ninterval = "2s"') as watchdog, GuardBook(watchdog.url, rails=Rails()) as book:
 
         def idle() -> list[datetime]:
-            found = book.samples_since(datetime.now(UTC) - timedelta(hours=1), [key("i-0")]).get(key("i-0"), ())
+            found = book.load_samples_since(datetime.now(UTC) - timedelta(hours=1), [key("i-0")]).get(key("i-0"), ())
             return [one.at for one in found if one.signal == "gpu_util"]
 
         watchdog.enrol()

@@ -9,7 +9,7 @@ from costguard.ledger.agents.store import AgentBook
 from costguard.services.one_time import code_hash
 from costguard.values.agent import CODE_FOR, Code
 from costguard.values.incarnation import Incarnation
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from tests.conftest import Command
 from tests.metering.stories import key
 from tests.web.desks import CODE, beat, record
@@ -22,7 +22,7 @@ def aged(watchdog: Station, agent: str, minutes: int) -> None:
     """Its last beat was so long ago."""
     at = datetime.now(UTC) - minutes * MIN
     with AgentBook(watchdog.url) as book, book._alone() as (_, tell):
-        tell("UPDATE agent SET beat_us = ? WHERE id = ?", [(micros(at), agent)])
+        tell("UPDATE agent SET beat_us = ? WHERE id = ?", [(to_micros(at), agent)])
 
 
 def test_silence_is_told_as_blind_and_a_beat_ends_it(tmp_path: Path, costguard: Command) -> None:

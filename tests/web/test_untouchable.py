@@ -9,7 +9,7 @@ from costguard_agent.quiet import Evidence
 from costguard.guard.context import Sight
 from costguard.guard.overrides import FREEZE, PROTECT, Wish
 from costguard.metering.observation import Handling
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.services.web_backend import _untouchable
 from tests.blank import blank_sight
 from tests.guard.cases import friday, machine, wish
@@ -35,7 +35,9 @@ def sight(*wishes: Wish) -> Sight:
         (machine(handling=Handling(stops=True, terminates=True, protected=("stop",))), (), True),
     ],
 )
-def test_a_machine_is_told_whether_only_a_person_may_end_it(live: Live, wishes: tuple[Wish, ...], *, untouchable: bool) -> None:
+def test_a_machine_is_told_whether_only_a_person_may_end_it(
+    live: LiveResource, wishes: tuple[Wish, ...], *, untouchable: bool
+) -> None:
     assert _untouchable(live, NOW, sight(*wishes), LABEL) is untouchable
     idle = Facts(silent_s=9e4, evidence=Evidence(7200.0, (), (), 7200.0), checked=True, protected=untouchable, job=False)
     judged = deadman(idle, Settings("stop", "vast", "1"))

@@ -36,8 +36,8 @@ def reported(desk: Rig, agent: str, minutes: int, signals: Mapping[str, float], 
         if number % 4 == 0 and number // 4 in measured:
             sample = Sample(key=ONE, signal=GPU_UTIL, at=at - 5 * S, value=measured[number // 4])
             desk.heard.measured([sample])
-            with desk.book.writing() as page:
-                page.record([sample])
+            with desk.book.begin_transaction() as page:
+                page.record_samples([sample])
         desk.send(envelope(agent, desk.agent(agent).seq + 1, at, beat(record(at, **signals))))
 
 
@@ -108,9 +108,9 @@ def test_a_probe_hears_the_agent_of_this_very_moment(tmp_path: Path) -> None:
         desk.send(envelope(agent, 1000, at, beat(record(at, **{**QUIET, CPU_CORES: 2.0}))))
         assert why() == "it works: CPU 2 cores just now"
         period = Period(start=at - MIN, end=at)
-        fresh = desk.heard.utilization([seen()], period).samples
+        fresh = desk.heard.fetch_utilization([seen()], period).samples
         assert probe(fresh, at, MIN, seen()) == "CPU 2 cores just now"
-        assert desk.heard.utilization([machine("i-9")], period).samples == ()
+        assert desk.heard.fetch_utilization([machine("i-9")], period).samples == ()
 
 
 def test_silence_is_blind_and_never_idle(tmp_path: Path) -> None:

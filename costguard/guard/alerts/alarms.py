@@ -10,7 +10,7 @@ from costguard.guard.alerts.wording import rate_text, sum_text
 from costguard.guard.policy import Rails
 from costguard.values.money import Money, Rate, divide_half_even
 from costguard.values.resource import ScopeKey
-from costguard.values.text_format import length_text, moment_text, scope_text
+from costguard.values.text_format import format_length, format_local_time, format_scope
 
 MOST_NAMED = 10
 """Machines, scopes or budgets that one line names; the rest is counted."""
@@ -57,13 +57,13 @@ def hard_cap(
     nothing = "nothing can be stopped: all of it is protected or not armed"
     goes = f"stopped for it: {named(stops)}" if stops else "" if asked else nothing
     then = "; ".join(one for one in (goes, f"asked about: {named(asked)}" if asked else "", short) if one)
-    needed = rate.over(int(reaction.total_seconds()))
+    needed = rate.multiply_seconds(int(reaction.total_seconds()))
     facts = (
         ("so far", f"{sum_text(spent)} of {sum_text(cap)}"),
         ("per hour", rate_text(rate)),
         (
             "why",
-            f"to stop takes {length_text(reaction)}, which costs {sum_text(needed)}: it starts at {sum_text(cap - needed)}",
+            f"to stop takes {format_length(reaction)}, which costs {sum_text(needed)}: it starts at {sum_text(cap - needed)}",
         ),
         ("next", then),
     )
@@ -103,7 +103,7 @@ def runway(
     facts = (
         ("so far", f"{sum_text(balance)} is left"),
         ("per hour", rate_text(rate)),
-        ("next", f"at zero, about {moment_text(ends, zone)}, its machines are taken down"),
+        ("next", f"at zero, about {format_local_time(ends, zone)}, its machines are taken down"),
         ("would be lost", f"data on {named(losing)}" if losing else "nothing that is known"),
     )
     what = f"the balance of {account} lasts {left}"
@@ -115,12 +115,12 @@ def breaker(
 ) -> Notice:
     """Too many turned idle or unknown at once: idle acts freeze. `share`: what they have in common. One page."""
     facts = (
-        ("since", moment_text(at, zone)),
+        ("since", format_local_time(at, zone)),
         (
             "why",
-            f"{turned} of {fleet} turned idle or unknown within {length_text(within)}; in common: {share or 'nothing found'}",
+            f"{turned} of {fleet} turned idle or unknown within {format_length(within)}; in common: {share or 'nothing found'}",
         ),
-        ("next", f"no idle act before {moment_text(until, zone)}, or until somebody closes it"),
+        ("next", f"no idle act before {format_local_time(until, zone)}, or until somebody closes it"),
     )
     return Notice(
         topic="rail:breaker",
@@ -144,21 +144,21 @@ def runs_apart(*, apart: timedelta, interval: timedelta, rails: Rails, at: datet
         ("why", f"a run that comes more than {rails.gap_polls} intervals after the one before it only observes"),
         (
             "next",
-            f"{stated}, or let it run every {length_text(interval)}" if minutes <= MOST_APART else "let it run more often",
+            f"{stated}, or let it run every {format_length(interval)}" if minutes <= MOST_APART else "let it run more often",
         ),
     )
-    what = f"nothing is ever done: runs come {length_text(apart)} apart, and one every {length_text(interval)} is expected"
+    what = f"nothing is ever done: runs come {format_length(apart)} apart, and one every {format_length(interval)} is expected"
     return Notice(topic="rail:gap", subject="the watch", owner="", severity=WARNING, what=what, at=at, facts=facts)
 
 
 def inventory_drop(scope: ScopeKey, *, gone: int, of: int, at: datetime, zone: tzinfo = UTC) -> Notice:
     """More than half of a scope vanished from one listing: believed only one by one."""
     facts = (
-        ("since", moment_text(at, zone)),
+        ("since", format_local_time(at, zone)),
         ("why", "one listing lacks them; a wrong key or a broken page looks the same"),
         ("next", "each is looked up by itself before it counts as gone; it counts as running until then"),
     )
-    subject = scope_text(scope)
+    subject = format_scope(scope)
     what = f"{gone} of {of} machines of {subject} vanished at once"
     return Notice(topic="rail:inventory", subject=subject, owner="", severity=PAGE, what=what, at=at, facts=facts)
 
@@ -166,7 +166,7 @@ def inventory_drop(scope: ScopeKey, *, gone: int, of: int, at: datetime, zone: t
 def ledger_unwritable(*, why: str, at: datetime, since: datetime, zone: tzinfo = UTC) -> Notice:
     """Nothing can be written, so nothing is done. A page, for a channel that needs no disk."""
     facts = (
-        ("since", moment_text(since, zone)),
+        ("since", format_local_time(since, zone)),
         ("why", why),
         ("next", "it only observes until the ledger can be written again: no stop, no hard cap"),
     )
@@ -196,9 +196,9 @@ def provider_down(
 ) -> Notice:
     """A provider cannot be asked: one notice for all of its scopes."""
     facts = (
-        ("since", f"{moment_text(since, zone)} ({length_text(at - since)})"),
+        ("since", f"{format_local_time(since, zone)} ({format_length(at - since)})"),
         ("why", why),
-        ("scopes", named([scope_text(scope) for scope in scopes])),
+        ("scopes", named([format_scope(scope) for scope in scopes])),
         ("per hour", f"{rate_text(rate)} as last seen, and counted on" if rate else rate_text(rate)),
         ("next", "nothing there is stopped before it is seen again"),
     )

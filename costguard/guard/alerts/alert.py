@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.values.checks import one_of, require
+from costguard.values.checks import require, require_one_of
 
 INFO, WARNING, PAGE = "info", "warning", "page"
 SEVERITIES = (INFO, WARNING, PAGE)
@@ -61,7 +61,7 @@ class Notice:
     ahead: bool = False
 
     def __post_init__(self) -> None:
-        one_of(self.severity, SEVERITIES, "notice.severity")
+        require_one_of(self.severity, SEVERITIES, "notice.severity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +133,11 @@ class Route:
     audience: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        one_of(self.min_severity, SEVERITIES, "notify.route.min_severity")
+        require_one_of(self.min_severity, SEVERITIES, "notify.route.min_severity")
         for one in self.audience or ():
-            one_of(one, AUDIENCES, "notify.route.match.audience")
+            require_one_of(one, AUDIENCES, "notify.route.match.audience")
         for one in self.group_by:
-            one_of(one, GROUPED_BY, "notify.route.group_by")
+            require_one_of(one, GROUPED_BY, "notify.route.group_by")
         require(all(one > timedelta() for one in self.repeat), "notify.route.repeat", "must be more than zero", 'write "4h"')
 
 

@@ -33,8 +33,8 @@ from costguard.guard.alerts.alert import (
     Told,
 )
 from costguard.guard.overrides import SNOOZE, Wish
-from costguard.values.instant import micros
-from costguard.values.text_format import moment_text
+from costguard.values.instant import to_micros
+from costguard.values.text_format import format_local_time
 
 MOST_PER_HOUR = 6
 HOUR = timedelta(hours=1)
@@ -91,7 +91,7 @@ def tell(
                 messages += _messages(route, group, due, members, now)
             told_now = {id(one) for one in due}
             after += [_after(one, now, told=id(one) in told_now) for one in members]
-    messages = [replace(one, told_at=moment_text(now, zone)) for one in messages]
+    messages = [replace(one, told_at=format_local_time(now, zone)) for one in messages]
     return tuple(messages), tuple(told for told in after if _is_kept(told, now))
 
 
@@ -263,7 +263,7 @@ def _messages(
     title = notices[0].what if len(notices) == 1 else f"{notices[0].what} (and {len(notices) - 1} more)"
     return [
         Message(
-            id=_name(route.name, channel, *group, str(micros(now))),
+            id=_name(route.name, channel, *group, str(to_micros(now))),
             channel=channel,
             why_now=why,
             severity=severity,

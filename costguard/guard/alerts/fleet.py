@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 
-from costguard.budgets.budget_status import concerns
+from costguard.budgets.budget_status import list_budget_warnings
 from costguard.budgets.runway import runway_of
 from costguard.guard.alerts import alarms, wording
 from costguard.guard.alerts.alert import Notice
@@ -19,16 +19,16 @@ from costguard.guard.facts import rate_of
 from costguard.guard.limits import HOUR, churning
 from costguard.guard.overrides import DENIED, is_open
 from costguard.guard.owning import owner_of
-from costguard.metering.spending import Live, ScopeNow
+from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Rate
 from costguard.values.resource import ENDED
-from costguard.values.text_format import length_text, moment_text
+from costguard.values.text_format import format_length, format_local_time
 
 DOWN_AFTER = timedelta(minutes=15)
 
 
-def alarms_of(survey: Survey, rules: Rules, sight: Sight, scopes: Iterable[ScopeNow]) -> Iterator[Notice]:
+def alarms_of(survey: Survey, rules: Rules, sight: Sight, scopes: Iterable[ScopeCoverage]) -> Iterator[Notice]:
     """All of them, at `survey.at`."""
     yield from _of_budgets(survey, sight)
     yield from _of_rails(survey, rules, sight)
@@ -49,10 +49,10 @@ def cap_reasons(cap: Foresight, now: datetime, zone: tzinfo) -> tuple[str, ...]:
     if burn.nano:
         rate, left = Rate(nano_per_hour=burn.nano, currency=burn.currency), max(0, (limit - spent).nano)
         at = now + MICROSECOND * (left * HOUR_US // burn.nano)
-        reached = f"reached about {moment_text(at, zone)}" if left else "reached"
+        reached = f"reached about {format_local_time(at, zone)}" if left else "reached"
         said.append(f"at {wording.rate_text(rate)} an hour the cap is {reached}")
     needed = f", so it acts from {wording.sum_text(cap.acts_at)} on"
-    return (*said, f"a stop is proven after {length_text(cap.reaction)}{needed}")
+    return (*said, f"a stop is proven after {format_length(cap.reaction)}{needed}")
 
 
 def _of_denials(sight: Sight) -> Iterator[Notice]:
@@ -81,7 +81,7 @@ def _of_budgets(survey: Survey, sight: Sight) -> Iterator[Notice]:
                 at=survey.at,
             )
     for standing in sight.standings:
-        says = [concern.says for concern in concerns(standing)]
+        says = [concern.says for concern in list_budget_warnings(standing)]
         if says and standing.budget.name not in acting:
             burn = standing.burn.expected
             yield alarms.budget_warning(
@@ -121,9 +121,9 @@ def _of_rails(survey: Survey, rules: Rules, sight: Sight) -> Iterator[Notice]:
         yield alarms.inventory_drop(scope, gone=gone, of=len(mine), at=survey.at, zone=rules.zone)
 
 
-def _of_scopes(scopes: Iterable[ScopeNow], rules: Rules, sight: Sight) -> Iterator[Notice]:
+def _of_scopes(scopes: Iterable[ScopeCoverage], rules: Rules, sight: Sight) -> Iterator[Notice]:
     """One notice a provider that was not seen completely for too long."""
-    down: dict[str, list[ScopeNow]] = defaultdict(list)
+    down: dict[str, list[ScopeCoverage]] = defaultdict(list)
     for scope in scopes:
         seen_at = scope.last_complete_at or scope.since
         if scope.outcome != "complete" and sight.now - seen_at >= DOWN_AFTER:
@@ -176,5 +176,5 @@ def _of_members(rules: Rules, sight: Sight) -> Iterator[Notice]:
             yield replace(told, subject=controller)
 
 
-def _born(live: Live) -> datetime:
+def _born(live: LiveResource) -> datetime:
     return live.observation.created_at or live.first_seen_at

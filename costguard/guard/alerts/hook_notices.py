@@ -15,7 +15,7 @@ from costguard.guard.evaluation import Survey
 from costguard.guard.hook import BEGUN, SUCCEEDED, HookRun, says
 from costguard.guard.owning import owner_of
 from costguard.guard.policy import DESTRUCTIVE
-from costguard.values.text_format import moment_text
+from costguard.values.text_format import format_local_time
 
 TOLD = timedelta(hours=1)
 """How long it is told that a hook went wrong."""
@@ -41,7 +41,7 @@ def of_hooks(survey: Survey, sight: Sight, rules: Rules) -> Iterator[Notice]:
             what=f"hook {run.hook} of {matter.called} {says(run)}",
             at=sight.now,
             once=True,
-            facts=(("since", moment_text(run.began_at)), *said, ("next", _next(run, survey))),
+            facts=(("since", format_local_time(run.began_at)), *said, ("next", _next(run, survey))),
             keep=keep_command(matter.key.id),
         )
 
@@ -57,4 +57,4 @@ def _next(run: HookRun, survey: Survey) -> str:
     if first is None:
         return "nothing comes after it"
     held = [words for reason, words in first.held_by if reason not in {"grace", "hook", "rate"}]
-    return f"no {first.step.do} while {held[0]}" if held else f"{first.step.do} at {moment_text(first.due_at)} or later"
+    return f"no {first.step.do} while {held[0]}" if held else f"{first.step.do} at {format_local_time(first.due_at)} or later"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from costguard.guard.alerts.alert import PAGE, RESOLVED, WHY_NOW, Message, Notice
 from costguard.values.encoding import LONGEST_TITLE, plain
-from costguard.values.text_format import moment_text
+from costguard.values.text_format import format_local_time
 
 MOST_NOTICES = 20
 """Notices of one message that are written out; the rest is counted."""
@@ -25,7 +25,7 @@ def title_of(message: Message, encode: Encode = plain) -> str:
 
 def body_of(message: Message, encode: Encode = plain) -> str:
     """The text below the title. Each line of it went through `encode` by itself, so that no name can make a line of its own."""
-    parts = [f"Told now because {WHY_NOW[message.why_now]}, at {message.told_at or moment_text(message.at)}."]
+    parts = [f"Told now because {WHY_NOW[message.why_now]}, at {message.told_at or format_local_time(message.at)}."]
     parts += ["\n".join(encode(line) for line in paragraph) for paragraph in message.letter]
     parts += ["\n".join(_lines(notice, encode)) for notice in message.notices[:MOST_NOTICES]]
     more = len(message.notices) - MOST_NOTICES

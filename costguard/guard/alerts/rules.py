@@ -23,7 +23,7 @@ from costguard.guard.policy import ASK, DESTRUCTIVE, IDLE_RULE, NOTIFY, STOP, TE
 from costguard.guard.verdict import CANNOT_SAY, Proposal
 from costguard.guard.work import ACTIVE, HUNG, IDLE, WARMING
 from costguard.metering.inventory import COMPLETE
-from costguard.metering.spending import Live, ScopeNow
+from costguard.metering.spending import LiveResource, ScopeCoverage
 from costguard.values.encoding import shell_word
 from costguard.values.money import Money, Rate
 from costguard.values.resource import RUNNING
@@ -55,7 +55,7 @@ NO_COST = Cost()
 
 
 def notices_of(
-    survey: Survey, rules: Rules, sight: Sight, scopes: Iterable[ScopeNow], costs: Mapping[str, Cost]
+    survey: Survey, rules: Rules, sight: Sight, scopes: Iterable[ScopeCoverage], costs: Mapping[str, Cost]
 ) -> list[Notice]:
     """Everything to tell at `survey.at`. `costs`: what each act was for, by the id of its intent."""
     scopes = tuple(scopes)
@@ -63,7 +63,7 @@ def notices_of(
     return [*found, *of_hooks(survey, sight, rules), *alarms_of(survey, rules, sight, scopes)]
 
 
-def _of_cases(survey: Survey, rules: Rules, sight: Sight, scopes: Iterable[ScopeNow]) -> Iterator[Notice]:
+def _of_cases(survey: Survey, rules: Rules, sight: Sight, scopes: Iterable[ScopeCoverage]) -> Iterator[Notice]:
     dark = {scope.scope for scope in scopes if scope.outcome != COMPLETE}  # that their provider cannot be asked is told once
     caps = {f"budget:{one.standing.budget.name}": one for one in survey.foresights}
     ahead: dict[tuple[str, object], list[Proposal]] = defaultdict(list)
@@ -225,7 +225,7 @@ def _of_intents(sight: Sight, rules: Rules, costs: Mapping[str, Cost]) -> Iterat
             )
 
 
-def matter_of(live: Live, owner: str, now: datetime, zone: tzinfo = UTC) -> wording.Matter:
+def matter_of(live: LiveResource, owner: str, now: datetime, zone: tzinfo = UTC) -> wording.Matter:
     """What a notice says of a machine."""
     seen = live.observation
     gpus = f"{seen.gpu_count:g}x{seen.gpu}" if seen.gpu else seen.kind
@@ -233,6 +233,6 @@ def matter_of(live: Live, owner: str, now: datetime, zone: tzinfo = UTC) -> word
     return wording.Matter(topic="", key=seen.key, owner=owner, name=seen.name, told=told, rate=rate_of(live, now), zone=zone)
 
 
-def cost_since(live: Live, since: datetime, now: datetime) -> Money | None:
+def cost_since(live: LiveResource, since: datetime, now: datetime) -> Money | None:
     """What its computing cost from `since` on, at its present rate."""
     return wording.cost_of(computing_of(live, now), max(now - since, timedelta()))

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from costguard.metering.observation import incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent, silent
-from costguard.values.incarnation import same_life
+from costguard.values.incarnation import is_same_life
 from costguard.values.resource import RUNNING, ResourceKey
-from costguard.values.text_format import moment_text
+from costguard.values.text_format import format_local_time
 
 REPORTS, SILENT, OLD_LIFE = "reports", "silent", "of an earlier run"
 
@@ -24,15 +24,15 @@ def by_key(agents: Iterable[Agent]) -> Mapping[ResourceKey, Agent]:
     return {agent.key: agent for agent in agents if agent.revoked_at is None}
 
 
-def agent_state(agent: Agent, live: Live | None, now: datetime) -> str:
+def agent_state(agent: Agent, live: LiveResource | None, now: datetime) -> str:
     """How it stands: whether it reports, is silent, or belongs to a run of the machine that is over."""
-    life = incarnation_of(live.observation) if live else None
-    if agent.life is not None and life is not None and not same_life(agent.life, life):
+    life = identify_incarnation(live.observation) if live else None
+    if agent.life is not None and life is not None and not is_same_life(agent.life, life):
         return OLD_LIFE
     return SILENT if silent(agent, now) else REPORTS
 
 
-def silences(agents: Iterable[Agent], live: Iterable[Live], now: datetime) -> dict[ResourceKey, str]:
+def silences(agents: Iterable[Agent], live: Iterable[LiveResource], now: datetime) -> dict[ResourceKey, str]:
     """Of machines that run and whose agent is silent: since when, in words."""
     found, there = dict[ResourceKey, str](), by_key(agents)
     if not there:
@@ -43,7 +43,7 @@ def silences(agents: Iterable[Agent], live: Iterable[Live], now: datetime) -> di
             continue
         state = agent_state(agent, one, now)
         if state == SILENT:
-            found[agent.key] = f"its agent is silent since {moment_text(agent.heard_at)}"
+            found[agent.key] = f"its agent is silent since {format_local_time(agent.heard_at)}"
         elif state == OLD_LIFE:
             found[agent.key] = "its agent joined in an earlier run of it: costguard agent enrol lets one join in this run"
     return found

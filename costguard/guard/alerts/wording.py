@@ -17,7 +17,7 @@ from costguard.guard.work import Work
 from costguard.values.encoding import shell_word
 from costguard.values.money import Money, Rate, divide_half_even
 from costguard.values.resource import ResourceKey
-from costguard.values.text_format import RATE, length_text, moment_text, sign
+from costguard.values.text_format import RATE_PLACES, format_length, format_local_time, get_currency_sign
 
 WAITING = timedelta(minutes=30)
 """What waiting costs is told by the half hour: $23.92 an hour is $11.96."""
@@ -50,7 +50,7 @@ class Matter:
 
     def moment(self, at: datetime) -> str:
         """An instant as people are told it."""
-        return moment_text(at, self.zone)
+        return format_local_time(at, self.zone)
 
     @property
     def called(self) -> str:
@@ -60,17 +60,17 @@ class Matter:
 
 def sum_text(money: Money | None) -> str:
     """`$33.86`."""
-    return NOT_KNOWN if money is None else f"{sign(money.currency)}{money.text()}"
+    return NOT_KNOWN if money is None else f"{get_currency_sign(money.currency)}{money.format()}"
 
 
 def rate_text(rate: Rate | None) -> str:
     """`$32.7700`, an hour."""
-    return NOT_KNOWN if rate is None else f"{sign(rate.currency)}{rate.text(RATE)}"
+    return NOT_KNOWN if rate is None else f"{get_currency_sign(rate.currency)}{rate.format(RATE_PLACES)}"
 
 
 def cost_of(rate: Rate | None, length: timedelta) -> Money | None:
     """What `length` at `rate` costs, to the second."""
-    return None if rate is None else rate.over(int(length.total_seconds()))
+    return None if rate is None else rate.multiply_seconds(int(length.total_seconds()))
 
 
 def wasted_of(rate: Rate | None, share: Fraction, length: timedelta) -> Money | None:
@@ -174,7 +174,7 @@ def asked(
     waiting = sum_text(cost_of(matter.rate, WAITING))
     facts = (
         *_known(matter, work, at, since, so_far),
-        ("waiting costs", waiting if matter.rate is None else f"{waiting} per {length_text(WAITING)}"),
+        ("waiting costs", waiting if matter.rate is None else f"{waiting} per {format_length(WAITING)}"),
         ("would be lost", _lost(loses)),
         ("asked because", because),
         ("next", "nothing: no answer keeps it as it is"),
@@ -217,11 +217,11 @@ def churn(matter: Matter, *, controller: str, times: int, within: timedelta, at:
     """A controller replaces what ends, again and again. `matter`: of the member seen last."""
     facts = (
         ("since", matter.moment(at - within)),
-        ("why", f"replaced {times} times within {length_text(within)} by {controller}"),
+        ("why", f"replaced {times} times within {format_length(within)} by {controller}"),
         ("per hour", rate_text(matter.rate)),
         ("next", f"nothing: its members are never stopped; change {controller} itself"),
     )
-    return _notice(matter, WARNING, f"{controller} replaces its machines: {times} times in {length_text(within)}", at, facts)
+    return _notice(matter, WARNING, f"{controller} replaces its machines: {times} times in {format_length(within)}", at, facts)
 
 
 def keep_command(resource_id: str) -> str:
@@ -234,13 +234,13 @@ def next_text(then: str, then_at: datetime | None, zone: tzinfo = UTC) -> str:
     """`stop at 2026-11-20 19:05 UTC`."""
     if not then:
         return "nothing but this notice"
-    return then if then_at is None else f"{then} at {moment_text(then_at, zone)}"
+    return then if then_at is None else f"{then} at {format_local_time(then_at, zone)}"
 
 
 def _known(matter: Matter, work: Work, at: datetime, since: datetime, so_far: Money | None) -> tuple[tuple[str, str], ...]:
     why = "; ".join(work.reasons[:3]) or "no reason is known"
     return (
-        ("since", f"{matter.moment(since)} ({length_text(at - since)})"),
+        ("since", f"{matter.moment(since)} ({format_length(at - since)})"),
         ("why", "; ".join(matter.because) or f"{why} (confidence {work.confidence:.2f})"),
         ("so far", sum_text(so_far)),
         ("per hour", rate_text(matter.rate)),

@@ -19,12 +19,12 @@ from costguard.guard.replay.history import Lookout, Past, live_of
 from costguard.guard.run import FirstSeen
 from costguard.guard.run import Protection as Sighted
 from costguard.guard.verdict import Climb
-from costguard.metering.billing import BillingRule, meters
-from costguard.metering.observation import UNKNOWN_HANDLING, Handling, Observation, incarnation_of
-from costguard.metering.span import Span, amounts
-from costguard.metering.spending import Live
-from costguard.values.incarnation import Incarnation, same_life
-from costguard.values.instant import micros
+from costguard.metering.billing import BillingRule, list_meters
+from costguard.metering.observation import UNKNOWN_HANDLING, Handling, Observation, identify_incarnation
+from costguard.metering.span import Span, compute_amounts
+from costguard.metering.spending import LiveResource
+from costguard.values.incarnation import Incarnation, is_same_life
+from costguard.values.instant import to_micros
 from costguard.values.money import Money
 from costguard.values.period import Period
 from costguard.values.resource import STOPPED
@@ -104,7 +104,7 @@ class Scene:
     rests_since: datetime | None = None
     gone: bool = False
 
-    def live(self, at: datetime, *, real: bool = False) -> Live | None:
+    def live(self, at: datetime, *, real: bool = False) -> LiveResource | None:
         """The resource at `at` as a run would have it; `real`: whatever the replay stopped."""
         found = live_of(self.past, self.lookout, at)
         if found is None or (self.gone and not real):
@@ -112,12 +112,12 @@ class Scene:
         seen = found.observation
         if seen.handling == UNKNOWN_HANDLING:
             seen = replace(seen, handling=self.backdrop.handling.get(seen.key.provider, UNKNOWN_HANDLING))
-        if self.started_at is not None and self.was is not None and same_life(self.was, incarnation_of(seen)):
+        if self.started_at is not None and self.was is not None and is_same_life(self.was, identify_incarnation(seen)):
             seen = replace(seen, started_at=self.started_at)
         found = replace(found, observation=seen)
         return found if real or self.rests_since is None else self._resting(found, self.rests_since)
 
-    def sight(self, live: Live, at: datetime, policies: Sequence[Policy]) -> Sight:
+    def sight(self, live: LiveResource, at: datetime, policies: Sequence[Policy]) -> Sight:
         """What a run at `at` would have before it, of this resource alone.
 
         What is empty here is not recorded (standings, balances, agents), or has no effect in a replay: it sends nothing, takes
@@ -150,31 +150,32 @@ class Scene:
     def started_again(self, at: datetime) -> None:
         """Somebody started it at `at`, as far as the replay goes: a life of its own, with climbs of its own."""
         known = self.past.observed(at)
-        self.started_at, self.was, self.rests_since = at, incarnation_of(known[0]) if known else None, None
+        self.started_at, self.was, self.rests_since = at, identify_incarnation(known[0]) if known else None, None
         self.climbs.clear()
 
-    def _resting(self, live: Live, since: datetime) -> Live:
+    def _resting(self, live: LiveResource, since: datetime) -> LiveResource:
         seen = replace(live.observation, state=STOPPED, stopped_at=since)
         return replace(live, observation=seen, open=self.lines_at_rest(seen, since))
 
     def lines_at_rest(self, seen: Observation, since: datetime) -> tuple[Span, ...]:
         """What it bills while it is stopped, by its provider's rule."""
         rule = self.backdrop.billing.get(seen.key.provider)
-        found = meters(replace(seen, state=STOPPED), rule, {}) if rule else {}
+        found = list_meters(replace(seen, state=STOPPED), rule, {}) if rule else {}
         return tuple(
             Span(key=seen.key, attribution=seen.attribution, meter=meter, start=since, anchor=since) for meter in found.values()
         )
 
-    def _bound(self, live: Live) -> tuple[Wish, ...]:
+    def _bound(self, live: LiveResource) -> tuple[Wish, ...]:
         """Its wishes; one of the real life that was made since the replay started it anew is of this life."""
         if self.started_at is None or self.was is None:
             return self.wishes
-        life, was, since = incarnation_of(live.observation), self.was, self.started_at
+        life, was, since = identify_incarnation(live.observation), self.was, self.started_at
         return tuple(
-            replace(w, life=life) if w.life is not None and w.at >= since and same_life(w.life, was) else w for w in self.wishes
+            replace(w, life=life) if w.life is not None and w.at >= since and is_same_life(w.life, was) else w
+            for w in self.wishes
         )
 
-    def _asked(self, live: Live, at: datetime, policies: Sequence[Policy]) -> Asked:
+    def _asked(self, live: LiveResource, at: datetime, policies: Sequence[Policy]) -> Asked:
         """What some condition asks the ledger for, as far as it is recorded: balances are not."""
         names = frozenset[str]().union(*(policy.when.names for policy in policies)) & ASKED
         if not names or self.rests_since is not None:
@@ -195,7 +196,7 @@ class Scene:
         known = [s for s in self.past.spans if s.meter.price.known and s.start < at and (s.end is None or s.end > start)]
         if len({span.meter.price.currency for span in known}) != 1:
             return None
-        nano = sum(amounts(span, micros(start), micros(at))[0] for span in known)
+        nano = sum(compute_amounts(span, to_micros(start), to_micros(at))[0] for span in known)
         return Money(nano=nano, currency=known[0].meter.price.currency)
 
     def _stopped_since(self, at: datetime) -> datetime | None:

@@ -28,7 +28,7 @@ from costguard.guard.replay.checkpoints import GROWING, LOOKS, findings, later, 
 from costguard.guard.replay.replayed import ENDED_ITSELF, PERIOD_END, STOPPED_ITSELF, WORKED, HeldBack, Replayed, Turned, Wanted
 from costguard.guard.verdict import CANNOT_SAY, Proposal
 from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
-from costguard.values.incarnation import same_life
+from costguard.values.incarnation import is_same_life
 from costguard.values.resource import ENDED, RUNNING
 
 TELLING = (NOTIFY, ASK, RECORD, DENY)
@@ -162,7 +162,7 @@ class Replay:
                 due[key] = HeldBack(case=cases[key[0]], proposal=one, since=at, until=at, reasons=reasons)
         for key, held in list(self._held.items()):
             same = due.get(key)
-            if same is None or not same_life(same.case.verdict.life, held.case.verdict.life):
+            if same is None or not is_same_life(same.case.verdict.life, held.case.verdict.life):
                 self.found.held.append(replace(held, until=at))
                 del self._held[key]
             else:

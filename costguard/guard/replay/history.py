@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from costguard.guard.evidence import Columns
 from costguard.metering.inventory import COMPLETE
 from costguard.metering.observation import Observation
-from costguard.metering.span import Span, amounts
-from costguard.metering.spending import Live, Stretch
-from costguard.values.instant import MICROSECOND, instant, micros
-from costguard.values.money import Money, MoneyInterval, nothing
+from costguard.metering.span import Span, compute_amounts
+from costguard.metering.spending import LiveResource, PollStretch
+from costguard.values.instant import MICROSECOND, from_micros, to_micros
+from costguard.values.money import Money, MoneyInterval, make_zero_interval
 from costguard.values.resource import ENDED, RUNNING, ResourceKey, ScopeKey
 from costguard.values.sample import Sample, SampleHour
 
@@ -62,7 +62,7 @@ class Past:
 
     def window(self, at: datetime, reach: timedelta = REACH) -> dict[str, tuple[Sequence[int], Sequence[float]]]:
         """The samples of the last `reach` before `at`, in columns; a signal without any is left out."""
-        first, last = micros(at - reach), micros(at)
+        first, last = to_micros(at - reach), to_micros(at)
         found = {}
         for signal, (ats, values) in self.samples.items():
             low, high = bisect_left(ats, first), bisect_right(ats, last)
@@ -73,7 +73,7 @@ class Past:
     def lately(self, at: datetime, reach: timedelta) -> list[Sample]:
         """The same, one by one."""
         return [
-            Sample(key=self.key, signal=signal, at=instant(when), value=value)
+            Sample(key=self.key, signal=signal, at=from_micros(when), value=value)
             for signal, (ats, values) in self.window(at, reach).items()
             for when, value in zip(ats, values, strict=True)
         ]
@@ -91,7 +91,7 @@ class Past:
 class Lookout:
     """How well a scope was seen: its `stretches`, in order of time."""
 
-    stretches: tuple[Stretch, ...] = ()
+    stretches: tuple[PollStretch, ...] = ()
 
     def seen_at(self, at: datetime) -> datetime | None:
         """When its last complete listing before `at` was, as if those of a stretch had come evenly; None: there was none."""
@@ -113,30 +113,30 @@ class Lookout:
         return max((one.end for one in self.stretches if one.outcome == COMPLETE), default=None)
 
 
-def listed_at(past: Past, lookout: Lookout, at: datetime) -> Live | None:
+def listed_at(past: Past, lookout: Lookout, at: datetime) -> LiveResource | None:
     """The resource as it was listed at `at`, without its money; None where nothing was known of it, or it had ended."""
     known = past.observed(at)
     if known is None:
         return None
     seen_at = lookout.seen_at(at) or past.first_seen_at
-    return Live(
+    return LiveResource(
         scope=past.scope,
         observation=known[0],
         first_seen_at=past.first_seen_at,
         seen_at=seen_at,
         open=(),
-        spent=nothing(),
+        spent=make_zero_interval(),
         absent_at=known[1],
     )
 
 
-def live_of(past: Past, lookout: Lookout, at: datetime) -> Live | None:
+def live_of(past: Past, lookout: Lookout, at: datetime) -> LiveResource | None:
     """The resource as it stood at `at`, with what it billed."""
     found = listed_at(past, lookout, at)
     return None if found is None else replace(found, open=past.open_at(at), spent=_spent(past.spans, at))
 
 
-def gaps_of(stretches: Iterable[Stretch], longest: timedelta) -> tuple[datetime, ...]:
+def gaps_of(stretches: Iterable[PollStretch], longest: timedelta) -> tuple[datetime, ...]:
     """When each pause of all polls together ended that was longer than `longest`."""
     reached, found = None, list[datetime]()
     for one in sorted(stretches, key=lambda s: s.start):
@@ -158,7 +158,7 @@ def hours_as_columns(
     ats, values, each = list[int](), list[float](), every // MICROSECOND
     cycle = max(2, HANGS_IN // every)
     for hour in hours:
-        begin, ends = micros(hour.start), micros(hour.start + HOUR)
+        begin, ends = to_micros(hour.start), to_micros(hour.start + HOUR)
         late = any(hour.start < start < hour.start + HOUR for start, _ in runs)
         first = max(begin, ends - hour.count * each) if late else begin
         apart = min(each, (ends - first) // hour.count)
@@ -182,7 +182,7 @@ def runs_of(said: Iterable[Said]) -> tuple[tuple[datetime, datetime], ...]:
     return tuple(found.items())
 
 
-def _share(stretch: Stretch, first: datetime, at: datetime) -> int:
+def _share(stretch: PollStretch, first: datetime, at: datetime) -> int:
     start, end = max(stretch.start, first), min(stretch.end, at)
     if end < start:
         return 0
@@ -196,6 +196,8 @@ def _spent(spans: Sequence[Span], at: datetime) -> MoneyInterval:
     """All that it cost until then, in the currency that billed last."""
     begun = [span for span in spans if span.start <= at]
     currency = begun[-1].meter.price.currency if begun else "USD"
-    parts = [amounts(span, micros(span.start), micros(at)) for span in begun if span.meter.price.currency == currency]
+    parts = [
+        compute_amounts(span, to_micros(span.start), to_micros(at)) for span in begun if span.meter.price.currency == currency
+    ]
     low, expected, high = (Money(nano=sum(part[end] for part in parts), currency=currency) for end in range(3))
     return MoneyInterval(low=low, expected=expected, high=high)

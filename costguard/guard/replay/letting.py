@@ -15,13 +15,13 @@ from costguard.guard.action_plan import Around, Case, is_irreversible, plan
 from costguard.guard.limits import Breaker, breaker, fleet_of, quarantined, room
 from costguard.guard.replay.backdrop import Backdrop
 from costguard.guard.replay.replayed import Turned, Wanted
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.values.resource import ResourceKey
 
 DAY = timedelta(days=1)
 GAP = ("gap", "the first run after a pause only observes")
 
-Fleet = Callable[[datetime], Sequence[Live]]
+Fleet = Callable[[datetime], Sequence[LiveResource]]
 """Everything that was there at a time, as the ledger knew it then."""
 Polls = Callable[[ResourceKey, datetime], int]
 """Through how many complete listings a resource was known."""
@@ -73,7 +73,7 @@ def let(
     return sorted(found, key=lambda one: _order(one.wanted))
 
 
-def _gone(waiting: Sequence[_Waiting], live: Sequence[Live], polls: Polls, around: Around) -> list[_Waiting]:
+def _gone(waiting: Sequence[_Waiting], live: Sequence[LiveResource], polls: Polls, around: Around) -> list[_Waiting]:
     """Those that this run does; what holds the others is written down with them."""
     seen_at = {one.observation.key: one.seen_at for one in live}
     by_verdict, cases = dict[int, _Waiting](), list[Case]()
@@ -95,7 +95,7 @@ def _gone(waiting: Sequence[_Waiting], live: Sequence[Live], polls: Polls, aroun
     return gone
 
 
-def _around(at: datetime, live: Sequence[Live], sent: Sequence[Intent], mass: Breaker | None, back: Backdrop) -> Around:
+def _around(at: datetime, live: Sequence[LiveResource], sent: Sequence[Intent], mass: Breaker | None, back: Backdrop) -> Around:
     rails = back.rules.rails
     return Around(
         now=at,

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from costguard.guard.replay.letting import Let
 from costguard.guard.work import Work
 from costguard.metering.meter import COMPUTE
-from costguard.metering.span import Span, amounts
+from costguard.metering.span import Span, compute_amounts
 from costguard.values.incarnation import Incarnation
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
@@ -178,7 +178,7 @@ def cost(spans: Iterable[Span], start: datetime, end: datetime) -> tuple[MoneyIn
     """What `spans` cost from `start` to `end`, open ones going on until then, by currency."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for span in spans:
-        for number, nano in enumerate(amounts(span, micros(start), micros(end))):
+        for number, nano in enumerate(compute_amounts(span, to_micros(start), to_micros(end))):
             sums[span.meter.price.currency][number] += nano
     return tuple(_interval(currency, *sums[currency]) for currency in sorted(sums) if sums[currency][2])
 

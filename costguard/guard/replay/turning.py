@@ -28,7 +28,7 @@ from costguard.guard.signals import (
     WORK_SHARE,
 )
 from costguard.guard.work import POWER, PROGRESS
-from costguard.values.instant import MICROSECOND, instant
+from costguard.values.instant import MICROSECOND, from_micros
 from costguard.values.sample import CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER, GPU_POWER_LIMIT, GPU_UTIL
 
 HANG = 95.0
@@ -64,7 +64,7 @@ def turns(samples: Columns, poll: timedelta, window: timedelta, gpus: float) -> 
             number = bisect_right(starts, at) - 1
             if number < 0 or at >= hidden[number][1]:
                 found.add(at)
-    return [instant(at) for at in sorted(found)]
+    return [from_micros(at) for at in sorted(found)]
 
 
 def _holes(line: Line, late: int) -> Iterator[int]:

@@ -19,8 +19,8 @@ from costguard.ledger.guard import audit
 from costguard.ledger.guard.audit_log import append
 from costguard.values.agent import Agent, Code, WebToken
 from costguard.values.incarnation import Incarnation
-from costguard.values.instant import instant, micros
-from costguard.values.resource import ResourceKey, storable
+from costguard.values.instant import from_micros, to_micros
+from costguard.values.resource import ResourceKey, make_storable
 
 AGENT = f"id, {KEY}, life, public_key, joined_us, seq, record_ms, beat_us, version, troubles, revoked_us, revoked_by"
 CODE = f"hash, {KEY}, life, who, at_us, expires_us, used_us, used_by"
@@ -53,10 +53,10 @@ def agent_named(ask: Ask, agent_id: str) -> Agent | None:
 
 def add_code(ask: Ask, tell: Tell, code: Code) -> None:
     """Write a code that was just made."""
-    row = (code.hash, *code.key, _life(code.life), storable(code.who), micros(code.at), micros(code.expires_at))
+    row = (code.hash, *code.key, _life(code.life), make_storable(code.who), to_micros(code.at), to_micros(code.expires_at))
     tell(f"INSERT INTO agent_code (hash, {KEY}, life, who, at_us, expires_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [row])  # noqa: S608 - our own names
-    body = {**_place(code.key, code.life), "who": storable(code.who), "expires_us": micros(code.expires_at)}
-    append(ask, tell, ENROLLED, micros(code.at), body)
+    body = {**_place(code.key, code.life), "who": make_storable(code.who), "expires_us": to_micros(code.expires_at)}
+    append(ask, tell, ENROLLED, to_micros(code.at), body)
 
 
 def join(ask: Ask, tell: Tell, code_hash: str, made: Agent) -> Agent | str:
@@ -73,18 +73,18 @@ def join(ask: Ask, tell: Tell, code_hash: str, made: Agent) -> Agent | str:
         return before if before is not None and same else USED_CODE
     for (other,) in ask(f"SELECT id FROM agent WHERE revoked_us IS NULL AND {_IS_KEY}", tuple(code.key)):  # noqa: S608 - our own names
         revoke(ask, tell, other, who=REPLACED, now=now)
-    row = (made.id, *code.key, _life(code.life), made.public_key, micros(now), 0, 0, storable(made.version), "[]")
+    row = (made.id, *code.key, _life(code.life), made.public_key, to_micros(now), 0, 0, make_storable(made.version), "[]")
     names = f"id, {KEY}, life, public_key, joined_us, seq, record_ms, version, troubles"
     tell(f"INSERT INTO agent ({names}) VALUES ({', '.join('?' * len(row))})", [row])  # noqa: S608 - our own names
-    tell("UPDATE agent_code SET used_us = ?, used_by = ? WHERE hash = ?", [(micros(now), made.id, code_hash)])
-    audit.tell_row(ask, tell, ("agent", made.id), JOINED, micros(now))
+    tell("UPDATE agent_code SET used_us = ?, used_by = ? WHERE hash = ?", [(to_micros(now), made.id, code_hash)])
+    audit.tell_row(ask, tell, ("agent", made.id), JOINED, to_micros(now))
     return agent_named(ask, made.id) or BAD_CODE
 
 
 def take(tell: Tell, taken: Taken) -> bool:
     """Count a message; False, and nothing changed, where its number does not rise or its agent may not speak any more."""
-    troubles = list_text([storable(one) for one in taken.troubles])
-    row = (taken.seq, taken.record_ms, taken.record_ms, micros(taken.at), storable(taken.version), troubles)
+    troubles = list_text([make_storable(one) for one in taken.troubles])
+    row = (taken.seq, taken.record_ms, taken.record_ms, to_micros(taken.at), make_storable(taken.version), troubles)
     return tell(_TAKE, [(*row, taken.agent, taken.seq)]) == 1
 
 
@@ -95,27 +95,27 @@ def revoke(ask: Ask, tell: Tell, agent_id: str, *, who: str, now: datetime) -> A
         raise InputError("is no agent of this ledger", field=f"agent {agent_id}", hint="costguard agent list shows them")
     if found.revoked_at is not None:
         return found
-    tell("UPDATE agent SET revoked_us = ?, revoked_by = ? WHERE id = ?", [(micros(now), storable(who), agent_id)])
-    audit.tell_row(ask, tell, ("agent", agent_id), REVOKED, micros(now))
+    tell("UPDATE agent SET revoked_us = ?, revoked_by = ? WHERE id = ?", [(to_micros(now), make_storable(who), agent_id)])
+    audit.tell_row(ask, tell, ("agent", agent_id), REVOKED, to_micros(now))
     return agent_named(ask, agent_id) or found
 
 
 def tell_refused(ask: Ask, tell: Tell, agent: Agent, count: int, now: datetime) -> None:
     """Note in the audit that so many messages in the name of `agent` were not its own."""
-    append(ask, tell, REFUSED, micros(now), {**_place(agent.key, agent.life), "id": agent.id, "count": count})
+    append(ask, tell, REFUSED, to_micros(now), {**_place(agent.key, agent.life), "id": agent.id, "count": count})
 
 
 def add_token(ask: Ask, tell: Tell, token: WebToken) -> None:
     """Write a token that was just made. InputError where its name has one that counts."""
     rows = ask("SELECT hash, expires_us FROM web_token WHERE name = ? AND revoked_us IS NULL", (token.name,))
     for code_hash, expires_us in rows:
-        if expires_us > micros(token.at):
+        if expires_us > to_micros(token.at):
             hint = f"costguard web revoke {token.name} takes it away first, or choose another name"
             raise InputError("has a token already", field=f"NAME {token.name}", hint=hint)
-        tell(_REVOKE_TOKEN, [(micros(token.at), "its end", code_hash)])
-    row = (token.hash, token.name, token.role, storable(token.who), micros(token.at), micros(token.expires_at))
+        tell(_REVOKE_TOKEN, [(to_micros(token.at), "its end", code_hash)])
+    row = (token.hash, token.name, token.role, make_storable(token.who), to_micros(token.at), to_micros(token.expires_at))
     tell("INSERT INTO web_token (hash, name, role, who, made_us, expires_us) VALUES (?, ?, ?, ?, ?, ?)", [row])
-    _tell_token(ask, tell, token, did="made", who=storable(token.who), at=token.at)
+    _tell_token(ask, tell, token, did="made", who=make_storable(token.who), at=token.at)
 
 
 def revoke_token(ask: Ask, tell: Tell, name: str, *, who: str, now: datetime) -> WebToken:
@@ -123,8 +123,8 @@ def revoke_token(ask: Ask, tell: Tell, name: str, *, who: str, now: datetime) ->
     found = next((one for one in tokens(ask) if one.name == name and one.revoked_at is None), None)
     if found is None:
         raise InputError("has no token", field=f"NAME {name}", hint="costguard web tokens lists them")
-    tell(_REVOKE_TOKEN, [(micros(now), storable(who), found.hash)])
-    _tell_token(ask, tell, found, did="revoked", who=storable(who), at=now)
+    tell(_REVOKE_TOKEN, [(to_micros(now), make_storable(who), found.hash)])
+    _tell_token(ask, tell, found, did="revoked", who=make_storable(who), at=now)
     return found
 
 
@@ -149,7 +149,7 @@ _REVOKE_TOKEN = "UPDATE web_token SET revoked_us = ?, revoked_by = ? WHERE hash 
 
 
 def _tell_token(ask: Ask, tell: Tell, token: WebToken, *, did: str, who: str, at: datetime) -> None:
-    append(ask, tell, TOKEN, micros(at), {"name": token.name, "role": token.role, "did": did, "who": who})
+    append(ask, tell, TOKEN, to_micros(at), {"name": token.name, "role": token.role, "did": did, "who": who})
 
 
 def _place(key: ResourceKey, life: Incarnation | None) -> dict[str, object]:
@@ -173,7 +173,7 @@ def _agent_of(row: Row) -> Agent:
         key=key,
         life=_life_of(key, life),
         public_key=public_key,
-        joined_at=instant(joined_us),
+        joined_at=from_micros(joined_us),
         seq=seq,
         record_ms=record_ms,
         beat_at=moment(beat_us),
@@ -192,8 +192,8 @@ def _code_of(row: Row) -> Code:
         key=key,
         life=_life_of(key, life),
         who=who,
-        at=instant(at_us),
-        expires_at=instant(expires_us),
+        at=from_micros(at_us),
+        expires_at=from_micros(expires_us),
         used_at=moment(used_us),
         used_by=used_by or "",
     )
@@ -206,7 +206,7 @@ def _token_of(row: Row) -> WebToken:
         name=name,
         role=role,
         who=who,
-        at=instant(made_us),
-        expires_at=instant(expires_us),
+        at=from_micros(made_us),
+        expires_at=from_micros(expires_us),
         revoked_at=moment(revoked_us),
     )

@@ -31,30 +31,30 @@ class Page(NamedTuple):
     ask: Ask
     tell: Tell
 
-    def take(  # noqa: PLR0917 - the parts of a message, in their order
+    def accept_message(  # noqa: PLR0917 - the parts of a message, in their order
         self, agent: str, seq: int, at: datetime, record_ms: int, version: str, troubles: tuple[str, ...]
     ) -> bool:
         """Count a message; False, and nothing changed, where its number does not rise or its agent may not speak any more."""
         return records.take(self.tell, Taken(agent, seq, at, record_ms, version, troubles))
 
-    def agent(self, agent_id: str) -> Agent | None:
+    def load_agent(self, agent_id: str) -> Agent | None:
         """As it stands in this transaction."""
         return records.agent_named(self.ask, agent_id)
 
-    def record(self, samples: Sequence[Sample]) -> None:
+    def record_samples(self, samples: Sequence[Sample]) -> None:
         """Keep samples of resources that the ledger knows."""
         if samples:
             write_samples(self.ask, self.tell, samples)
 
-    def wishes_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Wish]:
         """Every wish made at or after `at`, whatever became of it."""
         return guard_state.wishes_since(self.ask, at)
 
-    def add_wish(self, wish: Wish) -> None:
+    def add_override(self, wish: Wish) -> None:
         """Record a wish; one with this id that is there already stays as it is."""
         guard_state.add_wish(self.ask, self.tell, wish)
 
-    def tell_refused(self, agent: Agent, count: int, at: datetime) -> None:
+    def log_refusals(self, agent: Agent, count: int, at: datetime) -> None:
         """Note in the audit that so many messages in the name of `agent` were not its own."""
         records.tell_refused(self.ask, self.tell, agent, count, at)
 
@@ -82,22 +82,22 @@ class AgentBook:
         self._engine.dispose()
 
     @contextmanager
-    def writing(self) -> Iterator[Page]:
+    def begin_transaction(self) -> Iterator[Page]:
         """One transaction: all of it is on the disk when the block ends, or none where it raises."""
         with self._pen.transaction() as (ask, tell):
             yield Page(ask, tell)
 
-    def agents(self, *, every: bool = False) -> list[Agent]:
+    def load_agents(self, *, every: bool = False) -> list[Agent]:
         """Those that may speak; `every`: and those that may not any more."""
         with self._reading() as ask:
             return records.agents(ask, every=every)
 
-    def agent(self, agent_id: str) -> Agent | None:
+    def load_agent(self, agent_id: str) -> Agent | None:
         """The agent of this id, revoked or not; None where there is none."""
         with self._reading() as ask:
             return records.agent_named(ask, agent_id)
 
-    def token(self, token_hash: str) -> WebToken | None:
+    def load_token(self, token_hash: str) -> WebToken | None:
         """The token of this hash; None where there is none."""
         with self._reading() as ask:
             return records.token_of(ask, token_hash)

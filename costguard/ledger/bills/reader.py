@@ -12,11 +12,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
-from costguard.bills.drift import Bill, Held, Stated
+from costguard.bills.drift import BilledLines, ProviderBill, ReconciliationRecord
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.db.codecs import Row
 from costguard.ledger.db.reader import Reader
-from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, instant, micros
+from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.period import Period
 
 NEWEST_US = timedelta(days=2) // MICROSECOND
@@ -41,13 +41,13 @@ class BillBooks:
         with self._reader.snapshot() as ask:
             return ask(sql, values)
 
-    def statements(self, provider: str, period: Period) -> tuple[dict[str, Bill], list[Bill]]:
+    def load_statements(self, provider: str, period: Period) -> tuple[dict[str, ProviderBill], list[ProviderBill]]:
         """By account the statement that counts, and those that are set aside."""
-        values = (provider, micros(period.start), micros(period.end), micros(period.end))
-        found = defaultdict[str, list[Bill]](list)
+        values = (provider, to_micros(period.start), to_micros(period.end), to_micros(period.end))
+        found = defaultdict[str, list[ProviderBill]](list)
         for account, name, lines, resources, days, start_us, end_us, newest in self._ask(_STATEMENTS, values):
             found[account].append(
-                Bill(
+                ProviderBill(
                     account=account,
                     name=name,
                     lines=int(lines),
@@ -63,22 +63,22 @@ class BillBooks:
         }
         return best, [one for every in found.values() for one in every if one is not best[one.account]]
 
-    def stated(self, provider: str, one: Bill, period: Period, fine_us: int) -> list[Stated]:
+    def load_billed_lines(self, provider: str, one: ProviderBill, period: Period, fine_us: int) -> list[BilledLines]:
         """The lines of a statement that lie whole in `period`, summed by resource, kind of charge and cell.
 
         Cells are numbers of hours since 1970: of each hour from `fine_us` on, before that of the first hour of each day.
         """
-        start_us, end_us = micros(period.start), micros(period.end)
+        start_us, end_us = to_micros(period.start), to_micros(period.end)
         place = (provider, one.account, one.name, start_us, end_us, end_us)
         rows = self._ask(_STATED, (fine_us, fine_us, one.end_us - NEWEST_US, *place))
         over = {tuple(row[:3]): row[3] for row in self._ask(_OVER, place)}
-        found = list[Stated]()
+        found = list[BilledLines]()
         for region, resource, charge, currency, first, last, high, low, lines, late, *steps, told in rows:
             step = next((size for size, count in zip(STEPS, steps, strict=True) if count == lines), 0)
             over_here = over.pop((resource, charge, currency), 0)
             nano = int(high) * 10**9 + int(low)
             found.append(
-                Stated(
+                BilledLines(
                     one.account,
                     region,
                     resource,
@@ -96,49 +96,49 @@ class BillBooks:
             )
         return found
 
-    def straddling(self, provider: str, one: Bill, period: Period) -> int:
+    def count_straddling(self, provider: str, one: ProviderBill, period: Period) -> int:
         """How many lines reach over an edge of `period`: they are compared in neither of the two periods."""
-        start_us, end_us = micros(period.start), micros(period.end)
+        start_us, end_us = to_micros(period.start), to_micros(period.end)
         ((count,),) = self._ask(_STRADDLING, (provider, one.account, one.name, end_us, start_us, start_us, end_us))
         return int(count)
 
-    def known_resources(self, provider: str) -> dict[tuple[str, str], int]:
+    def load_known_resources(self, provider: str) -> dict[tuple[str, str], int]:
         """(account, id) of all that costguard ever saw there, and in which hour since 1970 it did so first.
 
         -1 where its provider states since when it is there.
         """
         return {(account, external_id): hour for account, external_id, hour in self._ask(_KNOWN, (provider,))}
 
-    def accounts_of(self, provider: str) -> list[str]:
+    def list_accounts_of(self, provider: str) -> list[str]:
         """The accounts that were ever polled."""
         return [account for (account,) in self._ask(_ACCOUNTS, (provider,))]
 
     def billed_providers(self, period: Period) -> list[str]:
         """Those with lines in `period`."""
-        return [name for (name,) in self._ask(_PROVIDERS, (micros(period.start), micros(period.end)))]
+        return [name for (name,) in self._ask(_PROVIDERS, (to_micros(period.start), to_micros(period.end)))]
 
-    def held(self, period: Period) -> list[Held]:
+    def held(self, period: Period) -> list[ReconciliationRecord]:
         """See `held_bills`."""
         with self._reader.snapshot() as ask:
             return held_bills(ask, period)
 
 
-def held_bills(ask: Ask, period: Period) -> list[Held]:
+def held_bills(ask: Ask, period: Period) -> list[ReconciliationRecord]:
     """How bills were held against the charges of `period` last, by provider, account and currency: those of most of it."""
-    rows = ask(_HELD, (micros(period.end), micros(period.start)))
-    found = dict[tuple[str, str, str], Held]()
+    rows = ask(_HELD, (to_micros(period.end), to_micros(period.start)))
+    found = dict[tuple[str, str, str], ReconciliationRecord]()
     for provider, account, currency, start_us, end_us, at_us, *amounts, outcome, tolerance, told in rows:
-        its = Period(start=instant(start_us), end=instant(end_us))
-        part = its.overlap(period)
+        its = Period(start=from_micros(start_us), end=from_micros(end_us))
+        part = its.intersect(period)
         if part is None or 2 * part.length < period.length:
             continue
         billed, low, expected, high, unexplained, allowed = amounts
-        found[provider, account, currency] = Held(
+        found[provider, account, currency] = ReconciliationRecord(
             provider=provider,
             account=account,
             currency=currency,
             period=its,
-            at=instant(at_us),
+            at=from_micros(at_us),
             billed=billed,
             charged=(low, expected, high),
             unexplained=unexplained,

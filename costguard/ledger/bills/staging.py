@@ -14,14 +14,14 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
-from costguard.bills.bill_files import Part
+from costguard.bills.bill_files import BillLinePart
 from costguard.bills.bill_line import BillLine
 from costguard.errors import InputError, LedgerError
 from costguard.ledger.db.asking import marks
 from costguard.ledger.db.codecs import Row
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from costguard.values.money import divide_half_even
-from costguard.values.resource import storable
+from costguard.values.resource import make_storable
 
 LOT = 500
 """Lines that are written, read and looked up at a time."""
@@ -52,7 +52,7 @@ class Staging:
         self._file.close()
         self._folder.cleanup()
 
-    def add(self, parts: Iterable[Part], *, sums: bool = True) -> None:
+    def add(self, parts: Iterable[BillLinePart], *, sums: bool = True) -> None:
         """Take in `parts`, each added to what its line has already, or (not `sums`) in place of it."""
         lot = list[Row]()
         for line, amount in parts:
@@ -117,11 +117,11 @@ def digest(provider: str, account: str, statement: str, line_id: str) -> bytes:
 
 def kept_id(line_id: str, bill: str = "") -> str:
     """A line's id as the ledger has it: itself, or a hash of a long one behind the `bill` that it begins with."""
-    text = storable(line_id)
+    text = make_storable(line_id)
     if len(text) <= LONGEST_ID:
         return text
     hashed = f"sha256:{sha256(text.encode()).hexdigest()}"
-    return f"{storable(bill)}|{hashed}" if bill else hashed
+    return f"{make_storable(bill)}|{hashed}" if bill else hashed
 
 
 @contextmanager
@@ -138,22 +138,22 @@ def _room() -> Iterator[None]:
 
 
 def _row(line: BillLine, nano: int, rest: int) -> Row:
-    name = (storable(line.provider), storable(line.account), line.statement, kept_id(line.id, line.bill))
+    name = (make_storable(line.provider), make_storable(line.account), line.statement, kept_id(line.id, line.bill))
     return (
         digest(*name),
-        storable(line.bill),
+        make_storable(line.bill),
         *name,
-        micros(line.start),
-        micros(line.end),
+        to_micros(line.start),
+        to_micros(line.end),
         line.amount.nano + nano,
         rest,
         line.amount.currency,
         line.charge,
-        storable(line.resource_id),
-        storable(line.region),
+        make_storable(line.resource_id),
+        make_storable(line.region),
         int(line.estimated),
-        storable(line.source),
-        storable(line.description),
+        make_storable(line.source),
+        make_storable(line.description),
     )
 
 

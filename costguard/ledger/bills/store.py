@@ -18,9 +18,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from costguard.bills.bill_line import Imported
-from costguard.bills.drift import Part, Result
-from costguard.errors import shortened
+from costguard.bills.bill_line import BillImport
+from costguard.bills.drift import DriftPart, DriftResult
+from costguard.errors import shorten
 from costguard.guard.alerts.alert import Message
 from costguard.ledger.bills.staging import COLUMNS, FACTS, LOT, Staging, digest
 from costguard.ledger.db.asking import Ask, Tell, in_lots, marks
@@ -28,9 +28,9 @@ from costguard.ledger.db.codecs import Row
 from costguard.ledger.db.connection import open_engine, writing
 from costguard.ledger.db.voices import voices
 from costguard.ledger.guard import outbox
-from costguard.values.instant import instant, micros
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.period import Period
-from costguard.values.resource import storable
+from costguard.values.resource import make_storable
 
 LONGEST_WHY = 300
 CALLED = {"start_us": "period", "end_us": "period", "nano": "amount", "estimated": "whether it is estimated"}
@@ -85,14 +85,14 @@ class Bills:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._engine.dispose()
 
-    def take_in(self, statements: Sequence[Gathered], *, who: str, now: datetime) -> list[Imported]:
+    def take_in(self, statements: Sequence[Gathered], *, who: str, now: datetime) -> list[BillImport]:
         """Write what `statements` change, in their order and one transaction; what came of each provider's lines."""
         with writing(self._engine) as connection:
             ask, tell = voices(connection)
             return [one for statement in statements for one in _taken(ask, tell, statement, who, now)]
 
     def record(
-        self, results: Sequence[Result], *, who: str, messages: Sequence[Message] = (), told: Collection[Result] = ()
+        self, results: Sequence[DriftResult], *, who: str, messages: Sequence[Message] = (), told: Collection[DriftResult] = ()
     ) -> None:
         """Write what holding bills against charges showed, with the messages that tell of it, in one transaction.
 
@@ -107,24 +107,33 @@ class Bills:
             outbox.put_out(ask, tell, messages)
 
 
-def _taken(ask: Ask, tell: Tell, statement: Gathered, who: str, now: datetime) -> Iterator[Imported]:
+def _taken(ask: Ask, tell: Tell, statement: Gathered, who: str, now: datetime) -> Iterator[BillImport]:
     staged, asked = statement.staged, statement.asked
     for provider in sorted({*staged.providers(), *(asked[0] if asked else ())}):
         lines, start_us, end_us, estimated = staged.extent(provider)
         if asked is not None:
-            start_us, end_us = micros(asked[1].start), max(micros(asked[1].start), end_us)
-        stated_us = micros(statement.stated_at)
+            start_us, end_us = to_micros(asked[1].start), max(to_micros(asked[1].start), end_us)
+        stated_us = to_micros(statement.stated_at)
         gone_since = ask(_GONE_SINCE, (provider, WITHDRAWN, stated_us)) if ask(_LATER, (provider, stated_us)) else ()
         taking = _Taking(
             ask=ask,
             tell=tell,
             number=_next(ask, "bill_import"),
-            now_us=micros(now),
+            now_us=to_micros(now),
             stated_us=stated_us,
             gone_since=frozenset(gone_since),
         )
-        facts = (taking.number, micros(now), storable(who), provider, storable(statement.source), start_us, end_us, stated_us)
-        rest = (int(not statement.why), storable(shortened(statement.why, LONGEST_WHY)), lines)
+        facts = (
+            taking.number,
+            to_micros(now),
+            make_storable(who),
+            provider,
+            make_storable(statement.source),
+            start_us,
+            end_us,
+            stated_us,
+        )
+        rest = (int(not statement.why), make_storable(shorten(statement.why, LONGEST_WHY)), lines)
         tell(_IMPORT, [(*facts, *rest)])
         lacking = 0
         for gone in _unstated(taking, staged, provider, asked[1] if asked else None):
@@ -135,11 +144,11 @@ def _taken(ask: Ask, tell: Tell, statement: Gathered, who: str, now: datetime) -
                 lacking += len(gone)
         for lot in staged.lots(provider):
             _take(taking, lot)
-        yield Imported(
+        yield BillImport(
             provider=provider,
             source=statement.source,
-            start=instant(start_us),
-            end=instant(end_us),
+            start=from_micros(start_us),
+            end=from_micros(end_us),
             lines=lines,
             added=taking.added,
             replaced=taking.replaced,
@@ -185,7 +194,7 @@ def _unstated(taking: _Taking, staged: Staging, provider: str, period: Period | 
     A bill delivered whole speaks for every account that it was ever for. Any other answer speaks for the accounts and
     statements that it has lines of, and for `period` alone.
     """
-    start_us, end_us = (micros(period.start), micros(period.end)) if period else (-FAR_US, FAR_US)
+    start_us, end_us = (to_micros(period.start), to_micros(period.end)) if period else (-FAR_US, FAR_US)
     within = (provider, end_us, start_us, taking.stated_us)
     for statement, bill in staged.bills(provider):
         name = f"{bill}|"
@@ -235,15 +244,15 @@ def _write(tell: Tell, sql: str, rows: list[Row]) -> None:
         tell(sql, rows)
 
 
-def _result_row(result: Result, who: str, *, told: bool) -> Row:
+def _result_row(result: DriftResult, who: str, *, told: bool) -> Row:
     return (
-        micros(result.at),
-        storable(who),
+        to_micros(result.at),
+        make_storable(who),
         result.provider,
-        storable(result.account),
+        make_storable(result.account),
         result.currency,
-        micros(result.period.start),
-        micros(result.period.end),
+        to_micros(result.period.start),
+        to_micros(result.period.end),
         result.billed,
         *result.charged,
         result.unexplained,
@@ -254,9 +263,18 @@ def _result_row(result: Result, who: str, *, told: bool) -> Row:
     )
 
 
-def _part_row(part: Part, currency: str) -> Row:
-    facts = (part.cause, part.charge, storable(part.sku), currency, part.nano, int(part.explained), part.resources, part.lines)
-    return (*facts, storable(part.reason))
+def _part_row(part: DriftPart, currency: str) -> Row:
+    facts = (
+        part.cause,
+        part.charge,
+        make_storable(part.sku),
+        currency,
+        part.nano,
+        int(part.explained),
+        part.resources,
+        part.lines,
+    )
+    return (*facts, make_storable(part.reason))
 
 
 _LINE = f"INSERT INTO bill_line (import_id, {COLUMNS}, stated_us) VALUES ({', '.join('?' * (len(COLUMNS.split(',')) + 2))})"  # noqa: S608 - our own names

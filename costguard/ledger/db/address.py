@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
-from costguard.errors import InputError, shortened
-from costguard.system.file_security import planted
+from costguard.errors import InputError, shorten
+from costguard.system.file_security import find_planted_link
 
 SQLITE = "sqlite:///"
 POSTGRESQL = "postgresql"
@@ -68,13 +68,13 @@ def address(url: str) -> Address:
             raise InputError("a ledger is a file, and this names none", field=FIELD, hint=HOW)
         stated = Path(os.path.expanduser(name))  # noqa: PTH111 - Path's raises where there is no such user
         path = Path(os.path.realpath(stated))
-        if link := planted(stated):
+        if link := find_planted_link(stated):
             what = "is a link that somebody else put into a folder where everybody may write"
             raise InputError(what, field=str(link), hint=f"name the file itself, if it is yours: {path}")
         return Address(shown=str(path), path=path)
     scheme, found, rest = url.partition("://")
     if not found or scheme not in (POSTGRESQL, DRIVER):
-        shown = shortened(scheme if found else url.rsplit("@", maxsplit=1)[-1], 40)
+        shown = shorten(scheme if found else url.rsplit("@", maxsplit=1)[-1], 40)
         raise InputError(f"is no address of a ledger: '{shown}'", field=FIELD, hint=HOW)
     try:
         parts = urlsplit(f"{POSTGRESQL}://{rest}")

@@ -13,11 +13,11 @@ from operator import attrgetter
 from typing import Any
 
 from costguard.metering.meter import Line, Meter, PriceRange
-from costguard.metering.observation import Counter, Disk, Observation, Price
+from costguard.metering.observation import Disk, Observation, Price, TrafficCounter
 from costguard.metering.span import Span
-from costguard.values.instant import instant, micros
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Rate
-from costguard.values.resource import Attribution, ResourceKey, storable
+from costguard.values.resource import Attribution, ResourceKey, make_storable
 
 Row = tuple[Any, ...]
 Amounts = tuple[int, int, int]
@@ -54,7 +54,7 @@ def observation_text(seen: Observation, unproven: Iterable[Line] = ()) -> str:
     said: dict[str, object] = {name: value for name, value in zip(_PLAIN, _plain(seen), strict=True) if value}
     for name, at in zip(_TIMES, _times(seen), strict=True):
         if at is not None:
-            said[name] = micros(at)
+            said[name] = to_micros(at)
     if seen.labels:
         said["labels"] = seen.labels
     if seen.prices:
@@ -75,11 +75,11 @@ def observation_of(key: ResourceKey, text: str) -> tuple[Observation, tuple[Line
     unproven = tuple((charge, part) for charge, part in said.pop("unproven_ends", ()))
     for name in _TIMES:
         if name in said:
-            said[name] = instant(said[name])
+            said[name] = from_micros(said[name])
     said["labels"] = tuple((name, value) for name, value in said.get("labels", ()))
     said["prices"] = tuple(_price_of(*row) for row in said.get("prices", ()))
     said["disks"] = tuple(Disk(*row) for row in said.get("disks", ()))
-    said["counters"] = tuple(Counter(*row) for row in said.get("counters", ()))
+    said["counters"] = tuple(TrafficCounter(*row) for row in said.get("counters", ()))
     return Observation(key=key, **said), unproven
 
 
@@ -93,8 +93,8 @@ def attribution_row(attribution: Attribution) -> Row:
         attribution.gpu,
         round(attribution.gpu_count * 1000),
         attribution.tier,
-        storable(attribution.owner),
-        storable(attribution.instance_type),
+        make_storable(attribution.owner),
+        make_storable(attribution.instance_type),
         labels_text(attribution.labels),
     )
 
@@ -116,7 +116,7 @@ def span_row(span: Span, resource_id: int, attribution_id: int, amounts: Amounts
     """`span` as its columns after the id: whose it is, METER, PERIOD, and the amounts of a closed one."""
     meter = span.meter
     price = meter.price
-    start_us = micros(span.start)
+    start_us = to_micros(span.start)
     end = span.end
     return (
         resource_id,
@@ -134,10 +134,10 @@ def span_row(span: Span, resource_id: int, attribution_id: int, amounts: Amounts
         int(price.known),
         meter.source,
         span.presence,
-        start_us if span.anchor is span.start else micros(span.anchor),
+        start_us if span.anchor is span.start else to_micros(span.anchor),
         start_us,
         span.why,
-        None if end is None else micros(end),
+        None if end is None else to_micros(end),
         None if end is None else span.ended_by,
         *(amounts or (None, None, None)),
     )
@@ -146,13 +146,13 @@ def span_row(span: Span, resource_id: int, attribution_id: int, amounts: Amounts
 def span_of(key: ResourceKey, attribution: Attribution, row: Sequence[Any]) -> Span:
     """The span of `key` that the columns SPAN describe."""
     presence, anchor_us, start_us, why, end_us, ended_by = row[12:18]
-    start = instant(start_us)
+    start = from_micros(start_us)
     return Span(
         key=key,
         attribution=attribution,
         meter=meter_of(*row[:12]),
         start=start,
-        anchor=start if anchor_us == start_us else instant(anchor_us),
+        anchor=start if anchor_us == start_us else from_micros(anchor_us),
         end=moment(end_us),
         presence=presence,
         why=why,
@@ -186,15 +186,15 @@ def meter_of(  # noqa: PLR0917 - the columns METER in their order
 
 def moment(us: int | None) -> datetime | None:
     """The instant, or None for none."""
-    return None if us is None else instant(us)
+    return None if us is None else from_micros(us)
 
 
 def _price_row(price: Price) -> Row:
     rate, since = price.rate, price.since
     if rate is None:
-        row = (None, "", None if since is None else micros(since), price.source)
+        row = (None, "", None if since is None else to_micros(since), price.source)
         return (*row, 1) if price.prepaid else row
-    return (rate.nano_per_hour, rate.currency, None if since is None else micros(since), price.source)
+    return (rate.nano_per_hour, rate.currency, None if since is None else to_micros(since), price.source)
 
 
 def _price_of(nano: int | None, currency: str, since_us: int | None, source: str, prepaid: int = 0) -> Price:

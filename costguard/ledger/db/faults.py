@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from costguard.errors import LedgerError, shortened
+from costguard.errors import LedgerError, shorten
 from costguard.ledger.db.address import HOW, Address
 
 UNHARMED = "nothing was written"
@@ -101,4 +101,4 @@ def _server_told(raised: BaseException, where: Address) -> LedgerError | None:
     if where.password:
         said = said.replace(where.password, "***")
     hint = next((hint for words, hint in _SERVER_HINTS if words in said), _SERVER_HINT)
-    return LedgerError(f"the ledger's server refused: {shortened(said, 200)}", field=where.shown, hint=hint)
+    return LedgerError(f"the ledger's server refused: {shorten(said, 200)}", field=where.shown, hint=hint)

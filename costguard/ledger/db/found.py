@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from costguard.errors import LedgerError
 from costguard.ledger.db.address import Address
 from costguard.ledger.db.schema import APPLICATION_ID, HEAD, REVISIONS
-from costguard.system.file_security import strange
+from costguard.system.file_security import describe_foreign_writers
 
 if TYPE_CHECKING:  # a type and no more: whoever only reads a ledger does not pay for importing it
     from sqlalchemy import Connection
@@ -40,7 +40,7 @@ def folder_there(where: Address) -> LedgerError:
 
 def believed(where: Address) -> None:
     """LedgerError where others can have written the file at `where`: what it says would arm policies and lift wishes."""
-    why = strange(where.path) if where.path else ""
+    why = describe_foreign_writers(where.path) if where.path else ""
     if why:
         hint = "chmod go-w it and its folder, or name a file in a folder of its own: sqlite:///.../costguard/ledger.db"
         raise LedgerError(f"cannot be believed: {why}", field=where.shown, hint=hint)

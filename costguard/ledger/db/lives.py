@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from costguard.ledger.db.asking import Ask, Tell
 from costguard.ledger.db.codecs import Row
 from costguard.values.incarnation import Incarnation
-from costguard.values.instant import instant, micros
-from costguard.values.resource import ResourceKey, storable
+from costguard.values.instant import from_micros, to_micros
+from costguard.values.resource import ResourceKey, make_storable
 
 if TYPE_CHECKING:  # a type and no more: it is known to the type checker's library only
     from _typeshed import DataclassInstance
@@ -33,19 +33,19 @@ def life_columns(life: Incarnation) -> Row:
 
 def life_text(life: Incarnation) -> str:
     """The times of `life`."""
-    return "/".join(_UNKNOWN if at is None else str(micros(at)) for at in (life.started_at, life.created_at))
+    return "/".join(_UNKNOWN if at is None else str(to_micros(at)) for at in (life.started_at, life.created_at))
 
 
 def life_of(columns: Sequence[Any]) -> Incarnation:
     """What `life_columns` wrote."""
     *key, text = columns
-    started, created = (None if us == _UNKNOWN else instant(int(us)) for us in text.split("/"))
+    started, created = (None if us == _UNKNOWN else from_micros(int(us)) for us in text.split("/"))
     return Incarnation(ResourceKey(*key), started, created)
 
 
 def micros_or_none(at: datetime | None) -> int | None:
     """`at` as a column that may be missing."""
-    return None if at is None else micros(at)
+    return None if at is None else to_micros(at)
 
 
 def list_text(values: Sequence[object]) -> str:
@@ -71,11 +71,11 @@ def text_fields(text: str) -> dict[str, Any]:
 
 def _plain(value: object, without: Sequence[str] = ()) -> object:
     if isinstance(value, datetime):
-        return {_INSTANT: micros(value)}
+        return {_INSTANT: to_micros(value)}
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     if isinstance(value, str):
-        return storable(value)
+        return make_storable(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value) if field.name not in without}
     return value
@@ -85,7 +85,7 @@ def _rich(value: object) -> Any:  # noqa: ANN401 - whatever JSON holds
     if isinstance(value, list):
         return tuple(_rich(one) for one in value)
     if isinstance(value, dict):
-        return instant(value[_INSTANT]) if value.keys() == {_INSTANT} else {name: _rich(one) for name, one in value.items()}
+        return from_micros(value[_INSTANT]) if value.keys() == {_INSTANT} else {name: _rich(one) for name, one in value.items()}
     return value
 
 

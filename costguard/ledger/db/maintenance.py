@@ -20,8 +20,8 @@ from costguard.ledger.db.reader import Reader
 from costguard.ledger.guard.audit_check import checked
 from costguard.ledger.spans.rollup import counts_time
 from costguard.ledger.spans.scope_state import load_attributions
-from costguard.metering.span import Span, amounts, by_day
-from costguard.values.instant import instant
+from costguard.metering.span import Span, compute_amounts, split_by_day
+from costguard.values.instant import from_micros
 from costguard.values.resource import Attribution, ResourceKey
 
 if TYPE_CHECKING:  # a type and no more: asking for the path imports no SQLAlchemy
@@ -133,7 +133,7 @@ def _amounts(ask: Ask) -> Iterator[str]:
             if _whole(span) != money:
                 yield f"correction {correction} says {_shown(money)} and comes to {_shown(_whole(span))} nano-units"
         price, known = span.meter.price, int(span.meter.price.known)
-        for day, money, us in by_day(span):
+        for day, money, us in split_by_day(span):
             sums = days.setdefault((day, attribution_id, span.meter.charge, price.currency, known), [0, 0, 0, 0])
             for place, value in enumerate((*money, us if counts_time(span) else 0)):
                 sums[place] += value
@@ -146,7 +146,7 @@ def _days(ask: Ask, days: dict[Day, list[int]]) -> Iterator[str]:
         says, adds_up_to = kept.get(place, [0, 0, 0, 0]), days.get(place, [0, 0, 0, 0])
         if says != adds_up_to:
             day, attribution_id, charge, currency, _ = place
-            which = f"{instant(day * 86_400_000_000):%Y-%m-%d}, {charge} of attribution {attribution_id} in {currency}"
+            which = f"{from_micros(day * 86_400_000_000):%Y-%m-%d}, {charge} of attribution {attribution_id} in {currency}"
             yield f"the roll-up of {which} says {_shown(says)} and its spans add up to {_shown(adds_up_to)}"
 
 
@@ -169,7 +169,7 @@ def _read(row: Row, attributions: dict[int, Attribution]) -> tuple[int, int, Spa
 
 def _whole(span: Span) -> Amounts:
     """What all of a closed span comes to."""
-    return amounts(span, 0, FAR_US)
+    return compute_amounts(span, 0, FAR_US)
 
 
 def _shown(values: Sequence[int]) -> str:

@@ -11,8 +11,8 @@ from costguard.ledger.db.asking import Ask, Tell
 from costguard.ledger.db.codecs import Row
 from costguard.ledger.db.lives import KEY, Shape, life_columns, life_of, list_text, make_whole, put, text_list
 from costguard.ledger.guard import audit
-from costguard.values.instant import MICROSECOND, instant, micros
-from costguard.values.resource import ResourceKey, storable
+from costguard.values.instant import MICROSECOND, from_micros, to_micros
+from costguard.values.resource import ResourceKey, make_storable
 
 RUNS_KEPT = 10_000
 """A week of one a minute."""
@@ -30,8 +30,8 @@ def climbs(ask: Ask) -> list[Climb]:
         Climb(
             policy=policy,
             life=life_of(life),
-            since=instant(since_us),
-            started_at=instant(started_us),
+            since=from_micros(since_us),
+            started_at=from_micros(started_us),
             done=text_list(done),
             left_polls=left_polls,
         )
@@ -42,9 +42,9 @@ def climbs(ask: Ask) -> list[Climb]:
 def write_climbs(ask: Ask, tell: Tell, found: Iterable[Climb]) -> None:
     """Keep `found` and no other climb."""
     rows: dict[Row, Row] = {
-        (storable(one.policy), *life_columns(one.life)): (
-            micros(one.since),
-            micros(one.started_at),
+        (make_storable(one.policy), *life_columns(one.life)): (
+            to_micros(one.since),
+            to_micros(one.started_at),
             list_text(one.done),
             one.left_polls,
         )
@@ -56,14 +56,14 @@ def write_climbs(ask: Ask, tell: Tell, found: Iterable[Climb]) -> None:
 def protections(ask: Ask) -> dict[ResourceKey, Protection]:
     """When each resource was last seen protected, of those that ever were."""
     rows = ask(f"SELECT {KEY}, at_us, how FROM protection_seen", ())  # noqa: S608 - our own column names
-    return {ResourceKey(*key): Protection(key=ResourceKey(*key), at=instant(at_us), how=how) for *key, at_us, how in rows}
+    return {ResourceKey(*key): Protection(key=ResourceKey(*key), at=from_micros(at_us), how=how) for *key, at_us, how in rows}
 
 
 def write_protections(ask: Ask, tell: Tell, seen: Iterable[Protection]) -> None:
     """Take down `seen`. An older sight than the one that is there changes nothing."""
     there = protections(ask)
     rows: dict[Row, Row] = {
-        tuple(one.key): (micros(one.at), storable(one.how))
+        tuple(one.key): (to_micros(one.at), make_storable(one.how))
         for one in seen
         if one.key not in there or there[one.key].at < one.at
     }
@@ -81,7 +81,7 @@ def last_runs(ask: Ask, most: int) -> list[GuardRun]:
     return [
         GuardRun(
             id=run_id,
-            at=instant(at_us),
+            at=from_micros(at_us),
             epoch=epoch,
             interval=timedelta(microseconds=interval_us),
             clock_skew=timedelta(microseconds=skew_us),
@@ -96,16 +96,16 @@ def last_runs(ask: Ask, most: int) -> list[GuardRun]:
 def write_run(ask: Ask, tell: Tell, run: GuardRun) -> None:
     """Write `run`, and drop what is older than the last RUNS_KEPT; one with its id that is there already stays as it is."""
     row = (
-        storable(run.id),
-        micros(run.at),
+        make_storable(run.id),
+        to_micros(run.at),
         run.epoch,
         run.interval // MICROSECOND,
         run.clock_skew // MICROSECOND,
-        storable(run.outcome),
-        list_text([storable(note) for note in run.notes]),
-        list_text([(storable(name), storable(value)) for name, value in run.facts]),
+        make_storable(run.outcome),
+        list_text([make_storable(note) for note in run.notes]),
+        list_text([(make_storable(name), make_storable(value)) for name, value in run.facts]),
     )
-    audit.tell_settings(ask, tell, dict(run.facts).get("settings", ""), micros(run.at))
+    audit.tell_settings(ask, tell, dict(run.facts).get("settings", ""), to_micros(run.at))
     tell(f"INSERT INTO guard_run ({_RUN}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING", [row])  # noqa: S608 - our own column names
     ((newest,),) = ask("SELECT max(id) FROM guard_run", ())
     tell("DELETE FROM guard_run WHERE id <= ?", [(newest - RUNS_KEPT,)])

@@ -16,8 +16,8 @@ from costguard.ledger.db.codecs import Row, moment
 from costguard.ledger.db.lives import KEY, life_of, life_text, micros_or_none
 from costguard.ledger.guard import audit
 from costguard.values.checks import require
-from costguard.values.instant import instant, micros
-from costguard.values.resource import ResourceKey, storable
+from costguard.values.instant import from_micros, to_micros
+from costguard.values.resource import ResourceKey, make_storable
 
 COLUMNS = f"id, what, who, why, at_us, until_us, {KEY}, life, subject, value, lifted_us, lifted_by"
 NO_KEY = ResourceKey("", "", "", "")
@@ -29,13 +29,13 @@ def open_wishes(ask: Ask, now: datetime) -> list[Wish]:
 SELECT {COLUMNS} FROM wish
 WHERE at_us <= ? AND (lifted_us IS NULL OR lifted_us > ?) AND (until_us IS NULL OR until_us > ?) ORDER BY at_us, id
 """  # noqa: S608 - our own column names
-    return [_wish_of(row) for row in ask(sql, (micros(now),) * 3)]
+    return [_wish_of(row) for row in ask(sql, (to_micros(now),) * 3)]
 
 
 def wishes_since(ask: Ask, at: datetime) -> list[Wish]:
     """Every wish made at or after `at`, whatever became of it, the oldest first: how often was a lease renewed?"""
     sql = f"SELECT {COLUMNS} FROM wish WHERE at_us >= ? ORDER BY at_us, id"  # noqa: S608 - our own column names
-    return [_wish_of(row) for row in ask(sql, (micros(at),))]
+    return [_wish_of(row) for row in ask(sql, (to_micros(at),))]
 
 
 def add_wish(ask: Ask, tell: Tell, wish: Wish) -> None:
@@ -44,21 +44,21 @@ def add_wish(ask: Ask, tell: Tell, wish: Wish) -> None:
     require(wish.key in (None, key), f"wish {wish.id}", "names two resources", "leave key or life out")
     require(wish.lifted_at is None, f"wish {wish.id}", "is lifted before it is made", "lift it afterwards")
     row = (
-        storable(wish.id),
+        make_storable(wish.id),
         wish.what,
-        storable(wish.who),
-        storable(wish.why),
-        micros(wish.at),
+        make_storable(wish.who),
+        make_storable(wish.why),
+        to_micros(wish.at),
         micros_or_none(wish.until),
         *(key or NO_KEY),
         life_text(wish.life) if wish.life else "",
-        storable(wish.subject),
-        storable(wish.value),
+        make_storable(wish.subject),
+        make_storable(wish.value),
     )
     names = COLUMNS.removesuffix(", lifted_us, lifted_by")
     sql = f"INSERT INTO wish ({names}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
     if tell(sql, [row]) == 1:
-        audit.tell_row(ask, tell, ("wish", row[0]), WISHED, micros(wish.at))
+        audit.tell_row(ask, tell, ("wish", row[0]), WISHED, to_micros(wish.at))
 
 
 def lift_wish(ask: Ask, tell: Tell, wish_id: str, *, who: str, now: datetime) -> Wish:
@@ -69,9 +69,9 @@ def lift_wish(ask: Ask, tell: Tell, wish_id: str, *, who: str, now: datetime) ->
     wish = _wish_of(rows[0])
     if wish.lifted_at is not None:
         return wish
-    tell("UPDATE wish SET lifted_us = ?, lifted_by = ? WHERE id = ?", [(micros(now), storable(who), wish_id)])
-    audit.tell_row(ask, tell, ("wish", wish_id), LIFTED, micros(now))
-    return replace(wish, lifted_at=now, lifted_by=storable(who))
+    tell("UPDATE wish SET lifted_us = ?, lifted_by = ? WHERE id = ?", [(to_micros(now), make_storable(who), wish_id)])
+    audit.tell_row(ask, tell, ("wish", wish_id), LIFTED, to_micros(now))
+    return replace(wish, lifted_at=now, lifted_by=make_storable(who))
 
 
 def _wish_of(row: Row) -> Wish:
@@ -82,7 +82,7 @@ def _wish_of(row: Row) -> Wish:
         what=what,
         who=who,
         why=why,
-        at=instant(at_us),
+        at=from_micros(at_us),
         until=moment(until_us),
         key=None if key == NO_KEY else key,
         life=life_of((*key, life)) if life else None,

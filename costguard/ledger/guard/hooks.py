@@ -10,8 +10,8 @@ from costguard.ledger.db.asking import Ask, Tell
 from costguard.ledger.db.codecs import Row, moment
 from costguard.ledger.db.lives import KEY, life_columns, life_of, micros_or_none
 from costguard.ledger.guard import audit
-from costguard.values.instant import instant, micros
-from costguard.values.resource import storable
+from costguard.values.instant import from_micros, to_micros
+from costguard.values.resource import make_storable
 
 COLUMNS = f"id, {KEY}, life, policy, rule, number, hook, began_us, until_us, epoch, state, ended_us, status, why, output"
 
@@ -19,7 +19,7 @@ COLUMNS = f"id, {KEY}, life, policy, rule, number, hook, began_us, until_us, epo
 def hook_runs(ask: Ask, since: datetime) -> list[HookRun]:
     """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
     sql = f"SELECT {COLUMNS} FROM hook_run WHERE state = ? OR began_us >= ? ORDER BY began_us, id"  # noqa: S608 - our own column names
-    return [_run_of(row) for row in ask(sql, (BEGUN, micros(since)))]
+    return [_run_of(row) for row in ask(sql, (BEGUN, to_micros(since)))]
 
 
 def write_begun(ask: Ask, tell: Tell, run: HookRun) -> bool:
@@ -27,33 +27,33 @@ def write_begun(ask: Ask, tell: Tell, run: HookRun) -> bool:
     row = (
         run.id,
         *life_columns(run.life),
-        storable(run.policy),
+        make_storable(run.policy),
         run.rule,
         run.number,
-        storable(run.hook),
-        micros(run.began_at),
-        micros(run.until),
+        make_storable(run.hook),
+        to_micros(run.began_at),
+        to_micros(run.until),
         run.epoch,
         run.state,
         micros_or_none(run.ended_at),
         run.status,
-        storable(run.why),
-        storable(run.output),
+        make_storable(run.why),
+        make_storable(run.output),
     )
     sql = f"INSERT INTO hook_run ({COLUMNS}) VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO NOTHING"  # noqa: S608 - our own column names
     if tell(sql, [row]) != 1:
         return False
-    audit.tell_row(ask, tell, ("hook_run", run.id), HOOKED, micros(run.began_at))
+    audit.tell_row(ask, tell, ("hook_run", run.id), HOOKED, to_micros(run.began_at))
     return True
 
 
 def write_end(ask: Ask, tell: Tell, run_id: str, end: HookEnd, now: datetime) -> bool:
     """Write how a run ended; False where it is not there, or its end is."""
     sql = "UPDATE hook_run SET state = ?, ended_us = ?, status = ?, why = ?, output = ? WHERE id = ? AND state = ?"
-    row = (end.state, micros(now), end.status, storable(end.why), storable(end.output), run_id, BEGUN)
+    row = (end.state, to_micros(now), end.status, make_storable(end.why), make_storable(end.output), run_id, BEGUN)
     if tell(sql, [row]) != 1:
         return False
-    audit.tell_row(ask, tell, ("hook_run", run_id), HOOKED, micros(now))
+    audit.tell_row(ask, tell, ("hook_run", run_id), HOOKED, to_micros(now))
     return True
 
 
@@ -66,8 +66,8 @@ def _run_of(row: Row) -> HookRun:
         rule=rule,
         number=number,
         hook=hook,
-        began_at=instant(began_us),
-        until=instant(until_us),
+        began_at=from_micros(began_us),
+        until=from_micros(until_us),
         epoch=epoch,
         state=state,
         ended_at=moment(ended_us),

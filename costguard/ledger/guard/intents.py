@@ -16,8 +16,8 @@ from costguard.ledger.db.asking import Ask, Tell, marks
 from costguard.ledger.db.codecs import Row, moment
 from costguard.ledger.db.lives import KEY, life_columns, life_of, list_text, micros_or_none, text_list
 from costguard.ledger.guard import audit
-from costguard.values.instant import instant, micros
-from costguard.values.resource import storable
+from costguard.values.instant import from_micros, to_micros
+from costguard.values.resource import make_storable
 
 FIXED = f"id, {KEY}, life, act, policy, rule, created_us"
 MOVING = "why, evidence, state, moved_us, epoch, lose, irreversible, sends, sent_us, expires_us, outcome"
@@ -46,20 +46,20 @@ def open_intents(ask: Ask) -> list[Intent]:
 def intents_since(ask: Ask, at: datetime) -> list[Intent]:
     """All that were made or moved at or after `at`, the oldest first."""
     sql = f"SELECT {COLUMNS} FROM intent WHERE moved_us >= ? ORDER BY created_us, id"  # noqa: S608 - our own column names
-    return [_intent_of(row) for row in ask(sql, (micros(at),))]
+    return [_intent_of(row) for row in ask(sql, (to_micros(at),))]
 
 
 def sends_since(ask: Ask, at: datetime) -> list[Intent]:
     """All for which a request may have gone out at or after `at`, by the last time of it."""
     sql = f"SELECT {COLUMNS} FROM intent WHERE sent_us >= ? ORDER BY sent_us, id"  # noqa: S608 - our own column names
-    return [_intent_of(row) for row in ask(sql, (micros(at),))]
+    return [_intent_of(row) for row in ask(sql, (to_micros(at),))]
 
 
 def history(ask: Ask, intent_id: str) -> list[Moved]:
     """Every move of an intent, in order."""
     sql = "SELECT intent_id, at_us, moved_from, moved_to, why, epoch, run FROM intent_event WHERE intent_id = ? ORDER BY id"
     return [
-        Moved(intent_id=name, at=instant(at_us), old=old, new=new, why=why, epoch=epoch, run=run)
+        Moved(intent_id=name, at=from_micros(at_us), old=old, new=new, why=why, epoch=epoch, run=run)
         for name, at_us, old, new, why, epoch, run in ask(sql, (intent_id,))
     ]
 
@@ -73,8 +73,8 @@ WHERE i.moved_us >= ? AND done.at_us >= ? AND done.moved_to = 'done' AND sent.mo
 GROUP BY i.id, i.provider, i.act ORDER BY 5, 1
 """
     return [
-        Reaction(intent_id=name, provider=provider, act=act, sent_at=instant(sent_us), confirmed_at=instant(done_us))
-        for name, provider, act, sent_us, done_us in ask(sql, (micros(since),) * 2)
+        Reaction(intent_id=name, provider=provider, act=act, sent_at=from_micros(sent_us), confirmed_at=from_micros(done_us))
+        for name, provider, act, sent_us, done_us in ask(sql, (to_micros(since),) * 2)
     ]
 
 
@@ -92,7 +92,7 @@ def write_move(ask: Ask, tell: Tell, old: Intent, new: Intent, run: str) -> bool
     """Write that `old` became `new`; False where the ledger's is no longer `old`."""
     names = ", ".join(f"{name} = ?" for name in MOVING.split(", "))
     sql = f"UPDATE intent SET {names} WHERE id = ? AND state = ? AND moved_us = ? AND sends = ?"  # noqa: S608 - our own column names
-    if tell(sql, [(*_moving(new), old.id, old.state, micros(old.moved_at), old.sends)]) != 1:
+    if tell(sql, [(*_moving(new), old.id, old.state, to_micros(old.moved_at), old.sends)]) != 1:
         return False
     _log(ask, tell, new, old=old.state, run=run if new.state == EXECUTING else "")
     return True
@@ -101,14 +101,14 @@ def write_move(ask: Ask, tell: Tell, old: Intent, new: Intent, run: str) -> bool
 def is_current(ask: Ask, intent: Intent) -> bool:
     """Whether the ledger's is still the one that `intent` is."""
     found = ask("SELECT state, moved_us, sends FROM intent WHERE id = ?", (intent.id,))
-    return [tuple(row) for row in found] == [(intent.state, micros(intent.moved_at), intent.sends)]
+    return [tuple(row) for row in found] == [(intent.state, to_micros(intent.moved_at), intent.sends)]
 
 
 def _log(ask: Ask, tell: Tell, intent: Intent, *, old: str, run: str) -> None:
     sql = "INSERT INTO intent_event (intent_id, at_us, moved_from, moved_to, why, epoch, run) VALUES (?, ?, ?, ?, ?, ?, ?)"
-    why = storable(intent.outcome or intent.why)
-    tell(sql, [(intent.id, micros(intent.moved_at), old, intent.state, why, intent.epoch, run)])
-    audit.tell_row(ask, tell, ("intent", intent.id), MOVED, micros(intent.moved_at))
+    why = make_storable(intent.outcome or intent.why)
+    tell(sql, [(intent.id, to_micros(intent.moved_at), old, intent.state, why, intent.epoch, run)])
+    audit.tell_row(ask, tell, ("intent", intent.id), MOVED, to_micros(intent.moved_at))
 
 
 def _fixed(intent: Intent) -> Row:
@@ -116,25 +116,25 @@ def _fixed(intent: Intent) -> Row:
         intent.id,
         *life_columns(intent.life),
         intent.act,
-        storable(intent.policy),
+        make_storable(intent.policy),
         intent.rule,
-        micros(intent.created_at),
+        to_micros(intent.created_at),
     )
 
 
 def _moving(intent: Intent) -> Row:
     return (
-        storable(intent.why),
-        storable(intent.evidence),
+        make_storable(intent.why),
+        make_storable(intent.evidence),
         intent.state,
-        micros(intent.moved_at),
+        to_micros(intent.moved_at),
         intent.epoch,
-        list_text([storable(one) for one in intent.lose]),
+        list_text([make_storable(one) for one in intent.lose]),
         int(intent.irreversible),
         intent.sends,
         micros_or_none(intent.sent_at),
         micros_or_none(intent.expires_at),
-        storable(intent.outcome),
+        make_storable(intent.outcome),
     )
 
 
@@ -147,11 +147,11 @@ def _intent_of(row: Row) -> Intent:
         act=act,
         policy=policy,
         rule=rule,
-        created_at=instant(created_us),
+        created_at=from_micros(created_us),
         why=why,
         evidence=evidence,
         state=state,
-        moved_at=instant(moved_us),
+        moved_at=from_micros(moved_us),
         epoch=epoch,
         lose=text_list(lose),
         irreversible=bool(irreversible),

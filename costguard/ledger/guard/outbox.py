@@ -11,8 +11,8 @@ from costguard.guard.alerts.alert import Delivery, Enclosure, Message, Notice, T
 from costguard.ledger.db.asking import Ask, Tell
 from costguard.ledger.db.lives import Shape, make_whole, put, text_fields, value_text
 from costguard.ledger.guard import audit_log
-from costguard.values.instant import micros
-from costguard.values.resource import storable
+from costguard.values.instant import to_micros
+from costguard.values.resource import make_storable
 
 if TYPE_CHECKING:
     from costguard.ledger.db.codecs import Row
@@ -37,7 +37,15 @@ def put_out(ask: Ask, tell: Tell, messages: Iterable[Message]) -> None:
     """Write `messages`, with the audit's head; one with its id and channel that is there already stays as it is."""
     head = audit_log.head_text(ask)
     rows: list[Row] = [
-        (storable(one.id), storable(one.channel), value_text(replace(one, audit=head)), micros(one.at), 0, micros(one.at), "")
+        (
+            make_storable(one.id),
+            make_storable(one.channel),
+            value_text(replace(one, audit=head)),
+            to_micros(one.at),
+            0,
+            to_micros(one.at),
+            "",
+        )
         for one in messages
     ]
     sql = "INSERT INTO outbox (message_id, channel, payload, at_us, tries, next_us, why) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -50,7 +58,7 @@ def due_messages(ask: Ask, now: datetime) -> list[Message]:
     sql = f"""
 SELECT payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND next_us <= ? ORDER BY id LIMIT {MOST_DUE}
 """  # noqa: S608 - our own number
-    return [_message_of(payload) for (payload,) in ask(sql, (micros(now),))]
+    return [_message_of(payload) for (payload,) in ask(sql, (to_micros(now),))]
 
 
 def settle(ask: Ask, tell: Tell, message_id: str, delivery: Delivery, now: datetime) -> None:
@@ -62,15 +70,15 @@ def settle(ask: Ask, tell: Tell, message_id: str, delivery: Delivery, now: datet
     for tries, payload in ask(sql, (message_id,))[:1]:
         message = _message_of(payload)
         over = not delivery.again or tries + 1 >= most_tries(message)
-        next_us = micros(now + (timedelta() if over else AGAIN[min(tries, len(AGAIN) - 1)]))
-        sent_us, gave_up_us = (micros(now), None) if delivery.sent else (None, micros(now) if over else None)
+        next_us = to_micros(now + (timedelta() if over else AGAIN[min(tries, len(AGAIN) - 1)]))
+        sent_us, gave_up_us = (to_micros(now), None) if delivery.sent else (None, to_micros(now) if over else None)
         if message.enclosures and (delivery.sent or over):
             payload = value_text(replace(message, enclosures=()))  # noqa: PLW2901 - what is left of it
         sql = (
             "UPDATE outbox SET tries = tries + 1, next_us = ?, sent_us = ?, gave_up_us = ?, why = ?, payload = ? "
             "WHERE message_id = ? AND sent_us IS NULL AND gave_up_us IS NULL"
         )
-        tell(sql, [(next_us, sent_us, gave_up_us, storable(delivery.why), payload, message_id)])
+        tell(sql, [(next_us, sent_us, gave_up_us, make_storable(delivery.why), payload, message_id)])
 
 
 def most_tries(message: Message) -> int:
@@ -81,12 +89,12 @@ def most_tries(message: Message) -> int:
 def undelivered(ask: Ask, since: datetime) -> list[tuple[Message, str]]:
     """Those that were given up at or after `since`, with why."""
     sql = "SELECT payload, why FROM outbox WHERE gave_up_us >= ? ORDER BY id"
-    return [(_message_of(payload), why) for payload, why in ask(sql, (micros(since),))]
+    return [(_message_of(payload), why) for payload, why in ask(sql, (to_micros(since),))]
 
 
 def forget_settled(tell: Tell, now: datetime) -> None:
     """Drop what was settled KEPT ago."""
-    until_us = micros(now - KEPT)
+    until_us = to_micros(now - KEPT)
     tell("DELETE FROM outbox WHERE sent_us < ? OR gave_up_us < ?", [(until_us, until_us)])
 
 
@@ -124,7 +132,7 @@ def _told(ask: Ask, compared: str) -> list[Told]:
 
 
 def _told_rows(states: Iterable[Told]) -> dict[Row, Row]:
-    return {tuple(storable(getattr(one, name)) for name in _KEY): (value_text(one, without=_KEY),) for one in states}
+    return {tuple(make_storable(getattr(one, name)) for name in _KEY): (value_text(one, without=_KEY),) for one in states}
 
 
 def _message_of(payload: str) -> Message:

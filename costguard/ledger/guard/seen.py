@@ -39,7 +39,7 @@ class Mark:
     url: str
     path: Path
 
-    def doubt(self) -> str:
+    def describe_doubt(self) -> str:
         """Why the ledger is not the one that was seen here last, or an older copy of it; "" where it is. LedgerError unread."""
         seen = self.seen()
         if seen is None:
@@ -47,7 +47,7 @@ class Mark:
         with Reader(self.url) as reader, reader.snapshot() as ask:
             return _doubt(ask, seen)
 
-    def move(self) -> None:
+    def advance(self) -> None:
         """Note the head as it is committed now. Where it cannot be noted the mark stays behind, which proves less."""
         with Reader(self.url) as reader, reader.snapshot() as ask:
             last, ledger = head(ask), _ledger(ask)

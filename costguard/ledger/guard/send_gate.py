@@ -21,7 +21,7 @@ from costguard.ledger.db.asking import Ask
 from costguard.ledger.db.lives import KEY
 from costguard.ledger.guard.guard_state import open_wishes
 from costguard.ledger.guard.turns import Turn, acts, turn_now
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 
 TEN_MINUTES, AN_HOUR, A_DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
 
@@ -70,7 +70,7 @@ UNION
 SELECT i.provider, i.account, i.region, i.external_id FROM intent AS i WHERE i.sent_us > ?
 ) AS fleet
 """
-    return int(ask(sql, (micros(now - A_DAY),))[0][0])
+    return int(ask(sql, (to_micros(now - A_DAY),))[0][0])
 
 
 def _whose(turn: Turn | None, epoch: int) -> str:
@@ -118,7 +118,7 @@ def _railed(ask: Ask, rails: Rails, intent: Intent, now: datetime, *, run: str, 
         if stopped >= most:
             return _rate(f"{stopped} of {size} machines in {words}, of {most}")
     if intent.irreversible or intent.act == TERMINATE:
-        lost = ask(_IRREVERSIBLE, (micros(now - AN_HOUR), TERMINATE, intent.id))[0][0]
+        lost = ask(_IRREVERSIBLE, (to_micros(now - AN_HOUR), TERMINATE, intent.id))[0][0]
         if lost >= rails.irreversible_per_h:
             return _rate(f"{lost} acts in an hour that lose data, of {rails.irreversible_per_h}")
     return None
@@ -130,7 +130,7 @@ def _rate(told: str) -> Refused:
 
 def _others(ask: Ask, intent: Intent, since: datetime) -> tuple[int, int]:
     """How many other intents, and other machines, were sent after `since`."""
-    rows = ask(_SENT, (micros(since),))
+    rows = ask(_SENT, (to_micros(since),))
     return (
         len({name for name, *_ in rows if name != intent.id}),
         len({key for _, *key_ in rows if (key := tuple(key_)) != tuple(intent.life.key)}),

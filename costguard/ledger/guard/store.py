@@ -71,22 +71,22 @@ class GuardBook:
 
     # Wishes
 
-    def open_wishes(self, now: datetime) -> list[Wish]:
+    def load_open_overrides(self, now: datetime) -> list[Wish]:
         """Those that count at `now`, the oldest first."""
         with self._reading() as ask:
             return guard_state.open_wishes(ask, now)
 
-    def wishes_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Wish]:
         """Every wish made at or after `at`, whatever became of it, the oldest first."""
         with self._reading() as ask:
             return guard_state.wishes_since(ask, at)
 
-    def add_wish(self, wish: Wish) -> None:
+    def add_override(self, wish: Wish) -> None:
         """Record a wish; one with this id that is there already stays as it is."""
         with self._writing() as (ask, tell):
             guard_state.add_wish(ask, tell, wish)
 
-    def lift_wish(self, wish_id: str, *, who: str, now: datetime) -> Wish:
+    def lift_override(self, wish_id: str, *, who: str, now: datetime) -> Wish:
         """Take a wish back, and say what it is now; InputError where there is none. One that was lifted stays as it is."""
         with self._writing() as (ask, tell):
             return guard_state.lift_wish(ask, tell, wish_id, who=who, now=now)
@@ -130,17 +130,17 @@ class GuardBook:
         with self._reading() as ask:
             return send_gate.refusal(ask, self._rails, asked, now, run=send_gate.run_of(ask, run), fleet=fleet)
 
-    def open_intents(self) -> list[Intent]:
+    def load_open_intents(self) -> list[Intent]:
         """All that are open, the oldest first."""
         with self._reading() as ask:
             return intents.open_intents(ask)
 
-    def intents_since(self, at: datetime) -> list[Intent]:
+    def load_intents_since(self, at: datetime) -> list[Intent]:
         """All that were made or moved at or after `at`, the oldest first."""
         with self._reading() as ask:
             return intents.intents_since(ask, at)
 
-    def sends_since(self, at: datetime) -> list[Intent]:
+    def load_sends_since(self, at: datetime) -> list[Intent]:
         """All for which a request may have gone out at or after `at`, by `sent_at`, the oldest first."""
         with self._reading() as ask:
             return intents.sends_since(ask, at)
@@ -150,7 +150,7 @@ class GuardBook:
         with self._reading() as ask:
             return intents.history(ask, intent_id)
 
-    def reactions(self, since: datetime) -> list[Reaction]:
+    def load_reactions(self, since: datetime) -> list[Reaction]:
         """The acts that were confirmed at or after `since`, in order."""
         with self._reading() as ask:
             return intents.reactions(ask, since)
@@ -170,14 +170,14 @@ class GuardBook:
         with self._writing() as (ask, tell):
             return hooks.write_end(ask, tell, run_id, end, now)
 
-    def hook_runs(self, since: datetime) -> list[HookRun]:
+    def load_hook_runs(self, since: datetime) -> list[HookRun]:
         """Those that have not ended, and all that were begun at or after `since`, the oldest first."""
         with self._reading() as ask:
             return hooks.hook_runs(ask, since)
 
     # Turns and runs
 
-    def take_turn(self, holder: str, now: datetime, lasts: timedelta) -> int | None:
+    def acquire_leader_lease(self, holder: str, now: datetime, lasts: timedelta) -> int | None:
         """The epoch of the turn that `holder` (one process) has until `now + lasts`; None while another one has it."""
         with self._writing() as (ask, tell):
             return turns.take_turn(ask, tell, holder, now, lasts)
@@ -220,7 +220,7 @@ class GuardBook:
             outbox.forget_settled(tell, run.at)
         return True
 
-    def last_run(self) -> GuardRun | None:
+    def load_last_run(self) -> GuardRun | None:
         """The newest run; None before the first one."""
         with self._reading() as ask:
             return kept.last_run(ask)
@@ -230,12 +230,12 @@ class GuardBook:
         with self._reading() as ask:
             return kept.last_runs(ask, most)
 
-    def climbs(self) -> list[Climb]:
+    def load_escalations(self) -> list[Climb]:
         """Every climb."""
         with self._reading() as ask:
             return kept.climbs(ask)
 
-    def protections(self) -> dict[ResourceKey, Protection]:
+    def load_protections(self) -> dict[ResourceKey, Protection]:
         """When each resource was last seen protected, of those that ever were."""
         with self._reading() as ask:
             return kept.protections(ask)
@@ -247,7 +247,7 @@ class GuardBook:
 
     # Messages
 
-    def told(self) -> list[Told]:
+    def load_alert_states(self) -> list[Told]:
         """What was told, as the last run handed it over."""
         with self._reading() as ask:
             return outbox.told(ask)
@@ -269,22 +269,22 @@ class GuardBook:
 
     # The fleet
 
-    def samples_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, list[Sample]]:
+    def load_samples_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, list[Sample]]:
         """The samples at or after `at` of `keys` (None: of all), by signal and time; who has none is left out."""
         with self._through_the_driver() as ask:
             return observations.samples_since(ask, at, keys)
 
-    def columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, Columns]:
+    def load_columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, Columns]:
         """The same in columns, which is how the guard takes those of a fleet."""
         with self._through_the_driver() as ask:
             return observations.columns_since(ask, at, keys)
 
-    def departed(self, key: ResourceKey, since: datetime) -> Departed:
+    def load_departure(self, key: ResourceKey, since: datetime) -> Departed:
         """What is known of the end of `key`: as it was listed, or how many complete listings, from `since` on, lack it."""
         with self._reading() as ask:
             return observations.departed(ask, key, since)
 
-    def first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSeen]:
+    def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSeen]:
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
         with self._through_the_driver() as ask:
             return observations.first_seen(ask, keys)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from costguard.ledger.db.asking import Ask, Tell
 from costguard.values.checks import require
-from costguard.values.instant import instant, micros
-from costguard.values.resource import storable
+from costguard.values.instant import from_micros, to_micros
+from costguard.values.resource import make_storable
 
 LONGEST = timedelta(hours=6)
 """A turn that seems to go on for longer was taken by a clock that was wrong: it is free."""
@@ -34,7 +34,7 @@ def turn_now(ask: Ask) -> Turn | None:
     """The turn; None before the first one."""
     rows = ask("SELECT epoch, rounds, holder, until_us FROM turn", ())
     for epoch, rounds, holder, until_us in rows:
-        return Turn(epoch, rounds, holder, instant(until_us))
+        return Turn(epoch, rounds, holder, from_micros(until_us))
     return None
 
 
@@ -50,8 +50,8 @@ def take_turn(ask: Ask, tell: Tell, holder: str, now: datetime, lasts: timedelta
     """
     require(bool(holder), "holder", "is empty", "name the process")
     require(timedelta() < lasts <= LONGEST, "turn", f"cannot last {lasts}", "three guard runs are enough")
-    turn, until_us = turn_now(ask), micros(now + lasts)
-    holder = storable(holder)
+    turn, until_us = turn_now(ask), to_micros(now + lasts)
+    holder = make_storable(holder)
     if turn is None:
         tell("INSERT INTO turn (id, epoch, rounds, holder, until_us) VALUES (1, 1, 1, ?, ?)", [(holder, until_us)])
         return 1

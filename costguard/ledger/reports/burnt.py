@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.ledger.spans.sums import CORRECTED, Reaches, as_corrected, counted, reached, still_open, whole
-from costguard.reporting.statement.history import HourRates
-from costguard.values.instant import DAY_US, HOUR_US, micros
+from costguard.reporting.statement.history import HourlyRateChanges
+from costguard.values.instant import DAY_US, HOUR_US, to_micros
 from costguard.values.period import Period
 
 SPANS = 50_000
@@ -20,9 +20,9 @@ USD = "USD"
 """The currency that is drawn."""
 
 
-def rates_between(ask: Ask, period: Period, reach: Reaches) -> dict[int, HourRates]:
+def rates_between(ask: Ask, period: Period, reach: Reaches) -> dict[int, HourlyRateChanges]:
     """The rates that began and ended in each hour of `period` (since 1970), each span's dollars spread evenly over it."""
-    start, end = micros(period.start), micros(period.end)
+    start, end = to_micros(period.start), to_micros(period.end)
     first = start // HOUR_US
     began, began_at, ended, ended_at = ([0.0] * (-(-end // HOUR_US) - first + 1) for _ in range(4))
     for spans in _burnt(ask, start, end, reach):
@@ -37,7 +37,7 @@ def rates_between(ask: Ask, period: Period, reach: Reaches) -> dict[int, HourRat
                 ended[hour - first] += rate
                 ended_at[hour - first] += rate * (finish - hour * HOUR_US)
     rates = zip(began, began_at, ended, ended_at, strict=True)
-    return {hour: HourRates(*sums) for hour, sums in enumerate(rates, first) if any(sums)}
+    return {hour: HourlyRateChanges(*sums) for hour, sums in enumerate(rates, first) if any(sums)}
 
 
 def _burnt(ask: Ask, start: int, end: int, reach: Reaches) -> Iterator[Iterable[tuple[int, int, int]]]:
@@ -50,7 +50,7 @@ def _burnt(ask: Ask, start: int, end: int, reach: Reaches) -> Iterator[Iterable[
         yield ask(sql, (number, number + lot, start, end, end, USD))
     yield ask(as_corrected(ask, _BURNT_LONG), (end, end, USD))
     for _, _, span, far in still_open(ask, load_attributions(ask), end, reach):
-        begun, until = micros(span.start), micros(far.expected)
+        begun, until = to_micros(span.start), to_micros(far.expected)
         if until > begun and span.meter.price.currency == USD:
             yield [(begun, until, reached(span, begun, until, far)[0][1])]
 

@@ -9,38 +9,38 @@ from costguard.ledger.db.codecs import ABSENT, moment, span_of
 from costguard.ledger.db.lives import KEY, life_of
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.ledger.spans.sums import CORRECTED, COUNTED_SPAN
-from costguard.reporting.statement.savings import Act, acts_of
-from costguard.values.instant import MICROSECOND, instant, micros
+from costguard.reporting.statement.savings import ConfirmedAction, order_actions
+from costguard.values.instant import MICROSECOND, from_micros, to_micros
 from costguard.values.resource import ResourceKey
 
 BEFORE = timedelta(minutes=11)
 """Of what billed before an act, so much is looked at: where nobody states when a machine stopped, its span ended at a poll."""
 
 
-def acts_between(ask: Ask, since: datetime, until: datetime) -> list[Act]:
+def acts_between(ask: Ask, since: datetime, until: datetime) -> list[ConfirmedAction]:
     """The acts that were confirmed within [since, until), in order of time."""
-    attributions, found = load_attributions(ask), list[Act]()
-    for name, *life, act, policy, sent_us, done_us in ask(_ACTS, (micros(since), micros(until))):
+    attributions, found = load_attributions(ask), list[ConfirmedAction]()
+    for name, *life, act, policy, sent_us, done_us in ask(_ACTS, (to_micros(since), to_micros(until))):
         key = life[:4]
         spans = tuple(
             span_of(ResourceKey(*key), attributions[attribution], columns)
             for attribution, *columns in ask(_AROUND, (*key, sent_us - BEFORE // MICROSECOND))
         )
         ((called, owner, ended_us),) = ask(_CALLED, key) or [("", "", None)]
-        made = Act(
+        made = ConfirmedAction(
             intent_id=name,
             life=life_of(life),
             act=act,
             policy=policy,
-            sent_at=instant(sent_us),
-            confirmed_at=instant(done_us),
+            sent_at=from_micros(sent_us),
+            confirmed_at=from_micros(done_us),
             spans=spans,
             ended_at=moment(ended_us),
             name=called or "",
             owner=owner or "",
         )
         found.append(made)
-    return acts_of(found)
+    return order_actions(found)
 
 
 _SAID = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT}')"  # noqa: S608 - our own words

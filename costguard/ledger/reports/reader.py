@@ -24,15 +24,15 @@ from costguard.ledger.reports.effects import acts_between
 from costguard.ledger.spans.books import USD, Books
 from costguard.ledger.spans.scope_state import load_attributions, load_books
 from costguard.ledger.spans.sums import CORRECTED, COUNTED_SPAN, NOBODY, Reaches, Sums, reached, still_open
-from costguard.metering.span import Reach, Span
-from costguard.metering.spending import Bearer
-from costguard.reporting.statement.groups import KEPT
-from costguard.reporting.statement.history import DaySum, HourRates
-from costguard.reporting.statement.savings import Act
-from costguard.reporting.statement.sections import Outlay
-from costguard.reporting.statement.waste import HourRow
-from costguard.system.gc_pause import uncollected
-from costguard.values.instant import DAY_US, HOUR_US, instant, micros
+from costguard.metering.span import KnownUntil, Span
+from costguard.metering.spending import BilledResource
+from costguard.reporting.statement.groups import LEDGER_KEYS
+from costguard.reporting.statement.history import DailyCost, HourlyRateChanges
+from costguard.reporting.statement.savings import ConfirmedAction
+from costguard.reporting.statement.sections import ResourceCost
+from costguard.reporting.statement.waste import SampledHour
+from costguard.system.gc_pause import pause_gc
+from costguard.values.instant import DAY_US, HOUR_US, from_micros, to_micros
 from costguard.values.money import NANO
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
@@ -42,7 +42,7 @@ class Accounts(Books):
     """`Books` that can be asked for more. Within `at_one_instant` all answers are of one state of the ledger."""
 
     @contextmanager
-    def at_one_instant(self) -> Iterator[Self]:
+    def read_one_snapshot(self) -> Iterator[Self]:
         """Answer everything as of now, whatever is written meanwhile."""
         reader = self._reader
         with reader.snapshot() as ask:
@@ -52,7 +52,7 @@ class Accounts(Books):
             finally:
                 self._reader = reader
 
-    def outlays(self, period: Period, as_of: datetime) -> list[Outlay]:
+    def load_costs(self, period: Period, as_of: datetime) -> list[ResourceCost]:
         """What each line of each resource came to in `period`."""
         with self._reader.snapshot() as ask:
             books = load_books(ask)
@@ -62,14 +62,14 @@ class Accounts(Books):
             for number, spans in self._unheard(ask, books, as_of).items():
                 sums.unheard(period, spans, number)
             named = sums.attributions
-            with uncollected():
+            with pause_gc():
                 return [
-                    Outlay(place.resource, named[place.attribution], place.charge, place.currency, bool(place.known),
+                    ResourceCost(place.resource, named[place.attribution], place.charge, place.currency, bool(place.known),
                            place.source, *nanos)
                     for place, nanos in sums.raw.items() if nanos[2] or nanos[3]
                 ]  # fmt: skip
 
-    def burning(self, as_of: datetime) -> list[tuple[tuple[Span, ...], tuple[Span, ...], bool]]:
+    def load_burning(self, as_of: datetime) -> list[tuple[tuple[Span, ...], tuple[Span, ...], bool]]:
         """What bills at `as_of`, resource by resource: open spans, what may bill beside them, and whether listings lack it."""
         lines: dict[int, list[Span]] = defaultdict(list)
         lacking = set[int]()
@@ -85,37 +85,37 @@ class Accounts(Books):
             for number in sorted({*lines, *unheard})
         ]
 
-    def bearers(self, numbers: Collection[int], *, labels: Collection[str] = ()) -> dict[int, Bearer]:
+    def load_billed_resources(self, numbers: Collection[int], *, labels: Collection[str] = ()) -> dict[int, BilledResource]:
         """Those resources, as they were last seen. `labels`: with all of theirs where they carry any of these."""
-        found = dict[int, Bearer]()
+        found = dict[int, BilledResource]()
         wanted, told = ("o.detail", _tells(labels)) if labels else ("''", None)
         with self._reader.snapshot() as ask:
             for lot in in_lots(sorted(numbers)):
                 for number, *key, name, detail in ask(_BEARERS.format(detail=wanted, ids=marks(lot)), lot):
                     carried = _labels(detail) if told and detail and told(detail) else ()
-                    found[number] = Bearer(key=ResourceKey(*key), name=name or "", labels=carried)
+                    found[number] = BilledResource(key=ResourceKey(*key), name=name or "", labels=carried)
         return found
 
-    def lines(
+    def load_lines(
         self, numbers: Collection[int], period: Period, as_of: datetime
-    ) -> Iterator[tuple[int, list[tuple[Span, Reach | None]]]]:
+    ) -> Iterator[tuple[int, list[tuple[Span, KnownUntil | None]]]]:
         """What each of those resources billed in `period`, an open span with how far it is known to reach."""
         with self._reader.snapshot() as ask:
             attributions, reach = load_attributions(ask), self._reaches(ask, as_of)
             for lot in in_lots(sorted(numbers)):
-                found: dict[int, list[tuple[Span, Reach | None]]] = defaultdict(list)
-                values = (*lot, micros(period.start), micros(period.end))
+                found: dict[int, list[tuple[Span, KnownUntil | None]]] = defaultdict(list)
+                values = (*lot, to_micros(period.start), to_micros(period.end))
                 for number, *row in ask(_LINES.format(ids=marks(lot)), values):
                     key, (scope_id, attribution, at_us, seen_us, absent_us), columns = row[:4], row[4:9], row[9:]
                     span = span_of(ResourceKey(*key), attributions[attribution], columns)
-                    open_to = reach(scope_id, span.start, instant(at_us), moment(seen_us), moment(absent_us))
+                    open_to = reach(scope_id, span.start, from_micros(at_us), moment(seen_us), moment(absent_us))
                     found[number].append((span, None if span.end else open_to))
                 yield from found.items()
 
-    def measured(self, numbers: Collection[int], period: Period) -> dict[int, dict[str, list[HourRow]]]:
+    def load_sampled_hours(self, numbers: Collection[int], period: Period) -> dict[int, dict[str, list[SampledHour]]]:
         """Of those resources, the hours that begin in `period` and hold samples, by signal; who has none is left out."""
-        first, last = -(-micros(period.start) // HOUR_US), -(-micros(period.end) // HOUR_US)
-        found: dict[int, dict[str, list[HourRow]]] = {}
+        first, last = -(-to_micros(period.start) // HOUR_US), -(-to_micros(period.end) // HOUR_US)
+        found: dict[int, dict[str, list[SampledHour]]] = {}
         with self._reader.snapshot() as ask:
             asked = [sql for sql in (_HOURS, _SAMPLES) if ask(sql.any, ())]
             for lot in in_lots(sorted(numbers) if asked else []):
@@ -123,15 +123,15 @@ class Accounts(Books):
                     unit = sql.unit_us
                     rows = ask(sql.of.format(ids=marks(lot)), (*lot, first * unit, last * unit))
                     for (number, signal), own in groupby(rows, itemgetter(0, 1)):
-                        found.setdefault(number, {}).setdefault(signal, []).extend(HourRow._make(row[2:]) for row in own)
+                        found.setdefault(number, {}).setdefault(signal, []).extend(SampledHour._make(row[2:]) for row in own)
         return found
 
-    def days(self, period: Period, as_of: datetime, by: str) -> list[DaySum]:
+    def load_daily_costs(self, period: Period, as_of: datetime, by: str) -> list[DailyCost]:
         """What `period` was expected to cost in dollars, by day (UTC) and the key `by`; the days add up to it.
 
         Each sum has one of the attributions that have its value.
         """
-        start, end = micros(period.start), micros(period.end)
+        start, end = to_micros(period.start), to_micros(period.end)
         first, last = -(-start // DAY_US), end // DAY_US
         with self._reader.snapshot() as ask:
             attributions = load_attributions(ask)
@@ -140,33 +140,33 @@ class Accounts(Books):
             else:
                 edges = [(start, first * DAY_US), (last * DAY_US, end)]
             found = [
-                DaySum(day, attributions[number], charge, int(whole) * NANO + int(rest))
+                DailyCost(day, attributions[number], charge, int(whole) * NANO + int(rest))
                 for day, number, charge, whole, rest in ask(_DAYS.format(by=_KEPT.get(by, "a.labels")), (first, last, USD))
             ]
             for begin, finish in edges:
                 sums = Sums(ask, attributions)
                 sums.edge(begin, finish)
                 found += [
-                    DaySum(begin // DAY_US, attributions[place.attribution], place.charge, nanos[1])
+                    DailyCost(begin // DAY_US, attributions[place.attribution], place.charge, nanos[1])
                     for place, nanos in sums.raw.items()
                     if place.currency == USD
                 ]
             for _, _, span, far in still_open(ask, attributions, end, self._reaches(ask, as_of)):
                 if span.meter.price.currency == USD:
-                    found += _days_of(span, far, max(start, micros(span.start)), min(end, micros(far.expected)))
+                    found += _days_of(span, far, max(start, to_micros(span.start)), min(end, to_micros(far.expected)))
         return found
 
-    def rates(self, period: Period, as_of: datetime) -> dict[int, HourRates]:
+    def load_rate_changes(self, period: Period, as_of: datetime) -> dict[int, HourlyRateChanges]:
         """What began and ended to burn in each hour of `period`, each span's dollars spread evenly over it."""
         with self._reader.snapshot() as ask:
             return rates_between(ask, period, self._reaches(ask, as_of))
 
-    def acts(self, since: datetime, until: datetime) -> list[Act]:
+    def load_actions(self, since: datetime, until: datetime) -> list[ConfirmedAction]:
         """The acts on machines that were confirmed within [since, until), with what each machine billed around them."""
         with self._reader.snapshot() as ask:
             return acts_between(ask, since, until)
 
-    def committed(self, period: Period) -> list[Hold]:
+    def load_committed_holds(self, period: Period) -> list[Hold]:
         """The runs admitted with money set aside that ended in `period`."""
         with self._reader.snapshot() as ask:
             return committed_holds(ask, period.start, period.end)
@@ -188,12 +188,12 @@ class _Held(Reader):
         yield self._ask
 
 
-def _days_of(span: Span, far: Reach, begin: int, finish: int) -> Iterable[DaySum]:
+def _days_of(span: Span, far: KnownUntil, begin: int, finish: int) -> Iterable[DailyCost]:
     """An open span by day within [begin, finish)."""
     while begin < finish:
         until = min(finish, (begin // DAY_US + 1) * DAY_US)
         nano = reached(span, begin, until, far)[0][1]
-        yield DaySum(begin // DAY_US, span.attribution, span.meter.charge, nano)
+        yield DailyCost(begin // DAY_US, span.attribution, span.meter.charge, nano)
         begin = until
 
 
@@ -258,7 +258,7 @@ ORDER BY resource_id, signal, at_us / {HOUR_US}
     HOUR_US,
 )
 
-_KEPT = {key: "d.charge" if key == "charge" else f"a.{key}" for key in KEPT}
+_KEPT = {key: "d.charge" if key == "charge" else f"a.{key}" for key in LEDGER_KEYS}
 
 _DAYS = f"""
 SELECT d.day, min(d.attribution_id), min(d.charge), sum(d.expected / {NANO}), sum(d.expected - d.expected / {NANO} * {NANO})

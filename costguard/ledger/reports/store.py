@@ -19,7 +19,7 @@ from costguard.ledger.db.connection import open_engine, writing
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.db.voices import Voices, voices
 from costguard.ledger.guard import outbox
-from costguard.reporting.schedule import Mark, ReportSchedule, to_be_seen
+from costguard.reporting.schedule import ReportSchedule, ScheduleMark, find_schedule_changes
 
 
 class ReportBook:
@@ -34,7 +34,7 @@ class ReportBook:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._engine.dispose()
 
-    def marks(self) -> dict[str, Mark]:
+    def marks(self) -> dict[str, ScheduleMark]:
         """What is kept of each schedule, by its topic."""
         with Reader(self._url) as reader, reader.snapshot() as ask:
             return {topic: _mark(one) for topic, one in _kept(ask).items()}
@@ -43,7 +43,7 @@ class ReportBook:
         """Take down that these schedules are there, and no others."""
         with self._writing() as (ask, tell):
             kept = _kept(ask)
-            new, gone = to_be_seen(schedules, {topic: _mark(one) for topic, one in kept.items()}, now)
+            new, gone = find_schedule_changes(schedules, {topic: _mark(one) for topic, one in kept.items()}, now)
             topics = (*gone, *(one.topic for one in new))
             outbox.forget_told_apart(tell, (kept[topic] for topic in topics if topic in kept))
             for one in new:
@@ -70,5 +70,5 @@ def _kept(ask: Ask) -> dict[str, Told]:
     return {one.topic: one for one in outbox.told_apart(ask)}
 
 
-def _mark(one: Told) -> Mark:
-    return Mark(one.subject, one.last_told_at or one.first_at)
+def _mark(one: Told) -> ScheduleMark:
+    return ScheduleMark(one.subject, one.last_told_at or one.first_at)

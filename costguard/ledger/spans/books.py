@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
-from costguard.bills.drift import Held
+from costguard.bills.drift import ReconciliationRecord
 from costguard.ledger.bills.reader import held_bills
 from costguard.ledger.db.asking import Ask, in_lots, marks
 from costguard.ledger.db.codecs import Amounts
@@ -21,16 +21,16 @@ from costguard.ledger.spans import paid
 from costguard.ledger.spans.items import items
 from costguard.ledger.spans.scope_state import ScopeBook, load_attributions, load_books, load_living, load_living_of
 from costguard.ledger.spans.sums import CORRECTED, Sums, counted, interval, reached
-from costguard.metering.accrual import GAP, SETTLES, last_seen
-from costguard.metering.billing import BillingRule, not_counted, rule_for
+from costguard.metering.accrual import ABSENCE_SETTLES_AFTER, POLL_GAP, find_last_seen
+from costguard.metering.billing import BillingRule, get_billing_rule, list_unpriced_parts
 from costguard.metering.charge_item import ChargeItem
 from costguard.metering.inventory import COMPLETE
-from costguard.metering.reach import reach_of
-from costguard.metering.scope_state import Known
-from costguard.metering.span import Reach, Span, amounts
-from costguard.metering.spending import Live, ScopeNow, Spending, Spent, Stretch
-from costguard.metering.unheard import needs_ceilings, unheard
-from costguard.values.instant import HOUR_US, MICROSECOND, instant, micros
+from costguard.metering.reach import compute_known_until
+from costguard.metering.scope_state import KnownResource
+from costguard.metering.span import KnownUntil, Span, compute_amounts
+from costguard.metering.spending import LifetimeCost, LiveResource, PollStretch, ScopeCoverage, Spending
+from costguard.metering.unheard import find_unobserved_usage, needs_price_ceilings
+from costguard.values.instant import HOUR_US, MICROSECOND, from_micros, to_micros
 from costguard.values.money import Money
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
@@ -56,7 +56,7 @@ class Books:
         *,
         rules: Mapping[str, BillingRule],
         ceilings: Ceilings = dict,
-        gap: timedelta = GAP,
+        gap: timedelta = POLL_GAP,
     ) -> None:
         self._reader, self._rules, self._ceilings, self._gap = Reader(url), rules, ceilings, gap
         self.close = self._reader.close
@@ -67,7 +67,7 @@ class Books:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def spending(self, period: Period, as_of: datetime) -> list[Spending]:
+    def load_spending(self, period: Period, as_of: datetime) -> list[Spending]:
         """Sums of `period`, with what is still open counted up to `as_of` as well as it is known."""
         with self._reader.snapshot() as ask:
             sums, books = Sums(ask, load_attributions(ask)), load_books(ask)
@@ -82,12 +82,12 @@ class Books:
         with self._reader.snapshot() as ask:
             books = load_books(ask)
 
-            def reach(scope_id: int, *seen: *tuple[datetime, datetime, datetime | None, datetime | None]) -> Reach:
+            def reach(scope_id: int, *seen: *tuple[datetime, datetime, datetime | None, datetime | None]) -> KnownUntil:
                 return self._reach(books[scope_id], *seen, as_of=as_of)
 
             yield from items(ask, period, load_attributions(ask), reach, self._unheard(ask, books, as_of))
 
-    def live(self, as_of: datetime) -> list[Live]:
+    def load_live(self, as_of: datetime) -> list[LiveResource]:
         """Every resource that is not known to have ended, in the order in which they were first seen.
 
         `spent` is in the currency that bills now, or billed last; a resource that changed it has spent more in the other one.
@@ -100,7 +100,7 @@ class Books:
                 for found in living
             ]
 
-    def spent(self, as_of: datetime) -> list[Spent]:
+    def spent(self, as_of: datetime) -> list[LifetimeCost]:
         """What each resource ever cost, those that have ended too, in the order in which they were first seen."""
         with self._reader.snapshot() as ask:
             books, keys = load_books(ask), {number: ResourceKey(*key) for number, *key in ask(_KEYS, ())}
@@ -111,32 +111,32 @@ class Books:
                     sums[found.id][currency] = (low + more[0], expected + more[1], high + more[2])
             spans = dict(ask(_SPANS, ()))
         return [
-            Spent(key=key, money=interval(money, currency), spans=spans.get(number, 0))
+            LifetimeCost(key=key, money=interval(money, currency), spans=spans.get(number, 0))
             for number, key in keys.items()
             for currency, money in sums[number].items()
         ]
 
-    def paid_since(self, since: Mapping[str, datetime | None], as_of: datetime) -> dict[ResourceKey, dict[str, Money]]:
+    def load_paid_since(self, since: Mapping[str, datetime | None], as_of: datetime) -> dict[ResourceKey, dict[str, Money]]:
         """See `paid.paid`: what each that lives surely cost from each instant of `since` on (None: from its run's start on)."""
         with self._reader.snapshot() as ask:
             books = load_books(ask)
             return paid.paid(ask, since, lambda scope_id, *seen: self._reach(books[scope_id], *seen, as_of=as_of), as_of)
 
-    def stopped_since(self) -> dict[ResourceKey, datetime]:
+    def load_stopped_since(self) -> dict[ResourceKey, datetime]:
         """Since when each that is stopped has been seen so."""
         with self._reader.snapshot() as ask:
             return paid.stopped_since(ask)
 
-    def scopes(self) -> list[ScopeNow]:
+    def list_scopes(self) -> list[ScopeCoverage]:
         """How well each scope is seen, in order."""
         with self._reader.snapshot() as ask:
             books = sorted(load_books(ask).values(), key=lambda book: book.state.scope)
         return [
-            ScopeNow(
+            ScopeCoverage(
                 scope=book.state.scope,
                 outcome=last.outcome,
-                at=instant(last.end_us),
-                since=instant(last.start_us),
+                at=from_micros(last.end_us),
+                since=from_micros(last.start_us),
                 last_complete_at=book.state.complete_at,
                 why=last.why,
             )
@@ -144,16 +144,23 @@ class Books:
             if (last := book.coverage)
         ]
 
-    def stretches(self, period: Period) -> list[Stretch]:
+    def load_stretches(self, period: Period) -> list[PollStretch]:
         """Polls in a row with one outcome that touch `period`, whole, scope by scope in order of time."""
         with self._reader.snapshot() as ask:
-            rows = ask(_STRETCHES, (micros(period.start), micros(period.end)))
+            rows = ask(_STRETCHES, (to_micros(period.start), to_micros(period.end)))
         return [
-            Stretch(scope=ScopeKey(*names), outcome=outcome, start=instant(start_us), end=instant(end_us), polls=polls, why=why)
+            PollStretch(
+                scope=ScopeKey(*names),
+                outcome=outcome,
+                start=from_micros(start_us),
+                end=from_micros(end_us),
+                polls=polls,
+                why=why,
+            )
             for *names, outcome, start_us, end_us, polls, why in rows
         ]
 
-    def held(self, period: Period) -> list[Held]:
+    def load_reconciliations(self, period: Period) -> list[ReconciliationRecord]:
         """How bills were held against the charges of `period` last."""
         with self._reader.snapshot() as ask:
             return held_bills(ask, period)
@@ -161,22 +168,22 @@ class Books:
     def samples(self, key: ResourceKey, signal: str, period: Period) -> list[Sample]:
         """The samples of one signal in `period` that are still kept one by one, in order."""
         with self._reader.snapshot() as ask:
-            rows = ask(_SAMPLES, (*key, signal, micros(period.start), micros(period.end)))
-        return [Sample(key=key, signal=signal, at=instant(at_us), value=value) for at_us, value in rows]
+            rows = ask(_SAMPLES, (*key, signal, to_micros(period.start), to_micros(period.end)))
+        return [Sample(key=key, signal=signal, at=from_micros(at_us), value=value) for at_us, value in rows]
 
     def hours(self, key: ResourceKey, signal: str, period: Period) -> list[SampleHour]:
         """The hours that begin in `period` and have samples of one signal, in order, whether rolled up yet or not."""
-        first, last = -(-micros(period.start) // HOUR_US), -(-micros(period.end) // HOUR_US)
+        first, last = -(-to_micros(period.start) // HOUR_US), -(-to_micros(period.end) // HOUR_US)
         with self._reader.snapshot() as ask:
             rows = ask(_HOURS, (*key, signal, first, last, *key, signal, first * HOUR_US, last * HOUR_US))
         return [
-            SampleHour(start=instant(hour * HOUR_US), count=count, sum=total, lowest=lowest, highest=highest)
+            SampleHour(start=from_micros(hour * HOUR_US), count=count, sum=total, lowest=lowest, highest=highest)
             for hour, count, total, lowest, highest in rows
         ]
 
     def _live(
-        self, book: ScopeBook, known: Known, closed: dict[str, Amounts], unheard: tuple[Span, ...], as_of: datetime
-    ) -> Live:
+        self, book: ScopeBook, known: KnownResource, closed: dict[str, Amounts], unheard: tuple[Span, ...], as_of: datetime
+    ) -> LiveResource:
         spans = tuple(known.open[line] for line in sorted(known.open))
         billing = [span.meter.price.currency for span in (*spans, *(() if closed else unheard))]
         currency = billing[0] if billing else next(reversed(closed), USD)
@@ -184,25 +191,27 @@ class Books:
         for other, more in self._still(book, known, unheard, as_of):
             if other == currency:
                 low, expected, high = low + more[0], expected + more[1], high + more[2]
-        return Live(
+        return LiveResource(
             scope=book.state.scope,
             observation=known.observation,
             first_seen_at=known.first_seen_at,
-            seen_at=last_seen(known, book.state),
+            seen_at=find_last_seen(known, book.state),
             open=spans,
             spent=interval((low, expected, high), currency),
             absent_at=known.absent_at,
             unheard=unheard,
-            not_counted=not_counted(known.observation, self._rule(book)),
+            not_counted=list_unpriced_parts(known.observation, self._rule(book)),
         )
 
-    def _still(self, book: ScopeBook, known: Known, unheard: Iterable[Span], as_of: datetime) -> Iterator[tuple[str, Amounts]]:
+    def _still(
+        self, book: ScopeBook, known: KnownResource, unheard: Iterable[Span], as_of: datetime
+    ) -> Iterator[tuple[str, Amounts]]:
         """By currency, what a resource's open spans come to as far as they reach, and what may have billed beside them."""
         for span in known.open.values():
             reach = self._reach(book, span.start, known.logged_at, known.seen_at, known.absent_at, as_of=as_of)
-            yield span.meter.price.currency, reached(span, micros(span.start), micros(as_of), reach)[0]
+            yield span.meter.price.currency, reached(span, to_micros(span.start), to_micros(as_of), reach)[0]
         for span in unheard:
-            yield span.meter.price.currency, amounts(span, micros(span.start), micros(as_of))
+            yield span.meter.price.currency, compute_amounts(span, to_micros(span.start), to_micros(as_of))
 
     def _unheard(self, ask: Ask, books: Mapping[int, ScopeBook], as_of: datetime) -> dict[int, tuple[Span, ...]]:
         """By resource, what may have billed since anybody looked. Where all scopes are seen well, nothing is asked for."""
@@ -210,13 +219,13 @@ class Books:
         found, ceilings = dict[int, tuple[Span, ...]](), dict[str, int]()
         for one in load_living_of(ask, silent) if silent else ():
             book = books[one.scope_id]
-            seen_at = last_seen(one.known, book.state)
+            seen_at = find_last_seen(one.known, book.state)
             if not self._old(book, seen_at, as_of):
                 continue
             rule = self._rule(book)
-            if not ceilings and needs_ceilings(one.known.observation, rule):
+            if not ceilings and needs_price_ceilings(one.known.observation, rule):
                 ceilings.update(self._ceilings())
-            if spans := unheard(one.known, seen_at, as_of, rule=rule, ceilings=ceilings, gap=self._gap):
+            if spans := find_unobserved_usage(one.known, seen_at, as_of, rule=rule, ceilings=ceilings, gap=self._gap):
                 found[one.id] = spans
         return found
 
@@ -225,14 +234,14 @@ class Books:
         last, seen_at = book.coverage, book.state.complete_at
         if last is None or seen_at is None or last.outcome != COMPLETE:
             return True
-        return last.end_us - last.start_us < SETTLES // MICROSECOND or self._old(book, seen_at, as_of)
+        return last.end_us - last.start_us < ABSENCE_SETTLES_AFTER // MICROSECOND or self._old(book, seen_at, as_of)
 
     def _old(self, book: ScopeBook, seen_at: datetime, as_of: datetime) -> bool:
         """Whether a look at `seen_at` says too little of the present."""
         return as_of - seen_at + self._lag(book) > self._gap
 
     def _rule(self, book: ScopeBook) -> BillingRule:
-        return rule_for(self._rules, book.state.scope.provider)
+        return get_billing_rule(self._rules, book.state.scope.provider)
 
     def _lag(self, book: ScopeBook) -> timedelta:
         return timedelta(seconds=self._rule(book).lag_s)
@@ -246,9 +255,9 @@ class Books:
         absent_at: datetime | None,
         *,
         as_of: datetime,
-    ) -> Reach:
+    ) -> KnownUntil:
         """How far an open span of the scope `book` goes."""
-        return reach_of(
+        return compute_known_until(
             start=start,
             complete_at=book.state.complete_at,
             logged_at=logged_at,

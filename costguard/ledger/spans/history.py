@@ -19,8 +19,8 @@ from costguard.ledger.guard.guard_state import wishes_since
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.ledger.spans.sums import CORRECTED, counted
 from costguard.metering.span import Span
-from costguard.metering.spending import Stretch
-from costguard.values.instant import HOUR_US, instant, micros
+from costguard.metering.spending import PollStretch
+from costguard.values.instant import HOUR_US, from_micros, to_micros
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 from costguard.values.sample import SampleHour
@@ -35,40 +35,42 @@ class History:
         self._ask = ask
         self._attributions = load_attributions(ask)
         self._rows = {
-            ResourceKey(*key): (number, ScopeKey(*scope), instant(first_us))
+            ResourceKey(*key): (number, ScopeKey(*scope), from_micros(first_us))
             for number, first_us, *key, provider, account, name in ask(_RESOURCES, ())
             for scope in ((provider, account, name),)
         }
 
-    def stretches(self) -> Mapping[ScopeKey, Sequence[Stretch]]:
+    def load_stretches(self) -> Mapping[ScopeKey, Sequence[PollStretch]]:
         """See `ports.history.Records`."""
-        found: dict[ScopeKey, list[Stretch]] = defaultdict(list)
+        found: dict[ScopeKey, list[PollStretch]] = defaultdict(list)
         for provider, account, name, outcome, start_us, end_us, polls, why in self._ask(_STRETCHES, ()):
             scope = ScopeKey(provider, account, name)
             found[scope].append(
-                Stretch(scope=scope, outcome=outcome, start=instant(start_us), end=instant(end_us), polls=polls, why=why)
+                PollStretch(
+                    scope=scope, outcome=outcome, start=from_micros(start_us), end=from_micros(end_us), polls=polls, why=why
+                )
             )
         return found
 
-    def wishes(self) -> list[Wish]:
+    def load_overrides(self) -> list[Wish]:
         """See `ports.history.Records`."""
         return wishes_since(self._ask, datetime(1970, 1, 1, tzinfo=UTC))
 
-    def resources(self, period: Period) -> list[ResourceKey]:
+    def load_resources(self, period: Period) -> list[ResourceKey]:
         """See `ports.history.Records`."""
-        ended = {number: instant(at_us) for number, at_us in self._ask(_ENDED, ())}
+        ended = {number: from_micros(at_us) for number, at_us in self._ask(_ENDED, ())}
         return [
             key
             for key, (number, _, first) in self._rows.items()
             if first < period.end and ended.get(number, period.end) >= period.start
         ]
 
-    def past(self, key: ResourceKey, period: Period, interval: timedelta, *, measured: bool = True) -> Past:
+    def load_history(self, key: ResourceKey, period: Period, interval: timedelta, *, measured: bool = True) -> Past:
         """See `ports.history.Records`."""
         number, scope, first = self._rows[key]
         said = tuple(
-            Said(at=instant(at_us), seen=None if state == ABSENT else observation_of(key, detail)[0])
-            for at_us, state, detail in self._ask(_SAID, (number, micros(period.end)))
+            Said(at=from_micros(at_us), seen=None if state == ABSENT else observation_of(key, detail)[0])
+            for at_us, state, detail in self._ask(_SAID, (number, to_micros(period.end)))
         )
         made = Past(key=key, scope=scope, first_seen_at=first, said=said, spans=self._spans(key, number, period))
         if not measured:
@@ -85,16 +87,16 @@ class History:
         )
 
     def _spans(self, key: ResourceKey, number: int, period: Period) -> tuple[Span, ...]:
-        rows = self._ask(_SPANS, (number, micros(period.end)))
+        rows = self._ask(_SPANS, (number, to_micros(period.end)))
         return tuple(span_of(key, self._attributions[attribution], columns) for attribution, *columns in rows)
 
     def _samples(self, past: Past, number: int, period: Period, interval: timedelta) -> tuple[Columns, datetime | None]:
         """In columns: those kept by the hour first, as samples that fit the hour, then those kept one by one."""
-        first_us, last_us = micros(period.start - REACH), micros(period.end)
+        first_us, last_us = to_micros(period.start - REACH), to_micros(period.end)
         hours: dict[str, list[SampleHour]] = defaultdict(list)
         for signal, hour, *values in self._ask(_HOURS, (number, first_us // HOUR_US, -(-last_us // HOUR_US))):
             count, total, lowest, highest = values
-            made = SampleHour(start=instant(hour * HOUR_US), count=count, sum=total, lowest=lowest, highest=highest)
+            made = SampleHour(start=from_micros(hour * HOUR_US), count=count, sum=total, lowest=lowest, highest=highest)
             hours[signal].append(made)
         every, runs = rhythm((hour for of in hours.values() for hour in of), interval), runs_of(past.said)
         found = {signal: _packed(*hours_as_columns(of, every, runs)) for signal, of in hours.items()}

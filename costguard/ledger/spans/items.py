@@ -16,9 +16,9 @@ from costguard.ledger.db.asking import Ask, in_lots, marks
 from costguard.ledger.db.codecs import ABSENT, Row, moment, span_of
 from costguard.ledger.spans.sums import CORRECTED, COUNTED_SPAN, Reaches
 from costguard.metering.charge_item import ChargeItem
-from costguard.metering.itemized import Billed, itemized
+from costguard.metering.itemized import BilledSpan, itemize_spans
 from costguard.metering.span import Span
-from costguard.values.instant import instant, micros
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.period import Period
 from costguard.values.resource import Attribution, ResourceKey
 
@@ -33,7 +33,7 @@ def items(
     ask: Ask, period: Period, attributions: Mapping[int, Attribution], reach: Reaches, unheard: Unheard
 ) -> Iterator[ChargeItem]:
     """Every item of `period`, with what is still open as far as it reaches."""
-    start, end = micros(period.start), micros(period.end)
+    start, end = to_micros(period.start), to_micros(period.end)
     numbers = {number for (number,) in ask(_BILLED, (start, end, end))} | unheard.keys()
     for lot in in_lots(sorted(numbers)):
         spans = ask(_SPANS.format(ids=marks(lot)), (*lot, start, end))
@@ -42,17 +42,17 @@ def items(
             named = ResourceKey(*key)
             told = (scope_id, at_us, seen_us, absent_us)
             billed = [_billed(named, attributions, row, told, reach) for row in of[number]]
-            billed += [Billed(span) for span in unheard.get(number, ())]
-            yield from itemized(named, billed, period, name=name or "", tags=_labels(detail))
+            billed += [BilledSpan(span) for span in unheard.get(number, ())]
+            yield from itemize_spans(named, billed, period, name=name or "", tags=_labels(detail))
 
 
-def _billed(key: ResourceKey, attributions: Mapping[int, Attribution], row: Row, told: _Told, reach: Reaches) -> Billed:
+def _billed(key: ResourceKey, attributions: Mapping[int, Attribution], row: Row, told: _Told, reach: Reaches) -> BilledSpan:
     _, attribution_id, corrected, *columns = row
     span = span_of(key, attributions[attribution_id], columns)
     if span.end is not None:
-        return Billed(span, corrected=bool(corrected))
+        return BilledSpan(span, corrected=bool(corrected))
     scope_id, at_us, seen_us, absent_us = told
-    return Billed(span, reach(scope_id, span.start, instant(at_us), moment(seen_us), moment(absent_us)))
+    return BilledSpan(span, reach(scope_id, span.start, from_micros(at_us), moment(seen_us), moment(absent_us)))
 
 
 def _labels(detail: str | None) -> tuple[tuple[str, str], ...]:

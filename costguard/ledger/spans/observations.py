@@ -16,9 +16,9 @@ from costguard.guard.evidence import Columns
 from costguard.guard.run import Departed, FirstSeen
 from costguard.ledger.db.asking import Ask, marks
 from costguard.ledger.db.codecs import ABSENT, Row, observation_of
-from costguard.metering.accrual import GONE
-from costguard.system.gc_pause import uncollected
-from costguard.values.instant import instant, micros
+from costguard.metering.accrual import GONE_REASON
+from costguard.system.gc_pause import pause_gc
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import ENDED, ResourceKey
 from costguard.values.sample import Sample
 
@@ -32,7 +32,7 @@ def samples_since(ask: Ask, at: datetime, keys: Collection[ResourceKey] | None =
     """The samples at or after `at` of `keys` (None: of all), by signal and in order of time; who has none is left out."""
     return {
         key: [
-            Sample(key=key, signal=signal, at=instant(at_us), value=value)
+            Sample(key=key, signal=signal, at=from_micros(at_us), value=value)
             for signal, (ats, values) in columns.items()
             for at_us, value in zip(ats, values, strict=True)
         ]
@@ -60,9 +60,9 @@ def columns_in_lots(
     for first in range(0, len(numbers), LOT):
         lot = numbers[first : first + LOT]
         if keys is None or len(named) > FEW:
-            rows = ask(_LOT, (lot[0], lot[-1], micros(at)))
+            rows = ask(_LOT, (lot[0], lot[-1], to_micros(at)))
         else:
-            rows = ask(_SOME.format(marks(lot)), (*lot, micros(at)))
+            rows = ask(_SOME.format(marks(lot)), (*lot, to_micros(at)))
         yield {named[number]: columns for number, columns in _columns(rows) if number in named}
 
 
@@ -70,7 +70,7 @@ def _columns(rows: Sequence[Row]) -> Iterator[tuple[int, Columns]]:
     """`rows` by resource and signal. They come in order but for a server's choice, and a database sorts all at once."""
     if not rows:
         return
-    with uncollected():
+    with pause_gc():
         numbers, signals, ats, values = zip(*rows, strict=True)
         if not all(map(le, zip(numbers, signals, strict=True), islice(zip(numbers, signals, strict=True), 1, None))):
             numbers, signals, ats, values = zip(*sorted(rows), strict=True)
@@ -107,7 +107,7 @@ def first_seen(ask: Ask, keys: Collection[ResourceKey] | None = None) -> dict[Re
         key = ResourceKey(*columns)
         if wanted is None or key in wanted:
             polls = sum(_polls_from(first_us, *stretch) for stretch in stretches.get(scope_id, ()))
-            found[key] = FirstSeen(at=instant(first_us), polls=polls)
+            found[key] = FirstSeen(at=from_micros(first_us), polls=polls)
     return found
 
 
@@ -118,7 +118,7 @@ def departed(ask: Ask, key: ResourceKey, since: datetime) -> Departed:
         seen = None if state == ABSENT else observation_of(key, detail)[0]
         if seen is None:
             absent_us, scope = at_us, scope_id
-        elif seen.state != ENDED or seen.why != GONE:
+        elif seen.state != ENDED or seen.why != GONE_REASON:
             ended = absent_us is None and seen.state == ENDED
             return Departed(listed=seen) if ended else Departed(absences=_lacking(ask, scope, absent_us, since))
     return Departed(absences=_lacking(ask, scope, absent_us, since))
@@ -127,7 +127,7 @@ def departed(ask: Ask, key: ResourceKey, since: datetime) -> Departed:
 def _lacking(ask: Ask, scope_id: int | None, absent_us: int | None, since: datetime) -> int:
     if absent_us is None:
         return 0
-    first = max(absent_us, micros(since))
+    first = max(absent_us, to_micros(since))
     return sum(_polls_from(first, *stretch[1:]) for stretch in ask(_STRETCHES, ()) if stretch[0] == scope_id)
 
 

@@ -16,8 +16,8 @@ from costguard.ledger.db.codecs import ABSENT, SPAN, Row, moment, span_of
 from costguard.ledger.spans.scope_state import load_attributions
 from costguard.ledger.spans.sums import CORRECTED, NOBODY, Reaches, counted
 from costguard.metering.meter import COMPUTE
-from costguard.metering.span import amounts
-from costguard.values.instant import instant, micros
+from costguard.metering.span import compute_amounts
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.money import Money
 from costguard.values.resource import ENDED, Attribution, ResourceKey
 
@@ -52,18 +52,18 @@ def paid(
 
 def stopped_since(ask: Ask) -> dict[ResourceKey, datetime]:
     """Since when each resource that is stopped has been seen so, without a listing between that said otherwise."""
-    return {ResourceKey(*key): instant(at_us) for at_us, *key in ask(_STOPPED, ())}
+    return {ResourceKey(*key): from_micros(at_us) for at_us, *key in ask(_STOPPED, ())}
 
 
 def _closed(ask: Ask, start: datetime | None, attributions: Mapping[int, Attribution]) -> Iterator[tuple[int, str, int]]:
     """(resource, currency, nano-units) of closed spans."""
-    of, values = (_RUN, ()) if start is None else ("?", (micros(start),))
+    of, values = (_RUN, ()) if start is None else ("?", (to_micros(start),))
     for number, currency, nano in ask(_AFTER.format(start=of), values * 2):
         yield number, currency, int(nano)
     for number, start_us, attribution_id, *columns in ask(_ACROSS.format(start=of), values * 3):
         span = span_of(NOBODY, attributions[attribution_id], columns)
         if span.end is not None:
-            yield number, span.meter.price.currency, amounts(span, start_us, micros(span.end))[0]
+            yield number, span.meter.price.currency, compute_amounts(span, start_us, to_micros(span.end))[0]
 
 
 def _still(
@@ -72,10 +72,14 @@ def _still(
     """The same of open spans, as far as they surely reach."""
     for number, scope_id, attribution_id, run_us, at_us, seen_us, absent_us, *columns in rows:
         span = span_of(NOBODY, attributions[attribution_id], columns)
-        start_us = run_us if start is None else micros(start)
+        start_us = run_us if start is None else to_micros(start)
         if start_us is not None and span.meter.price.known:
-            far = reach(scope_id, span.start, instant(at_us), moment(seen_us), moment(absent_us))
-            yield number, span.meter.price.currency, amounts(span, start_us, min(micros(as_of), micros(far.low)))[0]
+            far = reach(scope_id, span.start, from_micros(at_us), moment(seen_us), moment(absent_us))
+            yield (
+                number,
+                span.meter.price.currency,
+                compute_amounts(span, start_us, min(to_micros(as_of), to_micros(far.low)))[0],
+            )
 
 
 _SAID = f"(SELECT max(x.id) FROM observation AS x WHERE x.resource_id = r.id AND x.state <> '{ABSENT}')"  # noqa: S608 - our own words

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from costguard.errors import LedgerError, shortened
+from costguard.errors import LedgerError, shorten
 from costguard.ledger.db.asking import Tell, marks
 from costguard.ledger.db.codecs import (
     ABSENT,
@@ -24,10 +24,10 @@ from costguard.ledger.db.codecs import (
 )
 from costguard.ledger.spans.rollup import Daily
 from costguard.ledger.spans.scope_state import Coverage, ScopeBook
-from costguard.metering.scope_state import Accrued, Correction, Logged, ScopeState
+from costguard.metering.scope_state import AccrualResult, ObservationLogEntry, ScopeState, SpanCorrection
 from costguard.metering.span import Span
-from costguard.values.instant import MICROSECOND, micros
-from costguard.values.resource import Attribution, ResourceKey, ScopeKey, storable
+from costguard.values.instant import MICROSECOND, to_micros
+from costguard.values.resource import Attribution, ResourceKey, ScopeKey, make_storable
 
 LONGEST_WHY = 300
 """Characters of why a listing failed; an answer of a provider can be a page of HTML."""
@@ -70,7 +70,7 @@ class Posting:
         self._memory.books[scope] = book
         return book
 
-    def add(self, book: ScopeBook, accrued: Accrued) -> None:
+    def add(self, book: ScopeBook, accrued: AccrualResult) -> None:
         """Write what one fresh poll of the scope `book` changed."""
         if accrued.logged:
             self._log(book, accrued)
@@ -95,22 +95,22 @@ class Posting:
         self._memory.revision += 1
         self._write("UPDATE ledger_state SET revision = ? WHERE id = 1", [(self._memory.revision,)])
 
-    def _log(self, book: ScopeBook, accrued: Accrued) -> None:
+    def _log(self, book: ScopeBook, accrued: AccrualResult) -> None:
         resources: list[Row] = []
         rows = [self._logged(book, accrued, row, resources) for row in accrued.logged]
         self._write(_RESOURCE, resources)
         self._write(_OBSERVATION, rows)
 
-    def _logged(self, book: ScopeBook, accrued: Accrued, logged: Logged, resources: list[Row]) -> Row:
+    def _logged(self, book: ScopeBook, accrued: AccrualResult, logged: ObservationLogEntry, resources: list[Row]) -> Row:
         key, seen = logged.key, logged.observation
-        at_us, number = micros(logged.at), self._memory.next_id("observation")
+        at_us, number = to_micros(logged.at), self._memory.next_id("observation")
         resource_id = book.ids.get(key)
         if resource_id is None:
             book.ids[key] = resource_id = self._memory.next_id("resource")
-            first_seen_us = micros(accrued.state.resources[key].first_seen_at)
+            first_seen_us = to_micros(accrued.state.resources[key].first_seen_at)
             resources.append((resource_id, book.id, *key, seen.kind if seen else "", first_seen_us))
         if seen is None:
-            seen_us = None if logged.seen_at is None else micros(logged.seen_at)
+            seen_us = None if logged.seen_at is None else to_micros(logged.seen_at)
             return (number, resource_id, at_us, seen_us, ABSENT, "", "", "", None, None, "")
         return (
             number,
@@ -118,11 +118,11 @@ class Posting:
             at_us,
             None,
             seen.state,
-            storable(seen.name),
-            storable(seen.instance_type),
-            storable(seen.owner),
-            None if seen.started_at is None else micros(seen.started_at),
-            None if seen.stopped_at is None else micros(seen.stopped_at),
+            make_storable(seen.name),
+            make_storable(seen.instance_type),
+            make_storable(seen.owner),
+            None if seen.started_at is None else to_micros(seen.started_at),
+            None if seen.stopped_at is None else to_micros(seen.stopped_at),
             observation_text(seen, accrued.state.resources[key].edges),
         )
 
@@ -131,7 +131,7 @@ class Posting:
         for span in spans:
             assert span.end is not None  # noqa: S101 - for the type checker: a closed span has its end
             found = self._daily.add(span, self._attribution(span.attribution))
-            rows.append((micros(span.end), span.ended_by, *found, ids[span.key], span.meter.charge, span.meter.part))
+            rows.append((to_micros(span.end), span.ended_by, *found, ids[span.key], span.meter.charge, span.meter.part))
         self._write(_CLOSE, rows)
 
     def _open(self, ids: Mapping[ResourceKey, int], spans: Iterable[Span]) -> None:
@@ -142,20 +142,20 @@ class Posting:
             rows.append((self._memory.next_id("span"), *span_row(span, ids[span.key], attribution_id, found)))
         self._write(_OPEN, rows)
 
-    def _correct(self, ids: Mapping[ResourceKey, int], corrections: Iterable[Correction]) -> None:
+    def _correct(self, ids: Mapping[ResourceKey, int], corrections: Iterable[SpanCorrection]) -> None:
         rows = []
         for row in corrections:
             span = row.span
             assert span.end is not None  # noqa: S101 - for the type checker: only closed spans are corrected
             found = self._daily.change(span, replace(span, presence=row.presence), self._attribution(span.attribution))
-            place = (ids[span.key], *span.line, micros(span.start), micros(span.end))
-            said = (micros(row.at), row.presence, row.reason, *found)
+            place = (ids[span.key], *span.line, to_micros(span.start), to_micros(span.end))
+            said = (to_micros(row.at), row.presence, row.reason, *found)
             rows.append((self._memory.next_id("correction"), *place, *said))
         self._write(_CORRECT, rows)
 
-    def _cover(self, book: ScopeBook, accrued: Accrued) -> None:
+    def _cover(self, book: ScopeBook, accrued: AccrualResult) -> None:
         """Polls in a row that say the same are one row; after a longer pause a new one begins, since nobody looked."""
-        at_us, why, last = micros(accrued.at), storable(shortened(accrued.why, LONGEST_WHY)), book.coverage
+        at_us, why, last = to_micros(accrued.at), make_storable(shorten(accrued.why, LONGEST_WHY)), book.coverage
         if last is not None and (last.outcome, last.why) == (accrued.outcome, why) and at_us - last.end_us <= self._gap_us:
             last.end_us, last.polls = at_us, last.polls + 1
             if last.id not in self._begun:

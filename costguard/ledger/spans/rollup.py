@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from costguard.ledger.db.codecs import Amounts, Row
 from costguard.metering.meter import COMPUTE
-from costguard.metering.span import Span, by_day
+from costguard.metering.span import Span, split_by_day
 from costguard.values.resource import INSTANCE
 
 Place = tuple[int, int, str, str, int]
@@ -48,7 +48,7 @@ class Daily:
         meter, counts = span.meter, counts_time(span)
         charge, currency, known = meter.charge, meter.price.currency, int(meter.price.known)
         low = expected = high = 0
-        for day, amounts, us in by_day(span):
+        for day, amounts, us in split_by_day(span):
             low, expected, high = low + amounts[0], expected + amounts[1], high + amounts[2]
             place = (day, attribution_id, charge, currency, known)
             sums = self._sums.get(place)

@@ -15,7 +15,7 @@ from costguard.ledger.db.asking import Ask, Tell, in_lots, marks
 from costguard.ledger.db.connection import writing
 from costguard.ledger.db.voices import voices
 from costguard.ledger.spans.observations import LINES
-from costguard.values.instant import HOUR_US, micros
+from costguard.values.instant import HOUR_US, to_micros
 from costguard.values.resource import ResourceKey
 from costguard.values.sample import Sample
 
@@ -36,7 +36,7 @@ def write_samples(ask: Ask, tell: Tell, samples: Sequence[Sample]) -> frozenset[
     """The same within a write transaction."""
     ids = _ids(ask, {sample.key for sample in samples})
     rows = [
-        (ids[s.key], s.signal, at_us := micros(s.at), float(s.value), ids[s.key], s.signal, at_us // HOUR_US)
+        (ids[s.key], s.signal, at_us := to_micros(s.at), float(s.value), ids[s.key], s.signal, at_us // HOUR_US)
         for s in samples
         if s.key in ids
     ]
@@ -50,7 +50,7 @@ def roll_up(engine: Engine, now: datetime) -> int:
 
     One transaction: a crash leaves all of it done or nothing, and once more changes nothing.
     """
-    until_us = micros(now - KEPT) // HOUR_US * HOUR_US
+    until_us = to_micros(now - KEPT) // HOUR_US * HOUR_US
     with writing(engine) as connection:
         ask, tell = voices(connection)
         lines = [(resource_id, signal, until_us) for resource_id, signal in ask(LINES, ())]

@@ -26,9 +26,9 @@ from costguard.ledger.db.codecs import (
     span_of,
 )
 from costguard.metering.meter import Line
-from costguard.metering.scope_state import Known, ScopeState
+from costguard.metering.scope_state import KnownResource, ScopeState
 from costguard.metering.span import Span
-from costguard.values.instant import MICROSECOND, instant
+from costguard.values.instant import MICROSECOND, from_micros
 from costguard.values.resource import ENDED, Attribution, ResourceKey, ScopeKey
 
 REMEMBERED = timedelta(days=2)
@@ -79,10 +79,10 @@ class Found:
 
     id: int
     scope_id: int
-    known: Known
+    known: KnownResource
 
 
-def remembers(state: ScopeState, known: Known) -> bool:
+def remembers(state: ScopeState, known: KnownResource) -> bool:
     """Whether `state` still holds `known` without being asked."""
     return known.observation.state != ENDED or state.at is None or known.logged_at > state.at - REMEMBERED
 
@@ -106,7 +106,7 @@ def load_books(ask: Ask) -> dict[int, ScopeBook]:
         book = ScopeBook(id=scope_id, state=ScopeState(scope=ScopeKey(provider, account, name)))
         if columns[0] is not None:
             book.coverage = last = Coverage(*columns)
-            book.state = replace(book.state, at=instant(last.end_us), complete_at=moment(complete_us))
+            book.state = replace(book.state, at=from_micros(last.end_us), complete_at=moment(complete_us))
         books[scope_id] = book
     return books
 
@@ -157,12 +157,12 @@ def _found(ask: Ask, heads: Sequence[Row], *, past: bool = True) -> Iterator[Fou
         logged_us, text = said[resource_id] if absent else (at_us, detail)
         bills, billed = open_now.get(resource_id, {}), last.get(resource_id, {})
         seen, unproven = observation_of(keys[resource_id], text)
-        known = Known(
+        known = KnownResource(
             observation=seen,
-            first_seen_at=instant(first_seen_us),
-            logged_at=instant(logged_us),
+            first_seen_at=from_micros(first_seen_us),
+            logged_at=from_micros(logged_us),
             seen_at=moment(seen_us),
-            absent_at=instant(at_us) if absent else None,
+            absent_at=from_micros(at_us) if absent else None,
             open=bills,
             settled={line: span.end for line, span in billed.items() if span.end},
             edges={line: billed[line] for line in unproven if line in billed},

@@ -16,14 +16,14 @@ from typing import NamedTuple
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.db.codecs import SPAN, Amounts, Row, moment, span_of
 from costguard.metering.meter import COMPUTE
-from costguard.metering.span import Reach, Span, amounts, expected_us
+from costguard.metering.span import KnownUntil, Span, compute_amounts, count_expected_us
 from costguard.metering.spending import Spending
-from costguard.values.instant import DAY_US, instant, micros
+from costguard.values.instant import DAY_US, from_micros, to_micros
 from costguard.values.money import NANO, Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, Attribution, ResourceKey
 
-Reaches = Callable[[int, datetime, datetime, datetime | None, datetime | None], Reach]
+Reaches = Callable[[int, datetime, datetime, datetime | None, datetime | None], KnownUntil]
 """The reach of a span: of a scope's row, from its start; when its resource was logged, last seen, and found absent."""
 
 MOST = 12
@@ -56,7 +56,7 @@ class Sums:
 
     def closed(self, period: Period) -> None:
         """Add what closed spans come to in `period`."""
-        start, end = micros(period.start), micros(period.end)
+        start, end = to_micros(period.start), to_micros(period.end)
         first, last = -(-start // DAY_US), end // DAY_US
         if self._each or first >= last:
             self.edge(start, end)
@@ -67,18 +67,18 @@ class Sums:
 
     def open(self, period: Period, reach: Reaches) -> None:
         """Add what open spans come to in `period`, as far as they are known to reach."""
-        start, end = micros(period.start), micros(period.end)
+        start, end = to_micros(period.start), to_micros(period.end)
         for resource, attribution_id, span, far in still_open(self._ask, self._attributions, end, reach):
             self._take(resource, attribution_id, span, *reached(span, start, end, far))
 
     def unheard(self, period: Period, spans: Iterable[Span], resource: int = 0) -> None:
         """Add what `spans` of `resource`, which no ledger holds, may come to in `period`."""
-        start, end = micros(period.start), micros(period.end)
+        start, end = to_micros(period.start), to_micros(period.end)
         numbers = {attribution: number for number, attribution in self._attributions.items()}
         for span in spans:
             number = numbers.setdefault(span.attribution, -1 - len(numbers))  # what never billed has no row of its own
             self._attributions.setdefault(number, span.attribution)
-            self._take(resource, number, span, amounts(span, start, end), expected_us(span, start, end))
+            self._take(resource, number, span, compute_amounts(span, start, end), count_expected_us(span, start, end))
 
     def edge(self, start: int, end: int) -> None:
         """Add what closed spans come to in [start, end), in microseconds, without the roll-ups."""
@@ -90,7 +90,7 @@ class Sums:
         across = as_corrected(self._ask, _ACROSS)
         for resource, attribution_id, *columns in self._ask(across, (start, end, end, start, end, end, end)):
             span = span_of(NOBODY, self._attributions[attribution_id], columns)
-            self._take(resource, attribution_id, span, amounts(span, start, end), expected_us(span, start, end))
+            self._take(resource, attribution_id, span, compute_amounts(span, start, end), count_expected_us(span, start, end))
 
     def spending(self) -> list[Spending]:
         """The sums, but for those of nothing."""
@@ -137,22 +137,22 @@ class Sums:
 
 def still_open(
     ask: Ask, attributions: Mapping[int, Attribution], end_us: int, reach: Reaches
-) -> Iterator[tuple[int, int, Span, Reach]]:
+) -> Iterator[tuple[int, int, Span, KnownUntil]]:
     """(resource, attribution, span, how far it is known to reach) of every open span that began before `end_us`."""
     for resource, scope_id, attribution_id, at_us, seen_us, absent_us, *columns in ask(_OPEN, (end_us,)):
         span = span_of(NOBODY, attributions[attribution_id], columns)
         yield resource, attribution_id, span, reach(
-            scope_id, span.start, instant(at_us), moment(seen_us), moment(absent_us)
+            scope_id, span.start, from_micros(at_us), moment(seen_us), moment(absent_us)
         )  # fmt: skip
 
 
-def reached(span: Span, start_us: int, end_us: int, reach: Reach) -> tuple[Amounts, int]:
+def reached(span: Span, start_us: int, end_us: int, reach: KnownUntil) -> tuple[Amounts, int]:
     """What an open span comes to in [start, end) as far as it reaches, and the microseconds that it probably billed."""
-    probably, most = min(end_us, micros(reach.expected)), min(end_us, micros(reach.high))
-    low, _, _ = amounts(span, start_us, min(end_us, micros(reach.low)))
-    high = amounts(span, start_us, most)
-    expected = high if probably == most else amounts(span, start_us, probably)
-    return (low, expected[1], high[2]), expected_us(span, start_us, probably)
+    probably, most = min(end_us, to_micros(reach.expected)), min(end_us, to_micros(reach.high))
+    low, _, _ = compute_amounts(span, start_us, min(end_us, to_micros(reach.low)))
+    high = compute_amounts(span, start_us, most)
+    expected = high if probably == most else compute_amounts(span, start_us, probably)
+    return (low, expected[1], high[2]), count_expected_us(span, start_us, probably)
 
 
 def whole(ask: Ask, start: int, end: int) -> str:

@@ -19,11 +19,11 @@ from costguard.ledger.db.voices import Pen
 from costguard.ledger.spans.posting import NUMBERED, Memory, Posting
 from costguard.ledger.spans.samples import record_samples
 from costguard.ledger.spans.scope_state import REMEMBERED, ScopeBook, load_attributions, load_known, load_scopes, remembers
-from costguard.metering.accrual import GAP, accrue, suspects
-from costguard.metering.billing import BillingRule, rule_for
-from costguard.metering.inventory import Complete, Failed, Partial, Poll, without_doubles
-from costguard.metering.scope_state import Accrued
-from costguard.system.gc_pause import uncollected
+from costguard.metering.accrual import POLL_GAP, accrue_poll, find_suspect_absences
+from costguard.metering.billing import BillingRule, get_billing_rule
+from costguard.metering.inventory import Complete, Failed, Partial, Poll, remove_duplicates
+from costguard.metering.scope_state import AccrualResult
+from costguard.system.gc_pause import pause_gc
 from costguard.values.resource import ENDED, ResourceKey, ScopeKey
 from costguard.values.sample import Sample
 
@@ -36,7 +36,7 @@ class Ledger:
     """
 
     def __init__(
-        self, url: str, *, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int], gap: timedelta = GAP
+        self, url: str, *, rules: Mapping[str, BillingRule], ceilings: Mapping[str, int], gap: timedelta = POLL_GAP
     ) -> None:
         self._engine = open_engine(url)
         self._pen = Pen(self._engine)
@@ -58,22 +58,22 @@ class Ledger:
         """Whether any poll was ever recorded."""
         return bool(self._remembered().books)
 
-    def suspects(self, poll: Poll) -> tuple[ResourceKey, ...]:
+    def find_suspects(self, poll: Poll) -> tuple[ResourceKey, ...]:
         """What `poll` lacks and should be looked up one by one before its absence is believed. Mostly nothing."""
         book = self._remembered().books.get(poll.scope)
-        return suspects(book.state, poll.inventory) if book else ()
+        return find_suspect_absences(book.state, poll.inventory) if book else ()
 
-    def scopes_of(self, provider: str) -> tuple[ScopeKey, ...]:
+    def list_scopes_of(self, provider: str) -> tuple[ScopeKey, ...]:
         """Every scope of `provider` that was ever polled, by name."""
         return tuple(sorted(scope for scope in self._remembered().books if scope.provider == provider))
 
-    def record(self, polls: Sequence[Poll]) -> tuple[Accrued, ...]:
+    def record_polls(self, polls: Sequence[Poll]) -> tuple[AccrualResult, ...]:
         """Write what `polls` change, in their order and in one transaction; they are acknowledged when this returns.
 
         Any grouping of the same polls leaves the same rows. A poll not after the last one of its scope changes nothing.
         """
         memory, self._memory = self._memory, None  # whatever goes wrong below, what we remember is read anew
-        with uncollected(), self._pen.transaction() as (ask, tell):
+        with pause_gc(), self._pen.transaction() as (ask, tell):
             memory = _current(ask, memory)
             posting = Posting(tell, memory, self._gap)
             accrued = tuple(self._take(ask, posting, memory, poll) for poll in polls)
@@ -92,7 +92,7 @@ class Ledger:
             self._memory = memory = _current(ask, self._memory)
         return memory
 
-    def _take(self, ask: Ask, posting: Posting, memory: Memory, poll: Poll) -> Accrued:
+    def _take(self, ask: Ask, posting: Posting, memory: Memory, poll: Poll) -> AccrualResult:
         """Write what one poll changes."""
         book = memory.books.get(poll.scope) or posting.open_book(poll.scope)
         accrued = self._accrue(ask, memory, book, poll)
@@ -101,7 +101,7 @@ class Ledger:
             _forget(book, accrued)
         return accrued
 
-    def _accrue(self, ask: Ask, memory: Memory, book: ScopeBook, poll: Poll) -> Accrued:
+    def _accrue(self, ask: Ask, memory: Memory, book: ScopeBook, poll: Poll) -> AccrualResult:
         """What `poll` changes, once what is new to the scope has been looked up in the whole ledger.
 
         It is worked out first and again where something is found: a poll without news asks for nothing.
@@ -118,10 +118,10 @@ class Ledger:
         book.remember({key: one for key, one in found.items() if one.scope_id == book.id})
         return self._worked_out(memory, book, poll)
 
-    def _worked_out(self, memory: Memory, book: ScopeBook, poll: Poll) -> Accrued:
+    def _worked_out(self, memory: Memory, book: ScopeBook, poll: Poll) -> AccrualResult:
         """What `poll` changes of `book`, but for resources that another scope lists, too, and saw first."""
         poll, notes = _own(poll, book.elsewhere, memory.books)
-        accrued = accrue(book.state, poll, rule_for(self._rules, poll.scope.provider), self._ceilings, self._gap)
+        accrued = accrue_poll(book.state, poll, get_billing_rule(self._rules, poll.scope.provider), self._ceilings, self._gap)
         return replace(accrued, notes=(*notes, *accrued.notes)) if notes else accrued
 
 
@@ -135,7 +135,7 @@ def _own(
     """
     if not elsewhere:
         return poll, ()
-    listed, notes = without_doubles(poll.inventory)
+    listed, notes = remove_duplicates(poll.inventory)
     if isinstance(listed, Failed):
         return poll, ()
     foreign = {item.key: elsewhere[item.key] for item in listed.items if item.key in elsewhere}
@@ -187,7 +187,7 @@ def _current(ask: Ask, memory: Memory | None) -> Memory:
     )
 
 
-def _forget(book: ScopeBook, accrued: Accrued) -> None:
+def _forget(book: ScopeBook, accrued: AccrualResult) -> None:
     """Drop what ended so long ago that no listing shows it any more."""
     for row in accrued.logged:
         if row.observation is not None and row.observation.state == ENDED:

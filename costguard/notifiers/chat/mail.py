@@ -66,7 +66,7 @@ def _is_here(host: str) -> bool:
 @contextmanager
 def _talk(service: Any, channel: Channel) -> Iterator[smtplib.SMTP]:  # noqa: ANN401 - see `send`
     """A server that has been greeted, over TLS where the address says so, and told who we are."""
-    context = network.context_of(channel.ca_file)
+    context = network.load_context(channel.ca_file)
     if service.secure_mode == TLS:
         smtp: smtplib.SMTP = smtplib.SMTP_SSL(service.smtp_host, service.port, timeout=channel.within_s, context=context)
     else:
@@ -139,7 +139,7 @@ def _named(address: tuple[str | bool, str]) -> tuple[str, str]:
 
 def _why(broken: Exception) -> str:
     """What went wrong before the letter was given, in our words."""
-    trouble = network.trouble_of(broken)
+    trouble = network.explain_tls_error(broken)
     if trouble is not None:
         return f"{trouble.what} ({trouble.hint})"
     if isinstance(broken, smtplib.SMTPAuthenticationError):

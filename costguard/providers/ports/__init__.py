@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from costguard.quoting.offer import OfferListing
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
-    from costguard.bills.bill_line import Billed
+    from costguard.bills.bill_line import BillLines
     from costguard.metering.inventory import Poll
     from costguard.metering.observation import Observation
-    from costguard.values.acting import Reception
-    from costguard.values.balance import Balance
-    from costguard.values.health import Check
+    from costguard.values.acting import ActionResponse
+    from costguard.values.balance import PrepaidBalance
+    from costguard.values.health import HealthCheck
     from costguard.values.period import Period
     from costguard.values.resource import ResourceKey, ScopeKey
-    from costguard.values.sample import Measured
+    from costguard.values.sample import UtilizationSamples
 
 
 class Cache(Protocol):
@@ -41,7 +41,7 @@ class InstanceSource(Protocol):
     def providers(self) -> Sequence[str]:
         """The providers it speaks for, mostly one: where it cannot list its scopes, those known of them count as not seen."""
 
-    def scopes(self) -> Sequence[ScopeKey]:
+    def list_scopes(self) -> Sequence[ScopeKey]:
         """Every scope its credentials can see; CostguardError where it cannot say."""
 
     def poll(self, scope: ScopeKey) -> Poll:
@@ -55,15 +55,15 @@ class InstanceSource(Protocol):
 class Inspector(Protocol):
     """A provider that can look up one resource by itself."""
 
-    def look(self, key: ResourceKey) -> Observation | None:
+    def look_up(self, key: ResourceKey) -> Observation | None:
         """The resource, or None where the provider says that there is none. CostguardError where it cannot be asked."""
 
 
 @runtime_checkable
-class Identified(Protocol):
+class IdentitySource(Protocol):
     """An account whose provider says who it is, by a name that two keys of one account share."""
 
-    def identity(self) -> str | None:
+    def fetch_identity(self) -> str | None:
         """What the provider calls the account; None where it does not say (today). ProviderError where it cannot be asked."""
 
 
@@ -71,7 +71,7 @@ class Identified(Protocol):
 class UtilizationSource(Protocol):
     """A provider that is asked for measures of work, apart from its listing."""
 
-    def utilization(self, seen: Sequence[Observation], period: Period) -> Measured:
+    def fetch_utilization(self, seen: Sequence[Observation], period: Period) -> UtilizationSamples:
         """Samples of the running ones among `seen` within `period`. What cannot be measured is missing, never zero."""
 
 
@@ -79,7 +79,7 @@ class UtilizationSource(Protocol):
 class LiveOfferSource(Protocol):
     """A provider that can be asked what it rents out now."""
 
-    def live_offers(self, gpus: Collection[str] | None) -> OfferListing:
+    def list_live_offers(self, gpus: Collection[str] | None) -> OfferListing:
         """What can be rented now, of the canonical `gpus`; None: of every GPU. A ProviderError where it cannot be asked."""
 
 
@@ -87,7 +87,7 @@ class LiveOfferSource(Protocol):
 class BalanceSource(Protocol):
     """A provider that is paid in advance."""
 
-    def balance(self) -> Balance:
+    def fetch_balance(self) -> PrepaidBalance:
         """What is left. That it cannot be asked is an unknown balance with the reason, and no failure of anything else."""
 
 
@@ -95,7 +95,7 @@ class BalanceSource(Protocol):
 class ChargeSource(Protocol):
     """A provider that says what it charged."""
 
-    def bill_lines(self, period: Period) -> Billed:
+    def fetch_bill_lines(self, period: Period) -> BillLines:
         """Every line of `period`, as stated today. A ProviderError where it cannot be asked."""
 
 
@@ -103,7 +103,7 @@ class ChargeSource(Protocol):
 class Examiner(Protocol):
     """A provider that can be examined: its credentials, reach and rights, proven without acting."""
 
-    def examine(self) -> Sequence[Check]:
+    def examine(self) -> Sequence[HealthCheck]:
         """What was found, in the order of looking. It raises nothing: that it cannot be asked is a finding."""
 
 
@@ -111,7 +111,7 @@ class Examiner(Protocol):
 class Stopper(Protocol):
     """A provider that can stop an instance and keep its disks."""
 
-    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> Reception:
+    def stop(self, key: ResourceKey, *, lose: frozenset[str] = frozenset()) -> ActionResponse:
         """Ask once, for this one instance. It never ends it for good, and never lifts a protection.
 
         `lose`: what may be lost, in the words of its `Handling.stop_loses`; where more would be lost it is not asked, but
@@ -123,5 +123,5 @@ class Stopper(Protocol):
 class Terminator(Protocol):
     """A provider that can end an instance for good."""
 
-    def terminate(self, key: ResourceKey) -> Reception:
+    def terminate(self, key: ResourceKey) -> ActionResponse:
         """Ask once, for this one instance. It never lifts a protection, and raises nothing."""

@@ -9,27 +9,27 @@ A provider's SDK is given this transport in place of its own HTTP, so that the s
 
 from __future__ import annotations
 
-from costguard.providers.context import ProviderPlugin, Surroundings
-from costguard.providers.transport.addresses import checked_url
-from costguard.providers.transport.channel import Channel, by_status
-from costguard.providers.transport.client import MOST_BYTES, Reply, Request, Transport
+from costguard.providers.context import ProviderContext, ProviderPlugin
+from costguard.providers.transport.addresses import check_url
+from costguard.providers.transport.channel import ProviderChannel, make_status_fault_reader
+from costguard.providers.transport.client import MOST_BYTES, HttpRequest, HttpResponse, Transport
 from costguard.providers.transport.deadline import Deadline
-from costguard.providers.transport.rate_limit import Bucket
-from costguard.system.gc_pause import uncollected
+from costguard.providers.transport.rate_limit import TokenBucket
+from costguard.system.gc_pause import pause_gc
 from costguard.system.secret import Secret
 
 __all__ = [
     "MOST_BYTES",
-    "Bucket",
-    "Channel",
+    "TokenBucket",
+    "ProviderChannel",
     "Deadline",
     "ProviderPlugin",
-    "Reply",
-    "Request",
+    "HttpResponse",
+    "HttpRequest",
     "Secret",
-    "Surroundings",
+    "ProviderContext",
     "Transport",
-    "by_status",
-    "checked_url",
-    "uncollected",
+    "make_status_fault_reader",
+    "check_url",
+    "pause_gc",
 ]

@@ -10,44 +10,44 @@ import re
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from costguard.errors import InputError, shortened
+from costguard.errors import InputError, shorten
 
-PLAIN = re.compile(r"[A-Za-z0-9._~:/\[\]-]+")
+ADDRESS_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/\[\]-]+")
 """Characters of an address. No `%`, `@`, `\\`, `?`, `#`, blank, and nothing beyond ASCII: a foreign name is written as xn--."""
 
-NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*")
-NUMBER = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)")
+HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*")
+NUMERIC_LABEL = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)")
 """The last label of a host that some readers take for an IP address; no top-level domain is a number."""
 
-PLACE = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)(?::[0-9]{1,5})?")
+HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)(?::[0-9]{1,5})?")
 """A host, the brackets of an IPv6 one, and a port."""
 
-LONGEST = 1000
-HINT = "write https://host[:port][/path]"
+LONGEST_ADDRESS = 1000
+ADDRESS_HINT = "write https://host[:port][/path]"
 
 
-def checked_url(text: str, field: str) -> str:
+def check_url(text: str, field: str) -> str:
     """`text` without a trailing slash, if it is a base address that keys may be sent to; InputError otherwise."""
     text = text.strip(" \t\r\n")
     if "@" in text or "?" in text or "#" in text:
-        raise InputError("holds a user, a password or a query", field=field, hint=f"{HINT} alone")
+        raise InputError("holds a user, a password or a query", field=field, hint=f"{ADDRESS_HINT} alone")
     try:
         parts = urlsplit(text)
         port, host = parts.port, parts.hostname
     except ValueError:
-        raise _odd(text, field) from None
-    plain = PLAIN.fullmatch(text) and len(text) <= LONGEST
+        raise _make_address_error(text, field) from None
+    plain = ADDRESS_CHARACTERS.fullmatch(text) and len(text) <= LONGEST_ADDRESS
     if not plain or parts.scheme not in ("http", "https") or not host or port == 0 or not _is_host(host):
-        raise _odd(text, field)
-    if re.search(r"/\.{1,2}(?:/|$)|//", parts.path) or not PLACE.fullmatch(parts.netloc):
-        raise _odd(text, field)
+        raise _make_address_error(text, field)
+    if re.search(r"/\.{1,2}(?:/|$)|//", parts.path) or not HOST_AND_PORT.fullmatch(parts.netloc):
+        raise _make_address_error(text, field)
     if parts.scheme == "http" and not is_loopback(host):
         raise InputError("is plain http, which would send the key in the open", field=field, hint="write https://...")
     return text.rstrip("/")
 
 
-def _odd(text: str, field: str) -> InputError:
-    return InputError(f"is no address: {shortened(text)}", field=field, hint=HINT)
+def _make_address_error(text: str, field: str) -> InputError:
+    return InputError(f"is no address: {shorten(text)}", field=field, hint=ADDRESS_HINT)
 
 
 def _is_host(host: str) -> bool:
@@ -55,7 +55,7 @@ def _is_host(host: str) -> bool:
     try:
         ip_address(host)
     except ValueError:
-        return bool(NAME.fullmatch(host)) and not NUMBER.fullmatch(host.rpartition(".")[2])
+        return bool(HOST_NAME.fullmatch(host)) and not NUMERIC_LABEL.fullmatch(host.rpartition(".")[2])
     return True
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from costguard.system.clock import monotonic as usual
+from costguard.system.clock import read_monotonic as usual
 
-FAILURES, OPEN_S = 5, 60.0
+CIRCUIT_FAILURES, CIRCUIT_OPEN_S = 5, 60.0
 
 
-class Circuits:
+class CircuitBreakers:
     """The circuits of one channel, one a scope."""
 
     def __init__(self, monotonic: Callable[[], float] = usual) -> None:
@@ -22,7 +22,7 @@ class Circuits:
         self._failures: dict[str, int] = {}
         self._open_until: dict[str, float] = {}
 
-    def closed_for(self, scope: str) -> float:
+    def reserve_probe(self, scope: str) -> float:
         """Seconds for which `scope` is not to be asked; 0: ask. Whoever asks after the pause keeps the others waiting."""
         with self._lock:
             until, now = self._open_until.get(scope), self._monotonic()
@@ -30,10 +30,10 @@ class Circuits:
                 return 0.0
             if now < until:
                 return until - now
-            self._open_until[scope] = now + OPEN_S
+            self._open_until[scope] = now + CIRCUIT_OPEN_S
             return 0.0
 
-    def told(self, scope: str, *, good: bool) -> None:
+    def record_answer(self, scope: str, *, good: bool) -> None:
         """What came of a question."""
         with self._lock:
             if good:
@@ -41,10 +41,10 @@ class Circuits:
                 self._open_until.pop(scope, None)
                 return
             failed = self._failures[scope] = self._failures.get(scope, 0) + 1
-            if failed >= FAILURES:
-                self._open_until[scope] = self._monotonic() + OPEN_S
+            if failed >= CIRCUIT_FAILURES:
+                self._open_until[scope] = self._monotonic() + CIRCUIT_OPEN_S
 
-    def unasked(self, scope: str) -> None:
+    def cancel_probe(self, scope: str) -> None:
         """The question that `closed_for` let through was not put after all: whoever comes next may put it."""
         with self._lock:
             if scope in self._open_until:

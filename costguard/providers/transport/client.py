@@ -18,24 +18,24 @@ from urllib.parse import urlsplit
 import httpcore2
 import httpx2
 
-from costguard.errors import InputError, OddAnswerError, ProviderError, UnreachableError, shortened
+from costguard.errors import InputError, InvalidAnswerError, ProviderError, UnreachableError, shorten
 from costguard.providers.transport.addresses import is_loopback
-from costguard.providers.transport.deadline import Deadline, TimedBackend, within
-from costguard.system.network import file_context, system_context, trouble_of
+from costguard.providers.transport.deadline import Deadline, TimedBackend, bound_network
+from costguard.system.network import explain_tls_error, load_file_context, load_system_context
 
 MOST_BYTES = 16 * 2**20
 """Of a body once unpacked (RELIABILITY H47): a page of 1,000 EC2 instances has 3.2 MB."""
 CONNECT_S, READ_S = 5.0, 15.0
 CONNECTIONS, KEPT_S = 128, 60.0
-PIECE = 64 * 1024
+PIECE_BYTES = 64 * 1024
 Network = httpcore2.NetworkBackend
-AUTHORITIES = "name a PEM file of the authorities to trust: ca_file in [network]"
+AUTHORITIES_HINT = "name a PEM file of the authorities to trust: ca_file in [network]"
 LONGEST_PATH = 200
 """Characters of a path in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class HttpRequest:
     """What is to be sent. Headers hold keys and the body may hold anything: neither is shown.
 
     `called`: how messages name its address where that is a secret itself; "" where it may be shown.
@@ -57,11 +57,11 @@ class Request:
             port = f":{parts.port}" if parts.port else ""
         except ValueError:
             return f"{self.method} to an address that cannot be read"
-        return f"{self.method} {parts.scheme}://{parts.hostname or ''}{port}{shortened(parts.path, LONGEST_PATH)}"
+        return f"{self.method} {parts.scheme}://{parts.hostname or ''}{port}{shorten(parts.path, LONGEST_PATH)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class HttpResponse:
     """What came back. Header names are in lower case; `body` is unpacked and whole."""
 
     status: int
@@ -79,13 +79,13 @@ class Transport:
     """
 
     def __init__(self, *, ca_file: Path | None = None, proxy: str | None = None, network: Network | None = None) -> None:
-        _quiet()
-        context = _trusting(ca_file) if ca_file else system_context()
-        direct = _Wire(context, None, network)
-        through = direct if proxy is None else _proxied(context, proxy)
+        _silence_http_logs()
+        context = _load_ca_file(ca_file) if ca_file else load_system_context()
+        direct = _TimedTransport(context, None, network)
+        through = direct if proxy is None else _connect_proxy(context, proxy)
         self._client = httpx2.Client(
             transport=through,
-            mounts={} if proxy is None else dict.fromkeys(OURSELVES, direct),
+            mounts={} if proxy is None else dict.fromkeys(LOCAL_HOSTS, direct),
             trust_env=False,
             follow_redirects=False,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
@@ -96,56 +96,60 @@ class Transport:
         """Let go of every connection."""
         self._client.close()
 
-    def exchange(self, request: Request, *, provider: str, deadline: Deadline, most_bytes: int = MOST_BYTES) -> Reply:
+    def exchange(
+        self, request: HttpRequest, *, provider: str, deadline: Deadline, most_bytes: int = MOST_BYTES
+    ) -> HttpResponse:
         """One try. UnreachableError: no whole answer came in time. OddAnswerError: it is too large or cannot be read."""
-        outcome = self._exchanged(request, provider, deadline, most_bytes)
+        outcome = self._try_exchange(request, provider, deadline, most_bytes)
         if isinstance(outcome, ProviderError):
             raise outcome
         return outcome
 
-    def _exchanged(self, request: Request, provider: str, deadline: Deadline, most_bytes: int) -> Reply | ProviderError:
+    def _try_exchange(
+        self, request: HttpRequest, provider: str, deadline: Deadline, most_bytes: int
+    ) -> HttpResponse | ProviderError:
         """The error is handed out rather than raised here, so that it keeps no frame of httpx2, which hold headers and body."""
         try:
-            with within(deadline):
-                response = self._sent(request, provider, deadline)
+            with bound_network(deadline):
+                response = self._send(request, provider, deadline)
                 try:
-                    body = b"".join(_pieces(response, most_bytes, request.place, provider))
+                    body = b"".join(_read_pieces(response, most_bytes, request.place, provider))
                 finally:
                     response.close()
         except ProviderError as ours:
             return ours.with_traceback(None)
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as broken:
-            return _unreachable(broken, request, provider)
+            return _explain_failure(broken, request, provider)
         except (httpx2.InvalidURL, ValueError, TypeError):
             what = f"{request.place}: the address or a header holds a character that cannot be sent"
-            return OddAnswerError(what, provider=provider)
-        return Reply(status=response.status_code, headers={k.lower(): v for k, v in response.headers.items()}, body=body)
+            return InvalidAnswerError(what, provider=provider)
+        return HttpResponse(status=response.status_code, headers={k.lower(): v for k, v in response.headers.items()}, body=body)
 
-    def _sent(self, request: Request, provider: str, deadline: Deadline) -> httpx2.Response:
+    def _send(self, request: HttpRequest, provider: str, deadline: Deadline) -> httpx2.Response:
         """The reply's head. What is checked is the address as the client itself reads it."""
-        timeout = httpx2.Timeout(READ_S, connect=CONNECT_S, pool=max(deadline.left(), LEAST_S))
+        timeout = httpx2.Timeout(READ_S, connect=CONNECT_S, pool=max(deadline.compute_left(), LEAST_POOL_S))
         built = self._client.build_request(
             request.method, request.url, headers=dict(request.headers), content=request.body or None, timeout=timeout
         )
         if built.url.scheme != "https" and not (built.url.scheme == "http" and is_loopback(built.url.host)):
-            raise OddAnswerError(f"{request.place} is plain http, and is not asked", provider=provider)
+            raise InvalidAnswerError(f"{request.place} is plain http, and is not asked", provider=provider)
         if built.url.userinfo:
-            raise OddAnswerError(f"{request.place} has a user in its address, and is not asked", provider=provider)
+            raise InvalidAnswerError(f"{request.place} has a user in its address, and is not asked", provider=provider)
         return self._client.send(built, stream=True)
 
 
-LEAST_S = 0.001
-OURSELVES = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+LEAST_POOL_S = 0.001
+LOCAL_HOSTS = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 """Hosts that are this machine, which no proxy can reach."""
 
 
-def _quiet() -> None:
+def _silence_http_logs() -> None:
     """What httpx2 and httpcore2 log is addresses with their queries, and headers with what a provider echoes (H40)."""
     for name in ("httpx2", *(f"httpcore2.{part}" for part in ("connection", "http11", "http2", "proxy", "socks"))):
         logging.getLogger(name).disabled = True
 
 
-class _Wire(httpx2.HTTPTransport):
+class _TimedTransport(httpx2.HTTPTransport):
     """httpx2's own transport over a pool whose network looks at the deadline: the one private name that is used of it."""
 
     def __init__(self, context: ssl.SSLContext, proxy: str | None, network: Network | None = None) -> None:
@@ -154,77 +158,79 @@ class _Wire(httpx2.HTTPTransport):
         self._pool._network_backend = TimedBackend(network)  # noqa: SLF001 - no parameter reaches it through httpx2
 
 
-def _proxied(context: ssl.SSLContext, proxy: str) -> _Wire:
+def _connect_proxy(context: ssl.SSLContext, proxy: str) -> _TimedTransport:
     """A way through `proxy`, whose address may hold a password: it is shown nowhere."""
     try:
         if urlsplit(proxy).scheme in ("http", "https"):
-            return _Wire(context, proxy)
+            return _TimedTransport(context, proxy)
     except (httpx2.InvalidURL, ValueError):
         pass
     raise InputError("is no address of an http proxy", field="proxy", hint="write http://host:port")
 
 
-def _trusting(ca_file: Path) -> ssl.SSLContext:
+def _load_ca_file(ca_file: Path) -> ssl.SSLContext:
     try:
-        return file_context(ca_file)
+        return load_file_context(ca_file)
     except FileNotFoundError:
-        raise InputError("no such file", field=str(ca_file), hint=AUTHORITIES) from None
+        raise InputError("no such file", field=str(ca_file), hint=AUTHORITIES_HINT) from None
     except (OSError, ValueError):
-        raise InputError("holds no certificates", field=str(ca_file), hint=AUTHORITIES) from None
+        raise InputError("holds no certificates", field=str(ca_file), hint=AUTHORITIES_HINT) from None
 
 
-def _pieces(response: httpx2.Response, most_bytes: int, place: str, provider: str) -> Iterator[bytes]:
+def _read_pieces(response: httpx2.Response, most_bytes: int, place: str, provider: str) -> Iterator[bytes]:
     """The body, unpacked piece by piece, so that nothing larger than the cap is ever held."""
     size = 0
-    for piece in _unpacked(response, place, provider):
+    for piece in _unpack_pieces(response, place, provider):
         size += len(piece)
         if size > most_bytes:
-            raise OddAnswerError(
+            raise InvalidAnswerError(
                 f"{place} answered with more than {most_bytes} bytes", provider=provider, status=response.status_code
             )
         yield piece
 
 
-def _unpacked(response: httpx2.Response, place: str, provider: str) -> Iterator[bytes]:
+def _unpack_pieces(response: httpx2.Response, place: str, provider: str) -> Iterator[bytes]:
     packing = response.headers.get("content-encoding", "identity").strip().lower()
     if packing in ("identity", ""):
-        yield from response.iter_raw(PIECE)
+        yield from response.iter_raw(PIECE_BYTES)
         return
     if packing not in ("gzip", "x-gzip"):
-        what = f"{place} answered in the packing '{shortened(packing)}', which was not asked for"
-        raise OddAnswerError(what, provider=provider, status=response.status_code)
+        what = f"{place} answered in the packing '{shorten(packing)}', which was not asked for"
+        raise InvalidAnswerError(what, provider=provider, status=response.status_code)
     unpack, came = zlib.decompressobj(zlib.MAX_WBITS | 16), False
     try:
-        for packed in response.iter_raw(PIECE):
+        for packed in response.iter_raw(PIECE_BYTES):
             rest, came = packed, came or bool(packed)
             while rest and not unpack.eof:
-                yield unpack.decompress(rest, PIECE)
+                yield unpack.decompress(rest, PIECE_BYTES)
                 rest = unpack.unconsumed_tail
             if unpack.eof and (rest or unpack.unused_data):
-                raise OddAnswerError(f"{place} answered with more after its end", provider=provider)
+                raise InvalidAnswerError(f"{place} answered with more after its end", provider=provider)
     except zlib.error:
-        raise OddAnswerError(f"{place} answered with a body that cannot be unpacked", provider=provider) from None
+        raise InvalidAnswerError(f"{place} answered with a body that cannot be unpacked", provider=provider) from None
     if came and not unpack.eof:
-        raise OddAnswerError(f"{place} answered with a body that is cut short", provider=provider)
+        raise InvalidAnswerError(f"{place} answered with a body that is cut short", provider=provider)
 
 
-def _unreachable(broken: Exception, request: Request, provider: str) -> ProviderError:
+def _explain_failure(broken: Exception, request: HttpRequest, provider: str) -> ProviderError:
     """What happened in words. The exception's own are left out: they may hold a header, or a proxy's password."""
     said = str(broken)
     if isinstance(broken, httpx2.ProtocolError) and "without sending" not in said:
         ours = isinstance(broken, httpx2.LocalProtocolError)
         what = ": a header holds a character that cannot be sent" if ours else " answered what is no HTTP"
-        return OddAnswerError(f"{request.place}{what}", provider=provider)
-    trouble = None if isinstance(broken, httpx2.TimeoutException) else trouble_of(broken)
+        return InvalidAnswerError(f"{request.place}{what}", provider=provider)
+    trouble = None if isinstance(broken, httpx2.TimeoutException) else explain_tls_error(broken)
     if trouble is not None:
         return UnreachableError(f"{request.place}: {trouble.what}", provider=provider, hint=trouble.hint)
-    what = next((told for kinds, told in _BROKEN if isinstance(broken, kinds)), f": no connection ({type(broken).__name__})")
+    what = next(
+        (told for kinds, told in _FAILURE_WORDS if isinstance(broken, kinds)), f": no connection ({type(broken).__name__})"
+    )
     if "complete message body" in said:
         what = " broke off in the middle of its answer"
     return UnreachableError(f"{request.place}{what}", provider=provider)
 
 
-_BROKEN: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
+_FAILURE_WORDS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     ((httpx2.ConnectTimeout, httpx2.PoolTimeout), ": no connection in time"),
     (httpx2.TimeoutException, ": no whole answer in time"),
     (httpx2.RemoteProtocolError, " closed the connection without an answer"),

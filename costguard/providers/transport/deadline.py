@@ -14,9 +14,9 @@ from typing import Any
 
 import httpcore2
 
-from costguard.system.clock import monotonic as usual
-from costguard.system.resolver import addresses
-from costguard.system.timely import is_late
+from costguard.system.clock import read_monotonic as usual
+from costguard.system.resolver import resolve_addresses
+from costguard.system.timely import is_too_late_to_send
 
 Monotonic = Callable[[], float]
 
@@ -30,34 +30,34 @@ class Deadline:
         self._monotonic = monotonic
         self.until = monotonic() + seconds
 
-    def left(self) -> float:
+    def compute_left(self) -> float:
         """Seconds that are left."""
         return max(0.0, self.until - self._monotonic())
 
-    def at_most(self, seconds: float) -> Deadline:
+    def limit_to(self, seconds: float) -> Deadline:
         """The earlier of this one and `seconds` from now."""
-        return Deadline(min(seconds, self.left()), self._monotonic)
+        return Deadline(min(seconds, self.compute_left()), self._monotonic)
 
 
-_now = threading.local()
+_thread_deadline = threading.local()
 
 
 @contextmanager
-def within(deadline: Deadline) -> Iterator[None]:
+def bound_network(deadline: Deadline) -> Iterator[None]:
     """In this block no network operation of this thread outlasts `deadline`."""
-    before: Deadline | None = getattr(_now, "deadline", None)
-    _now.deadline = deadline
+    before: Deadline | None = getattr(_thread_deadline, "deadline", None)
+    _thread_deadline.deadline = deadline
     try:
         yield
     finally:
-        _now.deadline = before
+        _thread_deadline.deadline = before
 
 
-def _bounded(timeout: float | None, late: type[Exception]) -> float | None:
-    deadline: Deadline | None = getattr(_now, "deadline", None)
+def _bound_timeout(timeout: float | None, late: type[Exception]) -> float | None:
+    deadline: Deadline | None = getattr(_thread_deadline, "deadline", None)
     if deadline is None:
         return timeout
-    left = deadline.left()
+    left = deadline.compute_left()
     if left <= 0:
         raise late("the deadline has passed")
     return left if timeout is None else min(timeout, left)
@@ -80,10 +80,10 @@ class TimedBackend(httpcore2.NetworkBackend):
         """A connection to `host`."""
         until = Deadline(timeout if timeout is not None else LONGEST_CONNECT_S)
         broken: Exception = httpcore2.ConnectError("the name has no address")
-        for address in _addresses(host, port, _bounded(until.left(), httpcore2.ConnectTimeout)):
-            bounded = _bounded(until.left(), httpcore2.ConnectTimeout)
+        for address in _resolve_addresses(host, port, _bound_timeout(until.compute_left(), httpcore2.ConnectTimeout)):
+            bounded = _bound_timeout(until.compute_left(), httpcore2.ConnectTimeout)
             try:
-                return _Timed(self._inner.connect_tcp(address, port, bounded, local_address, socket_options))
+                return _TimedStream(self._inner.connect_tcp(address, port, bounded, local_address, socket_options))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as why:
                 broken = why
         raise broken
@@ -96,26 +96,26 @@ class TimedBackend(httpcore2.NetworkBackend):
 LONGEST_CONNECT_S = 30.0
 
 
-def _addresses(host: str, port: int, seconds: float | None) -> list[str]:
+def _resolve_addresses(host: str, port: int, seconds: float | None) -> list[str]:
     """The IP addresses of `host`, in httpcore's errors."""
     try:
-        return addresses(host, port, seconds)
+        return resolve_addresses(host, port, seconds)
     except TimeoutError as late:
         raise httpcore2.ConnectTimeout(str(late)) from None
     except OSError:
         raise httpcore2.ConnectError("the name cannot be resolved") from None
 
 
-class _Timed(httpcore2.NetworkStream):
+class _TimedStream(httpcore2.NetworkStream):
     def __init__(self, inner: httpcore2.NetworkStream) -> None:
         self._inner = inner
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._inner.read(max_bytes, _bounded(timeout, httpcore2.ReadTimeout))
+        return self._inner.read(max_bytes, _bound_timeout(timeout, httpcore2.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        bounded = _bounded(timeout, httpcore2.WriteTimeout)
-        if buffer and is_late():
+        bounded = _bound_timeout(timeout, httpcore2.WriteTimeout)
+        if buffer and is_too_late_to_send():
             raise httpcore2.WriteTimeout("it is too late to send it")
         self._inner.write(buffer, bounded)
 
@@ -125,12 +125,12 @@ class _Timed(httpcore2.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
-        made = self._inner.start_tls(ssl_context, server_hostname, _bounded(timeout, httpcore2.ConnectTimeout))
+        made = self._inner.start_tls(ssl_context, server_hostname, _bound_timeout(timeout, httpcore2.ConnectTimeout))
         line = made.get_extra_info("socket")
         if isinstance(line, ssl.SSLSocket):
             # an end that TLS did not announce is a cut, not the end of an answer
             line.suppress_ragged_eofs = False  # type: ignore[attr-defined]  # the stubs lack it
-        return _Timed(made)
+        return _TimedStream(made)
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - the shape is httpcore's
         return self._inner.get_extra_info(info)

@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable
 
 from costguard.providers.transport.deadline import Deadline
-from costguard.system.clock import monotonic as usual
-from costguard.system.clock import pause, simulated
+from costguard.system.clock import is_simulated, pass_simulated_time
+from costguard.system.clock import read_monotonic as usual
 
 NAP_S = 0.05
 ROUNDING = 1e-9
 
 
-class Bucket:
+class TokenBucket:
     """`per_s` permissions a second, at most `burst` at once, the last `kept` of them for acts alone.
 
     `monotonic` and `sleep` may be a test's; without `sleep` a waiting thread is woken as soon as its turn may have come.
@@ -41,17 +41,17 @@ class Bucket:
         self._closed_until = self._acts_closed_until = self._at
         self._reads, self._acts = deque[object](), deque[object]()
 
-    def take(self, deadline: Deadline, *, act: bool = False) -> bool:
+    def acquire(self, deadline: Deadline, *, act: bool = False) -> bool:
         """Wait for a permission; False where none can come before `deadline`."""
         ticket, queue = object(), self._acts if act else self._reads
         with self._turn:
             queue.append(ticket)
             try:
                 while True:
-                    wait = self._try(ticket, act=act)
+                    wait = self._try_acquire(ticket, act=act)
                     if wait <= 0:
                         return True
-                    if wait > deadline.left():
+                    if wait > deadline.compute_left():
                         return False
                     self._nap(wait)
             finally:
@@ -66,7 +66,7 @@ class Bucket:
             if act:
                 self._acts_closed_until = max(self._acts_closed_until, until)
 
-    def _try(self, ticket: object, *, act: bool) -> float:
+    def _try_acquire(self, ticket: object, *, act: bool) -> float:
         """0 where a permission was taken, else the least seconds after which one can come. Called with the lock held."""
         now = max(self._at, self._monotonic())
         self._tokens = min(self.burst, self._tokens + (now - self._at) * self.per_s)
@@ -84,8 +84,8 @@ class Bucket:
 
     def _nap(self, wait: float) -> None:
         """Let others have the lock for a while: until something changes, or `wait` is over."""
-        if self._sleep is None and simulated():
-            pause(wait)
+        if self._sleep is None and is_simulated():
+            pass_simulated_time(wait)
             return
         if self._sleep is None:
             self._turn.wait(min(wait, NAP_S))

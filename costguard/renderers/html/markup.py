@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 from html import escape
 
-from costguard.errors import one_line, shortened
+from costguard.errors import shorten, to_one_line
 
 LONGEST = 160
 """Characters of one name that are shown; what is longer has more of it in its title."""
@@ -61,12 +61,12 @@ def page(style: str, title: str, *parts: Markup) -> str:
 def named(text: str, longest: int = LONGEST) -> tuple[str, str | None]:
     """`text` cut to `longest` characters, and the title that says more of it; no title where it says all."""
     plain = _plain(text)
-    return (plain, None) if len(plain) <= longest else (shortened(plain, longest), plain)
+    return (plain, None) if len(plain) <= longest else (shorten(plain, longest), plain)
 
 
 def _plain(text: str) -> str:
     """`text`, cut, and without its marks on a letter that already has `MARKS_MAX`."""
-    text = shortened(text, LONGEST_TEXT)
+    text = shorten(text, LONGEST_TEXT)
     if text.isascii():
         return text
     kept, marks = list[str](), 0
@@ -78,7 +78,7 @@ def _plain(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return escape(one_line(_plain(text)))
+    return escape(to_one_line(_plain(text)))
 
 
 PAGE = """<!DOCTYPE html>

@@ -11,33 +11,33 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from costguard.errors import InputError, one_line, shortened
+from costguard.errors import InputError, shorten, to_one_line
 from costguard.reporting.focus.columns import (
     ALLOWED,
-    CURRENCY,
-    CUSTOM,
-    DECIMAL,
-    JSON,
-    PAIRS,
+    CURRENCY_KIND,
+    CUSTOM_PREFIX,
+    DECIMAL_KIND,
+    JSON_KIND,
+    PAIRS_KIND,
     PRICE_KEYS,
     PRICE_NUMBERS,
     SUBCATEGORIES,
-    TIME,
-    UNIT,
-    Column,
+    TIME_KIND,
+    UNIT_KIND,
+    FocusColumn,
 )
-from costguard.reporting.focus.currencies import CODES
-from costguard.reporting.focus.finding import FORMAT, JSON_TEXT, NULL, TYPE, VALUE, Fault
-from costguard.values.checks import nearest_names
+from costguard.reporting.focus.currencies import CURRENCY_CODES
+from costguard.reporting.focus.finding import FORMAT_RULE, JSON_RULE, NULL_RULE, TYPE_RULE, VALUE_RULE, CellFault
+from costguard.values.checks import find_nearest_names
 
 ReadJson = Callable[[str], object]
 """The value of a JSON text; InputError where it is none, or states a key of an object twice. Core reads no JSON itself."""
 
-Value = str | Decimal | datetime | Mapping[object, object]
+CellValue = str | Decimal | datetime | Mapping[object, object]
 
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE]-?\d{1,3})?", re.ASCII)
+NUMBER_PATTERN = re.compile(r"-?\d+(?:\.\d+)?(?:[eE]-?\d{1,3})?", re.ASCII)
 """FOCUS 1.2, Numeric Format: an integer, a decimal, or mEn, where the exponent has no sign but a minus."""
-INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+INSTANT_PATTERN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 LONGEST_NUMBER = 60
 _SIZE = r"(?:[KMGTPE]i?)?[bB]"
 _TIMES = ("Year", "Month", "Day", "Hour", "Minute", "Second", "Millisecond", "Microsecond")
@@ -45,113 +45,128 @@ _WORD = re.compile(rf"{_SIZE}|[A-Z][A-Za-z0-9]*", re.ASCII)
 _PARTS = re.compile(r"(?:(?P<count>\d+) )?(?P<unit>[^/\s]+)(?:/(?:(?P<per>\d+) )?(?P<time>[A-Za-z]+))?", re.ASCII)
 _LOOSE_SIZE = re.compile(r"(?:kilo|mega|giga|tera|peta|exa|kibi|mebi|gibi|tebi)?(?:byte|bit)s?|[KMGTPE]i?[bB]s", re.IGNORECASE)
 
-WRITTEN_NULL = "NULL"
+NULL_TEXT = "NULL"
 """How some write null in CSV, beside nothing at all; other words for it are findings."""
 PLACEHOLDERS = frozenset(("null", "none", "nil", "n/a", "na", "nan", "not applicable", "unknown", "undefined", "-", "\\n"))
-FREE = frozenset(
+FREE_COLUMNS = frozenset(
     ("ResourceName", "ResourceId", "ChargeDescription", "BillingAccountName", "SubAccountName", "HostProviderName")
 )
 """Columns in which a word such as "none" may be somebody's name for a thing, or is allowed."""
 
 
-def read(column: Column, text: str, read_json: ReadJson) -> tuple[Value | None, Fault | None]:
+def read_cell(column: FocusColumn, text: str, read_json: ReadJson) -> tuple[CellValue | None, CellFault | None]:
     """The value of a cell, None for null and where it has none, and what is wrong with it."""
-    if text in ("", WRITTEN_NULL):
-        return None, None if column.null else Fault(NULL, "is empty and must not be", _wanted(column))
+    if text in ("", NULL_TEXT):
+        return None, None if column.null else CellFault(NULL_RULE, "is empty and must not be", _describe_wanted(column))
     if not text.strip():
-        return None, Fault(NULL, "holds blanks only", "leave it empty" if column.null else _wanted(column))
-    if column.name not in FREE and text.strip().casefold() in PLACEHOLDERS:
-        hint = "leave it empty: that is how null is written" if column.null else _wanted(column)
-        return None, Fault(NULL, f"holds a word for nothing: {_shown(text)}", hint)
-    return _READ.get(column.kind, _text)(column, text, read_json)
+        return None, CellFault(NULL_RULE, "holds blanks only", "leave it empty" if column.null else _describe_wanted(column))
+    if column.name not in FREE_COLUMNS and text.strip().casefold() in PLACEHOLDERS:
+        hint = "leave it empty: that is how null is written" if column.null else _describe_wanted(column)
+        return None, CellFault(NULL_RULE, f"holds a word for nothing: {_quote(text)}", hint)
+    return _READERS.get(column.kind, _read_text)(column, text, read_json)
 
 
-def _text(column: Column, text: str, _: ReadJson) -> tuple[Value | None, Fault | None]:
+def _read_text(column: FocusColumn, text: str, _: ReadJson) -> tuple[CellValue | None, CellFault | None]:
     allowed = tuple(SUBCATEGORIES) if column.name == "ServiceCategory" else ALLOWED.get(column.name, ())
     if allowed and text not in allowed:
-        return None, Fault(VALUE, f"is none of the values there are: {_shown(text)}", _nearest(text, allowed))
+        return None, CellFault(VALUE_RULE, f"is none of the values there are: {_quote(text)}", _suggest_nearest(text, allowed))
     return text, None
 
 
-def _decimal(column: Column, text: str, _: ReadJson) -> tuple[Value | None, Fault | None]:
-    if len(text) > LONGEST_NUMBER or not NUMBER.fullmatch(text):
+def _read_decimal(column: FocusColumn, text: str, _: ReadJson) -> tuple[CellValue | None, CellFault | None]:
+    if len(text) > LONGEST_NUMBER or not NUMBER_PATTERN.fullmatch(text):
         hint = "write digits with one point at most: 1234.5 or 1.5E-7, no sign but -, no comma or currency"
-        return None, Fault(TYPE, f"is no decimal number: {_shown(text)}", hint)
+        return None, CellFault(TYPE_RULE, f"is no decimal number: {_quote(text)}", hint)
     value = Decimal(text)
     if "UnitPrice" in column.name and value < 0:
-        return None, Fault(VALUE, f"is a negative price: {_shown(text)}", "write the price; what it lowers is a cost below 0")
+        return None, CellFault(
+            VALUE_RULE, f"is a negative price: {_quote(text)}", "write the price; what it lowers is a cost below 0"
+        )
     return value, None
 
 
-def _time(_: Column, text: str, __: ReadJson) -> tuple[Value | None, Fault | None]:
+def _read_time(_: FocusColumn, text: str, __: ReadJson) -> tuple[CellValue | None, CellFault | None]:
     hint = "write an instant in UTC as 2026-11-01T00:00:00Z"
-    if not INSTANT.fullmatch(text):
-        return None, Fault(FORMAT, f"is not written as an instant: {_shown(text)}", hint)
+    if not INSTANT_PATTERN.fullmatch(text):
+        return None, CellFault(FORMAT_RULE, f"is not written as an instant: {_quote(text)}", hint)
     try:
         return datetime.fromisoformat(text).astimezone(UTC), None
     except ValueError:
-        return None, Fault(FORMAT, f"is no instant of the calendar: {_shown(text)}", hint)
+        return None, CellFault(FORMAT_RULE, f"is no instant of the calendar: {_quote(text)}", hint)
 
 
-def _currency(_: Column, text: str, __: ReadJson) -> tuple[Value | None, Fault | None]:
-    if text not in CODES:
-        near = nearest_names(text.upper(), CODES)
+def _read_currency(_: FocusColumn, text: str, __: ReadJson) -> tuple[CellValue | None, CellFault | None]:
+    if text not in CURRENCY_CODES:
+        near = find_nearest_names(text.upper(), CURRENCY_CODES)
         hint = f"write {' or '.join(near) if near else 'USD, EUR, ...'}"
-        return None, Fault(FORMAT, f"is no ISO 4217 code: {_shown(text)}", hint)
+        return None, CellFault(FORMAT_RULE, f"is no ISO 4217 code: {_quote(text)}", hint)
     return text, None
 
 
-def _unit(_: Column, text: str, __: ReadJson) -> tuple[Value | None, Fault | None]:
+def _read_unit(_: FocusColumn, text: str, __: ReadJson) -> tuple[CellValue | None, CellFault | None]:
     found = _PARTS.fullmatch(text)
     words = found["unit"].split("-") if found else []
     sound = bool(words) and all(_WORD.fullmatch(word) and not _LOOSE_SIZE.fullmatch(word) for word in words)
     if not found or not sound or (found["time"] and found["time"].removesuffix("s") not in _TIMES):
         hint = "write Hours, GB, GB-Months, GB/Hour, 1000 Tokens"
-        return None, Fault(FORMAT, f"is not written as a unit: {_shown(text)}", hint)
+        return None, CellFault(FORMAT_RULE, f"is not written as a unit: {_quote(text)}", hint)
     return text, None
 
 
-def _pairs(column: Column, text: str, read_json: ReadJson) -> tuple[Value | None, Fault | None]:
-    value, fault = _json(column, text, read_json)
+def _read_pairs(column: FocusColumn, text: str, read_json: ReadJson) -> tuple[CellValue | None, CellFault | None]:
+    value, fault = _read_json_object(column, text, read_json)
     if fault:
         return None, fault
     if not isinstance(value, Mapping):
-        return None, Fault(JSON_TEXT, "is no JSON object", 'write {"key": "value"}')
+        return None, CellFault(JSON_RULE, "is no JSON object", 'write {"key": "value"}')
     for key, one in value.items():
         if isinstance(one, Mapping | list):
             hint = "write a text, a number, true, false or null"
-            return None, Fault(JSON_TEXT, f"has a list or an object at {_shown(str(key))}", hint)
-        if column.name == "SkuPriceDetails" and key not in PRICE_KEYS and not str(key).startswith(CUSTOM):
-            near = nearest_names(str(key), PRICE_KEYS)
-            hint = f"write {' or '.join((*near, f'{CUSTOM}{shortened(one_line(str(key)), 40)}'))}"
-            return None, Fault(VALUE, f"has a key that FOCUS does not know: {_shown(str(key))}", hint)
+            return None, CellFault(JSON_RULE, f"has a list or an object at {_quote(str(key))}", hint)
+        if column.name == "SkuPriceDetails" and key not in PRICE_KEYS and not str(key).startswith(CUSTOM_PREFIX):
+            near = find_nearest_names(str(key), PRICE_KEYS)
+            hint = f"write {' or '.join((*near, f'{CUSTOM_PREFIX}{shorten(to_one_line(str(key)), 40)}'))}"
+            return None, CellFault(VALUE_RULE, f"has a key that FOCUS does not know: {_quote(str(key))}", hint)
         if column.name == "SkuPriceDetails" and key in PRICE_NUMBERS and isinstance(one, str | bool):
-            return None, Fault(VALUE, f"has at {key} no number: {_shown(str(one))}", f'write "{key}": 8, without quotes')
+            return None, CellFault(
+                VALUE_RULE, f"has at {key} no number: {_quote(str(one))}", f'write "{key}": 8, without quotes'
+            )
     return value, None
 
 
-def _json(_: Column, text: str, read_json: ReadJson) -> tuple[Value | None, Fault | None]:
+def _read_json_object(_: FocusColumn, text: str, read_json: ReadJson) -> tuple[CellValue | None, CellFault | None]:
     try:
         value = read_json(text)
     except InputError as wrong:
-        return None, Fault(JSON_TEXT, f"is no JSON: {wrong.what}", 'write {"key": "value"}, with quotes and each key once')
+        return None, CellFault(JSON_RULE, f"is no JSON: {wrong.what}", 'write {"key": "value"}, with quotes and each key once')
     if not isinstance(value, Mapping):
-        return None, Fault(JSON_TEXT, "is no JSON object", 'write {"key": "value"}')
+        return None, CellFault(JSON_RULE, "is no JSON object", 'write {"key": "value"}')
     return value, None
 
 
-_READ = {DECIMAL: _decimal, TIME: _time, CURRENCY: _currency, UNIT: _unit, PAIRS: _pairs, JSON: _json}
+_READERS = {
+    DECIMAL_KIND: _read_decimal,
+    TIME_KIND: _read_time,
+    CURRENCY_KIND: _read_currency,
+    UNIT_KIND: _read_unit,
+    PAIRS_KIND: _read_pairs,
+    JSON_KIND: _read_json_object,
+}
 
 
-def _wanted(column: Column) -> str:
-    wanted = {DECIMAL: "a number", TIME: "an instant as 2026-11-01T00:00:00Z", CURRENCY: "a currency such as USD"}
+def _describe_wanted(column: FocusColumn) -> str:
+    wanted = {
+        DECIMAL_KIND: "a number",
+        TIME_KIND: "an instant as 2026-11-01T00:00:00Z",
+        CURRENCY_KIND: "a currency such as USD",
+    }
     return f"write {wanted.get(column.kind, 'what it is')}"
 
 
-def _nearest(text: str, allowed: tuple[str, ...]) -> str:
-    near = nearest_names(text, allowed)
+def _suggest_nearest(text: str, allowed: tuple[str, ...]) -> str:
+    near = find_nearest_names(text, allowed)
     return f"write {near[0]}" if near else f"write one of: {', '.join(allowed)}"
 
 
-def _shown(text: str) -> str:
-    return f"'{shortened(one_line(text), 40)}'"
+def _quote(text: str) -> str:
+    return f"'{shorten(to_one_line(text), 40)}'"

@@ -12,20 +12,28 @@ from dataclasses import dataclass
 from functools import cache
 
 from costguard.errors import UnknownNameError
-from costguard.values.checks import nearest_names
+from costguard.values.checks import find_nearest_names
 
 VERSIONS = ("1.2", "1.3", "1.4")
-NEWEST = VERSIONS[-1]
-CUSTOM = "x_"
+NEWEST_VERSION = VERSIONS[-1]
+CUSTOM_PREFIX = "x_"
 """How the name of a column begins that is not of the standard."""
 
-TEXT, DECIMAL, TIME, CURRENCY, UNIT, PAIRS, JSON = "text", "decimal", "time", "currency", "unit", "pairs", "json"
+TEXT_KIND, DECIMAL_KIND, TIME_KIND, CURRENCY_KIND, UNIT_KIND, PAIRS_KIND, JSON_KIND = (
+    "text",
+    "decimal",
+    "time",
+    "currency",
+    "unit",
+    "pairs",
+    "json",
+)
 
 REQUIRED, CONDITIONAL, RECOMMENDED = "required", "conditional", "recommended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class FocusColumn:
     """`level`: whether a dataset must have it. `kind`: what its cells hold. `null`: whether a cell may be empty."""
 
     name: str
@@ -164,24 +172,24 @@ PRICE_NUMBERS = (
 """Those of them that hold a number."""
 
 
-def columns(version: str) -> Mapping[str, Column]:
+def get_columns(version: str) -> Mapping[str, FocusColumn]:
     """The columns of `version`, by name, in alphabetical order; UnknownNameError where there is no such version."""
     if version not in VERSIONS:
-        near = nearest_names(version, VERSIONS)
+        near = find_nearest_names(version, VERSIONS)
         raise UnknownNameError("version", version, field="--focus-version", nearest=near, hint=f"known: {', '.join(VERSIONS)}")
-    return {column.name: column for column in _all(version) if column.since <= version <= column.until}
+    return {column.name: column for column in _list_version_columns(version) if column.since <= version <= column.until}
 
 
-def every_column() -> Mapping[str, Column]:
+def get_all_columns() -> Mapping[str, FocusColumn]:
     """The columns of all three versions, by name."""
-    return {column.name: column for column in _all(NEWEST)}
+    return {column.name: column for column in _list_version_columns(NEWEST_VERSION)}
 
 
 @cache
-def _all(version: str) -> tuple[Column, ...]:
+def _list_version_columns(version: str) -> tuple[FocusColumn, ...]:
     found = []
     for line in _TABLE.strip().splitlines():
         name, level, kind, null, since, until = line.split()
         empty = null == "null" and not (version >= "1.4" and name in NEVER_NULL_SINCE_1_4)
-        found.append(Column(name=name, level=level, kind=kind, null=empty, since=since, until=until))
+        found.append(FocusColumn(name=name, level=level, kind=kind, null=empty, since=since, until=until))
     return tuple(found)

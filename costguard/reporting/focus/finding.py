@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-COLUMN, NULL, TYPE, FORMAT, VALUE, JSON_TEXT = "column", "null", "type", "format", "value", "json"
-IDENTITY, ROUNDED, PERIOD, CONDITION = "identity", "rounded", "period", "condition"
-CONSISTENT, TWICE = "consistent", "twice"
+COLUMN_RULE, NULL_RULE, TYPE_RULE, FORMAT_RULE, VALUE_RULE, JSON_RULE = "column", "null", "type", "format", "value", "json"
+IDENTITY_RULE, ROUNDED_RULE, PERIOD_RULE, CONDITION_RULE = "identity", "rounded", "period", "condition"
+CONSISTENT_RULE, TWICE_RULE = "consistent", "twice"
 """The rules, by what they look at: the header, empty cells, numbers, how a cell is written, which values there are, JSON;
 price times quantity (and whether it was only rounded), periods, what one cell asks of another, what one row asks of another,
 what is stated twice."""
@@ -17,7 +17,7 @@ MOST_ALIKE = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class CellFault:
     """What is wrong with a cell. `rule`: one of the above. `instead`: what to write."""
 
     rule: str
@@ -26,27 +26,27 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class FocusFinding:
     """A fault, and where it is. `line`: of the file, from 1, where the row ends; of a Parquet file, the row's number"""
 
     line: int
     column: str
-    fault: Fault
+    fault: CellFault
 
 
 @dataclass(slots=True)
-class Findings:
+class FindingLog:
     """What was found so far: the first ones of each kind, and how many there are of all."""
 
-    told: list[Finding] = field(default_factory=list)
+    told: list[FocusFinding] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, line: int, column: str, fault: Fault, *, alike: str | None = None) -> None:
+    def add(self, line: int, column: str, fault: CellFault, *, alike: str | None = None) -> None:
         """One more. `alike`: the column that it counts with, where that is not its own."""
         kind = (column if alike is None else alike, fault.rule)
         self.counts[kind] += 1
         if self.counts[kind] <= MOST_ALIKE:
-            self.told.append(Finding(line=line, column=column, fault=fault))
+            self.told.append(FocusFinding(line=line, column=column, fault=fault))
 
     @property
     def count(self) -> int:

@@ -15,17 +15,17 @@ from decimal import Context, Decimal
 from costguard.metering.charge_item import ChargeItem, ChargeItems
 from costguard.metering.meter import FIXED_UNITS, GB_MONTH, HOUR
 from costguard.reporting.focus.cells import PLACEHOLDERS
-from costguard.reporting.focus.columns import NEWEST, columns
-from costguard.reporting.focus.services import service_of
+from costguard.reporting.focus.columns import NEWEST_VERSION, get_columns
+from costguard.reporting.focus.services import get_focus_service
 from costguard.values import calendar
 from costguard.values.instant import HOUR_US
-from costguard.values.provider import Seller, seller_of
+from costguard.values.provider import Seller, get_seller
 from costguard.values.resource import ADDRESS, SPOT, VOLUME
 
-Value = str | Decimal | datetime | bool | Mapping[str, object] | None
+RowValue = str | Decimal | datetime | bool | Mapping[str, object] | None
 """A cell. A mapping is a JSON object, a datetime an instant in UTC, None is null."""
 
-SECOND = timedelta(seconds=1)
+ONE_SECOND = timedelta(seconds=1)
 EXACT = Context(prec=60)
 """Products of prices and quantities without any rounding."""
 
@@ -59,25 +59,25 @@ CommitmentDiscountStatus stays, null: consumers (and focus-validator) ask whethe
 """
 
 
-def header(version: str = NEWEST) -> tuple[str, ...]:
+def list_header(version: str = NEWEST_VERSION) -> tuple[str, ...]:
     """The columns that a row of `version` has, those of FOCUS first."""
-    return (*(name for name in columns(version) if name not in _LEFT_OUT), *CUSTOM_COLUMNS)
+    return (*(name for name in get_columns(version) if name not in _LEFT_OUT), *CUSTOM_COLUMNS)
 
 
-def rows(items: ChargeItems | None) -> Iterator[dict[str, Value]]:
+def build_rows(items: ChargeItems | None) -> Iterator[dict[str, RowValue]]:
     """Every column of every version, item by item; a format takes those of `header`. None: there are no items."""
     if items is not None:
         sellers = items.sellers
         for item in items:
-            yield _row(item, seller_of(sellers, item.attribution.provider))
+            yield _build_row(item, get_seller(sellers, item.attribution.provider))
 
 
-def _row(item: ChargeItem, seller: Seller) -> dict[str, Value]:
+def _build_row(item: ChargeItem, seller: Seller) -> dict[str, RowValue]:
     of = item.attribution
-    service, month = service_of(seller, item.charge), calendar.month_of(item.start, UTC)
-    sku, price_details = _sku(item)
-    cost, amount = EXACT.multiply(item.unit_price, item.quantity), item.money.expected.decimal()
-    resource = _resource_type(item)
+    service, month = get_focus_service(seller, item.charge), calendar.find_month(item.start, UTC)
+    sku, price_details = _build_sku(item)
+    cost, amount = EXACT.multiply(item.unit_price, item.quantity), item.money.expected.to_decimal()
+    resource = _get_resource_type(item)
     return {
         "BilledCost": amount,
         "BillingAccountId": of.account,
@@ -88,9 +88,9 @@ def _row(item: ChargeItem, seller: Seller) -> dict[str, Value]:
         "BillingPeriodStart": month.start,
         "ChargeCategory": "Usage",
         "ChargeClass": None,
-        "ChargeDescription": _description(item, service.meter),
+        "ChargeDescription": _build_description(item, service.meter),
         "ChargeFrequency": "Usage-Based",
-        **_period(item),
+        **_build_period(item),
         "CommitmentDiscountStatus": None,
         "ConsumedQuantity": item.used,
         "ConsumedUnit": item.used_unit,
@@ -103,19 +103,19 @@ def _row(item: ChargeItem, seller: Seller) -> dict[str, Value]:
         "InvoiceIssuerName": seller.name,
         "ListCost": cost,
         "ListUnitPrice": item.unit_price,
-        "PricingCategory": _pricing_category(item),
+        "PricingCategory": _get_pricing_category(item),
         "PricingCurrency": item.money.low.currency,
         "PricingCurrencyContractedUnitPrice": item.unit_price,
         "PricingCurrencyEffectiveCost": amount,
         "PricingCurrencyListUnitPrice": item.unit_price,
         "PricingQuantity": item.quantity,
-        "PricingUnit": "GB-Months" if item.unit in _MONTHS else item.unit,
+        "PricingUnit": "GB-Months" if item.unit in _MONTH_UNITS else item.unit,
         "ProviderName": seller.name,
         "PublisherName": seller.name,
-        "RegionId": _place(of.region),
-        "RegionName": _place(of.region),
+        "RegionId": _format_region(of.region),
+        "RegionName": _format_region(of.region),
         "ResourceId": item.key.id,
-        "ResourceName": _text(item.name),
+        "ResourceName": _drop_blank(item.name),
         "ResourceType": resource,
         "ServiceCategory": service.category,
         "ServiceName": service.name,
@@ -124,25 +124,25 @@ def _row(item: ChargeItem, seller: Seller) -> dict[str, Value]:
         "SkuId": sku,
         "SkuMeter": service.meter,
         "SkuPriceDetails": price_details,
-        "SkuPriceId": f"{sku}|{_part(of.tier)}",
+        "SkuPriceId": f"{sku}|{_escape_part(of.tier)}",
         "SubAccountId": of.account,
         "SubAccountName": of.account,
         "SubAccountType": seller.account,
         "Tags": {name: value or True for name, value in item.tags},
-        **_custom(item),
+        **_build_custom_columns(item),
     }
 
 
-_MONTHS = {GB_MONTH, *(unit for unit in FIXED_UNITS if unit != HOUR)}
+_MONTH_UNITS = {GB_MONTH, *(unit for unit in FIXED_UNITS if unit != HOUR)}
 
 
-def _period(item: ChargeItem) -> dict[str, Value]:
+def _build_period(item: ChargeItem) -> dict[str, RowValue]:
     """Whole seconds, which is all that FOCUS writes: both ends rounded down, and a second where nothing was left between."""
     start, end = item.start.replace(microsecond=0), item.end.replace(microsecond=0)
-    return {"ChargePeriodEnd": max(end, start + SECOND), "ChargePeriodStart": start}
+    return {"ChargePeriodEnd": max(end, start + ONE_SECOND), "ChargePeriodStart": start}
 
 
-def _sku(item: ChargeItem) -> tuple[str, dict[str, object]]:
+def _build_sku(item: ChargeItem) -> tuple[str, dict[str, object]]:
     """What is rented, without its price's terms, and its measures: the same name has the same measures always."""
     of, details = item.attribution, dict[str, object]()
     if item.computes:
@@ -151,28 +151,28 @@ def _sku(item: ChargeItem) -> tuple[str, dict[str, object]]:
         details = {"InstanceType": of.instance_type, "GpuCount": count if of.gpu else "", "x_GpuModel": of.gpu}
     else:
         what = (item.part, "")
-        if item.unit in _MONTHS:
+        if item.unit in _MONTH_UNITS:
             hours = str(FIXED_UNITS[item.unit] // HOUR_US) if item.unit in FIXED_UNITS else "calendar"
             what = (item.part, f"{hours}-hour month" if hours.isdigit() else "calendar month")
             details = {"DiskType": item.part, "x_HoursOfMonth": hours}
     details |= {"x_Tier": of.tier}
     names = (item.charge, *what, of.region)
-    return "|".join(_part(name) for name in names if name), {key: value for key, value in details.items() if value != ""}
+    return "|".join(_escape_part(name) for name in names if name), {key: value for key, value in details.items() if value != ""}
 
 
-def _part(name: str) -> str:
+def _escape_part(name: str) -> str:
     """`name` as a part of an id: two lists of parts never make the same one."""
     return name.replace("\\", "\\\\").replace("|", "\\|")
 
 
-def _pricing_category(item: ChargeItem) -> str:
+def _get_pricing_category(item: ChargeItem) -> str:
     """Of computing by its tier; what a disk or an address costs does not move with the market."""
     if item.computes and item.attribution.tier == SPOT:
         return "Dynamic"
     return "Other" if item.computes and item.attribution.tier == "reserved" else "Standard"
 
 
-def _resource_type(item: ChargeItem) -> str:
+def _get_resource_type(item: ChargeItem) -> str:
     if item.attribution.kind == VOLUME:
         return "Volume"
     if item.attribution.kind == ADDRESS:
@@ -180,38 +180,38 @@ def _resource_type(item: ChargeItem) -> str:
     return "GPU Instance" if item.attribution.gpu else "Instance"
 
 
-def _description(item: ChargeItem, meter: str) -> str:
+def _build_description(item: ChargeItem, meter: str) -> str:
     of = item.attribution
     gpus = f"{of.gpu_count:g}x {of.gpu}" if of.gpu else ""
     told = (gpus, of.instance_type, of.tier) if item.computes else (meter, item.part)
     return " ".join(word for word in (*told, of.region) if word.strip())
 
 
-def _custom(item: ChargeItem) -> dict[str, Value]:
+def _build_custom_columns(item: ChargeItem) -> dict[str, RowValue]:
     of, labels = item.attribution, dict(item.attribution.labels)
     return {
         "x_ChargeKind": item.charge,
         "x_Corrected": item.corrected,
-        "x_CostHigh": item.money.high.decimal(),
-        "x_CostLow": item.money.low.decimal(),
+        "x_CostHigh": item.money.high.to_decimal(),
+        "x_CostLow": item.money.low.to_decimal(),
         "x_GpuCount": Decimal(f"{of.gpu_count:g}") if of.gpu else None,
-        "x_GpuModel": _text(of.gpu),
-        "x_Owner": _text(of.owner),
+        "x_GpuModel": _drop_blank(of.gpu),
+        "x_Owner": _drop_blank(of.owner),
         "x_PriceKnown": item.price.known,
-        "x_PriceSource": _text(item.source),
-        "x_Project": _text(labels.get("project", "")),
-        "x_Team": _text(labels.get("team", "")),
-        "x_Tier": _text(of.tier),
+        "x_PriceSource": _drop_blank(item.source),
+        "x_Project": _drop_blank(labels.get("project", "")),
+        "x_Team": _drop_blank(labels.get("team", "")),
+        "x_Tier": _drop_blank(of.tier),
         "x_UnitPriceHigh": Decimal(item.price.high).scaleb(-9),
         "x_UnitPriceLow": Decimal(item.price.low).scaleb(-9),
     }
 
 
-def _place(region: str) -> str | None:
+def _format_region(region: str) -> str | None:
     """Null also where a provider writes "unknown" or "N/A": FOCUS has no words for nothing."""
-    return None if region.strip().casefold() in PLACEHOLDERS else _text(region)
+    return None if region.strip().casefold() in PLACEHOLDERS else _drop_blank(region)
 
 
-def _text(text: str) -> str | None:
+def _drop_blank(text: str) -> str | None:
     """Null where there is nothing to read."""
     return text if text.strip() else None

@@ -9,7 +9,7 @@ from costguard.values.provider import Seller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class FocusService:
     """What was used, in FOCUS's words. `meter`: what of it is counted."""
 
     name: str
@@ -18,11 +18,11 @@ class Service:
     meter: str
 
 
-def service_of(seller: Seller, charge: str) -> Service:
+def get_focus_service(seller: Seller, charge: str) -> FocusService:
     """The service that a line of kind `charge` is of; what is neither computing, a disk nor an address is traffic."""
     if charge == COMPUTE:
-        return Service(name=seller.compute, category="Compute", subcategory=seller.runs, meter="Instance Hours")
+        return FocusService(name=seller.compute, category="Compute", subcategory=seller.runs, meter="Instance Hours")
     if charge == STORAGE:
-        return Service(name=seller.storage, category="Storage", subcategory="Block Storage", meter="Block Volume Usage")
+        return FocusService(name=seller.storage, category="Storage", subcategory="Block Storage", meter="Block Volume Usage")
     name, meter = ("IP Addresses", "IP Address Hours") if charge == ADDRESS_CHARGE else ("Data Transfer", "Data Transfer")
-    return Service(name=f"{seller.name} {name}", category="Networking", subcategory="Network Connectivity", meter=meter)
+    return FocusService(name=f"{seller.name} {name}", category="Networking", subcategory="Network Connectivity", meter=meter)

@@ -10,42 +10,42 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Context, Decimal
 
-from costguard.reporting.focus.cells import Value
+from costguard.reporting.focus.cells import CellValue
 from costguard.reporting.focus.columns import SUBCATEGORIES
-from costguard.reporting.focus.finding import CONDITION, IDENTITY, PERIOD, ROUNDED, VALUE, Fault
+from costguard.reporting.focus.finding import CONDITION_RULE, IDENTITY_RULE, PERIOD_RULE, ROUNDED_RULE, VALUE_RULE, CellFault
 
 EXACT = Context(prec=130)
 """Products of any two numbers that a cell can hold, without rounding."""
 
-Found = Iterator[tuple[str, Fault]]
+RowFaults = Iterator[tuple[str, CellFault]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FocusRow:
     """`values`: of the columns that are there; None is null. `broken`: whose cell cannot be read: nothing is known of it."""
 
-    values: Mapping[str, Value | None]
+    values: Mapping[str, CellValue | None]
     broken: frozenset[str]
 
-    def null(self, name: str) -> bool:
+    def is_null(self, name: str) -> bool:
         """Whether the column is there and its cell is empty."""
         return name in self.values and self.values[name] is None and name not in self.broken
 
-    def full(self, name: str) -> bool:
+    def is_full(self, name: str) -> bool:
         """Whether the cell holds anything, readable or not."""
         return self.values.get(name) is not None or name in self.broken
 
-    def text(self, name: str) -> str:
+    def get_text(self, name: str) -> str:
         """Its text, "" for none."""
         value = self.values.get(name)
         return value if isinstance(value, str) else ""
 
-    def number(self, name: str) -> Decimal | None:
+    def get_number(self, name: str) -> Decimal | None:
         """Its number."""
         value = self.values.get(name)
         return value if isinstance(value, Decimal) else None
 
-    def at(self, name: str) -> datetime | None:
+    def get_instant(self, name: str) -> datetime | None:
         """Its instant."""
         value = self.values.get(name)
         return value if isinstance(value, datetime) else None
@@ -53,12 +53,12 @@ class Row:
     @property
     def correction(self) -> bool:
         """Whether it mends a bill that was closed, so that many rules do not hold for it."""
-        return self.text("ChargeClass") == "Correction" or "ChargeClass" in self.broken
+        return self.get_text("ChargeClass") == "Correction" or "ChargeClass" in self.broken
 
     @property
     def sold(self) -> bool:
         """Whether something was used or bought, at a price."""
-        return self.text("ChargeCategory") in ("Usage", "Purchase") and not self.correction
+        return self.get_text("ChargeCategory") in ("Usage", "Purchase") and not self.correction
 
 
 NULL_WITH: Mapping[str, tuple[str, ...]] = {
@@ -105,128 +105,158 @@ SAME_CURRENCY = {
 }
 
 
-def row_faults(row: Row) -> Found:
+def find_row_faults(row: FocusRow) -> RowFaults:
     """Every fault between the cells of `row`, with the column that it is best mended in."""
-    yield from _together(row)
-    yield from _by_category(row)
-    yield from _identities(row)
-    yield from _periods(row)
-    yield from _service(row)
+    yield from _check_null_pairs(row)
+    yield from _check_category(row)
+    yield from _check_products(row)
+    yield from _check_periods(row)
+    yield from _check_service(row)
 
 
-def _together(row: Row) -> Found:
+def _check_null_pairs(row: FocusRow) -> RowFaults:
     for first, others in NULL_WITH.items():
-        for name in others if row.null(first) else ():
-            if row.full(name):
-                yield name, Fault(CONDITION, f"holds something where {first} is null", f"leave it empty, or fill {first}")
+        for name in others if row.is_null(first) else ():
+            if row.is_full(name):
+                yield (
+                    name,
+                    CellFault(CONDITION_RULE, f"holds something where {first} is null", f"leave it empty, or fill {first}"),
+                )
     for first, others in FULL_WITH.items():
-        for name in others if row.full(first) else ():
-            if row.null(name):
-                yield name, Fault(CONDITION, f"is null where {first} is not", f"fill it, or leave {first} empty")
+        for name in others if row.is_full(first) else ():
+            if row.is_null(name):
+                yield name, CellFault(CONDITION_RULE, f"is null where {first} is not", f"fill it, or leave {first} empty")
 
 
-def _by_category(row: Row) -> Found:
-    category = row.text("ChargeCategory")
+def _check_category(row: FocusRow) -> RowFaults:
+    category = row.get_text("ChargeCategory")
     for name in OF_WHAT_IS_SOLD:
-        if row.sold and row.null(name):
-            yield name, Fault(CONDITION, f"is null for a {category} charge", "fill it; only a Correction may leave it out")
-        if category == "Tax" and row.full(name):
-            yield name, Fault(CONDITION, "holds something for a Tax charge", "leave it empty: a tax has no price of its own")
-    unused = row.text("CommitmentDiscountStatus") == "Unused"
-    if category and row.full("ConsumedQuantity") and (category != "Usage" or unused):
+        if row.sold and row.is_null(name):
+            yield (
+                name,
+                CellFault(CONDITION_RULE, f"is null for a {category} charge", "fill it; only a Correction may leave it out"),
+            )
+        if category == "Tax" and row.is_full(name):
+            yield (
+                name,
+                CellFault(CONDITION_RULE, "holds something for a Tax charge", "leave it empty: a tax has no price of its own"),
+            )
+    unused = row.get_text("CommitmentDiscountStatus") == "Unused"
+    if category and row.is_full("ConsumedQuantity") and (category != "Usage" or unused):
         of = "an Unused commitment" if category == "Usage" else f"a {category} charge"
-        yield "ConsumedQuantity", Fault(CONDITION, f"holds something for {of}", "leave it empty: nothing was used")
-    if category == "Usage" and row.null("ConsumedQuantity") and not (unused or row.correction):
-        yield "ConsumedQuantity", Fault(CONDITION, "is null for a Usage charge", "write how much was used")
+        yield "ConsumedQuantity", CellFault(CONDITION_RULE, f"holds something for {of}", "leave it empty: nothing was used")
+    if category == "Usage" and row.is_null("ConsumedQuantity") and not (unused or row.correction):
+        yield "ConsumedQuantity", CellFault(CONDITION_RULE, "is null for a Usage charge", "write how much was used")
     for name in ("CommitmentDiscount", "CapacityReservation"):
-        if category == "Usage" and row.full(f"{name}Id") and row.null(f"{name}Status"):
-            yield f"{name}Status", Fault(CONDITION, f"is null where {name}Id is not", "write Used or Unused")
-    consumed = row.number("ConsumedQuantity")
+        if category == "Usage" and row.is_full(f"{name}Id") and row.is_null(f"{name}Status"):
+            yield f"{name}Status", CellFault(CONDITION_RULE, f"is null where {name}Id is not", "write Used or Unused")
+    consumed = row.get_number("ConsumedQuantity")
     if category == "Usage" and not row.correction and consumed is not None and consumed < 0:
         hint = "write what was used; only a Correction takes some of it back"
-        yield "ConsumedQuantity", Fault(VALUE, f"is negative for a Usage charge: {_plain(consumed)}", hint)
-    yield from _committed(row)
-    if category == "Purchase" and row.text("ChargeFrequency") == "Usage-Based":
-        yield "ChargeFrequency", Fault(CONDITION, "is Usage-Based for a Purchase", "write One-Time or Recurring")
+        yield "ConsumedQuantity", CellFault(VALUE_RULE, f"is negative for a Usage charge: {_format_plain(consumed)}", hint)
+    yield from _check_commitment(row)
+    if category == "Purchase" and row.get_text("ChargeFrequency") == "Usage-Based":
+        yield "ChargeFrequency", CellFault(CONDITION_RULE, "is Usage-Based for a Purchase", "write One-Time or Recurring")
 
 
-def _committed(row: Row) -> Found:
+def _check_commitment(row: FocusRow) -> RowFaults:
     """Usage under a commitment is priced as Committed, and nothing else is."""
-    priced = row.text("PricingCategory")
-    if row.text("ChargeCategory") != "Usage" or row.correction:
+    priced = row.get_text("PricingCategory")
+    if row.get_text("ChargeCategory") != "Usage" or row.correction:
         return
-    if priced == "Committed" and row.null("CommitmentDiscountId"):
+    if priced == "Committed" and row.is_null("CommitmentDiscountId"):
         hint = "write Standard or Dynamic, or name the commitment in CommitmentDiscountId"
-        yield "PricingCategory", Fault(CONDITION, "is Committed where CommitmentDiscountId is null", hint)
-    if priced == "Standard" and row.full("CommitmentDiscountId"):
+        yield "PricingCategory", CellFault(CONDITION_RULE, "is Committed where CommitmentDiscountId is null", hint)
+    if priced == "Standard" and row.is_full("CommitmentDiscountId"):
         hint = "write Committed, or leave CommitmentDiscountId empty"
-        yield "PricingCategory", Fault(CONDITION, "is Standard where CommitmentDiscountId is not null", hint)
+        yield "PricingCategory", CellFault(CONDITION_RULE, "is Standard where CommitmentDiscountId is not null", hint)
 
 
-def _identities(row: Row) -> Found:
-    quantity = row.number("PricingQuantity")
+def _check_products(row: FocusRow) -> RowFaults:
+    quantity = row.get_number("PricingQuantity")
     for cost, price in (("ListCost", "ListUnitPrice"), ("ContractedCost", "ContractedUnitPrice")):
-        stated, each = row.number(cost), row.number(price)
+        stated, each = row.get_number(cost), row.get_number(price)
         if row.correction or stated is None or each is None or quantity is None:
             continue
         product = EXACT.multiply(each, quantity)
         if stated != product:
-            told = "was rounded" if (rounded := _rounded(stated, product)) else f"is {stated:f}"
-            fault = Fault(
-                ROUNDED if rounded else IDENTITY, f"{told}, and is not {price} x PricingQuantity", f"write {_plain(product)}"
+            told = "was rounded" if (rounded := _is_rounded(stated, product)) else f"is {stated:f}"
+            fault = CellFault(
+                ROUNDED_RULE if rounded else IDENTITY_RULE,
+                f"{told}, and is not {price} x PricingQuantity",
+                f"write {_format_plain(product)}",
             )
             yield cost, fault
-    if row.text("PricingCurrency") and row.text("PricingCurrency") == row.text("BillingCurrency"):
+    if row.get_text("PricingCurrency") and row.get_text("PricingCurrency") == row.get_text("BillingCurrency"):
         for name, other in SAME_CURRENCY.items():
-            stated, same = row.number(name), row.number(other)
+            stated, same = row.get_number(name), row.get_number(other)
             if stated is not None and same is not None and stated != same:
-                yield name, Fault(IDENTITY, f"is {stated:f}, and {other} in the same currency is not", f"write {_plain(same)}")
-    payee = row.text("InvoiceIssuerName")
+                yield (
+                    name,
+                    CellFault(
+                        IDENTITY_RULE, f"is {stated:f}, and {other} in the same currency is not", f"write {_format_plain(same)}"
+                    ),
+                )
+    payee = row.get_text("InvoiceIssuerName")
     for seller in ("ServiceProviderName", "ProviderName"):
-        billed = row.number("BilledCost")
-        if row.text(seller) and payee and payee != row.text(seller) and billed:
+        billed = row.get_number("BilledCost")
+        if row.get_text(seller) and payee and payee != row.get_text(seller) and billed:
             hint = f"spell it as {seller}, or write BilledCost 0 where another party collects the money"
-            yield "InvoiceIssuerName", Fault(CONDITION, f"is not {seller}, and BilledCost is not 0", hint)
+            yield "InvoiceIssuerName", CellFault(CONDITION_RULE, f"is not {seller}, and BilledCost is not 0", hint)
             return
 
 
-def _periods(row: Row) -> Found:
-    ends = [row.at(name) for name in ("ChargePeriodStart", "ChargePeriodEnd", "BillingPeriodStart", "BillingPeriodEnd")]
+def _check_periods(row: FocusRow) -> RowFaults:
+    ends = [
+        row.get_instant(name) for name in ("ChargePeriodStart", "ChargePeriodEnd", "BillingPeriodStart", "BillingPeriodEnd")
+    ]
     start, end, first, last = ends
     if start and end and start >= end:
-        yield "ChargePeriodEnd", Fault(PERIOD, "is not after ChargePeriodStart", "the end is the first instant outside")
+        yield (
+            "ChargePeriodEnd",
+            CellFault(PERIOD_RULE, "is not after ChargePeriodStart", "the end is the first instant outside"),
+        )
     if first and last and first >= last:
-        yield "BillingPeriodEnd", Fault(PERIOD, "is not after BillingPeriodStart", "the end is the first instant outside")
-    if row.text("ChargeCategory") == "Purchase" or row.correction:
+        yield (
+            "BillingPeriodEnd",
+            CellFault(PERIOD_RULE, "is not after BillingPeriodStart", "the end is the first instant outside"),
+        )
+    if row.get_text("ChargeCategory") == "Purchase" or row.correction:
         return  # what is bought may hold for years, and what is mended lies in an earlier period
     if start and first and last and not first <= start < last:
-        yield "ChargePeriodStart", Fault(PERIOD, "lies outside the billing period", f"from {_at(first)} to before {_at(last)}")
+        yield (
+            "ChargePeriodStart",
+            CellFault(PERIOD_RULE, "lies outside the billing period", f"from {_format_at(first)} to before {_format_at(last)}"),
+        )
     elif end and last and end > last:
-        hint = f"split the charge at {_at(last)}: a row for each billing period"
-        yield "ChargePeriodEnd", Fault(PERIOD, "lies beyond the end of the billing period", hint)
+        hint = f"split the charge at {_format_at(last)}: a row for each billing period"
+        yield "ChargePeriodEnd", CellFault(PERIOD_RULE, "lies beyond the end of the billing period", hint)
 
 
-def _service(row: Row) -> Found:
-    category, under = row.text("ServiceCategory"), row.text("ServiceSubcategory")
+def _check_service(row: FocusRow) -> RowFaults:
+    category, under = row.get_text("ServiceCategory"), row.get_text("ServiceSubcategory")
     if category in SUBCATEGORIES and under and under not in (known := (*SUBCATEGORIES[category], f"Other ({category})")):
-        yield "ServiceSubcategory", Fault(VALUE, f"is no subcategory of {category}", f"write one of: {', '.join(known)}")
+        yield (
+            "ServiceSubcategory",
+            CellFault(VALUE_RULE, f"is no subcategory of {category}", f"write one of: {', '.join(known)}"),
+        )
 
 
 LEAST_DECIMALS = 4
 """With fewer decimals a cost is no product that was rounded, but another number."""
 
 
-def _rounded(stated: Decimal, product: Decimal) -> bool:
+def _is_rounded(stated: Decimal, product: Decimal) -> bool:
     """Whether `stated` is the product to fewer decimals, up or down."""
     exponent = stated.as_tuple().exponent
     places = -exponent if isinstance(exponent, int) else 0
     return places >= LEAST_DECIMALS and abs(EXACT.subtract(stated, product)) < Decimal(1).scaleb(-places)
 
 
-def _plain(number: Decimal) -> str:
+def _format_plain(number: Decimal) -> str:
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _at(instant: datetime) -> str:
+def _format_at(instant: datetime) -> str:
     return f"{instant:%Y-%m-%dT%H:%M:%SZ}"

@@ -4,18 +4,25 @@
 `whole` all of it together.
 """
 
-from costguard.reporting.statement.groups import BY, DEFAULT_BY, Group, Sums, keys_stated, sums_of
-from costguard.reporting.statement.period import month_stated
-from costguard.reporting.statement.statement import Statement, providers_of
+from costguard.reporting.statement.groups import (
+    DEFAULT_GROUP_KEYS,
+    GROUP_KEYS,
+    CostGroup,
+    CurrencySums,
+    parse_group_keys,
+    sum_by_currency,
+)
+from costguard.reporting.statement.period import parse_month
+from costguard.reporting.statement.statement import Statement, list_providers
 
 __all__ = [
-    "BY",
-    "DEFAULT_BY",
-    "Group",
+    "GROUP_KEYS",
+    "DEFAULT_GROUP_KEYS",
+    "CostGroup",
     "Statement",
-    "Sums",
-    "keys_stated",
-    "month_stated",
-    "providers_of",
-    "sums_of",
+    "CurrencySums",
+    "parse_group_keys",
+    "parse_month",
+    "list_providers",
+    "sum_by_currency",
 ]

@@ -16,19 +16,19 @@ from fractions import Fraction
 from typing import Protocol
 
 from costguard.metering.meter import COMPUTE
-from costguard.metering.spending import Bearer, Spending
+from costguard.metering.spending import BilledResource, Spending
 from costguard.reporting.statement.waste import Waste
-from costguard.values.checks import described, one_of, require
-from costguard.values.money import Money, MoneyInterval, total_of
+from costguard.values.checks import describe_value, require, require_one_of
+from costguard.values.money import Money, MoneyInterval, sum_intervals
 from costguard.values.resource import GROUPED_LABELS, INSTANCE, Attribution
 
-DEFAULT_BY = ("provider", "account", "owner", "gpu")
-LABEL = "label:"
-LONGEST_KEY = 300
+DEFAULT_GROUP_KEYS = ("provider", "account", "owner", "gpu")
+LABEL_PREFIX = "label:"
+LONGEST_LABEL_KEY = 300
 """Characters of a label's key: no cloud takes more."""
 
 
-class Part(Protocol):
+class CostPart(Protocol):
     """What is grouped: money, or waste."""
 
     @property
@@ -40,11 +40,11 @@ class Part(Protocol):
         """Of which kind."""
 
     @property
-    def bearer(self) -> Bearer | None:
+    def bearer(self) -> BilledResource | None:
         """Of which resource; None where they are not told apart."""
 
 
-KEPT: Mapping[str, Callable[[Part], str]] = {
+LEDGER_KEYS: Mapping[str, Callable[[CostPart], str]] = {
     "provider": lambda s: s.attribution.provider,
     "account": lambda s: s.attribution.account,
     "region": lambda s: s.attribution.region,
@@ -57,18 +57,18 @@ KEPT: Mapping[str, Callable[[Part], str]] = {
 }
 """What the ledger keeps with each amount, beside the labels of `GROUPED_LABELS`."""
 
-TOLD: Mapping[str, Callable[[Bearer], str]] = {
+RESOURCE_KEYS: Mapping[str, Callable[[BilledResource], str]] = {
     "resource": lambda of: "/".join(of.key),
     "name": lambda of: of.name,
     "job": lambda of: of.job,
 }
 """What is known of each resource. A job is a group of machines that work together ([defaults] group_from)."""
 
-BY = (*KEPT, *GROUPED_LABELS, *TOLD)
+GROUP_KEYS = (*LEDGER_KEYS, *GROUPED_LABELS, *RESOURCE_KEYS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class CostGroup:
     """What one group cost. `by`: its keys with their values, "" where nobody stated one.
 
     `us`: microseconds that instances probably computed, summed over instances; `gpu_milli_us`: the same, each times a
@@ -94,11 +94,11 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
+class CurrencySums:
     """One currency: the total, and the groups that add up to it, dearest first."""
 
     total: MoneyInterval
-    groups: tuple[Group, ...] = ()
+    groups: tuple[CostGroup, ...] = ()
 
     @property
     def currency(self) -> str:
@@ -111,7 +111,9 @@ class Sums:
         return sum(group.computing for group in self.groups)
 
 
-def sums_of(spending: Iterable[Spending], by: Sequence[str], wastes: Iterable[Waste] = ()) -> tuple[Sums, tuple[Sums, ...]]:
+def sum_by_currency(
+    spending: Iterable[Spending], by: Sequence[str], wastes: Iterable[Waste] = ()
+) -> tuple[CurrencySums, tuple[CurrencySums, ...]]:
     """The sums in US dollars, and those of every other currency by its code."""
     by_currency: dict[str, list[Spending]] = defaultdict(list)
     for part in spending:
@@ -119,85 +121,94 @@ def sums_of(spending: Iterable[Spending], by: Sequence[str], wastes: Iterable[Wa
     wasted: dict[str, list[Waste]] = defaultdict(list)
     for waste in wastes:
         wasted[waste.currency].append(waste)
-    usd = _sums(by_currency.pop("USD", []), by, "USD", wasted["USD"])
-    return usd, tuple(_sums(parts, by, currency, wasted[currency]) for currency, parts in sorted(by_currency.items()))
+    usd = _group_currency(by_currency.pop("USD", []), by, "USD", wasted["USD"])
+    return usd, tuple(_group_currency(parts, by, currency, wasted[currency]) for currency, parts in sorted(by_currency.items()))
 
 
-def keys_stated(text: str | None) -> tuple[str, ...]:
+def parse_group_keys(text: str | None) -> tuple[str, ...]:
     """The keys of `--by`, as "provider,label:run"; each once. None: the usual ones. A label's key is taken as it is written."""
     if text is None:
-        return DEFAULT_BY
+        return DEFAULT_GROUP_KEYS
     names = [name.strip() for name in text.split(",") if name.strip()]
-    hint = f"write some of: {', '.join(BY)}, label:KEY"
+    hint = f"write some of: {', '.join(GROUP_KEYS)}, label:KEY"
     require(bool(names), "--by", "names nothing to group by", hint)
-    return tuple(dict.fromkeys(_key_stated(name, hint) for name in names))
+    return tuple(dict.fromkeys(_parse_group_key(name, hint) for name in names))
 
 
-def tells_apart(by: Sequence[str]) -> bool:
+def needs_resources(by: Sequence[str]) -> bool:
     """Whether these keys ask for what is known of each resource."""
-    return any(key not in KEPT and key not in GROUPED_LABELS for key in by)
+    return any(key not in LEDGER_KEYS and key not in GROUPED_LABELS for key in by)
 
 
-def value_of(part: Part, key: str) -> str:
+def get_group_value(part: CostPart, key: str) -> str:
     """What `part` is in `key`, "" where nobody stated it."""
-    if key in KEPT:
-        return KEPT[key](part)
+    if key in LEDGER_KEYS:
+        return LEDGER_KEYS[key](part)
     if key in GROUPED_LABELS:
         return dict(part.attribution.labels).get(key, "")
     if part.bearer is None:
         return ""
-    return TOLD[key](part.bearer) if key in TOLD else _label(part.bearer.labels, key.removeprefix(LABEL))
+    return (
+        RESOURCE_KEYS[key](part.bearer)
+        if key in RESOURCE_KEYS
+        else _get_label(part.bearer.labels, key.removeprefix(LABEL_PREFIX))
+    )
 
 
-def _key_stated(name: str, hint: str) -> str:
+def _parse_group_key(name: str, hint: str) -> str:
     kind, separator, key = name.partition(":")
-    if separator and f"{kind.lower()}:" == LABEL:
+    if separator and f"{kind.lower()}:" == LABEL_PREFIX:
         key = key.strip()
-        require(0 < len(key) <= LONGEST_KEY, "--by", f"names no label: {described(name)}", "write label:KEY, as label:run")
-        return key.lower() if key.lower() in GROUPED_LABELS else f"{LABEL}{key}"
+        require(
+            0 < len(key) <= LONGEST_LABEL_KEY,
+            "--by",
+            f"names no label: {describe_value(name)}",
+            "write label:KEY, as label:run",
+        )
+        return key.lower() if key.lower() in GROUPED_LABELS else f"{LABEL_PREFIX}{key}"
     if separator:
-        require(truth=False, field="--by", what=f"knows no {described(name)}", hint=hint)
-    return one_of(name.lower(), (*BY, "label:KEY"), "--by")
+        require(truth=False, field="--by", what=f"knows no {describe_value(name)}", hint=hint)
+    return require_one_of(name.lower(), (*GROUP_KEYS, "label:KEY"), "--by")
 
 
-def _label(labels: Sequence[tuple[str, str]], key: str) -> str:
+def _get_label(labels: Sequence[tuple[str, str]], key: str) -> str:
     """The label `key`; one that differs from it in case only, where there is none written like that."""
     exact = next((value for name, value in labels if name == key), None)
     return exact if exact is not None else next((v for name, v in labels if name.casefold() == key.casefold()), "")
 
 
-def _sums(parts: Sequence[Spending], by: Sequence[str], currency: str, wastes: Sequence[Waste]) -> Sums:
+def _group_currency(parts: Sequence[Spending], by: Sequence[str], currency: str, wastes: Sequence[Waste]) -> CurrencySums:
     gathered: dict[tuple[str, ...], list[Spending]] = defaultdict(list)
     for part in parts:
         if part.us or part.money.high.nano:
-            gathered[tuple(value_of(part, key) for key in by)].append(part)
+            gathered[tuple(get_group_value(part, key) for key in by)].append(part)
     wasted: dict[tuple[str, ...], list[Waste]] = defaultdict(list)
     for waste in wastes:
-        wasted[tuple(value_of(waste, key) for key in by)].append(waste)
+        wasted[tuple(get_group_value(waste, key) for key in by)].append(waste)
     groups = [
-        _group(dict(zip(by, values, strict=True)), own, currency, wasted.get(values, []))
+        _build_group(dict(zip(by, values, strict=True)), own, currency, wasted.get(values, []))
         for values, own in sorted(gathered.items())
     ]
     groups.sort(key=lambda g: (-g.money.expected.nano, -g.money.high.nano))
-    return Sums(total=total_of((g.money for g in groups), currency), groups=tuple(groups))
+    return CurrencySums(total=sum_intervals((g.money for g in groups), currency), groups=tuple(groups))
 
 
-def _group(by: Mapping[str, str], parts: Sequence[Spending], currency: str, wastes: Sequence[Waste]) -> Group:
+def _build_group(by: Mapping[str, str], parts: Sequence[Spending], currency: str, wastes: Sequence[Waste]) -> CostGroup:
     computing = [part for part in parts if part.charge == COMPUTE]
     guessed = [part.money for part in parts if not part.known]
-    return Group(
+    return CostGroup(
         by=by,
-        money=total_of((part.money for part in parts), currency),
+        money=sum_intervals((part.money for part in parts), currency),
         us=sum(part.us for part in computing),
         gpu_milli_us=sum(part.us * round(part.attribution.gpu_count * 1000) for part in computing),
-        unknown=total_of(guessed, currency) if guessed else None,
+        unknown=sum_intervals(guessed, currency) if guessed else None,
         computing=sum(part.money.expected.nano for part in computing if part.attribution.kind == INSTANCE),
-        waste=_together(wastes) if wastes else None,
+        waste=_sum_wastes(wastes) if wastes else None,
     )
 
 
-def _together(wastes: Sequence[Waste]) -> Waste:
+def _sum_wastes(wastes: Sequence[Waste]) -> Waste:
     found = wastes[0]
     for one in wastes[1:]:
-        found = found.plus(one)
+        found = found.add(one)
     return found

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import date, timedelta, tzinfo
 from typing import NamedTuple
 
-from costguard.metering.spending import Bearer
-from costguard.reporting.statement.groups import KEPT, value_of
-from costguard.values.instant import EPOCH, HOUR_US, instant
+from costguard.metering.spending import BilledResource
+from costguard.reporting.statement.groups import LEDGER_KEYS, get_group_value
+from costguard.values.instant import EPOCH, HOUR_US, from_micros
 from costguard.values.resource import GROUPED_LABELS, Attribution
 
 LONGEST_BY_DAY = 92
@@ -21,18 +21,18 @@ LONGEST_BY_DAY = 92
 HOURS_A_DAY, DAYS_A_WEEK = 24, 7
 
 
-class DaySum(NamedTuple):
+class DailyCost(NamedTuple):
     """What was expected to be spent on a day (since 1970, UTC), in nano-units, by lines and attributions like these."""
 
     day: int
     attribution: Attribution
     charge: str
     nano: int
-    bearer: Bearer | None = None
+    bearer: BilledResource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Days:
+class CostByDay:
     """`parts`: what each value of the key `by` cost on each of `days`, in nano-dollars; they add up to the period's total."""
 
     by: str
@@ -42,14 +42,14 @@ class Days:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Burnt:
+class WeeklyBurn:
     """Mean dollars an hour for each weekday (Monday first) and hour of `zone`; None: the period holds no such hour yet."""
 
     zone: str
     cells: tuple[tuple[float | None, ...], ...]
 
 
-class HourRates(NamedTuple):
+class HourlyRateChanges(NamedTuple):
     """What began and ended in an hour (since 1970): the sums of rates (nano-dollars a microsecond), and of rate x offset."""
 
     began: float = 0.0
@@ -58,7 +58,7 @@ class HourRates(NamedTuple):
     ended_offset: float = 0.0
 
 
-def days_of(sums: Iterable[DaySum], by: str, first: date, last: date) -> Days:
+def sum_by_day(sums: Iterable[DailyCost], by: str, first: date, last: date) -> CostByDay:
     """`sums` by the key `by` and day from `first` to `last`, or the last that has any; by month where those are too many."""
     sums = list(sums)
     last = max([last, *(EPOCH.date() + timedelta(days=day) for day in {one.day for one in sums})])
@@ -73,37 +73,37 @@ def days_of(sums: Iterable[DaySum], by: str, first: date, last: date) -> Days:
         place = (one.attribution, one.charge)
         value = values.get(place)
         if value is None:
-            value = values[place] = value_of(one, by)
+            value = values[place] = get_group_value(one, by)
         row = parts.get(value)
         if row is None:
             row = parts[value] = [0] * len(days)
         row[numbers[one.day]] += one.nano
-    return Days(by=by, days=days, parts={value: tuple(nanos) for value, nanos in parts.items()}, monthly=monthly)
+    return CostByDay(by=by, days=days, parts={value: tuple(nanos) for value, nanos in parts.items()}, monthly=monthly)
 
 
-def day_key(by: Iterable[str]) -> str:
+def choose_day_key(by: Iterable[str]) -> str:
     """By which key days are shown: the first that the roll-up knows, else the provider."""
-    return next((key for key in by if key in KEPT or key in GROUPED_LABELS), "provider")
+    return next((key for key in by if key in LEDGER_KEYS or key in GROUPED_LABELS), "provider")
 
 
-def burnt_of(rates: Mapping[int, HourRates], start_us: int, end_us: int, zone: tzinfo) -> Burnt:
+def compute_weekly_burn(rates: Mapping[int, HourlyRateChanges], start_us: int, end_us: int, zone: tzinfo) -> WeeklyBurn:
     """Mean dollars an hour from what began and ended in each hour of [start, end)."""
     sums = [[0.0] * HOURS_A_DAY for _ in range(DAYS_A_WEEK)]
     lengths = [[0] * HOURS_A_DAY for _ in range(DAYS_A_WEEK)]
     burning = 0.0
     for number in range(start_us // HOUR_US, -(-end_us // HOUR_US)):
-        one = rates.get(number, NONE)
+        one = rates.get(number, NO_RATE_CHANGES)
         cost = burning * HOUR_US + one.began * HOUR_US - one.began_offset - (one.ended * HOUR_US - one.ended_offset)
         burning += one.began - one.ended
         begin, end = max(start_us, number * HOUR_US), min(end_us, (number + 1) * HOUR_US)
-        local = instant(begin).astimezone(zone)
+        local = from_micros(begin).astimezone(zone)
         sums[local.weekday()][local.hour] += cost
         lengths[local.weekday()][local.hour] += end - begin
     cells = tuple(
         tuple(max(0.0, cost / length * HOUR_US / 1e9) if length else None for cost, length in zip(row, of, strict=True))
         for row, of in zip(sums, lengths, strict=True)
     )
-    return Burnt(zone=str(zone), cells=cells)
+    return WeeklyBurn(zone=str(zone), cells=cells)
 
 
-NONE = HourRates()
+NO_RATE_CHANGES = HourlyRateChanges()

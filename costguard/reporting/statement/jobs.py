@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from costguard.reporting.statement.sections import Quoted
+from costguard.reporting.statement.sections import QuotedRun
 from costguard.values.money import Money
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobQuoted:
+class QuotedJob:
     """The attempts of one job that ended in a period, in one currency. `quoted`: of the first of them."""
 
     job: str
@@ -23,16 +23,16 @@ class JobQuoted:
     actual: Money
 
 
-def jobs_of(quotes: Iterable[Quoted]) -> tuple[JobQuoted, ...]:
+def group_runs_by_job(quotes: Iterable[QuotedRun]) -> tuple[QuotedJob, ...]:
     """The jobs of `quotes`, in the order in which their first attempts ended."""
-    found: dict[tuple[str, str], list[Quoted]] = {}
+    found: dict[tuple[str, str], list[QuotedRun]] = {}
     for one in quotes:
         if one.job:
             found.setdefault((one.job, one.hold.money.currency), []).append(one)
-    return tuple(_together(job, attempts) for (job, _), attempts in found.items())
+    return tuple(_build_quoted_job(job, attempts) for (job, _), attempts in found.items())
 
 
-def _together(job: str, attempts: list[Quoted]) -> JobQuoted:
+def _build_quoted_job(job: str, attempts: list[QuotedRun]) -> QuotedJob:
     first = min(attempts, key=lambda one: one.hold.taken_at)
     actual = Money(nano=sum(one.actual.nano for one in attempts), currency=first.hold.money.currency)
-    return JobQuoted(job=job, attempts=len(attempts), quoted=first.hold.money, actual=actual)
+    return QuotedJob(job=job, attempts=len(attempts), quoted=first.hold.money, actual=actual)

@@ -12,22 +12,22 @@ from datetime import UTC, date, datetime, tzinfo
 
 from costguard.errors import InputError
 from costguard.values import calendar
-from costguard.values.checks import described, require
+from costguard.values.checks import describe_value, require
 from costguard.values.instant import EARLIEST, LATEST
 from costguard.values.period import Period
 
-MONTH = re.compile(r"(\d{4})-(\d{2})", re.ASCII)
-WEEK = re.compile(r"(\d{4})-?[Ww](\d{2})", re.ASCII)
-DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
-MONTHS = 12
-LONGEST = 64
+MONTH_TEXT = re.compile(r"(\d{4})-(\d{2})", re.ASCII)
+WEEK_TEXT = re.compile(r"(\d{4})-?[Ww](\d{2})", re.ASCII)
+DAY_TEXT = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
+MONTHS_A_YEAR = 12
+LONGEST_INSTANT_TEXT = 64
 """Characters of a time that somebody types."""
-LONGEST_DAYS = calendar.LONGEST_ROLLING
-FROM, TO = "from", "to"
+LONGEST_DAYS = calendar.LONGEST_ROLLING_DAYS
+FROM_OPTION, TO_OPTION = "from", "to"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReportPeriod:
     """The period that was asked for, as people call it, and the one before it; None: there is none to compare with."""
 
     period: Period
@@ -36,90 +36,92 @@ class Asked:
     before_label: str = ""
 
 
-def asked(stated: Mapping[str, str | None], now: datetime, zone: tzinfo) -> Asked:
+def parse_report_period(stated: Mapping[str, str | None], now: datetime, zone: tzinfo) -> ReportPeriod:
     """The period of --month, --day, --week, or --from and --to, by their names; the running month where none is stated.
 
     They exclude each other. --from alone reaches to `now`.
     """
     given = {name: text for name, text in stated.items() if text is not None}
-    kinds = list(dict.fromkeys(FROM if name == TO else name for name in given))
+    kinds = list(dict.fromkeys(FROM_OPTION if name == TO_OPTION else name for name in given))
     if len(kinds) > 1:
         first, second, *_ = kinds
         raise InputError(f"--{first} and --{second} exclude each other", hint="keep one of them")
     if "day" in given:
-        return _day(day_stated(given["day"]), zone)
+        return _make_day(parse_day(given["day"]), zone)
     if "week" in given:
-        return _week(week_stated(given["week"]), zone)
-    if kinds == [FROM]:
-        return _stretch(given, now, zone)
+        return _make_week(parse_week(given["week"]), zone)
+    if kinds == [FROM_OPTION]:
+        return _make_stretch(given, now, zone)
     if "month" in given:
-        return _month(*month_stated(given["month"]), zone)
-    middle = _middle(calendar.month_of(now, zone), zone)
-    return _month(middle.year, middle.month, zone)
+        return _make_month(*parse_month(given["month"]), zone)
+    middle = _find_middle(calendar.find_month(now, zone), zone)
+    return _make_month(middle.year, middle.month, zone)
 
 
-def month_stated(text: str) -> tuple[int, int]:
+def parse_month(text: str) -> tuple[int, int]:
     """(year, month) of "2026-10"."""
-    found = MONTH.fullmatch(text.strip())
+    found = MONTH_TEXT.fullmatch(text.strip())
     hint = "write --month 2026-10"
-    require(found is not None, "--month", f"must be a year and a month, not {described(text)}", hint)
+    require(found is not None, "--month", f"must be a year and a month, not {describe_value(text)}", hint)
     year, month = (int(part) for part in found.groups()) if found else (0, 0)
-    require(1 <= month <= MONTHS, "--month", f"there is no month {month:02d} in {described(text)}", "write 01 to 12")
-    _known_year(year, "--month", text, hint)
+    require(
+        1 <= month <= MONTHS_A_YEAR, "--month", f"there is no month {month:02d} in {describe_value(text)}", "write 01 to 12"
+    )
+    _require_known_year(year, "--month", text, hint)
     return year, month
 
 
-def day_stated(text: str) -> date:
+def parse_day(text: str) -> date:
     """The day "2026-10-03"."""
-    found = DAY.fullmatch(text.strip())
+    found = DAY_TEXT.fullmatch(text.strip())
     hint = "write --day 2026-10-03"
-    require(found is not None, "--day", f"must be a year, a month and a day, not {described(text)}", hint)
+    require(found is not None, "--day", f"must be a year, a month and a day, not {describe_value(text)}", hint)
     year, month, day = (int(part) for part in found.groups()) if found else (0, 0, 0)
     try:
         on = date(year, month, day)
     except ValueError:
-        raise InputError(f"there is no such day: {described(text)}", field="--day", hint=hint) from None
-    _known_year(year, "--day", text, hint)
+        raise InputError(f"there is no such day: {describe_value(text)}", field="--day", hint=hint) from None
+    _require_known_year(year, "--day", text, hint)
     return on
 
 
-def week_stated(text: str) -> date:
+def parse_week(text: str) -> date:
     """The Monday of the ISO week "2026-W40"."""
-    found = WEEK.fullmatch(text.strip())
+    found = WEEK_TEXT.fullmatch(text.strip())
     hint = "write --week 2026-W40"
-    require(found is not None, "--week", f"must be a year and an ISO week, not {described(text)}", hint)
+    require(found is not None, "--week", f"must be a year and an ISO week, not {describe_value(text)}", hint)
     year, week = (int(part) for part in found.groups()) if found else (0, 0)
-    _known_year(year, "--week", text, hint)
+    _require_known_year(year, "--week", text, hint)
     try:
         return date.fromisocalendar(year, week, 1)
     except ValueError:
         raise InputError(
-            f"there is no week {week:02d} in {year}: {described(text)}",
+            f"there is no week {week:02d} in {year}: {describe_value(text)}",
             field="--week",
             hint="write W01 to W52, in some years W53",
         ) from None
 
 
-def instant_stated(text: str, field: str, zone: tzinfo) -> datetime:
+def parse_report_instant(text: str, field: str, zone: tzinfo) -> datetime:
     """The instant that `text` names: a day begins in `zone`, and a time without a zone of its own is one of `zone`."""
     hint = f"write {field} 2026-10-01, or {field} 2026-10-01T18:00"
     bare, at = text.strip(), None
-    if len(bare) <= LONGEST and bare.isascii():
-        if DAY.fullmatch(bare):
+    if len(bare) <= LONGEST_INSTANT_TEXT and bare.isascii():
+        if DAY_TEXT.fullmatch(bare):
             try:
-                at = calendar.day(date.fromisoformat(bare), zone).start
+                at = calendar.make_day(date.fromisoformat(bare), zone).start
             except (ValueError, OverflowError):
                 at = None
         else:
-            at = _time(bare, zone)
+            at = _parse_time(bare, zone)
     if at is None:
-        raise InputError(f"is no day and no time: {described(text)}", field=field, hint=hint)
+        raise InputError(f"is no day and no time: {describe_value(text)}", field=field, hint=hint)
     known = EARLIEST <= at < LATEST
-    require(known, field, f"lies not between {EARLIEST.year} and {LATEST.year - 1}: {described(text)}", hint)
+    require(known, field, f"lies not between {EARLIEST.year} and {LATEST.year - 1}: {describe_value(text)}", hint)
     return at
 
 
-def _time(text: str, zone: tzinfo) -> datetime | None:
+def _parse_time(text: str, zone: tzinfo) -> datetime | None:
     try:
         at = datetime.fromisoformat(text)
         return at.replace(tzinfo=zone).astimezone(UTC) if at.tzinfo is None else at.astimezone(UTC)
@@ -127,48 +129,51 @@ def _time(text: str, zone: tzinfo) -> datetime | None:
         return None
 
 
-def _month(year: int, month: int, zone: tzinfo) -> Asked:
-    last = (year, month - 1) if month > 1 else (year - 1, MONTHS)
+def _make_month(year: int, month: int, zone: tzinfo) -> ReportPeriod:
+    last = (year, month - 1) if month > 1 else (year - 1, MONTHS_A_YEAR)
     there = last >= (EARLIEST.year, EARLIEST.month)
-    return Asked(
-        period=calendar.month(year, month, zone),
+    return ReportPeriod(
+        period=calendar.make_month(year, month, zone),
         label=f"{year:04}-{month:02}",
-        before=calendar.month(*last, zone) if there else None,
+        before=calendar.make_month(*last, zone) if there else None,
         before_label=f"{last[0]:04}-{last[1]:02}" if there else "",
     )
 
 
-def _day(on: date, zone: tzinfo) -> Asked:
+def _make_day(on: date, zone: tzinfo) -> ReportPeriod:
     last = on - calendar.DAY
     there = last >= EARLIEST.date()
-    before = calendar.day(last, zone) if there else None
-    return Asked(
-        period=calendar.day(on, zone), label=f"{on:%Y-%m-%d}", before=before, before_label=f"{last:%Y-%m-%d}" if there else ""
+    before = calendar.make_day(last, zone) if there else None
+    return ReportPeriod(
+        period=calendar.make_day(on, zone),
+        label=f"{on:%Y-%m-%d}",
+        before=before,
+        before_label=f"{last:%Y-%m-%d}" if there else "",
     )
 
 
-def _week(monday: date, zone: tzinfo) -> Asked:
+def _make_week(monday: date, zone: tzinfo) -> ReportPeriod:
     last = monday - calendar.WEEK
     there = last >= EARLIEST.date()
-    before = calendar.week(last, zone) if there else None
-    return Asked(
-        period=calendar.week(monday, zone),
-        label=_week_label(monday),
+    before = calendar.make_week(last, zone) if there else None
+    return ReportPeriod(
+        period=calendar.make_week(monday, zone),
+        label=_format_week(monday),
         before=before,
-        before_label=_week_label(last) if there else "",
+        before_label=_format_week(last) if there else "",
     )
 
 
-def _week_label(monday: date) -> str:
+def _format_week(monday: date) -> str:
     year, week, _ = monday.isocalendar()
     return f"{year:04}-W{week:02}"
 
 
-def _stretch(given: Mapping[str, str], now: datetime, zone: tzinfo) -> Asked:
-    require(FROM in given, "--to", "needs a beginning", "write --from as well")
-    start = instant_stated(given[FROM], "--from", zone)
-    if TO in given:
-        end = instant_stated(given[TO], "--to", zone)
+def _make_stretch(given: Mapping[str, str], now: datetime, zone: tzinfo) -> ReportPeriod:
+    require(FROM_OPTION in given, "--to", "needs a beginning", "write --from as well")
+    start = parse_report_instant(given[FROM_OPTION], "--from", zone)
+    if TO_OPTION in given:
+        end = parse_report_instant(given[TO_OPTION], "--to", zone)
         require(
             start < end, "--to", "does not lie after --from", "it is the first instant that does not belong: state a later one"
         )
@@ -179,28 +184,28 @@ def _stretch(given: Mapping[str, str], now: datetime, zone: tzinfo) -> Asked:
     period = Period(start=start, end=end)
     there = start - period.length >= EARLIEST
     before = Period(start=start - period.length, end=start) if there else None
-    return Asked(
+    return ReportPeriod(
         period=period,
-        label=_stretch_label(period, zone),
+        label=_format_stretch(period, zone),
         before=before,
-        before_label=_stretch_label(before, zone) if before else "",
+        before_label=_format_stretch(before, zone) if before else "",
     )
 
 
-def _stretch_label(period: Period, zone: tzinfo) -> str:
-    return f"{_short(period.start, zone)} to {_short(period.end, zone)}"
+def _format_stretch(period: Period, zone: tzinfo) -> str:
+    return f"{_format_short(period.start, zone)} to {_format_short(period.end, zone)}"
 
 
-def _short(at: datetime, zone: tzinfo) -> str:
+def _format_short(at: datetime, zone: tzinfo) -> str:
     local = at.astimezone(zone)
-    begins = calendar.day_of(at, zone).start == at
+    begins = calendar.find_day(at, zone).start == at
     return f"{local:%Y-%m-%d}" if begins else f"{local:%Y-%m-%d %H:%M}"
 
 
-def _middle(month: Period, zone: tzinfo) -> datetime:
+def _find_middle(month: Period, zone: tzinfo) -> datetime:
     return (month.start + month.length / 2).astimezone(zone)
 
 
-def _known_year(year: int, field: str, text: str, hint: str) -> None:
+def _require_known_year(year: int, field: str, text: str, hint: str) -> None:
     known = EARLIEST.year <= year < LATEST.year
-    require(known, field, f"lies not between {EARLIEST.year} and {LATEST.year - 1}: {described(text)}", hint)
+    require(known, field, f"lies not between {EARLIEST.year} and {LATEST.year - 1}: {describe_value(text)}", hint)

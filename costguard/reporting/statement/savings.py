@@ -25,21 +25,21 @@ from datetime import datetime, timedelta
 from costguard.guard.action_intents import CONFIRM_WITHIN
 from costguard.guard.policy import TERMINATE
 from costguard.metering.meter import COMPUTE, GB, Line
-from costguard.metering.span import SEEN, Span, amounts
+from costguard.metering.span import SEEN, Span, compute_amounts
 from costguard.values.incarnation import Incarnation
-from costguard.values.instant import micros
+from costguard.values.instant import to_micros
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 
 EXPECTED_FOR, HIGH_FOR = timedelta(days=3), timedelta(days=31)
 """The horizons: see above. Assumptions, 2026-11."""
-SUSPECT = timedelta(hours=1)
+FALSE_STOP_WITHIN = timedelta(hours=1)
 """A machine that computes again within it was probably stopped wrongly; `core/simulation.py` asks it of would-be stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class ConfirmedAction:
     """An act that a listing confirmed at `confirmed_at`, after the first request for it was let go at `sent_at`.
 
     `spans`: what the machine billed from then on, and what billed when it was sent. `next_at`: when the next act on it was
@@ -67,7 +67,7 @@ class Saving:
     from `again_at` on.
     """
 
-    act: Act
+    act: ConfirmedAction
     at: datetime
     until: datetime
     avoided: MoneyInterval
@@ -77,7 +77,7 @@ class Saving:
     @property
     def false(self) -> bool:
         """Whether it is suspected to have been a false stop."""
-        return self.again_at is not None and self.again_at - self.at < SUSPECT
+        return self.again_at is not None and self.again_at - self.at < FALSE_STOP_WITHIN
 
     @property
     def usd(self) -> MoneyInterval:
@@ -90,7 +90,7 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class Savings:
     """What all acts saved in a period: one interval a currency, and each act with what it came to."""
 
     net: tuple[MoneyInterval, ...] = ()
@@ -106,7 +106,7 @@ class Saved:
         """Those that are."""
         return tuple(one for one in self.savings if one.false)
 
-    def of(self, currency: str) -> MoneyInterval:
+    def get_net(self, currency: str) -> MoneyInterval:
         """The net of one currency."""
         zero = Money(nano=0, currency=currency)
         return next(
@@ -114,25 +114,25 @@ class Saved:
         )
 
 
-def saved(acts: Iterable[Act], period: Period, as_of: datetime) -> Saved:
+def compute_savings(acts: Iterable[ConfirmedAction], period: Period, as_of: datetime) -> Savings:
     """What `acts` saved within `period`, as known at `as_of`."""
-    found = [saving for act in acts for saving in savings_of(act, period, as_of)]
+    found = [saving for act in acts for saving in compute_action_savings(act, period, as_of)]
     sums: dict[str, MoneyInterval] = {}
     for one in found:
         currency = one.rest.currency
-        sums[currency] = sums[currency].plus(one.usd) if currency in sums else one.usd
+        sums[currency] = sums[currency].add(one.usd) if currency in sums else one.usd
     net = tuple(sums[currency] for currency in sorted(sums))
-    return Saved(net=net, savings=tuple(sorted(found, key=lambda one: (-one.usd.expected.nano, one.at, one.act.intent_id))))
+    return Savings(net=net, savings=tuple(sorted(found, key=lambda one: (-one.usd.expected.nano, one.at, one.act.intent_id))))
 
 
-def savings_of(act: Act, period: Period, as_of: datetime) -> list[Saving]:
+def compute_action_savings(act: ConfirmedAction, period: Period, as_of: datetime) -> list[Saving]:
     """What `act` saved within `period`, by currency; nothing where it ended nothing, or all of it lies outside."""
-    ended = _ended(act)
+    ended = _list_ended_spans(act)
     if not ended:
         return []
     at = max(span.end for span in ended if span.end is not None)
     again_at = min((s.start for s in act.spans if s.meter.charge == COMPUTE and s.start >= at), default=None)
-    stops = [when for when in (again_at, act.next_at, _gone(act, at)) if when is not None and when >= at]
+    stops = [when for when in (again_at, act.next_at, _find_gone_at(act, at)) if when is not None and when >= at]
     most = min([*stops, at + HIGH_FOR, period.end, as_of])
     expected = min(most, at + EXPECTED_FOR)
     begin = max(at, period.start)
@@ -144,18 +144,18 @@ def savings_of(act: Act, period: Period, as_of: datetime) -> list[Saving]:
         on = replace(span, start=at, anchor=at, end=None, presence=SEEN)
         currency = span.meter.price.currency
         known = span.meter.price.known  # of a price that nobody stated nothing is expected
-        avoided[currency][0] += amounts(on, micros(begin), micros(max(begin, expected)))[1] if known else 0
-        avoided[currency][1] += amounts(on, micros(begin), micros(most))[2]
+        avoided[currency][0] += compute_amounts(on, to_micros(begin), to_micros(max(begin, expected)))[1] if known else 0
+        avoided[currency][1] += compute_amounts(on, to_micros(begin), to_micros(most))[2]
     for span in act.spans:
         if span not in ended and span.meter.charge != COMPUTE:
             until = min(max(begin, expected), span.end or as_of)
-            rest[span.meter.price.currency] += amounts(span, micros(max(begin, at)), micros(until))[1]
+            rest[span.meter.price.currency] += compute_amounts(span, to_micros(max(begin, at)), to_micros(until))[1]
     return [
         Saving(
             act=act,
             at=at,
             until=max(begin, expected),
-            avoided=_interval(currency, *avoided[currency]),
+            avoided=_build_interval(currency, *avoided[currency]),
             rest=Money(nano=rest[currency], currency=currency),
             again_at=again_at,
         )
@@ -163,7 +163,7 @@ def savings_of(act: Act, period: Period, as_of: datetime) -> list[Saving]:
     ]
 
 
-def _ended(act: Act) -> list[Span]:
+def _list_ended_spans(act: ConfirmedAction) -> list[Span]:
     """Of each line that the act was to end, the span that ended with it: the last one that began before it was confirmed."""
     lines = dict[Line, Span]()
     for span in sorted(act.spans, key=lambda span: span.start):
@@ -173,20 +173,20 @@ def _ended(act: Act) -> list[Span]:
     return [span for span in lines.values() if span.end is not None and first <= span.end <= last]
 
 
-def _gone(act: Act, at: datetime) -> datetime | None:
+def _find_gone_at(act: ConfirmedAction, at: datetime) -> datetime | None:
     """Since when a stopped machine is gone; what we terminated is gone by us."""
     return None if act.act == TERMINATE or act.ended_at is None else max(at, act.ended_at)
 
 
-def _interval(currency: str, expected: int, high: int) -> MoneyInterval:
+def _build_interval(currency: str, expected: int, high: int) -> MoneyInterval:
     zero = Money(nano=0, currency=currency)
     more = Money(nano=max(expected, high), currency=currency)
     return MoneyInterval(low=zero, expected=Money(nano=expected, currency=currency), high=more)
 
 
-def acts_of(found: Iterable[Act]) -> list[Act]:
+def order_actions(found: Iterable[ConfirmedAction]) -> list[ConfirmedAction]:
     """`found` in order of time, each with when the next act on its machine was confirmed."""
-    later, made = dict[ResourceKey, datetime](), list[Act]()
+    later, made = dict[ResourceKey, datetime](), list[ConfirmedAction]()
     for one in sorted(found, key=lambda one: (one.confirmed_at, one.intent_id), reverse=True):
         made.append(replace(one, next_at=later.get(one.life.key)))
         later[one.life.key] = one.confirmed_at

@@ -11,22 +11,22 @@ from fractions import Fraction
 from heapq import nsmallest
 from typing import NamedTuple
 
-from costguard.budgets.hold import COMMITTED, JOB, Hold
+from costguard.budgets.hold import COMMITTED, JOB_LABEL, Hold
 from costguard.metering.meter import COMPUTE, STORAGE
-from costguard.metering.span import Reach, Span, charge
-from costguard.metering.spending import Bearer, Spending
-from costguard.reporting.statement.groups import Sums
-from costguard.values.money import Money, MoneyInterval, total_of
+from costguard.metering.span import KnownUntil, Span, compute_charge
+from costguard.metering.spending import BilledResource, Spending
+from costguard.reporting.statement.groups import CurrencySums
+from costguard.values.money import Money, MoneyInterval, sum_intervals
 from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, Attribution
 
-MOST_SPENDERS = 10
-OLD_AFTER = timedelta(days=90)
+MOST_TOP_RESOURCES = 10
+PRICE_OLD_AFTER = timedelta(days=90)
 """A shipped price list that is older at the end of a period is said to be old: providers change theirs a few times a year."""
-_DATED = re.compile(r"\b(20\d\d-\d\d)(-\d\d)?\b", re.ASCII)
+_DATE_IN_SOURCE = re.compile(r"\b(20\d\d-\d\d)(-\d\d)?\b", re.ASCII)
 
 
-class Outlay(NamedTuple):
+class ResourceCost(NamedTuple):
     """What one kind of charge of one resource came to, in nano-units. `source`: of its price; a large fleet has many of these.
 
     `number` names the resource within one ledger. `us`: microseconds that it probably billed, of computing or not.
@@ -48,12 +48,12 @@ class Outlay(NamedTuple):
         """Whether its time is time of a machine."""
         return self.charge == COMPUTE and self.attribution.kind == INSTANCE
 
-    def spending(self, bearer: Bearer | None) -> Spending:
+    def to_spending(self, bearer: BilledResource | None) -> Spending:
         """The same as a sum of the ledger, of the resource `bearer`."""
         return Spending(
             attribution=self.attribution,
             charge=self.charge,
-            money=_interval((self.low, self.expected, self.high), self.currency),
+            money=_build_interval((self.low, self.expected, self.high), self.currency),
             us=self.us if self.computes else 0,
             known=self.known,
             bearer=bearer,
@@ -61,17 +61,17 @@ class Outlay(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spender:
+class TopResource:
     """A resource and what it cost in one currency. `us`: microseconds that it probably computed."""
 
-    bearer: Bearer
+    bearer: BilledResource
     attribution: Attribution
     money: MoneyInterval
     us: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class PreviousPeriod:
     """The period before. `usd`: all of it. `part`: as much of it as has passed of the one that runs, else all of it.
 
     `seen`: whether anybody looked then; `part_seen`: in that part of it, else nothing can be compared. `complete`: every scope
@@ -80,24 +80,24 @@ class Before:
 
     period: Period
     label: str
-    usd: Sums
-    part: Sums
+    usd: CurrencySums
+    part: CurrencySums
     seen: bool
     part_seen: bool
     complete: bool = True
 
-    def change(self, now: Sums) -> Money | None:
+    def compute_change(self, now: CurrencySums) -> Money | None:
         """By how much more was expected to be spent; None: not known."""
         return now.total.expected - self.part.total.expected if self.part_seen else None
 
-    def share(self, now: Sums) -> Fraction | None:
+    def compute_share(self, now: CurrencySums) -> Fraction | None:
         """The same as a share of what it was; None: not known, or it was nothing."""
-        was, change = self.part.total.expected.nano, self.change(now)
+        was, change = self.part.total.expected.nano, self.compute_change(now)
         return Fraction(change.nano, was) if change is not None and was else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AtRest:
+class StoppedDiskCost:
     """What disks of machines cost while the machines did not run, by currency, and of how many machines."""
 
     money: tuple[MoneyInterval, ...] = ()
@@ -105,7 +105,7 @@ class AtRest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quoted:
+class QuotedRun:
     """A run that was admitted with money set aside for it, and has ended: what it was to cost, and what it came to."""
 
     hold: Hold
@@ -114,7 +114,7 @@ class Quoted:
     @property
     def job(self) -> str:
         """The job that it was an attempt of, "" where it was of none that is known."""
-        return dict(self.hold.labels).get(JOB, "")
+        return dict(self.hold.labels).get(JOB_LABEL, "")
 
     @property
     def over(self) -> Money:
@@ -123,7 +123,7 @@ class Quoted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Priced:
+class PriceSourceCost:
     """How much was reckoned at prices of one source. `as_of`: the day that it names, None: they come with each listing."""
 
     source: str
@@ -131,12 +131,12 @@ class Priced:
     known: bool
     as_of: date | None = None
 
-    def old(self, at: datetime) -> bool:
+    def is_old(self, at: datetime) -> bool:
         """Whether it was old at `at`."""
-        return self.as_of is not None and at.astimezone(UTC).date() - self.as_of > OLD_AFTER
+        return self.as_of is not None and at.astimezone(UTC).date() - self.as_of > PRICE_OLD_AFTER
 
 
-def spending_of(outlays: Iterable[Outlay]) -> list[Spending]:
+def sum_resource_costs(outlays: Iterable[ResourceCost]) -> list[Spending]:
     """The sums of `outlays` of all resources together, by attribution, charge, currency, and whether the price is known."""
     sums: dict[tuple[int, str, str, bool], list[int]] = {}
     attributions: dict[int, Attribution] = {}
@@ -153,12 +153,12 @@ def spending_of(outlays: Iterable[Outlay]) -> list[Spending]:
         of[2] += one.high
         of[3] += one.us
     return [
-        Outlay(0, attributions[number], charge, currency, known, "", *of).spending(None)
+        ResourceCost(0, attributions[number], charge, currency, known, "", *of).to_spending(None)
         for (number, charge, currency, known), of in sums.items()
     ]
 
 
-def dearest(outlays: Iterable[Outlay], most: int = MOST_SPENDERS) -> list[tuple[int, str]]:
+def rank_top_resources(outlays: Iterable[ResourceCost], most: int = MOST_TOP_RESOURCES) -> list[tuple[int, str]]:
     """(resource, currency) of those that were expected to cost most, dollars first; what cost nothing is left out."""
     sums: dict[tuple[int, str], int] = defaultdict(int)
     for one in outlays:
@@ -167,14 +167,16 @@ def dearest(outlays: Iterable[Outlay], most: int = MOST_SPENDERS) -> list[tuple[
     return [place for place in ranked if sums[place]]
 
 
-def spender(bearer: Bearer, outlays: Sequence[Outlay]) -> Spender:
+def build_top_resource(bearer: BilledResource, outlays: Sequence[ResourceCost]) -> TopResource:
     """What the `outlays` of one resource in one currency come to; described as it billed most."""
     main = max(outlays, key=lambda one: (one.charge == COMPUTE, one.expected, one.charge, one.source))
-    money = total_of((one.spending(None).money for one in outlays), main.currency)
-    return Spender(bearer=bearer, attribution=main.attribution, money=money, us=sum(one.us for one in outlays if one.computes))
+    money = sum_intervals((one.to_spending(None).money for one in outlays), main.currency)
+    return TopResource(
+        bearer=bearer, attribution=main.attribution, money=money, us=sum(one.us for one in outlays if one.computes)
+    )
 
 
-def may_rest(outlays: Iterable[Outlay]) -> list[int]:
+def find_stopped_with_disks(outlays: Iterable[ResourceCost]) -> list[int]:
     """The machines whose disks billed for longer than they computed."""
     stored: dict[int, int] = defaultdict(int)
     computed: dict[int, int] = defaultdict(int)
@@ -186,32 +188,32 @@ def may_rest(outlays: Iterable[Outlay]) -> list[int]:
     return sorted(number for number, us in stored.items() if us > computed[number])
 
 
-def at_rest(lines: Iterable[Sequence[tuple[Span, Reach | None]]], period: Period) -> AtRest:
+def compute_stopped_disk_cost(lines: Iterable[Sequence[tuple[Span, KnownUntil | None]]], period: Period) -> StoppedDiskCost:
     """What the disks of each machine cost in `period` while it did not compute. `lines`: all that one machine billed."""
     sums: dict[str, MoneyInterval] = {}
     machines = 0
     for spans in lines:
-        found = list(_resting(spans, period))
+        found = list(_yield_resting_charges(spans, period))
         machines += any(money.high.nano for money in found)
         for money in found:
             currency = money.low.currency
-            sums[currency] = sums[currency].plus(money) if currency in sums else money
-    return AtRest(
+            sums[currency] = sums[currency].add(money) if currency in sums else money
+    return StoppedDiskCost(
         money=tuple(sums[c] for c in sorted(sums, key=lambda c: (c != "USD", c)) if sums[c].high.nano), machines=machines
     )
 
 
-def quoted(holds: Iterable[Hold], period: Period) -> tuple[Quoted, ...]:
+def list_quoted_runs(holds: Iterable[Hold], period: Period) -> tuple[QuotedRun, ...]:
     """The runs that ended in `period` of which somebody said what they came to, in order of time."""
     found = [
-        Quoted(hold=hold, actual=hold.spent)
+        QuotedRun(hold=hold, actual=hold.spent)
         for hold in holds
         if hold.ended_by == COMMITTED and hold.spent is not None and hold.ended_at is not None and period.holds(hold.ended_at)
     ]
     return tuple(sorted(found, key=lambda one: (one.hold.ended_at or one.hold.taken_at, one.hold.id)))
 
 
-def priced(outlays: Iterable[Outlay]) -> tuple[Priced, ...]:
+def sum_by_price_source(outlays: Iterable[ResourceCost]) -> tuple[PriceSourceCost, ...]:
     """What was reckoned at prices of which source, the most first, dollars before all else."""
     sums: dict[tuple[str, str, bool], list[int]] = defaultdict(lambda: [0, 0, 0])
     for one in outlays:
@@ -220,42 +222,42 @@ def priced(outlays: Iterable[Outlay]) -> tuple[Priced, ...]:
         of[1] += one.expected
         of[2] += one.high
     found = [
-        Priced(source=source, money=_interval(nanos, currency), known=known, as_of=_dated(source))
+        PriceSourceCost(source=source, money=_build_interval(nanos, currency), known=known, as_of=_parse_source_date(source))
         for (source, currency, known), nanos in sums.items()
     ]
     return tuple(sorted(found, key=lambda p: (p.money.low.currency != "USD", -p.money.expected.nano, p.source, p.known)))
 
 
-def _resting(spans: Sequence[tuple[Span, Reach | None]], period: Period) -> Iterable[MoneyInterval]:
-    computed = sorted((span.start, _until(span, reach)) for span, reach in spans if span.meter.charge == COMPUTE)
+def _yield_resting_charges(spans: Sequence[tuple[Span, KnownUntil | None]], period: Period) -> Iterable[MoneyInterval]:
+    computed = sorted((span.start, _find_expected_end(span, reach)) for span, reach in spans if span.meter.charge == COMPUTE)
     for span, reach in spans:
         if span.meter.charge != STORAGE:
             continue
-        reached, last = max(span.start, period.start), min(_most(span, reach), period.end)
+        reached, last = max(span.start, period.start), min(_find_latest_end(span, reach), period.end)
         for start, end in computed:
             if reached < min(start, last):
-                yield charge(span, Period(start=reached, end=min(start, last)), reach)
+                yield compute_charge(span, Period(start=reached, end=min(start, last)), reach)
             reached = max(reached, end)
         if reached < last:
-            yield charge(span, Period(start=reached, end=last), reach)
+            yield compute_charge(span, Period(start=reached, end=last), reach)
 
 
-def _until(span: Span, reach: Reach | None) -> datetime:
+def _find_expected_end(span: Span, reach: KnownUntil | None) -> datetime:
     return span.end or (reach.expected if reach else span.start)
 
 
-def _most(span: Span, reach: Reach | None) -> datetime:
+def _find_latest_end(span: Span, reach: KnownUntil | None) -> datetime:
     return span.end or (reach.high if reach else span.start)
 
 
-def _interval(nanos: Sequence[int], currency: str) -> MoneyInterval:
+def _build_interval(nanos: Sequence[int], currency: str) -> MoneyInterval:
     low, expected, high = (Money(nano=nano, currency=currency) for nano in nanos)
     return MoneyInterval(low=low, expected=expected, high=high)
 
 
-def _dated(source: str) -> date | None:
+def _parse_source_date(source: str) -> date | None:
     """The last day that a source names; of a month its first."""
-    found = list(_DATED.finditer(source))
+    found = list(_DATE_IN_SOURCE.finditer(source))
     try:
         return date.fromisoformat(f"{found[-1][1]}{found[-1][2] or '-01'}") if found else None
     except ValueError:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from costguard.bills.drift import Held
-from costguard.metering.coverage import Unseen
-from costguard.metering.spending import ScopeNow, Spending
-from costguard.reporting.statement.groups import Sums
-from costguard.reporting.statement.history import Burnt, Days
-from costguard.reporting.statement.savings import Saved
-from costguard.reporting.statement.sections import AtRest, Before, Priced, Quoted, Spender
+from costguard.bills.drift import ReconciliationRecord
+from costguard.metering.coverage import UncoveredScope
+from costguard.metering.spending import ScopeCoverage, Spending
+from costguard.reporting.statement.groups import CurrencySums
+from costguard.reporting.statement.history import CostByDay, WeeklyBurn
+from costguard.reporting.statement.savings import Savings
+from costguard.reporting.statement.sections import PreviousPeriod, PriceSourceCost, QuotedRun, StoppedDiskCost, TopResource
 from costguard.values.money import MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import ScopeKey
@@ -38,23 +38,23 @@ class Statement:
     zone: str
     as_of: datetime
     by: tuple[str, ...]
-    usd: Sums
-    others: tuple[Sums, ...] = ()
+    usd: CurrencySums
+    others: tuple[CurrencySums, ...] = ()
     not_modelled: tuple[tuple[str, str], ...] = ()
-    unseen: tuple[Unseen, ...] = ()
+    unseen: tuple[UncoveredScope, ...] = ()
     scopes: int = 0
-    misdated: tuple[ScopeNow, ...] = ()
-    before: Before | None = None
+    misdated: tuple[ScopeCoverage, ...] = ()
+    before: PreviousPeriod | None = None
     forecast: tuple[MoneyInterval, ...] = ()
-    spenders: tuple[Spender, ...] = ()
-    rest: AtRest = field(default_factory=AtRest)
-    saved: Saved = field(default_factory=Saved)
-    quotes: tuple[Quoted, ...] = ()
-    prices: tuple[Priced, ...] = ()
-    days: Days | None = None
-    burn: Burnt | None = None
+    spenders: tuple[TopResource, ...] = ()
+    rest: StoppedDiskCost = field(default_factory=StoppedDiskCost)
+    saved: Savings = field(default_factory=Savings)
+    quotes: tuple[QuotedRun, ...] = ()
+    prices: tuple[PriceSourceCost, ...] = ()
+    days: CostByDay | None = None
+    burn: WeeklyBurn | None = None
     idle_days: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    held: tuple[Held, ...] = ()
+    held: tuple[ReconciliationRecord, ...] = ()
     spent_at: tuple[str, ...] = ()
     beside: bool = False
 
@@ -80,6 +80,6 @@ class Statement:
         return not self.ahead and not spent and len(self.unseen) == self.scopes and all(u.never for u in self.unseen)
 
 
-def providers_of(spending: Iterable[Spending], scopes: Iterable[ScopeKey]) -> tuple[str, ...]:
+def list_providers(spending: Iterable[Spending], scopes: Iterable[ScopeKey]) -> tuple[str, ...]:
     """Every provider with spending or a scope, by name."""
     return tuple(sorted({*(s.attribution.provider for s in spending), *(scope.provider for scope in scopes)}))

@@ -37,14 +37,14 @@ from costguard.guard.signals import (
 )
 from costguard.guard.work import ACTIVE, AGENT, DUTY, IDLE, POWER
 from costguard.metering.meter import COMPUTE
-from costguard.metering.span import Span, amounts
-from costguard.metering.spending import Bearer
-from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, SECOND_US, micros
+from costguard.metering.span import Span, compute_amounts
+from costguard.metering.spending import BilledResource
+from costguard.values.instant import DAY_US, HOUR_US, MICROSECOND, SECOND_US, to_micros
 from costguard.values.resource import Attribution
 from costguard.values.sample import CPU_UTIL, GPU_BUSY_COUNT, GPU_POWER, GPU_POWER_LIMIT
 
 WARMUP_US = timedelta(minutes=45) // MICROSECOND
-LEAST = 4
+LEAST_SAMPLES_HOURLY = 4
 """Samples an hour: rarer ones can miss too much."""
 LARGE_GPUS = 4
 HOURS_A_DAY = 24
@@ -62,35 +62,35 @@ class Waste:
     judged: int
     idle: int
     partly: int
-    bearer: Bearer | None = None
+    bearer: BilledResource | None = None
 
     @property
     def charge(self) -> str:
         """Only computing idles."""
         return COMPUTE
 
-    def plus(self, other: Waste) -> Waste:
+    def add(self, other: Waste) -> Waste:
         """Both together, of the attribution of this one."""
         return replace(
             self, judged=self.judged + other.judged, idle=self.idle + other.idle, partly=self.partly + other.partly
         )  # fmt: skip
 
 
-class Hour(NamedTuple):
+class JudgedHour(NamedTuple):
     """What is known of an hour of a machine: its `state` (active or idle), and which share of it did nothing meanwhile."""
 
     state: str
     share: Fraction = Fraction(0)
 
 
-class Ran(NamedTuple):
+class ComputeRun(NamedTuple):
     """A span of computing, and until when it probably went on, in microseconds since 1970."""
 
     span: Span
     until_us: int
 
 
-class HourRow(NamedTuple):
+class SampledHour(NamedTuple):
     """The samples of one signal in an `hour` (since 1970): how many, and what they come to."""
 
     hour: int
@@ -100,36 +100,38 @@ class HourRow(NamedTuple):
     highest: float
 
 
-Hours = Mapping[int, Hour]
+JudgedHours = Mapping[int, JudgedHour]
 """Hour since 1970 -> what is known of it; what could not be judged is missing."""
-Measured = Mapping[str, Sequence[HourRow]]
+SampledHoursBySignal = Mapping[str, Sequence[SampledHour]]
 """Signal -> the hours in which it delivered samples, in order."""
 
 
-def hours_of(measured: Measured, ran: Sequence[Ran], gpus: float) -> dict[int, Hour]:
+def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus: float) -> dict[int, JudgedHour]:
     """What each hour says of a machine of `gpus` GPUs that computed as it `ran`."""
     known = {s: rows for s, rows in measured.items() if rows and s in KINDS and KINDS[s].reading not in (LIMIT, PRESENCE)}
-    running, active = _running(ran), set[int]()
+    running, active = _sum_running(ran), set[int]()
     limits = [row.highest for row in measured.get(GPU_POWER_LIMIT, ())]
     limit = max(limits, default=0.0)
     covered, days = dict[str, set[int]](), dict[str, set[int]]()
     for signal, rows in known.items():
-        active |= _worked(signal, rows, gpus, limit)
+        active |= _find_working_hours(signal, rows, gpus, limit)
         fullest = max(row.samples for row in rows)
-        due = COVERED * fullest / HOUR_US if fullest >= LEAST else float("inf")
+        due = COVERED * fullest / HOUR_US if fullest >= LEAST_SAMPLES_HOURLY else float("inf")
         covered[signal] = {hour for hour, samples, _, _, _ in rows if samples >= due * running.get(hour, 0)}
         days[signal] = {hour // HOURS_A_DAY for hour, _, _, _, _ in rows}
     proven = set[int]().union(*(hours for signal, hours in covered.items() if KINDS[signal].family in (DUTY, AGENT)))
-    begun = _begun(ran)
+    begun = _find_warmed_up(ran)
     quiet = {hour for hour in proven - active if begun.get(hour, False)}
     for signal, hours in covered.items():
         quiet -= {hour for hour in quiet - hours if hour // HOURS_A_DAY in days[signal]}
-    found = dict.fromkeys(active & running.keys(), Hour(ACTIVE))
-    found |= _spare(known.get(GPU_BUSY_COUNT, ()), found.keys() & covered.get(GPU_BUSY_COUNT, set()), gpus)
-    return found | dict.fromkeys(quiet, Hour(IDLE))
+    found = dict.fromkeys(active & running.keys(), JudgedHour(ACTIVE))
+    found |= _find_spare_hours(known.get(GPU_BUSY_COUNT, ()), found.keys() & covered.get(GPU_BUSY_COUNT, set()), gpus)
+    return found | dict.fromkeys(quiet, JudgedHour(IDLE))
 
 
-def together(hours: Mapping[int, Hours], groups: Iterable[Sequence[int]], ran: Mapping[int, Sequence[Ran]]) -> dict[int, Hours]:
+def combine_group_hours(
+    hours: Mapping[int, JudgedHours], groups: Iterable[Sequence[int]], ran: Mapping[int, Sequence[ComputeRun]]
+) -> dict[int, JudgedHours]:
     """`hours` by resource, where the members of each of `groups` work together (decision 0026).
 
     An hour in which one idles while another works is one in which a part of the group does nothing; one in which another ran
@@ -137,7 +139,7 @@ def together(hours: Mapping[int, Hours], groups: Iterable[Sequence[int]], ran: M
     """
     found = dict(hours)
     for members in groups:
-        running = {member: set(_running(ran.get(member, ()))) for member in members}
+        running = {member: set(_sum_running(ran.get(member, ()))) for member in members}
         for member in members:
             own = dict(hours.get(member, {}))
             for number, hour in hours.get(member, {}).items():
@@ -145,24 +147,24 @@ def together(hours: Mapping[int, Hours], groups: Iterable[Sequence[int]], ran: M
                 if hour.state != IDLE or all(other is not None and other.state == IDLE for other in others):
                     continue
                 if any(other is not None and other.state == ACTIVE for other in others):
-                    own[number] = Hour(ACTIVE, Fraction(1))
+                    own[number] = JudgedHour(ACTIVE, Fraction(1))
                 else:
                     del own[number]
             found[member] = own
     return found
 
 
-def waste_of(ran: Sequence[Ran], hours: Hours, start_us: int, end_us: int) -> list[Waste]:
+def sum_waste(ran: Sequence[ComputeRun], hours: JudgedHours, start_us: int, end_us: int) -> list[Waste]:
     """What the judged hours of a machine cost between `start_us` and `end_us`, by attribution and currency."""
     sums: dict[tuple[Attribution, str], list[int]] = {}
-    judged, wasted = _judged(hours), _wasted(hours)
+    judged, wasted = _mark_judged(hours), _select_wasted(hours)
     for one in ran:
-        first, last = max(micros(one.span.start), start_us), min(one.until_us, end_us)
+        first, last = max(to_micros(one.span.start), start_us), min(one.until_us, end_us)
         place = sums.setdefault((one.span.attribution, one.span.meter.price.currency), [0, 0, 0])
-        for begin, finish, _ in _stretches(judged, first, last):
-            place[0] += amounts(one.span, begin, finish)[1]
-        for begin, finish, hour in _stretches(wasted, first, last):
-            place[1 if hour.state == IDLE else 2] += _of_it(hour, amounts(one.span, begin, finish)[1])
+        for begin, finish, _ in _join_equal_hours(judged, first, last):
+            place[0] += compute_amounts(one.span, begin, finish)[1]
+        for begin, finish, hour in _join_equal_hours(wasted, first, last):
+            place[1 if hour.state == IDLE else 2] += _take_share(hour, compute_amounts(one.span, begin, finish)[1])
     return [
         Waste(attribution=attribution, currency=currency, judged=nano, idle=idle, partly=partly)
         for (attribution, currency), (nano, idle, partly) in sums.items()
@@ -170,22 +172,22 @@ def waste_of(ran: Sequence[Ran], hours: Hours, start_us: int, end_us: int) -> li
     ]
 
 
-def days_wasted(ran: Sequence[Ran], hours: Hours, start_us: int, end_us: int) -> dict[int, tuple[int, int]]:
+def sum_waste_by_day(ran: Sequence[ComputeRun], hours: JudgedHours, start_us: int, end_us: int) -> dict[int, tuple[int, int]]:
     """Day (since 1970, UTC) -> the dollars for computing that could be judged, and those that did nothing, in nano-units."""
-    judged, wasted = _judged(hours), _wasted(hours)
+    judged, wasted = _mark_judged(hours), _select_wasted(hours)
     costs, idled = defaultdict[int, int](int), defaultdict[int, int](int)
     for one in ran:
         if one.span.meter.price.currency != "USD":
             continue
-        first, last = max(micros(one.span.start), start_us), min(one.until_us, end_us)
-        for begin, finish, _ in _by_day(_stretches(judged, first, last)):
-            costs[begin // DAY_US] += amounts(one.span, begin, finish)[1]
-        for begin, finish, hour in _by_day(_stretches(wasted, first, last)):
-            idled[begin // DAY_US] += _of_it(hour, amounts(one.span, begin, finish)[1])
+        first, last = max(to_micros(one.span.start), start_us), min(one.until_us, end_us)
+        for begin, finish, _ in _split_at_midnight(_join_equal_hours(judged, first, last)):
+            costs[begin // DAY_US] += compute_amounts(one.span, begin, finish)[1]
+        for begin, finish, hour in _split_at_midnight(_join_equal_hours(wasted, first, last)):
+            idled[begin // DAY_US] += _take_share(hour, compute_amounts(one.span, begin, finish)[1])
     return {day: (nano, idled[day]) for day, nano in sorted(costs.items()) if nano}
 
 
-def _by_day(stretches: Iterable[tuple[int, int, Hour]]) -> Iterator[tuple[int, int, Hour]]:
+def _split_at_midnight(stretches: Iterable[tuple[int, int, JudgedHour]]) -> Iterator[tuple[int, int, JudgedHour]]:
     """The same, cut where a day ends."""
     for begin, last, hour in stretches:
         reached = begin
@@ -195,12 +197,12 @@ def _by_day(stretches: Iterable[tuple[int, int, Hour]]) -> Iterator[tuple[int, i
             reached = until
 
 
-def _of_it(hour: Hour, cost: int) -> int:
+def _take_share(hour: JudgedHour, cost: int) -> int:
     """How much of `cost` was for what did nothing in `hour`."""
     return cost if hour.state == IDLE else cost * hour.share.numerator // hour.share.denominator
 
 
-def _stretches(hours: Hours, first: int, last: int) -> Iterator[tuple[int, int, Hour]]:
+def _join_equal_hours(hours: JudgedHours, first: int, last: int) -> Iterator[tuple[int, int, JudgedHour]]:
     """The parts of [first, last) in which `hours` says the same of each hour, where it says anything."""
     number, end = first // HOUR_US, -(-last // HOUR_US)
     while number < end:
@@ -212,47 +214,47 @@ def _stretches(hours: Hours, first: int, last: int) -> Iterator[tuple[int, int, 
             yield max(first, begin * HOUR_US), min(last, number * HOUR_US), hour
 
 
-def _judged(hours: Hours) -> Hours:
+def _mark_judged(hours: JudgedHours) -> JudgedHours:
     """All of them, as if there were no difference between them."""
-    return dict.fromkeys(hours, Hour(ACTIVE))
+    return dict.fromkeys(hours, JudgedHour(ACTIVE))
 
 
-def _wasted(hours: Hours) -> Hours:
+def _select_wasted(hours: JudgedHours) -> JudgedHours:
     """Those that hold any waste."""
     return {number: hour for number, hour in hours.items() if hour.state == IDLE or hour.share}
 
 
-def _running(ran: Sequence[Ran]) -> dict[int, int]:
+def _sum_running(ran: Sequence[ComputeRun]) -> dict[int, int]:
     """Hour -> microseconds of it in which it computed."""
     found: dict[int, int] = defaultdict(int)
     for one in ran:
-        first, last = micros(one.span.start), one.until_us
+        first, last = to_micros(one.span.start), one.until_us
         for number in range(first // HOUR_US, -(-last // HOUR_US)):
             found[number] += min(last, (number + 1) * HOUR_US) - max(first, number * HOUR_US)
     return found
 
 
-def _begun(ran: Sequence[Ran]) -> dict[int, bool]:
+def _find_warmed_up(ran: Sequence[ComputeRun]) -> dict[int, bool]:
     """Hour -> whether the run in it began long enough before it."""
     found = dict[int, bool]()
     for one in ran:
-        warm = micros(one.span.anchor) + WARMUP_US
-        for number in range(micros(one.span.start) // HOUR_US, -(-one.until_us // HOUR_US)):
+        warm = to_micros(one.span.anchor) + WARMUP_US
+        for number in range(to_micros(one.span.start) // HOUR_US, -(-one.until_us // HOUR_US)):
             found[number] = found.get(number, True) and warm <= number * HOUR_US
     return found
 
 
-def _spare(rows: Iterable[HourRow], hours: Collection[int], gpus: float) -> dict[int, Hour]:
+def _find_spare_hours(rows: Iterable[SampledHour], hours: Collection[int], gpus: float) -> dict[int, JudgedHour]:
     """Of `hours` of a machine that works, those in which some GPUs did nothing: of which none was ever busy beside the rest."""
-    found = dict[int, Hour]()
+    found = dict[int, JudgedHour]()
     for row in rows if gpus >= 2 else ():  # noqa: PLR2004 - of one GPU no part idles
         share = 1 - Fraction(int(row.highest), int(gpus))
         if row.hour in hours and 0 < share < 1:
-            found[row.hour] = Hour(ACTIVE, share)
+            found[row.hour] = JudgedHour(ACTIVE, share)
     return found
 
 
-def _worked(signal: str, rows: Sequence[HourRow], gpus: float, limit: float) -> set[int]:
+def _find_working_hours(signal: str, rows: Sequence[SampledHour], gpus: float, limit: float) -> set[int]:
     """The hours of a signal that hold any work. `limit`: the watts that one GPU may draw, 0 where nobody says."""
     kind = KINDS[signal]
     if kind.reading == ALIVE:

@@ -22,8 +22,8 @@ from costguard.guard.owning import owner_of
 from costguard.guard.policy import CAP_RULE, DESTRUCTIVE, HOOK, IDLE_RULE, STOP, TERMINATE, Policy, Step
 from costguard.guard.policy_evaluation import concerns
 from costguard.guard.verdict import Proposal
-from costguard.metering.observation import Observation, incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import Observation, identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource, UtilizationSource
 from costguard.services.act.hooks import Call, Hooks
 from costguard.services.act.probing import members_of, works
@@ -64,10 +64,10 @@ class Deeds:
     measures: Sequence[UtilizationSource] = ()
 
     @property
-    def _listed(self) -> dict[ResourceKey, Live]:
+    def _listed(self) -> dict[ResourceKey, LiveResource]:
         return {one.observation.key: one for one in self.sight.live}
 
-    def confirm_all(self, intents: Iterable[Intent], live: Sequence[Live]) -> bool:
+    def confirm_all(self, intents: Iterable[Intent], live: Sequence[LiveResource]) -> bool:
         """Move what may have been sent by what is seen of it now, and send again what a listing contradicts."""
         by_key, moved = {one.observation.key: one for one in live}, False
         for intent in intents:
@@ -77,11 +77,11 @@ class Deeds:
                 self._took(acted)
         return moved
 
-    def _confirmed(self, intent: Intent, live: Live | None) -> Acted:
+    def _confirmed(self, intent: Intent, live: LiveResource | None) -> Acted:
         now, hands = self.clock.now(), self._hands(intent.life.key)
         still = self._still(intent)
         if live is None or live.absent_at is not None:
-            over = self.book.departed(intent.life.key, intent.sent_at or intent.moved_at)
+            over = self.book.load_departure(intent.life.key, intent.sent_at or intent.moved_at)
             return confirm(intent, over.listed, self.book, still, absences=over.absences, asked_at=now, now=now)
         if intent.sent_at is not None and live.seen_at <= intent.sent_at:
             return settle(intent, hands, self.book, self.clock, still)
@@ -109,7 +109,7 @@ class Deeds:
             told = bool(case.climb and case.climb.done)
             if self.broken or not told or not held <= WAITS:
                 continue
-            intent = open_for(self.book.open_intents(), proposal.verdict.life, proposal.step.do)
+            intent = open_for(self.book.load_open_intents(), proposal.verdict.life, proposal.step.do)
             intent = intent or self._planned(proposal, case)
             if intent is not None and proposal.due_at <= self.clock.now() and held <= ROOM:
                 due.append((proposal, intent))
@@ -175,7 +175,7 @@ class Deeds:
                 self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {look.why}")
                 return
             seen = look.seen
-        against = "it was restarted, or is another machine" if incarnation_of(seen) != life else ""
+        against = "it was restarted, or is another machine" if identify_incarnation(seen) != life else ""
         against = against or self._against(run, step, seen, now) or self._works(run, seen, now)
         if against or not self.book.begin_hook(run, now):
             self.notes.append(f"{life.key.id}: its hook {hook.name} did not begin: {against or 'the ledger does not let it'}")
@@ -276,9 +276,9 @@ class Deeds:
         sight = replace(
             self.sight,
             now=now,
-            wishes=tuple(self.book.open_wishes(now)),
-            protections=self.book.protections(),
-            intents=tuple(intent for intent in self.book.open_intents() if intent.id != deed.id),
+            wishes=tuple(self.book.load_open_overrides(now)),
+            protections=self.book.load_protections(),
+            intents=tuple(intent for intent in self.book.load_open_intents() if intent.id != deed.id),
         )
         held = standing(step, case_now(live, policy, self.rules, sight), around_of(self.rules, sight))
         return next((says for _, says in held), "") or self._not_meant(policy, seen)

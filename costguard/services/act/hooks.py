@@ -155,7 +155,7 @@ def record_ends(book: HookRuns, hooks: Hooks, now: datetime, *, lost: bool = Tru
     LedgerError where that cannot be written: then it is told again the next time.
     """
     ends = hooks.ends()
-    open_ = [run for run in book.hook_runs(now) if run.state == BEGUN]
+    open_ = [run for run in book.load_hook_runs(now) if run.state == BEGUN]
     for run, end in settled(open_, ends, hooks.going(), now if lost else EARLIEST):
         book.end_hook(run.id, end, now)
     for run_id in ends:

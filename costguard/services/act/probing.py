@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from costguard.errors import one_line, shortened
+from costguard.errors import shorten, to_one_line
 from costguard.guard.activity import probe, probed_since
 from costguard.guard.grouping import GroupKey, counts, group_of
 from costguard.guard.seat import spacing
 from costguard.metering.observation import Observation
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource, UtilizationSource
 from costguard.services.ports import GuardBook
 from costguard.values.period import Period
@@ -24,7 +24,9 @@ from costguard.values.sample import Sample
 SourceOf = Callable[[ResourceKey], InstanceSource | None]
 
 
-def members_of(seen: Observation, live: Iterable[Live], group_from: Sequence[str]) -> tuple[GroupKey | None, list[Observation]]:
+def members_of(
+    seen: Observation, live: Iterable[LiveResource], group_from: Sequence[str]
+) -> tuple[GroupKey | None, list[Observation]]:
     """The group of `seen`, and the others of it that run, as they were listed last."""
     key = group_of(seen, group_from)
     if key is None:
@@ -57,7 +59,7 @@ def works(
         if told and one is seen:
             return f"it {told}"
         if told:
-            return f"{shortened(one.name or one.key.id)} of its group {shortened(group.name) if group else ''} {told}"
+            return f"{shorten(one.name or one.key.id)} of its group {shorten(group.name) if group else ''} {told}"
     return ""
 
 
@@ -78,7 +80,7 @@ def _measured(
     also: Sequence[UtilizationSource] = (),
 ) -> tuple[Mapping[ResourceKey, set[Sample]], Mapping[ResourceKey, str]]:
     """The samples `since` then of each of `seen`, those taken now among them; and of which none could be taken, and why."""
-    known = book.samples_since(since, [one.key for one in seen])
+    known = book.load_samples_since(since, [one.key for one in seen])
     samples = {one.key: set(known.get(one.key, ())) for one in seen}
     asked: dict[int, tuple[UtilizationSource, list[Observation]]] = {}
     for one in seen:
@@ -88,9 +90,9 @@ def _measured(
     broken = dict[ResourceKey, str]()
     for measures, of in asked.values():
         try:
-            fresh = measures.utilization(of, Period(start=since, end=now)).samples
+            fresh = measures.fetch_utilization(of, Period(start=since, end=now)).samples
         except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
-            broken |= {one.key: f"cannot be measured at this moment: {one_line(str(error) or repr(error))}" for one in of}
+            broken |= {one.key: f"cannot be measured at this moment: {to_one_line(str(error) or repr(error))}" for one in of}
             continue
         for sample in fresh:
             if sample.key in samples:

@@ -19,16 +19,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.errors import CostguardError, LedgerError, one_line
+from costguard.errors import CostguardError, LedgerError, to_one_line
 from costguard.guard.action_intents import CANCELLED, EXECUTING, EXPIRES, FAILED, IN_DOUBT, READY, VERIFYING, Intent
 from costguard.guard.policy import STOP
 from costguard.guard.proof import SETTLING, difference, found, is_due, refusal
-from costguard.metering.observation import Observation, believable
+from costguard.metering.observation import Observation, drop_impossible_times
 from costguard.providers.ports import Inspector, Stopper, Terminator
 from costguard.services.ports import Intents
 from costguard.system.clock import Clock
-from costguard.system.timely import only_until
-from costguard.values.acting import REFUSED, UNCLEAR, Reception
+from costguard.system.timely import limit_sending
+from costguard.values.acting import REFUSED, UNCLEAR, ActionResponse
 from costguard.values.resource import ResourceKey
 
 LOOK_AGE_S = 5.0
@@ -135,7 +135,7 @@ class _Deed:
     """An intent with all it takes to do it."""
 
     intent: Intent
-    send: Callable[[], Reception]
+    send: Callable[[], ActionResponse]
     inspector: Inspector
     intents: Intents
     clock: Clock
@@ -168,7 +168,7 @@ def _execute(deed: _Deed, before: Observation) -> Acted:
         if at_s >= until_s or at_s - look.at_s > LOOK_AGE_S or deed.clock.now() >= until:
             return _back(deed, executing, "it was late, so nothing was sent: it is looked at anew")
         sent = True
-        with only_until(min(until_s, at_s + SEND_S), seconds):
+        with limit_sending(min(until_s, at_s + SEND_S), seconds):
             reception = _received(deed.send)
         return _recorded(deed, executing, reception)
     except LedgerError as error:
@@ -215,7 +215,7 @@ def settle(
     return confirm(intent, look.seen, intents, still, absences=0, asked_at=asked_at, now=clock.now(), settling=settling)
 
 
-def _send_of(intent: Intent, hands: Hands) -> Callable[[], Reception] | None:
+def _send_of(intent: Intent, hands: Hands) -> Callable[[], ActionResponse] | None:
     """The one request that `intent` allows. A stop never becomes a terminate, whatever the provider lacks."""
     key, stopper, terminator = intent.life.key, hands.stopper, hands.terminator
     if intent.act == STOP:
@@ -227,26 +227,26 @@ def looked(inspector: Inspector, key: ResourceKey, clock: Clock, seconds: Second
     """One look at one instance. It raises nothing."""
     at_s = seconds()
     try:
-        seen = inspector.look(key)
+        seen = inspector.look_up(key)
     except CostguardError as error:
         return Look(at_s=at_s, seen=None, why=f"it cannot be looked at: {error.what}")
     except Exception as error:  # noqa: BLE001 - a broken adapter is one that cannot be asked, whatever it raises
-        return Look(at_s=at_s, seen=None, why=f"it cannot be looked at: {one_line(repr(error))}")
+        return Look(at_s=at_s, seen=None, why=f"it cannot be looked at: {to_one_line(repr(error))}")
     if seen is None:
         return Look(at_s=at_s, seen=None, why="its provider says that there is no such thing, which proves nothing")
     if seen.key != key:
         return Look(at_s=at_s, seen=None, why="its provider answered with another machine")
-    return Look(at_s=at_s, seen=believable(seen, clock.now())[0])
+    return Look(at_s=at_s, seen=drop_impossible_times(seen, clock.now())[0])
 
 
-def _received(send: Callable[[], Reception]) -> Reception:
+def _received(send: Callable[[], ActionResponse]) -> ActionResponse:
     try:
         return send()
     except Exception as error:  # noqa: BLE001 - it may have worked or not, whatever broke on our side of it
-        return Reception(said=UNCLEAR, why=one_line(repr(error)))
+        return ActionResponse(said=UNCLEAR, why=to_one_line(repr(error)))
 
 
-def _recorded(deed: _Deed, executing: Intent, reception: Reception) -> Acted:
+def _recorded(deed: _Deed, executing: Intent, reception: ActionResponse) -> Acted:
     """A refusal is a failure only where no earlier request may have worked: one that is stopping refuses a second stop."""
     state = FAILED if reception.said == REFUSED and not deed.intent.sends else VERIFYING
     told = f"{reception.said}: {reception.why}" if reception.why else reception.said

@@ -24,7 +24,7 @@ PACKAGES = ("torch", "transformers", "peft")
 class FakeTensors:
     """Runs jobs on PyTorch's fake tensors; keeps the port `ExactSizer`."""
 
-    def exact(self, config: Mapping[str, object], job: Job) -> Exact:
+    def measure_step(self, config: Mapping[str, object], job: Job) -> Exact:
         """The memory of `job` on the model that `config` (a parsed config.json) describes."""
         missing = [name for name in PACKAGES if find_spec(name) is None]
         if missing:

@@ -15,7 +15,7 @@ import torch
 import transformers
 from torch import nn
 
-from costguard.errors import InputError, shortened
+from costguard.errors import InputError, shorten
 from costguard.sizing.exact_memory import INSTEAD
 from costguard.sizing.job import Job
 from costguard.sizing.recipe import Recipe
@@ -66,7 +66,7 @@ def _config(config: Mapping[str, object]) -> Any:  # noqa: ANN401 - a Pretrained
     try:
         found = transformers.AutoConfig.for_model(model_type, **table)
     except (ValueError, TypeError, KeyError) as refused:
-        why = f"transformers {transformers.__version__} cannot read it: {shortened(str(refused).splitlines()[0], 120)}"
+        why = f"transformers {transformers.__version__} cannot read it: {shorten(str(refused).splitlines()[0], 120)}"
         raise InputError(why, field="model", hint=f"upgrade transformers, or {INSTEAD}") from None
     for name, value in list(vars(found).items()):
         if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, float):
@@ -87,7 +87,7 @@ def _model(config: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PretrainedCo
     try:
         return make(config, **options)
     except (ValueError, ImportError, AttributeError) as refused:
-        why = f"transformers {transformers.__version__} cannot build it: {shortened(str(refused).splitlines()[0], 160)}"
+        why = f"transformers {transformers.__version__} cannot build it: {shorten(str(refused).splitlines()[0], 160)}"
         raise InputError(why, field="model", hint=f"try attention = 'eager', or {INSTEAD}") from None
 
 
@@ -103,7 +103,7 @@ def _adapted(model: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PreTrainedM
     try:
         adapted = peft.get_peft_model(model, chosen)
     except ValueError as refused:
-        why = f"peft {peft.__version__} refuses them: {shortened(str(refused).splitlines()[0], 160)}"
+        why = f"peft {peft.__version__} refuses them: {shorten(str(refused).splitlines()[0], 160)}"
         raise InputError(why, field="lora.targets", hint="write 'all-linear', or names of this model's modules") from None
     if recipe.checkpointing == "full":
         adapted.enable_input_require_grads()

@@ -11,7 +11,7 @@ import torch
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from costguard.errors import InputError, shortened
+from costguard.errors import InputError, shorten
 from costguard.services.exact_step.models import build, settled
 from costguard.services.exact_step.storages import Storages
 from costguard.sizing.exact_memory import INSTEAD, Exact, passes
@@ -35,7 +35,7 @@ def run(config: Mapping[str, object], job: Job) -> Exact:
         try:
             marks = _two_steps(model, batch, optimizer, job.recipe)
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as refused:
-            why = f"{model.config.model_type} cannot be run on fake tensors: {shortened(str(refused).splitlines()[0], 160)}"
+            why = f"{model.config.model_type} cannot be run on fake tensors: {shorten(str(refused).splitlines()[0], 160)}"
             raise InputError(why, field="model", hint=INSTEAD) from refused
     return Exact(
         parameters=sum(p.numel() for p in model.parameters()),

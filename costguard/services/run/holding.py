@@ -18,5 +18,5 @@ def hold(wanted: Hold, holds: Holds, wishes: Wishes, budgets: Iterable[Budget], 
     admission = holds.take(wanted, budgets, now)
     wish = denial(wanted, admission, now, token_hex(8))
     if wish is not None:
-        wishes.add_wish(wish)
+        wishes.add_override(wish)
     return admission

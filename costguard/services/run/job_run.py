@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from costguard.errors import CostguardError, InputError, NoAnswerError, one_line
+from costguard.errors import CostguardError, InputError, NoAnswerError, to_one_line
 from costguard.guard.overrides import Wish
 from costguard.guard.owning import owner_of
 from costguard.guard.policy_evaluation import concerns
@@ -45,9 +45,9 @@ from costguard.system.child.hints import Hints
 from costguard.system.child.process import BY_SIGNAL, RUN, Child, as_given, begin
 from costguard.system.child.spot_notices import AUTO, CLOUDS, Watch, cloud_here
 from costguard.system.child.terminal import Title, ask, can_ask, say
-from costguard.values.checks import one_of
+from costguard.values.checks import require_one_of
 from costguard.values.money import Money
-from costguard.values.text_format import instant_text
+from costguard.values.text_format import format_instant
 from costguard.views.runs import Came
 
 
@@ -90,7 +90,7 @@ def run(wanted: Wanted) -> int:
     if not wanted.command:
         hint = "costguard run --job job.toml -- python train.py"
         raise InputError("no command was given", field="COMMAND", hint=hint)
-    one_of(wanted.notices, CLOUDS, "--notices")
+    require_one_of(wanted.notices, CLOUDS, "--notices")
     on_notice, result = on_notice_stated(wanted.on_notice, wanted.signal_on_notice), free_result(wanted.result)
     after = after_stated(wanted.after)
     settings = read_settings(wanted.asked.config)
@@ -131,7 +131,7 @@ def run(wanted: Wanted) -> int:
                 if then:
                     write_result(result, replace(came, then=then))
             except Exception as broken:  # noqa: BLE001 - the program's exit code is passed on, whatever becomes of us
-                say(f"costguard itself failed after the job ({type(broken).__name__}: {one_line(str(broken))})")
+                say(f"costguard itself failed after the job ({type(broken).__name__}: {to_one_line(str(broken))})")
     return status
 
 
@@ -245,7 +245,7 @@ def _ended(state: Running, watching: Watching, status: int) -> Came:
         terms=state.found.terms,
         signal=signal_name(status),
         budget=state.budget,
-        lease_until=instant_text(state.lease.until) if state.lease and state.lease.until else None,
+        lease_until=format_instant(state.lease.until) if state.lease and state.lease.until else None,
         lease_refused=state.lease_refused,
         tokens_per_s=taught.tokens_per_s,
         unfit=taught.unfit,

@@ -28,15 +28,15 @@ from costguard.errors import CostguardError, InputError
 from costguard.guard.overrides import PROTECT, Wish
 from costguard.guard.owning import frozen, lease_of, phase_of, untouchable
 from costguard.ledger.spans.books import Books
-from costguard.metering.observation import Observation, incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import Observation, identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.services.overrides import guard_book, present
 from costguard.settings import Settings, ledger_url
 from costguard.system.child.attending import Heard
 from costguard.system.child.process import RUN, ancestors, attempts
 from costguard.system.child.terminal import can_ask, can_keep, countdown, say
-from costguard.values.checks import one_of
-from costguard.values.text_format import instant_text
+from costguard.values.checks import require_one_of
+from costguard.values.text_format import format_instant
 from costguard.views.runs import Came
 
 NOTHING, STOP, TERMINATE = "nothing", "stop", "terminate"
@@ -61,7 +61,7 @@ NOTHING_AFTER = After()
 
 def after_stated(after: After) -> After:
     """`after` where it may be; InputError where it cannot be done. What it would lose is told now: later nobody may look."""
-    one_of(after.act, ACTS, "--then")
+    require_one_of(after.act, ACTS, "--then")
     if after.act == NOTHING:
         return after
     if not after.yes and not can_ask():
@@ -120,7 +120,7 @@ def _way(after: After, status: int, came: Came, spared: Callable[[Place], str]) 
     return (None, why) if why else (way, "")
 
 
-def spared_by(settings: Settings, live: Live | None, place: Place) -> str:
+def spared_by(settings: Settings, live: LiveResource | None, place: Place) -> str:
     """Who wants the machine at `place` to stay, as the ledger has it now; "" for nobody.
 
     `live`: what the run took it for. What cannot be read counts as somebody, and a freeze holds for machines that the ledger
@@ -128,10 +128,10 @@ def spared_by(settings: Settings, live: Live | None, place: Place) -> str:
     """
     now = present()
     try:
-        with Books(ledger_url(settings), rules=Facts().billing_rules()) as books:
-            listed = [one.observation for one in books.live(now)]
+        with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
+            listed = [one.observation for one in books.load_live(now)]
         with guard_book(settings) as book:
-            wishes, before = book.open_wishes(now), book.protections()
+            wishes, before = book.load_open_overrides(now), book.load_protections()
     except CostguardError as error:
         return f"whether anybody protects it cannot be read: {str(error).splitlines()[0]}"
     ours = (place.provider, place.id)
@@ -151,9 +151,9 @@ def spared_by(settings: Settings, live: Live | None, place: Place) -> str:
 
 
 def _wanted(seen: Observation, wishes: Sequence[Wish], now: datetime) -> str:
-    life = incarnation_of(seen)
+    life = identify_incarnation(seen)
     wish = lease_of(life, wishes, now) or phase_of(life, wishes, now)
-    return "" if wish is None else f"{wish.who} wants it until {instant_text(wish.until or now)}: {wish.why or wish.subject}"
+    return "" if wish is None else f"{wish.who} wants it until {format_instant(wish.until or now)}: {wish.why or wish.subject}"
 
 
 def _lingering(attempt: str) -> str:

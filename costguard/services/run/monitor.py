@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from costguard.errors import CostguardError, InputError, one_line, shortened
+from costguard.errors import CostguardError, InputError, shorten, to_one_line
 from costguard.guard.hook import SUCCEEDED, Hook
 from costguard.runs.progress import Marks, astray, left_s
 from costguard.runs.record import Attempt
@@ -112,7 +112,7 @@ class Watching:
         except CostguardError as error:
             self._once(str(error).splitlines()[0])
         except Exception as broken:  # noqa: BLE001 - the program goes on, whatever it is
-            self._once(f"costguard itself failed ({type(broken).__name__}: {one_line(str(broken))}); the job goes on")
+            self._once(f"costguard itself failed ({type(broken).__name__}: {to_one_line(str(broken))}); the job goes on")
 
     def told(self, number: int) -> None:
         """Costguard was told to end: where a cloud says no more than that before it stops the machine, that is its notice."""
@@ -122,7 +122,7 @@ class Watching:
 
     def notice(self, notice: Notice, *, signals: bool = True) -> None:
         """The machine is about to be taken away: say it, run the hook, signal the program."""
-        text = shortened(one_line(notice.text), LONGEST_TEXT)
+        text = shorten(to_one_line(notice.text), LONGEST_TEXT)
         self.noticed.append(f"{notice.cloud}: {text}")
         say(f"{notice.cloud} is about to take this machine away: {text}")
         if self.on_notice.signal is not None and signals and self.child is not None:
@@ -174,12 +174,12 @@ class Watching:
                 self._once(astray_line(takes, self.terms.hours), key="astray")
         if spent is not None and self.limit is not None and self.limit < spent:
             self._once(
-                f"the job has passed its max_usd of {self.limit.text()}: it goes on, as ending it would lose work", key="max"
+                f"the job has passed its max_usd of {self.limit.format()}: it goes on, as ending it would lose work", key="max"
             )
         held = self.attempt.held
         ours = self.now().spent
         if held is not None and ours is not None and held < ours:
-            self._once(f"the job has passed the {held.text()} {held.currency} that were set aside for it", key="held")
+            self._once(f"the job has passed the {held.format()} {held.currency} that were set aside for it", key="held")
 
     def _once(self, text: str, *, key: str = "") -> None:
         if (key or text) not in self._told:
@@ -228,5 +228,5 @@ def on_notice_stated(command: str | None, signalled: str | None) -> OnNotice:
     name = signalled.upper().removeprefix("SIG")
     if name not in ("USR1", "TERM"):
         hint = "write USR1, which a job must be made for, or TERM"
-        raise InputError(f"is neither USR1 nor TERM: {shortened(signalled)}", field="--signal-on-notice", hint=hint)
+        raise InputError(f"is neither USR1 nor TERM: {shorten(signalled)}", field="--signal-on-notice", hint=hint)
     return OnNotice(command=words, signal=signal.SIGUSR1 if name == "USR1" else signal.SIGTERM)

@@ -126,7 +126,7 @@ def read_record(path: Path) -> Record:
 @contextmanager
 def desk_of(settings: Settings) -> Iterator[Desk]:
     """The ledger's holds and wishes, to be written to."""
-    holds = Holds(ledger_url(settings), rules=Facts().billing_rules(), ceilings=partial(ceilings, settings))
+    holds = Holds(ledger_url(settings), rules=Facts().get_billing_rules(), ceilings=partial(ceilings, settings))
     with holds, guard_book(settings) as book:
         yield Desk(holds=holds, wishes=book, budgets=settings.budgets, who=who())
 
@@ -146,7 +146,7 @@ def settled(book: Book, desk: Desk) -> None:
             _silent(book, attempt)
         _close(book, desk, found, now)
         money = found.spent
-        cost = "at an unknown price" if money is None else f"{money.text()} {money.currency}"
+        cost = "at an unknown price" if money is None else f"{money.format()} {money.currency}"
         say(f"attempt {found.number} was {found.state}: {found.why}. It counts {found.seconds} s, {cost}.")
 
 

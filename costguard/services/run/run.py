@@ -19,8 +19,8 @@ from costguard.errors import InputError
 from costguard.guard.overrides import LEASE, Wish
 from costguard.guard.owning import may_lease
 from costguard.guard.policy import Policy
-from costguard.metering.observation import incarnation_of
-from costguard.metering.spending import Live
+from costguard.metering.observation import identify_incarnation
+from costguard.metering.spending import LiveResource
 from costguard.runs.record import ENDED, LOST, NEVER, OPEN, PLANNED, Attempt
 from costguard.services.ports import HoldBook, RunWishes
 from costguard.services.run.holding import hold
@@ -42,16 +42,16 @@ def set_aside(wanted: Hold, desk: Desk, now: datetime) -> Admission:
 
 
 def lease(
-    live: Live, length: timedelta, policies: Iterable[Policy], desk: Desk, now: datetime, *, wish_id: str, why: str
+    live: LiveResource, length: timedelta, policies: Iterable[Policy], desk: Desk, now: datetime, *, wish_id: str, why: str
 ) -> Wish | str:
     """Keep the machine that the job runs on; or why its policies do not allow that."""
-    life = incarnation_of(live.observation)
-    allowed = may_lease(life, desk.wishes.wishes_since(live.first_seen_at), tuple(policies), length, now)
+    life = identify_incarnation(live.observation)
+    allowed = may_lease(life, desk.wishes.load_overrides_since(live.first_seen_at), tuple(policies), length, now)
     if not allowed.allowed:
         return allowed.why
     until = (now + length).replace(microsecond=0)
     wish = Wish(id=wish_id, what=LEASE, who=desk.who, why=why, at=now, until=until, key=live.observation.key, life=life)
-    desk.wishes.add_wish(wish)
+    desk.wishes.add_override(wish)
     return wish
 
 
@@ -84,7 +84,7 @@ def settle(attempt: Attempt, desk: Desk, now: datetime) -> tuple[str, ...]:
             notes += [] if attempt.state == NEVER else [f"the hold was not settled: {wrong.field}: {wrong.what}"]
     if attempt.lease:
         try:
-            desk.wishes.lift_wish(attempt.lease, who=desk.who, now=now)
+            desk.wishes.lift_override(attempt.lease, who=desk.who, now=now)
         except InputError as wrong:
             notes += [] if attempt.state == NEVER else [f"the lease was not lifted: {wrong.field}: {wrong.what}"]
     return tuple(notes)

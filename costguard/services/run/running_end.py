@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from costguard.data import Facts
-from costguard.errors import CostguardError, InputError, printable
+from costguard.errors import CostguardError, InputError, replace_unprintable
 from costguard.runs.progress import Mark, Unfit, learnt
 from costguard.runs.record import ENDED, OPEN, Attempt
 from costguard.runs.telling import end_lines, next_line
@@ -139,4 +139,4 @@ def _kept(asked: Asked, found: Expected, speed: float, ended: Attempt, job: str)
     facts = Facts()
     fresh = read_observed([(name, row)], found.stated.folder, facts)
     answer = taken_in(fresh, calibration_file(asked.calibration, asked.config), facts)
-    return next((printable(out.text) for out in answer.weighed.left_out if name in out.text), "")
+    return next((replace_unprintable(out.text) for out in answer.weighed.left_out if name in out.text), "")

@@ -23,7 +23,7 @@ from costguard.guard.owning import owner_of
 from costguard.guard.wishing import found, resource_text
 from costguard.ledger.market import Market
 from costguard.ledger.spans.books import Books
-from costguard.metering.spending import Live
+from costguard.metering.spending import LiveResource
 from costguard.quoting.offer import Offer, Selection
 from costguard.quoting.quote import Option
 from costguard.runs.progress import steps_in
@@ -73,7 +73,7 @@ class Expected:
     job: Job | None = None
     stated: Stated | None = None
     hardware: Hardware | None = None
-    live: Live | None = None
+    live: LiveResource | None = None
     seen: bool = False
     notes: tuple[str, ...] = ()
 
@@ -84,15 +84,15 @@ class OneOffer:
 
     offer: Offer | None
 
-    def classes(self, selection: Selection) -> list[tuple[str, int]]:  # noqa: ARG002 - the port's
+    def list_classes(self, selection: Selection) -> list[tuple[str, int]]:  # noqa: ARG002 - the port's
         """Its own class."""
         return [(self.offer.gpu, self.offer.gpu_count)] if self.offer else []
 
-    def best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:  # noqa: ARG002 - the port's
+    def find_best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:  # noqa: ARG002 - the port's
         """Itself, of that class."""
         return [self.offer] if self.offer and (gpu, gpu_count) == (self.offer.gpu, self.offer.gpu_count) else []
 
-    def offers(self, selection: Selection, *, sort: str, limit: int | None) -> Iterator[Offer]:  # noqa: ARG002 - the port's
+    def list_offers(self, selection: Selection, *, sort: str, limit: int | None) -> Iterator[Offer]:  # noqa: ARG002 - the port's
         """Itself."""
         return iter([self.offer] if self.offer else [])
 
@@ -139,7 +139,7 @@ def quoted_again(asked: Asked, found: Expected, now: datetime) -> Terms | None:
 
 
 def _quoted(
-    asked: Asked, job: Job, hardware: Hardware, machine: Machine, *, live: Live | None, facts: Facts, now: datetime
+    asked: Asked, job: Job, hardware: Hardware, machine: Machine, *, live: LiveResource | None, facts: Facts, now: datetime
 ) -> tuple[Option, Machine, tuple[str, ...]]:
     """The job on this hardware at this price; where none is known, at the market's."""
     if machine.hourly is not None:
@@ -170,7 +170,7 @@ def _priced(machine: Machine, option: Option, facts: Facts, job: Job) -> Machine
     offer = option.offer
     assert offer is not None  # noqa: S101 - for the type checker: asked just now
     rate = option.rate
-    storage = facts.storage_rates().get(offer.provider)
+    storage = facts.get_storage_rates().get(offer.provider)
     if rate is not None and storage is not None:
         disk = storage.over(disk_of(job) * option.nodes, 3600).nano
         rate = Rate(nano_per_hour=rate.nano_per_hour + disk, currency=rate.currency)
@@ -178,7 +178,7 @@ def _priced(machine: Machine, option: Option, facts: Facts, job: Job) -> Machine
     return replace(machine, hourly=rate, source=told, provider=offer.provider)
 
 
-def _offer(machine: Machine, hardware: Hardware, live: Live | None, now: datetime) -> Offer | None:
+def _offer(machine: Machine, hardware: Hardware, live: LiveResource | None, now: datetime) -> Offer | None:
     """The machine as an offer, of a provider of its own: what it burns holds its disks, and a stated rate is the whole."""
     if machine.hourly is None:
         return None
@@ -199,13 +199,13 @@ def _offer(machine: Machine, hardware: Hardware, live: Live | None, now: datetim
     )
 
 
-def _machine(asked: Asked, live: Live | None, hardware: Hardware | None, settings: Settings, now: datetime) -> Machine:
+def _machine(asked: Asked, live: LiveResource | None, hardware: Hardware | None, settings: Settings, now: datetime) -> Machine:
     """What we are on, as far as the ledger and the flags know it."""
     stated = None if asked.rate is None else Rate.parse(asked.rate, field="--rate")
     known = rate_of(live, now) if live else None
     if stated is not None and known is not None and live is not None:
         hint = "leave one of the two out"
-        raise InputError(f"is stated beside --id, whose price the ledger knows: {known.text()}", field="--rate", hint=hint)
+        raise InputError(f"is stated beside --id, whose price the ledger knows: {known.format()}", field="--rate", hint=hint)
     seen = live.observation if live else None
     source = "nobody states its price"
     if known is not None and seen is not None:
@@ -224,9 +224,9 @@ def _machine(asked: Asked, live: Live | None, hardware: Hardware | None, setting
     )
 
 
-def _live(stated: str, settings: Settings, now: datetime) -> Live:
-    with Books(ledger_url(settings), rules=Facts().billing_rules()) as books:
-        live = found(stated, books.live(now), "--id")
+def _live(stated: str, settings: Settings, now: datetime) -> LiveResource:
+    with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
+        live = found(stated, books.load_live(now), "--id")
     if live.observation.state != RUNNING:
         hint = "name the machine that we are on: costguard status lists them"
         raise InputError(f"is {live.observation.state}, so we cannot be on it", field="--id", hint=hint)
@@ -239,33 +239,33 @@ def _live(stated: str, settings: Settings, now: datetime) -> Live:
     return live
 
 
-def _live_here(settings: Settings, now: datetime) -> Live | None:
+def _live_here(settings: Settings, now: datetime) -> LiveResource | None:
     """The machine that we are on, where its cloud says which that is and the ledger lists it as running; else None."""
     place = where()
     if not place.id:
         return None
-    with Books(ledger_url(settings), rules=Facts().billing_rules()) as books:
-        same = [live for live in books.live(now) if (live.observation.key.provider, live.observation.key.id) == place[:2]]
+    with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
+        same = [live for live in books.load_live(now) if (live.observation.key.provider, live.observation.key.id) == place[:2]]
     return same[0] if len(same) == 1 and same[0].observation.state == RUNNING else None
 
 
-def _hardware(asked: Asked, live: Live | None, facts: Facts) -> tuple[Hardware | None, tuple[str, ...], bool]:
+def _hardware(asked: Asked, live: LiveResource | None, facts: Facts) -> tuple[Hardware | None, tuple[str, ...], bool]:
     """The GPUs: as stated, as the ledger lists them, or as NVML finds them; and whether they were looked at."""
     here = _gpus_here()
     if asked.on is not None:
         hardware, notes = read_hardware(asked.on, facts)
         assert hardware is not None  # noqa: S101 - for the type checker: it was stated
         return hardware, notes, bool(here)
-    if live is not None and live.observation.gpu in facts.gpus() and live.observation.gpu_count >= 1:
+    if live is not None and live.observation.gpu in facts.get_gpus() and live.observation.gpu_count >= 1:
         seen = live.observation
-        return Hardware(gpu=facts.gpus()[seen.gpu], gpu_count=int(seen.gpu_count)), (), True
+        return Hardware(gpu=facts.get_gpus()[seen.gpu], gpu_count=int(seen.gpu_count)), (), True
     if not here:
         return None, (), False
     if len({*here}) > 1:
         hint = f'write --on with those that the job uses: --on "{here[0]}:1"'
         raise InputError(f"several kinds of GPU were found here: {', '.join(sorted({*here}))}", field="--on", hint=hint)
-    name = GpuNames(facts.gpus()).resolve(here[0], field="--on").canonical
-    return Hardware(gpu=facts.gpus()[name], gpu_count=len(here)), (f"found here: {name}:{len(here)}",), True
+    name = GpuNames(facts.get_gpus()).resolve(here[0], field="--on").canonical
+    return Hardware(gpu=facts.get_gpus()[name], gpu_count=len(here)), (f"found here: {name}:{len(here)}",), True
 
 
 def _differs(stated: Hardware | None, here: list[str], facts: Facts) -> str:
@@ -273,7 +273,7 @@ def _differs(stated: Hardware | None, here: list[str], facts: Facts) -> str:
     if stated is None or not here:
         return ""
     with suppress(UnknownNameError):
-        names = [GpuNames(facts.gpus()).resolve(name, field="--on").canonical for name in here]
+        names = [GpuNames(facts.get_gpus()).resolve(name, field="--on").canonical for name in here]
         if names.count(stated.gpu.name) >= stated.gpu_count:
             return ""
     return f"--on says {stated.gpu.name}:{stated.gpu_count}, and NVML finds {len(here)} x {', '.join(sorted({*here}))} here"

@@ -20,20 +20,20 @@ from costguard.errors import UnknownNameError
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.kinds import BUILDERS
 from costguard.sizing.stated import KEYS, USUAL, Stated, field
-from costguard.values.checks import described, nearest_names, one_of, require, whole
+from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of, require_whole_number
 
 
 def architecture_from_table(table: Mapping[str, object]) -> Architecture:
     """The shape that `table` states; InputError names the key that is missing, unknown, wrong or contradicted."""
     require(isinstance(table, Mapping), "architecture", "must be a table", "write it as an [architecture] section")
     _known(table)
-    kind = one_of(table.get("kind", "decoder"), BUILDERS, field("kind"))
+    kind = require_one_of(table.get("kind", "decoder"), BUILDERS, field("kind"))
     stated = Stated(table, USUAL[kind])
     architecture = BUILDERS[kind](stated, _name(table))
     params = table.get("params")
     return replace(
         architecture,
-        stated_params=None if params is None else whole(params, field("params")),
+        stated_params=None if params is None else require_whole_number(params, field("params")),
         notes=() if params is not None else stated.notes,
     )
 
@@ -45,12 +45,14 @@ def _known(table: Mapping[str, object]) -> None:
                 "key",
                 str(key),
                 field=field(str(key)),
-                nearest=nearest_names(str(key), KEYS),
+                nearest=find_nearest_names(str(key), KEYS),
                 hint=f"known keys: {', '.join(KEYS)}",
             )
 
 
 def _name(table: Mapping[str, object]) -> str:
     name = table.get("name", "custom")
-    require(isinstance(name, str) and bool(name), field("name"), f"must be text, not {described(name)}", 'write name = "mine"')
+    require(
+        isinstance(name, str) and bool(name), field("name"), f"must be text, not {describe_value(name)}", 'write name = "mine"'
+    )
     return str(name)

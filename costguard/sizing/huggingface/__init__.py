@@ -16,7 +16,7 @@ from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.huggingface import classics, decoders, encoders, experts, vision
 from costguard.sizing.huggingface.config import Config
-from costguard.values.checks import described, nearest_names
+from costguard.values.checks import describe_value, find_nearest_names
 
 Reader = Callable[[Config, str], Architecture]
 
@@ -109,7 +109,9 @@ READERS: dict[str, Reader] = {
 def architecture_from_config(config: Mapping[str, object], *, name: str) -> Architecture:
     """The shape that `config` (a parsed config.json) describes; InputError for anything that is not one."""
     if not isinstance(config, Mapping):
-        raise InputError(f"must be an object, not {described(config)}", field="config.json", hint='write {"model_type": ...}')
+        raise InputError(
+            f"must be an object, not {describe_value(config)}", field="config.json", hint='write {"model_type": ...}'
+        )
     found = _read(Config(config), config, name)
     return replace(found, released_precision="fp8") if _released_in_fp8(config) else found
 
@@ -138,5 +140,5 @@ def _unknown(model_type: str) -> InputError:
     if not model_type:
         return InputError("is missing", field="model_type", hint=f'write "model_type": "llama" or what it is, {instead}')
     return UnknownNameError(
-        "model type", model_type, field="model_type", nearest=nearest_names(model_type, READERS), hint=instead
+        "model type", model_type, field="model_type", nearest=find_nearest_names(model_type, READERS), hint=instead
     )

@@ -9,7 +9,7 @@ from costguard.sizing.architecture import Architecture, FeedForward
 from costguard.sizing.huggingface.config import Config
 from costguard.sizing.huggingface.layers import Style, attention_of, decoder, plain_attention
 from costguard.sizing.layer_implementation import Written
-from costguard.values.checks import described, require
+from costguard.values.checks import describe_value, require
 
 UNROTATED = Written(rotated=False)
 
@@ -177,7 +177,7 @@ def _layer_kinds(config: Config) -> list[str]:
                 kinds += names * min(times, -(-layers // max(1, len(names))))
             case _:
                 raise InputError(
-                    f"{described(run)} is not a run of layers",
+                    f"{describe_value(run)} is not a run of layers",
                     field=config.field("attention_types"),
                     hint='write [[["global", "local"], 12]]',
                 )

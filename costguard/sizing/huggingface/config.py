@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from costguard.errors import InputError
-from costguard.values.checks import described, require, whole
+from costguard.values.checks import describe_value, require, require_whole_number
 
 MOST_LAYERS = 10_000
 MOST_WIDTH = 10**9
@@ -68,7 +68,7 @@ class Config:
         """The first of `keys` that is stated, else `default`, else an error that names the first."""
         for key in keys:
             if self.values.get(key) is not None:
-                return whole(self.values[key], self.field(key), least=least, most=most)
+                return require_whole_number(self.values[key], self.field(key), least=least, most=most)
         if default is None:
             raise InputError("is missing", field=self.field(keys[0]), hint="add it, as the model's own config.json has it")
         return default
@@ -83,7 +83,7 @@ class Config:
         value = default if value is None else value
         if not isinstance(value, bool):
             raise InputError(
-                f"must be true or false, not {described(value)}", field=self.field(key), hint="write true or false"
+                f"must be true or false, not {describe_value(value)}", field=self.field(key), hint="write true or false"
             )
         return value
 
@@ -96,7 +96,7 @@ class Config:
         for key in keys:
             value = self.values.get(key)
             if value is not None:
-                require(isinstance(value, str), self.field(key), f"must be text, not {described(value)}", "write text")
+                require(isinstance(value, str), self.field(key), f"must be text, not {describe_value(value)}", "write text")
                 return str(value)
         return default
 
@@ -104,7 +104,7 @@ class Config:
         """`key` as a list, None where it is absent."""
         value = self.values.get(key)
         if value is not None and not isinstance(value, list | tuple):
-            raise InputError(f"must be a list, not {described(value)}", field=self.field(key), hint="write [ ... ]")
+            raise InputError(f"must be a list, not {describe_value(value)}", field=self.field(key), hint="write [ ... ]")
         return None if value is None else list(value)
 
     def part(self, key: str, defaults: Mapping[str, object] | None = None) -> Config:
@@ -112,7 +112,7 @@ class Config:
         value = self.values.get(key)
         value = {} if value is None else value
         if not isinstance(value, Mapping):
-            raise InputError(f"must be a table, not {described(value)}", field=self.field(key), hint="write { ... }")
+            raise InputError(f"must be a table, not {describe_value(value)}", field=self.field(key), hint="write { ... }")
         stated = {k: v for k, v in value.items() if v is not None}
         return Config({**(defaults or {}), **stated}, self.field(key))
 
@@ -128,7 +128,7 @@ class Config:
     def task(self) -> str:
         """What follows the family in the first of `architectures`: 'ForCausalLM', 'Model' ...; '' where it is not stated."""
         first = (self.items("architectures") or [""])[0]
-        require(isinstance(first, str), self.field("architectures"), f"must hold names, not {described(first)}")
+        require(isinstance(first, str), self.field("architectures"), f"must hold names, not {describe_value(first)}")
         for task in ("LMHeadModel", "Model"):
             if str(first).endswith(task):
                 return task

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.convnet import Unit, Walk, activation, attention, convolution, linear, max_pool, norm, product, walked
 from costguard.sizing.huggingface.config import Config
-from costguard.values.checks import require, whole
+from costguard.values.checks import require, require_whole_number
 
 RESNET: Mapping[str, object] = {"embedding_size": 64, "num_channels": 3, "image_size": 224, "num_labels": 1000}
 SHRINKS = 4
@@ -47,7 +47,7 @@ def _architecture(name: str, kind: str, walk: Walk) -> Architecture:
 def _sizes(config: Config, key: str) -> list[int]:
     found = config.items(key) or []
     require(bool(found), key, "is missing", "copy it from the model's config.json")
-    return [whole(v, key, most=1_000_000) for v in found]
+    return [require_whole_number(v, key, most=1_000_000) for v in found]
 
 
 def _resnet(widths: list[int], depths: list[int], stem: int, image: int, colours: int) -> Iterator[Unit]:

@@ -14,7 +14,7 @@ from costguard.sizing.huggingface.decoders import qwen_windows
 from costguard.sizing.huggingface.layers import Style, attention_of, decoder, windows_of
 from costguard.sizing.latent import Latent
 from costguard.sizing.layer_implementation import Written
-from costguard.values.checks import whole
+from costguard.values.checks import require_whole_number
 
 
 def mixtral(config: Config, name: str) -> Architecture:
@@ -172,4 +172,4 @@ def _latent_attention(config: Config) -> Attention:
 
 def _layer_indices(config: Config, key: str) -> frozenset[int] | None:
     listed = config.items(key)
-    return None if listed is None else frozenset(whole(i, config.field(key), least=0) for i in listed)
+    return None if listed is None else frozenset(require_whole_number(i, config.field(key), least=0) for i in listed)

@@ -16,7 +16,7 @@ from costguard.sizing.huggingface.decoders import gemma3, mistral
 from costguard.sizing.huggingface.experts import llama4
 from costguard.sizing.huggingface.layers import plain_attention, stated
 from costguard.sizing.layer_implementation import Written
-from costguard.values.checks import described, require, whole
+from costguard.values.checks import describe_value, require, require_whole_number
 
 MOST_PIXELS = 100_000
 
@@ -244,11 +244,13 @@ def _sides(config: Config, key: str, default: int) -> tuple[int, int]:
     stated_sides = config.values.get(key)
     match default if stated_sides is None else stated_sides:
         case [high, wide]:
-            return whole(high, config.field(key), most=MOST_PIXELS), whole(wide, config.field(key), most=MOST_PIXELS)
+            return require_whole_number(high, config.field(key), most=MOST_PIXELS), require_whole_number(
+                wide, config.field(key), most=MOST_PIXELS
+            )
         case list() as sides:
-            raise InputError(f"must be one side or two, not {described(sides)}", field=config.field(key), hint="write 224")
+            raise InputError(f"must be one side or two, not {describe_value(sides)}", field=config.field(key), hint="write 224")
         case side:
-            return (whole(side, config.field(key), most=MOST_PIXELS),) * 2
+            return (require_whole_number(side, config.field(key), most=MOST_PIXELS),) * 2
 
 
 def _clip_part(config: Config, key: str, defaults: Mapping[str, object]) -> Config:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from costguard.errors import UnknownNameError
 from costguard.sizing.architecture import Architecture, Block
 from costguard.sizing.recipe import Lora
-from costguard.values.checks import nearest_names
+from costguard.values.checks import find_nearest_names
 
 OTHER_NAMES = {
     "c_attn": ("q_proj", "k_proj", "v_proj"),
@@ -70,7 +70,7 @@ def known_targets(architecture: Architecture, targets: tuple[str, ...], field: s
         meant = (target,) if target in own else tuple(name for name in _meant(architecture, target) if name in own)
         if not meant:
             hint = f"write attention, all-linear, or of this model's: {', '.join(sorted(own))}"
-            raise UnknownNameError("matrix", target, field=field, nearest=nearest_names(target, own), hint=hint)
+            raise UnknownNameError("matrix", target, field=field, nearest=find_nearest_names(target, own), hint=hint)
         found += meant
     return tuple(dict.fromkeys(found))
 

@@ -53,21 +53,21 @@ class Duration:
 def startup(*architectures: Architecture, boot: Interval = BOOT_HOURS) -> Interval:
     """Hours from the order to the first step: boot, then fetch the weights of each model."""
     gigabytes = FETCHED_BYTES_PER_WEIGHT * sum(a.parameters for a in architectures) / 1e9
-    return boot.plus(FETCH_GB_S.inverse().scaled(gigabytes / SECONDS_PER_HOUR))
+    return boot.add(FETCH_GB_S.invert().scale(gigabytes / SECONDS_PER_HOUR))
 
 
 def duration(tokens: int, speed: Throughput, *, gpus: int, startup_hours: Interval, efficiency: Efficiency) -> Duration:
     """Hours of `tokens` on `gpus` GPUs at `speed`."""
-    steady = speed.tokens_per_s_per_gpu.inverse().scaled(tokens / gpus / SECONDS_PER_HOUR)
+    steady = speed.tokens_per_s_per_gpu.invert().scale(tokens / gpus / SECONDS_PER_HOUR)
     factor = overhead(steady.expected, efficiency)
-    train = steady.times_independent(factor)
+    train = steady.multiply_independent(factor)
     return Duration(
-        hours=train.plus(startup_hours),
+        hours=train.add(startup_hours),
         startup_hours=startup_hours,
         train_hours=train,
         parts=(
             ("speed", steady),
-            ("whole-run overhead", _less(factor, 1.0).scaled(steady.expected)),
+            ("whole-run overhead", _less(factor, 1.0).scale(steady.expected)),
             ("start-up", startup_hours),
         ),
     )
@@ -88,12 +88,12 @@ def interrupted(
 ) -> Duration:
     """`quiet` on machines that are taken back: each time the restart and half a checkpoint interval are lost."""
     lost_each = restart_hours + checkpoint_every_hours / 2
-    factor = interruptions_per_hour.scaled(lost_each).plus(Interval.exactly(1.0))
-    train = quiet.train_hours.times_independent(factor)
-    lost = _less(factor, 1.0).scaled(quiet.train_hours.expected)
+    factor = interruptions_per_hour.scale(lost_each).add(Interval.exactly(1.0))
+    train = quiet.train_hours.multiply_independent(factor)
+    lost = _less(factor, 1.0).scale(quiet.train_hours.expected)
     return replace(
         quiet,
-        hours=train.plus(quiet.startup_hours),
+        hours=train.add(quiet.startup_hours),
         train_hours=train,
         parts=(*quiet.parts, ("interruptions", lost)),
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from costguard.values.checks import number, require
+from costguard.values.checks import require, require_number
 from costguard.values.interval import Interval
 
 UNITLESS_MOST = 1e12
@@ -119,7 +119,7 @@ def _values(table: Mapping[str, object], name: str) -> dict[str, float]:
 def _value(table: Mapping[str, object], key: str, where: str) -> float:
     """A figure, either bare or the `value` of a documented entry."""
     found = table.get(key)
-    return number(found["value"] if isinstance(found, Mapping) else found, f"{where}.{key}", least=-UNITLESS_MOST)
+    return require_number(found["value"] if isinstance(found, Mapping) else found, f"{where}.{key}", least=-UNITLESS_MOST)
 
 
 def _table(table: Mapping[str, object], name: str) -> Mapping[str, object]:

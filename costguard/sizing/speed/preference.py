@@ -39,7 +39,7 @@ class Pass:
     @property
     def seconds(self) -> Interval:
         """Seconds of it for each token of the job, on one GPU."""
-        return self.speed.inverse().scaled(self.times)
+        return self.speed.invert().scale(self.times)
 
 
 def speed_of_turns(architecture: Architecture, beside: Beside, placed: Placement, efficiency: Efficiency) -> Throughput | None:
@@ -86,7 +86,7 @@ def _passes(architecture: Architecture, beside: Beside, policy: Recipe, own: Thr
 
 def _forward(name: str, architecture: Architecture, recipe: Recipe, trained: Throughput) -> Pass:
     flops = work(architecture, recipe).flops
-    speed = trained.tokens_per_s_per_gpu.scaled(flops.hardware / flops.forward)
+    speed = trained.tokens_per_s_per_gpu.scale(flops.hardware / flops.forward)
     return Pass(name=name, times=1.0, speed=speed, flops=flops.forward)
 
 
@@ -100,15 +100,15 @@ def _writing(architecture: Architecture, beside: Beside, policy: Recipe, clock: 
         return
     share = beside.completion_len / (beside.prompt_len + beside.completion_len)
     flops, rate = work(architecture, recipe).flops.forward, written.tokens_per_s_per_gpu
-    prompts = rate.scaled(written.prefill_tokens_per_s_per_gpu / rate.expected)
+    prompts = rate.scale(written.prefill_tokens_per_s_per_gpu / rate.expected)
     yield Pass(name="policy, reading prompts", times=1 - share, speed=prompts, flops=flops)
     yield Pass(name="policy, writing", times=share, speed=rate, flops=flops)
 
 
 def _summed(own: Throughput, passes: list[Pass]) -> Throughput:
     """The policy's own speed with all other passes of its tokens beside it."""
-    seconds = reduce(Interval.plus, (p.seconds for p in passes))
-    rate = seconds.inverse()
+    seconds = reduce(Interval.add, (p.seconds for p in passes))
+    rate = seconds.invert()
     flops = sum(p.times * p.flops for p in passes)
     return replace(
         own,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from costguard.errors import CostguardError, shortened
+from costguard.errors import CostguardError, shorten
 from costguard.system import file_security
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -84,7 +84,7 @@ def begin(
     `blocked`: the signals that costguard was started with blocked.
     """
     own_group = not has_terminal()
-    shown = shortened(command[0], LONGEST_SHOWN)
+    shown = shorten(command[0], LONGEST_SHOWN)
     try:
         process = subprocess.Popen(  # noqa: S603 - the user's own command, and no shell
             list(command),
@@ -175,7 +175,7 @@ def as_given(blocked: Collection[int]) -> Callable[[], None]:
     """What a new process does to have the umask, the limits and the blocked signals that costguard was started with."""
 
     def prepare() -> None:
-        file_security.give_back()
+        file_security.restore_process()
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     return prepare

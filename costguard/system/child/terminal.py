@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from math import ceil
 from time import monotonic
 
-from costguard.errors import printable, shortened
+from costguard.errors import replace_unprintable, shorten
 from costguard.system.child.attending import Heard
 
 SAVE, RESTORE = "\x1b[22;2t", "\x1b[23;2t"
@@ -35,7 +35,7 @@ WRITABLE_WITHIN_S = 1.0
 
 def say(text: str) -> None:
     """Tell people a line or several, marked as ours. A terminal that has gone is no reason to stop."""
-    lines = "".join(f"costguard: {line}\n" for line in printable(text).splitlines())
+    lines = "".join(f"costguard: {line}\n" for line in replace_unprintable(text).splitlines())
     with suppress(OSError, ValueError):
         sys.stderr.flush()
     put(lines)
@@ -64,7 +64,7 @@ def can_keep() -> bool:
 
 def ask(question: str) -> bool:
     """Whether the answer is yes. A line is read, and no byte of what follows it: that is the program's."""
-    put(f"costguard: {printable(question)} [y/N] ")
+    put(f"costguard: {replace_unprintable(question)} [y/N] ")
     answer = os.read(STDIN, LONGEST_ANSWER)
     return answer.decode(errors="replace").strip().lower() in YES
 
@@ -83,7 +83,7 @@ class Title:
 
     def show(self, text: str) -> None:
         """Have `text` as the title."""
-        line = shortened(printable(text).replace("\n", " "), LONGEST_TITLE)
+        line = shorten(replace_unprintable(text).replace("\n", " "), LONGEST_TITLE)
         if not self._shows or line == self._last or not in_front():
             return
         if put(f"{'' if self._last else SAVE}\x1b]2;{line}\x07"):
@@ -120,7 +120,7 @@ def countdown(seconds: int, text: str, heard: Heard) -> bool:
             left, looked = left - min(now - looked, 2 * STEP_S), now
             if sees and ceil(left) != shown:
                 shown = max(0, ceil(left))
-                put(f"\r\x1b[Kcostguard: {printable(text)} in {shown} s; any key keeps it ")
+                put(f"\r\x1b[Kcostguard: {replace_unprintable(text)} in {shown} s; any key keeps it ")
     return _told(kept=True, sees=sees)
 
 

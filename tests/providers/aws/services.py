@@ -10,7 +10,7 @@ from pathlib import Path
 from costguard_aws.credentials import Source
 from costguard_aws.session import Session
 
-from costguard.providers.transport import Surroundings, Transport
+from costguard.providers.transport import ProviderContext, Transport
 from tests.contract.rig import BILLS, NAMES
 from tests.fakes.aws_ce import FakeCostExplorer
 from tests.fakes.aws_cloudwatch import FakeCloudWatch
@@ -76,7 +76,7 @@ class Services(FakeCloud):
         """A session whose every service is this one."""
         transport = Transport()
         with serving(self) as base:
-            around = Surroundings(
+            around = ProviderContext(
                 transport=transport, clock=self.clock, gpus=NAMES, bills=BILLS, cache=self.cache, environ=KEYS, home=home
             )
             made = Session(Source(), around, endpoint=base, region="us-east-1")

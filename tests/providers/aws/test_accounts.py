@@ -11,7 +11,7 @@ from costguard_aws.account import Account
 
 from costguard.errors import CostguardError, CredentialsError, InputError, UnknownNameError
 from costguard.providers.transport import Transport
-from costguard.values.health import BAD, UNSURE
+from costguard.values.health import CHECK_BAD, CHECK_UNSURE
 from tests.fakes.aws import ACCOUNT, KEY_ID, OTHER_ACCOUNT, ROLE_KEY_ID, SECRET
 from tests.fakes.server import serving
 from tests.providers.aws.rig import AwsRig
@@ -46,8 +46,8 @@ def test_every_enabled_region_is_a_scope_and_the_list_is_asked_for_once_an_hour(
     rig: AwsRig, base: str, transport: Transport, tmp_path: Path
 ) -> None:
     (account,) = opened(rig, base, transport, tmp_path)
-    assert [tuple(scope) for scope in account.scopes()] == [("aws", ACCOUNT, "eu-west-1"), ("aws", ACCOUNT, "us-east-1")]
-    account.scopes()
+    assert [tuple(scope) for scope in account.list_scopes()] == [("aws", ACCOUNT, "eu-west-1"), ("aws", ACCOUNT, "us-east-1")]
+    account.list_scopes()
     assert rig.fake.calls("DescribeRegions") == 1
     assert rig.fake.calls("GetCallerIdentity") == 1
 
@@ -56,10 +56,10 @@ def test_the_last_list_of_regions_holds_where_a_new_one_cannot_be_had(
     rig: AwsRig, base: str, transport: Transport, tmp_path: Path
 ) -> None:
     (account,) = opened(rig, base, transport, tmp_path)
-    before = account.scopes()
+    before = account.list_scopes()
     rig.clock.at = rig.clock.at.replace(hour=20)
     rig.fake.ec2.denied.add("DescribeRegions")
-    assert account.scopes() == before
+    assert account.list_scopes() == before
     assert rig.fake.calls("DescribeRegions") == 2
 
 
@@ -67,16 +67,16 @@ def test_a_role_is_assumed_in_its_own_account(rig: AwsRig, base: str, transport:
     rig.fake.trusted[ROLE] = "extern-7"
     table = {"profiles": ["default"], "roles": [{"role_arn": ROLE, "external_id": "extern-7"}]}
     own, other = opened(rig, base, transport, tmp_path, **table)
-    assert own.identity() == ACCOUNT
-    assert other.identity() == OTHER_ACCOUNT
-    assert other.poll(other.scopes()[0]).scope.account == OTHER_ACCOUNT
+    assert own.fetch_identity() == ACCOUNT
+    assert other.fetch_identity() == OTHER_ACCOUNT
+    assert other.poll(other.list_scopes()[0]).scope.account == OTHER_ACCOUNT
     assert any(ROLE_KEY_ID in one.headers["authorization"] for one in rig.fake.asked)
 
 
 def test_a_role_that_does_not_trust_us_is_an_error(rig: AwsRig, base: str, transport: Transport, tmp_path: Path) -> None:
     (account,) = opened(rig, base, transport, tmp_path, roles=[{"role_arn": ROLE, "external_id": "wrong"}])
     with pytest.raises(CostguardError, match="AccessDenied"):
-        account.scopes()
+        account.list_scopes()
 
 
 def test_a_profile_of_the_home_is_used(rig: AwsRig, base: str, transport: Transport, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_profile_of_the_home_is_used(rig: AwsRig, base: str, transport: Transp
     (tmp_path / ".aws" / "credentials").write_text(f"[lab]\naws_access_key_id={KEY_ID}\naws_secret_access_key={SECRET}\n")
     environ = {"AWS_EC2_METADATA_DISABLED": "true"}
     (account,) = opened(rig, base, transport, tmp_path, profiles=["lab"], environ=environ)
-    assert account.identity() == ACCOUNT
+    assert account.fetch_identity() == ACCOUNT
     assert account.examine()[0].told == "profile lab: key ...ARY1 from shared-credentials-file"
 
 
@@ -117,8 +117,8 @@ def test_a_key_of_another_account_than_expected_is_refused(
 ) -> None:
     (account,) = cast("list[Account]", rig.accounts(base, transport, tmp_path, accounts=[OTHER_ACCOUNT]))
     with pytest.raises(CredentialsError, match=f"(?s){ACCOUNT}.*{OTHER_ACCOUNT}"):
-        account.identity()
-    poll = account.poll(account.scopes()[0])
+        account.fetch_identity()
+    poll = account.poll(account.list_scopes()[0])
     assert ACCOUNT in str(poll.inventory)
 
 
@@ -127,10 +127,10 @@ def test_rights_are_proven_by_dry_runs(rig: AwsRig, base: str, transport: Transp
     rig.fake.ec2.denied = {"StopInstances", "DescribeVolumes"}
     (account,) = cast("list[Account]", rig.accounts(base, transport, tmp_path))
     found = {check.subject: check for check in account.examine()}
-    assert found["permission: list volumes"].outcome == BAD
+    assert found["permission: list volumes"].outcome == CHECK_BAD
     assert "aws-reader.json" in found["permission: list volumes"].fix
-    assert found["permission: stop"].outcome == UNSURE
+    assert found["permission: stop"].outcome == CHECK_UNSURE
     assert "may not stop: costguard can watch, not act" in found["permission: stop"].told
     assert "aws-actor-stop.json" in found["permission: stop"].fix
     assert found["permission: terminate"].outcome == "good"
-    assert found["utilization"].outcome == UNSURE
+    assert found["utilization"].outcome == CHECK_UNSURE

@@ -44,7 +44,7 @@ def test_a_protected_machine_is_left_alone(rig: AwsRig, source: Account, attribu
     assert "protected" in source.terminate(one).why
     stop = source.stop(one, lose=ALL)
     assert (stop.said == REFUSED) == (attribute == "disableApiStop")
-    seen = source.look(one)
+    seen = source.look_up(one)
     assert seen is not None
     assert seen.handling.protected == (("stop", "terminate") if attribute == "disableApiStop" else ("terminate",))
 
@@ -54,7 +54,7 @@ def test_protection_that_may_not_be_asked_for_is_honoured_by_ec2(rig: AwsRig, so
     rig.fake.ec2.denied.add("DescribeInstanceAttribute")
     rig.fake.ec2.protected.add((one.id, "disableApiStop"))
     assert "OperationNotPermitted" in source.stop(one, lose=ALL).why
-    seen = source.look(one)
+    seen = source.look_up(one)
     assert seen is not None
     assert seen.handling.protected == ()
 

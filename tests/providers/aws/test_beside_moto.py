@@ -16,8 +16,8 @@ from costguard_aws.spot import Market, SpotHistory
 
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.transport import Surroundings, Transport
-from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, Reception
+from costguard.providers.transport import ProviderContext, Transport
+from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, ActionResponse
 from costguard.values.money import Rate
 from costguard.values.period import Period
 from costguard.values.resource import INSTANCE, VOLUME, ResourceKey
@@ -44,7 +44,7 @@ def moto() -> Iterator[str]:
 @pytest.fixture
 def session(moto: str, tmp_path: Path) -> Iterator[Session]:
     transport, clock = Transport(), Hands(datetime.now(UTC))
-    around = Surroundings(
+    around = ProviderContext(
         transport=transport, clock=clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ=KEYS, home=tmp_path
     )
     made = Session(Source(), around, endpoint=moto, region="us-east-1")
@@ -64,7 +64,7 @@ def test_metrics_that_were_put_are_measured(session: Session) -> None:
         ask(session, "cloudwatch", "us-east-1", "put_metric_data", Namespace="CWAgent", MetricData=data)
     seen = Observation(key=key, state="running", gpu="A10G", gpu_count=2)
     asked = Metrics(session, Hands(now), (GPU_UTIL, CPU_UTIL))
-    measured = asked.utilization([seen], Period(start=now - timedelta(hours=1), end=now))
+    measured = asked.fetch_utilization([seen], Period(start=now - timedelta(hours=1), end=now))
     assert [(sample.signal, sample.value) for sample in measured.samples] == [(GPU_UTIL, 88.0)]
     assert measured.blind == ()
 
@@ -81,7 +81,7 @@ def test_spot_prices_are_read(session: Session) -> None:
 def test_machines_are_listed_looked_at_stopped_and_terminated(moto: str, session: Session, tmp_path: Path) -> None:
     first, second = _launched(session, 2)
     transport = Transport()
-    around = Surroundings(
+    around = ProviderContext(
         transport=transport,
         clock=Hands(datetime.now(UTC)),
         gpus=NAMES,
@@ -91,23 +91,23 @@ def test_machines_are_listed_looked_at_stopped_and_terminated(moto: str, session
         home=tmp_path,
     )
     (account,) = AwsPlugin().open({"endpoint_url": moto + "/", "regions": ["us-east-1"]}, around)
-    (scope,) = account.scopes()
+    (scope,) = account.list_scopes()
     assert scope.account == MOTO_ACCOUNT
     key, other = (ResourceKey("aws", MOTO_ACCOUNT, "us-east-1", one) for one in (first, second))
     assert _states(account.poll(scope)) == {first: "running", second: "running"}
-    seen = account.look(key)
+    seen = account.look_up(key)
     assert seen is not None
     assert (seen.state, seen.instance_type, seen.handling.protected) == ("running", "m5.large", ())
-    assert account.stop(key) == Reception(said=ACCEPTED)
+    assert account.stop(key) == ActionResponse(said=ACCEPTED)
     assert account.stop(key).said == ALREADY
     assert _states(account.poll(scope)) == {first: "stopped", second: "running"}
-    assert account.terminate(other) == Reception(said=ACCEPTED)
+    assert account.terminate(other) == ActionResponse(said=ACCEPTED)
     assert account.terminate(other).said == ALREADY
     ask(session, "ec2", "us-east-1", "modify_instance_attribute", InstanceId=first, DisableApiTermination={"Value": True})
     assert account.terminate(key).said == REFUSED
     assert _states(account.poll(scope)) == {first: "stopped", second: "ended"}
     gone = ResourceKey("aws", MOTO_ACCOUNT, "us-east-1", "i-0123456789abcdef0")
-    assert account.look(gone) is None
+    assert account.look_up(gone) is None
     assert account.stop(gone).said == MISSING
     transport.close()
 

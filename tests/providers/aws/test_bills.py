@@ -12,7 +12,7 @@ from costguard_aws.session import Session
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.errors import ForbiddenError, OddAnswerError
+from costguard.errors import ForbiddenError, InvalidAnswerError
 from costguard.values.money import Money
 from costguard.values.period import Period
 from tests.fakes.aws_ce import Cost
@@ -50,7 +50,7 @@ def bill(session: Session, services: Services) -> CostExplorer:
 
 
 def test_a_day_of_one_kind_of_usage_is_a_line(bill: CostExplorer) -> None:
-    billed = bill.bill_lines(NOVEMBER)
+    billed = bill.fetch_bill_lines(NOVEMBER)
     assert billed.why == ""
     told = {
         line.description: (line.charge, line.region, line.account, line.amount.nano, line.estimated) for line in billed.lines
@@ -68,59 +68,59 @@ def test_a_day_of_one_kind_of_usage_is_a_line(bill: CostExplorer) -> None:
 
 
 def test_a_question_costs_once_in_six_hours(bill: CostExplorer, services: Services) -> None:
-    first = bill.bill_lines(NOVEMBER)
+    first = bill.fetch_bill_lines(NOVEMBER)
     services.later(hours=5)
-    assert bill.bill_lines(NOVEMBER) == first
+    assert bill.fetch_bill_lines(NOVEMBER) == first
     assert services.asked_for("GetCostAndUsage") == 1
     services.later(hours=2)
-    bill.bill_lines(NOVEMBER)
+    bill.fetch_bill_lines(NOVEMBER)
     assert services.asked_for("GetCostAndUsage") == 2
 
 
 def test_pages_are_put_together(bill: CostExplorer, services: Services) -> None:
-    whole = bill.bill_lines(NOVEMBER)
+    whole = bill.fetch_bill_lines(NOVEMBER)
     services.cache.entries.clear()
     services.ce.page = 2
-    assert bill.bill_lines(NOVEMBER) == whole
+    assert bill.fetch_bill_lines(NOVEMBER) == whole
     assert services.asked_for("GetCostAndUsage") == 1 + 3
 
 
 def test_months_are_asked_for_apart_and_none_of_the_future(bill: CostExplorer, services: Services) -> None:
     services.ce.costs.append(Cost(date(2026, 10, 31), "BoxUsage:g5.xlarge", Decimal(1)))
-    billed = bill.bill_lines(Period(start=datetime(2026, 10, 31, 5, tzinfo=UTC), end=datetime(2027, 3, 1, tzinfo=UTC)))
+    billed = bill.fetch_bill_lines(Period(start=datetime(2026, 10, 31, 5, tzinfo=UTC), end=datetime(2027, 3, 1, tzinfo=UTC)))
     assert services.asked_for("GetCostAndUsage") == 2
     assert [line.estimated for line in billed.lines][:2] == [False, True]
 
 
 def test_one_account_of_an_organisation_never_shares_a_line_with_another(bill: CostExplorer, services: Services) -> None:
     services.ce.costs = [Cost(DAY, "BoxUsage:g5.xlarge", Decimal(n), account=f"{n}" * 12) for n in (1, 2)]
-    assert len({line.id for line in bill.bill_lines(NOVEMBER).lines}) == 2
+    assert len({line.id for line in bill.fetch_bill_lines(NOVEMBER).lines}) == 2
 
 
 def test_a_key_without_the_right_is_told_so(bill: CostExplorer, services: Services) -> None:
     services.ce.enabled = False
     with pytest.raises(ForbiddenError, match="not enabled for cost explorer"):
-        bill.bill_lines(NOVEMBER)
+        bill.fetch_bill_lines(NOVEMBER)
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"ResultsByTime": null}'])
 def test_an_answer_without_results_is_no_empty_bill(bill: CostExplorer, services: Services, body: bytes) -> None:
     services.fault("POST", "body", body=body)
-    with pytest.raises(OddAnswerError):
-        bill.bill_lines(NOVEMBER)
+    with pytest.raises(InvalidAnswerError):
+        bill.fetch_bill_lines(NOVEMBER)
 
 
 def test_an_answer_without_end_is_said_to_be_cut(bill: CostExplorer, services: Services) -> None:
     services.ce.page = 0
     services.ce.costs = services.ce.costs[:1]
-    assert "more than 20 pages" in bill.bill_lines(NOVEMBER).why
+    assert "more than 20 pages" in bill.fetch_bill_lines(NOVEMBER).why
 
 
 def test_a_cache_that_holds_rubbish_is_asked_past(bill: CostExplorer, services: Services) -> None:
-    whole = bill.bill_lines(NOVEMBER)
+    whole = bill.fetch_bill_lines(NOVEMBER)
     for name in services.cache.entries:
         services.cache.put(name, b"{")
-    assert bill.bill_lines(NOVEMBER) == whole
+    assert bill.fetch_bill_lines(NOVEMBER) == whole
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from costguard_sim.world import INSTANCE, SECOND_US, VOLUME, Resource, World, ma
 from costguard.data import Facts
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
-from costguard.providers.transport import Bucket
+from costguard.providers.transport import TokenBucket
 from costguard.services.poll import poll
 from tests.fakes.aws import FakeAws
 from tests.fakes.aws_ec2_xml import disk_id, wire_id
@@ -53,7 +53,7 @@ def keys_of(one: Resource) -> dict[str, set[str]]:
 
 def watched(rig: AwsRig, world: World, tmp_path: Path) -> list[Any]:
     """What the ledger says of every resource at the end of the day."""
-    rules, url = Facts().billing_rules(), f"sqlite:///{tmp_path}/ledger.db"
+    rules, url = Facts().get_billing_rules(), f"sqlite:///{tmp_path}/ledger.db"
     ceilings = {shape.gpu: 16 * 10**9 for one in world.resources for shape in one.shapes if shape.gpu}
     end = START + timedelta(days=1)
     with rig.opened(tmp_path, regions=REGIONS) as source, Ledger(url, rules=rules, ceilings=ceilings) as ledger:
@@ -68,7 +68,9 @@ def watched(rig: AwsRig, world: World, tmp_path: Path) -> list[Any]:
 @pytest.mark.sampled(3, first=2)
 @pytest.mark.parametrize("seed", [1, 2, 5])
 def test_a_day_costs_what_it_costs(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Bucket, "take", lambda *_, **__: True)  # a day in seconds: the pace is the world's, not this machine's
+    monkeypatch.setattr(
+        TokenBucket, "acquire", lambda *_, **__: True
+    )  # a day in seconds: the pace is the world's, not this machine's
     drawn = make_world(seed, start=START, days=1, size=8, clouds=("sim-aws",))
     plan = planned(drawn)
     world = knowable(drawn, plan)

@@ -38,7 +38,7 @@ def text(*ids: str) -> bytes:
 
 def ids(where: object, session: Session | None = None) -> list[str]:
     """Of the resources that have lines there."""
-    return sorted(line.resource_id for line in FocusExport(str(where), BILLS, CLOCK, session).bill_lines(DAY).lines)
+    return sorted(line.resource_id for line in FocusExport(str(where), BILLS, CLOCK, session).fetch_bill_lines(DAY).lines)
 
 
 @pytest.fixture

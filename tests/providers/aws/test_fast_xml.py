@@ -12,8 +12,8 @@ from botocore.parsers import EC2QueryParser
 from costguard_aws.ec2_xml import rows, tags_of, text_of, tree, whole_of
 from costguard_sim.world import at_us, make_world
 
-from costguard.errors import OddAnswerError
-from costguard.values.stated_time import time_stated
+from costguard.errors import InvalidAnswerError
+from costguard.values.stated_time import parse_instant
 from tests.fakes.aws import FakeAws
 from tests.fakes.aws_wire import model
 from tests.fakes.server import START
@@ -63,9 +63,9 @@ def test_instances_are_read_as_botocore_reads_them() -> None:
     assert len(read) == len(known) > 5
     for item, one in zip(read, known, strict=True):
         assert {path: text_of(item, path) for path in FIELDS} == {path: at(one, keys) for path, keys in FIELDS.items()}
-        assert time_stated(text_of(item, "launchTime")) == one["LaunchTime"]
+        assert parse_instant(text_of(item, "launchTime")) == one["LaunchTime"]
         assert dict(tags_of(item.find("tagSet"))) == {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
-        attached = [time_stated(text_of(device, "ebs/attachTime")) for device in item.iterfind("blockDeviceMapping/item")]
+        attached = [parse_instant(text_of(device, "ebs/attachTime")) for device in item.iterfind("blockDeviceMapping/item")]
         assert attached == [device["Ebs"]["AttachTime"] for device in one.get("BlockDeviceMappings", [])]
 
 
@@ -77,7 +77,7 @@ def test_volumes_are_read_as_botocore_reads_them() -> None:
     for item, one in zip(read, known, strict=True):
         assert (text_of(item, "volumeId"), whole_of(item, "size")) == (one["VolumeId"], one["Size"])
         assert (text_of(item, "volumeType"), text_of(item, "status")) == (one["VolumeType"], one["State"])
-        assert time_stated(text_of(item, "createTime")) == one["CreateTime"]
+        assert parse_instant(text_of(item, "createTime")) == one["CreateTime"]
 
 
 def unknown_elements(item: Element, shape: Any, path: str) -> list[str]:  # noqa: ANN401 - botocore has no types
@@ -120,12 +120,12 @@ def test_the_fake_says_nothing_that_the_published_model_does_not_have(action: st
     ],
 )
 def test_what_is_no_answer_is_odd(raw: bytes) -> None:
-    with pytest.raises(OddAnswerError):
+    with pytest.raises(InvalidAnswerError):
         tree(raw, "DescribeInstances")
 
 
 def test_a_list_that_is_missing_is_not_empty() -> None:
-    with pytest.raises(OddAnswerError):
+    with pytest.raises(InvalidAnswerError):
         rows(tree(b"<DescribeInstancesResponse/>", "DescribeInstances"), "reservationSet", "DescribeInstances")
 
 

@@ -20,7 +20,7 @@ from costguard.errors import InputError
 from costguard.metering.observation import Observation, Price
 from costguard.values.money import Rate
 from costguard.values.resource import STATES
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from tests.fakes.aws import FakeAws
 from tests.fakes.server import START
 from tests.providers.aws.fuzz import FUZZ
@@ -76,7 +76,7 @@ def texts(item: Element) -> set[str]:
 def invents_nothing(seen: Observation, item: Element) -> None:
     """Every figure of `seen` stands in `item`, or comes from the tables that were handed over."""
     stated: Iterable[str] = texts(item)
-    times = {time_stated(text) for text in stated} | {left_at(text) for text in stated}
+    times = {parse_instant(text) for text in stated} | {left_at(text) for text in stated}
     assert {seen.created_at, seen.started_at, seen.stopped_at} - {None} <= times
     assert seen.state in STATES
     assert all(price.rate is None or price == PRICE for price in seen.prices)

@@ -313,7 +313,7 @@ def test_a_region_that_refuses_fails_alone(rig: AwsRig, tmp_path: Path) -> None:
         add(rig)
         body = b"<Response><Errors><Error><Code>AuthFailure</Code><Message>not yet</Message></Error></Errors></Response>"
         rig.fake.fault("/ec2/eu-west-1/", "status", status=401, body=body)
-        first, second = (source.poll(scope).inventory for scope in source.scopes())
+        first, second = (source.poll(scope).inventory for scope in source.list_scopes())
     assert isinstance(first, Failed)
     assert "AuthFailure" in first.why
     assert isinstance(second, Complete)

@@ -17,7 +17,7 @@ from costguard.errors import UnknownNameError
 from costguard.metering.observation import Observation
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
-from costguard.values.sample import CPU_UTIL, GPU_POWER, GPU_UTIL, NETWORK, Measured
+from costguard.values.sample import CPU_UTIL, GPU_POWER, GPU_UTIL, NETWORK, UtilizationSamples
 from tests.fakes.aws_wire import amz_json_error
 from tests.fakes.server import START
 from tests.providers.aws.fuzz import FUZZ, mutated
@@ -60,7 +60,7 @@ def always(value: float) -> Callable[[datetime], float | None]:
     return lambda _: value
 
 
-def values(measured: Measured, signal: str) -> list[float]:
+def values(measured: UtilizationSamples, signal: str) -> list[float]:
     return [sample.value for sample in measured.samples if sample.signal == signal]
 
 
@@ -68,7 +68,7 @@ def test_a_machine_is_as_busy_as_its_busiest_gpu(protocol: str, metrics: Metrics
     one = machine(gpus=2)
     services.cloudwatch.gpu(one.key.id, 0, always(3))
     services.cloudwatch.gpu(one.key.id, 1, always(97))
-    measured = metrics.utilization([one], LAST_HOUR)
+    measured = metrics.fetch_utilization([one], LAST_HOUR)
     assert values(measured, GPU_UTIL) == [97.0] * 11
     assert measured.blind == ()
     assert {sample.key for sample in measured.samples} == {one.key}
@@ -81,18 +81,18 @@ def test_power_is_that_of_all_gpus(metrics: Metrics, services: Services) -> None
     for index in range(2):
         services.cloudwatch.gpu(one.key.id, index, always(50))
         services.cloudwatch.gpu(one.key.id, index, always(120.5), metric="power_draw")
-    assert values(metrics.utilization([one], LAST_HOUR), GPU_POWER) == [241.0] * 11
+    assert values(metrics.fetch_utilization([one], LAST_HOUR), GPU_POWER) == [241.0] * 11
 
 
 def test_where_one_gpu_is_silent_there_is_no_sample_as_it_may_be_busy(metrics: Metrics, services: Services) -> None:
     one = machine(gpus=2)
     services.cloudwatch.gpu(one.key.id, 0, always(0))
     services.cloudwatch.gpu(one.key.id, 1, lambda at: 90.0 if at < START - HOUR / 2 else None)
-    measured = metrics.utilization([one], LAST_HOUR)
+    measured = metrics.fetch_utilization([one], LAST_HOUR)
     assert values(measured, GPU_UTIL) == [90.0] * 6
     services.later(hours=1)
     services.cloudwatch.gpu(one.key.id, 0, always(0))
-    measured = metrics.utilization([one], Period(start=START, end=START + HOUR))
+    measured = metrics.fetch_utilization([one], Period(start=START, end=START + HOUR))
     assert measured.samples == ()
     assert measured.blind == (
         (one.key, "the CloudWatch agent reported 2 GPU series within 3 h, and not every GPU has data of the period"),
@@ -102,7 +102,7 @@ def test_where_one_gpu_is_silent_there_is_no_sample_as_it_may_be_busy(metrics: M
 def test_a_gpu_that_the_agent_never_reports_makes_the_machine_blind(metrics: Metrics, services: Services) -> None:
     one = machine(gpus=8)
     services.cloudwatch.gpu(one.key.id, 0, always(0))
-    measured = metrics.utilization([one], LAST_HOUR)
+    measured = metrics.fetch_utilization([one], LAST_HOUR)
     assert values(measured, GPU_UTIL) == []
     assert measured.blind[0][0] == one.key
 
@@ -110,25 +110,25 @@ def test_a_gpu_that_the_agent_never_reports_makes_the_machine_blind(metrics: Met
 def test_series_are_asked_for_by_all_their_dimensions(metrics: Metrics, services: Services) -> None:
     one = machine()
     services.cloudwatch.gpu(one.key.id, 0, always(55), AutoScalingGroupName="train", ImageId="ami-1", InstanceType="g5.xlarge")
-    assert values(metrics.utilization([one], LAST_HOUR), GPU_UTIL) == [55.0] * 11
+    assert values(metrics.fetch_utilization([one], LAST_HOUR), GPU_UTIL) == [55.0] * 11
 
 
 def test_a_roll_up_over_all_gpus_serves_where_there_is_nothing_else(metrics: Metrics, services: Services) -> None:
     one = machine(gpus=4)
     services.cloudwatch.put("CWAgent", "nvidia_smi_utilization_gpu", always(42), InstanceId=one.key.id)
-    measured = metrics.utilization([one], LAST_HOUR)
+    measured = metrics.fetch_utilization([one], LAST_HOUR)
     assert values(measured, GPU_UTIL) == [42.0] * 11
     assert values(measured, GPU_POWER) == []
 
 
 def test_an_agent_without_instance_id_is_named_as_the_reason(metrics: Metrics, services: Services) -> None:
     services.cloudwatch.gpu("", 0, always(42))
-    measured = metrics.utilization([machine()], LAST_HOUR)
+    measured = metrics.fetch_utilization([machine()], LAST_HOUR)
     assert "append_dimensions" in measured.blind[0][1]
 
 
 def test_no_data_is_blind_and_never_idle(metrics: Metrics) -> None:
-    measured = metrics.utilization([machine(), machine(2, gpus=0)], LAST_HOUR)
+    measured = metrics.fetch_utilization([machine(), machine(2, gpus=0)], LAST_HOUR)
     assert measured.samples == ()
     assert "no GPU metrics in CWAgent" in dict(measured.blind)[machine().key]
     assert dict(measured.blind)[machine(2).key] == "CloudWatch has no data of it in the period"
@@ -137,7 +137,7 @@ def test_no_data_is_blind_and_never_idle(metrics: Metrics) -> None:
 def test_without_an_agent_the_cpu_is_known_and_the_gpu_is_not(metrics: Metrics, services: Services) -> None:
     one = machine()
     services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(0.5), InstanceId=one.key.id)
-    measured = metrics.utilization([one], LAST_HOUR)
+    measured = metrics.fetch_utilization([one], LAST_HOUR)
     assert values(measured, CPU_UTIL) == [0.5] * 11
     assert measured.blind[0][1].endswith("its CPU alone is known")
 
@@ -145,27 +145,29 @@ def test_without_an_agent_the_cpu_is_known_and_the_gpu_is_not(metrics: Metrics, 
 def test_a_share_of_a_gpu_needs_one_series(metrics: Metrics, services: Services) -> None:
     one = machine(gpus=0.125)
     services.cloudwatch.gpu(one.key.id, 0, always(7))
-    assert values(metrics.utilization([one], LAST_HOUR), GPU_UTIL) == [7.0] * 11
+    assert values(metrics.fetch_utilization([one], LAST_HOUR), GPU_UTIL) == [7.0] * 11
 
 
 @pytest.mark.parametrize("odd", [nan, inf, -1.0, 100.5, 1e300])
 def test_a_value_that_cannot_be_is_no_sample(metrics: Metrics, services: Services, odd: float) -> None:
     services.cloudwatch.gpu(machine().key.id, 0, always(odd))
     services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(odd), InstanceId=machine(2).key.id)
-    assert metrics.utilization([machine(), machine(2, gpus=0)], LAST_HOUR).samples == ()
+    assert metrics.fetch_utilization([machine(), machine(2, gpus=0)], LAST_HOUR).samples == ()
 
 
 def test_network_is_both_ways_and_by_the_second(session: Session, services: Services) -> None:
     one = machine(gpus=0)
     services.cloudwatch.put("AWS/EC2", "NetworkIn", always(3000), InstanceId=one.key.id)
     asked = Metrics(session, services.clock, (NETWORK,))
-    assert values(asked.utilization([one], LAST_HOUR), NETWORK) == []
+    assert values(asked.fetch_utilization([one], LAST_HOUR), NETWORK) == []
     services.cloudwatch.put("AWS/EC2", "NetworkOut", always(600), InstanceId=one.key.id)
-    assert values(asked.utilization([one], LAST_HOUR), NETWORK) == pytest.approx([12.0] * 11)
+    assert values(asked.fetch_utilization([one], LAST_HOUR), NETWORK) == pytest.approx([12.0] * 11)
 
 
 def test_only_running_machines_are_asked_about(metrics: Metrics, services: Services) -> None:
-    assert metrics.utilization([machine(state="stopped"), machine(2, state="pending")], LAST_HOUR) == Measured(samples=())
+    assert metrics.fetch_utilization([machine(state="stopped"), machine(2, state="pending")], LAST_HOUR) == UtilizationSamples(
+        samples=()
+    )
     assert not services.asked
 
 
@@ -173,7 +175,7 @@ def test_the_last_five_minutes_are_left_for_later(metrics: Metrics) -> None:
     assert window_of(LAST_HOUR, START) == Period(start=START - HOUR, end=START - FIVE)
     odd = Period(start=START - timedelta(minutes=13), end=START - timedelta(minutes=1))
     assert window_of(odd, START) == Period(start=START - timedelta(minutes=10), end=START - FIVE)
-    measured = metrics.utilization([machine()], Period(start=START - FIVE, end=START))
+    measured = metrics.fetch_utilization([machine()], Period(start=START - FIVE, end=START))
     assert "up to 5 minutes ago" in measured.blind[0][1]
 
 
@@ -182,10 +184,10 @@ def test_answers_cut_into_pages_are_put_together_by_id(metrics: Metrics, service
     machines = [machine(n, gpus=0) for n in range(20)]
     for n, one in enumerate(machines):
         services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(n), InstanceId=one.key.id)
-    whole = metrics.utilization(machines, LAST_HOUR)
+    whole = metrics.fetch_utilization(machines, LAST_HOUR)
     services.cloudwatch.most_points = 7
     services.cloudwatch.listed = 3
-    assert metrics.utilization(machines, LAST_HOUR) == whole
+    assert metrics.fetch_utilization(machines, LAST_HOUR) == whole
     assert len(whole.samples) == 20 * 11
 
 
@@ -194,7 +196,7 @@ def test_four_thousand_running_machines_take_nine_calls(metrics: Metrics, servic
     for one in machines:
         services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(3), InstanceId=one.key.id)
     began = time.process_time()
-    measured = metrics.utilization(machines, Period(start=START - 3 * FIVE, end=START))
+    measured = metrics.fetch_utilization(machines, Period(start=START - 3 * FIVE, end=START))
     assert len(services.asked) == 9
     assert len(measured.samples) == 4000 * 2
     assert time.process_time() - began < 60  # a loop within a loop would take minutes
@@ -205,7 +207,7 @@ def test_a_region_that_cannot_be_asked_blinds_its_own_machines_alone(metrics: Me
     for one in (here, there):
         services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(1), InstanceId=one.key.id)
     services.fault("POST", "status", status=500, times=3, skip=1)
-    measured = metrics.utilization([here, there], LAST_HOUR)
+    measured = metrics.fetch_utilization([here, there], LAST_HOUR)
     assert {sample.key for sample in measured.samples} == {there.key}
     assert measured.blind[0][0] == here.key
     assert "could not be asked" in measured.blind[0][1]
@@ -216,7 +218,7 @@ def test_a_key_that_may_not_list_metrics_still_measures_cpus(metrics: Metrics, s
     services.cloudwatch.put("AWS/EC2", "CPUUtilization", always(1), InstanceId=one.key.id)
     denied = amz_json_error("AccessDeniedException", "not allowed")
     services.fault("POST", "status", status=400, headers=denied.headers, body=denied.body, times=1)
-    measured = metrics.utilization([one], LAST_HOUR)
+    measured = metrics.fetch_utilization([one], LAST_HOUR)
     assert values(measured, CPU_UTIL) == [1.0] * 11
     assert "GPU metrics could not be looked for" in measured.blind[0][1]
 
@@ -224,7 +226,7 @@ def test_a_key_that_may_not_list_metrics_still_measures_cpus(metrics: Metrics, s
 @pytest.mark.parametrize("kind", ["html", "truncated", "redirect", "reset", "body"])
 def test_an_odd_answer_blinds_and_breaks_nothing(metrics: Metrics, services: Services, kind: str) -> None:
     services.fault("POST", kind, status=200, skip=1)
-    measured = metrics.utilization([machine(gpus=0)], LAST_HOUR)
+    measured = metrics.fetch_utilization([machine(gpus=0)], LAST_HOUR)
     assert measured.samples == ()
     assert len(measured.blind) == 1
 
@@ -265,7 +267,7 @@ RESULT = {"Id": "q0", "Label": "x", "Timestamps": [START - HOUR], "Values": [12.
 def test_whatever_cloudwatch_says_no_measure_is_invented(data: st.DataObject) -> None:
     metrics, results = mutated(data, [METRIC]), mutated(data, [RESULT])
     told = Told(metrics, results)
-    measured = Metrics(told, Services().clock, (GPU_UTIL,)).utilization([machine()], LAST_HOUR)
+    measured = Metrics(told, Services().clock, (GPU_UTIL,)).fetch_utilization([machine()], LAST_HOUR)
     numbers = [value for result in results if isinstance(result, dict) for value in _list(result.get("Values"))]
     for sample in measured.samples:
         assert any(isinstance(n, int | float) and float(n) == sample.value for n in numbers)

@@ -47,7 +47,7 @@ def test_an_ec2_that_knows_no_managed_machines_is_looked_at_and_acted_on(rig: Aw
     body = b"<Response><Errors><Error><Code>UnknownParameter</Code><Message>no</Message></Error></Errors></Response>"
     rig.fake.fault("DescribeInstances.*IncludeManagedResources", "status", status=400, body=body)
     assert source.stop(one, lose=ALL).said == ACCEPTED
-    assert source.look(one) is not None
+    assert source.look_up(one) is not None
     assert rig.fake.calls("IncludeManagedResources") == 1
 
 
@@ -55,7 +55,7 @@ def test_what_a_filter_finds_may_stand_on_a_later_page(rig: AwsRig, source: Acco
     one = key(rig.put(1)[0])
     empty = f"<DescribeInstancesResponse {NAMES}><reservationSet/><nextToken>MA==</nextToken></DescribeInstancesResponse>"
     rig.fake.fault(f"{rig.one}(?!.*NextToken)", "edit", edit=lambda right: replace(right, body=empty.encode()))
-    assert source.look(one) is not None
+    assert source.look_up(one) is not None
 
 
 def test_an_answer_that_speaks_of_other_things_is_not_about_this_one(rig: AwsRig, source: Account) -> None:
@@ -63,8 +63,8 @@ def test_an_answer_that_speaks_of_other_things_is_not_about_this_one(rig: AwsRig
     rig.fake.fault(
         "DescribeAddresses", "edit", edit=_with("<publicIp>1.2.3.4</publicIp><allocationId>eipalloc-1</allocationId>")
     )
-    assert source.look(key("eipalloc-2")) is None
-    assert source.look(key("eipalloc-1")) is not None
+    assert source.look_up(key("eipalloc-2")) is None
+    assert source.look_up(key("eipalloc-1")) is not None
 
 
 def _with(item: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - an edit of an answer
@@ -91,7 +91,7 @@ def test_a_region_that_is_not_opted_in_is_not_polled(rig: AwsRig, tmp_path: Path
     where = b"<regionInfo>"
     rig.fake.fault("DescribeRegions", "edit", edit=lambda right: replace(right, body=right.body.replace(where, where + more)))
     with rig.opened(tmp_path, regions=[]) as opened:
-        assert "me-south-1" not in [scope.name for scope in opened.scopes()]
+        assert "me-south-1" not in [scope.name for scope in opened.list_scopes()]
 
 
 @pytest.mark.parametrize("kind", ["p9.48xlarge", "p5.99xlarge", "m9d.large"])
@@ -102,7 +102,7 @@ def test_a_type_that_nobody_knows_may_have_disks_that_a_stop_wipes(rig: AwsRig, 
     rig.fake.fault("DescribeInstanceTypes", "status", status=403)
     one = key(wire_id(made.id))
     assert (source.stop(one).said, rig.fake.calls(rig.stops or "")) == (REFUSED, 0)
-    seen = source.look(one)
+    seen = source.look_up(one)
     assert seen is not None
     assert seen.handling.stop_loses == ("local disk of unknown size",)
     assert source.stop(one, lose=frozenset(seen.handling.stop_loses)).said == ACCEPTED
@@ -114,12 +114,12 @@ def test_offers_of_an_aws_without_lists_are_an_error_and_not_none(rig: AwsRig, s
     rig.fake.fault("DescribeSpotPriceHistory", "status", status=200, body=empty if odd[:1] == b"{" else odd)
     rig.fake.fault("GetProducts", "status", status=200, headers={"Content-Type": "application/json"}, body=odd)
     with pytest.raises(ProviderError):
-        source.live_offers(None)
+        source.list_live_offers(None)
 
 
 def test_a_price_list_without_its_list_is_doubted_and_said(rig: AwsRig, source: Account) -> None:
     rig.fake.fault("GetProducts", "status", status=200, headers={"Content-Type": "application/json"}, body=b"{}")
-    assert "PriceList" in source.live_offers(None).why
+    assert "PriceList" in source.list_live_offers(None).why
 
 
 def test_more_machines_than_the_cap_are_partial(rig: AwsRig, source: Account, monkeypatch: pytest.MonkeyPatch) -> None:

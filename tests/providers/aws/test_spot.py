@@ -37,7 +37,7 @@ def session(services: Services, tmp_path: Path) -> Iterator[Session]:
 
 
 def shown(prices: tuple[Price, ...]) -> list[tuple[datetime | None, str]]:
-    return [(price.since, price.rate.text(2) if price.rate else "?") for price in prices]
+    return [(price.since, price.rate.format(2) if price.rate else "?") for price in prices]
 
 
 def test_a_machine_has_every_price_since_its_start_and_the_one_in_force_then(session: Session) -> None:

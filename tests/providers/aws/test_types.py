@@ -13,7 +13,7 @@ SHEET = Path(__file__).parents[3].parent / "shared" / "providers" / "specs" / "a
 
 
 def test_every_gpu_of_the_table_is_one_that_costguard_knows() -> None:
-    assert {kind.gpu for kind in known_types().values()} <= set(Facts().gpus())
+    assert {kind.gpu for kind in known_types().values()} <= set(Facts().get_gpus())
 
 
 def test_shares_of_a_gpu_are_shares() -> None:

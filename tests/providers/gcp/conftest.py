@@ -9,14 +9,14 @@ import pytest
 import stamina
 from costguard_gcp.account import GcpAccount
 
-from costguard.providers.transport import Bucket
+from costguard.providers.transport import TokenBucket
 from tests.providers.gcp.rig import GcpRig
 
 
 @pytest.fixture(autouse=True)
 def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Buckets have enough, and tries follow each other at once."""
-    monkeypatch.setattr(Bucket, "take", lambda _self, _deadline, *, act=False: True)  # noqa: ARG005 - the real one's signature
+    monkeypatch.setattr(TokenBucket, "acquire", lambda _self, _deadline, *, act=False: True)  # noqa: ARG005 - the real one's signature
     with stamina.set_testing(True, attempts=2, cap=True):
         yield
 

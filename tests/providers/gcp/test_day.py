@@ -19,7 +19,7 @@ from costguard_sim.world import INSTANCE, Resource, at_us, make_world
 from costguard.data import Facts
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
-from costguard.providers.transport import Surroundings, Transport
+from costguard.providers.transport import ProviderContext, Transport
 from costguard.services.poll import poll
 from costguard.values.money import NANO, MoneyInterval
 from costguard.values.resource import ResourceKey
@@ -48,7 +48,9 @@ def _world(seed: int) -> list[Resource]:
 def _watched(fake: FakeGCP, clock: Hands, home: Path) -> Iterator[GcpAccount]:
     transport = Transport()
     with serving(fake) as base:
-        around = Surroundings(transport=transport, clock=clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ={}, home=home)
+        around = ProviderContext(
+            transport=transport, clock=clock, gpus=NAMES, bills=BILLS, cache=NoCache(), environ={}, home=home
+        )
         table = {"projects": ["acme-lab", "acme-prod"], "api_endpoint": base, "anonymous": True}
         (account,) = provider.open(table, around)
         assert isinstance(account, GcpAccount)
@@ -69,7 +71,7 @@ class Compared:
 
 def _played(seed: int, home: Path) -> list[Compared]:
     """The day, and one listing after its end, which tells what still ran then."""
-    clock, rules = Hands(at=START), Facts().billing_rules()
+    clock, rules = Hands(at=START), Facts().get_billing_rules()
     world = [told for one in _world(seed) if (told := _told(one)) is not None]
     fake, url = FakeGCP(clock, world), f"sqlite:///{home / 'ledger.db'}"
     with _watched(fake, clock, home) as account, Ledger(url, rules=rules, ceilings={}) as ledger:

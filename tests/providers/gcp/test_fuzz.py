@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from costguard.errors import InputError, ProviderError
 from costguard.metering.observation import Observation
-from costguard.providers.transport import Reply
-from costguard.values.stated_time import time_stated
+from costguard.providers.transport import HttpResponse
+from costguard.values.stated_time import parse_instant
 from tests.campaign import examples
 from tests.contract import edits
 from tests.fakes.gcp_prices import Listed, price_list
@@ -76,7 +76,7 @@ def mutated(draw: st.DrawFn, right: dict[str, Any]) -> Any:  # noqa: ANN401 - wh
 
 def _listed(what: str, value: Any, kind: Any) -> Any:  # noqa: ANN401 - a Listing of that kind
     body = {"kind": "compute#xAggregatedList", "items": {"zones/us-central1-a": {what: [value]}}}
-    reply = Reply(status=200, body=json.dumps(body).encode())
+    reply = HttpResponse(status=200, body=json.dumps(body).encode())
     return aggregated(lambda _: reply, what, kind)
 
 
@@ -95,7 +95,7 @@ def test_a_mutated_machine_is_read_or_said_and_invents_nothing(value: Any) -> No
 
 def _stated(seen: Observation, value: Any) -> None:  # noqa: ANN401
     """Every number of what was seen stands in what was answered, or in the table of machine types."""
-    times = {at for path in edits.paths(value) if (at := time_stated(_at(value, path))) is not None}
+    times = {at for path in edits.paths(value) if (at := parse_instant(_at(value, path))) is not None}
     assert {seen.created_at, seen.started_at, seen.stopped_at} - {None} <= times
     counts = {float(n) for path in edits.paths(value) if type(n := _at(value, path)) is int and 0 <= n <= 1000}
     assert seen.gpu_count in counts | {0.0} | {one.gpus for one in TABLE.values()}
@@ -150,7 +150,7 @@ def test_a_mutated_sku_gives_the_right_price_another_or_none(place: int, value: 
     )
 )
 def test_a_mutated_page_is_an_error_or_a_listing(value: Any) -> None:  # noqa: ANN401
-    reply = Reply(status=200, body=json.dumps(value).encode())
+    reply = HttpResponse(status=200, body=json.dumps(value).encode())
     try:
         found = aggregated(lambda _: reply, "instances", Instance)
     except ProviderError:

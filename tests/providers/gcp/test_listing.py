@@ -18,7 +18,7 @@ from tests.providers.gcp.rig import GcpRig, resource
 
 
 def _poll(account: GcpAccount) -> Poll:
-    return account.poll(account.scopes()[0])
+    return account.poll(account.list_scopes()[0])
 
 
 def _items(poll: Poll) -> dict[str, Observation]:
@@ -173,5 +173,5 @@ def test_a_scope_that_cannot_be_read_is_named(rig: GcpRig, account: GcpAccount) 
 def test_a_disk_is_looked_up_by_its_number(rig: GcpRig, account: GcpAccount) -> None:
     _put(rig, "a", disks=(Disk(gb=200, type="pd-balanced"),))
     disk = _items(_poll(account))[number_of("a/0")]
-    assert account.look(disk.key) == disk
-    assert account.look(disk.key._replace(id="77")) is None
+    assert account.look_up(disk.key) == disk
+    assert account.look_up(disk.key._replace(id="77")) is None

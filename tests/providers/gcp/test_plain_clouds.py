@@ -13,7 +13,7 @@ from costguard_gcp.monitoring import METRICS, measured
 
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial
 from costguard.values.acting import ACCEPTED, MISSING, REFUSED
-from costguard.values.health import BAD, UNSURE
+from costguard.values.health import CHECK_BAD, CHECK_UNSURE
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 from tests.fakes.gcp import refusal
@@ -28,7 +28,7 @@ def _key(rig: GcpRig) -> ResourceKey:
 
 
 def _inventory(account: GcpAccount, which: int = 0) -> Inventory:
-    return account.poll(account.scopes()[which]).inventory
+    return account.poll(account.list_scopes()[which]).inventory
 
 
 def _says(rig: GcpRig, where: str, body: object, status: int = 200) -> None:
@@ -59,12 +59,12 @@ def test_whose_api_is_off_is_held_against_the_projects_number(
     _switched_off(rig)
     assert isinstance(_inventory(account), kind)
     reached = next(check for check in account.examine() if check.subject.startswith("reachable"))
-    assert reached.outcome == (UNSURE if kind is Complete else BAD)
+    assert reached.outcome == (CHECK_UNSURE if kind is Complete else CHECK_BAD)
 
 
 def test_one_number_that_two_projects_are_refused_with_empties_neither(rig: GcpRig, account: GcpAccount) -> None:
     _switched_off(rig, "aggregated/instances")
-    first, _ = account.scopes()[0], account.lister.absence
+    first, _ = account.list_scopes()[0], account.lister.absence
     assert account.poll(first).inventory == Complete(())
     other = first._replace(account="acme-prod")
     assert isinstance(account.poll(other).inventory, Failed)
@@ -74,7 +74,7 @@ def test_one_number_that_two_projects_are_refused_with_empties_neither(rig: GcpR
 def test_a_page_of_a_filtered_list_may_be_empty_and_not_the_last(rig: GcpRig, account: GcpAccount) -> None:
     key = _key(rig)
     rig.fake.fault(rig.one + "(?!.*pageToken)", "edit", edit=_first_page_is_empty)
-    assert account.look(key) is not None
+    assert account.look_up(key) is not None
     assert account.stop(key).said == ACCEPTED
 
 
@@ -85,9 +85,9 @@ def _first_page_is_empty(_right: Answer) -> Answer:
 def test_a_zone_that_is_no_list_by_itself_is_looked_up_among_all(rig: GcpRig, account: GcpAccount) -> None:
     key = _key(rig)
     rig.fake.fault(r"/zones/[^/]+/(instances|disks)\?", "status", status=404)
-    assert account.look(key) is not None
+    assert account.look_up(key) is not None
     gone = key._replace(id="1")
-    assert account.look(gone) is None
+    assert account.look_up(gone) is None
     assert account.stop(gone).said == MISSING
     assert account.stop(key).said == ACCEPTED
 
@@ -129,7 +129,7 @@ def test_gpus_that_are_not_counted_leave_the_price_unknown(rig: GcpRig, account:
         "machineType": "z/machineTypes/n1-standard-8",
         "guestAccelerators": [{"acceleratorType": "z/acceleratorTypes/nvidia-tesla-t4"}],
     }
-    poll = account.poll(account.scopes()[0])
+    poll = account.poll(account.list_scopes()[0])
     assert isinstance(poll.inventory, Complete)
     assert poll.inventory.items[0].prices[0].rate is None
     assert any("how many GPUs" in note for note in poll.notes)
@@ -138,7 +138,7 @@ def test_gpus_that_are_not_counted_leave_the_price_unknown(rig: GcpRig, account:
 def test_reaching_something_that_is_no_list_is_bad(rig: GcpRig, account: GcpAccount) -> None:
     _says(rig, rig.lists, {})
     reached = next(check for check in account.examine() if check.subject.startswith("reachable"))
-    assert (reached.outcome, bool(reached.fix)) == (BAD, True)
+    assert (reached.outcome, bool(reached.fix)) == (CHECK_BAD, True)
 
 
 def test_more_machines_than_the_cap_are_partial(rig: GcpRig, account: GcpAccount, monkeypatch: pytest.MonkeyPatch) -> None:

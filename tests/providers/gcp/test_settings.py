@@ -12,7 +12,7 @@ from costguard_gcp import provider
 from costguard_gcp.account import GcpAccount
 
 from costguard.errors import CredentialsError, InputError
-from costguard.providers.transport import Surroundings, Transport
+from costguard.providers.transport import ProviderContext, Transport
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 from tests.providers.gcp.rig import GcpRig, resource
@@ -20,7 +20,7 @@ from tests.providers.gcp.rig import GcpRig, resource
 
 def _open(home: Path, table: dict[str, Any], **environ: str) -> GcpAccount:
     transport = Transport()
-    around = Surroundings(
+    around = ProviderContext(
         transport=transport, clock=Hands(), gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=home
     )
     try:
@@ -79,8 +79,8 @@ def test_opening_imports_no_sdk() -> None:
         "import sys; from pathlib import Path; from costguard_gcp import provider\n"
         "assert not {'google', 'requests', 'msgspec', 'httpx2'} & set(sys.modules), 'import'\n"
         "from tests.contract.rig import BILLS, NAMES, NoCache; from tests.fakes.server import Hands\n"
-        "from costguard.providers.transport import Surroundings, Transport\n"
-        "around = Surroundings(transport=Transport(), clock=Hands(), gpus=NAMES, cache=NoCache(), environ={}, home=Path('/'),\n"
+        "from costguard.providers.transport import ProviderContext, Transport\n"
+        "around = ProviderContext(transport=Transport(), clock=Hands(), gpus=NAMES, cache=NoCache(), environ={}, home=Path('/'),\n"
         "    bills=BILLS)\n"
         "provider.open({'projects': ['a-b']}, around)\n"
         "assert not {'google.cloud', 'google.auth', 'requests'} & set(sys.modules), 'open'\n"
@@ -92,4 +92,4 @@ def test_opening_imports_no_sdk() -> None:
 def test_every_active_project_is_found_page_by_page(rig: GcpRig, tmp_path: Path) -> None:
     rig.fake.resources = [resource(scope, 10**15, scope=scope) for scope in ("lab", "prod", "web")]
     with rig.opened(tmp_path, projects=["acme-lab"], discover=True) as account:
-        assert [scope.account for scope in account.scopes()] == ["acme-lab", "acme-prod", "acme-web"]
+        assert [scope.account for scope in account.list_scopes()] == ["acme-lab", "acme-prod", "acme-web"]

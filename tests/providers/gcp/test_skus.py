@@ -33,7 +33,7 @@ def priced(
     """The machine's hourly price in us-central1, as text."""
     rate, why = rate_of(machine(name), attached, tier, "us-central1", listed)
     assert bool(why) == (rate is None)
-    return rate.text(6) if rate else None
+    return rate.format(6) if rate else None
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_every_kind_of_answer_is_of_googles_types(rig: GcpRig, account: GcpAccou
         kind.from_json(answer.body, ignore_unknown_fields=False)
         checked += 1
     assert checked == len(KINDS) == 8
-    assert account.identity() == "acme-lab"
+    assert account.fetch_identity() == "acme-lab"
 
 
 def test_measures_come_in_the_units_of_the_house(rig: GcpRig, account: GcpAccount) -> None:
@@ -59,10 +59,10 @@ def test_measures_come_in_the_units_of_the_house(rig: GcpRig, account: GcpAccoun
         "compute.googleapis.com/instance/network/sent_bytes_count": {number: 5.0},
         "compute.googleapis.com/instance/disk/read_bytes_count": {number: 7.0},
     }
-    inventory = account.poll(account.scopes()[0]).inventory
+    inventory = account.poll(account.list_scopes()[0]).inventory
     seen = inventory.items  # type: ignore[union-attr]
     end = rig.clock.now()
-    measured = account.utilization(seen, Period(start=end.replace(hour=end.hour - 1), end=end))
+    measured = account.fetch_utilization(seen, Period(start=end.replace(hour=end.hour - 1), end=end))
     values = {sample.signal: sample.value for sample in measured.samples}
     assert values == {"cpu_util": 50.0, "gpu_util": 87.0, "gpu_memory_used": 40.0, "network_bytes_s": 15.0}
     assert measured.blind == ()
@@ -72,19 +72,19 @@ def test_measures_come_in_the_units_of_the_house(rig: GcpRig, account: GcpAccoun
 def test_a_gpu_machine_without_an_agent_is_blind_and_says_what_to_do(rig: GcpRig, account: GcpAccount) -> None:
     (number,) = rig.put(1)
     rig.fake.measures = {"compute.googleapis.com/instance/cpu/utilization": {number: 1.02}}
-    seen = account.poll(account.scopes()[0]).inventory.items  # type: ignore[union-attr]
+    seen = account.poll(account.list_scopes()[0]).inventory.items  # type: ignore[union-attr]
     end = rig.clock.now()
-    measured = account.utilization(seen, Period(start=end.replace(hour=end.hour - 1), end=end))
+    measured = account.fetch_utilization(seen, Period(start=end.replace(hour=end.hour - 1), end=end))
     assert {sample.value for sample in measured.samples} == {100.0}
     assert "Ops Agent" in measured.blind[0][1]
 
 
 def test_offers_are_those_that_have_all_prices(rig: GcpRig, account: GcpAccount) -> None:
     rig.put(1)
-    listing = account.live_offers(["L4"])
+    listing = account.list_live_offers(["L4"])
     assert {offer.gpu for offer in listing.offers} == {"L4"}
     assert "g2-standard-8" in {offer.instance_type for offer in listing.offers}
-    both = account.live_offers(None).offers
+    both = account.list_live_offers(None).offers
     assert {(offer.instance_type, offer.tier) for offer in both if offer.gpu == "B200-SXM"} == {("a4-highgpu-8g", "spot")}
 
 

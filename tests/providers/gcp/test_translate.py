@@ -15,7 +15,7 @@ from costguard_gcp.wire import Instance
 
 from costguard.metering.observation import Observation, Price
 from costguard.values.money import Rate
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from tests.contract.rig import NAMES
 
 ZONE = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a"
@@ -246,11 +246,11 @@ def test_a_zone_lies_in_its_region(zone: str, region: str) -> None:
     "stated", ["", None, "x", "2026-13-01T00:00:00Z", True, -5, 10**30, float("nan"), "99999999999999999999"]
 )
 def test_what_is_no_time_is_none(stated: Any) -> None:  # noqa: ANN401 - anything
-    assert time_stated(stated) is None
+    assert parse_instant(stated) is None
 
 
 @pytest.mark.parametrize(
     "stated", ["2026-11-21T00:00:00Z", "2026-11-20T16:00:00.000-08:00", 1795219200, "1795219200000", 1795219200.0]
 )
 def test_every_form_of_one_instant_is_that_instant(stated: Any) -> None:  # noqa: ANN401 - anything
-    assert time_stated(stated) == datetime(2026, 11, 21, tzinfo=UTC)
+    assert parse_instant(stated) == datetime(2026, 11, 21, tzinfo=UTC)

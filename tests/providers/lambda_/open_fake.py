@@ -24,7 +24,7 @@ def account(rig: LambdaRig, home: Path, **more: Any) -> Iterator[LambdaAccount]:
 
 
 def polled(source: LambdaAccount) -> Poll:
-    return source.poll(source.scopes()[0])
+    return source.poll(source.list_scopes()[0])
 
 
 def items(poll: Poll) -> dict[str, Observation]:

@@ -19,7 +19,7 @@ from costguard_sim.world import CEILING_NANO, INSTANCE, Resource, World, at_us, 
 from costguard.data import Facts
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
-from costguard.metering.spending import Spent
+from costguard.metering.spending import LifetimeCost
 from costguard.services.poll import poll
 from costguard.values.money import NANO
 from costguard.values.resource import ResourceKey
@@ -43,8 +43,8 @@ class Day:
     rig: LambdaRig
     world: World
     sights: dict[str, list[str]]
-    spent: dict[ResourceKey, Spent]
-    earlier: dict[ResourceKey, Spent]
+    spent: dict[ResourceKey, LifetimeCost]
+    earlier: dict[ResourceKey, LifetimeCost]
     polls: int = 0
 
 
@@ -54,7 +54,7 @@ def watched(seed: int, tmp_path: Path, *, log: bool) -> Day:
     rig = LambdaRig()
     rig.fake.resources, rig.fake.log = list(world.resources), log
     day = Day(rig=rig, world=world, sights={one.id: [] for one in world.resources}, spent={}, earlier={})
-    rules, url = Facts().billing_rules(), f"sqlite:///{tmp_path}/ledger.db"
+    rules, url = Facts().get_billing_rules(), f"sqlite:///{tmp_path}/ledger.db"
     ceilings = {"A10": CEILING_NANO, "H100-SXM": CEILING_NANO}
     with rig.opened(tmp_path) as source, Ledger(url, rules=rules, ceilings=ceilings) as ledger:
         at = START
@@ -94,7 +94,7 @@ def key_of(one: Resource) -> ResourceKey:
     return ResourceKey("lambda", "default", one.region, wire_id(one.id))
 
 
-def outside(ours: Spent, true: Fraction) -> bool:
+def outside(ours: LifetimeCost, true: Fraction) -> bool:
     """Whether the truth lies outside of the interval, or beside it where that is a point."""
     low, high, half = ours.money.low.nano, ours.money.high.nano, Fraction(3 * ours.spans, 2)
     return not low - half <= true <= high + half or (low == high and abs(true - low) > MICRO)

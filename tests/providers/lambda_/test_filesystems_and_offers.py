@@ -80,18 +80,18 @@ def test_a_filesystem_that_cannot_be_read_makes_the_listing_partial(rig: LambdaR
 def test_a_filesystem_is_looked_up_in_its_listing(rig: LambdaRig, tmp_path: Path) -> None:
     rig.fake.resources = [filesystem()]
     with account(rig, tmp_path) as source:
-        found = source.look(key("vol-1"))
+        found = source.look_up(key("vol-1"))
         rig.fake.fault("/file-systems", "status", status=500)
         with pytest.raises(ProviderError):
-            source.look(key("vol-2"))
+            source.look_up(key("vol-2"))
     assert found is not None
     assert found.kind == "volume"
 
 
 def test_offers_are_the_types_with_room_in_each_region(rig: LambdaRig, tmp_path: Path) -> None:
     with account(rig, tmp_path) as source:
-        listing = source.live_offers(None)
-        only = source.live_offers({"H100-SXM"})
+        listing = source.list_live_offers(None)
+        only = source.list_live_offers({"H100-SXM"})
     told = {(one.instance_type, one.region, one.gpu, one.gpu_count): one for one in listing.offers}
     assert set(told) == {
         ("gpu_1x_a10", "us-west-1", "A10", 1),
@@ -109,7 +109,7 @@ def test_offers_are_the_types_with_room_in_each_region(rig: LambdaRig, tmp_path:
 def test_offers_that_cannot_be_asked_for_raise(rig: LambdaRig, tmp_path: Path) -> None:
     rig.fake.fault("/instance-types", "status", status=500)
     with account(rig, tmp_path) as source, pytest.raises(ProviderError):
-        source.live_offers(None)
+        source.list_live_offers(None)
 
 
 def test_an_offer_without_a_price_is_unknown_and_never_free(rig: LambdaRig, tmp_path: Path) -> None:
@@ -117,6 +117,6 @@ def test_an_offer_without_a_price_is_unknown_and_never_free(rig: LambdaRig, tmp_
         "/instance-types", "edit", edit=lambda right: Answer(body=right.body.replace(b'"price_cents_per_hour": 129', b'"x": 1'))
     )
     with account(rig, tmp_path) as source:
-        found = [one for one in source.live_offers(None).offers if one.gpu == "A10"]
+        found = [one for one in source.list_live_offers(None).offers if one.gpu == "A10"]
     assert found
     assert all(one.rate is None and one.note for one in found)

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from costguard.errors import ProviderError
 from costguard.metering.inventory import Complete, Failed, Poll
 from costguard.metering.observation import Observation
-from costguard.providers.api_keys import Keyed
-from costguard.providers.transport import Channel, Reply, Secret, Surroundings, Transport
+from costguard.providers.api_keys import KeyedAccount
+from costguard.providers.transport import HttpResponse, ProviderChannel, ProviderContext, Secret, Transport
 from costguard.quoting.offer import OfferListing
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from tests.campaign import examples
 from tests.contract.edits import paths, put
 from tests.contract.rig import BILLS, NAMES, NoCache
@@ -67,19 +67,19 @@ VALUES = st.recursive(
 )
 
 
-class Canned(Channel):
+class Canned(ProviderChannel):
     """Answers from memory."""
 
     def __init__(self, bodies: Mapping[str, bytes]) -> None:
         super().__init__(cast("Transport", None), provider="lambda", base_url="https://x", account="default")
         self.bodies = bodies
 
-    def read(self, path: str, params: Mapping[str, str] | None = None, **_: Any) -> Reply:  # noqa: ANN401, ARG002
-        return Reply(status=200, body=self.bodies[path])
+    def read(self, path: str, params: Mapping[str, str] | None = None, **_: Any) -> HttpResponse:  # noqa: ANN401, ARG002
+        return HttpResponse(status=200, body=self.bodies[path])
 
 
 def account(bodies: Mapping[str, bytes]) -> LambdaAccount:
-    around = Surroundings(
+    around = ProviderContext(
         transport=cast("Transport", None),
         clock=Hands(),
         gpus=NAMES,
@@ -88,7 +88,7 @@ def account(bodies: Mapping[str, bytes]) -> LambdaAccount:
         environ={},
         home=Path("/nowhere"),
     )
-    key = Keyed(account="default", key=Secret("x" * 20), source="a test")
+    key = KeyedAccount(account="default", key=Secret("x" * 20), source="a test")
     return LambdaAccount(name="default", api=LambdaApi(Canned(bodies)), key=key, around=around, timeout_s=60)
 
 
@@ -140,7 +140,7 @@ def instants(found: list[Any]) -> set[datetime]:
     times: set[datetime] = set()
     for one in found:
         if isinstance(one, str):
-            times |= {at for at in [time_stated(one)] if at}
+            times |= {at for at in [parse_instant(one)] if at}
     for number in numbers(found):
         for per in (1, 10**3, 10**6, 10**9):
             us = int(number * 10**6 / per)
@@ -169,7 +169,7 @@ def _rounded(rate: Any, stated: set[Fraction]) -> bool:  # noqa: ANN401
 @given(clouds())
 def test_no_listing_however_changed_crashes_it_or_makes_it_invent_a_number(bodies: dict[str, bytes]) -> None:
     source = account(bodies)
-    poll = source.poll(source.scopes()[0])
+    poll = source.poll(source.list_scopes()[0])
     assert isinstance(poll, Poll)
     if isinstance(poll.inventory, Failed):
         assert poll.inventory.why
@@ -188,7 +188,7 @@ def test_no_listing_however_changed_crashes_it_or_makes_it_invent_a_number(bodie
 def test_no_offers_however_changed_crash_it_or_make_it_invent_a_price(bodies: dict[str, bytes]) -> None:
     source = account(bodies)
     try:
-        listing = source.live_offers(None)
+        listing = source.list_live_offers(None)
     except ProviderError:
         return
     assert isinstance(listing, OfferListing)
@@ -202,11 +202,11 @@ def test_no_offers_however_changed_crash_it_or_make_it_invent_a_price(bodies: di
 @given(st.binary(max_size=200))
 def test_no_bytes_at_all_crash_it(body: bytes) -> None:
     source = account(dict.fromkeys(ANSWERS, body))
-    assert isinstance(source.poll(source.scopes()[0]), Poll)
+    assert isinstance(source.poll(source.list_scopes()[0]), Poll)
 
 
 @TRIES
 @given(st.one_of(st.text(max_size=40), NUMBERS, VALUES))
 def test_every_time_is_within_reason_or_none(value: object) -> None:
-    at = time_stated(value)
+    at = parse_instant(value)
     assert at is None or (at.tzinfo is UTC and 2000 <= at.year < 2200)

@@ -220,7 +220,7 @@ def test_without_the_log_the_listing_is_whole_and_undated_and_says_so(rig: Lambd
     rig.put(2)
     with account(rig, tmp_path) as source:
         poll = polled(source)
-        assert source.identity() is None
+        assert source.fetch_identity() is None
     assert isinstance(poll.inventory, Complete)
     assert {seen.created_at for seen in items(poll).values()} == {None}
     assert len(poll.notes) == 1
@@ -228,4 +228,4 @@ def test_without_the_log_the_listing_is_whole_and_undated_and_says_so(rig: Lambd
 
 def test_the_owner_of_the_account_is_who_it_is(rig: LambdaRig, tmp_path: Path) -> None:
     with account(rig, tmp_path) as source:
-        assert source.identity() == OWNER
+        assert source.fetch_identity() == OWNER

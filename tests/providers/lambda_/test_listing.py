@@ -69,8 +69,8 @@ def test_a_machine_is_told_with_its_price_gpu_owner_and_launch_and_no_start(rig:
 
 
 def test_a_local_disk_costs_nothing_beside_its_machine() -> None:
-    (local,) = Facts().billing_rules()["lambda"].storage_of("local-ssd")
-    price = local.price(Disk(22528, "local-ssd"), "running", "us-west-1")
+    (local,) = Facts().get_billing_rules()["lambda"].find_storage_rules("local-ssd")
+    price = local.find_price(Disk(22528, "local-ssd"), "running", "us-west-1")
     assert price is not None
     assert price.high == 0
 
@@ -208,31 +208,31 @@ def test_a_machine_that_ends_is_stopping_then_gone_and_known_by_its_id(rig: Lamb
         assert items(polled(source))[id_].state == "stopping"
         rig.clock.at += timedelta(minutes=1)
         assert not items(polled(source))
-        found = source.look(key(id_))
+        found = source.look_up(key(id_))
         assert found is not None
         assert found.state == "ended"
         rig.clock.at += timedelta(hours=1)
-        assert source.look(key(id_)) is None
+        assert source.look_up(key(id_)) is None
 
 
 def test_a_404_that_is_not_lambdas_proves_nothing(rig: LambdaRig, tmp_path: Path) -> None:
     (id_,) = rig.put(1)
     rig.fake.fault(rig.one, "html", status=404)
     with account(rig, tmp_path) as source, pytest.raises(ProviderError, match="base_url"):
-        source.look(key(id_))
+        source.look_up(key(id_))
 
 
 def test_an_answer_about_another_machine_proves_nothing(rig: LambdaRig, tmp_path: Path) -> None:
     one, two = rig.put(2)
     rig.fake.fault(rig.one, "edit", edit=lambda right: Answer(body=right.body.replace(one.encode(), two.encode())))
     with account(rig, tmp_path) as source, pytest.raises(ProviderError, match="another"):
-        source.look(key(one))
+        source.look_up(key(one))
 
 
 def test_an_id_that_could_lead_elsewhere_is_never_put_in_a_path(rig: LambdaRig, tmp_path: Path) -> None:
     with account(rig, tmp_path) as source:
         for odd in ("", "..", "../api-keys", "a/b", "a?b"):
-            assert source.look(key("x")._replace(id=odd)) is None
+            assert source.look_up(key("x")._replace(id=odd)) is None
     assert {one.path for one in rig.fake.asked} == {"/api/v1/file-systems"}
 
 

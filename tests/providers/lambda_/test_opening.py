@@ -14,7 +14,7 @@ from costguard_lambda.account import LambdaAccount
 from costguard.errors import CredentialsError, InputError
 from costguard.metering.inventory import Complete
 from costguard.providers.ports import InstanceSource
-from costguard.providers.transport import Bucket, Surroundings, Transport
+from costguard.providers.transport import ProviderContext, TokenBucket, Transport
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.lambda_ import KEY
 from tests.fakes.server import Hands
@@ -24,7 +24,7 @@ from tests.providers.lambda_.rig import LambdaRig
 
 def opened(table: Mapping[str, object], home: Path, **environ: str) -> list[InstanceSource]:
     transport = Transport()
-    around = Surroundings(
+    around = ProviderContext(
         transport=transport, clock=Hands(), gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=home
     )
     try:
@@ -87,7 +87,7 @@ def test_a_file_that_holds_no_key_is_as_good_as_none(tmp_path: Path, held: bytes
 def test_several_accounts_have_names_and_keys_of_their_own(tmp_path: Path) -> None:
     two = [{"account": "lab", "key_env": "A"}, {"account": "prod", "key_env": "B"}]
     found = opened({"accounts": two}, tmp_path, A=KEY, B=KEY[::-1])
-    assert [one.scopes()[0] for one in found] == [("lambda", "lab", "account"), ("lambda", "prod", "account")]
+    assert [one.list_scopes()[0] for one in found] == [("lambda", "lab", "account"), ("lambda", "prod", "account")]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_settings_that_cannot_be_meant_are_refused(tmp_path: Path, table: Mappin
 
 def test_two_clouds_of_this_machine_are_told_by_the_account_alone(tmp_path: Path) -> None:
     (one,) = opened({"account": "lab"}, tmp_path, LAMBDA_API_KEY=KEY)
-    assert one.scopes() == one.scopes() == (("lambda", "lab", "account"),)
+    assert one.list_scopes() == one.list_scopes() == (("lambda", "lab", "account"),)
     assert KEY not in repr(one)
 
 
@@ -141,10 +141,10 @@ def test_a_poll_keeps_to_one_request_a_second_and_is_never_throttled(tmp_path: P
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    def bucket(per_s: float) -> Bucket:
-        return Bucket(per_s, monotonic=lambda: now[0], sleep=sleep)
+    def bucket(per_s: float) -> TokenBucket:
+        return TokenBucket(per_s, monotonic=lambda: now[0], sleep=sleep)
 
-    monkeypatch.setattr("costguard_lambda.opening.Bucket", bucket)
+    monkeypatch.setattr("costguard_lambda.opening.TokenBucket", bucket)
     rig = LambdaRig()
     rig.put(5)
     rig.fake.log_page, rig.fake.per_s, rig.fake.monotonic = 2, 1.0, lambda: now[0]

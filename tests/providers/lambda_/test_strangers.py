@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from costguard_lambda.opening import base_of
 
-from costguard.errors import OddAnswerError
+from costguard.errors import InvalidAnswerError
 from costguard.metering.inventory import Complete
 from costguard.metering.observation import Disk
 from costguard.values.acting import UNCLEAR
@@ -36,7 +36,7 @@ def test_a_field_that_cannot_be_read_costs_neither_state_nor_price(
         poll = polled(source)
     assert isinstance(poll.inventory, Complete)
     one = items(poll)[id_]
-    assert (one.state, [price.rate.text() if price.rate else None for price in one.prices]) == ("running", ["1.2900"])
+    assert (one.state, [price.rate.format() if price.rate else None for price in one.prices]) == ("running", ["1.2900"])
     assert any(id_ in note and f"$.{field}" in note for note in poll.notes)
 
 
@@ -71,7 +71,7 @@ def test_an_audit_log_that_is_not_there_leaves_the_listing_whole(rig: LambdaRig,
     rig.fake.fault("/audit-events", "status", status=404, body=body)
     with account(rig, tmp_path) as source:
         assert isinstance(polled(source).inventory, Complete)
-        assert source.identity() is None
+        assert source.fetch_identity() is None
 
 
 def test_an_unpaid_account_is_not_told_to_take_another_key(rig: LambdaRig, tmp_path: Path) -> None:
@@ -90,6 +90,6 @@ def test_an_address_that_was_retired_proves_nothing_of_the_instance(rig: LambdaR
         rig.fake.fault(rig.one, "status", status=410, body=b"{}")
         rig.fake.fault(rig.terminates, "status", status=410, body=b"{}")
         assert source.terminate(one.key).said == UNCLEAR
-        with pytest.raises(OddAnswerError):
-            source.look(one.key)
+        with pytest.raises(InvalidAnswerError):
+            source.look_up(one.key)
     assert one.key.id == id_

@@ -12,7 +12,7 @@ import pytest
 from costguard_runpod.account import Account, opened
 
 from costguard.errors import CostguardError, CredentialsError, InputError
-from costguard.providers.transport import Surroundings, Transport
+from costguard.providers.transport import ProviderContext, Transport
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 from tests.providers.runpod.rig import RunpodRig
@@ -27,8 +27,8 @@ def transport() -> Iterator[Transport]:
     made.close()
 
 
-def around(transport: Transport, home: Path, environ: Mapping[str, str]) -> Surroundings:
-    return Surroundings(
+def around(transport: Transport, home: Path, environ: Mapping[str, str]) -> ProviderContext:
+    return ProviderContext(
         transport=transport, clock=Hands(), gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=home
     )
 
@@ -74,7 +74,7 @@ def test_settings_that_cannot_be_meant_are_refused(
 def test_several_accounts_have_a_scope_each(transport: Transport, tmp_path: Path) -> None:
     table = {"accounts": [{"account": "a", "key_env": "KA"}, {"account": "b", "key_env": "KB"}]}
     accounts = opened(table, around(transport, tmp_path, {"KA": "key-a", "KB": "key-b"}))
-    assert [account.scopes()[0] for account in accounts] == [("runpod", "a", "account"), ("runpod", "b", "account")]
+    assert [account.list_scopes()[0] for account in accounts] == [("runpod", "a", "account"), ("runpod", "b", "account")]
 
 
 def test_an_address_with_its_version_is_the_same_address(transport: Transport, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_an_address_with_its_version_is_the_same_address(transport: Transport, t
 
 def test_a_wrong_key_is_named_with_its_place_and_the_fix(account: Account, rig: RunpodRig) -> None:
     rig.fake.fault("/v2/", "status", status=401)
-    inventory = account.poll(account.scopes()[0]).inventory
+    inventory = account.poll(account.list_scopes()[0]).inventory
     told = getattr(inventory, "why", "")
     assert "RUNPOD_API_KEY" in told
     assert "create a key" in told

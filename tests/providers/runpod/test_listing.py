@@ -13,11 +13,11 @@ from costguard_runpod.account import Account
 from costguard_runpod.rates import pause_of
 from costguard_sim.world import DAY_US, VOLUME, Disk, Resource, Run, Shape, at_us
 
-from costguard.errors import OddAnswerError
+from costguard.errors import InvalidAnswerError
 from costguard.metering.inventory import Complete, Failed, Inventory, Partial, Poll
 from costguard.metering.observation import Disk as Held
 from costguard.metering.observation import Observation
-from costguard.providers.transport import Reply
+from costguard.providers.transport import HttpResponse
 from tests.contract.rig import poll_of
 from tests.fakes.runpod import gpu_type
 from tests.fakes.server import Answer
@@ -318,16 +318,16 @@ def test_the_old_api_is_named(account: Account, rig: RunpodRig) -> None:
 def test_a_lookup_finds_volumes_too(account: Account, rig: RunpodRig) -> None:
     rig.fake.resources = [a_volume(rig)]
     (seen,) = poll_of(account).inventory.items  # type: ignore[union-attr]
-    assert account.look(seen.key) == replace(seen)
-    assert account.look(seen.key._replace(id="volume000009")) is None
+    assert account.look_up(seen.key) == replace(seen)
+    assert account.look_up(seen.key._replace(id="volume000009")) is None
 
 
 def test_a_lookup_that_gives_another_pod_is_odd(account: Account, rig: RunpodRig) -> None:
     one, _ = rig.put(2)
     seen = next(item for item in poll_of(account).inventory.items if item.key.id == one)  # type: ignore[union-attr]
     rig.fake.manners.spoilt[one] = {("id",): "another00001"}
-    with pytest.raises(OddAnswerError, match="another pod"):
-        account.look(seen.key)
+    with pytest.raises(InvalidAnswerError, match="another pod"):
+        account.look_up(seen.key)
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ def test_a_lookup_that_gives_another_pod_is_odd(account: Account, rig: RunpodRig
     ],
 )
 def test_the_longest_window_that_is_used_up_is_waited_for(header: str, seconds: float) -> None:
-    assert pause_of(Reply(status=200, headers={"ratelimit": header})) == seconds
+    assert pause_of(HttpResponse(status=200, headers={"ratelimit": header})) == seconds
 
 
 def test_a_quota_that_is_used_up_fails_the_poll_with_the_reason(rig: RunpodRig, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from tests.providers.runpod.rig import RunpodRig, plain
 
 
 def test_offers_are_both_clouds_in_every_count(account: Account) -> None:
-    listing = account.live_offers(None)
-    found = {(one.gpu, one.tier, one.gpu_count): one.rate.text() if one.rate else None for one in listing.offers}
+    listing = account.list_live_offers(None)
+    found = {(one.gpu, one.tier, one.gpu_count): one.rate.format() if one.rate else None for one in listing.offers}
     assert found["RTX-4090", "secure", 1] == "0.6900"
     assert found["RTX-4090", "secure", 8] == "5.5200"
     assert found["RTX-4090", "community", 4] == "1.3600"
@@ -33,13 +33,13 @@ def test_offers_are_both_clouds_in_every_count(account: Account) -> None:
 
 
 def test_offers_are_of_the_gpus_that_were_asked_about(account: Account) -> None:
-    assert {one.gpu for one in account.live_offers({"H100-SXM"}).offers} == {"H100-SXM"}
+    assert {one.gpu for one in account.list_live_offers({"H100-SXM"}).offers} == {"H100-SXM"}
 
 
 @pytest.mark.parametrize("price", [0, None, -1, 10**6])
 def test_an_offer_of_no_price_is_unknown_and_never_free(account: Account, rig: RunpodRig, price: Any) -> None:  # noqa: ANN401
     rig.fake.catalogue[:] = [gpu_type("NVIDIA L4", 24, 0.4, 0.3, price={"secure": price, "community": 0.3})]
-    rates = {one.tier: one.rate for one in account.live_offers(None).offers if one.gpu_count == 1}
+    rates = {one.tier: one.rate for one in account.list_live_offers(None).offers if one.gpu_count == 1}
     assert rates["secure"] is None
     assert rates["community"] is not None
 
@@ -52,7 +52,7 @@ def test_the_bill_is_that_of_the_world(account: Account, rig: RunpodRig) -> None
     rig.fake.resources.append(plain("volume000001", now, **volume))
     rig.clock.at += timedelta(hours=10)
     period = Period(start=rig.clock.at - timedelta(days=2), end=rig.clock.at)
-    billed = account.bill_lines(period)
+    billed = account.fetch_bill_lines(period)
     assert billed.why == ""
     for one in rig.fake.resources:
         lines = [line for line in billed.lines if line.resource_id == one.id]
@@ -72,29 +72,29 @@ def test_the_bill_is_that_of_the_world(account: Account, rig: RunpodRig) -> None
 def test_a_bucket_that_is_not_over_for_an_hour_is_estimated_and_is_replaced_later(account: Account, rig: RunpodRig) -> None:
     rig.put(1)
     period = Period(start=rig.clock.at - timedelta(hours=3), end=rig.clock.at)
-    first = {line.id: line for line in account.bill_lines(period).lines}
+    first = {line.id: line for line in account.fetch_bill_lines(period).lines}
     estimated = {line.start for line in first.values() if line.estimated}
     assert estimated == {datetime(2026, 11, 21, 11, tzinfo=UTC)}
     rig.clock.at += timedelta(minutes=30)
-    second = account.bill_lines(Period(start=period.start, end=rig.clock.at)).lines
+    second = account.fetch_bill_lines(Period(start=period.start, end=rig.clock.at)).lines
     assert {line.start for line in second if line.estimated} == {datetime(2026, 11, 21, h, tzinfo=UTC) for h in (11, 12)}
     rig.clock.at += timedelta(hours=3)
-    third = {line.id: line for line in account.bill_lines(Period(start=period.start, end=rig.clock.at)).lines}
+    third = {line.id: line for line in account.fetch_bill_lines(Period(start=period.start, end=rig.clock.at)).lines}
     assert {line.id for line in second} <= third.keys()
     assert not any(third[line.id].estimated for line in second)
 
 
 def test_what_has_no_resource_comes_from_the_totals(account: Account, rig: RunpodRig) -> None:
     rig.fake.serverless_hourly = 0.25
-    lines = account.bill_lines(Period(start=rig.clock.at - timedelta(hours=2), end=rig.clock.at)).lines
-    assert [(line.resource_id, line.amount.text(), line.description) for line in lines] == [
+    lines = account.fetch_bill_lines(Period(start=rig.clock.at - timedelta(hours=2), end=rig.clock.at)).lines
+    assert [(line.resource_id, line.amount.format(), line.description) for line in lines] == [
         ("", "0.25", "serverless compute")
     ] * 2
 
 
 def test_a_long_period_is_asked_for_in_pieces_and_no_line_comes_twice(account: Account, rig: RunpodRig) -> None:
     rig.put(1)
-    lines = account.bill_lines(Period(start=rig.clock.at - timedelta(days=20, minutes=7), end=rig.clock.at)).lines
+    lines = account.fetch_bill_lines(Period(start=rig.clock.at - timedelta(days=20, minutes=7), end=rig.clock.at)).lines
     assert len({line.id for line in lines}) == len(lines)
     assert rig.fake.calls("/v2/billing/pods") == 3
 
@@ -102,58 +102,58 @@ def test_a_long_period_is_asked_for_in_pieces_and_no_line_comes_twice(account: A
 def test_a_missing_part_of_the_bill_is_said_and_a_missing_whole_is_an_error(account: Account, rig: RunpodRig) -> None:
     period = Period(start=rig.clock.at - timedelta(hours=2), end=rig.clock.at)
     fault = rig.fake.fault("billing/network-volumes", "status", status=403)
-    assert "network-volumes" in account.bill_lines(period).why
+    assert "network-volumes" in account.fetch_bill_lines(period).why
     rig.fake.faults.remove(fault)
     rig.fake.fault("billing/pods", "status", status=403)
     with pytest.raises(ProviderError):
-        account.bill_lines(period)
+        account.fetch_bill_lines(period)
 
 
 def test_a_balance_says_what_is_left_and_how_fast_it_goes(account: Account) -> None:
-    found = account.balance()
+    found = account.fetch_balance()
     assert found.amount == Money(nano=43_580_000_000)
     assert found.burn is not None
     assert found.burn_limit is not None
-    assert (found.burn.text(3), found.burn_limit.text(0)) == ("0.541", "80")
+    assert (found.burn.format(3), found.burn_limit.format(0)) == ("0.541", "80")
 
 
 @pytest.mark.parametrize(("left", "nano"), [(0, 0), (-1.5, -1_500_000_000), (1.2345678901234, 1_234_567_890)])
 def test_a_balance_may_be_nothing_and_less(account: Account, rig: RunpodRig, left: float, nano: int) -> None:
     rig.fake.myself["clientBalance"] = left
-    assert account.balance().amount == Money(nano=nano)
+    assert account.fetch_balance().amount == Money(nano=nano)
 
 
 @pytest.mark.parametrize("graph", ["errors", "gone", "page"])
 def test_a_lost_graphql_is_an_unknown_balance_and_a_whole_poll(account: Account, rig: RunpodRig, graph: str) -> None:
     rig.put(1)
     rig.fake.graph = graph
-    found = account.balance()
+    found = account.fetch_balance()
     assert found.amount is None
     assert found.why
-    assert len(account.poll(account.scopes()[0]).inventory.items) == 1  # type: ignore[union-attr]
+    assert len(account.poll(account.list_scopes()[0]).inventory.items) == 1  # type: ignore[union-attr]
 
 
 def test_a_null_balance_is_unknown(account: Account, rig: RunpodRig) -> None:
     rig.fake.myself |= {"clientBalance": None, "currentSpendPerHr": 0}
-    found = account.balance()
+    found = account.fetch_balance()
     assert (found.amount, found.burn) == (None, None)
     assert found.why
 
 
 def test_the_identity_is_the_user_behind_the_key(account: Account, rig: RunpodRig) -> None:
-    assert account.identity() == "user_x1"
+    assert account.fetch_identity() == "user_x1"
     for graph in ("gone", "errors"):
         rig.fake.graph = graph
-        assert account.identity() is None
+        assert account.fetch_identity() is None
     rig.fake.graph = "page"
     with pytest.raises(ProviderError):
-        account.identity()
+        account.fetch_identity()
 
 
 def test_every_used_up_window_is_waited_for(account: Account, rig: RunpodRig) -> None:
     spent = {"Retry-After": "3", "RateLimit": '"minute";r=0;t=12, "hour";r=0;t=180'}
     rig.fake.fault("catalog", "status", status=429, headers=spent)
     with pytest.raises(ThrottledError) as caught:
-        account.live_offers(None)
+        account.list_live_offers(None)
     assert caught.value.retry_after_s is not None
     assert 170 < caught.value.retry_after_s <= 180

@@ -77,8 +77,8 @@ def test_a_pod_that_states_no_number_is_not_examined_as_measured(account: Accoun
 
 def test_where_there_is_no_graphql_nobody_says_who_it_is(account: Account, rig: RunpodRig) -> None:
     rig.fake.fault("/graphql", "status", status=404, body=b"404 page not found")
-    assert account.identity() is None
-    assert account.balance().amount is None
+    assert account.fetch_identity() is None
+    assert account.fetch_balance().amount is None
     assert isinstance(poll_of(account).inventory, Complete)
 
 

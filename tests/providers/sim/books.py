@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from costguard.metering.accrual import GAP, last_seen
+from costguard.metering.accrual import POLL_GAP, find_last_seen
 from costguard.metering.billing import BillingRule
-from costguard.metering.reach import reach_of
-from costguard.metering.scope_state import Accrued, ScopeState
-from costguard.metering.span import Span, amounts, charge
-from costguard.metering.unheard import unheard
-from costguard.values.instant import EPOCH, micros
+from costguard.metering.reach import compute_known_until
+from costguard.metering.scope_state import AccrualResult, ScopeState
+from costguard.metering.span import Span, compute_amounts, compute_charge
+from costguard.metering.unheard import find_unobserved_usage
+from costguard.values.instant import EPOCH, to_micros
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey, ScopeKey
 
@@ -36,7 +36,7 @@ class Books:
     closed: dict[ResourceKey, list[Span]] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
-    def write(self, accrued: Accrued) -> None:
+    def write(self, accrued: AccrualResult) -> None:
         """As the ledger would; what it would refuse is a fault."""
         self.states[accrued.state.scope] = accrued.state
         for span in accrued.closed:
@@ -76,18 +76,18 @@ class Books:
     def sums(self, key: ResourceKey, scope: ScopeKey, rule: BillingRule, as_of: datetime) -> dict[str, Sum]:
         """Charge -> what the resource has cost up to `as_of`."""
         sums: dict[str, Sum] = {}
-        at = micros(as_of)
+        at = to_micros(as_of)
 
         def add(span: Span, low: int, expected: int, high: int) -> None:
             a, b, c, n = sums.get(span.meter.charge, Sum())
             sums[span.meter.charge] = Sum(a + low, b + expected, c + high, n + 1)
 
         for span in self.closed.get(key, ()):
-            add(span, *amounts(span, 0, at))
+            add(span, *compute_amounts(span, 0, at))
         state = self.states[scope]
         for span in self.open.get(key, {}).values():
             known = state.resources[key]
-            reach = reach_of(
+            reach = compute_known_until(
                 start=span.start,
                 complete_at=state.complete_at,
                 logged_at=known.logged_at,
@@ -96,10 +96,10 @@ class Books:
                 lag=timedelta(seconds=rule.lag_s),
                 as_of=as_of,
             )
-            money = charge(span, Period(start=EPOCH, end=max(as_of, span.start)), reach)
+            money = compute_charge(span, Period(start=EPOCH, end=max(as_of, span.start)), reach)
             add(span, money.low.nano, money.expected.nano, money.high.nano)
         if key in state.resources:
             known = state.resources[key]
-            for span in unheard(known, last_seen(known, state), as_of, rule=rule, ceilings={}, gap=GAP):
-                add(span, *amounts(span, 0, at))
+            for span in find_unobserved_usage(known, find_last_seen(known, state), as_of, rule=rule, ceilings={}, gap=POLL_GAP):
+                add(span, *compute_amounts(span, 0, at))
         return sums

@@ -214,7 +214,7 @@ class Still:
 def test_the_provider_lists_its_scopes_at_the_time_of_its_clock() -> None:
     clock = Still(START + timedelta(days=3))
     sim = Sim(clock=clock, seed=3)
-    scopes = sim.scopes()
+    scopes = sim.list_scopes()
     assert len(scopes) > 3
     polls = [sim.poll(scope) for scope in scopes]
     assert all(poll.at == clock.time and isinstance(poll.inventory, Complete) for poll in polls)
@@ -225,12 +225,12 @@ def test_the_provider_looks_up_one_resource_by_itself() -> None:
     clock = Still(at(5))
     sim = Sim(clock=clock, world=world_of(machine("sim-gcp")))
     key = ResourceKey("sim-gcp", "acme", "lab", "x")
-    found = sim.look(key)
+    found = sim.look_up(key)
     assert found is not None
     assert (found.key, found.state) == (key, "running")
     clock.time = at(8)
-    assert sim.look(key) is None
-    assert sim.look(key._replace(id="nobody")) is None
+    assert sim.look_up(key) is None
+    assert sim.look_up(key._replace(id="nobody")) is None
 
 
 def test_the_provider_follows_its_plan() -> None:

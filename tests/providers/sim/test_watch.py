@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from costguard.metering.billing import BillingRule
-from costguard.metering.scope_state import Accrued
+from costguard.metering.scope_state import AccrualResult
 from tests.providers.sim import books as memory
 from tests.providers.sim import worlds
 
@@ -44,7 +44,7 @@ def test_a_wrong_rule_is_found_out(change: Callable[[BillingRule], BillingRule],
 def test_books_that_forget_corrections_and_ends_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     before, write = found(), memory.Books.write
 
-    def forgetful(self: memory.Books, accrued: Accrued) -> None:
+    def forgetful(self: memory.Books, accrued: AccrualResult) -> None:
         write(self, replace(accrued, closed=()))
 
     monkeypatch.setattr(memory.Books, "write", forgetful)

@@ -16,11 +16,11 @@ from costguard_sim.view import listing
 from costguard.ledger.db.maintenance import check
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
-from costguard.metering.accrual import accrue
+from costguard.metering.accrual import accrue_poll
 from costguard.metering.inventory import Complete, Failed, Partial, Poll
 from costguard.metering.observation import Observation
 from costguard.metering.scope_state import ScopeState
-from costguard.values.instant import instant, micros
+from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import ScopeKey
 from tests.ledger.conftest import *  # noqa: F403 - the fixture `url`, for both databases
 from tests.providers.sim import books as memory
@@ -60,14 +60,14 @@ def test_the_ledger_says_what_memory_says(url: str) -> None:
         todo = list(polls)
         while todo:
             count = rng.randint(1, 200)
-            ledger.record(todo[:count])
+            ledger.record_polls(todo[:count])
             todo = todo[count:]
-        assert not any(one.fresh for one in ledger.record(polls[-50:]))
+        assert not any(one.fresh for one in ledger.record_polls(polls[-50:]))
     for poll in polls:
         state = mine.states.get(poll.scope) or ScopeState(scope=poll.scope)
-        mine.write(accrue(state, poll, rules[poll.scope.provider], worlds.CEILINGS))
+        mine.write(accrue_poll(state, poll, rules[poll.scope.provider], worlds.CEILINGS))
     assert mine.faults == []
-    at = instant(max(micros(poll.at) for poll in polls))
+    at = from_micros(max(to_micros(poll.at) for poll in polls))
     with Books(url, rules=rules) as books:
         said = {one.key: one.money for one in books.spent(at)}
     for poll in polls:
@@ -91,9 +91,9 @@ def test_a_folder_of_its_own(tmp_path: Path) -> None:
         polls = [poll for seed in range(20) for poll in polls_of(seed)]
         with Ledger(url, rules=rules, ceilings=worlds.CEILINGS) as ledger:
             for start in range(0, len(polls), grouping):
-                ledger.record(polls[start : start + grouping])
+                ledger.record_polls(polls[start : start + grouping])
         with Books(url, rules=rules) as books:
-            rows.append((books.spent(polls[-1].at), books.scopes(), books.live(polls[-1].at)))
+            rows.append((books.spent(polls[-1].at), books.list_scopes(), books.load_live(polls[-1].at)))
     assert rows[0] == rows[1]
 
 
@@ -102,11 +102,11 @@ def test_a_fresh_process_knows_what_the_last_one_knew(url: str, seed: int) -> No
     rules, polls = worlds.rules(), polls_of(seed)
     for poll in polls:
         with Ledger(url, rules=rules, ceilings=worlds.CEILINGS) as ledger:
-            ledger.record([poll])
+            ledger.record_polls([poll])
     mine = memory.Books()
     for poll in polls:
         state = mine.states.get(poll.scope) or ScopeState(scope=poll.scope)
-        mine.write(accrue(state, poll, rules[poll.scope.provider], worlds.CEILINGS))
+        mine.write(accrue_poll(state, poll, rules[poll.scope.provider], worlds.CEILINGS))
     with Books(url, rules=rules) as books:
         for one in books.spent(polls[-1].at):
             scope = next(scope for scope, state in mine.states.items() if one.key in state.resources)

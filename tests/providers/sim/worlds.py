@@ -25,11 +25,11 @@ from costguard_sim.view import key_of, last_run, listing, observe, state_at
 from costguard_sim.world import CEILING_NANO, CLOUDS, SECOND_US, Resource, World, make_world
 
 from costguard.data import Facts
-from costguard.metering.accrual import GAP, accrue
-from costguard.metering.billing import BillingRule, rule_for
+from costguard.metering.accrual import POLL_GAP, accrue_poll
+from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.scope_state import ScopeState
-from costguard.values.instant import instant
+from costguard.values.instant import from_micros
 from costguard.values.resource import ENDED, STOPPED, ResourceKey, ScopeKey
 from tests.providers.sim.books import Books, Sum
 
@@ -78,19 +78,19 @@ class Watch:
     world: World
     plan: Plan
     result: Result
-    gap: timedelta = GAP
+    gap: timedelta = POLL_GAP
     books: Books = field(default_factory=Books)
     told: dict[str, Told] = field(default_factory=dict)
     complete: set[tuple[str, str, str]] = field(default_factory=set)
 
 
-def run(seed: int, *, check_each_step: bool = True, gap: timedelta = GAP) -> Result:
+def run(seed: int, *, check_each_step: bool = True, gap: timedelta = POLL_GAP) -> Result:
     """Watch the world of `seed`. `check_each_step` False: only the last listing of each scope is held against the bill."""
     world, plan = draw(seed)
     return watch(world, plan, seed=seed, check_each_step=check_each_step, gap=gap)
 
 
-def watch(world: World, plan: Plan, *, seed: int = 0, check_each_step: bool = True, gap: timedelta = GAP) -> Result:
+def watch(world: World, plan: Plan, *, seed: int = 0, check_each_step: bool = True, gap: timedelta = POLL_GAP) -> Result:
     """The same, of a world and a plan; the world must be `knowable`."""
     one = Watch(world=world, plan=plan, result=Result(seed=seed), gap=gap)
     last = {entry.scope: i for i, entry in enumerate(plan.entries)}
@@ -138,8 +138,8 @@ def _listen(one: Watch, i: int, entry: Entry, here: list[Resource]) -> None:
     rule, state = rules()[scope.provider], one.books.states.get(scope) or ScopeState(scope=scope)
     poll = listing(one.world, entry, one.plan.hidden)
     poll = replace(poll, gone=_gone(here, entry, poll, state))
-    one.books.write(accrue(state, poll, rule, CEILINGS, one.gap))
-    again = accrue(one.books.states[scope], poll, rule, CEILINGS, one.gap)
+    one.books.write(accrue_poll(state, poll, rule, CEILINGS, one.gap))
+    again = accrue_poll(one.books.states[scope], poll, rule, CEILINGS, one.gap)
     if again.fresh or again.opened or again.closed or again.corrected:
         one.result.failures.append(f"poll {i}: a second time it changes something")
     _tell(one.told, here, entry, first=entry.scope not in one.complete, gap=one.gap)
@@ -188,8 +188,8 @@ def owed(resource: Resource, told: Told, at_us: int) -> dict[str, Fraction]:
 def _check(one: Watch, i: int, entry: Entry, resource: Resource) -> None:
     """Hold the books on one resource against its bill, as of the answer to a listing."""
     told, result = one.told[resource.id], one.result
-    rule = rule_for(rules(), resource.cloud)
-    sums = one.books.sums(key_of(resource), ScopeKey(*entry.scope), rule, instant(entry.at_us))
+    rule = get_billing_rule(rules(), resource.cloud)
+    sums = one.books.sums(key_of(resource), ScopeKey(*entry.scope), rule, from_micros(entry.at_us))
     true = owed(resource, told, entry.at_us)
     for what in sorted({*sums, *true}):
         low, expected, high, spans = sums.get(what, Sum())
@@ -229,4 +229,4 @@ def _stated(resource: Resource, told: Told, one: Watch) -> bool:
 @cache
 def rules() -> dict[str, BillingRule]:
     """The rules as shipped."""
-    return dict(Facts().billing_rules())
+    return dict(Facts().get_billing_rules())

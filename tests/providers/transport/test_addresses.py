@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from costguard.errors import InputError
-from costguard.providers.transport import checked_url
+from costguard.providers.transport import check_url
 
 GOOD = {
     "https://api.runpod.io": "https://api.runpod.io",
@@ -102,18 +102,18 @@ ODD = [
 
 @pytest.mark.parametrize("text", GOOD)
 def test_a_plain_address_is_kept_without_its_last_slash(text: str) -> None:
-    assert checked_url(text, "base_url") == GOOD[text]
+    assert check_url(text, "base_url") == GOOD[text]
 
 
 @pytest.mark.parametrize("text", IN_THE_OPEN)
 def test_plain_http_is_for_this_machine_alone(text: str) -> None:
     with pytest.raises(InputError, match="in the open"):
-        checked_url(text, "base_url")
+        check_url(text, "base_url")
 
 
 @pytest.mark.parametrize("text", ODD)
 def test_what_two_readers_could_read_differently_is_no_address(text: str) -> None:
     with pytest.raises(InputError) as refused:
-        checked_url(text, "providers.runpod.base_url")
+        check_url(text, "providers.runpod.base_url")
     assert "providers.runpod.base_url" in str(refused.value)
     assert "user:pass" not in str(refused.value)

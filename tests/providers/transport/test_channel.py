@@ -19,17 +19,25 @@ from costguard.errors import (
     ConflictError,
     CredentialsError,
     ForbiddenError,
+    InvalidAnswerError,
     MissingError,
-    OddAnswerError,
     ProviderError,
     RefusedError,
     ThrottledError,
     UnreachableError,
 )
-from costguard.providers.transport import Bucket, Channel, Deadline, Reply, Secret, Transport, by_status
+from costguard.providers.transport import (
+    Deadline,
+    HttpResponse,
+    ProviderChannel,
+    Secret,
+    TokenBucket,
+    Transport,
+    make_status_fault_reader,
+)
 from costguard.providers.transport import channel as channels
-from costguard.providers.transport.channel import RETRY_AFTER_MOST_S, retry_after
-from costguard.providers.transport.circuit import FAILURES
+from costguard.providers.transport.channel import RETRY_AFTER_MOST_S, parse_retry_after
+from costguard.providers.transport.circuit import CIRCUIT_FAILURES
 from tests.fakes.server import Answer, Asked, serving
 from tests.providers.transport.wires import CANARY, Told
 
@@ -44,11 +52,11 @@ def quick() -> Iterator[None]:
 
 
 @contextmanager
-def channel_to(cloud: Told, **more: Any) -> Iterator[Channel]:  # noqa: ANN401 - what a Channel takes
+def channel_to(cloud: Told, **more: Any) -> Iterator[ProviderChannel]:  # noqa: ANN401 - what a Channel takes
     transport = Transport()
     headers = {"Authorization": Secret(f"Bearer {CANARY}")}
     with serving(cloud) as base:
-        yield Channel(transport, provider="cloud", base_url=base, account="lab", headers=headers, **more)
+        yield ProviderChannel(transport, provider="cloud", base_url=base, account="lab", headers=headers, **more)
     transport.close()
 
 
@@ -65,8 +73,8 @@ def failing(*codes: int) -> Callable[[Asked], Answer]:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (301, OddAnswerError),
-        (304, OddAnswerError),
+        (301, InvalidAnswerError),
+        (304, InvalidAnswerError),
         (400, RefusedError),
         (401, CredentialsError),
         (402, RefusedError),
@@ -174,7 +182,7 @@ def test_a_retry_after_within_the_deadline_is_waited_for() -> None:
     answers = [status(429, Retry_After="1"), Answer.of({})]
     cloud = Told(lambda _: answers.pop(0))
     began = time.monotonic()
-    with channel_to(cloud, buckets={"": Bucket(1000, 1000)}) as channel:
+    with channel_to(cloud, buckets={"": TokenBucket(1000, 1000)}) as channel:
         channel.read("/v2", deadline=Deadline(20))
     assert time.monotonic() - began >= 0.95
 
@@ -213,12 +221,12 @@ def test_a_retry_after_beyond_the_deadline_is_not_waited_for(stated: str) -> Non
     ],
 )
 def test_a_retry_after_is_read_in_both_its_forms(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(Reply(status=429, headers=headers)) == seconds
+    assert parse_retry_after(HttpResponse(status=429, headers=headers)) == seconds
 
 
 def test_a_retry_after_as_a_date_is_counted_from_now_where_the_reply_has_no_date() -> None:
     at = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
-    found = retry_after(Reply(status=429, headers={"retry-after": at}))
+    found = parse_retry_after(HttpResponse(status=429, headers={"retry-after": at}))
     assert found is not None
     assert 60 < found < 91
 
@@ -227,7 +235,7 @@ def test_a_retry_after_as_a_date_is_counted_from_now_where_the_reply_has_no_date
 def test_a_pause_that_the_provider_asks_for_holds_every_read_and_no_act(code: int) -> None:
     left = [status(code, Retry_After="120")]
     cloud = Told(lambda _: left.pop() if left else Answer.of({}))
-    with channel_to(cloud, buckets={"": Bucket(100, 100)}) as channel:
+    with channel_to(cloud, buckets={"": TokenBucket(100, 100)}) as channel:
         for _ in range(2):
             with pytest.raises(ProviderError):
                 channel.read("/v2", deadline=Deadline(2))
@@ -238,7 +246,7 @@ def test_a_pause_that_the_provider_asks_for_holds_every_read_and_no_act(code: in
 def test_what_a_good_reply_says_of_its_quota_pauses_reads() -> None:
     cloud = Told(Answer.of({}, RateLimit_Reset="55"))
     pause = lambda reply: float(reply.headers["ratelimit-reset"])  # noqa: E731
-    with channel_to(cloud, buckets={"": Bucket(100, 100), "one": Bucket(100, 100)}, pause=pause) as channel:
+    with channel_to(cloud, buckets={"": TokenBucket(100, 100), "one": TokenBucket(100, 100)}, pause=pause) as channel:
         assert channel.read("/v2", bucket="one").status == 200
         with pytest.raises(ThrottledError, match="was not asked") as caught:
             channel.read("/v2", deadline=Deadline(1))
@@ -248,7 +256,7 @@ def test_what_a_good_reply_says_of_its_quota_pauses_reads() -> None:
 
 @pytest.mark.parametrize("seconds", [None, 0.0, -5.0, float("nan"), float("inf")])
 def test_a_pause_that_is_none_changes_nothing(seconds: float | None) -> None:
-    with channel_to(Told(), buckets={"": Bucket(100, 100)}, pause=lambda _: seconds) as channel:
+    with channel_to(Told(), buckets={"": TokenBucket(100, 100)}, pause=lambda _: seconds) as channel:
         for _ in range(3):
             assert channel.read("/v2", deadline=Deadline(5)).status == 200
 
@@ -257,7 +265,7 @@ def test_a_pause_that_is_none_changes_nothing(seconds: float | None) -> None:
 def test_a_scope_that_keeps_failing_is_left_alone_and_the_others_are_not() -> None:
     cloud = Told(status(500))
     with channel_to(cloud) as channel:
-        for _ in range(FAILURES):
+        for _ in range(CIRCUIT_FAILURES):
             with pytest.raises(UnreachableError):
                 channel.read("/v2", scope="a")
         asked = len(cloud.asked)
@@ -277,16 +285,16 @@ def test_a_scope_that_keeps_failing_is_left_alone_and_the_others_are_not() -> No
 def test_an_answer_that_is_a_no_opens_no_circuit(code: int) -> None:
     cloud = Told(status(code))
     with channel_to(cloud) as channel:
-        for _ in range(FAILURES + 2):
+        for _ in range(CIRCUIT_FAILURES + 2):
             with pytest.raises(ProviderError):
                 channel.read("/v2", scope="a")
-    assert len(cloud.asked) >= FAILURES + 2
+    assert len(cloud.asked) >= CIRCUIT_FAILURES + 2
 
 
 ECHO = f'{{"error": {{"code": "{CANARY}", "message": "{"x" * 190}{CANARY}"}}}}'.encode()
 
 
-def told(reply: Reply) -> tuple[str, str]:
+def told(reply: HttpResponse) -> tuple[str, str]:
     error = msgspec.json.decode(reply.body)["error"]
     return error["code"], error["message"]
 
@@ -296,7 +304,7 @@ def told(reply: Reply) -> tuple[str, str]:
 def test_a_key_that_is_echoed_is_shown_nowhere(code: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     cloud = Told(Answer(status=code, headers={"X-Echo": CANARY}, body=ECHO))
-    with channel_to(cloud, fault=by_status("cloud", told)) as channel, pytest.raises(ProviderError) as caught:
+    with channel_to(cloud, fault=make_status_fault_reader("cloud", told)) as channel, pytest.raises(ProviderError) as caught:
         channel.read("/v2", {"q": "1"})
     shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + caught.value.code + caplog.text
     assert CANARY[:8] not in shown
@@ -328,7 +336,7 @@ def test_no_frame_of_an_error_shows_the_key() -> None:
 def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(key: str) -> None:
     transport = Transport()
     with pytest.raises(CredentialsError) as caught:
-        Channel(transport, provider="cloud", base_url="https://a.example", headers={"Authorization": Secret(key)})
+        ProviderChannel(transport, provider="cloud", base_url="https://a.example", headers={"Authorization": Secret(key)})
     transport.close()
     assert caught.value.hint
     assert key.strip() not in str(caught.value)
@@ -366,8 +374,8 @@ class Shape(msgspec.Struct):
     ids=lambda body: str(body[:12]),
 )
 def test_a_body_of_another_shape_is_odd_and_not_shown(body: bytes) -> None:
-    with channel_to(Told()) as channel, pytest.raises(OddAnswerError) as caught:
-        channel.decode(Reply(status=200, body=body), Shape, "the list")
+    with channel_to(Told()) as channel, pytest.raises(InvalidAnswerError) as caught:
+        channel.decode(HttpResponse(status=200, body=body), Shape, "the list")
     assert len(str(caught.value)) < 400
 
 
@@ -404,7 +412,7 @@ def test_retries_print_and_log_nothing(caplog: pytest.LogCaptureFixture, capfd: 
 
 def test_an_act_goes_before_a_queue_of_reads() -> None:
     cloud = Told()
-    with channel_to(cloud, buckets={"": Bucket(10, 2, kept=1)}) as channel:
+    with channel_to(cloud, buckets={"": TokenBucket(10, 2, kept=1)}) as channel:
         reads = [threading.Thread(target=lambda: channel.read("/v2", deadline=Deadline(30))) for _ in range(10)]
         for thread in reads:
             thread.start()

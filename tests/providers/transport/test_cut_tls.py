@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import ProviderError, UnreachableError
-from costguard.providers.transport import Deadline, Reply, Request, Transport
+from costguard.providers.transport import Deadline, HttpRequest, HttpResponse, Transport
 from tests.providers.transport.wires import authority_of, https, raw, request_of
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n"
@@ -23,7 +23,7 @@ ANSWERS = {
 }
 
 
-def asked(folder: Path, answer: bytes, end: Callable[[socket.socket], object]) -> Reply:
+def asked(folder: Path, answer: bytes, end: Callable[[socket.socket], object]) -> HttpResponse:
     """What comes of an answer that ends so."""
     authority, file = authority_of(folder)
     context = https(authority)
@@ -37,7 +37,7 @@ def asked(folder: Path, answer: bytes, end: Callable[[socket.socket], object]) -
     transport = Transport(ca_file=file)
     try:
         with raw(serve) as place:
-            request = Request(method="GET", url=f"https://{place}/x")
+            request = HttpRequest(method="GET", url=f"https://{place}/x")
             return transport.exchange(request, provider="cloud", deadline=Deadline(20))
     finally:
         transport.close()

@@ -9,36 +9,47 @@ import pytest
 
 from costguard.errors import CostguardError, CredentialsError, InputError
 from costguard.metering.inventory import Failed
-from costguard.providers.api_keys import LONGEST_FILE, Keyed, Locked, Places, accounts_of, checked, first_line, timeout_of
-from costguard.providers.transport import Surroundings, Transport
-from costguard.values.provider import TABLES, Manifest, Setting
+from costguard.providers.api_keys import (
+    LONGEST_KEY_FILE,
+    KeyedAccount,
+    KeyLocations,
+    LockedAccount,
+    check_account_table,
+    list_accounts,
+    read_plain_key,
+    read_timeout,
+)
+from costguard.providers.transport import ProviderContext, Transport
+from costguard.values.provider import TABLES_SETTING, ProviderManifest, ProviderSetting
 from costguard.values.resource import ScopeKey
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 
-ONE = tuple(Setting(name=name, told="") for name in ("account", "key_env", "key_file"))
-ACME = Manifest(
+ONE = tuple(ProviderSetting(name=name, told="") for name in ("account", "key_env", "key_file"))
+ACME = ProviderManifest(
     name="acme",
     title="Acme",
     credentials=("ACME_API_KEY",),
     abilities={},
-    settings=(*ONE, Setting(name="accounts", told="", kind=TABLES, inner=ONE)),
+    settings=(*ONE, ProviderSetting(name="accounts", told="", kind=TABLES_SETTING, inner=ONE)),
     key_at="https://acme.example/keys",
 )
 
 
-def found(home: Path, table: Mapping[str, object], **environ: str) -> tuple[Keyed, ...]:
-    return tuple(one for one in looked_for(home, table, **environ) if isinstance(one, Keyed))
+def found(home: Path, table: Mapping[str, object], **environ: str) -> tuple[KeyedAccount, ...]:
+    return tuple(one for one in looked_for(home, table, **environ) if isinstance(one, KeyedAccount))
 
 
-def looked_for(home: Path, table: Mapping[str, object], **environ: str) -> tuple[Keyed | Locked, ...]:
+def looked_for(home: Path, table: Mapping[str, object], **environ: str) -> tuple[KeyedAccount | LockedAccount, ...]:
     transport = Transport()
-    around = Surroundings(
+    around = ProviderContext(
         transport=transport, clock=Hands(), gpus=NAMES, bills=BILLS, cache=NoCache(), environ=environ, home=home
     )
-    places = Places(env="ACME_API_KEY", files=((home / ".acme" / "key", first_line), (home / ".acme_key", first_line)))
+    places = KeyLocations(
+        env="ACME_API_KEY", files=((home / ".acme" / "key", read_plain_key), (home / ".acme_key", read_plain_key))
+    )
     try:
-        return accounts_of(checked(table, ACME), ACME, places, around)
+        return list_accounts(check_account_table(table, ACME), ACME, places, around)
     finally:
         transport.close()
 
@@ -71,10 +82,10 @@ def test_each_account_has_its_name_and_its_key(tmp_path: Path) -> None:
 def test_of_several_accounts_one_without_a_key_fails_alone(tmp_path: Path) -> None:
     table = {"accounts": [{"account": "a", "key_env": "A"}, {"account": "b", "key_env": "B"}]}
     good, locked = looked_for(tmp_path, table, A="key-a")
-    assert isinstance(good, Keyed)
-    assert isinstance(locked, Locked)
+    assert isinstance(good, KeyedAccount)
+    assert isinstance(locked, LockedAccount)
     with pytest.raises(CredentialsError, match="variable B"):
-        locked.scopes()
+        locked.list_scopes()
     assert locked.examine()[0].outcome == "bad"
     assert isinstance(locked.poll(ScopeKey("acme", "b", "all")).inventory, Failed)
 
@@ -112,7 +123,7 @@ def test_what_cannot_be_a_key_is_refused_and_not_shown(tmp_path: Path, key: str)
 def test_a_file_that_cannot_be_read_holds_nothing(tmp_path: Path) -> None:
     (tmp_path / ".acme_key").write_bytes(b"\xff\xfe")
     (tmp_path / ".acme").mkdir()
-    (tmp_path / ".acme" / "key").write_text("k" * (LONGEST_FILE + 1))
+    (tmp_path / ".acme" / "key").write_text("k" * (LONGEST_KEY_FILE + 1))
     with pytest.raises(CredentialsError, match="has no key; looked at"):
         found(tmp_path, {})
 
@@ -120,5 +131,5 @@ def test_a_file_that_cannot_be_read_holds_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seconds", [0, -1, 601, "60", 1.5, True])
 def test_a_timeout_is_from_one_second_to_ten_minutes(seconds: object) -> None:
     with pytest.raises(CostguardError, match="timeout_s"):
-        timeout_of({"timeout_s": seconds}, ACME)
-    assert timeout_of({}, ACME) == 60
+        read_timeout({"timeout_s": seconds}, ACME)
+    assert read_timeout({}, ACME) == 60

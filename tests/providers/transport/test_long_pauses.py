@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from costguard.errors import ProviderError, ThrottledError
-from costguard.providers.transport import Bucket, Deadline
+from costguard.providers.transport import Deadline, TokenBucket
 from tests.fakes.server import Answer
 from tests.providers.transport.test_channel import channel_to, status
 from tests.providers.transport.wires import Told
@@ -18,7 +18,7 @@ def test_a_longer_pause_is_over_after_five_minutes(code: int, stated: str) -> No
     now = [1000.0]
     left = [status(code, Retry_After=stated)]
     cloud = Told(lambda _: left.pop() if left else Answer.of({"ok": True}))
-    bucket = Bucket(100, 100, monotonic=lambda: now[0])
+    bucket = TokenBucket(100, 100, monotonic=lambda: now[0])
     with channel_to(cloud, buckets={"": bucket}) as channel:
         with pytest.raises(ProviderError):
             channel.read("/v2", deadline=Deadline(2))

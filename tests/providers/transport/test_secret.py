@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costguard.providers.transport import Secret
-from costguard.system.secret import parts_of, scrubbed, scrubbed_bytes
+from costguard.system.secret import scrub_bytes, scrub_text, split_secret
 
 CANARY = "rp_canary+/=0123456789"
 
@@ -52,8 +52,8 @@ def test_a_secret_has_no_attributes_to_list() -> None:
 
 
 def test_a_hint_is_four_characters_of_a_long_one_and_none_of_a_short_one() -> None:
-    assert Secret(CANARY).hint() == "...6789"
-    assert Secret("short").hint() == "..."
+    assert Secret(CANARY).get_hint() == "...6789"
+    assert Secret("short").get_hint() == "..."
 
 
 def test_two_secrets_are_equal_by_what_they_hold() -> None:
@@ -66,26 +66,31 @@ def test_two_secrets_are_equal_by_what_they_hold() -> None:
 @given(st.text(min_size=4, max_size=60), st.text(max_size=30), st.text(max_size=30))
 def test_a_scrubbed_text_does_not_hold_the_secret(value: str, before: str, after: str) -> None:
     secrets = (Secret(value),)
-    assert value in "[secret]" or value not in scrubbed(before + value + after, secrets).replace("[secret]", "\0")
-    assert quote(value, safe="") in "[secret]" or quote(value, safe="") not in scrubbed(quote(value, safe=""), secrets).replace(
-        "[secret]", "\0"
-    )
+    assert value in "[secret]" or value not in scrub_text(before + value + after, secrets).replace("[secret]", "\0")
+    assert quote(value, safe="") in "[secret]" or quote(value, safe="") not in scrub_text(
+        quote(value, safe=""), secrets
+    ).replace("[secret]", "\0")
 
 
 def test_bytes_are_scrubbed_as_text_is_and_left_alone_where_there_is_nothing() -> None:
     secrets = (Secret(CANARY),)
-    assert scrubbed_bytes(f'{{"k": "{CANARY}"}}'.encode(), secrets) == b'{"k": "[secret]"}'
+    assert scrub_bytes(f'{{"k": "{CANARY}"}}'.encode(), secrets) == b'{"k": "[secret]"}'
     clean = b"nothing here"
-    assert scrubbed_bytes(clean, secrets) is clean
+    assert scrub_bytes(clean, secrets) is clean
 
 
 def test_a_short_secret_does_not_strike_out_every_word() -> None:
-    assert scrubbed("a key", (Secret("a"), Secret(""))) == "a key"
+    assert scrub_text("a key", (Secret("a"), Secret(""))) == "a key"
 
 
 def test_the_parts_of_a_header_are_secrets_too() -> None:
     basic = base64.b64encode(b"user-key:pass-word").decode()
-    assert {one.reveal() for one in parts_of(Secret("Bearer tok-en"))} == {"Bearer tok-en", "tok-en"}
-    assert {one.reveal() for one in parts_of(Secret(f"Basic {basic}"))} == {f"Basic {basic}", basic, "user-key", "pass-word"}
-    assert {one.reveal() for one in parts_of(Secret("Basic !!"))} == {"Basic !!", "!!"}
-    assert {one.reveal() for one in parts_of(Secret("two words"))} == {"two words"}
+    assert {one.reveal() for one in split_secret(Secret("Bearer tok-en"))} == {"Bearer tok-en", "tok-en"}
+    assert {one.reveal() for one in split_secret(Secret(f"Basic {basic}"))} == {
+        f"Basic {basic}",
+        basic,
+        "user-key",
+        "pass-word",
+    }
+    assert {one.reveal() for one in split_secret(Secret("Basic !!"))} == {"Basic !!", "!!"}
+    assert {one.reveal() for one in split_secret(Secret("two words"))} == {"two words"}

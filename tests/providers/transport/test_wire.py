@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import costguard
-from costguard.errors import InputError, OddAnswerError, ProviderError, UnreachableError
-from costguard.providers.transport import Deadline, Reply, Request, Transport
+from costguard.errors import InputError, InvalidAnswerError, ProviderError, UnreachableError
+from costguard.providers.transport import Deadline, HttpRequest, HttpResponse, Transport
 from tests.fakes.server import Answer, serving
 from tests.providers.transport.wires import CANARY, Told, authority_of, https, raw, request_of
 
@@ -34,8 +34,10 @@ def transport() -> Iterator[Transport]:
     made.close()
 
 
-def get(transport: Transport, url: str, *, seconds: float = 20, most: int = MIB, headers: Mapping[str, str] = KEY) -> Reply:
-    request = Request(method="GET", url=url, headers=headers)
+def get(
+    transport: Transport, url: str, *, seconds: float = 20, most: int = MIB, headers: Mapping[str, str] = KEY
+) -> HttpResponse:
+    request = HttpRequest(method="GET", url=url, headers=headers)
     return transport.exchange(request, provider="cloud", deadline=Deadline(seconds), most_bytes=most)
 
 
@@ -60,7 +62,7 @@ def test_a_reply_is_its_status_headers_in_lower_case_and_body(transport: Transpo
 def test_method_query_headers_and_body_arrive_as_they_were_given(transport: Transport) -> None:
     cloud = Told()
     with serving(cloud) as base:
-        request = Request(method="POST", url=f"{base}/a/b?q=1%2F2&r=%20", headers={**KEY, "X-A": "b"}, body=b"\0\xff")
+        request = HttpRequest(method="POST", url=f"{base}/a/b?q=1%2F2&r=%20", headers={**KEY, "X-A": "b"}, body=b"\0\xff")
         transport.exchange(request, provider="cloud", deadline=Deadline(20))
     (asked,) = cloud.asked
     assert (asked.line, asked.body) == ("POST /a/b?q=1%2F2&r=%20", b"\0\xff")
@@ -95,13 +97,13 @@ def test_an_empty_body_that_says_it_is_packed_is_empty(transport: Transport) -> 
 )
 def test_a_packing_that_was_not_asked_for_or_is_broken_is_odd(transport: Transport, packing: str, body: bytes) -> None:
     with serving(Told(Answer(headers={"Content-Encoding": packing}, body=body))) as base:
-        broken(transport, base, OddAnswerError)
+        broken(transport, base, InvalidAnswerError)
 
 
 def test_a_body_above_the_cap_is_odd_and_one_at_the_cap_is_not(transport: Transport) -> None:
     with serving(Told(Answer(body=b"x" * MIB))) as base:
         assert len(get(transport, base).body) == MIB
-        with pytest.raises(OddAnswerError, match="more than"):
+        with pytest.raises(InvalidAnswerError, match="more than"):
             get(transport, base, most=MIB - 1)
 
 
@@ -109,9 +111,9 @@ def test_a_gzip_bomb_costs_little_memory(transport: Transport) -> None:
     cloud = Told()
     cloud.fault(".", "bomb")
     with serving(cloud) as base:
-        broken(transport, base, OddAnswerError)
+        broken(transport, base, InvalidAnswerError)
         tracemalloc.start()
-        broken(transport, base, OddAnswerError)
+        broken(transport, base, InvalidAnswerError)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 16 * MIB
@@ -174,7 +176,7 @@ def test_a_handshake_that_never_ends_ends_at_the_deadline(transport: Transport) 
 
 def test_a_body_that_nobody_takes_ends_at_the_deadline(transport: Transport) -> None:
     with raw(silent) as place:
-        request = Request(method="POST", url=f"http://{place}/", body=b"x" * (64 * MIB))
+        request = HttpRequest(method="POST", url=f"http://{place}/", body=b"x" * (64 * MIB))
         began = time.monotonic()
         with pytest.raises(UnreachableError):
             transport.exchange(request, provider="cloud", deadline=Deadline(0.5))
@@ -356,7 +358,7 @@ def test_the_environments_proxy_and_netrc_are_not_taken(tmp_path: Path, monkeypa
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
             monkeypatch.setenv(name, wrong)
         made = Transport()
-        request = Request(method="GET", url=base)
+        request = HttpRequest(method="GET", url=base)
         assert made.exchange(request, provider="cloud", deadline=Deadline(20)).status == 200
         made.close()
     assert proxy.asked == []
@@ -404,8 +406,8 @@ def test_nothing_is_logged_at_any_level(transport: Transport, caplog: pytest.Log
 
 
 def test_a_request_and_a_reply_show_neither_headers_nor_body() -> None:
-    request = Request(method="GET", url="https://a.example/x?token=1", headers=KEY, body=CANARY.encode())
-    reply = Reply(status=200, headers={"echo": CANARY}, body=CANARY.encode())
+    request = HttpRequest(method="GET", url="https://a.example/x?token=1", headers=KEY, body=CANARY.encode())
+    reply = HttpResponse(status=200, headers={"echo": CANARY}, body=CANARY.encode())
     assert CANARY not in f"{request!r}{request}{reply!r}{reply}"
     assert request.place == "GET https://a.example/x"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 import stamina
 
-from costguard.providers.transport import Bucket, Deadline
-from costguard.providers.transport.circuit import Circuits
+from costguard.providers.transport import Deadline, TokenBucket
+from costguard.providers.transport.circuit import CircuitBreakers
 
 
 @pytest.fixture(autouse=True)
@@ -16,11 +16,11 @@ def without_pauses(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """Buckets have enough and circuits stay closed, unless a test is marked to have the real ones."""
     if "real_paces" not in request.fixturenames:
 
-        def take(self: Bucket, deadline: Deadline, *, act: bool = False) -> bool:  # noqa: ARG001 - the real one's signature
-            return self._closed_until - self._monotonic() <= deadline.left()
+        def take(self: TokenBucket, deadline: Deadline, *, act: bool = False) -> bool:  # noqa: ARG001 - the real one's signature
+            return self._closed_until - self._monotonic() <= deadline.compute_left()
 
-        monkeypatch.setattr(Bucket, "take", take)
-        monkeypatch.setattr(Circuits, "closed_for", lambda _self, _scope: 0.0)
+        monkeypatch.setattr(TokenBucket, "acquire", take)
+        monkeypatch.setattr(CircuitBreakers, "reserve_probe", lambda _self, _scope: 0.0)
     with stamina.set_testing(True, attempts=3, cap=True):
         yield
 

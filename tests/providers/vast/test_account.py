@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from costguard_sim.world import SECOND_US, Rate, Run, at_us
 
-from costguard.errors import CredentialsError, ForbiddenError, InputError, OddAnswerError, ProviderError, RefusedError
+from costguard.errors import CredentialsError, ForbiddenError, InputError, InvalidAnswerError, ProviderError, RefusedError
 from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.values.acting import ACCEPTED, ALREADY, MISSING, REFUSED, UNCLEAR
-from costguard.values.health import BAD, GOOD, SKIPPED, UNSURE
+from costguard.values.health import CHECK_BAD, CHECK_GOOD, CHECK_SKIPPED, CHECK_UNSURE
 from costguard.values.money import Money
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
@@ -363,11 +363,11 @@ def test_an_examination_says_what_each_right_is_worth(rig: VastRig, source: Any)
     checks = {check.subject: check for check in source.examine()}
     assert list(checks)[:3] == ["credentials", "reachable", "identity"]
     assert checks["credentials"].told == f"from the variable VAST_API_KEY, ending in ...{KEY[-4:]}"
-    assert {check.outcome for subject, check in checks.items() if not subject.endswith(("stop", "terminate"))} == {GOOD}
-    assert checks["permission: stop"].outcome == UNSURE
+    assert {check.outcome for subject, check in checks.items() if not subject.endswith(("stop", "terminate"))} == {CHECK_GOOD}
+    assert checks["permission: stop"].outcome == CHECK_UNSURE
     assert "2 of 2" in checks["utilization"].told
     rig.fake.groups -= {"billing_read"}
-    bad = [check for check in source.examine() if check.outcome == BAD]
+    bad = [check for check in source.examine() if check.outcome == CHECK_BAD]
     assert [(check.subject, check.fix) for check in bad] == [
         ("permission: read the bill", "give the key the group billing_read")
     ]
@@ -376,12 +376,12 @@ def test_an_examination_says_what_each_right_is_worth(rig: VastRig, source: Any)
 def test_an_examination_of_a_wrong_key_skips_what_it_cannot_know(rig: VastRig, tmp_path: Path) -> None:
     with rig.opened(tmp_path, environ=rig.wrong_environ()) as source:
         first, *rest = source.examine()  # type: ignore[attr-defined]
-    assert (first.subject, first.outcome) == ("credentials", BAD)
-    assert {check.outcome for check in rest} == {SKIPPED, GOOD}
+    assert (first.subject, first.outcome) == ("credentials", CHECK_BAD)
+    assert {check.outcome for check in rest} == {CHECK_SKIPPED, CHECK_GOOD}
 
 
 def test_an_answer_about_another_instance_is_not_believed(rig: VastRig, source: Any) -> None:  # noqa: ANN401
     one, _ = rig.put(2)
     rig.fake.fault(rig.one, "body", body=b'{"instances": {"id": 5}}')
-    with pytest.raises(OddAnswerError):
+    with pytest.raises(InvalidAnswerError):
         source.look(key(one))

@@ -64,7 +64,7 @@ def day(seed: int, tmp_path: Path, lag_s: int | None = None) -> list[Compared]:
     world = knowable(drawn, plan)
     rig = VastRig()
     rig.fake = FakeVast(rig.clock, drawn.resources)
-    shipped = Facts().billing_rules()
+    shipped = Facts().get_billing_rules()
     rules = shipped if lag_s is None else {**shipped, "vast": replace(shipped["vast"], lag_s=lag_s)}
     return _compared(world, plan, rig, _watched(rig, times, tmp_path, rules), rules)
 

@@ -14,16 +14,16 @@ from costguard_vast.account import VastAccount
 from costguard_vast.api import GAPS_S, buckets
 
 from costguard.errors import CredentialsError, InputError
-from costguard.providers.api_keys import Keyed
-from costguard.providers.transport import Deadline, Surroundings, Transport
+from costguard.providers.api_keys import KeyedAccount
+from costguard.providers.transport import Deadline, ProviderContext, Transport
 from costguard.values.provider import ABILITIES
 from tests.contract.rig import BILLS, NAMES, NoCache
 from tests.fakes.server import Hands
 
 
-def around(home: Path, environ: Mapping[str, str] | None = None) -> Surroundings:
+def around(home: Path, environ: Mapping[str, str] | None = None) -> ProviderContext:
     transport: Any = Transport.__new__(Transport)
-    return Surroundings(
+    return ProviderContext(
         transport=transport, clock=Hands(), gpus=NAMES, bills=BILLS, cache=NoCache(), environ=dict(environ or {}), home=home
     )
 
@@ -34,7 +34,7 @@ def put(path: Path, text: str) -> Path:
     return path
 
 
-def source_of(home: Path, environ: Mapping[str, str] | None = None) -> Keyed:
+def source_of(home: Path, environ: Mapping[str, str] | None = None) -> KeyedAccount:
     (one,) = provider.open({"account": "1"}, around(home, environ))
     assert isinstance(one, VastAccount)
     return one.key
@@ -87,7 +87,7 @@ def test_several_accounts_have_a_key_each(tmp_path: Path) -> None:
     assert len(nameless) == 2
     table = {"accounts": [{"account": "1", "key_env": "A"}, {"account": "2", "key_env": "B"}], "timeout_s": 7}
     one, two = provider.open(table, around(tmp_path, {"A": "key-a", "B": "key-b"}))
-    assert [scope.account for source in (one, two) for scope in source.scopes()] == ["1", "2"]
+    assert [scope.account for source in (one, two) for scope in source.list_scopes()] == ["1", "2"]
 
 
 def test_the_manifest_says_only_what_is_known() -> None:
@@ -107,6 +107,6 @@ def test_every_endpoint_is_paced_as_published_and_no_act_waits_for_a_listing() -
     assert {name: round(1 / paced[name].per_s, 3) for name in GAPS_S} == GAPS_S
     at_once = Deadline(0)
     for name in GAPS_S:
-        assert paced[name].take(at_once, act=name in ("stop", "destroy"))
-        assert not paced[name].take(at_once)
-    assert sum(paced["search"].take(at_once) for _ in range(20)) == 10
+        assert paced[name].acquire(at_once, act=name in ("stop", "destroy"))
+        assert not paced[name].acquire(at_once)
+    assert sum(paced["search"].acquire(at_once) for _ in range(20)) == 10

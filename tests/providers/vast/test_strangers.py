@@ -12,7 +12,7 @@ from costguard_vast.opening import base_of
 
 from costguard.errors import ProviderError
 from costguard.metering.inventory import Complete, Failed, Partial
-from costguard.providers.transport import Surroundings, Transport
+from costguard.providers.transport import ProviderContext, Transport
 from tests.contract.rig import BILLS, NAMES, NoCache, poll_of
 from tests.fakes.server import Answer, serving
 from tests.providers.vast.rig import VastRig
@@ -58,7 +58,7 @@ def test_an_account_that_nobody_states_is_asked_for_by_name(rig: VastRig, tmp_pa
     try:
         with serving(rig.fake) as base:
             table = {name: value for name, value in rig.table(base).items() if name != "account"}
-            around = Surroundings(
+            around = ProviderContext(
                 transport=transport,
                 clock=rig.clock,
                 gpus=NAMES,
@@ -95,7 +95,7 @@ def test_a_field_that_cannot_be_read_costs_neither_state_nor_price(
     poll = poll_of(source)
     assert isinstance(poll.inventory, Complete)
     (one,) = poll.inventory.items
-    assert (one.state, one.prices[0].rate.text() if one.prices[0].rate else None) == ("running", "0.7600")
+    assert (one.state, one.prices[0].rate.format() if one.prices[0].rate else None) == ("running", "0.7600")
     assert any(field in note for note in poll.notes)
 
 
@@ -119,7 +119,7 @@ def test_the_least_that_states_a_price_has_one(rig: VastRig, source: Any) -> Non
     (one,) = poll_of(source).inventory.items  # type: ignore[union-attr]
     assert one.disks == ()
     assert one.prices[0].rate is not None
-    assert one.prices[0].rate.text() == "2.5000"
+    assert one.prices[0].rate.format() == "2.5000"
 
 
 def test_only_the_number_as_vast_writes_it_is_put_into_an_address() -> None:

@@ -14,9 +14,9 @@ from costguard_vast.traffic import UNCOUNTED
 from costguard_vast.translation import Naming, Reader, Telling
 from costguard_vast.wire import Instance
 
-from costguard.metering.observation import Counter, Disk, Observation
+from costguard.metering.observation import Disk, Observation, TrafficCounter
 from costguard.values.resource import ResourceKey
-from costguard.values.stated_time import time_stated
+from costguard.values.stated_time import parse_instant
 from tests.contract.rig import NAMES
 from tests.fakes.vast import FakeVast, machine
 
@@ -43,7 +43,7 @@ def _raw(wire: object) -> msgspec.Raw:
 
 def rate(one: Observation) -> str | None:
     found = one.prices[-1].rate
-    return None if found is None else found.text(6)
+    return None if found is None else found.format(6)
 
 
 STATES = {
@@ -189,7 +189,7 @@ def test_traffic_without_a_unit_is_said_and_not_counted() -> None:
 @pytest.mark.parametrize(("unit", "mb"), [("GB", 1_500_500), ("MB", 1500)])
 def test_traffic_with_a_stated_unit_is_counted(unit: str, mb: int) -> None:
     one, _ = seen(unit, inet_down_billed=1500.5, inet_up_billed=None, inet_down_cost=0.002)
-    assert one.counters == (Counter("traffic down", mb, 2_000_000),)
+    assert one.counters == (TrafficCounter("traffic down", mb, 2_000_000),)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_one_that_had_more_than_one_percent_states_percent() -> None:
     ],
 )
 def test_times_come_in_many_forms(stated: float | str | None, at: datetime | None) -> None:
-    assert time_stated(stated) == at
+    assert parse_instant(stated) == at
 
 
 def test_what_cannot_be_read_is_unknown_by_its_id_and_lost_without_one() -> None:
