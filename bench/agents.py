@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from costguard.ledger.agents.store import AgentBook
 from costguard.ledger.spans.books import Books
 from costguard.services.one_time import code_hash, token_hash
-from costguard.values.agent import Agent, Code, WebToken
+from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.resource import ResourceKey
 from tests.fakes.server import serving
 from tests.providers.lambda_.rig import LambdaRig
@@ -147,7 +147,7 @@ def enrolled(url: str, keys: list[ResourceKey]) -> dict[str, bytes]:
             secret = number.to_bytes(32, "big")
             public = encoded(Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw())
             hashed = code_hash(f"CODE{number}")
-            book.add_code(Code(hash=hashed, key=key, who="bench", at=now, expires_at=now + timedelta(minutes=10)))
+            book.add_code(EnrollmentCode(hash=hashed, key=key, who="bench", at=now, expires_at=now + timedelta(minutes=10)))
             made = Agent(id=f"{number:016x}", key=key, public_key=public, joined_at=now)
             if not isinstance(book.join(hashed, made), Agent):
                 sys.exit("an agent could not join")

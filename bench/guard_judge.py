@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 from bench import fleet
 from bench.measured import Measured, cpu, median
-from costguard.guard.context import Rules, Sight
-from costguard.guard.evaluation import Survey, survey
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
 from costguard.guard.policy import Rails
 from costguard.guard.work import ACTIVE, IDLE
 from costguard.ledger.guard.store import GuardBook
@@ -136,13 +136,13 @@ def judge(*, instances: int = 10_000, rounds: int = 5) -> Iterator[Measured]:
     yield Measured(what="the same with reading live resources and samples from the ledger, CPU s", reached=f"{whole:.2f}")
 
 
-def judged(rules: Rules, sight: Sight) -> Survey:
+def judged(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
     """As a guard run does it."""
     with pause_gc():
-        return survey(rules, sight)
+        return evaluate_snapshot(rules, sight)
 
 
-def ruled(folder: Path) -> Rules:
+def ruled(folder: Path) -> GuardConfig:
     """The rules, through the settings as a user writes them."""
     written = folder / "costguard.toml"
     written.write_text("".join(POLICIES), encoding="utf-8")
@@ -172,10 +172,10 @@ def told(number: int) -> Mapping[str, float]:
     return QUIET if number % 10 < IDLE_OF_TEN else BUSY
 
 
-def seen(url: str, now: datetime) -> Sight:
+def seen(url: str, now: datetime) -> GuardSnapshot:
     """What a guard run reads about a fleet of which nobody wished anything."""
     with Books(url, rules=fleet.rules()) as books, GuardBook(url, rails=Rails(), rules=fleet.rules()) as book:
-        rules, last = Rules(), book.load_last_run()
+        rules, last = GuardConfig(), book.load_last_run()
         return build_guard_snapshot(
             now=now,
             rules=rules,
@@ -190,7 +190,7 @@ def seen(url: str, now: datetime) -> Sight:
         )
 
 
-def checked(found: Survey, instances: int) -> None:
+def checked(found: GuardEvaluation, instances: int) -> None:
     """Nothing is believed of a run that judged otherwise than the fleet was made."""
     states = Counter(work.state for key, work in found.works.items() if key.id.startswith("i-"))
     idle = instances // 10 * IDLE_OF_TEN

@@ -5,20 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from costguard.guard.asked import NOTHING_ASKED
-from costguard.guard.context import Sight
+from costguard.guard.asked import NO_COST_FACTS
+from costguard.guard.context import GuardSnapshot
 from costguard.metering.spending import LiveResource
 from costguard.services.latest import Latest
 
 
-def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> Sight:  # noqa: ANN401 - any field
+def blank_sight(now: datetime, live: tuple[LiveResource, ...], **known: Any) -> GuardSnapshot:  # noqa: ANN401 - any field
     """A snapshot of `live` alone."""
     empty: dict[str, Any] = dict.fromkeys(
         ("standings", "wishes", "climbs", "intents", "sent", "hooks", "reactions", "balances", "members", "agents", "held"), ()
     )
-    empty |= {"samples": {}, "known": {}, "protections": {}, "lags": {}, "asked": NOTHING_ASKED}
+    empty |= {"samples": {}, "known": {}, "protections": {}, "lags": {}, "asked": NO_COST_FACTS}
     empty |= {"gap_ended_at": None, "apart": None, "breaker": None}
-    return Sight(now=now, live=live, **{**empty, **known})
+    return GuardSnapshot(now=now, live=live, **{**empty, **known})
 
 
 def blank_latest(**told: Any) -> Latest:  # noqa: ANN401 - any field

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from costguard.agents.refusals import MALFORMED, RefusedError
+from costguard.agents.refusals import MALFORMED, MessageRefusedError
 from costguard.values.checks import HUGE_NUMBER, describe_value
-from costguard.values.encoding import plain
+from costguard.values.encoding import encode_plain
 from costguard.values.instant import EARLIEST, LATEST, to_micros
 from costguard.values.resource import make_storable
 from costguard.values.sample import (
@@ -50,12 +50,12 @@ DROPPED_MOST = 2**53
 OVER_MOST_S = 600.0
 """What one record may cover: forty of the usual 15 s."""
 FIRST_MS, LAST_MS = to_micros(EARLIEST) // 1000, to_micros(LATEST) // 1000
-ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+REQUEST_ID_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 PHASE, BUSY, KEEP = "phase", "busy", "keep"
-ASKS = (PHASE, BUSY, KEEP)
+REQUEST_KINDS = (PHASE, BUSY, KEEP)
 
 _PERCENT, _WATTS, _RATE = (0.0, 100.0), (0.0, 2e6), (0.0, 1e13)
-BOUNDS: Mapping[str, tuple[float, float]] = {
+SIGNAL_BOUNDS: Mapping[str, tuple[float, float]] = {
     GPU_UTIL: _PERCENT,
     GPU_MEMORY_UTIL: _PERCENT,
     GPU_MEMORY_USED: _PERCENT,
@@ -78,11 +78,11 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     AGENT_ALIVE: (0.0, 1.0),
 }
 """Signal -> the least and the most that one machine can come to. What lies outside is a wrong unit."""
-NAMES = {name: name for name in BOUNDS}
+SIGNAL_NAMES = {name: name for name in SIGNAL_BOUNDS}
 """Each name once: those of every message would be kept as long as its records."""
 
 
-class Record(NamedTuple):
+class AgentRecord(NamedTuple):
     """What was measured in the `over_s` seconds that end at `at_ms`, by the agent's clock."""
 
     at_ms: int
@@ -90,7 +90,7 @@ class Record(NamedTuple):
     signals: tuple[tuple[str, float], ...]
 
 
-class Ask(NamedTuple):
+class AgentRequest(NamedTuple):
     """What an agent asks for its machine. `id`: the same for every try of one wish."""
 
     id: str
@@ -101,21 +101,21 @@ class Ask(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class AgentBeat:
     """A beat as it may be. `dropped`: records that the agent could not keep. `odd`: what was left out of it, in words."""
 
     version: str
     python: str
     boot_id: str
-    records: tuple[Record, ...] = ()
+    records: tuple[AgentRecord, ...] = ()
     troubles: tuple[str, ...] = ()
     dropped: int = 0
-    asks: tuple[Ask, ...] = ()
+    asks: tuple[AgentRequest, ...] = ()
     odd: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joining:
+class JoinRequest:
     """What joins. `public_key`: base64, of 32 bytes."""
 
     code: str
@@ -123,125 +123,134 @@ class Joining:
     version: str
 
 
-def beat_of(body: object) -> Beat:
+def parse_beat(body: object) -> AgentBeat:
     """The beat that `body` (parsed JSON) is; RefusedError that names the field where it is none."""
-    beat = _table(body, "", ("agent", "records", "troubles", "dropped", "ask"), optional=("troubles", "dropped", "ask"))
-    agent = _table(beat["agent"], "agent", ("version", "python", "boot_id"), optional=("python", "boot_id"))
+    beat = _require_table(body, "", ("agent", "records", "troubles", "dropped", "ask"), optional=("troubles", "dropped", "ask"))
+    agent = _require_table(beat["agent"], "agent", ("version", "python", "boot_id"), optional=("python", "boot_id"))
     odd: list[str] = []
     records = tuple(
-        _record(one, f"records[{number}]", odd) for number, one in enumerate(_list(beat["records"], "records", RECORDS_MOST))
+        _parse_record(one, f"records[{number}]", odd)
+        for number, one in enumerate(_require_list(beat["records"], "records", RECORDS_MOST))
     )
-    troubles = _list(beat.get("troubles", ()), "troubles", TROUBLES_MOST)
-    return Beat(
-        version=_text(agent["version"], "agent.version", VERSION_MOST),
-        python=_text(agent.get("python", ""), "agent.python", VERSION_MOST),
-        boot_id=_text(agent.get("boot_id", ""), "agent.boot_id", VERSION_MOST),
+    troubles = _require_list(beat.get("troubles", ()), "troubles", TROUBLES_MOST)
+    return AgentBeat(
+        version=_require_text(agent["version"], "agent.version", VERSION_MOST),
+        python=_require_text(agent.get("python", ""), "agent.python", VERSION_MOST),
+        boot_id=_require_text(agent.get("boot_id", ""), "agent.boot_id", VERSION_MOST),
         records=records,
-        troubles=tuple(_text(one, f"troubles[{number}]", TEXT_MOST) for number, one in enumerate(troubles)),
-        dropped=round(_number(beat.get("dropped", 0), "dropped", 0, DROPPED_MOST)),
-        asks=tuple(_ask(one, f"ask[{n}]") for n, one in enumerate(_list(beat.get("ask", ()), "ask", ASKS_MOST))),
+        troubles=tuple(_require_text(one, f"troubles[{number}]", TEXT_MOST) for number, one in enumerate(troubles)),
+        dropped=round(_require_number(beat.get("dropped", 0), "dropped", 0, DROPPED_MOST)),
+        asks=tuple(
+            _parse_request(one, f"ask[{n}]") for n, one in enumerate(_require_list(beat.get("ask", ()), "ask", ASKS_MOST))
+        ),
         odd=tuple(dict.fromkeys(odd)),
     )
 
 
-def joining_of(body: object) -> Joining:
+def parse_join_request(body: object) -> JoinRequest:
     """What `body` (parsed JSON) joins with; RefusedError that names the field where it cannot."""
-    table = _table(body, "", ("code", "public_key", "version"))
-    return Joining(
-        code=_text(table["code"], "code", ID_MOST),
-        public_key=_text(table["public_key"], "public_key", ID_MOST),
-        version=_text(table["version"], "version", VERSION_MOST),
+    table = _require_table(body, "", ("code", "public_key", "version"))
+    return JoinRequest(
+        code=_require_text(table["code"], "code", ID_MOST),
+        public_key=_require_text(table["public_key"], "public_key", ID_MOST),
+        version=_require_text(table["version"], "version", VERSION_MOST),
     )
 
 
-def _record(stated: object, field: str, odd: list[str]) -> Record:
-    table = _table(stated, field, ("at", "over_s", "signals"))
+def _parse_record(stated: object, field: str, odd: list[str]) -> AgentRecord:
+    table = _require_table(stated, field, ("at", "over_s", "signals"))
     signals = table["signals"]
     if not isinstance(signals, Mapping):
-        raise _wrong(f"{field}.signals", f"must be an object, not {describe_value(signals)}", 'write {"gpu_util": 97.5}')
+        raise _build_refusal(
+            f"{field}.signals", f"must be an object, not {describe_value(signals)}", 'write {"gpu_util": 97.5}'
+        )
     kept = []
     for name, value in signals.items():
-        known = NAMES.get(name)
+        known = SIGNAL_NAMES.get(name)
         if known is None:
-            odd.append(plain(f"{describe_value(name)} was left out: this watchdog knows no such signal, and an update may"))
+            odd.append(
+                encode_plain(f"{describe_value(name)} was left out: this watchdog knows no such signal, and an update may")
+            )
             continue
-        least, most = BOUNDS[known]
-        given = _number(value, f"{field}.signals.{name}", -HUGE_NUMBER, HUGE_NUMBER)
+        least, most = SIGNAL_BOUNDS[known]
+        given = _require_number(value, f"{field}.signals.{name}", -HUGE_NUMBER, HUGE_NUMBER)
         if least <= given <= most:
             kept.append((known, given))
         else:
             odd.append(f"{name} was left out: {describe_value(value)} is not between {least:g} and {most:g}")
-    return Record(
-        round(_number(table["at"], f"{field}.at", FIRST_MS, LAST_MS)),
-        _number(table["over_s"], f"{field}.over_s", 0, OVER_MOST_S),
+    return AgentRecord(
+        round(_require_number(table["at"], f"{field}.at", FIRST_MS, LAST_MS)),
+        _require_number(table["over_s"], f"{field}.over_s", 0, OVER_MOST_S),
         tuple(kept),
     )
 
 
-def _ask(stated: object, field: str) -> Ask:
-    table = _table(stated, field, ("id", "what", "name", "for_s", "why"), optional=("name", "why"))
-    ask_id = _text(table["id"], f"{field}.id", ID_MOST)
-    if not ID.fullmatch(ask_id):
-        raise _wrong(f"{field}.id", f"is no id: {describe_value(ask_id)}", "write letters, digits, - and _")
+def _parse_request(stated: object, field: str) -> AgentRequest:
+    table = _require_table(stated, field, ("id", "what", "name", "for_s", "why"), optional=("name", "why"))
+    ask_id = _require_text(table["id"], f"{field}.id", ID_MOST)
+    if not REQUEST_ID_PATTERN.fullmatch(ask_id):
+        raise _build_refusal(f"{field}.id", f"is no id: {describe_value(ask_id)}", "write letters, digits, - and _")
     what = table["what"]
-    if what not in ASKS:
-        raise _wrong(
-            f"{field}.what", f"is nothing that an agent may ask for: {describe_value(what)}", f"one of {', '.join(ASKS)}"
+    if what not in REQUEST_KINDS:
+        raise _build_refusal(
+            f"{field}.what",
+            f"is nothing that an agent may ask for: {describe_value(what)}",
+            f"one of {', '.join(REQUEST_KINDS)}",
         )
-    return Ask(
+    return AgentRequest(
         ask_id,
         str(what),
-        _text(table.get("name", ""), f"{field}.name", TEXT_MOST),
-        _number(table["for_s"], f"{field}.for_s", 0, 1e9),
-        _text(table.get("why", ""), f"{field}.why", TEXT_MOST),
+        _require_text(table.get("name", ""), f"{field}.name", TEXT_MOST),
+        _require_number(table["for_s"], f"{field}.for_s", 0, 1e9),
+        _require_text(table.get("why", ""), f"{field}.why", TEXT_MOST),
     )
 
 
-def _table(stated: object, field: str, known: Sequence[str], *, optional: Sequence[str] = ()) -> Mapping[str, object]:
+def _require_table(stated: object, field: str, known: Sequence[str], *, optional: Sequence[str] = ()) -> Mapping[str, object]:
     called = field or "the message"
     if not isinstance(stated, Mapping):
-        raise _wrong(called, f"must be an object, not {_kind(stated)}", f"with {', '.join(known)}")
+        raise _build_refusal(called, f"must be an object, not {_describe_kind(stated)}", f"with {', '.join(known)}")
     for key in stated:
         if key not in known:
-            raise _wrong(called, f"has a key that nobody knows: {describe_value(key)}", f"known: {', '.join(known)}")
+            raise _build_refusal(called, f"has a key that nobody knows: {describe_value(key)}", f"known: {', '.join(known)}")
     for key in known:
         if key not in stated and key not in optional:
-            raise _wrong(f"{field}.{key}" if field else key, "is missing", f"known: {', '.join(known)}")
+            raise _build_refusal(f"{field}.{key}" if field else key, "is missing", f"known: {', '.join(known)}")
     return stated
 
 
-def _list(stated: object, field: str, most: int) -> Sequence[object]:
+def _require_list(stated: object, field: str, most: int) -> Sequence[object]:
     if not isinstance(stated, list | tuple):
-        raise _wrong(field, f"must be a list, not {_kind(stated)}", "write []")
+        raise _build_refusal(field, f"must be a list, not {_describe_kind(stated)}", "write []")
     if len(stated) > most:
-        raise _wrong(field, f"has {len(stated)} entries", f"at most {most}")
+        raise _build_refusal(field, f"has {len(stated)} entries", f"at most {most}")
     return stated
 
 
-def _text(stated: object, field: str, most: int) -> str:
+def _require_text(stated: object, field: str, most: int) -> str:
     if not isinstance(stated, str):
-        raise _wrong(field, f"must be a text, not {_kind(stated)}", 'write it in "quotes"')
+        raise _build_refusal(field, f"must be a text, not {_describe_kind(stated)}", 'write it in "quotes"')
     if len(stated) > most:
-        raise _wrong(field, f"has {len(stated)} characters", f"at most {most}")
-    return plain(make_storable(stated))
+        raise _build_refusal(field, f"has {len(stated)} characters", f"at most {most}")
+    return encode_plain(make_storable(stated))
 
 
-def _number(stated: object, field: str, least: float, most: float) -> float:
+def _require_number(stated: object, field: str, least: float, most: float) -> float:
     if isinstance(stated, bool) or not isinstance(stated, int | float) or not -HUGE_NUMBER < stated < HUGE_NUMBER:
-        raise _wrong(field, f"must be a number, not {_kind(stated)}", f"write one from {least:g} to {most:g}")
+        raise _build_refusal(field, f"must be a number, not {_describe_kind(stated)}", f"write one from {least:g} to {most:g}")
     if not least <= stated <= most:
-        raise _wrong(field, f"must lie between {least:g} and {most:g}, not {describe_value(stated)}", "check the unit")
+        raise _build_refusal(field, f"must lie between {least:g} and {most:g}, not {describe_value(stated)}", "check the unit")
     return float(stated)
 
 
-def _kind(stated: object) -> str:
+def _describe_kind(stated: object) -> str:
     """What it is, without all that it holds."""
     if isinstance(stated, Mapping):
         return "an object"
     if isinstance(stated, list | tuple):
         return "a list"
-    return "nothing" if stated is None else plain(describe_value(stated))
+    return "nothing" if stated is None else encode_plain(describe_value(stated))
 
 
-def _wrong(field: str, what: str, hint: str) -> RefusedError:
-    return RefusedError(MALFORMED, plain(f"{field} {what}: {hint}"))
+def _build_refusal(field: str, what: str, hint: str) -> MessageRefusedError:
+    return MessageRefusedError(MALFORMED, encode_plain(f"{field} {what}: {hint}"))

@@ -11,24 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.agents.messages import BUSY, KEEP, Ask
-from costguard.guard.overrides import LEASE, PHASE, Wish
-from costguard.guard.owning import may_lease
+from costguard.agents.messages import BUSY, KEEP, AgentRequest
+from costguard.guard.overrides import LEASE, PHASE, Override
+from costguard.guard.owning import decide_lease
 from costguard.guard.policy import Policy
 from costguard.values.agent import Agent
 from costguard.values.incarnation import Incarnation, is_same_life
 from costguard.values.money import Rate
 
-PHASES_MOST = timedelta(hours=24)
+PHASES_MAX = timedelta(hours=24)
 """Of one life, declared by agents: who could go on for ever would spend for ever."""
-SHORTEST = timedelta(minutes=1)
-LONGEST = timedelta(hours=24)
+OVERRIDE_MIN = timedelta(minutes=1)
+OVERRIDE_MAX = timedelta(hours=24)
 """Of one wish, also where no policy concerns the machine and none bounds a lease."""
-WHO = "agent of "
+AGENT_PREFIX = "agent of "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestContext:
     """Of whose machine something is asked. `name`: what it is called. `wishes`: every one that was made of this life.
 
     `policies`: those that concern it. `rate`: what it costs, None: unknown.
@@ -37,44 +37,44 @@ class Asked:
     agent: Agent
     life: Incarnation
     name: str
-    wishes: Sequence[Wish]
+    wishes: Sequence[Override]
     policies: Sequence[Policy]
     rate: Rate | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class GrantedRequests:
     """What became of asks: the wishes to record, and by the id of each ask "" or why not."""
 
-    wishes: tuple[Wish, ...]
+    wishes: tuple[Override, ...]
     asked: dict[str, str]
 
 
-def granted(of: Asked, asks: Sequence[Ask], now: datetime) -> Granted:
+def grant_requests(of: RequestContext, asks: Sequence[AgentRequest], now: datetime) -> GrantedRequests:
     """What is recorded of `asks`; one that was recorded before is granted, and not recorded again."""
-    there, made, asked = list(of.wishes), list[Wish](), dict[str, str]()
+    there, made, asked = list(of.wishes), list[Override](), dict[str, str]()
     for ask in asks:
-        wish = _wish(of, ask, now)
+        wish = _build_override(of, ask, now)
         if any(one.id == wish.id for one in there):
             asked[ask.id] = ""
             continue
-        asked[ask.id] = why = _why_not(of, ask, there, now)
+        asked[ask.id] = why = _explain_denial(of, ask, there, now)
         if not why:
             there.append(wish)
             made.append(wish)
-    return Granted(tuple(made), asked)
+    return GrantedRequests(tuple(made), asked)
 
 
-def is_agents(wish: Wish) -> bool:
+def is_agent_override(wish: Override) -> bool:
     """Whether an agent asked for it, and no person."""
-    return wish.who.startswith(WHO)
+    return wish.who.startswith(AGENT_PREFIX)
 
 
-def _wish(of: Asked, ask: Ask, now: datetime) -> Wish:
-    return Wish(
+def _build_override(of: RequestContext, ask: AgentRequest, now: datetime) -> Override:
+    return Override(
         id=f"agent-{of.agent.id}-{ask.id}",
         what=LEASE if ask.what == KEEP else PHASE,
-        who=f"{WHO}{of.name}",
+        who=f"{AGENT_PREFIX}{of.name}",
         why=ask.why,
         at=now,
         until=now + timedelta(seconds=round(ask.for_s)),
@@ -84,35 +84,35 @@ def _wish(of: Asked, ask: Ask, now: datetime) -> Wish:
     )
 
 
-def _why_not(of: Asked, ask: Ask, wishes: Sequence[Wish], now: datetime) -> str:
-    if ask.for_s < SHORTEST.total_seconds():
+def _explain_denial(of: RequestContext, ask: AgentRequest, wishes: Sequence[Override], now: datetime) -> str:
+    if ask.for_s < OVERRIDE_MIN.total_seconds():
         return "at least a minute"
-    if ask.for_s > LONGEST.total_seconds():
+    if ask.for_s > OVERRIDE_MAX.total_seconds():
         return "at most 24 h at a time from an agent: costguard keep or costguard phase, by a person, goes further"
     length = timedelta(seconds=round(ask.for_s))
     if ask.what == KEEP:
         if not ask.why.strip():
             return "say what for: others read it"
-        return may_lease(of.life, wishes, of.policies, length, now, rate=of.rate).why
-    phases = [_span(one) for one in wishes if _is_phase_of(one, of.life)]
-    used = _together(phases)
-    if _together([*phases, (now, now + length)]) > PHASES_MOST:
-        left = _hours(max(timedelta(), PHASES_MOST - used))
+        return decide_lease(of.life, wishes, of.policies, length, now, rate=of.rate).why
+    phases = [_get_span(one) for one in wishes if _is_phase_of(one, of.life)]
+    used = _sum_spans(phases)
+    if _sum_spans([*phases, (now, now + length)]) > PHASES_MAX:
+        left = _format_hours(max(timedelta(), PHASES_MAX - used))
         return f"agents declare at most 24 h of phases in one run of a machine, and {left} are left: costguard phase ID"
     return ""
 
 
-def _is_phase_of(wish: Wish, life: Incarnation) -> bool:
-    return wish.what == PHASE and is_agents(wish) and wish.life is not None and is_same_life(wish.life, life)
+def _is_phase_of(wish: Override, life: Incarnation) -> bool:
+    return wish.what == PHASE and is_agent_override(wish) and wish.life is not None and is_same_life(wish.life, life)
 
 
-def _span(wish: Wish) -> tuple[datetime, datetime]:
+def _get_span(wish: Override) -> tuple[datetime, datetime]:
     """From when to when it counts; one without an end for as long as all together may."""
     ends = [at for at in (wish.until, wish.lifted_at) if at is not None]
-    return wish.at, max(wish.at, min(ends)) if ends else wish.at + PHASES_MOST
+    return wish.at, max(wish.at, min(ends)) if ends else wish.at + PHASES_MAX
 
 
-def _together(spans: Sequence[tuple[datetime, datetime]]) -> timedelta:
+def _sum_spans(spans: Sequence[tuple[datetime, datetime]]) -> timedelta:
     """How long at least one of `spans` lasts."""
     length, reached = timedelta(), None
     for start, end in sorted(spans):
@@ -122,5 +122,5 @@ def _together(spans: Sequence[tuple[datetime, datetime]]) -> timedelta:
     return length
 
 
-def _hours(length: timedelta) -> str:
+def _format_hours(length: timedelta) -> str:
     return f"{length.total_seconds() / 3600:.3g} h"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from costguard.bills.drift import BEYOND, DriftResult, ReconciliationRecord
 from costguard.errors import shorten, to_one_line
-from costguard.guard.alerts.alert import WARNING, Notice
+from costguard.guard.alerts.alert import WARNING, Alert
 from costguard.values.money import Money
 from costguard.values.text_format import get_currency_sign
 
@@ -26,7 +26,7 @@ def is_already_notified(result: DriftResult, before: Sequence[ReconciliationReco
     )
 
 
-def build_drift_alert(result: DriftResult) -> Notice:
+def build_drift_alert(result: DriftResult) -> Alert:
     """The notice of a bill beyond tolerance, with what it comes from."""
     mark = get_currency_sign(result.currency)
 
@@ -35,7 +35,7 @@ def build_drift_alert(result: DriftResult) -> Notice:
 
     whose = f"{result.provider}/{shorten(to_one_line(result.account), 60)}"
     causes = [part for part in result.parts if not part.explained][:MOST_CAUSES]
-    return Notice(
+    return Alert(
         topic=f"bill:{result.provider}",
         subject=format_drift_subject(result),
         owner="",

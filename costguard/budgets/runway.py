@@ -17,9 +17,9 @@ from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey
 
-RUNWAY_LEAST = timedelta(hours=6)
+RUNWAY_MIN = timedelta(hours=6)
 """A prepaid balance that lasts shorter is warned about at once."""
-ENDLESS = timedelta(days=36500)
+RUNWAY_MAX = timedelta(days=36500)
 """A runway that is longer is none that anybody must know."""
 
 
@@ -39,14 +39,14 @@ class Runway:
     @property
     def short(self) -> bool:
         """Whether to warn at once."""
-        return self.left is not None and self.left < RUNWAY_LEAST
+        return self.left is not None and self.left < RUNWAY_MIN
 
 
-def runway_of(balance: PrepaidBalance, live: Iterable[LiveResource], now: datetime) -> Runway:
+def compute_runway(balance: PrepaidBalance, live: Iterable[LiveResource], now: datetime) -> Runway:
     """How long `balance` lasts at what its account burns: as its provider says, else at our prices."""
     account = (balance.provider, balance.account)
     mine = [one for one in live if one.observation.key[:2] == account and one.absent_at is None]
-    loses = tuple((one.observation.key, one.observation.name, lost) for one in mine if (lost := _lost_at_zero(one)))
+    loses = tuple((one.observation.key, one.observation.name, lost) for one in mine if (lost := _list_lost_at_zero(one)))
     if balance.amount is None:
         return Runway(balance=balance, hourly=None, left=None, why=balance.why or "the balance is not known", loses=loses)
     currency = balance.amount.currency
@@ -61,11 +61,11 @@ def runway_of(balance: PrepaidBalance, live: Iterable[LiveResource], now: dateti
     if not nano:
         return Runway(balance=balance, hourly=hourly, left=None, why=why or "nothing burns", loses=loses)
     hours = Fraction(balance.amount.nano, nano) - Fraction((now - balance.at) // MICROSECOND, HOUR_US)
-    left = min(max(hours, Fraction(0)), Fraction(ENDLESS // timedelta(hours=1)))
+    left = min(max(hours, Fraction(0)), Fraction(RUNWAY_MAX // timedelta(hours=1)))
     return Runway(balance=balance, hourly=hourly, left=timedelta(hours=float(left)), why=why, loses=loses)
 
 
-def _lost_at_zero(live: LiveResource) -> tuple[str, ...]:
+def _list_lost_at_zero(live: LiveResource) -> tuple[str, ...]:
     """What its end would lose that its stop would not: a machine whose data lies elsewhere loses nothing more."""
     handling = live.observation.handling
     return tuple(lost for lost in handling.terminate_loses if lost not in handling.stop_loses)

@@ -18,7 +18,7 @@ from costguard.values.incarnation import Incarnation
 
 PLANNED, GRACE, READY, EXECUTING, VERIFYING = "planned", "grace", "ready", "executing", "verifying"
 DONE, CANCELLED, FAILED, UNCONFIRMED = "done", "cancelled", "failed", "unconfirmed"
-MOVES: dict[str, tuple[str, ...]] = {
+TRANSITIONS: dict[str, tuple[str, ...]] = {
     PLANNED: (GRACE, READY, CANCELLED),
     GRACE: (READY, CANCELLED),
     READY: (EXECUTING, CANCELLED),
@@ -30,14 +30,14 @@ MOVES: dict[str, tuple[str, ...]] = {
     FAILED: (),
 }
 """From which state to which. EXECUTING goes back to READY only where looking shows that nothing was sent."""
-OPEN = (PLANNED, GRACE, READY, EXECUTING, VERIFYING, UNCONFIRMED)
-IN_DOUBT = (EXECUTING, VERIFYING, UNCONFIRMED)
+OPEN_STATES = (PLANNED, GRACE, READY, EXECUTING, VERIFYING, UNCONFIRMED)
+DOUBTFUL_STATES = (EXECUTING, VERIFYING, UNCONFIRMED)
 """Something may have been sent."""
 
-EXPIRES = timedelta(seconds=30)
+SEND_WITHIN = timedelta(seconds=30)
 """From the commit of EXECUTING to the last moment at which its request may be sent."""
 CONFIRM_WITHIN = timedelta(minutes=10)
-RETRIES = (timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=4))
+RETRY_DELAYS = (timedelta(minutes=1), timedelta(minutes=2), timedelta(minutes=4))
 """After a send that the listing contradicts: how long until the next one."""
 
 
@@ -68,12 +68,12 @@ class Intent:
     outcome: str = ""
 
     def __post_init__(self) -> None:
-        require_one_of(self.state, tuple(MOVES), "intent.state")
+        require_one_of(self.state, tuple(TRANSITIONS), "intent.state")
 
 
-def may_move(old: str, new: str) -> None:
+def require_transition(old: str, new: str) -> None:
     """InputError where an intent cannot go from `old` to `new`."""
-    if new not in MOVES[old]:
+    if new not in TRANSITIONS[old]:
         raise InputError(
-            f"cannot go from {old} to {new}", field="intent", hint=f"it may go to {', '.join(MOVES[old]) or 'nothing'}"
+            f"cannot go from {old} to {new}", field="intent", hint=f"it may go to {', '.join(TRANSITIONS[old]) or 'nothing'}"
         )

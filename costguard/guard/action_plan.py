@@ -10,45 +10,45 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from costguard.guard.escalation import Due, goes_on_stopped, steps_ahead
-from costguard.guard.facts import price_of_waiting
-from costguard.guard.hook import NO_HOOKS, Hooked
-from costguard.guard.limits import Room
-from costguard.guard.overrides import Wish
+from costguard.guard.escalation import DueStep, continues_after_stop, list_due_steps
+from costguard.guard.facts import compute_waiting_cost
+from costguard.guard.hook import NO_HOOKS, HookProgress
+from costguard.guard.limits import Headroom
+from costguard.guard.overrides import Override
 from costguard.guard.owning import UNPROTECTED, Protection
 from costguard.guard.policy import (
     ASK,
     CAP_RULE,
-    DEEDS,
     DESTRUCTIVE,
     HOOK,
     IDLE_RULE,
     OBSERVE,
     RECORD,
     SCALE,
+    STEP_LEVELS,
     STOP,
     TERMINATE,
+    PolicyStep,
     Rails,
-    Step,
-    reaches,
+    reaches_level,
 )
-from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, Climb, Proposal, Verdict
+from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, EscalationState, Proposal, Verdict
 from costguard.guard.work import ACTIVE
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.resource import ENDED, STOPPED, ScopeKey
 
-RESTING = (STOPPED, "stopping", "suspended", ENDED)
+RESTING_STATES = (STOPPED, "stopping", "suspended", ENDED)
 """A stop of such a one changes nothing."""
-COVERED = 0.8
+EVIDENCE_COVERAGE_MIN = 0.8
 """Share of expected samples below which evidence is not whole."""
 
-Held = tuple[str, str]
+HoldReason = tuple[str, str]
 """A name of REASONS and a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class PolicyCase:
     """A verdict and what bears on it. `climb`: of this run (`ladders.climbed`). `level`: how far its policy is armed now.
 
     `approved`: acts that somebody said yes to. `claimed`: somebody claims its scope. `polls`: complete listings that had it.
@@ -57,22 +57,22 @@ class Case:
 
     verdict: Verdict
     live: LiveResource
-    climb: Climb | None = None
+    climb: EscalationState | None = None
     level: str = OBSERVE
     owner: str = ""
     claimed: bool = False
     protection: Protection = UNPROTECTED
-    lease: Wish | None = None
-    phase: Wish | None = None
-    frozen: Wish | None = None
+    lease: Override | None = None
+    phase: Override | None = None
+    frozen: Override | None = None
     approved: frozenset[str] = frozenset()
     polls: int = 0
     in_doubt: str = ""
-    hooks: Hooked = NO_HOOKS
+    hooks: HookProgress = NO_HOOKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class RunConstraints:
     """What bears on all. `held`: (reason, sentence) of what holds every act: clock, gap, ledger, dry_run, not_acting, ...
 
     `breaker`: why idle acts are held, "" for not at all. `quarantine`: scopes with a sentence. `interval`: between listings.
@@ -80,29 +80,29 @@ class Around:
 
     now: datetime
     interval: timedelta
-    room: Room
+    room: Headroom
     rails: Rails = field(default_factory=Rails)
-    held: tuple[Held, ...] = ()
+    held: tuple[HoldReason, ...] = ()
     breaker: str = ""
     quarantine: Mapping[ScopeKey, str] = field(default_factory=dict)
 
 
-def plan(cases: Iterable[Case], around: Around) -> tuple[Proposal, ...]:
+def build_action_plan(cases: Iterable[PolicyCase], around: RunConstraints) -> tuple[Proposal, ...]:
     """Every step ahead with what holds it back, the earliest due first. The rails' room goes to what is most urgent.
 
     Hard caps come first, then the highest priority, then what is due for longest. Nothing here is done.
     """
-    found = [(case, p) for case in cases for p in _proposals(case, around)]
-    found.sort(key=lambda one: _urgency(one[1]))
-    return tuple(sorted(_within_room(found, around), key=lambda p: (p.due_at, *_urgency(p))))
+    found = [(case, p) for case in cases for p in _propose_steps(case, around)]
+    found.sort(key=lambda one: _rank_urgency(one[1]))
+    return tuple(sorted(_apply_headroom(found, around), key=lambda p: (p.due_at, *_rank_urgency(p))))
 
 
-def effective(step: Step, case: Case) -> Step:
+def resolve_step(step: PolicyStep, case: PolicyCase) -> PolicyStep:
     """What `step` comes to for this resource: a stop that there is not, or that would lose what nobody allowed, is asked about.
 
     A question that was answered acts.
     """
-    asks = _asks_instead(step, case)
+    asks = _find_question_act(step, case)
     if asks:
         step = replace(step, do=ASK, act=asks)
     if step.do == ASK and step.act in case.approved:
@@ -110,78 +110,78 @@ def effective(step: Step, case: Case) -> Step:
     return step
 
 
-def standing(step: Step, case: Case, around: Around) -> tuple[Held, ...]:
+def list_standing_holds(step: PolicyStep, case: PolicyCase, around: RunConstraints) -> tuple[HoldReason, ...]:
     """What holds `step` back whenever it is due: all that `plan` knows but the grace, the room of the rails and hooks.
 
     Asked anew right before a request, of a case made from a fresh look.
     """
-    due = Due(0, step, around.now)
-    return tuple(_holds(due, case, around, asked=False))
+    due = DueStep(0, step, around.now)
+    return tuple(_list_holds(due, case, around, asked=False))
 
 
-def cannot_stop(seen: Observation) -> str:
+def explain_unstoppable(seen: Observation) -> str:
     """Why no stop of it can come whatever anybody allows, so that people are asked at most; "" where one can."""
     if seen.handling.controller:
         return f"{seen.handling.controller} would bring it back"
     return "" if seen.handling.stops else "its provider has no stop for it, or does not say so"
 
 
-def _proposals(case: Case, around: Around) -> Iterator[Proposal]:
+def _propose_steps(case: PolicyCase, around: RunConstraints) -> Iterator[Proposal]:
     found, seen = case.verdict, case.live.observation
     if case.live.absent_at is not None or (found.finding == DOES_NOT and case.climb is None):
         return
     done = case.climb.done if case.climb else ()
-    ahead: Sequence[Due] = steps_ahead(found, case.climb, stopped=seen.state in RESTING, hooks=case.hooks)
-    if _unknown(case):
+    ahead: Sequence[DueStep] = list_due_steps(found, case.climb, stopped=seen.state in RESTING_STATES, hooks=case.hooks)
+    if _is_unknown(case):
         acts = [(n, s) for n, s in enumerate(found.policy.then) if s.do in DESTRUCTIVE and n not in done]
-        ahead = [Due(n, s, around.now) for n, s in acts]
+        ahead = [DueStep(n, s, around.now) for n, s in acts]
     asked = [n for n in done if n < len(found.policy.then)]
-    waiting = [Due(n, found.policy.then[n], around.now) for n in asked if _is_question(found.policy.then[n], case)]
+    waiting = [DueStep(n, found.policy.then[n], around.now) for n in asked if _is_question(found.policy.then[n], case)]
     for due in (*waiting, *ahead):
-        step = effective(due.step, case)
-        if STOP in {step.do, step.act} and seen.state in RESTING:
+        step = resolve_step(due.step, case)
+        if STOP in {step.do, step.act} and seen.state in RESTING_STATES:
             continue
-        held = tuple(_holds(replace(due, step=step), case, around, asked=due in waiting))
+        held = tuple(_list_holds(replace(due, step=step), case, around, asked=due in waiting))
         yield Proposal(verdict=found, number=due.number, step=step, due_at=due.at, held_by=held)
 
 
-def _unknown(case: Case) -> bool:
+def _is_unknown(case: PolicyCase) -> bool:
     """Whether nothing can be said of it. What the work of a machine is that was stopped is no question any more."""
-    resting = case.live.observation.state in RESTING
-    return case.verdict.finding == CANNOT_SAY and not goes_on_stopped(case.climb, case.verdict.policy, stopped=resting)
+    resting = case.live.observation.state in RESTING_STATES
+    return case.verdict.finding == CANNOT_SAY and not continues_after_stop(case.climb, case.verdict.policy, stopped=resting)
 
 
-def _asks_instead(step: Step, case: Case) -> str:
+def _find_question_act(step: PolicyStep, case: PolicyCase) -> str:
     """What is asked for in place of a stop: an end where its provider has no stop, the stop where it would lose something."""
     seen, policy = case.live.observation, case.verdict.policy
-    if step.do != STOP or seen.state in RESTING:
+    if step.do != STOP or seen.state in RESTING_STATES:
         return ""
     if seen.handling.stops is False:
         return TERMINATE
     return STOP if seen.handling.stop_loses and not policy.allow_irreversible else ""
 
 
-def _is_question(step: Step, case: Case) -> bool:
+def _is_question(step: PolicyStep, case: PolicyCase) -> bool:
     """Whether `step` asked, or was turned into a question, and its act is still ahead."""
-    converted = bool(_asks_instead(step, case))
+    converted = bool(_find_question_act(step, case))
     ended = case.live.observation.state == ENDED
     return not ended and (step.do == ASK or converted)
 
 
-def _holds(due: Due, case: Case, around: Around, *, asked: bool) -> Iterator[Held]:
+def _list_holds(due: DueStep, case: PolicyCase, around: RunConstraints, *, asked: bool) -> Iterator[HoldReason]:
     """Everything that holds `due` back."""
     step, found, now = due.step, case.verdict, around.now
     rule, yes = found.policy.rule, step.do in case.approved
     if asked and step.do == ASK:
-        price = price_of_waiting(case.live, now)
+        price = compute_waiting_cost(case.live, now)
         cost = f"waiting costs {price.format()} {price.currency} per 30 min" if price else "what waiting costs is not known"
         yield "asked", f"nobody answered yet whether to {step.act} it; {cost}"
     if step.do == RECORD:
         return
-    if _unknown(case):
+    if _is_unknown(case):
         yield "unknown", "; ".join(found.reasons[:2]) or "its condition cannot be judged"
-    if not yes and not reaches(case.level, DEEDS[step.do]):
-        yield "not_armed", f"{found.policy.name} is armed for {case.level}, and this needs {DEEDS[step.do]}"
+    if not yes and not reaches_level(case.level, STEP_LEVELS[step.do]):
+        yield "not_armed", f"{found.policy.name} is armed for {case.level}, and this needs {STEP_LEVELS[step.do]}"
     if case.lease is not None and rule != CAP_RULE:
         until = f" until {case.lease.until:%Y-%m-%d %H:%M} UTC" if case.lease.until else ""
         yield "leased", f"{case.lease.who} keeps it{until}"
@@ -189,17 +189,17 @@ def _holds(due: Due, case: Case, around: Around, *, asked: bool) -> Iterator[Hel
     if step.do in (*DESTRUCTIVE, HOOK, ASK) and case.protection.protected and not refused:
         yield "protected", case.protection.why
     if step.do in (*DESTRUCTIVE, HOOK):
-        yield from _holds_acts(due, case, around)
+        yield from _list_act_holds(due, case, around)
     if step.do in DESTRUCTIVE:
-        yield from _holds_destruction(due, case)
+        yield from _list_destruction_holds(due, case)
 
 
-def _holds_acts(due: Due, case: Case, around: Around) -> Iterator[Held]:
+def _list_act_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> Iterator[HoldReason]:
     """What holds a hook as well as an act that ends something."""
     rule = case.verdict.policy.rule
     if case.frozen is not None:
         yield "frozen", f"{case.frozen.who} froze all acts" + (f": {case.frozen.why}" if case.frozen.why else "")
-    yield from _holds_for_now(due, case, around)
+    yield from _list_passing_holds(due, case, around)
     if not case.owner and not case.claimed:
         yield "not_ours", "nobody owns it and nobody claims its scope"
     if around.breaker and rule == IDLE_RULE:
@@ -213,7 +213,7 @@ def _holds_acts(due: Due, case: Case, around: Around) -> Iterator[Held]:
     yield from around.held
 
 
-def _holds_for_now(due: Due, case: Case, around: Around) -> Iterator[Held]:
+def _list_passing_holds(due: DueStep, case: PolicyCase, around: RunConstraints) -> Iterator[HoldReason]:
     """What time alone takes away."""
     now, rails = around.now, around.rails
     if due.hook:
@@ -221,41 +221,41 @@ def _holds_for_now(due: Due, case: Case, around: Around) -> Iterator[Held]:
     if due.at > around.now or due.untold:
         yield "grace", "nobody was told yet" if due.untold else f"its grace ends at {due.at:%Y-%m-%d %H:%M:%S} UTC"
     if now - case.live.first_seen_at < rails.first_seen or case.polls < rails.first_polls:
-        seen, needed = (_minutes(length) for length in (now - case.live.first_seen_at, rails.first_seen))
+        seen, needed = (_format_minutes(length) for length in (now - case.live.first_seen_at, rails.first_seen))
         yield "first_seen", f"it was seen for {seen} in {case.polls} listings, and needs {needed} and {rails.first_polls}"
     if now - case.live.seen_at > rails.gap_polls * around.interval or case.live.seen_at > now + around.interval:
         yield "stale", f"it was last seen at {case.live.seen_at:%Y-%m-%d %H:%M} UTC"
 
 
-def _minutes(length: timedelta) -> str:
+def _format_minutes(length: timedelta) -> str:
     return f"{max(length, timedelta()) // timedelta(minutes=1)} min"
 
 
-def _holds_destruction(due: Due, case: Case) -> Iterator[Held]:
+def _list_destruction_holds(due: DueStep, case: PolicyCase) -> Iterator[HoldReason]:
     step, found, seen = due.step, case.verdict, case.live.observation
     handling = seen.handling
     if handling.protected:
         yield "provider_protection", f"its provider refuses to {' and to '.join(handling.protected)} it"
     if found.policy.rule == IDLE_RULE and found.work.state == ACTIVE:
         yield "working", f"it works: {'; '.join(found.work.reasons[:1]) or 'by what was measured'}"
-    if few := lacking(found):
+    if few := explain_thin_evidence(found):
         yield "not_confident", few
     if handling.controller and step.do != SCALE:
         yield "controller", f"{handling.controller} would bring it back"
-    yield from _act_missing(step, case)
+    yield from _list_missing_act_holds(step, case)
     loses = handling.terminate_loses if step.do == TERMINATE else handling.stop_loses
     if (step.do == TERMINATE or loses) and not (found.policy.allow_irreversible or step.do in case.approved):
         yield "irreversible", f"for good it would lose {', '.join(loses) or 'itself'}"
 
 
-def lacking(found: Verdict) -> str:
+def explain_thin_evidence(found: Verdict) -> str:
     """What the evidence of an idle rule lacks; "" where there is enough of it."""
-    if found.policy.rule == IDLE_RULE and found.work.coverage is not None and found.work.coverage < COVERED:
+    if found.policy.rule == IDLE_RULE and found.work.coverage is not None and found.work.coverage < EVIDENCE_COVERAGE_MIN:
         return f"{found.work.coverage:.0%} of the expected samples are there"
     return ""
 
 
-def _act_missing(step: Step, case: Case) -> Iterator[Held]:
+def _list_missing_act_holds(step: PolicyStep, case: PolicyCase) -> Iterator[HoldReason]:
     handling = case.live.observation.handling
     if step.do == SCALE:
         yield "no_act", "costguard has no way to scale its controller"
@@ -266,35 +266,35 @@ def _act_missing(step: Step, case: Case) -> Iterator[Held]:
         yield "no_act", f"its provider {said} {step.do} for it"
 
 
-def _within_room(found: Iterable[tuple[Case, Proposal]], around: Around) -> Iterator[Proposal]:
+def _apply_headroom(found: Iterable[tuple[PolicyCase, Proposal]], around: RunConstraints) -> Iterator[Proposal]:
     """Those that go, as many as the rails allow; what is beyond is held by `rate`. One act on one resource at a time."""
     acts, hard, taken = around.room.acts, around.room.irreversible, set[tuple[str, ...]]()
     for case, proposal in found:
         key = tuple(proposal.verdict.life.key)
-        if proposal.step.do not in DESTRUCTIVE or not proposal.goes(around.now):
+        if proposal.step.do not in DESTRUCTIVE or not proposal.is_ready(around.now):
             yield proposal
         elif key in taken:
-            yield _held(proposal, "in_doubt", "another act on it goes first")
+            yield _add_hold(proposal, "in_doubt", "another act on it goes first")
         elif acts <= 0:
-            yield _held(proposal, "rate", around.room.why)
+            yield _add_hold(proposal, "rate", around.room.why)
         elif is_irreversible(proposal, case) and hard <= 0:
-            yield _held(proposal, "rate", f"at most {around.rails.irreversible_per_h} irreversible acts an hour")
+            yield _add_hold(proposal, "rate", f"at most {around.rails.irreversible_per_h} irreversible acts an hour")
         else:
             acts, hard = acts - 1, hard - is_irreversible(proposal, case)
             taken.add(key)
             yield proposal
 
 
-def is_irreversible(proposal: Proposal, case: Case) -> bool:
+def is_irreversible(proposal: Proposal, case: PolicyCase) -> bool:
     """Whether it would lose something for good."""
     return proposal.step.do == TERMINATE or bool(case.live.observation.handling.stop_loses)
 
 
-def _held(proposal: Proposal, reason: str, says: str) -> Proposal:
+def _add_hold(proposal: Proposal, reason: str, says: str) -> Proposal:
     return replace(proposal, held_by=(*proposal.held_by, (reason, says)))
 
 
-def _urgency(proposal: Proposal) -> tuple[bool, int, datetime, tuple[str, ...], str, int]:
+def _rank_urgency(proposal: Proposal) -> tuple[bool, int, datetime, tuple[str, ...], str, int]:
     policy = proposal.verdict.policy
     key = tuple(proposal.verdict.life.key)
     return policy.rule != CAP_RULE, -policy.priority, proposal.due_at, key, policy.name, proposal.number

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
-from costguard.budgets.runway import runway_of
-from costguard.guard.facts import Known
+from costguard.budgets.runway import compute_runway
+from costguard.guard.facts import FactInputs
 from costguard.metering.meter import COMPUTE
 from costguard.metering.spending import LiveResource
 from costguard.values.balance import PrepaidBalance
@@ -19,17 +19,17 @@ from costguard.values.calendar import find_day, find_month
 from costguard.values.money import Money
 from costguard.values.resource import ResourceKey
 
-RUN, DAY, MONTH = "spent_run", "spent_day", "spent_month"
-SPENT = (RUN, DAY, MONTH)
+SPENT_RUN, SPENT_DAY, SPENT_MONTH = "spent_run", "spent_day", "spent_month"
+SPENT_FACTS = (SPENT_RUN, SPENT_DAY, SPENT_MONTH)
 STOPPED_FOR, RUNWAY, PRICE_AGE = "stopped_for", "runway", "price_age"
-ASKED = frozenset((*SPENT, STOPPED_FOR, RUNWAY, PRICE_AGE))
+LOOKED_UP_FACTS = frozenset((*SPENT_FACTS, STOPPED_FOR, RUNWAY, PRICE_AGE))
 """Facts that somebody must be asked for."""
-LISTED = "listing"
+LISTING_SOURCE = "listing"
 """The source of a price that stands in the listing itself: each listing states it anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CostFacts:
     """The answers. `paid`: by the names of SPENT. `runways`: by (provider, account). What is missing is not known."""
 
     paid: Mapping[ResourceKey, Mapping[str, Money]]
@@ -37,28 +37,28 @@ class Asked:
     runways: Mapping[tuple[str, str], timedelta]
 
 
-NOTHING_ASKED = Asked(paid={}, stopped_since={}, runways={})
+NO_COST_FACTS = CostFacts(paid={}, stopped_since={}, runways={})
 
 
-def starts_of(names: Iterable[str], zone: tzinfo, now: datetime) -> dict[str, datetime | None]:
+def find_spending_starts(names: Iterable[str], zone: tzinfo, now: datetime) -> dict[str, datetime | None]:
     """From when on each of `names` that is one of SPENT counts; None: from the start of its run."""
-    starts = {RUN: None, DAY: find_day(now, zone).start, MONTH: find_month(now, zone).start}
-    return {name: starts[name] for name in SPENT if name in set(names)}
+    starts = {SPENT_RUN: None, SPENT_DAY: find_day(now, zone).start, SPENT_MONTH: find_month(now, zone).start}
+    return {name: starts[name] for name in SPENT_FACTS if name in set(names)}
 
 
-def runways_of(
+def compute_runways(
     balances: Iterable[PrepaidBalance], live: Iterable[LiveResource], now: datetime
 ) -> dict[tuple[str, str], timedelta]:
     """How long each account's prepaid balance lasts, where that is known: not where part of it burns at an unknown price."""
     live, found = tuple(live), dict[tuple[str, str], timedelta]()
     for balance in balances:
-        runway, account = runway_of(balance, live, now), (balance.provider, balance.account)
+        runway, account = compute_runway(balance, live, now), (balance.provider, balance.account)
         if runway.left is not None and (not runway.why or not runway.left):
             found[account] = min(found.get(account, runway.left), runway.left)
     return found
 
 
-def price_age(live: LiveResource, now: datetime) -> timedelta | None:
+def compute_price_age(live: LiveResource, now: datetime) -> timedelta | None:
     """How old the price is that its computing bills at: since its provider dates it, else since the listing that stated it.
 
     None: it bills nothing, nobody stated a price, or the price comes from a list without a date.
@@ -67,20 +67,20 @@ def price_age(live: LiveResource, now: datetime) -> timedelta | None:
     prices = live.observation.prices
     if not billed or not prices or not all(span.meter.price.known for span in billed):
         return None
-    since = prices[-1].since or (live.seen_at if prices[-1].source == LISTED else None)
+    since = prices[-1].since or (live.seen_at if prices[-1].source == LISTING_SOURCE else None)
     return None if since is None or since > now else now - since
 
 
-def learned(known: Known, live: LiveResource, asked: Asked, now: datetime) -> Known:
+def add_cost_facts(known: FactInputs, live: LiveResource, asked: CostFacts, now: datetime) -> FactInputs:
     """`known` with what was asked about `live`."""
     key = live.observation.key
     paid = asked.paid.get(key, {})
     return replace(
         known,
-        spent_run=paid.get(RUN),
-        spent_day=paid.get(DAY),
-        spent_month=paid.get(MONTH),
+        spent_run=paid.get(SPENT_RUN),
+        spent_day=paid.get(SPENT_DAY),
+        spent_month=paid.get(SPENT_MONTH),
         stopped_since=asked.stopped_since.get(key),
-        price_age=price_age(live, now),
+        price_age=compute_price_age(live, now),
         runway=asked.runways.get(key[:2]),
     )

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from costguard.errors import InputError
-from costguard.values.encoding import plain
+from costguard.values.encoding import encode_plain
 from costguard.values.instant import EARLIEST, LATEST, from_micros, to_micros
 from costguard.values.text_format import format_local_time
 
 BEGAN, ADOPTED, WISHED, LIFTED, MOVED, HOOKED, SETTINGS = "began", "adopted", "wished", "lifted", "moved", "hook", "settings"
 ENROLLED, JOINED, REVOKED, REFUSED, TOKEN = "enrolled", "joined", "revoked", "refused", "token"
-KINDS = {
+AUDIT_KINDS = {
     BEGAN: "the audit of a ledger began",
     ADOPTED: "what stood in the ledger when the audit began",
     WISHED: "somebody wished something",
@@ -34,14 +34,14 @@ KINDS = {
 }
 """Kind of row -> what it tells."""
 
-FIRST = "0" * 64
+FIRST_HASH = "0" * 64
 """What the first row names as the one before it."""
-SHOWN = 16
+HASH_DIGITS_SHOWN = 16
 """Digits of a hash that people are shown: 64 bits, which nobody meets by trying."""
-ANCHOR = re.compile(r"(?:audit\s+)?([1-9]\d{0,17}):([0-9a-f]{16,64})")
+ANCHOR_PATTERN = re.compile(r"(?:audit\s+)?([1-9]\d{0,17}):([0-9a-f]{16,64})")
 
 
-class Entry(NamedTuple):
+class AuditEntry(NamedTuple):
     """A row as it is kept. `body`: JSON. `hash`: over all that stands before it."""
 
     seq: int
@@ -52,14 +52,14 @@ class Entry(NamedTuple):
     hash: str
 
 
-class Anchor(NamedTuple):
+class AuditAnchor(NamedTuple):
     """A head that was noted outside of the ledger. `hash`: at least its first SHOWN digits."""
 
     seq: int
     hash: str
 
 
-class Told(NamedTuple):
+class AuditRecord(NamedTuple):
     """A row with its body read."""
 
     seq: int
@@ -69,80 +69,84 @@ class Told(NamedTuple):
     hash: str
 
 
-class Finding(NamedTuple):
+class AuditFinding(NamedTuple):
     """Something that does not fit. `seq`: the row of the audit where it shows, None where there is none."""
 
     seq: int | None
     what: str
 
 
-def anchor_text(seq: int, row_hash: str) -> str:
+def format_anchor(seq: int, row_hash: str) -> str:
     """The short form of a head."""
-    return f"{seq}:{row_hash[:SHOWN]}"
+    return f"{seq}:{row_hash[:HASH_DIGITS_SHOWN]}"
 
 
-def anchor_stated(stated: str) -> Anchor:
+def parse_anchor(stated: str) -> AuditAnchor:
     """The head that `stated` names: `1234:9f86d081884c7d65`, also with `audit` before it; InputError where it names none."""
-    found = ANCHOR.fullmatch(stated.strip().lower())
+    found = ANCHOR_PATTERN.fullmatch(stated.strip().lower())
     if found is None:
         hint = "write it as messages and status --json show it: 1234:9f86d081884c7d65"
         raise InputError("is no head of an audit", field=f"--anchor {stated}", hint=hint)
-    return Anchor(int(found[1]), found[2])
+    return AuditAnchor(int(found[1]), found[2])
 
 
-def when_text(at_us: object) -> str:
+def format_audit_time(at_us: object) -> str:
     """The instant; what is none (somebody edited it) as it stands."""
     if isinstance(at_us, int) and to_micros(EARLIEST) <= at_us < to_micros(LATEST):
         return format_local_time(from_micros(at_us))
-    return plain(str(at_us))
+    return encode_plain(str(at_us))
 
 
-def words(kind: str, body: Mapping[str, Any]) -> str:
+def describe_audit_row(kind: str, body: Mapping[str, Any]) -> str:
     """What a row tells, on one line that no name in it can steer."""
-    return plain(_WORDS[kind](body) if kind in _WORDS else f"{kind}: a kind of row that this version does not know")
+    return encode_plain(
+        _DESCRIBERS[kind](body) if kind in _DESCRIBERS else f"{kind}: a kind of row that this version does not know"
+    )
 
 
-def _wished(body: Mapping[str, Any]) -> str:
-    until = f" until {when_text(body['until_us'])}" if body.get("until_us") is not None else ""
-    return f"{body.get('who')} wished {_wish(body)}{until}"
+def _describe_override(body: Mapping[str, Any]) -> str:
+    until = f" until {format_audit_time(body['until_us'])}" if body.get("until_us") is not None else ""
+    return f"{body.get('who')} wished {_format_override(body)}{until}"
 
 
-def _wish(body: Mapping[str, Any]) -> str:
-    parts = (body.get("what"), body.get("subject"), body.get("value"), _place(body))
+def _format_override(body: Mapping[str, Any]) -> str:
+    parts = (body.get("what"), body.get("subject"), body.get("value"), _format_place(body))
     return " ".join(str(part) for part in parts if part)
 
 
-def _moved(body: Mapping[str, Any]) -> str:
+def _describe_transition(body: Mapping[str, Any]) -> str:
     old = f"{body['from']} to " if body.get("from") else "made "
-    return f"{body.get('act')} {_place(body)}: {old}{body.get('to')} ({body.get('policy')}; {body.get('sends')} sent)"
+    return f"{body.get('act')} {_format_place(body)}: {old}{body.get('to')} ({body.get('policy')}; {body.get('sends')} sent)"
 
 
-def _adopted(body: Mapping[str, Any]) -> str:
-    return f"{body.get('table')} {body.get('id')} of {_place(body) or 'no machine'} stood here before"
+def _describe_adoption(body: Mapping[str, Any]) -> str:
+    return f"{body.get('table')} {body.get('id')} of {_format_place(body) or 'no machine'} stood here before"
 
 
-def _settings(body: Mapping[str, Any]) -> str:
+def _describe_settings(body: Mapping[str, Any]) -> str:
     return f"settings {body.get('mark')} came into force" + (f" after {body['before']}" if body.get("before") else "")
 
 
-def _place(body: Mapping[str, Any]) -> str:
+def _format_place(body: Mapping[str, Any]) -> str:
     names = [str(body.get(name) or "") for name in ("provider", "account", "region", "resource")]
     return "/".join(names) if names[-1] else ""
 
 
-_WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+_DESCRIBERS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     BEGAN: lambda body: f"the audit of ledger {body.get('ledger')} began",
-    ADOPTED: _adopted,
-    WISHED: _wished,
-    LIFTED: lambda body: f"{body.get('lifted_by')} took back: {_wish(body)} ({body.get('who')}'s)",
-    MOVED: _moved,
-    HOOKED: lambda body: f"hook {body.get('hook')} of {body.get('policy')} on {_place(body)}: {body.get('state')}",
-    SETTINGS: _settings,
-    ENROLLED: lambda body: f"{body.get('who')} let an agent join {_place(body)} until {when_text(body.get('expires_us'))}",
-    JOINED: lambda body: f"agent {body.get('id')} of {_place(body)} joined",
-    REVOKED: lambda body: f"{body.get('revoked_by')} revoked agent {body.get('id')} of {_place(body)}",
+    ADOPTED: _describe_adoption,
+    WISHED: _describe_override,
+    LIFTED: lambda body: f"{body.get('lifted_by')} took back: {_format_override(body)} ({body.get('who')}'s)",
+    MOVED: _describe_transition,
+    HOOKED: lambda body: f"hook {body.get('hook')} of {body.get('policy')} on {_format_place(body)}: {body.get('state')}",
+    SETTINGS: _describe_settings,
+    ENROLLED: lambda body: (
+        f"{body.get('who')} let an agent join {_format_place(body)} until {format_audit_time(body.get('expires_us'))}"
+    ),
+    JOINED: lambda body: f"agent {body.get('id')} of {_format_place(body)} joined",
+    REVOKED: lambda body: f"{body.get('revoked_by')} revoked agent {body.get('id')} of {_format_place(body)}",
     REFUSED: lambda body: (
-        f"{body.get('count')} messages in the name of agent {body.get('id')} of {_place(body)} were not its own"
+        f"{body.get('count')} messages in the name of agent {body.get('id')} of {_format_place(body)} were not its own"
     ),
     TOKEN: lambda body: f"{body.get('who')} {body.get('did')} the token of {body.get('name')} ({body.get('role')})",
 }

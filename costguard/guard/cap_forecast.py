@@ -14,12 +14,12 @@ from datetime import datetime, timedelta
 
 from costguard.budgets.budget import ROLLING, Budget, matches_filter
 from costguard.budgets.budget_status import BudgetStatus
-from costguard.guard.condition import Truth
-from costguard.guard.facts import computing_of
-from costguard.guard.limits import DAY, TEN_MINUTES, most_in_10m, most_in_day, short_of_room
-from costguard.guard.policy import CAP_GRACE_FLOOR, CAP_RULE, NOTIFY, STOP, Policy, Rails, Step
-from costguard.guard.verdict import HOLDS, Climb, Verdict
-from costguard.guard.work import IDLE, Work
+from costguard.guard.condition import ConditionResult
+from costguard.guard.facts import compute_savings_rate
+from costguard.guard.limits import DAY, TEN_MINUTES, explain_short_headroom, get_limit_10m, get_limit_day
+from costguard.guard.policy import CAP_GRACE_MIN, CAP_RULE, NOTIFY, STOP, Policy, PolicyStep, Rails
+from costguard.guard.verdict import HOLDS, EscalationState, Verdict
+from costguard.guard.work import IDLE, Activity
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.checks import require
@@ -27,19 +27,19 @@ from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even
 from costguard.values.resource import RUNNING, ResourceKey
 
-USUAL = {
+USUAL_REACTION = {
     "judge": timedelta(seconds=60),
-    "grace": CAP_GRACE_FLOOR,
+    "grace": CAP_GRACE_MIN,
     "stop": timedelta(seconds=120),
     "confirm": timedelta(seconds=120),
 }
 """How long each part of a reaction takes until it was measured often enough: assumptions, 2026-11."""
-ENOUGH = 20
+MEASURES_MIN = 20
 """So many measures give a 95th percentile that is not the largest of a few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reaction:
+class ReactionTime:
     """How long until a machine surely bills no more, part by part. `assumed`: the parts that were not measured."""
 
     parts: tuple[tuple[str, timedelta], ...]
@@ -52,14 +52,14 @@ class Reaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class CapCandidate:
     """A machine that a cap may stop. `priority`: the higher, the later. `protected`: never, people are told instead.
 
     `cannot`: why a stop of it cannot come, so that people are asked, "" where it can; `loses`: what its stop would lose.
     """
 
     live: LiveResource
-    work: Work
+    work: Activity
     leased: bool = False
     protected: bool = False
     cannot: str = ""
@@ -68,7 +68,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foresight:
+class CapForecast:
     """How a hard budget must act now. `acts_at`: the money, surely spent, from which on it acts, and `acts` whether it does.
 
     `victims`: whom, in this order. `asked`: about whom people are asked where that is not enough, as no stop of them can come
@@ -81,50 +81,50 @@ class Foresight:
     reaction: timedelta
     acts_at: Money
     acts: bool
-    victims: tuple[Candidate, ...]
-    untouched: tuple[Candidate, ...]
+    victims: tuple[CapCandidate, ...]
+    untouched: tuple[CapCandidate, ...]
     overshoot: Money
     enough: bool
-    asked: tuple[Candidate, ...] = ()
+    asked: tuple[CapCandidate, ...] = ()
     rails: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Spent:
+class _SpentCondition:
     """The condition of a hard budget: somebody worked it out already."""
 
     text: str
     names: frozenset[str] = frozenset()
 
-    def holds(self, facts: Mapping[str, object]) -> Truth:  # noqa: ARG002 - the signature of a condition
+    def evaluate(self, facts: Mapping[str, object]) -> ConditionResult:  # noqa: ARG002 - the signature of a condition
         """Always."""
-        return Truth(value=True)
+        return ConditionResult(value=True)
 
 
-def p95(measures: Sequence[timedelta]) -> timedelta:
+def compute_p95(measures: Sequence[timedelta]) -> timedelta:
     """The measure that 95 % of them do not exceed; at least one must be there."""
     require(bool(measures), "measures", "are none", "use an assumption")
     return sorted(measures)[-(-95 * len(measures) // 100) - 1]
 
 
-def reaction_of(poll: timedelta, measured: Mapping[str, Sequence[timedelta]]) -> Reaction:
+def estimate_reaction(poll: timedelta, measured: Mapping[str, Sequence[timedelta]]) -> ReactionTime:
     """The reaction at a listing every `poll`, from `measured` times of each part where there are enough of them.
 
     The grace is what it is, and never shorter than its floor, nor than a poll: that it is over is seen by the next run.
     """
-    parts, assumed = [("poll", max(poll, _known(measured, "poll") or poll))], []
-    for name, usual in USUAL.items():
-        length = _known(measured, name)
+    parts, assumed = [("poll", max(poll, _measure_p95(measured, "poll") or poll))], []
+    for name, usual in USUAL_REACTION.items():
+        length = _measure_p95(measured, name)
         assumed += [] if length is not None else [name]
         parts.append(
-            (name, max(length or usual, CAP_GRACE_FLOOR, poll) if name == "grace" else (usual if length is None else length))
+            (name, max(length or usual, CAP_GRACE_MIN, poll) if name == "grace" else (usual if length is None else length))
         )
-    return Reaction(parts=tuple(parts), assumed=tuple(assumed))
+    return ReactionTime(parts=tuple(parts), assumed=tuple(assumed))
 
 
-def foresee(
+def forecast_cap(
     standing: BudgetStatus,
-    candidates: Iterable[Candidate],
+    candidates: Iterable[CapCandidate],
     reaction: timedelta,
     now: datetime,
     *,
@@ -133,7 +133,7 @@ def foresee(
     rails: Rails | None = None,
     safety: Money | None = None,
     going: frozenset[ResourceKey] = frozenset(),
-) -> Foresight:
+) -> CapForecast:
     """When and on whom the budget of `standing` acts.
 
     `safety`: money to stay away from the cap, None: none.
@@ -144,33 +144,40 @@ def foresee(
     """
     budget, rails = standing.budget, rails or Rails()
     goal = budget.cap - safety if safety is not None else budget.cap
-    mine = [c for c in candidates if matches_filter(budget.match, c.live.observation.attribution) and _burns(c, now, budget)]
+    mine = [
+        c for c in candidates if matches_filter(budget.match, c.live.observation.attribution) and _saves_money(c, now, budget)
+    ]
     untouched = tuple(c for c in mine if c.protected)
-    stuck = sorted((c for c in mine if not c.protected and _is_stuck(c, budget)), key=lambda c: _rank(c, now))
+    stuck = sorted((c for c in mine if not c.protected and _is_stuck(c, budget)), key=lambda c: _rank_candidate(c, now))
     free = (c for c in mine if not c.protected and not _is_stuck(c, budget))
-    ordered = sorted(free, key=lambda c: (c.live.observation.key not in going, _rank(c, now)))
+    ordered = sorted(free, key=lambda c: (c.live.observation.key not in going, _rank_candidate(c, now)))
     burn, nothing = standing.burn.expected.nano, Money(nano=0, currency=budget.cap.currency)
-    chosen: list[Candidate] = []
-    left = _left(standing, now)
+    chosen: list[CapCandidate] = []
+    left = _get_time_left(standing, now)
     while True:
-        waits = [_waits(i, fleet, poll, rails, by_day=False) for i in range(len(chosen))]
-        extra = sum(_over(_nano(c, now), min(wait, left)) for c, wait in zip(chosen, waits, strict=True))
-        rest = burn - sum(_nano(c, now) for c in chosen)
+        waits = [_estimate_wait(i, fleet, poll, rails, by_day=False) for i in range(len(chosen))]
+        extra = sum(
+            _compute_cost_nano(_get_hourly_nano(c, now), min(wait, left)) for c, wait in zip(chosen, waits, strict=True)
+        )
+        rest = burn - sum(_get_hourly_nano(c, now) for c in chosen)
         comes_to = (
-            standing.spent.low.nano + _over(burn, min(reaction, left)) + extra + _over(rest, max(left - reaction, timedelta()))
+            standing.spent.low.nano
+            + _compute_cost_nano(burn, min(reaction, left))
+            + extra
+            + _compute_cost_nano(rest, max(left - reaction, timedelta()))
         )
         enough = comes_to <= goal.nano
         if enough or len(chosen) == len(ordered):
             break
         chosen.append(ordered[len(chosen)])
-    needed = _over(burn, min(reaction, left)) + extra
+    needed = _compute_cost_nano(burn, min(reaction, left)) + extra
     acts_at = goal - replace(nothing, nano=needed)
-    high = standing.spent.high.nano + _over(standing.burn.high.nano, min(reaction, left))
-    slow = (_waits(i, fleet, poll, rails, by_day=True) for i in range(len(chosen)))
-    high += sum(_over(_nano(c, now), min(wait, left)) for c, wait in zip(chosen, slow, strict=True))
-    high += _over(sum(_nano(c, now) for c in (*untouched, *stuck)), max(left - reaction, timedelta()))
+    high = standing.spent.high.nano + _compute_cost_nano(standing.burn.high.nano, min(reaction, left))
+    slow = (_estimate_wait(i, fleet, poll, rails, by_day=True) for i in range(len(chosen)))
+    high += sum(_compute_cost_nano(_get_hourly_nano(c, now), min(wait, left)) for c, wait in zip(chosen, slow, strict=True))
+    high += _compute_cost_nano(sum(_get_hourly_nano(c, now) for c in (*untouched, *stuck)), max(left - reaction, timedelta()))
     overshoot = replace(nothing, nano=max(0, high - budget.cap.nano))
-    return Foresight(
+    return CapForecast(
         standing=standing,
         reaction=reaction,
         acts_at=acts_at,
@@ -180,61 +187,63 @@ def foresee(
         overshoot=overshoot,
         enough=enough,
         asked=() if enough else tuple(stuck),
-        rails=short_of_room(len(ordered), fleet, rails, overshoot) if chosen else "",
+        rails=explain_short_headroom(len(ordered), fleet, rails, overshoot) if chosen else "",
     )
 
 
-def foresee_all(
+def forecast_caps(
     standings: Iterable[BudgetStatus],
-    candidates: Sequence[Candidate],
+    candidates: Sequence[CapCandidate],
     reaction: timedelta,
     now: datetime,
     *,
     fleet: int,
     poll: timedelta,
     rails: Rails | None = None,
-) -> tuple[Foresight, ...]:
+) -> tuple[CapForecast, ...]:
     """Every hard budget, the tightest first. What a tighter one stops saves the money of the wider ones as well."""
     going: frozenset[ResourceKey] = frozenset()
     found = []
-    alone = (foresee(s, candidates, reaction, now, fleet=fleet, poll=poll, rails=rails) for s in standings if s.budget.hard)
-    for one in sorted(alone, key=_tightness):
-        again = foresee(one.standing, candidates, reaction, now, fleet=fleet, poll=poll, rails=rails, going=going)
+    alone = (
+        forecast_cap(s, candidates, reaction, now, fleet=fleet, poll=poll, rails=rails) for s in standings if s.budget.hard
+    )
+    for one in sorted(alone, key=_rank_tightness):
+        again = forecast_cap(one.standing, candidates, reaction, now, fleet=fleet, poll=poll, rails=rails, going=going)
         going |= {c.live.observation.key for c in again.victims} if again.acts else frozenset()
         found.append(again)
     return tuple(found)
 
 
-def over_burn(limit: Rate, burning: Money, new: Rate) -> str:
+def explain_burn_excess(limit: Rate, burning: Money, new: Rate) -> str:
     """Why a run at `new` may not begin beside what burns, "" where it may: together they are over `limit` an hour."""
     together = burning + Money(nano=new.nano_per_hour, currency=new.currency)
     over = Money(nano=limit.nano_per_hour, currency=limit.currency) < together
     return f"{together.format()} an hour would be over the limit of {limit.format(2)} {limit.currency}" if over else ""
 
 
-def cap_policy(budget: Budget, arm: str = STOP) -> Policy:
+def build_cap_policy(budget: Budget, arm: str = STOP) -> Policy:
     """The policy that a hard budget is: a page, and a stop 60 s after it. Its name is "budget:NAME"."""
     return Policy(
         name=f"budget:{budget.name}",
-        when=_Spent(f"spent reaches {budget.cap.format()} {budget.cap.currency}"),
-        then=(Step(do=NOTIFY, severity="page"), Step(do=STOP, after=CAP_GRACE_FLOOR)),
+        when=_SpentCondition(f"spent reaches {budget.cap.format()} {budget.cap.currency}"),
+        then=(PolicyStep(do=NOTIFY, severity="page"), PolicyStep(do=STOP, after=CAP_GRACE_MIN)),
         arm=arm,
         allow_irreversible=budget.allow_irreversible,
         rule=CAP_RULE,
     )
 
 
-def cap_verdicts(
-    foresights: Iterable[Foresight], now: datetime, climbs: Mapping[tuple[str, ResourceKey], Climb] | None = None
-) -> tuple[tuple[Candidate, Verdict], ...]:
+def list_cap_verdicts(
+    foresights: Iterable[CapForecast], now: datetime, climbs: Mapping[tuple[str, ResourceKey], EscalationState] | None = None
+) -> tuple[tuple[CapCandidate, Verdict], ...]:
     """A verdict for each machine that a hard cap must stop, or ask about, the tightest budget's first; each machine once.
 
     `climbs`: by policy and resource. A machine that one budget stops keeps its money from the others as well.
     """
-    acting = sorted((f for f in foresights if f.acts), key=_tightness)
-    found: dict[ResourceKey, tuple[Candidate, Verdict]] = {}
+    acting = sorted((f for f in foresights if f.acts), key=_rank_tightness)
+    found: dict[ResourceKey, tuple[CapCandidate, Verdict]] = {}
     for foresight in acting:
-        policy, spent = cap_policy(foresight.standing.budget), foresight.standing.spent.low
+        policy, spent = build_cap_policy(foresight.standing.budget), foresight.standing.spent.low
         cap = foresight.standing.budget.cap
         why = (
             f"{spent.format()} of {cap.format()} {cap.currency} is spent, and the cap acts from {foresight.acts_at.format()} on",
@@ -249,7 +258,7 @@ def cap_verdicts(
                 life=life,
                 at=now,
                 finding=HOLDS,
-                truth=Truth(value=True),
+                truth=ConditionResult(value=True),
                 work=victim.work,
                 since=since,
                 reasons=why,
@@ -258,53 +267,53 @@ def cap_verdicts(
     return tuple(found.values())
 
 
-def _known(measured: Mapping[str, Sequence[timedelta]], name: str) -> timedelta | None:
+def _measure_p95(measured: Mapping[str, Sequence[timedelta]], name: str) -> timedelta | None:
     found = measured.get(name, ())
-    return p95(found) if len(found) >= ENOUGH else None
+    return compute_p95(found) if len(found) >= MEASURES_MIN else None
 
 
-def _rank(candidate: Candidate, now: datetime) -> tuple[bool, bool, bool, int, int, ResourceKey]:
+def _rank_candidate(candidate: CapCandidate, now: datetime) -> tuple[bool, bool, bool, int, int, ResourceKey]:
     """Idle ones first, without a lease, spot, of low priority, and what burns most."""
     seen = candidate.live.observation
     spot = seen.tier == "spot"
     idle = candidate.work.state == IDLE
-    return not idle, candidate.leased, not spot, candidate.priority, -_nano(candidate, now), seen.key
+    return not idle, candidate.leased, not spot, candidate.priority, -_get_hourly_nano(candidate, now), seen.key
 
 
-def _is_stuck(candidate: Candidate, budget: Budget) -> bool:
+def _is_stuck(candidate: CapCandidate, budget: Budget) -> bool:
     """Whether no stop of it can come by itself: there is none, or it would lose what nobody allowed."""
     return bool(candidate.cannot) or (bool(candidate.loses) and not budget.allow_irreversible)
 
 
-def _burns(candidate: Candidate, now: datetime, budget: Budget) -> bool:
+def _saves_money(candidate: CapCandidate, now: datetime, budget: Budget) -> bool:
     """Whether stopping it saves money that this budget counts. What is paid for anyway does not."""
-    seen, rate = candidate.live.observation, computing_of(candidate.live, now)
+    seen, rate = candidate.live.observation, compute_savings_rate(candidate.live, now)
     saves = rate is not None and rate.currency == budget.cap.currency
     return seen.state == RUNNING and not seen.handling.committed and saves
 
 
-def _nano(candidate: Candidate, now: datetime) -> int:
-    rate = computing_of(candidate.live, now)
+def _get_hourly_nano(candidate: CapCandidate, now: datetime) -> int:
+    rate = compute_savings_rate(candidate.live, now)
     return rate.nano_per_hour if rate else 0
 
 
-def _waits(position: int, fleet: int, poll: timedelta, rails: Rails, *, by_day: bool) -> timedelta:
+def _estimate_wait(position: int, fleet: int, poll: timedelta, rails: Rails, *, by_day: bool) -> timedelta:
     """How long the act at `position` (from 0) waits for the rails behind those before it."""
-    ten, day = most_in_10m(fleet, rails), most_in_day(fleet, rails)
+    ten, day = get_limit_10m(fleet, rails), get_limit_day(fleet, rails)
     days, within = divmod(position, day) if by_day else (0, position)
     return days * DAY + within // ten * TEN_MINUTES + within % ten // rails.acts_per_run * poll
 
 
-def _left(standing: BudgetStatus, now: datetime) -> timedelta:
+def _get_time_left(standing: BudgetStatus, now: datetime) -> timedelta:
     """For how long the burn counts: to the end of the period; of a rolling window, its length."""
     period = standing.period
     return period.length if standing.budget.period == ROLLING else max(period.end - now, timedelta())
 
 
-def _over(nano: int, length: timedelta) -> int:
+def _compute_cost_nano(nano: int, length: timedelta) -> int:
     return divide_half_even(nano * (length // MICROSECOND), HOUR_US)
 
 
-def _tightness(foresight: Foresight) -> tuple[int, str]:
+def _rank_tightness(foresight: CapForecast) -> tuple[int, str]:
     """How much may still be spent before it acts."""
     return (foresight.acts_at - foresight.standing.spent.low).nano, foresight.standing.budget.name

@@ -14,7 +14,7 @@ TEXT, NUMBER, TRUTH, DURATION, MONEY, RATE, LABELS = "text", "number", "truth", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class FactSpec:
     """A name that conditions may use. `told`: what it is, with its unit.
 
     `kind` says what its value is: text str, number float, truth bool, duration timedelta, money Money, rate Rate, labels
@@ -26,11 +26,11 @@ class Fact:
     told: str
 
 
-def _facts(*rows: tuple[str, str, str]) -> Mapping[str, Fact]:
-    return {name: Fact(name=name, kind=kind, told=told) for name, kind, told in rows}
+def _index_facts(*rows: tuple[str, str, str]) -> Mapping[str, FactSpec]:
+    return {name: FactSpec(name=name, kind=kind, told=told) for name, kind, told in rows}
 
 
-FACTS: Mapping[str, Fact] = _facts(
+FACTS: Mapping[str, FactSpec] = _index_facts(
     ("state", TEXT, "state of work: warming, active, idle, hung or unknown"),
     ("confidence", NUMBER, "how surely the state of work is known, 0 to 1"),
     ("time_in_state", DURATION, "how long it has been in that state of work"),
@@ -74,7 +74,7 @@ FACTS: Mapping[str, Fact] = _facts(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
+class ConditionResult:
     """`value` None: unknown, because the facts `missing` are missing, or because of `why`."""
 
     value: bool | None
@@ -93,5 +93,5 @@ class Condition(Protocol):
     def names(self) -> frozenset[str]:
         """The facts it uses."""
 
-    def holds(self, facts: Mapping[str, object]) -> Truth:
+    def evaluate(self, facts: Mapping[str, object]) -> ConditionResult:
         """Whether it holds of `facts`, by name; a fact that is missing is left out. It raises nothing."""

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import BudgetStatus
 from costguard.guard.action_intents import Intent
-from costguard.guard.asked import Asked
-from costguard.guard.evidence import Columns
+from costguard.guard.asked import CostFacts
+from costguard.guard.evidence import SampleColumns
 from costguard.guard.hook import Hook, HookRun
 from costguard.guard.limits import Breaker
-from costguard.guard.overrides import Wish
+from costguard.guard.overrides import Override
 from costguard.guard.policy import Policy, Rails
-from costguard.guard.run import FirstSeen, Reaction
-from costguard.guard.run import Protection as Sighted
-from costguard.guard.verdict import Climb
+from costguard.guard.run import ConfirmedAct, FirstSighting
+from costguard.guard.run import ProtectionSighting as Sighted
+from costguard.guard.verdict import EscalationState
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.agent import Agent
@@ -26,7 +26,7 @@ from costguard.values.resource import ResourceKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class GuardConfig:
     """What the settings say. `claims`: accounts ("aws", "aws/1111", "aws/1111/us-east-1") that are ours; None: all of them.
 
     `group_from`: the labels that put machines into groups, () for none.
@@ -45,7 +45,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class GuardSnapshot:
     """What is known at `now`. No field has a default: who builds one without a field would judge by less than is known.
 
     `flows.guard_snapshot` builds it for `watch`, `plan`, `status` and `top`, a replay (`backdrop.Scene`) for `simulate`.
@@ -64,20 +64,20 @@ class Sight:
     now: datetime
     live: tuple[LiveResource, ...]
     standings: tuple[BudgetStatus, ...]
-    samples: Mapping[ResourceKey, Columns]
-    known: Mapping[ResourceKey, FirstSeen]
+    samples: Mapping[ResourceKey, SampleColumns]
+    known: Mapping[ResourceKey, FirstSighting]
     protections: Mapping[ResourceKey, Sighted]
-    wishes: tuple[Wish, ...]
-    climbs: tuple[Climb, ...]
+    wishes: tuple[Override, ...]
+    climbs: tuple[EscalationState, ...]
     intents: tuple[Intent, ...]
     sent: tuple[Intent, ...]
     hooks: tuple[HookRun, ...]
-    reactions: tuple[Reaction, ...]
+    reactions: tuple[ConfirmedAct, ...]
     lags: Mapping[str, timedelta]
     balances: tuple[PrepaidBalance, ...]
     members: tuple[Observation, ...]
     agents: tuple[Agent, ...]
-    asked: Asked
+    asked: CostFacts
     gap_ended_at: datetime | None
     apart: timedelta | None
     breaker: Breaker | None

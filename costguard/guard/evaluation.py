@@ -12,76 +12,93 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from costguard.budgets.budget import Budget
-from costguard.guard.action_intents import CANCELLED, FAILED, OPEN, Intent
-from costguard.guard.action_plan import RESTING, Around, Case, cannot_stop, lacking, plan
-from costguard.guard.asked import ASKED, learned
-from costguard.guard.cap_forecast import Candidate, Foresight, cap_policy, cap_verdicts, foresee_all, reaction_of
-from costguard.guard.condition import Truth
-from costguard.guard.context import Rules, Sight
-from costguard.guard.escalation import climbed, stepped
-from costguard.guard.evidence import heard_of
-from costguard.guard.facts import OF_BUDGET, facts_of, tightest
-from costguard.guard.hook import ended_steps, hooked
-from costguard.guard.limits import NO_ROOM, Breaker, breaker, fleet_of, quarantined, room
-from costguard.guard.overrides import Wish
-from costguard.guard.owning import armed
+from costguard.guard.action_intents import CANCELLED, FAILED, OPEN_STATES, Intent
+from costguard.guard.action_plan import (
+    RESTING_STATES,
+    PolicyCase,
+    RunConstraints,
+    build_action_plan,
+    explain_thin_evidence,
+    explain_unstoppable,
+)
+from costguard.guard.asked import LOOKED_UP_FACTS, add_cost_facts
+from costguard.guard.cap_forecast import (
+    CapCandidate,
+    CapForecast,
+    build_cap_policy,
+    estimate_reaction,
+    forecast_caps,
+    list_cap_verdicts,
+)
+from costguard.guard.condition import ConditionResult
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.escalation import advance_escalation, mark_step_done
+from costguard.guard.evidence import find_sample_bounds
+from costguard.guard.facts import BUDGET_FACTS, build_facts, find_tightest_budget
+from costguard.guard.hook import find_ended_steps, summarize_hook_runs
+from costguard.guard.limits import NO_HEADROOM, Breaker, compute_headroom, count_fleet, find_quarantined_scopes, update_breaker
+from costguard.guard.overrides import Override
+from costguard.guard.owning import find_armed_level
 from costguard.guard.policy import OBSERVE, SCHEDULE_RULE, STOP, Policy
-from costguard.guard.policy_evaluation import verdict
-from costguard.guard.run import Protection as Sighted
-from costguard.guard.schedule import wants_off
-from costguard.guard.seat import Seat, after_hours, seats_of
-from costguard.guard.verdict import FINDINGS, HOLDS, Climb, Proposal, Verdict
-from costguard.guard.work import IDLE, UNKNOWN, Work
+from costguard.guard.policy_evaluation import evaluate_policy
+from costguard.guard.run import ProtectionSighting as Sighted
+from costguard.guard.schedule import evaluate_schedule
+from costguard.guard.seat import ResourceContext, build_contexts, is_started_after_hours
+from costguard.guard.verdict import FINDINGS, HOLDS, EscalationState, Proposal, Verdict
+from costguard.guard.work import IDLE, UNKNOWN, Activity
 from costguard.metering.spending import LiveResource
 from costguard.values.incarnation import Incarnation, is_same_life
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey, ScopeKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class GuardEvaluation:
     """What was found. `works`: of each resource, as the policy with the longest wait sees it. `cases`: one a verdict."""
 
     at: datetime
-    works: Mapping[ResourceKey, Work]
-    cases: tuple[Case, ...]
+    works: Mapping[ResourceKey, Activity]
+    cases: tuple[PolicyCase, ...]
     proposals: tuple[Proposal, ...]
-    climbs: tuple[Climb, ...]
+    climbs: tuple[EscalationState, ...]
     sighted: tuple[Sighted, ...]
-    foresights: tuple[Foresight, ...]
+    foresights: tuple[CapForecast, ...]
     breaker: Breaker | None
     quarantine: Mapping[ScopeKey, str]
     fleet: int
 
 
-def survey(rules: Rules, sight: Sight) -> Survey:
+def evaluate_snapshot(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
     """Everything about `sight` under `rules`. It does nothing."""
-    seats = seats_of(rules, sight)
+    seats = build_contexts(rules, sight)
     climbs = {
-        (c.policy, c.life.key): c for c in _with_deeds(sight.climbs, (*rules.policies, *cap_policies(rules.budgets)), sight)
+        (c.policy, c.life.key): c
+        for c in _mark_executed_steps(sight.climbs, (*rules.policies, *build_cap_policies(rules.budgets)), sight)
     }
-    levels = {policy.name: armed(policy, sight.wishes, sight.now) for policy in rules.policies}
+    levels = {policy.name: find_armed_level(policy, sight.wishes, sight.now) for policy in rules.policies}
     cases = [
         case
         for seat in seats
         for policy in seat.policies
-        if (case := _case(seat, policy, rules, sight, climbs=climbs, levels=levels))
+        if (case := _evaluate_case(seat, policy, rules, sight, climbs=climbs, levels=levels))
     ]
-    works = {seat.key: seat.work(seat.longest(), rules, sight) for seat in seats}
-    fleet = fleet_of(sight.live, sight.sent)
-    foresights = _foresights(rules, sight, seats, works, fleet)
-    cases += _cap_cases(foresights, {seat.key: seat for seat in seats}, rules, sight, climbs)
-    turned = {seat.key: at for seat in seats if (at := _turned_at(seat, works[seat.key], rules, sight)) is not None}
-    mass = breaker(sight.breaker, turned, sight.live, rules.rails, sight.now)
+    works = {seat.key: seat.classify(seat.find_longest_policy(), rules, sight) for seat in seats}
+    fleet = count_fleet(sight.live, sight.sent)
+    foresights = _forecast_caps(rules, sight, seats, works, fleet)
+    cases += _build_cap_cases(foresights, {seat.key: seat for seat in seats}, rules, sight, climbs)
+    turned = {seat.key: at for seat in seats if (at := _find_turn(seat, works[seat.key], rules, sight)) is not None}
+    mass = update_breaker(sight.breaker, turned, sight.live, rules.rails, sight.now)
     around = replace(
-        around_of(rules, replace(sight, breaker=mass)), room=room(sight.sent, fleet, rules.rails, sight.now), held=sight.held
+        build_constraints(rules, replace(sight, breaker=mass)),
+        room=compute_headroom(sight.sent, fleet, rules.rails, sight.now),
+        held=sight.held,
     )
-    return Survey(
+    return GuardEvaluation(
         at=sight.now,
         works=works,
         cases=tuple(cases),
-        proposals=plan(cases, around),
+        proposals=build_action_plan(cases, around),
         climbs=tuple(case.climb for case in cases if case.climb is not None),
-        sighted=tuple(seat.sighted(rules, sight.now) for seat in seats if seat.is_marked(rules)),
+        sighted=tuple(seat.record_protection(rules, sight.now) for seat in seats if seat.has_protecting_label(rules)),
         foresights=foresights,
         breaker=mass,
         quarantine=around.quarantine,
@@ -89,41 +106,43 @@ def survey(rules: Rules, sight: Sight) -> Survey:
     )
 
 
-def around_of(rules: Rules, sight: Sight) -> Around:
+def build_constraints(rules: GuardConfig, sight: GuardSnapshot) -> RunConstraints:
     """What bears on all machines, by the breaker of `sight`; without room for acts, and without what holds a whole run."""
     mass = sight.breaker
-    return Around(
+    return RunConstraints(
         now=sight.now,
         interval=rules.interval,
-        room=NO_ROOM,
+        room=NO_HEADROOM,
         rails=rules.rails,
         breaker=f"{len(mass.keys)} turned idle or unknown at once ({mass.shared or 'nothing in common'})" if mass else "",
-        quarantine=quarantined(sight.live),
+        quarantine=find_quarantined_scopes(sight.live),
     )
 
 
-def case_now(live: LiveResource, policy: Policy, rules: Rules, sight: Sight) -> Case:
+def build_current_case(live: LiveResource, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> PolicyCase:
     """The case of `live`, seen just now, were the condition of `policy` to hold: what bears on it beside its condition."""
-    seat = Seat.of(live, rules, sight)
-    found = Verdict(policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=Truth(value=True), work=Work(reasons=()))
-    level = armed(policy, sight.wishes, sight.now)
-    return _case_of(seat, found, None, lease=seat.lease, level=level, rules=rules, sight=sight)
+    seat = ResourceContext.of(live, rules, sight)
+    found = Verdict(
+        policy=policy, life=seat.life, at=sight.now, finding=HOLDS, truth=ConditionResult(value=True), work=Activity(reasons=())
+    )
+    level = find_armed_level(policy, sight.wishes, sight.now)
+    return _build_case(seat, found, None, lease=seat.lease, level=level, rules=rules, sight=sight)
 
 
-def unproven(key: ResourceKey, policy: Policy, rules: Rules, sight: Sight) -> str:
+def explain_unproven(key: ResourceKey, policy: Policy, rules: GuardConfig, sight: GuardSnapshot) -> str:
     """Why what `policy` asks of the resource holds no more, or not by evidence that is fresh and whole; "" where it does."""
-    seat = next((one for one in seats_of(rules, sight) if one.key == key), None)
+    seat = next((one for one in build_contexts(rules, sight) if one.key == key), None)
     climbs = {(climb.policy, climb.life.key): climb for climb in sight.climbs}
-    case = _case(seat, policy, rules, sight, climbs=climbs, levels={policy.name: OBSERVE}) if seat else None
+    case = _evaluate_case(seat, policy, rules, sight, climbs=climbs, levels={policy.name: OBSERVE}) if seat else None
     if case is None:
         return "it is not listed any more"
     found = case.verdict
     if found.finding != HOLDS:
         return "; ".join(found.reasons[:2]) or FINDINGS[found.finding]
-    return lacking(found)
+    return explain_thin_evidence(found)
 
 
-def claimed(claims: Sequence[str] | None, live: LiveResource) -> bool:
+def is_claimed(claims: Sequence[str] | None, live: LiveResource) -> bool:
     """Whether its scope is ours: it is named, or its account or provider is. Without `claims` all that is configured is."""
     if claims is None:
         return True
@@ -131,7 +150,7 @@ def claimed(claims: Sequence[str] | None, live: LiveResource) -> bool:
     return any(claim in (scope.provider, "/".join(scope[:2]), "/".join(scope)) for claim in claims)
 
 
-def _turned_at(seat: Seat, work: Work, rules: Rules, sight: Sight) -> datetime | None:
+def _find_turn(seat: ResourceContext, work: Activity, rules: GuardConfig, sight: GuardSnapshot) -> datetime | None:
     """Since when it is idle or unknown, where it was neither before: what never worked, or was never measured, never turned.
 
     What stopped being measured turned two samples after the last one could be there: its provider may publish late, and one
@@ -139,64 +158,78 @@ def _turned_at(seat: Seat, work: Work, rules: Rules, sight: Sight) -> datetime |
     """
     if work.state not in (IDLE, UNKNOWN) or seat.live.observation.state != RUNNING:
         return None
-    began, heard = seat.live.observation.started_at or seat.live.first_seen_at, heard_of(sight.samples.get(seat.key, {}))
+    began, heard = (
+        seat.live.observation.started_at or seat.live.first_seen_at,
+        find_sample_bounds(sight.samples.get(seat.key, {})),
+    )
     if heard is None:
         return None
     first, last = heard
     if work.state == IDLE and work.since is not None:
         return work.since if work.since > max(began, first) else None
-    due = last + 2 * seat.rhythm(rules, sight) + seat.lag(sight)
+    due = last + 2 * seat.get_sample_interval(rules, sight) + seat.get_lag(sight)
     hidden = sight.gap_ended_at is not None and last <= sight.gap_ended_at
     silent = work.state == UNKNOWN and not hidden and first < last and sight.now > due
     return due if silent else None
 
 
-def _case(
-    seat: Seat,
+def _evaluate_case(
+    seat: ResourceContext,
     policy: Policy,
-    rules: Rules,
-    sight: Sight,
+    rules: GuardConfig,
+    sight: GuardSnapshot,
     *,
-    climbs: Mapping[tuple[str, ResourceKey], Climb],
+    climbs: Mapping[tuple[str, ResourceKey], EscalationState],
     levels: Mapping[str, str],
-) -> Case | None:
+) -> PolicyCase | None:
     """What `policy` finds of a resource that it concerns; None where complete listings lack it. `levels`: see `armed`."""
     live, now = seat.live, sight.now
     seen = live.observation
     if live.absent_at is not None:
         return None
-    work, lease, off, asked = seat.work(policy, rules, sight), seat.lease, None, policy.when.names
+    work, lease, off, asked = seat.classify(policy, rules, sight), seat.lease, None, policy.when.names
     if policy.schedule is not None:
-        wanted = wants_off(policy.schedule, now)
+        wanted = evaluate_schedule(policy.schedule, now)
         off = wanted.since if wanted.off else None
-        off = None if after_hours(seen, wanted) else off
+        off = None if is_started_after_hours(seen, wanted) else off
     known = seat.known
-    if asked & OF_BUDGET or policy.schedule is not None:
-        budget = tightest(sight.standings, replace(seen.attribution, owner=seat.owner)) if asked & OF_BUDGET else None
+    if asked & BUDGET_FACTS or policy.schedule is not None:
+        budget = (
+            find_tightest_budget(sight.standings, replace(seen.attribution, owner=seat.owner)) if asked & BUDGET_FACTS else None
+        )
         known = replace(known, budget=budget, scheduled_on=None if policy.schedule is None else off is None)
-    known = learned(known, live, sight.asked, now) if asked & ASKED else known
+    known = add_cost_facts(known, live, sight.asked, now) if asked & LOOKED_UP_FACTS else known
     if "group_state" in asked and seat.group is not None:
-        group = seat.group.work(policy, rules, sight)
+        group = seat.group.classify(policy, rules, sight)
         known = replace(known, group_state=group.state if group else "")
-    facts = facts_of(live, work, known, now, asked, kept=seat.facts)
+    facts = build_facts(live, work, known, now, asked, kept=seat.facts)
     climb = climbs.get((policy.name, seen.key))
     ended = [at for at in (seat.lease_ended_at, sight.gap_ended_at) if at is not None and policy.rule != SCHEDULE_RULE]
-    found = verdict(policy, seat.life, facts, work, now, climb=climb, not_before=max(ended, default=None), off_since=off)
-    going = climbed(climb, found, stopped=seen.state in RESTING, fresh_since=seat.lease_ended_at)
-    return _case_of(seat, found, going, lease=lease, level=levels[policy.name], rules=rules, sight=sight)
+    found = evaluate_policy(
+        policy, seat.life, facts, work, now, climb=climb, not_before=max(ended, default=None), off_since=off
+    )
+    going = advance_escalation(climb, found, stopped=seen.state in RESTING_STATES, fresh_since=seat.lease_ended_at)
+    return _build_case(seat, found, going, lease=lease, level=levels[policy.name], rules=rules, sight=sight)
 
 
-def _case_of(
-    seat: Seat, found: Verdict, climb: Climb | None, *, lease: Wish | None, level: str, rules: Rules, sight: Sight
-) -> Case:
+def _build_case(
+    seat: ResourceContext,
+    found: Verdict,
+    climb: EscalationState | None,
+    *,
+    lease: Override | None,
+    level: str,
+    rules: GuardConfig,
+    sight: GuardSnapshot,
+) -> PolicyCase:
     known = sight.known.get(seat.key)
-    return Case(
+    return PolicyCase(
         verdict=found,
         live=seat.live,
         climb=climb,
         level=level,
         owner=seat.owner,
-        claimed=claimed(rules.claims, seat.live),
+        claimed=is_claimed(rules.claims, seat.live),
         protection=seat.protection,
         lease=lease,
         phase=seat.phase,
@@ -204,62 +237,68 @@ def _case_of(
         approved=seat.approved,
         polls=known.polls if known else 0,
         in_doubt=seat.in_doubt,
-        hooks=hooked(climb, sight.hooks),
+        hooks=summarize_hook_runs(climb, sight.hooks),
     )
 
 
-def foresights_of(rules: Rules, sight: Sight) -> tuple[Foresight, ...]:
+def forecast_snapshot_caps(rules: GuardConfig, sight: GuardSnapshot) -> tuple[CapForecast, ...]:
     """When each hard budget would act and by how much it could be exceeded, without the rest of a survey."""
-    seats = seats_of(rules, sight)
-    works = {seat.key: seat.work(seat.longest(), rules, sight) for seat in seats}
-    return _foresights(rules, sight, seats, works, fleet_of(sight.live, sight.sent))
+    seats = build_contexts(rules, sight)
+    works = {seat.key: seat.classify(seat.find_longest_policy(), rules, sight) for seat in seats}
+    return _forecast_caps(rules, sight, seats, works, count_fleet(sight.live, sight.sent))
 
 
-def _foresights(
-    rules: Rules, sight: Sight, seats: Sequence[Seat], works: Mapping[ResourceKey, Work], fleet: int
-) -> tuple[Foresight, ...]:
+def _forecast_caps(
+    rules: GuardConfig,
+    sight: GuardSnapshot,
+    seats: Sequence[ResourceContext],
+    works: Mapping[ResourceKey, Activity],
+    fleet: int,
+) -> tuple[CapForecast, ...]:
     candidates = [
-        Candidate(
+        CapCandidate(
             live=seat.live,
             work=works[seat.key],
             leased=seat.lease is not None,
             protected=seat.protection.protected,
-            cannot=cannot_stop(seat.live.observation),
-            loses=_loses(seat),
+            cannot=explain_unstoppable(seat.live.observation),
+            loses=_list_losses(seat),
             priority=max((policy.priority for policy in seat.policies), default=0),
         )
         for seat in seats
         if seat.live.observation.kind == INSTANCE and seat.live.absent_at is None
     ]
     took = [one.took for one in sight.reactions if one.act == "stop"]
-    reaction = reaction_of(rules.interval, {"stop": took} if took else {})
-    return foresee_all(
+    reaction = estimate_reaction(rules.interval, {"stop": took} if took else {})
+    return forecast_caps(
         sight.standings, candidates, reaction.total, sight.now, fleet=fleet, poll=rules.interval, rails=rules.rails
     )
 
 
-def _loses(seat: Seat) -> tuple[str, ...]:
+def _list_losses(seat: ResourceContext) -> tuple[str, ...]:
     """What its stop would lose that nobody has said yes to."""
     return () if STOP in seat.approved else seat.live.observation.handling.stop_loses
 
 
-def _cap_cases(
-    foresights: Sequence[Foresight],
-    seats: Mapping[ResourceKey, Seat],
-    rules: Rules,
-    sight: Sight,
-    climbs: Mapping[tuple[str, ResourceKey], Climb],
-) -> list[Case]:
+def _build_cap_cases(
+    foresights: Sequence[CapForecast],
+    seats: Mapping[ResourceKey, ResourceContext],
+    rules: GuardConfig,
+    sight: GuardSnapshot,
+    climbs: Mapping[tuple[str, ResourceKey], EscalationState],
+) -> list[PolicyCase]:
     cases = []
-    for victim, found in cap_verdicts(foresights, sight.now, climbs):
+    for victim, found in list_cap_verdicts(foresights, sight.now, climbs):
         seat, old = seats[victim.live.observation.key], climbs.get((found.policy.name, victim.live.observation.key))
-        climb = climbed(old, found, stopped=victim.live.observation.state in RESTING)
-        level = armed(found.policy, sight.wishes, sight.now)
-        cases.append(_case_of(seat, found, climb, lease=None, level=level, rules=rules, sight=sight))
+        climb = advance_escalation(old, found, stopped=victim.live.observation.state in RESTING_STATES)
+        level = find_armed_level(found.policy, sight.wishes, sight.now)
+        cases.append(_build_case(seat, found, climb, lease=None, level=level, rules=rules, sight=sight))
     return cases
 
 
-def _with_deeds(climbs: Iterable[Climb], policies: Sequence[Policy], sight: Sight) -> list[Climb]:
+def _mark_executed_steps(
+    climbs: Iterable[EscalationState], policies: Sequence[Policy], sight: GuardSnapshot
+) -> list[EscalationState]:
     """`climbs` with the steps done that an intent or a hook did.
 
     A crash between the deed and the record of its step loses nothing.
@@ -275,18 +314,18 @@ def _with_deeds(climbs: Iterable[Climb], policies: Sequence[Policy], sight: Sigh
             if mine and intent.state not in (CANCELLED, FAILED) and intent.created_at >= climb.started_at:
                 for number, step in enumerate(policy.then):
                     if step.do == intent.act:
-                        done = stepped(done, policy, number, intent.sent_at or intent.moved_at)
-        for number, began_at in ended_steps(climb, policy, sight.hooks).items():
-            done = stepped(done, policy, number, began_at)
+                        done = mark_step_done(done, policy, number, intent.sent_at or intent.moved_at)
+        for number, began_at in find_ended_steps(climb, policy, sight.hooks).items():
+            done = mark_step_done(done, policy, number, began_at)
         found.append(done)
     return found
 
 
-def cap_policies(budgets: Iterable[Budget]) -> tuple[Policy, ...]:
+def build_cap_policies(budgets: Iterable[Budget]) -> tuple[Policy, ...]:
     """The policies that hard budgets are."""
-    return tuple(cap_policy(budget) for budget in budgets if budget.hard)
+    return tuple(build_cap_policy(budget) for budget in budgets if budget.hard)
 
 
-def open_for(intents: Iterable[Intent], life: Incarnation, act: str) -> Intent | None:
+def find_open_intent(intents: Iterable[Intent], life: Incarnation, act: str) -> Intent | None:
     """The open intent for this life and act."""
-    return next((i for i in intents if i.state in OPEN and i.act == act and is_same_life(i.life, life)), None)
+    return next((i for i in intents if i.state in OPEN_STATES and i.act == act and is_same_life(i.life, life)), None)

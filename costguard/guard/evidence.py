@@ -14,32 +14,32 @@ from functools import lru_cache
 from itertools import accumulate
 from operator import sub
 
-from costguard.guard.signals import AGE, AHEAD, ALIVE, COUNTER, KINDS, LIMIT, PRESENCE, Kind
+from costguard.guard.signals import AGE, ALIVE, CLOCK_AHEAD_MAX, COUNTER, LIMIT, PRESENCE, SIGNAL_KINDS, SignalKind
 from costguard.values.instant import MICROSECOND, SECOND_US, from_micros, to_micros
 from costguard.values.sample import Sample
 
-REACH = timedelta(hours=48)
+SAMPLE_LOOKBACK = timedelta(hours=48)
 """How far back the last work is looked for."""
-AHEAD_US = AHEAD // MICROSECOND
+CLOCK_AHEAD_MAX_US = CLOCK_AHEAD_MAX // MICROSECOND
 LONGEST_AGE_S = 1e9
-RECENT = 500
+RECENT_SAMPLES = 500
 """Samples that say how often one comes."""
-SLOWER = 1.25
+SLOWDOWN_MAX = 1.25
 """How much slower than asked our own polls may be before samples count as missing: 80 % of them are there then (GUARD 2)."""
 
-Columns = Mapping[str, tuple[Sequence[int], Sequence[float]]]
+SampleColumns = Mapping[str, tuple[Sequence[int], Sequence[float]]]
 """By signal: when its samples were taken, in microseconds since 1970 and in order, and their values."""
 
 
 @dataclass(slots=True)
-class Line:
+class SignalSeries:
     """One signal's samples that count, in order of time. `gap`: the longest between two of them, in microseconds.
 
     What every window asks anew is found once: the busy samples above a value, the holes at a rhythm, the running totals.
     """
 
     signal: str
-    kind: Kind
+    kind: SignalKind
     ats: Sequence[int]
     values: Sequence[float]
     gap: int
@@ -49,13 +49,13 @@ class Line:
     _holes: tuple[int, Sequence[int]] | None = None
     _totals: list[float] = field(default_factory=list)
 
-    def above(self, value: float) -> Sequence[int]:
+    def find_above(self, value: float) -> Sequence[int]:
         """When it was above `value`; of a counter, when it changed; of an age, when what it counts from last happened."""
         if self._busy is None or self._busy[0] != value:
-            self._busy = value, self._above(value)
+            self._busy = value, self._compute_above(value)
         return self._busy[1]
 
-    def holes(self, poll: int) -> Sequence[int]:
+    def find_holes(self, poll: int) -> Sequence[int]:
         """When samples were due at a rhythm of `poll`, and did not come."""
         if 2 * self.gap <= 3 * poll:
             return ()
@@ -71,7 +71,7 @@ class Line:
         self._totals = self._totals or [0.0, *accumulate(self.values)]
         return self._totals
 
-    def _above(self, value: float) -> Sequence[int]:
+    def _compute_above(self, value: float) -> Sequence[int]:
         reading, ats, values = self.kind.reading, self.ats, self.values
         if reading in (ALIVE, PRESENCE, LIMIT):
             return ()
@@ -86,38 +86,38 @@ class Line:
         return ats if self.low > value else [at for at, one in zip(ats, values, strict=True) if one > value]
 
 
-Lines = tuple[Mapping[str, Line], bool]
+CountedSeries = tuple[Mapping[str, SignalSeries], bool]
 """Samples by signal, and whether any lies in the future."""
 
 
-def columns_of(samples: Iterable[Sample]) -> Columns:
+def build_columns(samples: Iterable[Sample]) -> SampleColumns:
     """`samples`, in any order, in columns."""
     by_signal: dict[str, list[tuple[int, float]]] = {}
     for sample in samples:
         by_signal.setdefault(sample.signal, []).append((to_micros(sample.at), sample.value))
-    return {signal: _in_order(of) for signal, of in by_signal.items()}
+    return {signal: _sort_pairs(of) for signal, of in by_signal.items()}
 
 
-def _in_order(pairs: Iterable[tuple[int, float]]) -> tuple[Sequence[int], Sequence[float]]:
+def _sort_pairs(pairs: Iterable[tuple[int, float]]) -> tuple[Sequence[int], Sequence[float]]:
     ats, values = zip(*sorted(pairs), strict=True)
     return ats, values
 
 
-def counting(columns: Columns, since: datetime, now: datetime) -> Lines:
+def select_counted_series(columns: SampleColumns, since: datetime, now: datetime) -> CountedSeries:
     """Those samples that count at `now`, by signal and time, and whether a clock jumped."""
-    return lines_of(columns, to_micros(counts_from(since, now)), to_micros(now))
+    return build_series(columns, to_micros(find_counting_start(since, now)), to_micros(now))
 
 
-def counts_from(since: datetime, now: datetime) -> datetime:
+def find_counting_start(since: datetime, now: datetime) -> datetime:
     """From when on samples count, of what is known since `since`."""
-    return min(now, max(since, now - REACH))
+    return min(now, max(since, now - SAMPLE_LOOKBACK))
 
 
-def lines_of(columns: Columns, start: int, now: int) -> Lines:
+def build_series(columns: SampleColumns, start: int, now: int) -> CountedSeries:
     """Each signal's samples from `start` to `now`, and whether any lie in the future: a clock jumped."""
-    lines, jumped = dict[str, Line](), False
+    lines, jumped = dict[str, SignalSeries](), False
     last: tuple[Sequence[int], int] = (), 0
-    for signal, kind in KINDS.items():
+    for signal, kind in SIGNAL_KINDS.items():
         if signal not in columns:
             continue
         ats, values = columns[signal]
@@ -125,8 +125,8 @@ def lines_of(columns: Columns, start: int, now: int) -> Lines:
             alive = [(at, value) for at, value in zip(ats, values, strict=True) if value > 0]
             ats, values = [at for at, _ in alive], [value for _, value in alive]
         if ats and ats[-1] > now:
-            jumped = jumped or ats[-1] > now + AHEAD_US
-            known = bisect_right(ats, now + AHEAD_US)
+            jumped = jumped or ats[-1] > now + CLOCK_AHEAD_MAX_US
+            known = bisect_right(ats, now + CLOCK_AHEAD_MAX_US)
             ats, values = [min(at, now) for at in ats[:known]], values[:known]
         if ats and ats[0] < start:
             early = bisect_left(ats, start)
@@ -134,23 +134,23 @@ def lines_of(columns: Columns, start: int, now: int) -> Lines:
         if ats:
             if ats != last[0]:  # one look at a machine gives a sample of each of its signals
                 last = ats, max(map(sub, ats[1:], ats), default=0)
-            lines[signal] = Line(signal, kind, ats, values, last[1], min(values), max(values))
+            lines[signal] = SignalSeries(signal, kind, ats, values, last[1], min(values), max(values))
     return lines, jumped
 
 
-def heard_of(columns: Columns) -> tuple[datetime, datetime] | None:
+def find_sample_bounds(columns: SampleColumns) -> tuple[datetime, datetime] | None:
     """When the first and when the last sample of any signal was taken; None: there is none."""
     ends = [(ats[0], ats[-1]) for ats, _ in columns.values() if ats]
     return (from_micros(min(first for first, _ in ends)), from_micros(max(last for _, last in ends))) if ends else None
 
 
-def spacing(columns: Columns, interval: timedelta) -> timedelta:
+def estimate_sample_interval(columns: SampleColumns, interval: timedelta) -> timedelta:
     """How often a sample is due: every `interval`, or as rarely as a provider publishes its measures.
 
     The smallest distance of any two neighbours says how rarely that is, so that samples which are missing do not look like a
     slower rhythm. Where we are late ourselves, the usual distance counts, up to SLOWER: at 1.2 s for 1 s nothing is missing.
     """
-    apart, left = list[int](), RECENT
+    apart, left = list[int](), RECENT_SAMPLES
     last: tuple[Sequence[int], list[int]] = (), []
     for signal in sorted(columns, reverse=True):
         ats = columns[signal][0][-left:]
@@ -163,9 +163,9 @@ def spacing(columns: Columns, interval: timedelta) -> timedelta:
     apart.sort()
     if apart and apart[0] <= 0:
         apart = list(filter(None, apart))
-    return max(_rhythm(apart[0], apart[len(apart) // 2], interval), interval) if apart else interval
+    return max(_clamp_interval(apart[0], apart[len(apart) // 2], interval), interval) if apart else interval
 
 
 @lru_cache(maxsize=1000)
-def _rhythm(least: int, middle: int, interval: timedelta) -> timedelta:
-    return max(least * MICROSECOND, min(middle * MICROSECOND, SLOWER * interval))
+def _clamp_interval(least: int, middle: int, interval: timedelta) -> timedelta:
+    return max(least * MICROSECOND, min(middle * MICROSECOND, SLOWDOWN_MAX * interval))

@@ -12,9 +12,9 @@ from fractions import Fraction
 
 from costguard.budgets.budget import matches_filter
 from costguard.budgets.budget_status import BudgetStatus
-from costguard.guard.overrides import Wish
+from costguard.guard.overrides import Override
 from costguard.guard.owning import UNPROTECTED, Protection
-from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Work
+from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
 from costguard.metering.burn import compute_hourly_price
 from costguard.metering.meter import COMPUTE
 from costguard.metering.spending import LiveResource
@@ -22,13 +22,13 @@ from costguard.values.instant import HOUR_US, MICROSECOND
 from costguard.values.money import Money, Rate, divide_half_even
 from costguard.values.resource import RUNNING, STOPPED, Attribution
 
-SHARES = 100_000
+SHARE_DENOMINATOR_MAX = 100_000
 """A share of GPUs is a fraction with a smaller denominator than this."""
-HALF_AN_HOUR = timedelta(minutes=30)
+WAITING_LENGTH = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class FactInputs:
     """What is known of a resource beside its listing and its work. None: not known, and no fact then.
 
     `spent_*`: what it surely cost, the low end. `stopped_since`: as the ledger saw it, for a provider that states no time.
@@ -37,7 +37,7 @@ class Known:
 
     owner: str = ""
     protection: Protection = UNPROTECTED
-    lease: Wish | None = None
+    lease: Override | None = None
     budget: BudgetStatus | None = None
     scheduled_on: bool | None = None
     spent_run: Money | None = None
@@ -50,10 +50,10 @@ class Known:
     group_state: str = ""
 
 
-def facts_of(
+def build_facts(
     live: LiveResource,
-    work: Work,
-    known: Known,
+    work: Activity,
+    known: FactInputs,
     now: datetime,
     names: Iterable[str] | None = None,
     *,
@@ -61,59 +61,59 @@ def facts_of(
 ) -> dict[str, object]:
     """Facts by the names of `condition.FACTS`: those of `names`, None: all. `kept`: of the same resource at the same `now`."""
     facts = dict[str, object]()
-    for name in MADE if names is None else names:
-        if kept is not None and name in DEAR:
+    for name in FACT_MAKERS if names is None else names:
+        if kept is not None and name in CACHED_FACTS:
             if name not in kept:
-                kept[name] = MADE[name](live, work, known, now)
+                kept[name] = FACT_MAKERS[name](live, work, known, now)
             value = kept[name]
         else:
-            value = MADE[name](live, work, known, now) if name in MADE else None
+            value = FACT_MAKERS[name](live, work, known, now) if name in FACT_MAKERS else None
         if value is not None:
             facts[name] = value
     return facts
 
 
-def _stopped_for(live: LiveResource, known: Known, now: datetime) -> timedelta | None:
+def _compute_stopped_for(live: LiveResource, known: FactInputs, now: datetime) -> timedelta | None:
     seen = live.observation
-    return _since(seen.stopped_at or known.stopped_since, now) if seen.state == STOPPED else None
+    return _compute_elapsed(seen.stopped_at or known.stopped_since, now) if seen.state == STOPPED else None
 
 
-def _time_to_cap(budget: BudgetStatus | None) -> timedelta | None:
+def _get_time_to_cap(budget: BudgetStatus | None) -> timedelta | None:
     hours = budget.time_to_cap_hours if budget else None
     return None if hours is None else timedelta(hours=float(hours))
 
 
-def _since(at: datetime | None, now: datetime) -> timedelta | None:
+def _compute_elapsed(at: datetime | None, now: datetime) -> timedelta | None:
     return now - at if at is not None and at <= now else None
 
 
-_Made = Callable[[LiveResource, Work, Known, datetime], object | None]
+_FactMaker = Callable[[LiveResource, Activity, FactInputs, datetime], object | None]
 
-MADE: Mapping[str, _Made] = {
+FACT_MAKERS: Mapping[str, _FactMaker] = {
     "state": lambda _live, work, _known, _now: work.state,
     "confidence": lambda _live, work, _known, _now: work.confidence if work.state != UNKNOWN else None,
-    "time_in_state": lambda _live, work, _known, now: _since(work.since, now),
+    "time_in_state": lambda _live, work, _known, now: _compute_elapsed(work.since, now),
     "wasted_share": lambda _live, work, _known, _now: float(work.wasted_share) if work.state != UNKNOWN else None,
     "group": lambda _live, _work, known, _now: known.group,
     "group_state": lambda _live, work, known, _now: known.group_state or work.state,
     "power": lambda live, _work, _known, _now: live.observation.state,
-    "stopped_for": lambda live, _work, known, now: _stopped_for(live, known, now),
-    "age": lambda live, _work, _known, now: _since(live.observation.created_at, now),
+    "stopped_for": lambda live, _work, known, now: _compute_stopped_for(live, known, now),
+    "age": lambda live, _work, _known, now: _compute_elapsed(live.observation.created_at, now),
     "uptime": lambda live, _work, _known, now: (
-        _since(live.observation.started_at, now) if live.observation.state == RUNNING else None
+        _compute_elapsed(live.observation.started_at, now) if live.observation.state == RUNNING else None
     ),
     "lease_left": lambda _live, _work, known, now: known.lease.until - now if known.lease and known.lease.until else None,
     "leased": lambda _live, _work, known, _now: known.lease is not None,
-    "rate": lambda live, _work, _known, now: rate_of(live, now),
+    "rate": lambda live, _work, _known, now: compute_burn_rate(live, now),
     "spent_run": lambda _live, _work, known, _now: known.spent_run,
     "spent_day": lambda _live, _work, known, _now: known.spent_day,
     "spent_month": lambda _live, _work, known, _now: known.spent_month,
-    "waste": lambda live, work, _known, now: waste_of(live, work, now),
+    "waste": lambda live, work, _known, now: compute_waste(live, work, now),
     "budget_fraction": lambda _live, _work, known, _now: float(known.budget.fraction) if known.budget else None,
     "projected_end": lambda _live, _work, known, _now: (
         known.budget.forecast.high.nano / known.budget.budget.cap.nano if known.budget else None
     ),
-    "time_to_cap": lambda _live, _work, known, _now: _time_to_cap(known.budget),
+    "time_to_cap": lambda _live, _work, known, _now: _get_time_to_cap(known.budget),
     "scheduled_on": lambda _live, _work, known, _now: known.scheduled_on,
     "provider": lambda live, _work, _known, _now: live.observation.key.provider,
     "account": lambda live, _work, _known, _now: live.observation.key.account,
@@ -129,7 +129,7 @@ MADE: Mapping[str, _Made] = {
     "labels": lambda live, _work, _known, _now: dict(live.observation.labels),
     "controller": lambda live, _work, _known, _now: live.observation.handling.controller,
     "protected": lambda _live, _work, known, _now: known.protection.protected,
-    "disk_gb": lambda live, _work, _known, _now: _disk_gb(live),
+    "disk_gb": lambda live, _work, _known, _now: _sum_disk_gb(live),
     "loses": lambda live, _work, _known, _now: "; ".join(live.observation.handling.stop_loses),
     "price_age": lambda _live, _work, known, _now: known.price_age,
     "runway": lambda _live, _work, known, _now: known.runway,
@@ -137,12 +137,12 @@ MADE: Mapping[str, _Made] = {
 """How each fact is made; None: not known. Only those are that a condition asks for: some cost more than judging it."""
 
 
-def _disk_gb(live: LiveResource) -> float | None:
+def _sum_disk_gb(live: LiveResource) -> float | None:
     sizes = [disk.gb for disk in live.observation.disks if disk.gb is not None]
     return float(sum(sizes)) if sizes and len(sizes) == len(live.observation.disks) else None
 
 
-def rate_of(live: LiveResource, now: datetime) -> Rate | None:
+def compute_burn_rate(live: LiveResource, now: datetime) -> Rate | None:
     """What it burns an hour, with its disks. None: nothing, at a price that nobody stated, or in several currencies."""
     prices = [span.meter.price for span in live.open]
     if live.absent_at is not None or not prices or len({price.currency for price in prices}) > 1:
@@ -153,7 +153,7 @@ def rate_of(live: LiveResource, now: datetime) -> Rate | None:
     return Rate(nano_per_hour=nano, currency=prices[0].currency) if nano > 0 else None
 
 
-def computing_of(live: LiveResource, now: datetime) -> Rate | None:
+def compute_savings_rate(live: LiveResource, now: datetime) -> Rate | None:
     """What a stop would save an hour: its computing without its disks. None as in `rate_of`, and of what is absent."""
     prices = [span.meter.price for span in live.open if span.meter.charge == COMPUTE]
     if live.absent_at is not None or not prices or len({p.currency for p in prices}) > 1 or not all(p.known for p in prices):
@@ -162,14 +162,14 @@ def computing_of(live: LiveResource, now: datetime) -> Rate | None:
     return Rate(nano_per_hour=nano, currency=prices[0].currency) if nano > 0 else None
 
 
-def waste_of(live: LiveResource, work: Work, now: datetime) -> Money | None:
+def compute_waste(live: LiveResource, work: Activity, now: datetime) -> Money | None:
     """What its computing cost for nothing since its state of work began: all of it where it idles or hangs, else a share."""
     if work.since is None or work.since > now or work.state not in {IDLE, HUNG, ACTIVE}:
         return None
     if work.state == ACTIVE and not work.wasted_share:
         return None
-    share = Fraction(1) if work.state in {IDLE, HUNG} else Fraction(work.wasted_share).limit_denominator(SHARES)
-    rate = computing_of(live, now) if share else None
+    share = Fraction(1) if work.state in {IDLE, HUNG} else Fraction(work.wasted_share).limit_denominator(SHARE_DENOMINATOR_MAX)
+    rate = compute_savings_rate(live, now) if share else None
     if rate is None:
         return None
     us = (now - work.since) // MICROSECOND
@@ -177,26 +177,26 @@ def waste_of(live: LiveResource, work: Work, now: datetime) -> Money | None:
     return Money(nano=nano, currency=rate.currency)
 
 
-def price_of_waiting(live: LiveResource, now: datetime) -> Money | None:
+def compute_waiting_cost(live: LiveResource, now: datetime) -> Money | None:
     """What half an hour without an answer costs: its computing. None where its price is not known."""
-    rate = computing_of(live, now)
-    return rate.multiply_seconds(round(HALF_AN_HOUR.total_seconds())) if rate else None
+    rate = compute_savings_rate(live, now)
+    return rate.multiply_seconds(round(WAITING_LENGTH.total_seconds())) if rate else None
 
 
-def tightest(standings: Iterable[BudgetStatus], attribution: Attribution) -> BudgetStatus | None:
+def find_tightest_budget(standings: Iterable[BudgetStatus], attribution: Attribution) -> BudgetStatus | None:
     """Of the budgets that this spending counts in, the one with the largest share spent."""
     counting = (s for s in standings if matches_filter(s.budget.match, attribution))
     return max(counting, key=lambda s: (s.fraction, s.budget.name), default=None)
 
 
-def without_work(facts: Mapping[str, object]) -> dict[str, object]:
+def drop_activity_facts(facts: Mapping[str, object]) -> dict[str, object]:
     """`facts` without those that rest on the state of work."""
-    return {name: value for name, value in facts.items() if name not in OF_WORK}
+    return {name: value for name, value in facts.items() if name not in ACTIVITY_FACTS}
 
 
-DEAR = frozenset(("rate", "labels"))
+CACHED_FACTS = frozenset(("rate", "labels"))
 """Facts that rest on the listing alone and cost something: made once for all policies."""
-OF_WORK = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
+ACTIVITY_FACTS = frozenset(("state", "confidence", "time_in_state", "wasted_share", "waste", "group_state"))
 """Facts that rest on the state of work."""
-OF_BUDGET = frozenset(("budget_fraction", "projected_end", "time_to_cap"))
+BUDGET_FACTS = frozenset(("budget_fraction", "projected_end", "time_to_cap"))
 """Facts that rest on the tightest budget."""

@@ -17,17 +17,17 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from costguard.errors import shorten
-from costguard.guard.signal_summary import clock
-from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING, Work
+from costguard.guard.signal_summary import format_clock
+from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, WARMING, Activity
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.instant import to_micros
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 
-WEIGHT = (ACTIVE, UNKNOWN, WARMING, HUNG, IDLE)
+STATE_PRECEDENCE = (ACTIVE, UNKNOWN, WARMING, HUNG, IDLE)
 """The state of a group is the first of these that one of its members is in: one that works, else one that may, ..."""
-SAYS = {ACTIVE: "works", UNKNOWN: "cannot be judged", WARMING: "is being set up", HUNG: "hangs"}
-EVER = datetime.min.replace(tzinfo=UTC)
+STATE_WORDS = {ACTIVE: "works", UNKNOWN: "cannot be judged", WARMING: "is being set up", HUNG: "hangs"}
+BEGINNING = datetime.min.replace(tzinfo=UTC)
 _AND = re.compile(r" \+ (?=(?:label|tag):)")
 
 
@@ -46,16 +46,16 @@ class GroupKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class GroupMember:
     """A machine of a group that runs, and its work as if it were alone."""
 
     key: ResourceKey
     name: str
-    work: Work
+    work: Activity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Together:
+class GroupActivity:
     """What a group comes to. `by`, `why`: the member that its state rests on, and that one's weightiest reason.
 
     `since`: of a group that idles, since the last of its members does; None: not known. `confidence`, `coverage`: the least of
@@ -72,33 +72,33 @@ class Together:
     attended: bool
 
 
-def group_of(seen: Observation, patterns: Sequence[str]) -> GroupKey | None:
+def find_group(seen: Observation, patterns: Sequence[str]) -> GroupKey | None:
     """The group of an instance: by the first of `patterns` that it carries ("label:cluster"; "label:a + label:b": both).
 
     A key as it is written comes before one that differs in case only.
     """
     if not seen.labels or seen.kind != INSTANCE:
         return None
-    found = _carried(seen.labels, tuple(patterns))
+    found = _match_labels(seen.labels, tuple(patterns))
     return None if found is None else GroupKey(seen.key.provider, seen.key.account, *found)
 
 
-def counts(live: LiveResource) -> bool:
+def counts_for_group(live: LiveResource) -> bool:
     """Whether the work of a member says anything about its group: only what is there and runs works, or may."""
     return live.absent_at is None and live.observation.kind == INSTANCE and live.observation.state == RUNNING
 
 
-def together(key: GroupKey, members: Iterable[Member]) -> Together | None:
+def combine_activities(key: GroupKey, members: Iterable[GroupMember]) -> GroupActivity | None:
     """The state of a group from those of its members; None: none of them runs."""
     every = sorted(members, key=lambda one: one.key)
     if not every:
         return None
-    state = min((one.work.state for one in every), key=WEIGHT.index)
+    state = min((one.work.state for one in every), key=STATE_PRECEDENCE.index)
     meant = [one for one in every if one.work.state == state]
-    last = max(meant, key=lambda one: (one.work.since is None, one.work.since or EVER, one.key))
+    last = max(meant, key=lambda one: (one.work.since is None, one.work.since or BEGINNING, one.key))
     by = last if state == IDLE else meant[0]
     known = [one.work.coverage for one in meant if one.work.coverage is not None]
-    return Together(
+    return GroupActivity(
         name=shorten(key.name),
         state=state,
         by=shorten(by.name or by.key.id),
@@ -110,7 +110,7 @@ def together(key: GroupKey, members: Iterable[Member]) -> Together | None:
     )
 
 
-def as_member(own: Work, group: Together | None, gpus: float) -> Work:
+def apply_group_activity(own: Activity, group: GroupActivity | None, gpus: float) -> Activity:
     """The work of a machine, `own` as if it were alone, in its group: what idles alone is in the state of its group.
 
     `gpus`: how many it has, all of which are wasted while its group works.
@@ -119,8 +119,8 @@ def as_member(own: Work, group: Together | None, gpus: float) -> Work:
         return own
     attended = own.attended or group.attended
     if group.state == IDLE:
-        return _idle(own, group, attended=attended)
-    told = f"its group {group.name} {SAYS[group.state]}: {group.by} ({group.why})"
+        return _merge_idle(own, group, attended=attended)
+    told = f"its group {group.name} {STATE_WORDS[group.state]}: {group.by} ({group.why})"
     if group.state == UNKNOWN:
         return replace(own, state=UNKNOWN, confidence=0, reasons=(told,), since=None, attended=attended)
     since = own.since
@@ -137,7 +137,7 @@ def as_member(own: Work, group: Together | None, gpus: float) -> Work:
     )
 
 
-def _idle(own: Work, group: Together, *, attended: bool) -> Work:
+def _merge_idle(own: Activity, group: GroupActivity, *, attended: bool) -> Activity:
     """Idle since the last of its group is, and no more surely than any of it."""
     shares = [one for one in (own.coverage, group.coverage) if one is not None]
     found = replace(
@@ -149,15 +149,17 @@ def _idle(own: Work, group: Together, *, attended: bool) -> Work:
     )
     if (own.since, own.confidence) == (found.since, found.confidence):
         return found
-    when = clock(to_micros(group.since)) if group.since is not None else "an unknown time"
+    when = format_clock(to_micros(group.since)) if group.since is not None else "an unknown time"
     return replace(found, reasons=(f"its group {group.name} idles since {when}, {group.by} last", *own.reasons))
 
 
 @lru_cache(maxsize=20_000)
-def _carried(labels: tuple[tuple[str, str], ...], patterns: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+def _match_labels(
+    labels: tuple[tuple[str, str], ...], patterns: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     exact = {key: value.strip() for key, value in labels if value.strip()}
     folded = {key.casefold(): value for key, value in exact.items()}
-    for keys in _keys(patterns):
+    for keys in _split_patterns(patterns):
         values = tuple(exact.get(key) or folded.get(key.casefold(), "") for key in keys)
         if all(values):
             return keys, values
@@ -165,6 +167,6 @@ def _carried(labels: tuple[tuple[str, str], ...], patterns: tuple[str, ...]) -> 
 
 
 @lru_cache(maxsize=100)
-def _keys(patterns: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+def _split_patterns(patterns: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """The label keys of each pattern."""
     return tuple(tuple(part.partition(":")[2] or part for part in _AND.split(pattern)) for pattern in patterns)

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from costguard.guard.policy import GRACE_FLOOR, HOOK, Policy
-from costguard.guard.verdict import Climb
+from costguard.guard.policy import GRACE_MIN, HOOK, Policy
+from costguard.guard.verdict import EscalationState
 from costguard.values.checks import require, require_one_of
 from costguard.values.incarnation import Incarnation, is_same_life
 
@@ -27,9 +27,9 @@ HOOK_STATES = {
     TIMED_OUT: "its time ran out, and it was ended",
     LOST: "the process that began it is no more: it may have run, or not",
 }
-ENDING = timedelta(seconds=15)
+END_MARGIN = timedelta(seconds=15)
 """Beyond its timeout: how long a run may take to be ended, and to be told of."""
-MOST_OUTPUT = 4096
+OUTPUT_CHARS_MAX = 4096
 """Characters of what a hook said that are kept: its first and its last ones."""
 
 
@@ -90,7 +90,7 @@ class HookEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Hooked:
+class HookProgress:
     """What runs of hooks say to a ladder. `running`: steps that were begun and have not ended.
 
     `not_before`: of acts after one that went wrong. `trouble`: how the last one went wrong, "" where none did.
@@ -101,10 +101,10 @@ class Hooked:
     trouble: str = ""
 
 
-NO_HOOKS = Hooked()
+NO_HOOKS = HookProgress()
 
 
-def runs_of(climb: Climb, runs: Iterable[HookRun]) -> Iterator[HookRun]:
+def select_hook_runs(climb: EscalationState, runs: Iterable[HookRun]) -> Iterator[HookRun]:
     """Those of this climb; what was begun on an earlier one counts while it has not ended, so that none runs beside itself."""
     for run in runs:
         mine = run.policy == climb.policy and is_same_life(run.life, climb.life)
@@ -112,29 +112,29 @@ def runs_of(climb: Climb, runs: Iterable[HookRun]) -> Iterator[HookRun]:
             yield run
 
 
-def hooked(climb: Climb | None, runs: Iterable[HookRun]) -> Hooked:
+def summarize_hook_runs(climb: EscalationState | None, runs: Iterable[HookRun]) -> HookProgress:
     """What `runs` say to `climb`, in the words of a ladder."""
-    mine = list(runs_of(climb, runs)) if climb is not None else []
+    mine = list(select_hook_runs(climb, runs)) if climb is not None else []
     if not mine:
         return NO_HOOKS
     running = frozenset(run.number for run in mine if run.state == BEGUN)
     bad = [run for run in mine if run.state not in (BEGUN, SUCCEEDED) and run.ended_at is not None]
     if not bad:
-        return Hooked(running)
+        return HookProgress(running)
     last = max(bad, key=lambda run: (run.ended_at or run.until, run.id))
-    return Hooked(running, (last.ended_at or last.until) + GRACE_FLOOR, f"its hook {last.hook} {says(last)}")
+    return HookProgress(running, (last.ended_at or last.until) + GRACE_MIN, f"its hook {last.hook} {describe_hook_run(last)}")
 
 
-def ended_steps(climb: Climb, policy: Policy, runs: Iterable[HookRun]) -> dict[int, datetime]:
+def find_ended_steps(climb: EscalationState, policy: Policy, runs: Iterable[HookRun]) -> dict[int, datetime]:
     """The hook steps of this climb that are done, each with when it was begun."""
     return {
         run.number: run.began_at
-        for run in runs_of(climb, runs)
+        for run in select_hook_runs(climb, runs)
         if run.state != BEGUN and run.number < len(policy.then) and policy.then[run.number].do == HOOK
     }
 
 
-def says(run: HookRun) -> str:
+def describe_hook_run(run: HookRun) -> str:
     """How it went, after its name: `failed: it ended with status 3`."""
     words = {
         BEGUN: f"runs since {run.began_at:%H:%M:%S} UTC, until {run.until:%H:%M:%S} UTC at most",
@@ -146,7 +146,7 @@ def says(run: HookRun) -> str:
     return words[run.state] + (f": {run.why}" if run.why and run.state not in (BEGUN, SUCCEEDED) else "")
 
 
-def clipped(text: str, most: int = MOST_OUTPUT) -> str:
+def clip_output(text: str, most: int = OUTPUT_CHARS_MAX) -> str:
     """`text` without its middle where it is longer than `most`: what went wrong stands at its end mostly."""
     if len(text) <= most:
         return text
@@ -154,7 +154,7 @@ def clipped(text: str, most: int = MOST_OUTPUT) -> str:
     return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[-half:]}"
 
 
-def settled(
+def settle_hook_runs(
     runs: Iterable[HookRun], ends: Mapping[str, HookEnd], going: Iterable[str], now: datetime
 ) -> list[tuple[HookRun, HookEnd]]:
     """What is to be recorded of open `runs`: their `ends` by id, or that they are lost: not `going` here, and over in time."""

@@ -20,14 +20,14 @@ from costguard.values.money import Money
 from costguard.values.resource import RUNNING, ResourceKey, ScopeKey
 
 TEN_MINUTES, HOUR, DAY = timedelta(minutes=10), timedelta(hours=1), timedelta(days=1)
-DROP_LEAST = 2
+DROP_MIN = 2
 """So many may be gone from a scope at once without a doubt of its listing."""
-CHURNS = 3
+CHURN_MIN = 3
 """Members of one controller that were replaced within an hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Headroom:
     """How many acts the rails allow in this run, how many irreversible ones among them, and `why` no more."""
 
     acts: int
@@ -35,7 +35,7 @@ class Room:
     why: str
 
 
-NO_ROOM = Room(acts=0, irreversible=0, why="nobody asked how many acts the rails allow")
+NO_HEADROOM = Headroom(acts=0, irreversible=0, why="nobody asked how many acts the rails allow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Breaker:
     recovering_since: datetime | None = None
 
 
-def fleet_of(live: Iterable[LiveResource], sent: Iterable[Intent] = ()) -> int:
+def count_fleet(live: Iterable[LiveResource], sent: Iterable[Intent] = ()) -> int:
     """Of how many machines the rails take shares: those that run in all scopes, and those that were `sent` within a day.
 
     A fleet does not shrink by what is stopped of it, or the last machines of a hard cap would find no room.
@@ -61,19 +61,19 @@ def fleet_of(live: Iterable[LiveResource], sent: Iterable[Intent] = ()) -> int:
     return len(running | {intent.life.key for intent in sent if intent.sends})
 
 
-def most_in_10m(fleet: int, rails: Rails) -> int:
+def get_limit_10m(fleet: int, rails: Rails) -> int:
     """How many acts the rails allow in ten minutes."""
-    return min(rails.acts_per_10m, _share(fleet, rails.fleet_share_10m))
+    return min(rails.acts_per_10m, _take_share(fleet, rails.fleet_share_10m))
 
 
-def most_in_day(fleet: int, rails: Rails) -> int:
+def get_limit_day(fleet: int, rails: Rails) -> int:
     """How many acts the rails allow in a day."""
-    return _share(fleet, rails.fleet_share_day)
+    return _take_share(fleet, rails.fleet_share_day)
 
 
-def short_of_room(count: int, fleet: int, rails: Rails, overshoot: Money) -> str:
+def explain_short_headroom(count: int, fleet: int, rails: Rails, overshoot: Money) -> str:
     """Why a cap on `count` machines cannot be kept by acts within the rails, and what to set. 3 machines at 20 % a day: one."""
-    day = most_in_day(fleet, rails)
+    day = get_limit_day(fleet, rails)
     if count <= day:
         return ""
     percent = min(100, -(-100 * count // max(fleet, 1)))
@@ -84,23 +84,23 @@ def short_of_room(count: int, fleet: int, rails: Rails, overshoot: Money) -> str
     )
 
 
-def room(sent: Iterable[Intent], fleet: int, rails: Rails, now: datetime) -> Room:
+def compute_headroom(sent: Iterable[Intent], fleet: int, rails: Rails, now: datetime) -> Headroom:
     """What is left at `now` after the intents that were `sent` in the last day. One that lies in the future counts as well."""
     times = [(i.sent_at, i.irreversible) for i in sent if i.sent_at is not None]
     lately = sum(at > now - TEN_MINUTES for at, _ in times)
     today = sum(at > now - DAY for at, _ in times)
     hardly = sum(irreversible and at > now - HOUR for at, irreversible in times)
-    in_10m, in_day = most_in_10m(fleet, rails), most_in_day(fleet, rails)
+    in_10m, in_day = get_limit_10m(fleet, rails), get_limit_day(fleet, rails)
     limits = (
         (rails.acts_per_run, f"at most {rails.acts_per_run} in a run"),
         (in_10m - lately, f"{lately} of {in_10m} in 10 min are done"),
         (in_day - today, f"{today} of {in_day} in a day are done"),
     )
     left, why = min(limits, key=lambda limit: limit[0])
-    return Room(acts=max(left, 0), irreversible=max(rails.irreversible_per_h - hardly, 0), why=why)
+    return Headroom(acts=max(left, 0), irreversible=max(rails.irreversible_per_h - hardly, 0), why=why)
 
 
-def breaker(
+def update_breaker(
     before: Breaker | None,
     turned: Mapping[ResourceKey, datetime],
     live: Sequence[LiveResource],
@@ -113,22 +113,22 @@ def breaker(
 
     `reset_at`: when somebody last closed it by hand: what turned before that counts no more.
     """
-    fleet = fleet_of(live)
+    fleet = count_fleet(live)
     if before is not None and reset_at is not None and before.opened_at <= reset_at:
         before = None
     fresh = {k: at for k, at in turned.items() if reset_at is None or at > reset_at}
-    mass = _together(fresh, fleet, rails, now)
+    mass = _find_mass_turn(fresh, fleet, rails, now)
     if before is None or (mass and not set(mass) <= set(before.keys)):
         keys = tuple(sorted({*mass, *(before.keys if before else ())}))
         opened = before.opened_at if before else now
-        return Breaker(opened_at=opened, keys=keys, shared=shared(keys, live)) if mass else before
-    if _many(sum(key in turned for key in before.keys), fleet, rails):
+        return Breaker(opened_at=opened, keys=keys, shared=describe_common_traits(keys, live)) if mass else before
+    if _is_many(sum(key in turned for key in before.keys), fleet, rails):
         return replace(before, recovering_since=None)
     since = before.recovering_since or now
     return None if now - since >= rails.breaker_recovery else replace(before, recovering_since=since)
 
 
-def shared(keys: Sequence[ResourceKey], live: Iterable[LiveResource]) -> str:
+def describe_common_traits(keys: Sequence[ResourceKey], live: Iterable[LiveResource]) -> str:
     """What all of `keys` have in common, in words, "" for nothing."""
     seen = [one.observation for one in live if one.observation.key in set(keys)]
     words = {
@@ -142,23 +142,23 @@ def shared(keys: Sequence[ResourceKey], live: Iterable[LiveResource]) -> str:
     return ", ".join(f"{word} {next(iter(of))}" for word, of in words.items() if len(of) == 1 and next(iter(of)))
 
 
-def quarantined(live: Iterable[LiveResource]) -> dict[ScopeKey, str]:
+def find_quarantined_scopes(live: Iterable[LiveResource]) -> dict[ScopeKey, str]:
     """Scopes of which more than half, and more than two, are gone from the listing and not confirmed yet; with a sentence."""
     count, gone = Counter[ScopeKey](), Counter[ScopeKey]()
     for one in live:
         count[one.scope] += 1
         gone[one.scope] += one.absent_at is not None
-    doubted = (scope for scope, n in gone.items() if n > DROP_LEAST and 2 * n > count[scope])
+    doubted = (scope for scope, n in gone.items() if n > DROP_MIN and 2 * n > count[scope])
     return {scope: f"{gone[scope]} of {count[scope]} in {'/'.join(scope)} are gone at once" for scope in doubted}
 
 
-def clock_doubt(wall: timedelta, boot: timedelta, rails: Rails) -> str:
+def explain_clock_doubt(wall: timedelta, boot: timedelta, rails: Rails) -> str:
     """Why the clocks cannot be believed, "" where they can: how far each went between the same two moments."""
     apart = abs(wall - boot)
     return f"wall and boot clock disagree by {apart.total_seconds():g} s" if apart > rails.clock_limit else ""
 
 
-def gap_doubt(last_run_at: datetime | None, interval: timedelta, rails: Rails, now: datetime) -> str:
+def explain_gap_doubt(last_run_at: datetime | None, interval: timedelta, rails: Rails, now: datetime) -> str:
     """Why this run only observes, "" where it may act: the first one, or the first after a gap, or time went back."""
     if last_run_at is None:
         return "this is the first run"
@@ -168,7 +168,7 @@ def gap_doubt(last_run_at: datetime | None, interval: timedelta, rails: Rails, n
     return f"nothing ran for {gap}" if gap > rails.gap_polls * interval else ""
 
 
-def config_would_exceed(proposals: Iterable[Proposal], fleet: int, rails: Rails, now: datetime) -> str:
+def explain_config_excess(proposals: Iterable[Proposal], fleet: int, rails: Rails, now: datetime) -> str:
     """Why the first run of a config needs a yes, "" where it needs none: it means more acts than ten minutes allow.
 
     What counts is every act whose condition holds and that nothing would stand against but time and evidence: its grace, the
@@ -178,19 +178,19 @@ def config_would_exceed(proposals: Iterable[Proposal], fleet: int, rails: Rails,
 
     Example: `age > duration("30d")` over 40 machines that all work means 40 acts, though each waits for its machine to rest.
     """
-    meant, most = len(_meant(proposals, now, _PASSING)), most_in_10m(fleet, rails)
+    meant, most = len(_select_meant_acts(proposals, now, _PASSING_HOLDS)), get_limit_10m(fleet, rails)
     return f"it would act on {meant} of {fleet} machines, and the rails allow {most} in 10 min" if meant > most else ""
 
 
-def is_undecided(proposals: Sequence[Proposal], fleet: int, rails: Rails, now: datetime) -> bool:
+def is_config_undecided(proposals: Sequence[Proposal], fleet: int, rails: Rails, now: datetime) -> bool:
     """Whether the first run of a config is not over: with what cannot be judged yet it might mean more than the rails allow.
 
     Then it is neither refused nor taken as accepted: the next run asks again.
     """
-    return len(_meant(proposals, now, _PASSING | {"unknown"})) > most_in_10m(fleet, rails)
+    return len(_select_meant_acts(proposals, now, _PASSING_HOLDS | {"unknown"})) > get_limit_10m(fleet, rails)
 
 
-def fingerprint(proposals: Iterable[Proposal], digest: Callable[[bytes], str]) -> str:
+def compute_plan_fingerprint(proposals: Iterable[Proposal], digest: Callable[[bytes], str]) -> str:
     """The hash of what a plan would do to which life, whenever: `digest` (sha256 in hex) of one line an act, sorted."""
     lines = {
         "\x1f".join((p.verdict.policy.name, p.step.do, *p.verdict.life.key, f"{p.verdict.life.started_at}"))
@@ -200,16 +200,18 @@ def fingerprint(proposals: Iterable[Proposal], digest: Callable[[bytes], str]) -
     return digest("\n".join(sorted(lines)).encode())
 
 
-def churning(born: Iterable[tuple[str, datetime]], ended: Iterable[tuple[str, datetime]], now: datetime) -> dict[str, int]:
+def find_churning_controllers(
+    born: Iterable[tuple[str, datetime]], ended: Iterable[tuple[str, datetime]], now: datetime
+) -> dict[str, int]:
     """Controllers that replaced at least three members within an hour: (controller, when) of each that came, and that went."""
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for which, events in enumerate((born, ended)):
         for controller, at in events:
             counts[controller][which] += bool(controller) and now - HOUR < at <= now
-    return {controller: min(two) for controller, two in counts.items() if min(two) >= CHURNS}
+    return {controller: min(two) for controller, two in counts.items() if min(two) >= CHURN_MIN}
 
 
-_PASSING = frozenset(
+_PASSING_HOLDS = frozenset(
     (
         *("grace", "hook", "rate", "working", "not_confident", "first_seen", "stale", "in_doubt", "breaker", "quarantine"),
         *("dry_run", "not_acting", "not_accepted", "gap", "clock", "ledger", "older_ledger"),
@@ -218,7 +220,7 @@ _PASSING = frozenset(
 """What stands between a condition that holds and its act, and passes by itself."""
 
 
-def _meant(proposals: Iterable[Proposal], now: datetime, passing: frozenset[str]) -> set[tuple[ResourceKey, str]]:
+def _select_meant_acts(proposals: Iterable[Proposal], now: datetime, passing: frozenset[str]) -> set[tuple[ResourceKey, str]]:
     """The acts that are due within a day, and that only what is `passing` holds back."""
     return {
         (one.verdict.life.key, one.step.do)
@@ -230,15 +232,15 @@ def _meant(proposals: Iterable[Proposal], now: datetime, passing: frozenset[str]
     }
 
 
-def _share(fleet: int, share: Fraction) -> int:
+def _take_share(fleet: int, share: Fraction) -> int:
     return max(1, int(fleet * share))
 
 
-def _many(count: int, fleet: int, rails: Rails) -> bool:
+def _is_many(count: int, fleet: int, rails: Rails) -> bool:
     return count >= rails.breaker_least and count >= rails.breaker_share * fleet
 
 
-def _together(turned: Mapping[ResourceKey, datetime], fleet: int, rails: Rails, now: datetime) -> tuple[ResourceKey, ...]:
+def _find_mass_turn(turned: Mapping[ResourceKey, datetime], fleet: int, rails: Rails, now: datetime) -> tuple[ResourceKey, ...]:
     """The most that turned within one window and are enough to open the breaker; else none. None turned in the future."""
     rows = sorted((at, key) for key, at in turned.items() if at <= now)
     best: tuple[ResourceKey, ...] = ()
@@ -248,4 +250,4 @@ def _together(turned: Mapping[ResourceKey, datetime], fleet: int, rails: Rails, 
             first += 1
         if last - first + 1 > len(best):
             best = tuple(key for _, key in rows[first : last + 1])
-    return best if _many(len(best), fleet, rails) else ()
+    return best if _is_many(len(best), fleet, rails) else ()

@@ -22,7 +22,7 @@ LEASE, SNOOZE, PROTECT, ARM, FREEZE, APPROVE, ACCEPT, PHASE, DENIED = (
     "phase",
     "denied",
 )
-WISHES = {
+OVERRIDES = {
     LEASE: "keep it running until then",
     SNOOZE: "be quiet about it until then, and change nothing else",
     PROTECT: "never touch it",
@@ -36,12 +36,12 @@ WISHES = {
 
 ARMED_FOR = timedelta(days=90)
 """After it a policy that was armed for acts only notifies, until somebody arms it again."""
-STICKY = timedelta(hours=24)
+PROTECTION_LASTS = timedelta(hours=24)
 """How long a protection that vanished from a tag goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Override:
     """One wish as recorded. `key`, `life`: of which resource and which life of it; None: of none in particular.
 
     `subject`: the policy of an arming or a snooze, the hash or head that an acceptance is of, the act of an approval, the name
@@ -63,6 +63,6 @@ class Wish:
     lifted_by: str = ""
 
 
-def is_open(wish: Wish, now: datetime) -> bool:
+def is_override_open(wish: Override, now: datetime) -> bool:
     """Whether it counts at `now`: taken, not lifted, not run out. Half-open: at `until` it counts no more."""
     return wish.at <= now and (wish.lifted_at is None or now < wish.lifted_at) and (wish.until is None or now < wish.until)

@@ -12,24 +12,35 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from costguard.guard.overrides import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, STICKY, Wish, is_open
+from costguard.guard.overrides import (
+    APPROVE,
+    ARM,
+    FREEZE,
+    LEASE,
+    PHASE,
+    PROTECT,
+    PROTECTION_LASTS,
+    SNOOZE,
+    Override,
+    is_override_open,
+)
 from costguard.guard.policy import LEVELS, NOTIFY, Policy
 from costguard.metering.observation import Observation
 from costguard.values.incarnation import Incarnation, is_same_life
 from costguard.values.money import Money, Rate
 from costguard.values.resource import ResourceKey
 
-NEAR = 2
+TYPO_LETTERS_MAX = 2
 """Letters that may differ for a label to be a slip of the pen for one that protects."""
-LETTERS_PER_SLIP = 4
+LETTERS_PER_TYPO = 4
 """Shorter texts allow fewer slips: `dev` is not a slip for `gpu`."""
 LIKE_PROTECTED = "protected"
-NO = frozenset(("", "0", "false", "no", "off", "none"))
-LONGEST_LABEL = 64
+FALSE_VALUES = frozenset(("", "0", "false", "no", "off", "none"))
+LABEL_CHARS_MAX = 64
 """Longer texts are slips for nothing, and would take long to compare."""
-NEW_AFTER = timedelta(hours=24)
+RENEWAL_GAP_MAX = timedelta(hours=24)
 """A lease that is taken this long after the last one ended renews nothing: an assumption, 2026-11."""
-BY_HAND = timedelta(hours=2)
+MANUAL_START_LEASE = timedelta(hours=2)
 """The lease of a machine that somebody started although its schedule wants it off."""
 
 
@@ -45,7 +56,7 @@ UNPROTECTED = Protection(protected=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseAnswer:
+class LeaseDecision:
     """Whether a lease may be taken, and `why` not. `renewals`: those before it. `costs`: at most, None at an unknown price."""
 
     allowed: bool
@@ -54,16 +65,16 @@ class LeaseAnswer:
     costs: Money | None = None
 
 
-def owner_of(seen: Observation, patterns: Sequence[str]) -> str:
+def find_owner(seen: Observation, patterns: Sequence[str]) -> str:
     """Whose it is: the first of `patterns` ("label:owner", "tag:Owner") that it carries, else what its provider says, or "".
 
     A key as it is written comes before one that differs in case only.
     """
-    return _labelled(seen.labels, tuple(patterns)) or seen.owner
+    return _find_label_owner(seen.labels, tuple(patterns)) or seen.owner
 
 
 @lru_cache(maxsize=10_000)
-def _labelled(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> str:
+def _find_label_owner(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> str:
     """The owner that `labels` name, ""; most machines carry the labels that they carried in the last run."""
     for pattern in patterns:
         key = pattern.partition(":")[2] or pattern
@@ -74,177 +85,181 @@ def _labelled(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> str
     return ""
 
 
-def protection_of(
-    seen: Observation, wishes: Iterable[Wish], patterns: Sequence[str], seen_before: datetime | None, now: datetime
+def find_protection(
+    seen: Observation, wishes: Iterable[Override], patterns: Sequence[str], seen_before: datetime | None, now: datetime
 ) -> Protection:
     """Whether it is protected at `now`, by anything. `seen_before`: when `marked` last said so of it, None: never."""
     if seen.handling.protected:
         return Protection(protected=True, why=f"its provider protects it against {' and '.join(seen.handling.protected)}")
-    wish = next((w for w in wishes if w.what == PROTECT and _means(w, seen.key, None, now)), None)
+    wish = next((w for w in wishes if w.what == PROTECT and _is_open_for(w, seen.key, None, now)), None)
     if wish is not None:
         return Protection(protected=True, why=f"{wish.who} protects it" + (f": {wish.why}" if wish.why else ""))
-    mark = marked(seen, patterns)
+    mark = find_label_protection(seen, patterns)
     if mark.protected:
         return mark
-    if seen_before is not None and seen_before <= now < seen_before + STICKY:
-        until = f"{seen_before + STICKY:%Y-%m-%d %H:%M} UTC"
+    if seen_before is not None and seen_before <= now < seen_before + PROTECTION_LASTS:
+        until = f"{seen_before + PROTECTION_LASTS:%Y-%m-%d %H:%M} UTC"
         warning = f"its protection vanished after {seen_before:%Y-%m-%d %H:%M} UTC and goes on until {until}"
         return Protection(protected=True, why=warning, warning=warning)
     return UNPROTECTED
 
 
-def untouchable(
-    seen: Observation, wishes: Sequence[Wish], patterns: Sequence[str], seen_before: datetime | None, now: datetime
+def explain_untouchable(
+    seen: Observation, wishes: Sequence[Override], patterns: Sequence[str], seen_before: datetime | None, now: datetime
 ) -> str:
     """Why nobody but a person may end it now: protected, a member of what would bring it back, or frozen; "" if any may."""
-    protection = protection_of(seen, wishes, patterns, seen_before, now)
+    protection = find_protection(seen, wishes, patterns, seen_before, now)
     if protection.protected:
         return protection.why
     if seen.handling.controller:
         return f"{seen.handling.controller} would bring it back"
-    freeze = frozen(wishes, seen.key, now)
+    freeze = find_freeze(wishes, seen.key, now)
     return "" if freeze is None else f"{freeze.who} froze all acts" + (f": {freeze.why}" if freeze.why else "")
 
 
-def marked(seen: Observation, patterns: Sequence[str]) -> Protection:
+def find_label_protection(seen: Observation, patterns: Sequence[str]) -> Protection:
     """Whether its labels protect it, exactly or by a slip of the pen: what is to be remembered for `seen_before`."""
-    return _marked(seen.labels, tuple(patterns))
+    return _match_protecting_label(seen.labels, tuple(patterns))
 
 
 @lru_cache(maxsize=10_000)
-def _marked(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> Protection:
+def _match_protecting_label(labels: Sequence[tuple[str, str]], patterns: Sequence[str]) -> Protection:
     wanted = [pattern.partition(":")[2] or pattern for pattern in patterns]
     for key, value in labels:
         pair = f"{key}={value}"
         if pair in wanted or key in wanted:
             return Protection(protected=True, why=f"its label {pair} protects it")
     for key, value in labels:
-        meant = _slip_for(key, value, wanted)
+        meant = _find_misspelled_label(key, value, wanted)
         if meant:
             warning = f"its label {key}={value} looks like {meant}, so it counts as protected: correct or remove it"
             return Protection(protected=True, why=f"its label {key}={value} looks like {meant}", warning=warning)
     return UNPROTECTED
 
 
-def lease_of(life: Incarnation, wishes: Iterable[Wish], now: datetime) -> Wish | None:
+def find_lease(life: Incarnation, wishes: Iterable[Override], now: datetime) -> Override | None:
     """The lease that holds at `now` and goes on for longest. One that has run out is none."""
-    held = [w for w in wishes if w.what == LEASE and _means(w, life.key, life, now)]
+    held = [w for w in wishes if w.what == LEASE and _is_open_for(w, life.key, life, now)]
     return max(held, key=lambda w: (w.until is None, w.until or now), default=None)
 
 
-def lease_ended_at(life: Incarnation, wishes: Iterable[Wish], now: datetime) -> datetime | None:
+def find_lease_end(life: Incarnation, wishes: Iterable[Override], now: datetime) -> datetime | None:
     """When the last lease of this life ended: evidence from before it counts no more. `wishes` with those that have ended."""
-    ends = (end for w in wishes if w.what == LEASE and _of(w, life.key, life) for end in _ends(w) if end <= now)
+    ends = (end for w in wishes if w.what == LEASE and _concerns_life(w, life.key, life) for end in _list_ends(w) if end <= now)
     return max(ends, default=None)
 
 
-def may_lease(
+def decide_lease(
     life: Incarnation,
-    wishes: Iterable[Wish],
+    wishes: Iterable[Override],
     policies: Sequence[Policy],
     length: timedelta,
     now: datetime,
     *,
     rate: Rate | None = None,
-) -> LeaseAnswer:
+) -> LeaseDecision:
     """Whether `life` may be kept for `length` more under every one of `policies`. `wishes` with those that have ended.
 
     Leases in a row are renewals; one that was taken long after the last one ended begins a new row.
     """
-    taken = sorted((w for w in wishes if w.what == LEASE and _of(w, life.key, life) and w.at <= now), key=lambda w: w.at)
-    row: list[Wish] = []
+    taken = sorted(
+        (w for w in wishes if w.what == LEASE and _concerns_life(w, life.key, life) and w.at <= now), key=lambda w: w.at
+    )
+    row: list[Override] = []
     for wish in taken:
-        row = [*row, wish] if row and wish.at - max(_end(w) for w in row) < NEW_AFTER else [wish]
-    if row and now - max(_end(w) for w in row) >= NEW_AFTER:
+        row = [*row, wish] if row and wish.at - max(_find_end(w) for w in row) < RENEWAL_GAP_MAX else [wish]
+    if row and now - max(_find_end(w) for w in row) >= RENEWAL_GAP_MAX:
         row = []
     costs = rate.multiply_seconds(round(length.total_seconds())) if rate and length > timedelta() else None
     why = "" if length > timedelta() else "a lease must be longer than nothing"
     for policy in policies if not why else ():
         if length > policy.lease_max:
-            why = f"{policy.name} allows leases of at most {_hours(policy.lease_max)}"
+            why = f"{policy.name} allows leases of at most {_format_hours(policy.lease_max)}"
         elif len(row) > policy.renewals_max:
             why = f"{policy.name} allows {policy.renewals_max} renewals, and this would be number {len(row)}"
         if why:
             break
-    return LeaseAnswer(allowed=not why, why=why, renewals=len(row), costs=costs)
+    return LeaseDecision(allowed=not why, why=why, renewals=len(row), costs=costs)
 
 
-def armed(policy: Policy, wishes: Iterable[Wish], now: datetime) -> str:
+def find_armed_level(policy: Policy, wishes: Iterable[Override], now: datetime) -> str:
     """How far `policy` may go now: what its file says, no further than the newest arming that counts.
 
     Without one it only notifies: its arming has run out, or was never recorded.
     """
-    counting = [w for w in wishes if w.what == ARM and w.subject == policy.name and is_open(w, now)]
+    counting = [w for w in wishes if w.what == ARM and w.subject == policy.name and is_override_open(w, now)]
     newest = max(counting, key=lambda w: w.at, default=None)
     allowed = newest.value if newest is not None and newest.value in LEVELS else NOTIFY
     return min(policy.arm, allowed, key=LEVELS.index)
 
 
-def frozen(wishes: Iterable[Wish], key: ResourceKey | None, now: datetime) -> Wish | None:
+def find_freeze(wishes: Iterable[Override], key: ResourceKey | None, now: datetime) -> Override | None:
     """The freeze that holds all acts, or those on `key`."""
-    return next((w for w in wishes if w.what == FREEZE and is_open(w, now) and w.key in {None, key}), None)
+    return next((w for w in wishes if w.what == FREEZE and is_override_open(w, now) and w.key in {None, key}), None)
 
 
-def snoozed(life: Incarnation, policy: str, wishes: Iterable[Wish], now: datetime) -> Wish | None:
+def find_snooze(life: Incarnation, policy: str, wishes: Iterable[Override], now: datetime) -> Override | None:
     """The snooze that quiets `policy` for `life`. One of no resource quiets that policy, one without subject all."""
-    quiet = (w for w in wishes if w.what == SNOOZE and is_open(w, now) and w.subject in {"", policy})
-    return next((w for w in quiet if _of(w, life.key, life) or (w.key is None and w.life is None and w.subject)), None)
+    quiet = (w for w in wishes if w.what == SNOOZE and is_override_open(w, now) and w.subject in {"", policy})
+    return next(
+        (w for w in quiet if _concerns_life(w, life.key, life) or (w.key is None and w.life is None and w.subject)), None
+    )
 
 
-def phase_of(life: Incarnation, wishes: Iterable[Wish], now: datetime) -> Wish | None:
+def find_phase(life: Incarnation, wishes: Iterable[Override], now: datetime) -> Override | None:
     """The declared phase of work that goes on for longest. One without an end is none: a phase is bounded."""
-    going = [w for w in wishes if w.what == PHASE and w.until is not None and _means(w, life.key, life, now)]
+    going = [w for w in wishes if w.what == PHASE and w.until is not None and _is_open_for(w, life.key, life, now)]
     return max(going, key=lambda w: w.until or now, default=None)
 
 
-def approved(life: Incarnation, wishes: Iterable[Wish], now: datetime) -> frozenset[str]:
+def list_approved_acts(life: Incarnation, wishes: Iterable[Override], now: datetime) -> frozenset[str]:
     """The acts on this very life that somebody said yes to. A yes to a resource whose life it does not name is none."""
-    yes = (w for w in wishes if w.what == APPROVE and w.life is not None and _means(w, life.key, life, now))
+    yes = (w for w in wishes if w.what == APPROVE and w.life is not None and _is_open_for(w, life.key, life, now))
     return frozenset(w.subject for w in yes)
 
 
-def _means(wish: Wish, key: ResourceKey, life: Incarnation | None, now: datetime) -> bool:
-    return is_open(wish, now) and _of(wish, key, life)
+def _is_open_for(wish: Override, key: ResourceKey, life: Incarnation | None, now: datetime) -> bool:
+    return is_override_open(wish, now) and _concerns_life(wish, key, life)
 
 
-def _of(wish: Wish, key: ResourceKey, life: Incarnation | None) -> bool:
+def _concerns_life(wish: Override, key: ResourceKey, life: Incarnation | None) -> bool:
     """Whether `wish` is of this resource and, where it names a life, of this one."""
     if wish.life is not None:
         return wish.life.key == key and (life is None or is_same_life(wish.life, life))
     return wish.key == key
 
 
-def _ends(wish: Wish) -> tuple[datetime, ...]:
+def _list_ends(wish: Override) -> tuple[datetime, ...]:
     """When it ended or will: none where nobody said."""
     ends = [at for at in (wish.until, wish.lifted_at) if at is not None]
     return (min(ends),) if ends else ()
 
 
-def _end(wish: Wish) -> datetime:
-    return max(wish.at, *_ends(wish)) if _ends(wish) else wish.at
+def _find_end(wish: Override) -> datetime:
+    return max(wish.at, *_list_ends(wish)) if _list_ends(wish) else wish.at
 
 
-def _slip_for(key: str, value: str, wanted: Sequence[str]) -> str:
+def _find_misspelled_label(key: str, value: str, wanted: Sequence[str]) -> str:
     """What the label is nearly, or ""."""
-    if len(key) + len(value) > 2 * LONGEST_LABEL or value.strip().casefold() in NO - {""}:
+    if len(key) + len(value) > 2 * LABEL_CHARS_MAX or value.strip().casefold() in FALSE_VALUES - {""}:
         return ""
     pair = f"{key.strip()}={value.strip()}".casefold()
     for meant in wanted:
         text = meant.casefold()
-        if _near(pair if "=" in meant else key.strip().casefold(), text):
+        if _is_near(pair if "=" in meant else key.strip().casefold(), text):
             return meant
-    if any(_near(text.strip().casefold(), LIKE_PROTECTED) for text in (key, value)):
+    if any(_is_near(text.strip().casefold(), LIKE_PROTECTED) for text in (key, value)):
         return LIKE_PROTECTED
     return ""
 
 
 @lru_cache(maxsize=10_000)
-def _near(text: str, meant: str) -> bool:
-    most = min(NEAR, len(meant) // LETTERS_PER_SLIP)
-    return abs(len(text) - len(meant)) <= most and distance(text, meant) <= most
+def _is_near(text: str, meant: str) -> bool:
+    most = min(TYPO_LETTERS_MAX, len(meant) // LETTERS_PER_TYPO)
+    return abs(len(text) - len(meant)) <= most and compute_edit_distance(text, meant) <= most
 
 
-def distance(one: str, other: str) -> int:
+def compute_edit_distance(one: str, other: str) -> int:
     """The least letters to add, drop or change to make `other` of `one`; two neighbours swapped are one change."""
     before: list[int] = []
     row = list(range(len(other) + 1))
@@ -258,5 +273,5 @@ def distance(one: str, other: str) -> int:
     return row[-1]
 
 
-def _hours(length: timedelta) -> str:
+def _format_hours(length: timedelta) -> str:
     return f"{length.total_seconds() / 3600:g} h"

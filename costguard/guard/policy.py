@@ -20,7 +20,7 @@ LEVELS = (OBSERVE, NOTIFY, STOP, TERMINATE)
 """How far a policy may go, each with all before it."""
 
 RECORD, ASK, HOOK, DENY, SCALE = "record", "ask", "hook", "deny", "scale-controller"
-DEEDS = {
+STEP_LEVELS = {
     RECORD: OBSERVE,
     NOTIFY: NOTIFY,
     ASK: NOTIFY,
@@ -33,20 +33,20 @@ DEEDS = {
 """What a step may do, and how far its policy must be armed for it."""
 DESTRUCTIVE = (SCALE, STOP, TERMINATE)
 
-GRACE_FLOOR, CAP_GRACE_FLOOR = timedelta(minutes=5), timedelta(seconds=60)
+GRACE_MIN, CAP_GRACE_MIN = timedelta(minutes=5), timedelta(seconds=60)
 """The least between the first notice and a stop, whatever a policy says; of a hard cap."""
 
 IDLE_RULE, CAP_RULE, SCHEDULE_RULE = "idle", "cap", "schedule"
 """How a rule treats doubt: an idle rule lets it run; a cap rule counts the money and stops; a schedule is a desired state."""
 
 
-def reaches(level: str, wanted: str) -> bool:
+def reaches_level(level: str, wanted: str) -> bool:
     """Whether `level` goes as far as `wanted`."""
     return LEVELS.index(level) >= LEVELS.index(wanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PolicyStep:
     """`do` it `after` the first step. `to`: whom a notice goes to (owner, admin). `severity`: info, warning or page.
 
     `run`: the name of the hook (see Hook) that a `hook` step runs. `act`: what an `ask` asks for, stop or terminate.
@@ -61,7 +61,7 @@ class Step:
     act: str = ""
 
     def __post_init__(self) -> None:
-        require_one_of(self.do, tuple(DEEDS), "then.do")
+        require_one_of(self.do, tuple(STEP_LEVELS), "then.do")
         require_one_of(self.severity, ("info", "warning", "page"), "then.severity")
         require(self.after >= timedelta(), "then.after", "must not be negative", 'write "15m"')
         if self.do == ASK:
@@ -70,7 +70,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class PolicyTarget:
     """Whom a policy concerns: all that is stated must fit. `gpu`, `ids`, `names` None: any. An empty tuple selects nothing.
 
     `names` are shell patterns (`train-*`).
@@ -93,9 +93,9 @@ class Policy:
 
     name: str
     when: Condition
-    then: tuple[Step, ...]
+    then: tuple[PolicyStep, ...]
     arm: str = OBSERVE
-    target: Target = field(default_factory=Target)
+    target: PolicyTarget = field(default_factory=PolicyTarget)
     hold: timedelta = timedelta()
     needs: tuple[str, ...] = ()
     allow_irreversible: bool = False

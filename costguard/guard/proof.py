@@ -17,7 +17,7 @@ from costguard.guard.action_intents import (
     EXECUTING,
     FAILED,
     READY,
-    RETRIES,
+    RETRY_DELAYS,
     UNCONFIRMED,
     VERIFYING,
     Intent,
@@ -27,20 +27,20 @@ from costguard.metering.observation import Observation, identify_incarnation
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import ENDED, RUNNING, STOPPED
 
-HELD = (RUNNING, "paused", "failed")
+STOPPABLE_STATES = (RUNNING, "paused", "failed")
 """States in which a stop has something to stop: the machine is held, and bills."""
-PROVEN = {STOP: (STOPPED, "suspended", ENDED), TERMINATE: (ENDED,)}
+PROVING_STATES = {STOP: (STOPPED, "suspended", ENDED), TERMINATE: (ENDED,)}
 """States that prove an act."""
-UNDONE = {STOP: HELD, TERMINATE: (*HELD, STOPPED, "suspended")}
+CONTRADICTING_STATES = {STOP: STOPPABLE_STATES, TERMINATE: (*STOPPABLE_STATES, STOPPED, "suspended")}
 """States in which it may be done, and which contradict that it was."""
-ABSENCES = 3
+ABSENCES_MIN = 3
 """Complete listings in a row that lack it, before a terminate counts as done: that it is not found proves nothing (H04)."""
-SETTLING = timedelta(seconds=60)
+SETTLING_TIME = timedelta(seconds=60)
 """How long a listing may go on showing what was before a send, where a provider says nothing better: an assumption, 2026-11."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class IntentUpdate:
     """Where an intent goes, "" for nowhere yet. `again`: send once more, after a fresh look. `why` is a sentence."""
 
     state: str = ""
@@ -48,19 +48,19 @@ class Finding:
     again: bool = False
 
 
-def refusal(intent: Intent, seen: Observation) -> str:
+def explain_refusal(intent: Intent, seen: Observation) -> str:
     """Why `intent` must not be sent, seeing what a fresh look found; "" where nothing in it is against that."""
-    return next(_objections(intent, seen), "")
+    return next(_list_objections(intent, seen), "")
 
 
-def _objections(intent: Intent, seen: Observation) -> Iterator[str]:
+def _list_objections(intent: Intent, seen: Observation) -> Iterator[str]:
     """Each reason by itself; those that make the ones after them meaningless stand first."""
     handling, act = seen.handling, intent.act
     if identify_incarnation(seen) != intent.life:
         yield "it was restarted, or is another machine: this act was for a life of it that is over"
-    if seen.state in PROVEN[act]:
+    if seen.state in PROVING_STATES[act]:
         yield f"it is {seen.state} already"
-    if seen.state not in UNDONE[act]:
+    if seen.state not in CONTRADICTING_STATES[act]:
         yield f"it is {seen.state}, and nobody can say what the act would meet"
     if handling.controller:
         yield f"{handling.controller} would bring it back"
@@ -75,16 +75,16 @@ def _objections(intent: Intent, seen: Observation) -> Iterator[str]:
         yield f"it would lose {', '.join(lost)}, and nobody allowed that"
 
 
-def is_due(intent: Intent, now: datetime) -> bool:
+def is_send_due(intent: Intent, now: datetime) -> bool:
     """Whether it may be sent at `now`: it is READY, or was sent, is VERIFYING, and waited for as long as RETRIES says."""
     if intent.state != VERIFYING:
         return intent.state == READY
     sent = max(intent.sends, 1) - 1
-    waited = sent < len(RETRIES) and _since_send(intent, now) >= RETRIES[sent]
-    return waited and _tells_lives_apart(intent) and not _is_overdue(intent, now)
+    waited = sent < len(RETRY_DELAYS) and _get_time_since_send(intent, now) >= RETRY_DELAYS[sent]
+    return waited and _can_tell_lives_apart(intent) and not _is_overdue(intent, now)
 
 
-def difference(first: Observation, second: Observation) -> str:
+def describe_difference(first: Observation, second: Observation) -> str:
     """What bears on the act and is not the same in two looks at one machine; "" for nothing."""
     if first.state != second.state:
         return f"it went from {first.state} to {second.state} while it was looked at"
@@ -93,84 +93,84 @@ def difference(first: Observation, second: Observation) -> str:
     return f"its {' and '.join(changed)} changed while it was looked at" if changed else ""
 
 
-def found(
+def confirm_outcome(
     intent: Intent, seen: Observation | None, *, absences: int, asked_at: datetime, now: datetime, settling: timedelta
-) -> Finding:
+) -> IntentUpdate:
     """What becomes of `intent`, in doubt, by a look or a listing that was asked for at `asked_at`.
 
     `seen` None: it was not there; `absences`: how many complete listings in a row lack it, all asked after the last send.
     While nothing can be listed, `asked_at` of the last listing lets it become UNCONFIRMED in time, and nothing else.
     """
     if intent.state == EXECUTING and intent.expires_at is not None and now < intent.expires_at:
-        return Finding(why="it may be sent at any moment")
+        return IntentUpdate(why="it may be sent at any moment")
     if intent.sent_at is not None and asked_at < intent.sent_at:
-        return _waiting(intent, now, "nobody has looked since it was sent", looked=False)
-    return _absent(intent, absences, now) if seen is None else _present(intent, seen, now, settling)
+        return _keep_waiting(intent, now, "nobody has looked since it was sent", looked=False)
+    return _resolve_absent(intent, absences, now) if seen is None else _resolve_present(intent, seen, now, settling)
 
 
-def _absent(intent: Intent, absences: int, now: datetime) -> Finding:
-    if absences >= ABSENCES and intent.act == TERMINATE:
-        return Finding(state=DONE, why=f"{absences} complete listings in a row lack it")
-    if absences >= ABSENCES and intent.state == UNCONFIRMED:
-        return Finding(state=FAILED, why="it was only to be stopped, and is gone")
-    return _waiting(intent, now, "it is not found, which proves nothing")
+def _resolve_absent(intent: Intent, absences: int, now: datetime) -> IntentUpdate:
+    if absences >= ABSENCES_MIN and intent.act == TERMINATE:
+        return IntentUpdate(state=DONE, why=f"{absences} complete listings in a row lack it")
+    if absences >= ABSENCES_MIN and intent.state == UNCONFIRMED:
+        return IntentUpdate(state=FAILED, why="it was only to be stopped, and is gone")
+    return _keep_waiting(intent, now, "it is not found, which proves nothing")
 
 
-def _present(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> Finding:
-    if _is_later(intent.life, seen):
-        return Finding(state=DONE, why="the life it was for is over: it was restarted since")
-    if _is_other(intent.life, seen):
-        return _waiting(intent, now, "what was seen may be of an earlier life, or of another machine")
-    if seen.state in PROVEN[intent.act]:
-        return Finding(state=DONE, why=f"it is {seen.state}")
-    if seen.state in UNDONE[intent.act]:
-        return _contradicted(intent, seen, now, settling)
-    return _waiting(intent, now, f"it is {seen.state}")
+def _resolve_present(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
+    if _is_later_life(intent.life, seen):
+        return IntentUpdate(state=DONE, why="the life it was for is over: it was restarted since")
+    if _is_other_life(intent.life, seen):
+        return _keep_waiting(intent, now, "what was seen may be of an earlier life, or of another machine")
+    if seen.state in PROVING_STATES[intent.act]:
+        return IntentUpdate(state=DONE, why=f"it is {seen.state}")
+    if seen.state in CONTRADICTING_STATES[intent.act]:
+        return _resolve_contradicted(intent, seen, now, settling)
+    return _keep_waiting(intent, now, f"it is {seen.state}")
 
 
-def _contradicted(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> Finding:
+def _resolve_contradicted(intent: Intent, seen: Observation, now: datetime, settling: timedelta) -> IntentUpdate:
     """It is as if nothing had been sent."""
     told = f"it is still {seen.state}"
-    if _since_send(intent, now) < settling:
-        return Finding(why=f"{told}, and may be settling")
-    if intent.state == EXECUTING and not _tells_lives_apart(intent):
-        return Finding(state=CANCELLED, why=f"{told}, or again: its provider states no start, so nobody can tell")
+    if _get_time_since_send(intent, now) < settling:
+        return IntentUpdate(why=f"{told}, and may be settling")
+    if intent.state == EXECUTING and not _can_tell_lives_apart(intent):
+        return IntentUpdate(state=CANCELLED, why=f"{told}, or again: its provider states no start, so nobody can tell")
     if intent.state == EXECUTING:
-        return Finding(state=READY, why=told, again=True)
-    if is_due(intent, now):
-        return Finding(why=told, again=True)
-    return _waiting(intent, now, told)
+        return IntentUpdate(state=READY, why=told, again=True)
+    if is_send_due(intent, now):
+        return IntentUpdate(why=told, again=True)
+    return _keep_waiting(intent, now, told)
 
 
-def _tells_lives_apart(intent: Intent) -> bool:
+def _can_tell_lives_apart(intent: Intent) -> bool:
     """Whether a later life could be told from the one it is for; what is ended for good has no later one."""
     return intent.act == TERMINATE or intent.life.started_at is not None
 
 
-def _waiting(intent: Intent, now: datetime, why: str, *, looked: bool = True) -> Finding:
+def _keep_waiting(intent: Intent, now: datetime, why: str, *, looked: bool = True) -> IntentUpdate:
     """Not proven: in time it is looked at again; after ten minutes it is told."""
     if intent.state == UNCONFIRMED:
-        return Finding(why=why)
+        return IntentUpdate(why=why)
     if _is_overdue(intent, now):
-        return Finding(state=UNCONFIRMED, why=why)
-    return Finding(state=VERIFYING if looked and intent.state == EXECUTING else "", why=why)
+        return IntentUpdate(state=UNCONFIRMED, why=why)
+    return IntentUpdate(state=VERIFYING if looked and intent.state == EXECUTING else "", why=why)
 
 
 def _is_overdue(intent: Intent, now: datetime) -> bool:
     """Whether ten minutes have gone since the first send, taking the pauses between sends to be those of RETRIES."""
-    return _since_send(intent, now) + sum(RETRIES[: max(intent.sends - 1, 0)], timedelta()) >= CONFIRM_WITHIN
+    return _get_time_since_send(intent, now) + sum(RETRY_DELAYS[: max(intent.sends - 1, 0)], timedelta()) >= CONFIRM_WITHIN
 
 
-def _since_send(intent: Intent, now: datetime) -> timedelta:
+def _get_time_since_send(intent: Intent, now: datetime) -> timedelta:
     return now - (intent.sent_at or intent.moved_at)
 
 
-def _is_later(life: Incarnation, seen: Observation) -> bool:
+def _is_later_life(life: Incarnation, seen: Observation) -> bool:
     pairs = ((life.started_at, seen.started_at), (life.created_at, seen.created_at))
     return any(old is not None and new is not None and new > old for old, new in pairs)
 
 
-def _is_other(life: Incarnation, seen: Observation) -> bool:
+def _is_other_life(life: Incarnation, seen: Observation) -> bool:
     """Whether `seen` is surely no look at `life`. A stopped one that states no start any more may be one."""
     pairs = ((life.started_at, seen.started_at), (life.created_at, seen.created_at))
     stale = life.started_at is not None and seen.stopped_at is not None and seen.stopped_at < life.started_at

@@ -29,7 +29,7 @@ class GuardRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
+class ProtectionSighting:
     """`key` was last seen protected on the cloud's side at `at`. `how`: by what ("label costguard=never")."""
 
     key: ResourceKey
@@ -38,7 +38,7 @@ class Protection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstSeen:
+class FirstSighting:
     """Since when a resource is known. `polls`: complete listings of its scope since then, its first one counted."""
 
     at: datetime
@@ -46,7 +46,7 @@ class FirstSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Departed:
+class DepartureEvidence:
     """What listings say of a resource that may be over. `listed`: as the last complete one that had it showed its end.
 
     `absences`: how many complete listings in a row lack it, where none showed its end.
@@ -57,7 +57,7 @@ class Departed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reaction:
+class ConfirmedAct:
     """One act that was confirmed: when its first request was let go, and when a listing had proven it."""
 
     intent_id: str

@@ -17,12 +17,12 @@ from costguard.values.calendar import resolve_wall_time
 from costguard.values.checks import require
 
 DAY = timedelta(days=1)
-AROUND = 9
+DAYS_AROUND = 9
 """Days before and after now that are looked at: a week, and the windows at its edges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Off:
+class OffWindow:
     """Off from `start` to `end` of the zone's clock, on the `days` (0: Monday) it starts on; `end` <= `start`: next day."""
 
     start: time
@@ -47,12 +47,12 @@ class Schedule:
     """When it should be off, in `zone`. `holidays`: days on which it should be off all day."""
 
     zone: tzinfo
-    off: tuple[Off, ...]
+    off: tuple[OffWindow, ...]
     holidays: frozenset[date] = frozenset()
     exemptions: tuple[Exemption, ...] = ()
 
 
-class Wanted(NamedTuple):
+class ScheduleState(NamedTuple):
     """Whether it should be off, in [`since`, `until`). None: for longer than `AROUND` days, or for ever."""
 
     off: bool
@@ -61,27 +61,29 @@ class Wanted(NamedTuple):
 
 
 @lru_cache(maxsize=1000)
-def wants_off(schedule: Schedule, now: datetime) -> Wanted:
+def evaluate_schedule(schedule: Schedule, now: datetime) -> ScheduleState:
     """Whether `schedule` wants it off at `now` (UTC), since when without a break, and until when."""
     today = now.astimezone(schedule.zone).date()
     first, last = (
-        resolve_wall_time(today - AROUND * DAY, time(), schedule.zone),
-        resolve_wall_time(today + AROUND * DAY, time(), schedule.zone),
+        resolve_wall_time(today - DAYS_AROUND * DAY, time(), schedule.zone),
+        resolve_wall_time(today + DAYS_AROUND * DAY, time(), schedule.zone),
     )
-    blocks = [(start, end) for start, end in _blocks(schedule, today) if end > first and start < last]
+    blocks = [(start, end) for start, end in _list_off_periods(schedule, today) if end > first and start < last]
     for start, end in blocks:
         if start <= now < end:
-            return Wanted(True, start if start > first else None, end if end < last else None)  # noqa: FBT003 - as named above
+            return ScheduleState(True, start if start > first else None, end if end < last else None)  # noqa: FBT003 - as named above
     before = [end for _, end in blocks if end <= now]
     after = [start for start, _ in blocks if now < start]
-    return Wanted(False, max(before, default=None), min(after, default=None))  # noqa: FBT003 - as named above
+    return ScheduleState(False, max(before, default=None), min(after, default=None))  # noqa: FBT003 - as named above
 
 
-def _blocks(schedule: Schedule, today: date) -> list[tuple[datetime, datetime]]:
+def _list_off_periods(schedule: Schedule, today: date) -> list[tuple[datetime, datetime]]:
     """All in which it should be off around `today`, in order, apart from each other, less the exemptions."""
-    days = [today + number * DAY for number in range(-AROUND - 1, AROUND + 2)]
-    windows = [_window(off, day, schedule.zone) for off in schedule.off for day in days if day.weekday() in off.days]
-    windows += [_window(ALL_DAY, day, schedule.zone) for day in days if day in schedule.holidays]
+    days = [today + number * DAY for number in range(-DAYS_AROUND - 1, DAYS_AROUND + 2)]
+    windows = [
+        _resolve_off_window(off, day, schedule.zone) for off in schedule.off for day in days if day.weekday() in off.days
+    ]
+    windows += [_resolve_off_window(ALL_DAY, day, schedule.zone) for day in days if day in schedule.holidays]
     joined = list[tuple[datetime, datetime]]()
     for start, end in sorted(window for window in windows if window[0] < window[1]):
         if joined and start <= joined[-1][1]:
@@ -95,9 +97,9 @@ def _blocks(schedule: Schedule, today: date) -> list[tuple[datetime, datetime]]:
     return joined
 
 
-def _window(off: Off, day: date, zone: tzinfo) -> tuple[datetime, datetime]:
+def _resolve_off_window(off: OffWindow, day: date, zone: tzinfo) -> tuple[datetime, datetime]:
     last = day if off.start < off.end else day + DAY
     return resolve_wall_time(day, off.start, zone), resolve_wall_time(last, off.end, zone)
 
 
-ALL_DAY = Off(start=time(), end=time())
+ALL_DAY = OffWindow(start=time(), end=time())

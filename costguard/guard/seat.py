@@ -6,45 +6,53 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from costguard.guard.action_intents import IN_DOUBT
-from costguard.guard.activity import judge
-from costguard.guard.context import Rules, Sight
-from costguard.guard.evidence import Columns, Lines, columns_of, counting
-from costguard.guard.evidence import spacing as spacing_of
-from costguard.guard.facts import Known
-from costguard.guard.grouping import GroupKey, Member, Together, as_member, counts, group_of, together
-from costguard.guard.overrides import LEASE, Wish
+from costguard.guard.action_intents import DOUBTFUL_STATES
+from costguard.guard.activity import classify_activity
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.evidence import CountedSeries, SampleColumns, build_columns, select_counted_series
+from costguard.guard.evidence import estimate_sample_interval as spacing_of
+from costguard.guard.facts import FactInputs
+from costguard.guard.grouping import (
+    GroupActivity,
+    GroupKey,
+    GroupMember,
+    apply_group_activity,
+    combine_activities,
+    counts_for_group,
+    find_group,
+)
+from costguard.guard.overrides import LEASE, Override
 from costguard.guard.owning import (
-    BY_HAND,
+    MANUAL_START_LEASE,
     Protection,
-    approved,
-    frozen,
-    lease_ended_at,
-    lease_of,
-    marked,
-    owner_of,
-    phase_of,
-    protection_of,
+    find_freeze,
+    find_label_protection,
+    find_lease,
+    find_lease_end,
+    find_owner,
+    find_phase,
+    find_protection,
+    list_approved_acts,
 )
 from costguard.guard.policy import Policy
-from costguard.guard.policy_evaluation import Concerned
-from costguard.guard.run import Protection as Sighted
-from costguard.guard.schedule import Wanted, wants_off
-from costguard.guard.work import IDLE, Work
+from costguard.guard.policy_evaluation import PolicySelector
+from costguard.guard.run import ProtectionSighting as Sighted
+from costguard.guard.schedule import ScheduleState, evaluate_schedule
+from costguard.guard.work import IDLE, Activity
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import INSTANCE, RUNNING, ResourceKey
 from costguard.values.sample import Sample
 
-WINDOW = timedelta(minutes=45)
+ACTIVITY_WINDOW = timedelta(minutes=45)
 """Of samples, where no policy with a longer wait concerns a machine."""
-WINDOW_LEAST = timedelta(minutes=10)
-Asks = tuple[timedelta, tuple[str, ...], timedelta]
+ACTIVITY_WINDOW_MIN = timedelta(minutes=10)
+ActivityQuery = tuple[timedelta, tuple[str, ...], timedelta]
 
 
 @dataclass(slots=True, kw_only=True)
-class Seat:
+class ResourceContext:
     """One resource with what bears on it, whatever the policy. `policies`: those that concern it.
 
     `known`: what is known of it beside its listing, whatever the policy. `facts`: those made already that rest on its listing.
@@ -55,40 +63,42 @@ class Seat:
     life: Incarnation
     owner: str
     protection: Protection
-    lease: Wish | None
+    lease: Override | None
     lease_ended_at: datetime | None
-    phase: Wish | None
-    known: Known
-    frozen: Wish | None
+    phase: Override | None
+    known: FactInputs
+    frozen: Override | None
     approved: frozenset[str]
     in_doubt: str
     policies: tuple[Policy, ...] = ()
     facts: dict[str, object | None] = field(default_factory=dict)
-    evidence: tuple[datetime, timedelta, Lines] | None = None
-    works: dict[Asks, Work] = field(default_factory=dict)
-    group: Group | None = field(default=None, repr=False, compare=False)
+    evidence: tuple[datetime, timedelta, CountedSeries] | None = None
+    works: dict[ActivityQuery, Activity] = field(default_factory=dict)
+    group: ResourceGroup | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, live: LiveResource, rules: Rules, sight: Sight, among: Concerned | None = None) -> Seat:
+    def of(
+        cls, live: LiveResource, rules: GuardConfig, sight: GuardSnapshot, among: PolicySelector | None = None
+    ) -> ResourceContext:
         """The seat of `live` in this run. `among`: the policies of `rules`, for who makes several."""
         seen, now = live.observation, sight.now
-        life, before, owner = identify_incarnation(seen), sight.protections.get(seen.key), owner_of(seen, rules.owner_from)
-        policies = (among or Concerned(rules.policies)).by(seen, owner)
-        wishes = (*sight.wishes, *_by_hand(seen, life, policies))
-        protection = protection_of(seen, sight.wishes, rules.protect, before.at if before else None, now)
-        lease = lease_of(life, wishes, now)
-        doubt = next((i for i in sight.intents if i.state in IN_DOUBT and i.life.key == seen.key), None)
+        life, before, owner = identify_incarnation(seen), sight.protections.get(seen.key), find_owner(seen, rules.owner_from)
+        policies = (among or PolicySelector(rules.policies)).select(seen, owner)
+        wishes = (*sight.wishes, *_lease_manual_start(seen, life, policies))
+        protection = find_protection(seen, sight.wishes, rules.protect, before.at if before else None, now)
+        lease = find_lease(life, wishes, now)
+        doubt = next((i for i in sight.intents if i.state in DOUBTFUL_STATES and i.life.key == seen.key), None)
         return cls(
             live=live,
             life=life,
             owner=owner,
             protection=protection,
             lease=lease,
-            lease_ended_at=lease_ended_at(life, wishes, now),
-            phase=phase_of(life, sight.wishes, now),
-            known=Known(owner=owner, protection=protection, lease=lease),
-            frozen=frozen(sight.wishes, seen.key, now),
-            approved=approved(life, sight.wishes, now),
+            lease_ended_at=find_lease_end(life, wishes, now),
+            phase=find_phase(life, sight.wishes, now),
+            known=FactInputs(owner=owner, protection=protection, lease=lease),
+            frozen=find_freeze(sight.wishes, seen.key, now),
+            approved=list_approved_acts(life, sight.wishes, now),
             in_doubt=f"its {doubt.act} is {doubt.state}" if doubt else "",
             policies=policies,
         )
@@ -98,44 +108,46 @@ class Seat:
         """Of the resource."""
         return self.live.observation.key
 
-    def is_marked(self, rules: Rules) -> bool:
+    def has_protecting_label(self, rules: GuardConfig) -> bool:
         """Whether its labels protect it now: what is remembered for a day after they vanish."""
-        return marked(self.live.observation, rules.protect).protected
+        return find_label_protection(self.live.observation, rules.protect).protected
 
-    def sighted(self, rules: Rules, now: datetime) -> Sighted:
+    def record_protection(self, rules: GuardConfig, now: datetime) -> Sighted:
         """That its labels protect it, to be remembered."""
-        return Sighted(key=self.key, at=now, how=marked(self.live.observation, rules.protect).why)
+        return Sighted(key=self.key, at=now, how=find_label_protection(self.live.observation, rules.protect).why)
 
-    def lag(self, sight: Sight) -> timedelta:
+    def get_lag(self, sight: GuardSnapshot) -> timedelta:
         """How late its newest sample may be."""
         return sight.lags.get(self.key.provider, timedelta())
 
-    def longest(self) -> Policy | None:
+    def find_longest_policy(self) -> Policy | None:
         """Of the policies that concern it, the one that waits longest."""
         return max(self.policies, key=lambda p: p.hold, default=None)
 
-    def work(self, policy: Policy | None, rules: Rules, sight: Sight) -> Work:
+    def classify(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
         """Its state of work as `policy` asks for it: that of its group, where it idles by itself and is not judged alone."""
-        own = self.alone(policy, rules, sight)
+        own = self.classify_alone(policy, rules, sight)
         if self.group is None or own.state != IDLE or (policy is not None and policy.alone):
             return own
-        return as_member(own, self.group.work(policy, rules, sight), self.live.observation.gpu_count)
+        return apply_group_activity(own, self.group.classify(policy, rules, sight), self.live.observation.gpu_count)
 
-    def alone(self, policy: Policy | None, rules: Rules, sight: Sight) -> Work:
+    def classify_alone(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> Activity:
         """Its own state of work, whatever its group does, judged once for policies that ask alike."""
         seen = self.live.observation
         if seen.kind != INSTANCE or seen.state != RUNNING:
-            return Work(reasons=(f"it is {seen.state}",))
-        asks = _asks(policy)
+            return Activity(reasons=(f"it is {seen.state}",))
+        asks = _build_query(policy)
         made = self.works.get(asks)
         if made is None:
-            made = self.works[asks] = self._judged(*asks, rules, sight)
+            made = self.works[asks] = self._classify_once(*asks, rules, sight)
         return made
 
-    def _judged(self, window: timedelta, needs: tuple[str, ...], warmup: timedelta, rules: Rules, sight: Sight) -> Work:
+    def _classify_once(
+        self, window: timedelta, needs: tuple[str, ...], warmup: timedelta, rules: GuardConfig, sight: GuardSnapshot
+    ) -> Activity:
         seen = self.live.observation
-        since, rhythm, counted = self.evidence = self.evidence or self._evidence(rules, sight)
-        return judge(
+        since, rhythm, counted = self.evidence = self.evidence or self._collect_series(rules, sight)
+        return classify_activity(
             seen,
             (),
             now=sight.now,
@@ -145,79 +157,81 @@ class Seat:
             warmup_max=warmup,
             needs=needs,
             phase_until=self.phase.until if self.phase else None,
-            lag=self.lag(sight),
+            lag=self.get_lag(sight),
             counted=counted,
         )
 
-    def rhythm(self, rules: Rules, sight: Sight) -> timedelta:
+    def get_sample_interval(self, rules: GuardConfig, sight: GuardSnapshot) -> timedelta:
         """How often a sample of it is due."""
         return self.evidence[1] if self.evidence else spacing_of(sight.samples.get(self.key, {}), rules.interval)
 
-    def _evidence(self, rules: Rules, sight: Sight) -> tuple[datetime, timedelta, Lines]:
+    def _collect_series(self, rules: GuardConfig, sight: GuardSnapshot) -> tuple[datetime, timedelta, CountedSeries]:
         """From when on its samples count, how often one is due, and those that count: whatever the policy."""
-        columns: Columns = sight.samples.get(self.key, {})
+        columns: SampleColumns = sight.samples.get(self.key, {})
         began = [self.live.observation.started_at or self.live.observation.created_at, sight.gap_ended_at, self.lease_ended_at]
         since = max((at for at in began if at is not None), default=self.live.first_seen_at)
-        return since, spacing_of(columns, rules.interval), counting(columns, since, sight.now)
+        return since, spacing_of(columns, rules.interval), select_counted_series(columns, since, sight.now)
 
 
 @dataclass(slots=True, kw_only=True)
-class Group:
+class ResourceGroup:
     """A group of seats: those of its members that run. `works`: already judged, as of a `Seat`."""
 
     key: GroupKey
-    running: list[Seat] = field(default_factory=list)
-    works: dict[Asks, Together | None] = field(default_factory=dict)
+    running: list[ResourceContext] = field(default_factory=list)
+    works: dict[ActivityQuery, GroupActivity | None] = field(default_factory=dict)
 
-    def work(self, policy: Policy | None, rules: Rules, sight: Sight) -> Together | None:
+    def classify(self, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> GroupActivity | None:
         """What it comes to, as `policy` asks for it; None: no member runs."""
-        asks = _asks(policy)
+        asks = _build_query(policy)
         if asks not in self.works:
-            self.works[asks] = together(self.key, [self._member(one, policy, rules, sight) for one in self.running])
+            self.works[asks] = combine_activities(
+                self.key, [self._to_member(one, policy, rules, sight) for one in self.running]
+            )
         return self.works[asks]
 
     @staticmethod
-    def _member(seat: Seat, policy: Policy | None, rules: Rules, sight: Sight) -> Member:
-        return Member(key=seat.key, name=seat.live.observation.name, work=seat.alone(policy, rules, sight))
+    def _to_member(seat: ResourceContext, policy: Policy | None, rules: GuardConfig, sight: GuardSnapshot) -> GroupMember:
+        return GroupMember(key=seat.key, name=seat.live.observation.name, work=seat.classify_alone(policy, rules, sight))
 
 
-def seats_of(rules: Rules, sight: Sight) -> list[Seat]:
+def build_contexts(rules: GuardConfig, sight: GuardSnapshot) -> list[ResourceContext]:
     """A seat for each resource of `sight`, those of one group put together."""
-    among, groups = Concerned(rules.policies), dict[GroupKey, Group]()
-    seats = [Seat.of(live, rules, sight, among) for live in sight.live]
+    among, groups = PolicySelector(rules.policies), dict[GroupKey, ResourceGroup]()
+    seats = [ResourceContext.of(live, rules, sight, among) for live in sight.live]
     for seat in seats:
-        key = group_of(seat.live.observation, rules.group_from)
+        key = find_group(seat.live.observation, rules.group_from)
         if key is not None:
-            seat.group, seat.known = groups.setdefault(key, Group(key=key)), replace(seat.known, group=key.name)
-            if counts(seat.live):
+            seat.group, seat.known = groups.setdefault(key, ResourceGroup(key=key)), replace(seat.known, group=key.name)
+            if counts_for_group(seat.live):
                 seat.group.running.append(seat)
     return seats
 
 
-def _asks(policy: Policy | None) -> Asks:
+def _build_query(policy: Policy | None) -> ActivityQuery:
     """What `policy` asks of a judgement: window, needs, and how long a machine may be warming."""
     if policy is None:
-        return max(WINDOW, WINDOW_LEAST), (), WINDOW
-    return max(policy.hold or WINDOW, WINDOW_LEAST), policy.needs, policy.warmup_max
+        return max(ACTIVITY_WINDOW, ACTIVITY_WINDOW_MIN), (), ACTIVITY_WINDOW
+    return max(policy.hold or ACTIVITY_WINDOW, ACTIVITY_WINDOW_MIN), policy.needs, policy.warmup_max
 
 
-def spacing(samples: Sequence[Sample], interval: timedelta) -> timedelta:
+def estimate_interval_of_samples(samples: Sequence[Sample], interval: timedelta) -> timedelta:
     """How often a sample is due, as `evidence.spacing` says."""
-    return spacing_of(columns_of(samples), interval)
+    return spacing_of(build_columns(samples), interval)
 
 
-def _by_hand(seen: Observation, life: Incarnation, policies: Iterable[Policy]) -> tuple[Wish, ...]:
+def _lease_manual_start(seen: Observation, life: Incarnation, policies: Iterable[Policy]) -> tuple[Override, ...]:
     """The lease of a machine that somebody started while a schedule wanted it off: for that long no policy acts on it."""
     began = seen.started_at
     if began is None or not any(
-        policy.schedule and after_hours(seen, wants_off(policy.schedule, began)) for policy in policies
+        policy.schedule and is_started_after_hours(seen, evaluate_schedule(policy.schedule, began)) for policy in policies
     ):
         return ()
     who, why = "whoever started it", "started by hand"
-    return (Wish(id="", what=LEASE, who=who, why=why, at=began, until=began + BY_HAND, key=seen.key, life=life),)
+    return (Override(id="", what=LEASE, who=who, why=why, at=began, until=began + MANUAL_START_LEASE, key=seen.key, life=life),)
 
 
-def after_hours(seen: Observation, wanted: Wanted) -> bool:
+def is_started_after_hours(seen: Observation, wanted: ScheduleState) -> bool:
     """Whether its run began within the time in which its schedule wants it off: that was on purpose."""
     return wanted.off and wanted.since is not None and seen.started_at is not None and seen.started_at > wanted.since
 

@@ -14,28 +14,28 @@ from math import ceil
 from operator import sub
 from typing import NamedTuple
 
-from costguard.guard.evidence import Line
+from costguard.guard.evidence import SignalSeries
 from costguard.guard.signals import (
     AGE,
+    BUSY_SHARE_MIN,
     COUNTER,
-    COVERED,
+    COVERAGE_MIN,
     FLOOR_SHARE,
-    INPUT_COUNTS,
+    INPUT_COUNTS_FOR,
     LEVEL,
     RISE_SHARE,
-    VOLUME,
     VOLUMES,
-    WORK_SHARE,
-    Kind,
+    WORK_BYTES_MIN,
+    SignalKind,
 )
 from costguard.values.instant import MICROSECOND, SECOND_US, from_micros
 from costguard.values.sample import GPU_POWER
 
-INPUT_COUNTS_US = INPUT_COUNTS // MICROSECOND
-_least = lru_cache(maxsize=1000)(lambda span, poll: max(1, ceil(WORK_SHARE * round(span / poll) - 1e-9)))
+INPUT_COUNTS_FOR_US = INPUT_COUNTS_FOR // MICROSECOND
+_compute_busy_min = lru_cache(maxsize=1000)(lambda span, poll: max(1, ceil(BUSY_SHARE_MIN * round(span / poll) - 1e-9)))
 
 
-class Window(NamedTuple):
+class ActivityWindow(NamedTuple):
     """What is looked at: samples from `start` on, and for the state those after `opens`. `due`: how many should be there.
 
     Microseconds since 1970; `length` and `poll`: microseconds. `newest`: how recent a sample can be.
@@ -49,20 +49,20 @@ class Window(NamedTuple):
     due: int
     newest: int
 
-    def least(self, span: int) -> int:
+    def get_busy_min(self, span: int) -> int:
         """How many busy samples in `span` are work."""
-        return int(_least(min(self.length, span), self.poll))
+        return int(_compute_busy_min(min(self.length, span), self.poll))
 
 
-class Track(NamedTuple):
+class SignalSummary(NamedTuple):
     """What a signal says. `busy`: it is work now. `doubtful`: it could be, for all that is missing. `worked`: it ever was.
 
     `until`: when its last work, or what could be work, was over; None: never was any since `Window.start`. `began`: since when
     it is busy without a pause of a window. `peak`: its highest value in the window.
     """
 
-    line: Line
-    kind: Kind
+    line: SignalSeries
+    kind: SignalKind
     busy: bool
     doubtful: bool
     worked: bool
@@ -75,10 +75,10 @@ class Track(NamedTuple):
     @property
     def proven(self) -> bool:
         """Whether it is surely quiet."""
-        return self.fresh and not self.doubtful and not self.busy and self.coverage >= COVERED
+        return self.fresh and not self.doubtful and not self.busy and self.coverage >= COVERAGE_MIN
 
 
-class Found(NamedTuple):
+class Classification(NamedTuple):
     """A state of work as it is found: as in Work, but for `since`, which is in microseconds."""
 
     state: str
@@ -88,32 +88,32 @@ class Found(NamedTuple):
     wasted_share: float = 0
 
 
-def track(line: Line, window: Window, above: float) -> Track:
+def summarize_signal(line: SignalSeries, window: ActivityWindow, above: float) -> SignalSummary:
     """What `line` says, where a value above `above` is busy."""
     if line.low > above and line.kind.reading in (LEVEL, VOLUMES) and window.newest - line.ats[-1] < window.poll:
-        return _steadily_busy(line, window, above) or thorough(line, window, above)
-    return thorough(line, window, above)
+        return _summarize_steady_load(line, window, above) or summarize_each_sample(line, window, above)
+    return summarize_each_sample(line, window, above)
 
 
-def thorough(line: Line, window: Window, above: float) -> Track:
+def summarize_each_sample(line: SignalSeries, window: ActivityWindow, above: float) -> SignalSummary:
     """As `track`, with a look at every sample."""
     kind, ats, opens, poll = line.kind, line.ats, window.opens, window.poll
     reading, first_at, late = kind.reading, ats[0], window.newest - ats[-1]
     fresh = late <= 2 * poll and ats[-1] > opens  # a window that holds no sample, as measures come late, proves nothing
-    head, tail = _head(kind, first_at, window), max(0, late // poll)
-    inside = line.holes(poll)
+    head, tail = _count_missing_head(kind, first_at, window), max(0, late // poll)
+    inside = line.find_holes(poll)
     first = bisect_right(ats, opens) if first_at <= opens else 0
     peak = line.top if not first or line.top == line.low else max(line.values[first:], default=0.0)
     if first == len(ats):
         peak = 0.0
-    busy = _busy(line, window, above)
+    busy = _find_busy_samples(line, window, above)
     bound = first_at if first_at - window.start >= poll else None
     if not (inside or head or tail or busy):
-        return Track(line, kind, False, False, False, 1.0, fresh, bound, None, peak)  # noqa: FBT003 - hundreds of thousands
+        return SignalSummary(line, kind, False, False, False, 1.0, fresh, bound, None, peak)  # noqa: FBT003 - hundreds of thousands
     one = reading in (VOLUMES, COUNTER, AGE)
-    worked, now_busy = _last(busy, window, one=one), _enough(busy, window, one=one)
+    worked, now_busy = _find_last_busy(busy, window, one=one), _has_enough_now(busy, window, one=one)
     if reading == AGE:
-        now_busy = bool(busy) and window.now - busy[-1] < INPUT_COUNTS_US
+        now_busy = bool(busy) and window.now - busy[-1] < INPUT_COUNTS_FOR_US
     missing = head + tail + (len(inside) - bisect_right(inside, opens) if inside else 0)
     doubtful, possible = False, worked
     if reading in (LEVEL, VOLUMES, COUNTER):
@@ -121,11 +121,11 @@ def thorough(line: Line, window: Window, above: float) -> Track:
         unseen = head + {LEVEL: tail, VOLUMES: max(0, tail - 1), COUNTER: 0}[reading]
         if holes or unseen:
             marks = sorted([*busy, *holes]) if holes else busy
-            possible = _last(marks, window, one=one)
-            least = 1 if one else window.least(window.now - window.start)
+            possible = _find_last_busy(marks, window, one=one)
+            least = 1 if one else window.get_busy_min(window.now - window.start)
             doubtful = len(marks) - bisect_right(marks, opens) + unseen >= least
-    after = _after(line, possible, window)
-    return Track(
+    after = _find_busy_end(line, possible, window)
+    return SignalSummary(
         line,
         kind,
         now_busy,
@@ -134,39 +134,39 @@ def thorough(line: Line, window: Window, above: float) -> Track:
         max(0.0, 1 - missing / window.due),
         fresh,
         after if bound is None or (after is not None and after > bound) else bound,
-        _began(line, busy, window.length) if now_busy else None,
+        _find_busy_start(line, busy, window.length) if now_busy else None,
         peak,
     )
 
 
-def _steadily_busy(line: Line, window: Window, above: float) -> Track | None:
+def _summarize_steady_load(line: SignalSeries, window: ActivityWindow, above: float) -> SignalSummary | None:
     """The track of a line that is busy in each sample, where none is missing: what `thorough` finds.
 
     None: something is missing, or so few are there that they may be noise.
     """
     ats, opens, poll, length = line.ats, window.opens, window.poll, window.length
     first_at, last_at = ats[0], ats[-1]
-    if 2 * line.gap > 3 * poll or length < poll or last_at <= opens or _head(line.kind, first_at, window):
+    if 2 * line.gap > 3 * poll or length < poll or last_at <= opens or _count_missing_head(line.kind, first_at, window):
         return None
     if line.kind.reading == LEVEL:
-        enough = len(ats) - window.least(last_at - window.start + poll)
+        enough = len(ats) - window.get_busy_min(last_at - window.start + poll)
         if enough < 0 or line.gap >= length or ats[enough] <= last_at - length:
             return None
         inside = len(ats) - (bisect_right(ats, opens) if first_at <= opens else 0)
-        busy, began = inside >= window.least(window.now - window.start), first_at
+        busy, began = inside >= window.get_busy_min(window.now - window.start), first_at
     else:
-        marks = _busy(line, window, above)
+        marks = _find_busy_samples(line, window, above)
         if not marks or marks[-1] != last_at:
             return None
-        busy, began = True, _began(line, marks, length)
+        busy, began = True, _find_busy_start(line, marks, length)
     peak = line.top
     if peak != line.low and first_at <= opens:
         peak = max(line.values[bisect_right(ats, opens) :])
     over = min(window.now, last_at + poll)
-    return Track(line, line.kind, busy, False, True, 1.0, True, over, began if busy else None, peak)  # noqa: FBT003
+    return SignalSummary(line, line.kind, busy, False, True, 1.0, True, over, began if busy else None, peak)  # noqa: FBT003
 
 
-def _head(kind: Kind, first: int, window: Window) -> int:
+def _count_missing_head(kind: SignalKind, first: int, window: ActivityWindow) -> int:
     """How many samples are missing before the first. Of a counter its value at the opening is one of those that are due."""
     if first <= window.opens:
         return 0
@@ -174,44 +174,44 @@ def _head(kind: Kind, first: int, window: Window) -> int:
     return wait // window.poll if kind.reading == COUNTER else -(-wait // window.poll) - 1
 
 
-def power_above(line: Line, window: Window, limit: float, gpus: float) -> float:
+def compute_power_threshold(line: SignalSeries, window: ActivityWindow, limit: float, gpus: float) -> float:
     """Watts above which `line` draws for work: its own floor in the window and 15 % of the limit.
 
     Where a sample of the window is missing it could have been the lowest: the floor is then taken for 0.
     """
     whole = limit * (max(1.0, gpus) if line.signal == GPU_POWER else 1)
-    holes = line.holes(window.poll)
+    holes = line.find_holes(window.poll)
     missed = bool(holes and holes[-1] > window.opens) or line.ats[0] - window.opens >= window.poll
     first = bisect_right(line.ats, window.opens)
     floor_w = 0.0 if missed or window.newest - line.ats[-1] >= window.poll else min(line.values[first:], default=0.0)
     return max(0.0, min(floor_w, FLOOR_SHARE * whole)) + RISE_SHARE * whole
 
 
-def _busy(line: Line, window: Window, above: float) -> Sequence[int]:
+def _find_busy_samples(line: SignalSeries, window: ActivityWindow, above: float) -> Sequence[int]:
     """The samples that say work, by time."""
-    often, reading = line.above(above), line.kind.reading
+    often, reading = line.find_above(above), line.kind.reading
     if reading == AGE:
         return often if often[-1] >= window.start else ()
     if reading != VOLUMES:
         return often
-    steady = _steady(line, often, window)
+    steady = _drop_noise(line, often, window)
     each = window.poll / SECOND_US
-    if len(steady) == len(line.ats) or line.totals[-1] * each <= VOLUME:
+    if len(steady) == len(line.ats) or line.totals[-1] * each <= WORK_BYTES_MIN:
         return steady
-    heavy = _heavy(line, window, each, frozenset(steady))
+    heavy = _find_heavy_samples(line, window, each, frozenset(steady))
     return sorted([*steady, *heavy]) if heavy else steady
 
 
-def _steady(line: Line, often: Sequence[int], window: Window) -> Sequence[int]:
+def _drop_noise(line: SignalSeries, often: Sequence[int], window: ActivityWindow) -> Sequence[int]:
     """Those of `often` that are no noise: enough of them in the window that ends there.
 
     From `whole` on a window lies before each, so as many are enough for all of them: `least`.
     """
     if not often:
         return ()
-    length, least = window.length, window.least(window.length)
+    length, least = window.length, window.get_busy_min(window.length)
     whole = bisect_left(often, window.start + length - window.poll)
-    early = [at for k, at in enumerate(often[:whole]) if _crowded(often, k, window)]
+    early = [at for k, at in enumerate(often[:whole]) if _has_enough_before(often, k, window)]
     first = max(whole, least - 1)
     if often is line.ats and line.gap * (least - 1) < length:
         return [*early, *often[first:]]
@@ -219,46 +219,46 @@ def _steady(line: Line, often: Sequence[int], window: Window) -> Sequence[int]:
     return [*early, *(at for at, before in pairs if before > at - length)]
 
 
-def _heavy(line: Line, window: Window, each: float, known: frozenset[int]) -> Sequence[int]:
+def _find_heavy_samples(line: SignalSeries, window: ActivityWindow, each: float, known: frozenset[int]) -> Sequence[int]:
     """The samples, but for `known` ones, that carry their share of a trailing window with more than VOLUME in it.
 
     Where all later ones are known, only the `early` ones are looked at.
     """
     ats, totals = line.ats, line.totals
-    share = VOLUME / (window.length / SECOND_US) / 2
+    share = WORK_BYTES_MIN / (window.length / SECOND_US) / 2
     early = len(ats) - len(known) if len(known) and min(known) == ats[len(ats) - len(known)] else len(ats)
     return [
         at
         for k, (at, value) in enumerate(zip(ats[:early], line.values, strict=False))
         if value >= share
         and at not in known
-        and (totals[k + 1] - totals[bisect_right(ats, at - window.length)]) * each > VOLUME
+        and (totals[k + 1] - totals[bisect_right(ats, at - window.length)]) * each > WORK_BYTES_MIN
     ]
 
 
-def _last(marks: Sequence[int], window: Window, *, one: bool) -> int | None:
+def _find_last_busy(marks: Sequence[int], window: ActivityWindow, *, one: bool) -> int | None:
     """The latest of `marks` with enough of them in the window that ends at it. `one`: one is enough."""
     if not marks:
         return None
-    if one or _crowded(marks, len(marks) - 1, window):
+    if one or _has_enough_before(marks, len(marks) - 1, window):
         return marks[-1]
-    return next((marks[k] for k in range(len(marks) - 2, -1, -1) if _crowded(marks, k, window)), None)
+    return next((marks[k] for k in range(len(marks) - 2, -1, -1) if _has_enough_before(marks, k, window)), None)
 
 
-def _crowded(marks: Sequence[int], k: int, window: Window) -> bool:
+def _has_enough_before(marks: Sequence[int], k: int, window: ActivityWindow) -> bool:
     """Whether enough of `marks` lie in the window that ends at the one of number `k`."""
     at = marks[k]
-    before = k - window.least(at - window.start + window.poll) + 1
+    before = k - window.get_busy_min(at - window.start + window.poll) + 1
     return before >= 0 and marks[before] > at - window.length
 
 
-def _enough(marks: Sequence[int], window: Window, *, one: bool) -> bool:
+def _has_enough_now(marks: Sequence[int], window: ActivityWindow, *, one: bool) -> bool:
     if not marks or marks[-1] <= window.opens:
         return False
-    return one or len(marks) - bisect_right(marks, window.opens) >= window.least(window.now - window.start)
+    return one or len(marks) - bisect_right(marks, window.opens) >= window.get_busy_min(window.now - window.start)
 
 
-def _after(line: Line, at: int | None, window: Window) -> int | None:
+def _find_busy_end(line: SignalSeries, at: int | None, window: ActivityWindow) -> int | None:
     """When what was seen at `at` was over: a counter then, a level with the next sample."""
     if at is None or line.kind.reading in (COUNTER, AGE):
         return at
@@ -266,7 +266,7 @@ def _after(line: Line, at: int | None, window: Window) -> int | None:
     return line.ats[nexts] if nexts < len(line.ats) else min(window.now, at + window.poll)
 
 
-def _began(line: Line, marks: Sequence[int], pause: int) -> int:
+def _find_busy_start(line: SignalSeries, marks: Sequence[int], pause: int) -> int:
     """Since when `marks` follow each other without a pause as long as a window."""
     if (len(marks) == len(line.ats) and line.gap < pause) or max(map(sub, marks[1:], marks), default=0) < pause:
         return marks[0]
@@ -274,6 +274,6 @@ def _began(line: Line, marks: Sequence[int], pause: int) -> int:
     return marks[0] if later is None else later
 
 
-def clock(at: int) -> str:
+def format_clock(at: int) -> str:
     """`at` for people."""
     return f"{from_micros(at):%Y-%m-%d %H:%M} UTC"

@@ -26,15 +26,15 @@ from costguard.values.sample import (
     STEP,
 )
 
-WORK_SHARE = 0.1
+BUSY_SHARE_MIN = 0.1
 """A signal of levels is work where at least this share of the window's samples is busy; less is noise."""
-COVERED = 0.8
+COVERAGE_MIN = 0.8
 """Of the samples that are due, the share that must be there."""
-VOLUME = 2e9
+WORK_BYTES_MIN = 2e9
 """Bytes within a window that are work however they are spread: a checkpoint written in one minute."""
-INPUT_COUNTS = timedelta(minutes=30)
+INPUT_COUNTS_FOR = timedelta(minutes=30)
 """For how long somebody who typed is at work."""
-AHEAD = timedelta(seconds=5)
+CLOCK_AHEAD_MAX = timedelta(seconds=5)
 """How far another's clock may run ahead of ours; a sample that is later yet shows that a clock jumped."""
 FLOOR_SHARE, RISE_SHARE, LOW_SHARE = 0.25, 0.15, 0.35
 """Of a GPU's power limit: the most an idle floor can be (idle H100: 0.1, T4: 0.15); what work draws on top; a hang's most."""
@@ -43,7 +43,7 @@ LEVEL, VOLUMES, COUNTER, AGE, ALIVE, PRESENCE, LIMIT = "level", "volumes", "coun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class SignalKind:
     """How a signal is read. `above`: a value above it is busy, in the signal's unit. `told`: for people, with its unit."""
 
     family: str
@@ -54,23 +54,23 @@ class Kind:
     scale: float = 1
 
 
-KINDS: Mapping[str, Kind] = {
-    GPU_UTIL: Kind(family=DUTY, above=5, told="GPU duty", unit=" %"),
-    GPU_BUSY_COUNT: Kind(family=DUTY, told="busy GPUs"),
-    GPU_POWER: Kind(family=POWER, told="GPU power", unit=" W"),
-    GPU_POWER_BUSIEST: Kind(family=POWER, told="power of the busiest GPU", unit=" W"),
-    GPU_POWER_LIMIT: Kind(family=POWER, reading=LIMIT, told="power limit", unit=" W"),
-    CPU_CORES: Kind(family=CPU, above=0.2 - 1e-9, told="CPU", unit=" cores"),
-    CPU_UTIL: Kind(family=CPU, above=1, told="CPU", unit=" %"),
-    NETWORK: Kind(family=IO, reading=VOLUMES, above=1e6, told="network", unit=" kB/s", scale=1e-3),
-    DISK: Kind(family=IO, reading=VOLUMES, above=1e6, told="disk", unit=" kB/s", scale=1e-3),
-    PCIE: Kind(family=IO, reading=VOLUMES, above=1e6, told="PCIe", unit=" kB/s", scale=1e-3),
-    STEP: Kind(family=PROGRESS, reading=COUNTER, told="steps"),
-    HEARTBEAT: Kind(family=PROGRESS, reading=COUNTER, told="heartbeat"),
-    QUEUE_JOBS: Kind(family=QUEUE, told="jobs in the queue"),
-    INPUT_AGE: Kind(family=PEOPLE, reading=AGE, told="input"),
-    CONNECTIONS: Kind(family=PEOPLE, reading=PRESENCE, told="open sessions"),
-    AGENT_ALIVE: Kind(family=AGENT, reading=ALIVE, told="agent"),
+SIGNAL_KINDS: Mapping[str, SignalKind] = {
+    GPU_UTIL: SignalKind(family=DUTY, above=5, told="GPU duty", unit=" %"),
+    GPU_BUSY_COUNT: SignalKind(family=DUTY, told="busy GPUs"),
+    GPU_POWER: SignalKind(family=POWER, told="GPU power", unit=" W"),
+    GPU_POWER_BUSIEST: SignalKind(family=POWER, told="power of the busiest GPU", unit=" W"),
+    GPU_POWER_LIMIT: SignalKind(family=POWER, reading=LIMIT, told="power limit", unit=" W"),
+    CPU_CORES: SignalKind(family=CPU, above=0.2 - 1e-9, told="CPU", unit=" cores"),
+    CPU_UTIL: SignalKind(family=CPU, above=1, told="CPU", unit=" %"),
+    NETWORK: SignalKind(family=IO, reading=VOLUMES, above=1e6, told="network", unit=" kB/s", scale=1e-3),
+    DISK: SignalKind(family=IO, reading=VOLUMES, above=1e6, told="disk", unit=" kB/s", scale=1e-3),
+    PCIE: SignalKind(family=IO, reading=VOLUMES, above=1e6, told="PCIe", unit=" kB/s", scale=1e-3),
+    STEP: SignalKind(family=PROGRESS, reading=COUNTER, told="steps"),
+    HEARTBEAT: SignalKind(family=PROGRESS, reading=COUNTER, told="heartbeat"),
+    QUEUE_JOBS: SignalKind(family=QUEUE, told="jobs in the queue"),
+    INPUT_AGE: SignalKind(family=PEOPLE, reading=AGE, told="input"),
+    CONNECTIONS: SignalKind(family=PEOPLE, reading=PRESENCE, told="open sessions"),
+    AGENT_ALIVE: SignalKind(family=AGENT, reading=ALIVE, told="agent"),
 }
 """The signals that bear on work. Memory held and temperature do not: a process that holds both may be asleep."""
 

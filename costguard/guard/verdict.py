@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from costguard.guard.condition import Truth
-from costguard.guard.policy import Policy, Step
-from costguard.guard.work import Work
+from costguard.guard.condition import ConditionResult
+from costguard.guard.policy import Policy, PolicyStep
+from costguard.guard.work import Activity
 from costguard.values.incarnation import Incarnation
 
 HOLDS, NOT_YET, DOES_NOT, CANNOT_SAY = "holds", "not_yet", "does_not", "cannot_say"
@@ -18,7 +18,7 @@ FINDINGS = {
     CANNOT_SAY: "a fact is missing, so nothing can be said",
 }
 
-REASONS = {
+HOLD_REASONS = {
     "protected": "it is protected",
     "leased": "somebody keeps it",
     "frozen": "all acts are frozen",
@@ -60,14 +60,14 @@ class Verdict:
     life: Incarnation
     at: datetime
     finding: str
-    truth: Truth
-    work: Work
+    truth: ConditionResult
+    work: Activity
     since: datetime | None = None
     reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Climb:
+class EscalationState:
     """How far one life of a resource has come on a policy's ladder. Recorded, so that a grace is a grace after a restart.
 
     `since`: from when on the condition has held. `started_at`: when the first step was done: `after` counts from here.
@@ -92,10 +92,10 @@ class Proposal:
 
     verdict: Verdict
     number: int
-    step: Step
+    step: PolicyStep
     due_at: datetime
     held_by: tuple[tuple[str, str], ...] = ()
 
-    def goes(self, now: datetime) -> bool:
+    def is_ready(self, now: datetime) -> bool:
         """Whether it may be done at `now`."""
         return self.due_at <= now and not self.held_by

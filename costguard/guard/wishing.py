@@ -9,12 +9,12 @@ from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.values.resource import ENDED
 
-MOST_SHOWN = 3
+CHOICES_SHOWN = 3
 """Lines of matches in an error, which has five in all."""
-LONGEST_NAME = 60
+NAME_CHARS_MAX = 60
 
 
-def found(stated: str, lives: Iterable[LiveResource], field: str = "ID") -> LiveResource:
+def resolve_resource(stated: str, lives: Iterable[LiveResource], field: str = "ID") -> LiveResource:
     """The one resource that `stated` means: its whole key, its id, its name, or the beginning of either.
 
     What fits best decides: an id is not taken for the beginning of a longer one. InputError that lists them where several fit.
@@ -23,27 +23,27 @@ def found(stated: str, lives: Iterable[LiveResource], field: str = "ID") -> Live
     there = [one for one in lives if one.observation.state != ENDED]
     if not wanted:
         raise InputError("is empty", field=field, hint="costguard status lists what runs")
-    for fits in (_is_key, _is_id, _is_name, _begins):
+    for fits in (_is_key, _is_id, _is_name, _has_prefix):
         fitting = [one for one in there if fits(wanted, one.observation)]
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
-            what = f"'{shorten(wanted, LONGEST_NAME)}' may mean {len(fitting)} resources"
-            raise InputError(what, field=field, hint=_listed(fitting))
-    what = f"nothing that is there is called '{shorten(wanted, LONGEST_NAME)}'"
+            what = f"'{shorten(wanted, NAME_CHARS_MAX)}' may mean {len(fitting)} resources"
+            raise InputError(what, field=field, hint=_format_choices(fitting))
+    what = f"nothing that is there is called '{shorten(wanted, NAME_CHARS_MAX)}'"
     raise InputError(what, field=field, hint="costguard status lists what is there")
 
 
-def resource_text(seen: Observation) -> str:
+def format_resource(seen: Observation) -> str:
     """`train-1 (aws/123/us-east-1/i-0a1)`."""
     key = "/".join(seen.key)
-    return f"{shorten(seen.name, LONGEST_NAME)} ({key})" if seen.name and seen.name != seen.key.id else key
+    return f"{shorten(seen.name, NAME_CHARS_MAX)} ({key})" if seen.name and seen.name != seen.key.id else key
 
 
-def _listed(fitting: Sequence[LiveResource]) -> str:
+def _format_choices(fitting: Sequence[LiveResource]) -> str:
     """What may have been meant, a line each, as it may be typed."""
     keys = sorted("/".join(one.observation.key) for one in fitting)
-    shown = keys if len(keys) <= MOST_SHOWN else [*keys[: MOST_SHOWN - 1], f"and {len(keys) - MOST_SHOWN + 1} more"]
+    shown = keys if len(keys) <= CHOICES_SHOWN else [*keys[: CHOICES_SHOWN - 1], f"and {len(keys) - CHOICES_SHOWN + 1} more"]
     return "\n".join(("write one of them in full:", *shown))
 
 
@@ -59,5 +59,5 @@ def _is_name(wanted: str, seen: Observation) -> bool:
     return wanted == seen.name
 
 
-def _begins(wanted: str, seen: Observation) -> bool:
+def _has_prefix(wanted: str, seen: Observation) -> bool:
     return seen.key.id.startswith(wanted) or seen.name.startswith(wanted)

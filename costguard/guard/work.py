@@ -14,7 +14,7 @@ from datetime import datetime
 from costguard.values.checks import require_number, require_one_of
 
 WARMING, ACTIVE, IDLE, HUNG, UNKNOWN = "warming", "active", "idle", "hung", "unknown"
-STATES_OF_WORK = {
+ACTIVITY_STATES = {
     WARMING: "booting or being set up: no work was seen yet, and not too long ago",
     ACTIVE: "at least one strong signal of work",
     IDLE: "all signals fresh and quiet, and nothing speaks against it",
@@ -23,7 +23,7 @@ STATES_OF_WORK = {
 }
 
 DUTY, POWER, CPU, IO, PROGRESS, QUEUE, PEOPLE, AGENT = "duty", "power", "cpu", "io", "progress", "queue", "people", "agent"
-FAMILIES = {
+SIGNAL_FAMILIES = {
     DUTY: "GPU duty",
     POWER: "GPU power",
     CPU: "CPU",
@@ -37,7 +37,7 @@ FAMILIES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Activity:
     """Whether a resource does anything. `confidence` from 0 to 1, capped by what was seen; `since` None: not known since when.
 
     `reasons`: the weightiest first. `families`: those that were measured well enough. `coverage`: the share of expected
@@ -55,5 +55,5 @@ class Work:
     wasted_share: float = 0
 
     def __post_init__(self) -> None:
-        require_one_of(self.state, STATES_OF_WORK, "work.state")
+        require_one_of(self.state, ACTIVITY_STATES, "work.state")
         require_number(self.confidence, "work.confidence", least=0, most=1)

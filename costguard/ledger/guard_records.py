@@ -6,11 +6,11 @@ from collections.abc import Collection
 from datetime import datetime
 
 from costguard.guard.action_intents import Intent
-from costguard.guard.evidence import Columns
+from costguard.guard.evidence import SampleColumns
 from costguard.guard.hook import HookRun
-from costguard.guard.overrides import Wish
-from costguard.guard.run import FirstSeen, GuardRun, Protection, Reaction
-from costguard.guard.verdict import Climb
+from costguard.guard.overrides import Override
+from costguard.guard.run import ConfirmedAct, FirstSighting, GuardRun, ProtectionSighting
+from costguard.guard.verdict import EscalationState
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.guard import climbs, guard_state, hooks, intents
 from costguard.ledger.spans import observations
@@ -23,11 +23,11 @@ class SnapshotRecords:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
 
-    def load_open_overrides(self, now: datetime) -> list[Wish]:
+    def load_open_overrides(self, now: datetime) -> list[Override]:
         """Those that count at `now`, the oldest first."""
         return guard_state.open_wishes(self._ask, now)
 
-    def load_overrides_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Override]:
         """Every wish made at or after `at`, whatever became of it, the oldest first."""
         return guard_state.wishes_since(self._ask, at)
 
@@ -51,22 +51,22 @@ class SnapshotRecords:
         """The newest run; None before the first one."""
         return climbs.last_run(self._ask)
 
-    def load_escalations(self) -> list[Climb]:
+    def load_escalations(self) -> list[EscalationState]:
         """Every climb."""
         return climbs.climbs(self._ask)
 
-    def load_protections(self) -> dict[ResourceKey, Protection]:
+    def load_protections(self) -> dict[ResourceKey, ProtectionSighting]:
         """When each resource was last seen protected, of those that ever were."""
         return climbs.protections(self._ask)
 
-    def load_reactions(self, since: datetime) -> list[Reaction]:
+    def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
         """The acts that were confirmed at or after `since`."""
         return intents.reactions(self._ask, since)
 
-    def load_columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, Columns]:
+    def load_columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, SampleColumns]:
         """The samples at or after `at` of `keys` (None: of all), in columns."""
         return observations.columns_since(self._ask, at, keys)
 
-    def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSeen]:
+    def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSighting]:
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
         return observations.first_seen(self._ask, keys)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from costguard.errors import InputError
-from costguard.guard.alerts.alert import Delivery, Enclosure, Message
+from costguard.guard.alerts.alert import Attachment, DeliveryResult, Notification
 from costguard.system.clock import Clock
 
 WITHIN_S = 10.0
@@ -46,7 +46,7 @@ class Channel:
 class ChannelPlugin(Protocol):
     """What an entry point of `costguard.notifiers` names."""
 
-    def __call__(self, message: Message, channel: Channel) -> Delivery:
+    def __call__(self, message: Notification, channel: Channel) -> DeliveryResult:
         """Send `message` once. It raises nothing."""
 
 
@@ -75,6 +75,6 @@ def packed(content: bytes) -> str:
     return b64encode(zlib.compress(content, level=9)).decode()
 
 
-def unpacked(enclosure: Enclosure) -> bytes:
+def unpacked(enclosure: Attachment) -> bytes:
     """What `packed` packed."""
     return zlib.decompress(b64decode(enclosure.packed))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from costguard.guard.alerts.alert import Delivery, Message
-from costguard.guard.alerts.letters import body_of, title_of
+from costguard.guard.alerts.alert import DeliveryResult, Notification
+from costguard.guard.alerts.letters import format_body, format_title
 from costguard.notifiers import Channel
 
 
-def notify(message: Message, channel: Channel) -> Delivery:  # noqa: ARG001 - it has no address
+def notify(message: Notification, channel: Channel) -> DeliveryResult:  # noqa: ARG001 - it has no address
     """Write the title and, indented, the text."""
-    body = "".join(f"    {line}\n" if line else "\n" for line in body_of(message).splitlines())
-    text = f"{title_of(message)}\n{body}"
+    body = "".join(f"    {line}\n" if line else "\n" for line in format_body(message).splitlines())
+    text = f"{format_title(message)}\n{body}"
     if sys.stderr is None:  # under pythonw, or where it was closed before the start
-        return Delivery(sent=False, why="there is no stderr", again=False)
+        return DeliveryResult(sent=False, why="there is no stderr", again=False)
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
     except (OSError, ValueError) as broken:
-        return Delivery(sent=False, why=f"stderr cannot be written ({type(broken).__name__})")
-    return Delivery(sent=True)
+        return DeliveryResult(sent=False, why=f"stderr cannot be written ({type(broken).__name__})")
+    return DeliveryResult(sent=True)

@@ -26,12 +26,12 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from costguard.guard.alerts.alert import Delivery, Enclosure, Message
-from costguard.guard.alerts.letters import body_of, title_of
+from costguard.guard.alerts.alert import Attachment, DeliveryResult, Notification
+from costguard.guard.alerts.letters import format_body, format_title
 from costguard.notifiers import Channel, unpacked
 from costguard.system.network import explain_tls_error, load_context
 from costguard.system.resolver import resolve_addresses
-from costguard.values.encoding import plain
+from costguard.values.encoding import encode_plain
 from costguard.values.text_format import format_instant
 
 MOST_NOTICES = 100
@@ -86,10 +86,14 @@ class Answer(NamedTuple):
     again: bool = True
 
 
-def notify(message: Message, channel: Channel) -> Delivery:
+def notify(message: Notification, channel: Channel) -> DeliveryResult:
     """POST `message` once within `channel.within_s`."""
     answer = post(message.id, body_json(message), channel)
-    return _delivery(answer.status) if answer.status is not None else Delivery(sent=False, why=answer.why, again=answer.again)
+    return (
+        _delivery(answer.status)
+        if answer.status is not None
+        else DeliveryResult(sent=False, why=answer.why, again=answer.again)
+    )
 
 
 def post(request_id: str, body: bytes, channel: Channel) -> Answer:
@@ -106,18 +110,18 @@ def post(request_id: str, body: bytes, channel: Channel) -> Answer:
         return Answer(None, f"{trouble.what}: {trouble.hint}" if trouble else f"no answer ({type(broken).__name__})")
 
 
-def body_json(message: Message) -> bytes:
+def body_json(message: Notification) -> bytes:
     """The body: the message in fields, and its text as people read it."""
     notices = [
         {
-            "topic": plain(one.topic),
-            "subject": plain(one.subject),
-            "owner": plain(one.owner) or None,
+            "topic": encode_plain(one.topic),
+            "subject": encode_plain(one.subject),
+            "owner": encode_plain(one.owner) or None,
             "severity": one.severity,
-            "what": plain(one.what),
+            "what": encode_plain(one.what),
             "at": format_instant(one.at),
-            "facts": [{"label": plain(label), "text": plain(text)} for label, text in one.facts],
-            "keep": plain(one.keep) or None,
+            "facts": [{"label": encode_plain(label), "text": encode_plain(text)} for label, text in one.facts],
+            "keep": encode_plain(one.keep) or None,
         }
         for one in message.notices[:MOST_NOTICES]
     ]
@@ -127,20 +131,20 @@ def body_json(message: Message) -> bytes:
         "why_now": message.why_now,
         "severity": message.severity,
         "at": format_instant(message.at),
-        "title": title_of(message),
-        "text": body_of(message),
+        "title": format_title(message),
+        "text": format_body(message),
         "notices": notices,
-        "audit": plain(message.audit) or None,
+        "audit": encode_plain(message.audit) or None,
         "notices_left_out": max(0, len(message.notices) - MOST_NOTICES),
         "enclosed": [_enclosed(one) for one in message.enclosures],
     }
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _enclosed(enclosure: Enclosure) -> dict[str, object]:
+def _enclosed(enclosure: Attachment) -> dict[str, object]:
     """JSON as it is; anything else as text, or in base64 where it is none."""
     content = unpacked(enclosure)
-    head: dict[str, object] = {"name": plain(enclosure.name), "media": enclosure.media}
+    head: dict[str, object] = {"name": encode_plain(enclosure.name), "media": enclosure.media}
     if enclosure.media == JSON:
         return head | {"json": json.loads(content)}
     try:
@@ -274,12 +278,12 @@ def _drained(answer: httpx2.Response, until: float) -> bytes:
     return said
 
 
-def _delivery(status: int) -> Delivery:
+def _delivery(status: int) -> DeliveryResult:
     if OK <= status < REDIRECT:
-        return Delivery(sent=True)
+        return DeliveryResult(sent=True)
     if REDIRECT <= status < CLIENT_ERROR:
-        return Delivery(sent=False, why=f"it answered {status}, and redirects are not followed", again=False)
-    return Delivery(sent=False, why=f"it answered {status}", again=status >= SERVER_ERROR or status in SOON_AGAIN)
+        return DeliveryResult(sent=False, why=f"it answered {status}, and redirects are not followed", again=False)
+    return DeliveryResult(sent=False, why=f"it answered {status}", again=status >= SERVER_ERROR or status in SOON_AGAIN)
 
 
 def _closed(client: httpx2.Client) -> None:

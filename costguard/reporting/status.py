@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
 from costguard.budgets.budget_status import BudgetStatus
-from costguard.budgets.runway import Runway, runway_of
+from costguard.budgets.runway import Runway, compute_runway
 from costguard.guard.action_intents import Intent
-from costguard.guard.overrides import Wish
-from costguard.guard.work import Work
+from costguard.guard.overrides import Override
+from costguard.guard.work import Activity
 from costguard.metering.burn import HourlyBurn, compute_hourly_burn, forecast_total, make_zero_burn, sum_burns
 from costguard.metering.inventory import COMPLETE, POLL_AHEAD_MAX
 from costguard.metering.spending import LiveResource, ScopeCoverage, Spending
@@ -42,9 +42,9 @@ STALE_SCOPE, MISDATED_SCOPE, ABSENT_STATE = "stale", "ahead", "absent"
 class ResourceAnnotations:
     """What the guard knows of a resource. `lease`: the one that holds now. `agent`: the one that may speak of it."""
 
-    work: Work = field(default_factory=Work)
+    work: Activity = field(default_factory=Activity)
     owner: str = ""
-    lease: Wish | None = None
+    lease: Override | None = None
     protected: bool = False
     agent: Agent | None = None
 
@@ -61,7 +61,7 @@ class ResourceBurn:
     beside: ResourceAnnotations = field(default_factory=lambda: NO_ANNOTATIONS)
 
     @property
-    def work(self) -> Work:
+    def work(self) -> Activity:
         """Whether it does anything."""
         return self.beside.work
 
@@ -202,7 +202,7 @@ def build_fleet_status(
         budgets=tuple(budgets),
         intents=tuple(intents),
         overshoots=dict(overshoots or {}),
-        runways=None if balances is None else tuple(runway_of(balance, live, at) for balance in balances),
+        runways=None if balances is None else tuple(compute_runway(balance, live, at) for balance in balances),
     )
 
 

@@ -20,21 +20,21 @@ from costguard.values.money import Money, MoneyInterval, Rate
 
 SCHEMA = "costguard.run-record/1"
 PLANNED, OPEN, ENDED, LOST, NEVER = "planned", "open", "ended", "lost", "never"
-STATES = {
+ATTEMPT_STATES = {
     PLANNED: "written down, and its command has not begun as far as anybody knows",
     OPEN: "begun, and its end is not recorded",
     ENDED: "its end was seen, and its status is known",
     LOST: "whoever watched it is no more: it was last seen alive at seen_at",
     NEVER: "its command never began",
 }
-NAMES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+JOB_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What a job may be called: the name of a file, a label, a line of a log."""
 
 Table = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class JobAttempt:
     """One time that the job's command ran: from `began_at` to `seen_at`, when it was last known to be alive, or its end.
 
     `id`: of this attempt alone; its processes carry it in their environment. `host`, `boot`: on which machine, in which boot of
@@ -62,7 +62,7 @@ class Attempt:
     last_step: int | None = None
 
     def __post_init__(self) -> None:
-        require_one_of(self.state, STATES, f"attempt {self.id}.state")
+        require_one_of(self.state, ATTEMPT_STATES, f"attempt {self.id}.state")
         require_instant(self.began_at, f"attempt {self.id}.began_at")
         require_instant(self.seen_at, f"attempt {self.id}.seen_at")
 
@@ -80,14 +80,14 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class JobRecord:
     """Every attempt of one job, in order."""
 
     job: str
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[JobAttempt, ...] = ()
 
     def __post_init__(self) -> None:
-        job_named(self.job, "record.job")
+        check_job_name(self.job, "record.job")
 
     @property
     def seconds(self) -> int:
@@ -109,42 +109,42 @@ class Record:
         return next((a.last_step for a in reversed(self.attempts) if a.last_step is not None), None)
 
     @property
-    def unfinished(self) -> tuple[Attempt, ...]:
+    def unfinished(self) -> tuple[JobAttempt, ...]:
         """Those whose end is not recorded."""
         return tuple(attempt for attempt in self.attempts if attempt.state in (PLANNED, OPEN))
 
-    def put(self, attempt: Attempt) -> Record:
+    def put_attempt(self, attempt: JobAttempt) -> JobRecord:
         """With `attempt` in the place of the one of its id, or after all others of its number."""
         others = [one for one in self.attempts if one.id != attempt.id]
         return replace(self, attempts=tuple(sorted((*others, attempt), key=lambda one: (one.number, one.id))))
 
 
-def job_named(name: str, field: str) -> str:
+def check_job_name(name: str, field: str) -> str:
     """`name` if a job may be called so."""
     hint = "write letters, digits, dots, dashes and underscores, at most 100: llama-lora-3"
-    require(NAMES.fullmatch(name) is not None, field, "is no name for a job", hint)
+    require(JOB_NAME_PATTERN.fullmatch(name) is not None, field, "is no name for a job", hint)
     return name
 
 
-def table_of(record: Record) -> dict[str, object]:
+def to_record_table(record: JobRecord) -> dict[str, object]:
     """`record` as JSON holds it."""
-    return {"schema": SCHEMA, "job": record.job, "attempts": [_table(attempt) for attempt in record.attempts]}
+    return {"schema": SCHEMA, "job": record.job, "attempts": [_to_attempt_table(attempt) for attempt in record.attempts]}
 
 
-def record_from(table: object, where: str) -> Record:
+def parse_record(table: object, where: str) -> JobRecord:
     """The record in `table`, of the file `where`; InputError where it is none."""
     try:
         if not isinstance(table, dict) or table.get("schema") != SCHEMA:
             raise ValueError(f"its schema is not {SCHEMA}")  # noqa: TRY301 - told like any other slip in it
         attempts = table["attempts"]
-        return Record(job=str(table["job"]), attempts=tuple(_attempt(one) for one in attempts))
+        return JobRecord(job=str(table["job"]), attempts=tuple(_parse_attempt(one) for one in attempts))
     except (LookupError, TypeError, ValueError, AttributeError, InputError) as wrong:
         what = wrong.what if isinstance(wrong, InputError) else str(wrong)
         hint = "name another file, or move this one away: the job then begins anew"
         raise InputError(f"is no record of a job: {what}", field=where, hint=hint) from None
 
 
-def _table(attempt: Attempt) -> dict[str, object]:
+def _to_attempt_table(attempt: JobAttempt) -> dict[str, object]:
     hours, usd = attempt.quoted_hours, attempt.quoted_usd
     return {
         "id": attempt.id,
@@ -167,49 +167,49 @@ def _table(attempt: Attempt) -> dict[str, object]:
     }
 
 
-def _attempt(table: Table) -> Attempt:
-    hourly, held, hours, usd = (_list(table, key) for key in ("hourly", "held", "quoted_hours", "quoted_usd"))
-    return Attempt(
-        id=_text(table, "id"),
-        number=_whole(table, "number") or 0,
-        began_at=datetime.fromisoformat(_text(table, "began_at")).astimezone(UTC),
-        seen_at=datetime.fromisoformat(_text(table, "seen_at")).astimezone(UTC),
-        host=_text(table, "host"),
-        boot=_text(table, "boot"),
-        state=_text(table, "state"),
-        why=_text(table, "why"),
-        status=_whole(table, "status"),
+def _parse_attempt(table: Table) -> JobAttempt:
+    hourly, held, hours, usd = (_read_list(table, key) for key in ("hourly", "held", "quoted_hours", "quoted_usd"))
+    return JobAttempt(
+        id=_read_text(table, "id"),
+        number=_read_int(table, "number") or 0,
+        began_at=datetime.fromisoformat(_read_text(table, "began_at")).astimezone(UTC),
+        seen_at=datetime.fromisoformat(_read_text(table, "seen_at")).astimezone(UTC),
+        host=_read_text(table, "host"),
+        boot=_read_text(table, "boot"),
+        state=_read_text(table, "state"),
+        why=_read_text(table, "why"),
+        status=_read_int(table, "status"),
         hourly=None if hourly is None else Rate(nano_per_hour=int(hourly[0]), currency=str(hourly[1])),
-        hold=_text(table, "hold"),
+        hold=_read_text(table, "hold"),
         held=None if held is None else Money(nano=int(held[0]), currency=str(held[1])),
-        lease=_text(table, "lease"),
+        lease=_read_text(table, "lease"),
         quoted_hours=None if hours is None else Interval(*(float(hour) for hour in hours)),
-        quoted_usd=None if usd is None else _money(usd),
-        first_step=_whole(table, "first_step"),
-        last_step=_whole(table, "last_step"),
+        quoted_usd=None if usd is None else _parse_money(usd),
+        first_step=_read_int(table, "first_step"),
+        last_step=_read_int(table, "last_step"),
     )
 
 
-def _money(parts: Sequence[str | int | float]) -> MoneyInterval:
+def _parse_money(parts: Sequence[str | int | float]) -> MoneyInterval:
     low, expected, high = (Money(nano=int(nano), currency=str(parts[3])) for nano in parts[:3])
     return MoneyInterval(low=low, expected=expected, high=high)
 
 
-def _text(table: Table, key: str) -> str:
+def _read_text(table: Table, key: str) -> str:
     value = table[key]
     if not isinstance(value, str):
         raise TypeError(f"{key} is no text")
     return value
 
 
-def _whole(table: Table, key: str) -> int | None:
+def _read_int(table: Table, key: str) -> int | None:
     value = table[key]
     if value is not None and type(value) is not int:
         raise TypeError(f"{key} is no whole number")
     return value
 
 
-def _list(table: Table, key: str) -> Sequence[str | int | float] | None:
+def _read_list(table: Table, key: str) -> Sequence[str | int | float] | None:
     value = table[key]
     if value is not None and not isinstance(value, list):
         raise TypeError(f"{key} is no list")

@@ -13,21 +13,21 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from costguard.budgets.hold import HOLD_DURATION_MAX, JOB_LABEL, Hold
-from costguard.runs.record import Attempt, Record
+from costguard.runs.record import JobAttempt, JobRecord
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
 
-LEASED = 1.5
+LEASE_FACTOR = 1.5
 """Times the quote's high end for which the machine is kept."""
-HELD = 1.5
-HELD_BESIDE = timedelta(hours=1)
+HOLD_FACTOR = 1.5
+HOLD_MARGIN = timedelta(hours=1)
 """A hold expires after HELD times the quote's high end and this: a run that nobody ends does not block a budget for ever."""
-HELD_UNQUOTED = timedelta(days=7)
-LEAST_LEASE = timedelta(minutes=10)
+HOLD_LENGTH_UNQUOTED = timedelta(days=7)
+LEASE_MIN = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class JobMachine:
     """What the job runs on. `hourly` None: nobody knows its price. `source`: who says so.
 
     `provider`, `account`, `owner`: "" where they are not known. `count`: GPUs. `gpu`: canonical, "" where none was found.
@@ -44,10 +44,10 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class JobTerms:
     """What is expected of the whole job, and of what is left of it. None: not known. `steps`: of the whole job."""
 
-    machine: Machine
+    machine: JobMachine
     hours: Interval | None = None
     usd: MoneyInterval | None = None
     tokens_per_step: int | None = None
@@ -64,11 +64,11 @@ class Terms:
         """Of what is left."""
         if self.usd is None:
             return None
-        low, expected, high = (_part(money, self.share) for money in (self.usd.low, self.usd.expected, self.usd.high))
+        low, expected, high = (_take_share(money, self.share) for money in (self.usd.low, self.usd.expected, self.usd.high))
         return MoneyInterval(low=low, expected=expected, high=high)
 
 
-def share_left(record: Record, steps: int | None) -> Fraction:
+def compute_share_left(record: JobRecord, steps: int | None) -> Fraction:
     """How much of the job is left to do.
 
     All of it where it did not say how far it has come, where how long it is is not known, and where it came to its end: it is
@@ -80,12 +80,12 @@ def share_left(record: Record, steps: int | None) -> Fraction:
     return Fraction(steps - done, steps)
 
 
-def hold_for(
-    attempt: Attempt, job: str, money: Money, terms: Terms, *, who: str, labels: Mapping[str, str], now: datetime
+def build_job_hold(
+    attempt: JobAttempt, job: str, money: Money, terms: JobTerms, *, who: str, labels: Mapping[str, str], now: datetime
 ) -> Hold:
     """`money` set aside for an attempt of `job`."""
     high = terms.left_hours.high if terms.left_hours else None
-    lasts = HELD_UNQUOTED if high is None else timedelta(hours=HELD * high) + HELD_BESIDE
+    lasts = HOLD_LENGTH_UNQUOTED if high is None else timedelta(hours=HOLD_FACTOR * high) + HOLD_MARGIN
     machine = terms.machine
     return Hold(
         id=attempt.id,
@@ -102,19 +102,19 @@ def hold_for(
     )
 
 
-def lease_length(terms: Terms, longest: timedelta) -> timedelta | None:
+def compute_lease_length(terms: JobTerms, longest: timedelta) -> timedelta | None:
     """For how long its machine is kept; None where nobody knows how long the job takes."""
     if terms.left_hours is None:
         return None
-    seconds = math.ceil(LEASED * terms.left_hours.high * 3600)
-    return max(LEAST_LEASE, min(timedelta(seconds=seconds), longest))
+    seconds = math.ceil(LEASE_FACTOR * terms.left_hours.high * 3600)
+    return max(LEASE_MIN, min(timedelta(seconds=seconds), longest))
 
 
-def to_hold(terms: Terms, limit: Money | None) -> Money | None:
+def find_hold_amount(terms: JobTerms, limit: Money | None) -> Money | None:
     """What to set aside: the quote's high end; where that is unknown the stated limit; None where nothing is known."""
     high = terms.left_usd.high if terms.left_usd else limit
     return high if high is not None and high.nano > 0 else None
 
 
-def _part(money: Money, share: Fraction) -> Money:
+def _take_share(money: Money, share: Fraction) -> Money:
     return Money(nano=math.ceil(money.nano * share), currency=money.currency)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
-from costguard.guard.context import Rules
-from costguard.guard.evaluation import Survey, cap_policies
-from costguard.guard.limits import config_would_exceed, is_undecided
-from costguard.guard.overrides import ACCEPT, Wish, is_open
+from costguard.guard.context import GuardConfig
+from costguard.guard.evaluation import GuardEvaluation, build_cap_policies
+from costguard.guard.limits import explain_config_excess, is_config_undecided
+from costguard.guard.overrides import ACCEPT, Override, is_override_open
 from costguard.guard.policy import Policy
 from costguard.services.carried import instant_of
 
@@ -23,9 +23,9 @@ MARK, FIRST = "settings", "settings_first"
 
 
 def unaccepted(
-    found: Survey,
-    rules: Rules,
-    wishes: Iterable[Wish],
+    found: GuardEvaluation,
+    rules: GuardConfig,
+    wishes: Iterable[Override],
     facts: dict[str, str],
     *,
     digest: Callable[[bytes], str],
@@ -35,17 +35,19 @@ def unaccepted(
 
     `facts`: of the run, changed where that is settled. `digest`: sha256 in hex.
     """
-    now, acting = found.at, (*rules.policies, *cap_policies(rules.budgets))
+    now, acting = found.at, (*rules.policies, *build_cap_policies(rules.budgets))
     mark = digest("\n".join(map(_written, acting)).encode())[:16]
     if facts.get(MARK) == mark:
         return ""
     known, _, since = facts.get(FIRST, "").partition(" ")
     first_at = (instant_of(since) if known == mark else None) or now
     facts[FIRST] = f"{mark} {first_at.isoformat()}"
-    accepted = any(w.what == ACCEPT and plan_hash.startswith(w.subject) and is_open(w, now) for w in wishes if w.subject)
-    why = "" if accepted else config_would_exceed(found.proposals, found.fleet, rules.rails, now)
+    accepted = any(
+        w.what == ACCEPT and plan_hash.startswith(w.subject) and is_override_open(w, now) for w in wishes if w.subject
+    )
+    why = "" if accepted else explain_config_excess(found.proposals, found.fleet, rules.rails, now)
     lasts = max((policy.hold for policy in acting), default=timedelta()) + LASTS
-    waits = not accepted and now - first_at < lasts and is_undecided(found.proposals, found.fleet, rules.rails, now)
+    waits = not accepted and now - first_at < lasts and is_config_undecided(found.proposals, found.fleet, rules.rails, now)
     if not why and not waits:
         facts[MARK] = mark
         del facts[FIRST]

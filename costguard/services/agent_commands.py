@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from costguard.data import Facts
 from costguard.errors import InputError
-from costguard.guard.wishing import found, resource_text
+from costguard.guard.wishing import format_resource, resolve_resource
 from costguard.ledger.spans.books import Books
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -20,7 +20,7 @@ from costguard.services.overrides import present, who
 from costguard.settings import Settings, ledger_url, read_settings
 from costguard.settings.lasting import lasting
 from costguard.settings.web import address_of, listen_of
-from costguard.values.agent import CODE_FOR, LONGEST_TOKEN, VIEWER, Code, WebToken
+from costguard.values.agent import CODE_VALID_FOR, TOKEN_VALID_MAX, VIEWER, EnrollmentCode, WebToken
 from costguard.values.checks import require
 from costguard.values.resource import INSTANCE, RUNNING
 from costguard.views.agents import agents_document, enrol_document, tokens_document
@@ -37,13 +37,13 @@ def enrol(stated: str, *, through_restarts: bool = False, config: str | None = N
     address = address_of(settings.web)
     hint = 'write [web] listen = "127.0.0.1:8470", and url as machines call it'
     require(bool(address), "web.listen", "is missing: nobody would answer an agent", hint)
-    live = found(stated, _live(settings, now))
+    live = resolve_resource(stated, _live(settings, now))
     seen = live.observation
     able = seen.kind == INSTANCE and seen.state == RUNNING
     require(able, f"ID {seen.key.id}", f"is {seen.kind}, {seen.state}: nothing runs there", "enrol it once it runs")
     shown = new_code()
     life = None if through_restarts else identify_incarnation(seen)
-    code = Code(hash=code_hash(shown), key=seen.key, who=who(), at=now, expires_at=now + CODE_FOR, life=life)
+    code = EnrollmentCode(hash=code_hash(shown), key=seen.key, who=who(), at=now, expires_at=now + CODE_VALID_FOR, life=life)
     with agent_book(settings) as book:
         book.add_code(code)
     notes = ["The code counts once. An agent can report, and ask for its own machine; it can never act."]
@@ -51,7 +51,7 @@ def enrol(stated: str, *, through_restarts: bool = False, config: str | None = N
         notes.append(
             "Only this machine reaches that address: state [web] url as others call it, or let the machine tunnel here."
         )
-    document = enrol_document(code, shown, called=resource_text(seen), address=address, notes=notes)
+    document = enrol_document(code, shown, called=format_resource(seen), address=address, notes=notes)
     return Answer(document=document)
 
 
@@ -71,7 +71,7 @@ def revoke(stated: str, *, config: str | None = None) -> Answer:
     with agent_book(settings) as book:
         agents = {one.id: one for one in book.load_agents()}
         if stated not in agents:
-            key = found(stated, lives, "AGENT").observation.key
+            key = resolve_resource(stated, lives, "AGENT").observation.key
             of = [one.id for one in agents.values() if one.key == key]
             if not of:
                 raise InputError("has no agent", field=f"AGENT {key.id}", hint="costguard agent list shows them")
@@ -87,7 +87,7 @@ def token(name: str, *, length: str | None, config: str | None = None) -> Answer
     settings, now = read_settings(config), present()
     told = "is no name: letters, digits and . _ @ -, at most 64"
     require(bool(NAME.fullmatch(name)), "NAME", told, "costguard web token grafana --for 90d")
-    lasts = lasting(length or "90d", "--for", least=timedelta(minutes=1), most=LONGEST_TOKEN)
+    lasts = lasting(length or "90d", "--for", least=timedelta(minutes=1), most=TOKEN_VALID_MAX)
     shown = new_token()
     made = WebToken(hash=token_hash(shown), name=name, role=VIEWER, who=who(), at=now, expires_at=now + lasts)
     with agent_book(settings) as book:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from costguard_agent.protocol import BODY_MOST, EVERY_S, SEQ_MOST, WINDOW_MS, signed
 
 from costguard import __version__
-from costguard.agents.messages import Beat, beat_of, joining_of
+from costguard.agents.messages import AgentBeat, parse_beat, parse_join_request
 from costguard.agents.refusals import (
     FOREIGN,
     MALFORMED,
@@ -29,7 +29,7 @@ from costguard.agents.refusals import (
     TOO_LARGE,
     UNKNOWN_AGENT,
     UNSIGNED,
-    RefusedError,
+    MessageRefusedError,
     explain_unbound,
 )
 from costguard.services.agent_writer import Commits, Incoming
@@ -88,16 +88,16 @@ class Desk:
 
     def join(self, body: bytes) -> dict[str, object]:
         """Let an agent join; what it is answered. RefusedError where its code does not let it."""
-        joining = joining_of(parsed(body))
+        joining = parse_join_request(parsed(body))
         if not self.seal.is_key(joining.public_key):
-            raise RefusedError(MALFORMED, "public_key is no Ed25519 key: 32 bytes as base64")
+            raise MessageRefusedError(MALFORMED, "public_key is no Ed25519 key: 32 bytes as base64")
         none = ResourceKey("", "", "", "")
         made = Agent(
             id=token_hex(8), key=none, public_key=joining.public_key, joined_at=self.clock.now(), version=joining.version
         )
         found = self.book.join(code_hash(joining.code), made)
         if isinstance(found, str):
-            raise RefusedError(found)
+            raise MessageRefusedError(found)
         with self._lock:
             self._agents = {name: one for name, one in self._agents.items() if one.key != found.key} | {found.id: found}
         machine = self.machine(found.key)
@@ -111,25 +111,25 @@ class Desk:
     def checked(self, envelope: Envelope) -> Incoming:
         """The message that `envelope` is, checked but not counted. RefusedError where it is none that this agent may send."""
         if len(envelope.body) > BODY_MOST:
-            raise RefusedError(TOO_LARGE)
+            raise MessageRefusedError(TOO_LARGE)
         seq, at_ms = _number(envelope.seq), _number(envelope.at)
         if not 0 < seq <= SEQ_MOST or at_ms <= 0 or not envelope.signature:
-            raise RefusedError(UNSIGNED)
+            raise MessageRefusedError(UNSIGNED)
         agent = self._agent(envelope.agent)
         message = signed(envelope.method, envelope.path, agent=agent.id, seq=seq, at_ms=at_ms, body=envelope.body)
         if not self.seal.verify(agent.public_key, message, envelope.signature):
             self.commits.foreign(agent)
-            raise RefusedError(FOREIGN)
+            raise MessageRefusedError(FOREIGN)
         now = self.clock.now()
         if abs(at_ms - to_micros(now) // 1000) > WINDOW_MS:
-            raise RefusedError(STALE)
+            raise MessageRefusedError(STALE)
         if seq <= agent.seq:
-            raise RefusedError(REPLAYED)
+            raise MessageRefusedError(REPLAYED)
         machine = self.machine(agent.key)
         refused = explain_unbound(agent, machine.life if machine else None)
         if refused or machine is None:
-            raise RefusedError(refused)
-        beat = beat_of(parsed(envelope.body))
+            raise MessageRefusedError(refused)
+        beat = parse_beat(parsed(envelope.body))
         return Incoming(agent=agent, machine=machine, seq=seq, sent_ms=at_ms, came_at=now, beat=beat)
 
     def answer(self, incoming: Incoming, asked: Mapping[str, str]) -> dict[str, object]:
@@ -170,7 +170,7 @@ class Desk:
             known = self._agents.get(agent_id)
         found = known or self.book.load_agent(agent_id)
         if found is None:
-            raise RefusedError(UNKNOWN_AGENT)
+            raise MessageRefusedError(UNKNOWN_AGENT)
         if known is None:
             with self._lock:
                 self._agents[agent_id] = found
@@ -184,11 +184,11 @@ def parsed(body: bytes) -> object:
         depth += 1 if bracket in b"[{" else -1
         deepest = max(deepest, depth)
     if deepest > DEEPEST:
-        raise RefusedError(MALFORMED, f"the message is nested more than {DEEPEST} levels deep")
+        raise MessageRefusedError(MALFORMED, f"the message is nested more than {DEEPEST} levels deep")
     try:
         return json.loads(body.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
     except (ValueError, RecursionError):
-        raise RefusedError(MALFORMED, "the message is no JSON (UTF-8, each key once, no NaN)") from None
+        raise MessageRefusedError(MALFORMED, "the message is no JSON (UTF-8, each key once, no NaN)") from None
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -207,7 +207,7 @@ def _number(text: str) -> int:
     return int(text) if NUMBER.fullmatch(text) else -1
 
 
-def _remarks(beat: Beat) -> list[str]:
+def _remarks(beat: AgentBeat) -> list[str]:
     """What an agent should know of its own message."""
     other = f"this agent is version {beat.version}, the watchdog {__version__}: /costguard-agent.pyz has the one that fits"
     return [*beat.odd[:4], *([other] if beat.version not in ("", __version__) else [])]

@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from costguard.agents.messages import Beat
-from costguard.agents.refusals import BROKEN, DOUBLED, REPLAYED, REVOKED, TOO_OFTEN, UNWRITABLE, RefusedError
-from costguard.agents.requests import Asked, granted
-from costguard.agents.samples import Moment, agreed, merged, moments
+from costguard.agents.messages import AgentBeat
+from costguard.agents.refusals import BROKEN, DOUBLED, REPLAYED, REVOKED, TOO_OFTEN, UNWRITABLE, MessageRefusedError
+from costguard.agents.requests import RequestContext, grant_requests
+from costguard.agents.samples import TimedRecord, align_records, drop_contradicted_samples, merge_records
 from costguard.errors import LedgerError
 from costguard.services.agents import AgentBook, AgentMachine, AgentPage
 from costguard.services.heard import Heard
@@ -47,7 +47,7 @@ class Incoming:
     seq: int
     sent_ms: int
     came_at: datetime
-    beat: Beat
+    beat: AgentBeat
 
 
 @dataclass(slots=True)
@@ -60,8 +60,8 @@ class _State:
 
     record_ms: int
     seq: int = 0
-    waiting: tuple[Moment, ...] = ()
-    fresh: tuple[Moment, ...] = ()
+    waiting: tuple[TimedRecord, ...] = ()
+    fresh: tuple[TimedRecord, ...] = ()
     starts: tuple[str, ...] = ()
 
 
@@ -101,12 +101,12 @@ class Commits:
     def submit(self, incoming: Incoming) -> Future[Mapping[str, str]]:
         """What will be answered to each ask of `incoming`, once it is committed; RefusedError where it is not counted."""
         if self._ended:
-            raise RefusedError(UNWRITABLE, "the watchdog is ending: send it again", wait_s=5)
+            raise MessageRefusedError(UNWRITABLE, "the watchdog is ending: send it again", wait_s=5)
         answer: Future[Mapping[str, str]] = Future()
         try:
             self._queue.put_nowait((incoming, answer))
         except queue.Full:
-            raise RefusedError(TOO_OFTEN, "too many messages wait to be written", wait_s=5) from None
+            raise MessageRefusedError(TOO_OFTEN, "too many messages wait to be written", wait_s=5) from None
         return answer
 
     def foreign(self, agent: Agent) -> None:
@@ -146,7 +146,7 @@ class Commits:
     def _write(self, lot: list[tuple[Incoming, Future[Mapping[str, str]]]]) -> None:
         """One transaction, and the answers after it."""
         now, staged = self.clock.now(), dict[str, _State]()
-        results = list[Mapping[str, str] | RefusedError]()
+        results = list[Mapping[str, str] | MessageRefusedError]()
         told = self._due()
         if not lot and not told:
             return
@@ -158,19 +158,19 @@ class Commits:
                     page.log_refusals(agent, count, now)
         except LedgerError as error:
             self.broke = str(error)
-            results = [RefusedError(UNWRITABLE, wait_s=5) for _ in lot]
+            results = [MessageRefusedError(UNWRITABLE, wait_s=5) for _ in lot]
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits for an answer gets one, and the thread goes on
             self.broke = f"{type(error).__name__}: {error}"
-            results = [RefusedError(BROKEN) for _ in lot]
+            results = [MessageRefusedError(BROKEN) for _ in lot]
         else:
             self._committed(staged, told, now, {one.agent.id: one for one, _ in lot})
         for (_, answer), result in zip(lot, results, strict=True):
             if answer.set_running_or_notify_cancel():
-                answer.set_exception(result) if isinstance(result, RefusedError) else answer.set_result(result)
+                answer.set_exception(result) if isinstance(result, MessageRefusedError) else answer.set_result(result)
 
     def _taken(
         self, page: AgentPage, incoming: Incoming, staged: dict[str, _State], now: datetime
-    ) -> Mapping[str, str] | RefusedError:
+    ) -> Mapping[str, str] | MessageRefusedError:
         agent, beat = incoming.agent, incoming.beat
         state = staged.get(agent.id) or self._states.get(agent.id)
         if state is None:
@@ -179,15 +179,15 @@ class Commits:
         starts = state.starts if beat.boot_id in ("", *state.starts[-1:]) else (*state.starts, beat.boot_id)[-STARTS_MOST:]
         if starts.count(beat.boot_id) > 1 and incoming.seq > state.seq:
             staged[agent.id] = replace(state, starts=starts, waiting=())
-            return RefusedError(DOUBLED)
-        found, record_ms = moments(
+            return MessageRefusedError(DOUBLED)
+        found, record_ms = align_records(
             beat.records, after_ms=state.record_ms, sent_ms=incoming.sent_ms, now=incoming.came_at, since=agent.joined_at
         )
         if not page.accept_message(agent.id, incoming.seq, now, record_ms, beat.version, beat.troubles):
             stands = page.load_agent(agent.id)
-            return RefusedError(REVOKED if stands is None or stands.revoked_at is not None else REPLAYED)
-        done = merged(agent.key, (*state.waiting, *found), self.interval)
-        page.record_samples(agreed(done.samples, self.heard.latest(agent.key)))
+            return MessageRefusedError(REVOKED if stands is None or stands.revoked_at is not None else REPLAYED)
+        done = merge_records(agent.key, (*state.waiting, *found), self.interval)
+        page.record_samples(drop_contradicted_samples(done.samples, self.heard.latest(agent.key)))
         fresh = (*state.fresh, *found) if agent.id in staged else found
         staged[agent.id] = _State(record_ms, incoming.seq, done.rest, fresh, starts)
         return self._asked(page, incoming, now) if beat.asks else {}
@@ -195,8 +195,8 @@ class Commits:
     @staticmethod
     def _asked(page: AgentPage, incoming: Incoming, now: datetime) -> Mapping[str, str]:
         machine = incoming.machine
-        answer = granted(
-            Asked(
+        answer = grant_requests(
+            RequestContext(
                 agent=incoming.agent,
                 life=machine.life,
                 name=machine.name or incoming.agent.key.id,

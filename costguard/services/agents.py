@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # types and no more
-    from costguard.guard.overrides import Wish
+    from costguard.guard.overrides import Override
     from costguard.guard.policy import Policy
     from costguard.values.agent import Agent, WebToken
     from costguard.values.incarnation import Incarnation
@@ -48,10 +48,10 @@ class AgentPage(Protocol):
     def record_samples(self, samples: Sequence[Sample]) -> None:
         """Keep samples of resources that the ledger knows."""
 
-    def load_overrides_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Override]:
         """Every wish made at or after `at`, whatever became of it."""
 
-    def add_override(self, wish: Wish) -> None:
+    def add_override(self, wish: Override) -> None:
         """Record a wish; one with this id that is there already stays as it is."""
 
     def log_refusals(self, agent: Agent, count: int, at: datetime) -> None:

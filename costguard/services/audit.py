@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from costguard.errors import InputError, NoAnswerError
-from costguard.guard.audit import Finding, anchor_stated, anchor_text
+from costguard.guard.audit import AuditFinding, format_anchor, parse_anchor
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.guard.audit_check import checked
 from costguard.ledger.guard.audit_log import entries, head_text, told
@@ -20,13 +20,13 @@ from costguard.views import audit as documents
 
 def verify(anchors: Sequence[str] = (), *, config: str | None = None) -> Answer:
     """`costguard audit verify`; what does not fit ends it as a "no", after it has been printed."""
-    noted, settings = [anchor_stated(one) for one in anchors], read_settings(config)
+    noted, settings = [parse_anchor(one) for one in anchors], read_settings(config)
     with Reader(ledger_url(settings)) as reader, reader.snapshot() as ask:
         chain, findings = checked(ask, noted)
         shown = reader.where.shown
-    head = anchor_text(chain.last.seq, chain.last.hash) if chain.last else ""
+    head = format_anchor(chain.last.seq, chain.last.hash) if chain.last else ""
     doubt = mark_of(settings).describe_doubt()
-    findings += [Finding(None, f"{doubt} (costguard audit adopt, if that is meant)")] if doubt else []
+    findings += [AuditFinding(None, f"{doubt} (costguard audit adopt, if that is meant)")] if doubt else []
     refusal = None
     if findings:
         hint = "keep a copy of it, stop what acts on it (costguard freeze), and find out who wrote to it"

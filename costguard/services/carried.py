@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from costguard.guard.action_intents import Intent
-from costguard.guard.alerts.rules import Cost
+from costguard.guard.alerts.rules import ActCost
 from costguard.guard.limits import Breaker
 from costguard.values.money import Money, Rate
 from costguard.values.resource import ResourceKey
@@ -46,13 +46,13 @@ def evidence_text(facts: Mapping[str, object], waste: Money | None, saves: Rate 
     return json.dumps({"waste": cost, "saves": rate, **{name: str(value) for name, value in facts.items()}})
 
 
-def costs_of(intents: Iterable[Intent]) -> dict[str, Cost]:
+def costs_of(intents: Iterable[Intent]) -> dict[str, ActCost]:
     """What each act was for, by the id of the intent whose evidence says so."""
     found = {}
     for intent in intents:
         said = json.loads(intent.evidence or "{}")
         waste, saves = said.get("waste"), said.get("saves")
-        found[intent.id] = Cost(
+        found[intent.id] = ActCost(
             idled=Money(nano=waste["nano"], currency=waste["currency"]) if waste else None,
             saves=Rate(nano_per_hour=saves["nano"], currency=saves["currency"]) if saves else None,
             name=said.get("name", ""),

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Protocol
 
-from costguard.guard.alerts.alert import SEVERITIES, Delivery, Message
+from costguard.guard.alerts.alert import SEVERITIES, DeliveryResult, Notification
 from costguard.services.concurrency import together
 from costguard.services.ports import Notifier
 from costguard.system.clock import Clock
@@ -32,13 +32,13 @@ MOST_AT_ONCE = 32
 class Outbox(Protocol):
     """Messages that were written together with what they tell of."""
 
-    def due_messages(self, now: datetime) -> list[Message]:
+    def due_messages(self, now: datetime) -> list[Notification]:
         """Those to be tried at `now`, the oldest first."""
 
-    def settle(self, message_id: str, delivery: Delivery, now: datetime) -> None:
+    def settle(self, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
         """Write what came of one try, and date the next one if there is to be one. LedgerError where it cannot be written."""
 
-    def undelivered(self, since: datetime) -> list[tuple[Message, str]]:
+    def undelivered(self, since: datetime) -> list[tuple[Notification, str]]:
         """Those that were given up at or after `since`, with why."""
 
 
@@ -46,9 +46,9 @@ class Outbox(Protocol):
 class Round:
     """What came of one round. `later`: to be tried again. `given_up`: went through the second channel, with why."""
 
-    sent: tuple[Message, ...] = ()
-    later: tuple[tuple[Message, str], ...] = ()
-    given_up: tuple[tuple[Message, str], ...] = ()
+    sent: tuple[Notification, ...] = ()
+    later: tuple[tuple[Notification, str], ...] = ()
+    given_up: tuple[tuple[Notification, str], ...] = ()
 
 
 class Postman:
@@ -59,7 +59,7 @@ class Postman:
     ) -> None:
         self._outbox, self._notifiers, self._clock, self._second = outbox, notifiers, clock, second
         self._limit_s = limit_s
-        self._unsettled = dict[str, Delivery]()
+        self._unsettled = dict[str, DeliveryResult]()
 
     def deliver(self) -> Round:
         """One round, at most `limit_s` long. LedgerError where the outbox cannot be read or written."""
@@ -90,9 +90,9 @@ class Postman:
             del self._unsettled[message_id]
 
 
-def _chosen(due: list[Message]) -> list[Message]:
+def _chosen(due: list[Notification]) -> list[Notification]:
     """Pages first, then the oldest; of each channel so many, and of all."""
-    chosen, of_one = list[Message](), Counter[str]()
+    chosen, of_one = list[Notification](), Counter[str]()
     for message in sorted(due, key=lambda one: -SEVERITIES.index(one.severity)):
         of_one[message.channel] += 1
         if of_one[message.channel] <= MOST_OF_ONE:
@@ -100,20 +100,20 @@ def _chosen(due: list[Message]) -> list[Message]:
     return chosen[:MOST_AT_ONCE]
 
 
-def _sent(notifier: Notifier | None, message: Message) -> Delivery:
+def _sent(notifier: Notifier | None, message: Notification) -> DeliveryResult:
     if notifier is None:
-        return Delivery(sent=False, why="no channel of this name is in the settings", again=False)
+        return DeliveryResult(sent=False, why="no channel of this name is in the settings", again=False)
     return notifier(message)
 
 
-def _delivery(answer: Delivery | BaseException) -> Delivery:
+def _delivery(answer: DeliveryResult | BaseException) -> DeliveryResult:
     """What came of it; an exception's own words are left out, as they may hold an address."""
-    if isinstance(answer, Delivery):
+    if isinstance(answer, DeliveryResult):
         return answer
     why = "no answer in time" if isinstance(answer, TimeoutError) else f"the channel failed ({type(answer).__name__})"
-    return Delivery(sent=False, why=why)
+    return DeliveryResult(sent=False, why=why)
 
 
-def _last(delivery: Delivery, message: Message, now: datetime) -> Delivery:
+def _last(delivery: DeliveryResult, message: Notification, now: datetime) -> DeliveryResult:
     """No other try for a message that is so old: whoever is told so late is told through the second channel."""
     return replace(delivery, again=False) if not delivery.sent and now - message.at >= message.days * GIVE_UP else delivery

@@ -6,9 +6,17 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from costguard.guard.action_intents import Intent
-from costguard.guard.asked import ASKED, NOTHING_ASKED, RUNWAY, STOPPED_FOR, Asked, runways_of, starts_of
-from costguard.guard.context import Rules
-from costguard.guard.overrides import Wish
+from costguard.guard.asked import (
+    LOOKED_UP_FACTS,
+    NO_COST_FACTS,
+    RUNWAY,
+    STOPPED_FOR,
+    CostFacts,
+    compute_runways,
+    find_spending_starts,
+)
+from costguard.guard.context import GuardConfig
+from costguard.guard.overrides import Override
 from costguard.metering.spending import LiveResource
 from costguard.services.ports import GuardRecords, Payments
 from costguard.values.balance import PrepaidBalance
@@ -19,21 +27,21 @@ DAY = timedelta(days=1)
 
 
 def asked_of(
-    rules: Rules, books: Payments, live: Sequence[LiveResource], balances: Iterable[PrepaidBalance], now: datetime
-) -> Asked:
+    rules: GuardConfig, books: Payments, live: Sequence[LiveResource], balances: Iterable[PrepaidBalance], now: datetime
+) -> CostFacts:
     """What the policies of `rules` ask about `live`."""
-    names = frozenset[str]().union(*(policy.when.names for policy in rules.policies)) & ASKED
+    names = frozenset[str]().union(*(policy.when.names for policy in rules.policies)) & LOOKED_UP_FACTS
     if not names:
-        return NOTHING_ASKED
-    starts = starts_of(names, rules.zone, now)
-    return Asked(
+        return NO_COST_FACTS
+    starts = find_spending_starts(names, rules.zone, now)
+    return CostFacts(
         paid=books.load_paid_since(starts, now) if starts else {},
         stopped_since=books.load_stopped_since() if STOPPED_FOR in names else {},
-        runways=runways_of(balances, live, now) if RUNWAY in names else {},
+        runways=compute_runways(balances, live, now) if RUNWAY in names else {},
     )
 
 
-def wishes_lately(book: GuardRecords, now: datetime) -> tuple[Wish, ...]:
+def wishes_lately(book: GuardRecords, now: datetime) -> tuple[Override, ...]:
     """All that count, and those that have ended lately: a lease that ended starts windows anew."""
     found = {wish.id: wish for wish in (*book.load_open_overrides(now), *book.load_overrides_since(now - WISHES_BACK))}
     return tuple(sorted(found.values(), key=lambda wish: (wish.at, wish.id)))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
-from costguard.guard.grouping import GroupKey, group_of
+from costguard.guard.grouping import GroupKey, find_group
 from costguard.metering.burn import forecast_period
 from costguard.metering.coverage import UncoveredScope, find_uncovered_scopes
 from costguard.metering.meter import COMPUTE
@@ -206,7 +206,7 @@ def _members(accounts: Accounts, numbers: Collection[int], group_from: Sequence[
     """Which of the machines `numbers` carry the labels of a group."""
     members = defaultdict[GroupKey, list[int]](list)
     for number, bearer in accounts.load_billed_resources(numbers, labels=_marks(group_from)).items() if group_from else ():
-        if bearer.labels and (group := group_of(_as_seen(bearer), group_from)) is not None:
+        if bearer.labels and (group := find_group(_as_seen(bearer), group_from)) is not None:
             members[group].append(number)
     return members
 
@@ -217,7 +217,7 @@ def _marks(group_from: Sequence[str]) -> list[str]:
 
 
 def _job(bearer: BilledResource, group_from: Sequence[str]) -> str:
-    group = group_of(_as_seen(bearer), group_from) if bearer.labels else None
+    group = find_group(_as_seen(bearer), group_from) if bearer.labels else None
     return group.name if group is not None else ""
 
 

@@ -18,14 +18,14 @@ from secrets import token_hex
 from costguard.budgets.hold import Hold
 from costguard.errors import LedgerError
 from costguard.guard.action_intents import Intent
-from costguard.guard.alerts.alert import Notice, Route
-from costguard.guard.alerts.dispatch import tell
-from costguard.guard.alerts.rules import notices_of
-from costguard.guard.context import Rules, Sight
-from costguard.guard.escalation import stepped
-from costguard.guard.evaluation import Survey, survey
-from costguard.guard.limits import clock_doubt, fingerprint
-from costguard.guard.overrides import ARM, ARMED_FOR, SNOOZE, Wish, is_open
+from costguard.guard.alerts.alert import Alert, AlertRoute
+from costguard.guard.alerts.dispatch import dispatch_alerts
+from costguard.guard.alerts.rules import list_alerts
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.escalation import mark_step_done
+from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
+from costguard.guard.limits import compute_plan_fingerprint, explain_clock_doubt
+from costguard.guard.overrides import ARM, ARMED_FOR, SNOOZE, Override, is_override_open
 from costguard.guard.policy import ASK, DENY, NOTIFY, OBSERVE, RECORD
 from costguard.guard.run import GuardRun
 from costguard.metering.spending import ScopeCoverage
@@ -58,10 +58,10 @@ class Guarded:
     at: datetime
     committed: bool
     acting: bool
-    survey: Survey | None = None
-    sight: Sight | None = None
+    survey: GuardEvaluation | None = None
+    sight: GuardSnapshot | None = None
     intents: tuple[Intent, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[Alert, ...] = ()
     scopes: tuple[ScopeCoverage, ...] = ()
     plan_hash: str = ""
     unaccepted: str = ""
@@ -80,14 +80,14 @@ class Guard:
 
     book: GuardBook
     books: Callable[[], AbstractContextManager[GuardBooks]]
-    rules: Rules
+    rules: GuardConfig
     latest: Callable[[], Latest]
     clock: Clock
     holder: str
     holds: Callable[[datetime], Sequence[Hold]]
-    routes: tuple[Route, ...] = ()
+    routes: tuple[AlertRoute, ...] = ()
     dry_run: bool = False
-    supposed: tuple[Wish, ...] = ()
+    supposed: tuple[Override, ...] = ()
     resident: bool = False
     hooks: Hooks = field(default_factory=Hooks)
     mark: LedgerMark | None = None
@@ -147,13 +147,13 @@ class Guard:
         if epoch is not None and deeds.confirm_all(sight.intents, sight.live):
             sight = replace(sight, intents=intents_lately(self.book, now))
         found = _surveyed(self.rules, sight)
-        told_hash = fingerprint(found.proposals, _sha256)
+        told_hash = compute_plan_fingerprint(found.proposals, _sha256)
         unaccepted = why_unaccepted(found, self.rules, wishes, facts, digest=_sha256, plan_hash=told_hash)
         if unaccepted:
             sight = replace(sight, held=(*sight.held, ("not_accepted", unaccepted)))
             found = _surveyed(self.rules, sight)
         found = _told(found, now)
-        notices = notices_of(found, self.rules, sight, scopes, costs_of(sight.intents))
+        notices = list_alerts(found, self.rules, sight, scopes, costs_of(sight.intents))
         committed = self.dry_run
         if epoch is not None:
             committed = self._record(epoch, found, sight, notices, facts, unaccepted=unaccepted, now=now)
@@ -197,11 +197,11 @@ class Guard:
         elif before is None and self.resident:
             yield "gap", "the first run after a start only observes"
         if before is not None:
-            doubt = clock_doubt(now - before[0], timedelta(seconds=self._clocks[1] - before[1]), self.rules.rails)
+            doubt = explain_clock_doubt(now - before[0], timedelta(seconds=self._clocks[1] - before[1]), self.rules.rails)
             if doubt:
                 yield "clock", doubt
 
-    def _armed(self, wishes: Iterable[Wish], now: datetime) -> list[Wish]:
+    def _armed(self, wishes: Iterable[Override], now: datetime) -> list[Override]:
         """The armings that the file states and the ledger does not know yet, now recorded."""
         known = {(w.subject, w.value) for w in wishes if w.what == ARM and w.who == SETTINGS}
         stated = {p.name: p.arm for p in self.rules.policies if p.arm != OBSERVE}
@@ -210,7 +210,9 @@ class Guard:
         for name, level in stated.items():
             if (name, level) not in known:
                 why, until = "armed by the settings", now + ARMED_FOR
-                wish = Wish(id=token_hex(8), what=ARM, who=SETTINGS, why=why, at=now, until=until, subject=name, value=level)
+                wish = Override(
+                    id=token_hex(8), what=ARM, who=SETTINGS, why=why, at=now, until=until, subject=name, value=level
+                )
                 self.book.add_override(wish)
                 made.append(wish)
         return made
@@ -218,9 +220,9 @@ class Guard:
     def _record(
         self,
         epoch: int,
-        found: Survey,
-        sight: Sight,
-        notices: Sequence[Notice],
+        found: GuardEvaluation,
+        sight: GuardSnapshot,
+        notices: Sequence[Alert],
         facts: dict[str, str],
         *,
         unaccepted: str,
@@ -228,9 +230,9 @@ class Guard:
     ) -> bool:
         """Everything that the run leaves, in one transaction with its messages."""
         facts = facts | {"breaker": breaker_text(found.breaker)}
-        snoozes = [w for w in sight.wishes if w.what == SNOOZE and is_open(w, now)]
+        snoozes = [w for w in sight.wishes if w.what == SNOOZE and is_override_open(w, now)]
         after_gap = any(reason == "gap" for reason, _ in sight.held)
-        messages, told = tell(
+        messages, told = dispatch_alerts(
             notices,
             self.book.load_alert_states(),
             now=now,
@@ -251,25 +253,25 @@ class Guard:
         return self.book.record_run(run, climbs=found.climbs, told=told, messages=messages, protections=found.sighted)
 
 
-def _surveyed(rules: Rules, sight: Sight) -> Survey:
+def _surveyed(rules: GuardConfig, sight: GuardSnapshot) -> GuardEvaluation:
     with pause_gc():
-        return survey(rules, sight)
+        return evaluate_snapshot(rules, sight)
 
 
-def _told(found: Survey, now: datetime) -> Survey:
+def _told(found: GuardEvaluation, now: datetime) -> GuardEvaluation:
     """`found` with the steps done that only tell: those are done by being found, as their notice is committed with them.
 
     An act is done by its intent, a hook by its end.
     """
     due: dict[tuple[str, Incarnation], list[int]] = {}
     for one in found.proposals:
-        if one.step.do in (NOTIFY, ASK, RECORD, DENY) and one.goes(now):
+        if one.step.do in (NOTIFY, ASK, RECORD, DENY) and one.is_ready(now):
             due.setdefault((one.verdict.policy.name, one.verdict.life), []).append(one.number)
     cases = []
     for case in found.cases:
         climb = case.climb
         for number in due.get((case.verdict.policy.name, case.verdict.life), ()):
-            climb = stepped(climb, case.verdict.policy, number, now) if climb is not None else None
+            climb = mark_step_done(climb, case.verdict.policy, number, now) if climb is not None else None
         cases.append(case if climb is case.climb else replace(case, climb=climb))
     return replace(found, cases=tuple(cases), climbs=tuple(case.climb for case in cases if case.climb is not None))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from costguard.guard.context import Rules
+from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Rails
 from costguard.settings import Settings
 
 
-def rules_of(settings: Settings, interval: timedelta | None = None) -> Rules:
+def rules_of(settings: Settings, interval: timedelta | None = None) -> GuardConfig:
     """What the settings say to the guard."""
-    return Rules(
+    return GuardConfig(
         policies=settings.policies,
         budgets=settings.budgets,
         rails=settings.rails or Rails(),

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from costguard.budgets.hold import Hold
-from costguard.guard.context import Rules, Sight
-from costguard.guard.limits import Breaker, gap_doubt
-from costguard.guard.overrides import Wish
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.limits import Breaker, explain_gap_doubt
+from costguard.guard.overrides import Override
 from costguard.guard.run import GuardRun
 from costguard.guard.seat import apply_handling
 from costguard.services.carried import breaker_of, instant_of
@@ -48,10 +48,10 @@ class RunsBefore:
     breaker: Breaker | None
 
 
-def read_runs_before(last: GuardRun | None, rules: Rules, now: datetime, *, guarded_until: datetime | None) -> RunsBefore:
+def read_runs_before(last: GuardRun | None, rules: GuardConfig, now: datetime, *, guarded_until: datetime | None) -> RunsBefore:
     """What the newest run says. `guarded_until`: until when somebody guarded, None: nobody ever did."""
     facts = dict(last.facts) if last else {}
-    gap = gap_doubt(guarded_until, rules.interval, rules.rails, now)
+    gap = explain_gap_doubt(guarded_until, rules.interval, rules.rails, now)
     gap_ended_at = now if gap and last else instant_of(facts.get("gap_ended_at"))
     if gap_ended_at:
         facts["gap_ended_at"] = gap_ended_at.isoformat()
@@ -68,16 +68,16 @@ def read_runs_before(last: GuardRun | None, rules: Rules, now: datetime, *, guar
 def build_guard_snapshot(
     *,
     now: datetime,
-    rules: Rules,
+    rules: GuardConfig,
     books: GuardBooks,
     records: GuardRecords,
     latest: Latest,
     holds: Sequence[Hold],
-    wishes: tuple[Wish, ...],
+    wishes: tuple[Override, ...],
     before: RunsBefore,
     held: tuple[tuple[str, str], ...],
     lookback: Lookback,
-) -> Sight:
+) -> GuardSnapshot:
     """Everything that is known at `now`, the same for whoever asks.
 
     `books`, `records`: what the ledger says of resources and money, and of the guard. `latest`: what it does not keep.
@@ -85,7 +85,7 @@ def build_guard_snapshot(
     it. `held`: what holds every act of this run, by reason. `lookback`: reads the samples.
     """
     live = tuple(apply_handling(one, latest.handling) for one in books.load_live(now))
-    return Sight(
+    return GuardSnapshot(
         now=now,
         live=live,
         standings=standings(books=books, budgets=rules.budgets, holds=holds, live=live, now=now),

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from costguard.agents.samples import BELIEVED, Moment, single
+from costguard.agents.samples import MEASURE_TRUSTED_FOR, TimedRecord, convert_records
 from costguard.metering.observation import Observation
 from costguard.values.instant import to_micros
 from costguard.values.period import Period
@@ -30,10 +30,10 @@ class Heard:
     def __init__(self) -> None:
         self.kept = KEPT
         self._lock = threading.Lock()
-        self._records: dict[ResourceKey, deque[Moment]] = {}
+        self._records: dict[ResourceKey, deque[TimedRecord]] = {}
         self._measured: dict[ResourceKey, dict[str, Sample]] = {}
 
-    def add(self, key: ResourceKey, records: Iterable[Moment], now: datetime) -> None:
+    def add(self, key: ResourceKey, records: Iterable[TimedRecord], now: datetime) -> None:
         """Remember what was committed of `key`."""
         oldest = to_micros(now - self.kept)
         with self._lock:
@@ -51,7 +51,7 @@ class Heard:
         with self._lock:
             for one in seen:
                 lately = [record for record in self._records.get(one.key, ()) if start <= record.at_us <= end]
-                samples += single(one.key, lately)
+                samples += convert_records(one.key, lately)
         return UtilizationSamples(samples=tuple(samples))
 
     def measured(self, samples: Iterable[Sample]) -> None:
@@ -70,7 +70,7 @@ class Heard:
 
     def forget(self, now: datetime) -> None:
         """Let go of what is too old to be asked for."""
-        oldest, believed = to_micros(now - self.kept), now - 2 * BELIEVED
+        oldest, believed = to_micros(now - self.kept), now - 2 * MEASURE_TRUSTED_FOR
         with self._lock:
             self._records = {key: line for key, line in self._records.items() if line and line[-1].at_us >= oldest}
             kept = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from costguard.errors import InputError
-from costguard.guard.hook import FAILED, SUCCEEDED, HookEnd, clipped
+from costguard.guard.hook import FAILED, SUCCEEDED, HookEnd, clip_output
 from costguard.notifiers import Channel
 from costguard.services.act.hooks import Call, Hooks
 from costguard.services.telling import shown
@@ -35,7 +35,7 @@ def _posted(settings: Settings, clock: Clock, call: Call) -> HookEnd:
         name=shown(call.hook.url), clock=clock, address=address, secret=secret, ca_file=ca_file, within_s=call.within_s
     )
     answer = post(call.id, call.body(), channel)
-    output = clipped(answer.said.decode(errors="replace"))
+    output = clip_output(answer.said.decode(errors="replace"))
     if answer.status is not None and OK <= answer.status < REDIRECT:
         return HookEnd(state=SUCCEEDED, status=answer.status, output=output)
     why = answer.why or f"it answered {answer.status}"

@@ -19,7 +19,7 @@ from costguard.ledger.holds import counting_holds
 from costguard.ledger.reports.reader import Accounts
 from costguard.ledger.spans.books import Books
 from costguard.metering.accrual import POLL_GAP
-from costguard.reporting.beside import beside, overshoots
+from costguard.reporting.beside import annotate_resources, forecast_overshoots
 from costguard.reporting.statement.groups import parse_group_keys
 from costguard.reporting.statement.period import ReportPeriod, parse_report_period
 from costguard.services import Answer
@@ -96,8 +96,8 @@ def status_now(settings: Settings, zone: tzinfo, looked: Looked | None) -> tuple
             live=sight.live,
             stand=sight.standings,
             balances=looked.balances if looked else None,
-            beside=lambda _: beside(rules, sight),
-            overshoots=lambda *_: overshoots(rules, sight, latest.handling),
+            beside=lambda _: annotate_resources(rules, sight),
+            overshoots=lambda *_: forecast_overshoots(rules, sight, latest.handling),
         )
         return found, head_text(ask)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from costguard.guard.evidence import REACH, Columns
+from costguard.guard.evidence import SAMPLE_LOOKBACK, SampleColumns
 from costguard.services.ports import GuardRecords
 from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey
@@ -27,18 +27,18 @@ WHOLE = timedelta(hours=6)
 class Lookback:
     """What one process has read. `_read_at`: when it last read; `_whole_at`: when it last read all."""
 
-    _kept: dict[ResourceKey, Columns] = field(default_factory=dict)
+    _kept: dict[ResourceKey, SampleColumns] = field(default_factory=dict)
     _read_at: datetime | None = None
     _whole_at: datetime | None = None
 
-    def read(self, book: GuardRecords, now: datetime) -> Mapping[ResourceKey, Columns]:
+    def read(self, book: GuardRecords, now: datetime) -> Mapping[ResourceKey, SampleColumns]:
         """As `book.columns_since(now - REACH)`."""
         since = self._since(now)
         if since is None:
-            self._kept = dict(book.load_columns_since(now - REACH))
+            self._kept = dict(book.load_columns_since(now - SAMPLE_LOOKBACK))
             self._whole_at = now
         else:
-            self._kept = _joined(self._kept, book.load_columns_since(since), to_micros(now - REACH), to_micros(since))
+            self._kept = _joined(self._kept, book.load_columns_since(since), to_micros(now - SAMPLE_LOOKBACK), to_micros(since))
         self._read_at = now
         return self._kept
 
@@ -51,10 +51,10 @@ class Lookback:
 
 
 def _joined(
-    kept: Mapping[ResourceKey, Columns], fresh: Mapping[ResourceKey, Columns], start: int, since: int
-) -> dict[ResourceKey, Columns]:
+    kept: Mapping[ResourceKey, SampleColumns], fresh: Mapping[ResourceKey, SampleColumns], start: int, since: int
+) -> dict[ResourceKey, SampleColumns]:
     """What was `kept` between `start` and `since`, and the `fresh` samples after it."""
-    found = dict[ResourceKey, Columns]()
+    found = dict[ResourceKey, SampleColumns]()
     for key in {**kept, **fresh}:
         old, new = kept.get(key, {}), fresh.get(key, {})
         lines = {signal: _line(old.get(signal), new.get(signal), start, since) for signal in sorted({*old, *new})}

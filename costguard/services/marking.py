@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from costguard.guard.audit import anchor_text
+from costguard.guard.audit import format_anchor
 from costguard.guard.overrides import ACCEPT
 from costguard.ledger.db.address import address
 from costguard.ledger.guard.seen import Mark
@@ -31,7 +31,7 @@ def adopt(*, why: str | None, config: str | None = None) -> Answer:
     if not doubt or seen is None:
         return Answer(document=wish_document("none", (), lead=("The ledger is the one that was seen here: nothing to adopt.",)))
     reason = overrides.reason_stated(why, "costguard audit adopt")
-    wish = overrides.new_wish(ACCEPT, reason, overrides.present(), subject=f"audit {anchor_text(*seen.anchor)}")
+    wish = overrides.new_wish(ACCEPT, reason, overrides.present(), subject=f"audit {format_anchor(*seen.anchor)}")
     with overrides.guard_book(settings) as book:
         book.add_override(wish)
     mark.advance()

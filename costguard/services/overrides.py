@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from costguard.data import Facts
 from costguard.errors import InputError, NoAnswerError
-from costguard.guard.facts import rate_of
-from costguard.guard.overrides import APPROVE, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Wish
-from costguard.guard.owning import may_lease, owner_of, protection_of
+from costguard.guard.facts import compute_burn_rate
+from costguard.guard.overrides import APPROVE, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Override
+from costguard.guard.owning import decide_lease, find_owner, find_protection
 from costguard.guard.policy import STOP, TERMINATE, Rails
-from costguard.guard.policy_evaluation import concerns
-from costguard.guard.wishing import found, resource_text
+from costguard.guard.policy_evaluation import matches_target
+from costguard.guard.wishing import format_resource, resolve_resource
 from costguard.ledger.spans.books import Books
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -46,14 +46,14 @@ def keep(stated: str, *, length: str | None, why: str | None, config: str | None
     lasts = lasting(length, "--for", least=timedelta(minutes=1), most=LONGEST_LEASE)
     now = present()
     live = _found(stated, settings, now)
-    seen, life, rate = live.observation, identify_incarnation(live.observation), rate_of(live, now)
-    owner = owner_of(seen, settings.defaults.owner_from)
-    meant = [policy for policy in settings.policies if concerns(policy.target, seen, owner)]
+    seen, life, rate = live.observation, identify_incarnation(live.observation), compute_burn_rate(live, now)
+    owner = find_owner(seen, settings.defaults.owner_from)
+    meant = [policy for policy in settings.policies if matches_target(policy.target, seen, owner)]
     with guard_book(settings) as book:
-        allowed = may_lease(life, book.load_overrides_since(live.first_seen_at), meant, lasts, now, rate=rate)
+        allowed = decide_lease(life, book.load_overrides_since(live.first_seen_at), meant, lasts, now, rate=rate)
         if not allowed.allowed:
             hint = f'costguard protect {seen.key.id} --why "..." keeps it for good; raise lease in the policy to allow more'
-            raise NoAnswerError(allowed.why, field=resource_text(seen), hint=hint)
+            raise NoAnswerError(allowed.why, field=format_resource(seen), hint=hint)
         wish = _wish(LEASE, reason, now, until=_end(now, lasts), live=live)
         book.add_override(wish)
     costs = "nobody stated its price, so what it costs is unknown"
@@ -61,7 +61,7 @@ def keep(stated: str, *, length: str | None, why: str | None, config: str | None
         costs = f"costs up to {get_currency_sign(allowed.costs.currency)}{allowed.costs.format()}"
     left = min((policy.renewals_max for policy in meant), default=None)
     renewals = "" if left is None else f" Renewals left: {max(0, left - allowed.renewals)}."
-    lead = f"{resource_text(seen)} is kept until {format_local_time(_end(now, lasts))} ({format_length(lasts)}): {costs}.{renewals}"
+    lead = f"{format_resource(seen)} is kept until {format_local_time(_end(now, lasts))} ({format_length(lasts)}): {costs}.{renewals}"
     more = {"costs_up_to": None if allowed.costs is None else {allowed.costs.currency: allowed.costs.format()}}
     notes = ("A lease does not beat a hard cap, and ends with this run of the machine: a restart is a new life.",)
     return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=notes, more=more))
@@ -72,12 +72,12 @@ def protect(stated: str, *, why: str | None, lift: bool = False, config: str | N
     settings, now = read_settings(config), present()
     reason = "" if lift else reason_stated(why, "costguard protect ID")
     live = _found(stated, settings, now)
-    key, called = live.observation.key, resource_text(live.observation)
+    key, called = live.observation.key, format_resource(live.observation)
     with guard_book(settings) as book:
         there = [w for w in book.load_open_overrides(now) if w.what == PROTECT and w.key == key]
         if lift:
             done = [book.lift_override(w.id, who=who(), now=now) for w in there]
-            still = protection_of(live.observation, (), settings.defaults.protect, None, now)
+            still = find_protection(live.observation, (), settings.defaults.protect, None, now)
             notes = (
                 (f"It stays protected: {still.why}.",)
                 if still.protected
@@ -100,7 +100,7 @@ def snooze(stated: str, *, length: str | None, why: str | None = None, config: s
         wish, called = _wish(SNOOZE, why or "", now, until=_end(now, lasts), subject=name), f"Policy {name}"
     else:
         live = _found(stated, settings, now, field="TARGET")
-        called = resource_text(live.observation)
+        called = format_resource(live.observation)
         wish = _wish(SNOOZE, why or "", now, until=_end(now, lasts), live=live, whole_life=False)
     with guard_book(settings) as book:
         book.add_override(wish)
@@ -141,7 +141,7 @@ def phase(name: str, *, stated: str | None, length: str | None, config: str | No
     with guard_book(settings) as book:
         book.add_override(wish)
     until = format_local_time(_end(now, lasts))
-    lead = f"{resource_text(live.observation)} counts as working ({called}) until {until} ({format_length(lasts)})."
+    lead = f"{format_resource(live.observation)} counts as working ({called}) until {until} ({format_length(lasts)})."
     return Answer(
         document=wish_document("recorded", (wish,), lead=(lead,), notes=("A hard cap counts the money all the same.",))
     )
@@ -158,7 +158,7 @@ def approve(stated: str, act: str, *, why: str | None = None, config: str | None
     with guard_book(settings) as book:
         book.add_override(wish)
     until = format_local_time(_end(now, APPROVED_FOR))
-    lead = f"Approved: {act} of {resource_text(seen)}, in this run of it and until {until}, where a policy asks for it."
+    lead = f"Approved: {act} of {format_resource(seen)}, in this run of it and until {until}, where a policy asks for it."
     told = f"Would be lost for good: {', '.join(loses)}." if loses else NOT_KNOWN
     return Answer(document=wish_document("recorded", (wish,), lead=(lead,), notes=(told,)))
 
@@ -179,9 +179,11 @@ def reason_stated(why: str | None, example: str) -> str:
     return (why or "").strip()
 
 
-def new_wish(what: str, why: str, now: datetime, *, until: datetime | None = None, subject: str = "", value: str = "") -> Wish:
+def new_wish(
+    what: str, why: str, now: datetime, *, until: datetime | None = None, subject: str = "", value: str = ""
+) -> Override:
     """A wish about no resource in particular."""
-    return Wish(id=secrets.token_hex(8), what=what, who=who(), why=why, at=now, until=until, subject=subject, value=value)
+    return Override(id=secrets.token_hex(8), what=what, who=who(), why=why, at=now, until=until, subject=subject, value=value)
 
 
 def _wish(
@@ -193,10 +195,10 @@ def _wish(
     live: LiveResource | None = None,
     whole_life: bool = True,
     subject: str = "",
-) -> Wish:
+) -> Override:
     """`whole_life`: bound to the present life of `live`; else to its resource whatever life it is in."""
     seen = live.observation if live else None
-    return Wish(
+    return Override(
         id=secrets.token_hex(8),
         what=what,
         who=who(),
@@ -211,7 +213,7 @@ def _wish(
 
 def _found(stated: str, settings: Settings, now: datetime, field: str = "ID") -> LiveResource:
     with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
-        return found(stated, books.load_live(now), field)
+        return resolve_resource(stated, books.load_live(now), field)
 
 
 @contextmanager

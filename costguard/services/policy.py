@@ -8,8 +8,8 @@ from datetime import datetime
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TRUTH
-from costguard.guard.overrides import ARM, ARMED_FOR, Wish, is_open
-from costguard.guard.owning import armed
+from costguard.guard.overrides import ARM, ARMED_FOR, Override, is_override_open
+from costguard.guard.owning import find_armed_level
 from costguard.guard.policy import LEVELS, Policy, Rails
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.guard.guard_state import wishes_since
@@ -58,7 +58,7 @@ def tried(name: str, stated: Sequence[str], *, config: str | None = None) -> Ans
     policy = _policy(read_settings(config), name)
     texts = dict(_fact(one) for one in stated)
     facts = {fact: _value(fact, text) for fact, text in texts.items()}
-    return Answer(document=tried_document(policy, texts, policy.when.holds(facts)))
+    return Answer(document=tried_document(policy, texts, policy.when.evaluate(facts)))
 
 
 def arm(name: str, level: str, *, why: str | None = None, config: str | None = None) -> Answer:
@@ -90,7 +90,7 @@ def _told(data: dict[str, object], lead: Sequence[str]) -> Document:
     return Document(data=data, records=({"policy": data["policy"], "level": data["level"]},), lead=tuple(lead))
 
 
-def _plan(config: str | None, wish: Wish) -> Answer:
+def _plan(config: str | None, wish: Override) -> Answer:
     """What would be done if `wish` were recorded already."""
     from costguard.services import watch
 
@@ -106,16 +106,16 @@ def _policy(settings: Settings, name: str) -> Policy:
     return found
 
 
-def _level(policy: Policy, wishes: Sequence[Wish], at: datetime) -> tuple[str, datetime | None]:
+def _level(policy: Policy, wishes: Sequence[Override], at: datetime) -> tuple[str, datetime | None]:
     """How far it may go, and until when that was recorded. None: nothing is recorded yet, the first run does it."""
     mine = [wish for wish in wishes if wish.what == ARM and wish.subject == policy.name]
     if not mine:
         return policy.arm, None
-    newest = max((wish for wish in mine if is_open(wish, at)), key=lambda wish: wish.at, default=None)
-    return armed(policy, mine, at), newest.until if newest else None
+    newest = max((wish for wish in mine if is_override_open(wish, at)), key=lambda wish: wish.at, default=None)
+    return find_armed_level(policy, mine, at), newest.until if newest else None
 
 
-def _wishes(settings: Settings) -> list[Wish]:
+def _wishes(settings: Settings) -> list[Override]:
     """All ever made, those that have run out too; none where there is no ledger yet, which makes none either."""
     try:
         with Reader(ledger_url(settings)) as reader, reader.snapshot() as ask:

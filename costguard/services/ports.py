@@ -13,12 +13,12 @@ if TYPE_CHECKING:  # types and no more
     from costguard.budgets.budget_status import Admission
     from costguard.budgets.hold import Hold
     from costguard.guard.action_intents import Intent
-    from costguard.guard.alerts.alert import Delivery, Message, Told
-    from costguard.guard.evidence import Columns
+    from costguard.guard.alerts.alert import AlertState, DeliveryResult, Notification
+    from costguard.guard.evidence import SampleColumns
     from costguard.guard.hook import HookEnd, HookRun
-    from costguard.guard.overrides import Wish
-    from costguard.guard.run import Departed, FirstSeen, GuardRun, Protection, Reaction
-    from costguard.guard.verdict import Climb
+    from costguard.guard.overrides import Override
+    from costguard.guard.run import ConfirmedAct, DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
+    from costguard.guard.verdict import EscalationState
     from costguard.values.money import Money
     from costguard.values.resource import ResourceKey
     from costguard.values.sample import Sample
@@ -27,13 +27,13 @@ if TYPE_CHECKING:  # types and no more
 class Wishes(Protocol):
     """What people told the guard, as recorded."""
 
-    def load_open_overrides(self, now: datetime) -> list[Wish]:
+    def load_open_overrides(self, now: datetime) -> list[Override]:
         """Those that count at `now`, the oldest first."""
 
-    def add_override(self, wish: Wish) -> None:
+    def add_override(self, wish: Override) -> None:
         """Record a wish; one with this id that is there already stays as it is."""
 
-    def lift_override(self, wish_id: str, *, who: str, now: datetime) -> Wish:
+    def lift_override(self, wish_id: str, *, who: str, now: datetime) -> Override:
         """Take a wish back, and say what it is now; InputError where there is none. One that was lifted stays as it is."""
 
 
@@ -87,7 +87,7 @@ class HoldBook(Holds, Protocol):
 class RunWishes(Wishes, Protocol):
     """Wishes, and those that were made before."""
 
-    def load_overrides_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Override]:
         """Every wish made at or after `at`, whatever became of it."""
 
 
@@ -129,10 +129,10 @@ class HookRuns(Protocol):
 class GuardRecords(Protocol):
     """What the guard knows beside what polls wrote, to be read: what people wished, and what its runs left."""
 
-    def load_open_overrides(self, now: datetime) -> list[Wish]:
+    def load_open_overrides(self, now: datetime) -> list[Override]:
         """Those that count at `now`, the oldest first."""
 
-    def load_overrides_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Override]:
         """Every wish made at or after `at`, whatever became of it."""
 
     def load_open_intents(self) -> list[Intent]:
@@ -150,19 +150,21 @@ class GuardRecords(Protocol):
     def load_last_run(self) -> GuardRun | None:
         """The newest run; None before the first one."""
 
-    def load_escalations(self) -> list[Climb]:
+    def load_escalations(self) -> list[EscalationState]:
         """Every climb."""
 
-    def load_protections(self) -> Mapping[ResourceKey, Protection]:
+    def load_protections(self) -> Mapping[ResourceKey, ProtectionSighting]:
         """When each resource was last seen protected."""
 
-    def load_reactions(self, since: datetime) -> list[Reaction]:
+    def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
         """The acts that were confirmed at or after `since`."""
 
-    def load_columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, Columns]:
+    def load_columns_since(
+        self, at: datetime, keys: Collection[ResourceKey] | None = None
+    ) -> Mapping[ResourceKey, SampleColumns]:
         """The samples at or after `at` of `keys` (None: of all), in columns, which is how the guard takes those of a fleet."""
 
-    def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, FirstSeen]:
+    def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, FirstSighting]:
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
 
 
@@ -176,14 +178,14 @@ class GuardBook(GuardRecords, Wishes, Intents, HookRuns, Protocol):
         self,
         run: GuardRun,
         *,
-        climbs: Iterable[Climb] | None = None,
-        told: Iterable[Told] | None = None,
-        messages: Iterable[Message] = (),
-        protections: Iterable[Protection] = (),
+        climbs: Iterable[EscalationState] | None = None,
+        told: Iterable[AlertState] | None = None,
+        messages: Iterable[Notification] = (),
+        protections: Iterable[ProtectionSighting] = (),
     ) -> bool:
         """Write a run with all that it leaves, in one transaction; False, and nothing written, where it lost its turn."""
 
-    def load_alert_states(self) -> list[Told]:
+    def load_alert_states(self) -> list[AlertState]:
         """What was told, as the last run handed it over."""
 
     def load_samples_since(
@@ -191,7 +193,7 @@ class GuardBook(GuardRecords, Wishes, Intents, HookRuns, Protocol):
     ) -> Mapping[ResourceKey, Sequence[Sample]]:
         """The samples at or after `at` of `keys` (None: of all), by signal and time."""
 
-    def load_departure(self, key: ResourceKey, since: datetime) -> Departed:
+    def load_departure(self, key: ResourceKey, since: datetime) -> DepartureEvidence:
         """What is known of the end of `key`: as it was listed, or how many complete listings, from `since` on, lack it."""
 
 
@@ -208,5 +210,5 @@ class LedgerMark(Protocol):
 class Notifier(Protocol):
     """One channel. Retrying, grouping and repeats are the outbox's business."""
 
-    def __call__(self, message: Message) -> Delivery:
+    def __call__(self, message: Notification) -> DeliveryResult:
         """Send `message` once. It raises nothing: what came of it is in the Delivery."""

@@ -17,8 +17,8 @@ from costguard.bills.drift_notices import build_drift_alert, is_already_notified
 from costguard.bills.tolerance import DEFAULT_TOLERANCE, Tolerance, parse_tolerance
 from costguard.data import Facts
 from costguard.errors import InputError, OlderLedgerError, to_one_line
-from costguard.guard.alerts.alert import Message
-from costguard.guard.alerts.dispatch import tell
+from costguard.guard.alerts.alert import Notification
+from costguard.guard.alerts.dispatch import dispatch_alerts
 from costguard.ledger.bills.reader import BillBooks
 from costguard.ledger.bills.staging import Staging
 from costguard.ledger.bills.store import Bills, Gathered
@@ -215,7 +215,7 @@ def _concerned(billed: Sequence[str], asked: Sequence[Asked], only: Sequence[str
 
 def _messages(
     results: Sequence[DriftResult], before: Sequence[ReconciliationRecord], url: str, settings: Settings, now: datetime
-) -> tuple[tuple[Message, ...], list[DriftResult]]:
+) -> tuple[tuple[Notification, ...], list[DriftResult]]:
     """Messages of what is beyond tolerance and was not told yet, where the settings have routes; and all that is told of."""
     beyond = [one for one in results if one.outcome == BEYOND]
     known = [one for one in beyond if is_already_notified(one, before)]
@@ -225,7 +225,7 @@ def _messages(
     with Reader(url) as reader, reader.snapshot() as ask:
         snoozes = open_wishes(ask, now)
     notices = [replace(build_drift_alert(one), at=now) for one in new]
-    messages, _ = tell(notices, (), now=now, routes=settings.routes, snoozes=snoozes, zone=settings.defaults.zone)
+    messages, _ = dispatch_alerts(notices, (), now=now, routes=settings.routes, snoozes=snoozes, zone=settings.defaults.zone)
     subjects = {notice.subject for message in messages for notice in message.notices}
     return messages, [*known, *(one for one in new if build_drift_alert(one).subject in subjects)]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from costguard.errors import InputError
-from costguard.guard.alerts.alert import DUE, INFO, LATE, Enclosure, Message
+from costguard.guard.alerts.alert import DUE, INFO, LATE, Attachment, Notification
 from costguard.notifiers import packed
 from costguard.providers import plugins
 from costguard.reporting.schedule import DueReport, ReportSchedule
@@ -22,7 +22,7 @@ from costguard.services.telling import WEBHOOK, kind_of
 from costguard.settings import Settings
 from costguard.settings.addresses import CONSOLE
 from costguard.values.checks import require
-from costguard.values.encoding import shell_word
+from costguard.values.encoding import quote_shell_word
 from costguard.values.text_format import format_local_time
 from costguard.views.document import Document
 from costguard.views.report_delivery import letter_of, letter_title
@@ -46,11 +46,11 @@ class Letter:
     again: str
     before: tuple[str, ...] = ()
 
-    def message(self, message_id: str, channel: str, why_now: str, now: datetime, zone: tzinfo) -> Message:
+    def message(self, message_id: str, channel: str, why_now: str, now: datetime, zone: tzinfo) -> Notification:
         """The message for `channel`, with what it can take."""
         files, left_out = _enclosures(self, kind_of(channel))
         body = letter_of(self.statement, self.document, self.again)
-        return Message(
+        return Notification(
             id=message_id,
             channel=channel,
             why_now=why_now,
@@ -65,7 +65,7 @@ class Letter:
         )
 
 
-def composed(settings: Settings, schedule: ReportSchedule, owed: DueReport, now: datetime) -> Sequence[Message]:
+def composed(settings: Settings, schedule: ReportSchedule, owed: DueReport, now: datetime) -> Sequence[Notification]:
     """The messages of a report that is due, one a channel."""
     zone, chosen = settings.defaults.zone, format_named(schedule.format)
     statement, document = reported(settings, owed.of, by=schedule.by, zone=zone, now=now, drawn=chosen.needs == CHARTS)
@@ -82,8 +82,10 @@ def composed(settings: Settings, schedule: ReportSchedule, owed: DueReport, now:
 
 def command_of(stated: dict[str, str], by: Sequence[str], zone: tzinfo) -> str:
     """The command line that prints the report of the period that was `stated`."""
-    words = [word for name, text in stated.items() for word in (f"--{name}", shell_word(text))]
-    return " ".join(("costguard report", *words, "--by", ",".join(map(shell_word, by)), "--zone", shell_word(str(zone))))
+    words = [word for name, text in stated.items() for word in (f"--{name}", quote_shell_word(text))]
+    return " ".join(
+        ("costguard report", *words, "--by", ",".join(map(quote_shell_word, by)), "--zone", quote_shell_word(str(zone)))
+    )
 
 
 def format_named(name: str) -> plugins.ReportFormat:
@@ -109,7 +111,7 @@ def _remarks(schedule: ReportSchedule, owed: DueReport, now: datetime, zone: tzi
     return [*([late] if owed.is_late(now) else []), *([skipped] if many else [])]
 
 
-def _enclosures(letter: Letter, kind: str) -> tuple[tuple[Enclosure, ...], tuple[str, ...]]:
+def _enclosures(letter: Letter, kind: str) -> tuple[tuple[Attachment, ...], tuple[str, ...]]:
     """What goes with a message to a channel of `kind`, and what is said of what is too large for it."""
     if kind == CONSOLE:
         return (), ()
@@ -121,7 +123,7 @@ def _enclosures(letter: Letter, kind: str) -> tuple[tuple[Enclosure, ...], tuple
         media = mimetypes.guess_type(name)[0] or BYTES_MEDIA
     if len(content) > most:
         return (), (f"The report itself is too large to be enclosed: {len(content) / 2**20:.1f} MiB. {letter.again} -o FILE",)
-    return (Enclosure(name=name, media=media, packed=packed(content)),), ()
+    return (Attachment(name=name, media=media, packed=packed(content)),), ()
 
 
 def _rendered(letter: Letter) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Protocol
 
-from costguard.guard.alerts.alert import Message
+from costguard.guard.alerts.alert import Notification
 from costguard.reporting.schedule import DueReport, ReportSchedule, ScheduleMark, find_schedule_changes, list_due_reports
 
 
@@ -24,7 +24,7 @@ class ReportBook(Protocol):
     def see(self, schedules: Collection[ReportSchedule], now: datetime) -> None:
         """Take down that these schedules are there, and no others."""
 
-    def put_out(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Message]) -> bool:
+    def put_out(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Notification]) -> bool:
         """Put `messages` out, the report of the period that ends at `until`; False where that was done before."""
 
 
@@ -43,7 +43,7 @@ def report_due(
     book: ReportBook,
     now: datetime,
     zone: tzinfo,
-    compose: Callable[[ReportSchedule, DueReport], Sequence[Message]],
+    compose: Callable[[ReportSchedule, DueReport], Sequence[Notification]],
 ) -> Reported:
     """Put out all that is due at `now`. `compose` makes the messages of a report. LedgerError where marks cannot be read."""
     marks = book.marks()

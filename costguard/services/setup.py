@@ -104,7 +104,7 @@ def _ledger(url: str) -> HealthCheck:
 
 def _agents(url: str) -> list[HealthCheck]:
     """Which machines have an agent, and whose says nothing; nothing where none has joined."""
-    from costguard.guard.alerts.silence import by_key, silences
+    from costguard.guard.alerts.silence import find_silent_agents, index_agents
     from costguard.ledger.agents.records import agents
     from costguard.ledger.db.reader import Reader
     from costguard.ledger.spans.books import Books
@@ -112,14 +112,14 @@ def _agents(url: str) -> list[HealthCheck]:
 
     try:
         with Reader(url) as reader, reader.snapshot() as ask:
-            found = by_key(agents(ask))
+            found = index_agents(agents(ask))
         with Books(url, rules={}) as books:
             live = books.load_live(present()) if found else []
     except (CostguardError, InputError):  # there is none yet, or it is older: that is said above
         return []
     if not found:
         return []
-    silent = silences(found.values(), live, present())
+    silent = find_silent_agents(found.values(), live, present())
     names = {one.observation.key: one.observation.name or one.observation.key.id for one in live}
     having = limit_lines(sorted(names.get(key, key.id) for key in found), "machines")
     told = f"{len(found)} machines have one: {', '.join(having)}"

@@ -8,11 +8,11 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from costguard.guard.action_plan import Case
-from costguard.guard.alerts.silence import SILENT, agent_state, by_key, silences
-from costguard.guard.context import Rules
-from costguard.guard.facts import rate_of, waste_of
-from costguard.guard.owning import frozen, owner_of
+from costguard.guard.action_plan import PolicyCase
+from costguard.guard.alerts.silence import SILENT, find_silent_agents, get_agent_state, index_agents
+from costguard.guard.context import GuardConfig
+from costguard.guard.facts import compute_burn_rate, compute_waste
+from costguard.guard.owning import find_freeze, find_owner
 from costguard.guard.policy import DESTRUCTIVE
 from costguard.guard.verdict import CANNOT_SAY, Proposal
 from costguard.metering.spending import LiveResource
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LATELY = timedelta(hours=24)
 
 
-def plan_view(guarded: Guarded, rules: Rules, notes: Sequence[str]) -> PlanView:
+def plan_view(guarded: Guarded, rules: GuardConfig, notes: Sequence[str]) -> PlanView:
     """The plan of this run, a row a verdict."""
     survey = guarded.survey
     proposals: dict[tuple[str, ResourceKey], list[Proposal]] = defaultdict(list)
@@ -61,7 +61,7 @@ def _blind(guarded: Guarded) -> tuple[str, ...]:
     """Machines whose agent says nothing."""
     if guarded.sight is None:
         return ()
-    found = silences(guarded.sight.agents, guarded.sight.live, guarded.at)
+    found = find_silent_agents(guarded.sight.agents, guarded.sight.live, guarded.at)
     return tuple(f"{'/'.join(key)}: {says}: it is blind there" for key, says in found.items())
 
 
@@ -74,7 +74,7 @@ def watch_view(guarded: Guarded, made: Room) -> WatchView:
     for one in survey.proposals if survey else ():
         if one.step.do in DESTRUCTIVE and one.verdict.finding != CANNOT_SAY:  # what cannot be judged has nothing coming
             acts[one.verdict.life.key].append(one)
-    hold = frozen(sight.wishes, None, at) if sight else None
+    hold = find_freeze(sight.wishes, None, at) if sight else None
     machine = partial(_machine, guarded=guarded, made=made, acts=acts)
     live = [one for one in (sight.live if sight else ()) if one.observation.kind == INSTANCE and one.absent_at is None]
     return WatchView(
@@ -102,7 +102,7 @@ def watch_view(guarded: Guarded, made: Room) -> WatchView:
     )
 
 
-def _planned(case: Case, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: Guarded) -> Planned:
+def _planned(case: PolicyCase, proposals: dict[tuple[str, ResourceKey], list[Proposal]], guarded: Guarded) -> Planned:
     seen, verdict = case.live.observation, case.verdict
     return Planned(
         verdict=verdict,
@@ -110,18 +110,18 @@ def _planned(case: Case, proposals: dict[tuple[str, ResourceKey], list[Proposal]
         level=case.level,
         name=seen.name,
         owner=case.owner,
-        rate=_hourly(rate_of(case.live, guarded.at)),
-        waste=waste_of(case.live, verdict.work, guarded.at),
+        rate=_hourly(compute_burn_rate(case.live, guarded.at)),
+        waste=compute_waste(case.live, verdict.work, guarded.at),
         agent=_agent_text(case.live, guarded),
     )
 
 
 def _agent_text(live: LiveResource, guarded: Guarded) -> str:
     """How its agent stands, in words; "" where it has none."""
-    agent = by_key(guarded.sight.agents).get(live.observation.key) if guarded.sight else None
+    agent = index_agents(guarded.sight.agents).get(live.observation.key) if guarded.sight else None
     if agent is None:
         return ""
-    state = agent_state(agent, live, guarded.at)
+    state = get_agent_state(agent, live, guarded.at)
     return f"{state} since {format_local_time(agent.heard_at)}" if state == SILENT else state
 
 
@@ -133,10 +133,10 @@ def _machine(live: LiveResource, guarded: Guarded, made: Room, acts: dict[Resour
     return MachineView(
         key=seen.key,
         name=seen.name,
-        owner=owner_of(seen, made.guard.rules.owner_from),
+        owner=find_owner(seen, made.guard.rules.owner_from),
         told=gpus,
         power=seen.state,
-        rate=_hourly(rate_of(live, guarded.at)),
+        rate=_hourly(compute_burn_rate(live, guarded.at)),
         work=survey.works[seen.key],
         next_act=coming.step.do if coming else "",
         next_at=coming.due_at if coming else None,

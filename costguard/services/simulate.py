@@ -14,18 +14,25 @@ from datetime import datetime, timedelta
 
 from costguard.errors import InputError
 from costguard.guard.asked import RUNWAY
-from costguard.guard.context import Rules
-from costguard.guard.facts import OF_BUDGET
-from costguard.guard.grouping import GroupKey, group_of
-from costguard.guard.owning import armed
+from costguard.guard.context import GuardConfig
+from costguard.guard.facts import BUDGET_FACTS
+from costguard.guard.grouping import GroupKey, find_group
+from costguard.guard.owning import find_armed_level
 from costguard.guard.policy import HOOK, TERMINATE
-from costguard.guard.replay.backdrop import Backdrop, Scene
-from costguard.guard.replay.checkpoints import GROWING, LOOKS
-from costguard.guard.replay.engine import Replay
-from costguard.guard.replay.history import Lookout, gaps_of, listed_at
-from costguard.guard.replay.letting import Let, let
-from costguard.guard.replay.replayed import HeldBack, Replayed
-from costguard.guard.replay.simulation import Held, Simulation, Stop, Tried, blind_of, stop_of
+from costguard.guard.replay.backdrop import ReplayedResource, ReplaySetup
+from costguard.guard.replay.checkpoints import GROWING_FACTS, INTERVALS_BETWEEN_LOOKS
+from costguard.guard.replay.engine import ResourceReplay
+from costguard.guard.replay.history import ScopeListings, find_gaps, rebuild_listing
+from costguard.guard.replay.letting import LimitedAct, apply_limits
+from costguard.guard.replay.replayed import HeldAct, ReplayResult
+from costguard.guard.replay.simulation import (
+    PolicySimulation,
+    SimulatedHold,
+    SimulatedStop,
+    Simulation,
+    build_blind_time,
+    build_simulated_stop,
+)
 from costguard.metering.billing import BillingRule
 from costguard.metering.inventory import COMPLETE
 from costguard.metering.observation import Handling
@@ -48,35 +55,37 @@ class Known:
 
 
 def simulate(
-    records: Records, rules: Rules, period: Period, at: datetime, known: Known, *, every_step: bool = False
+    records: Records, rules: GuardConfig, period: Period, at: datetime, known: Known, *, every_step: bool = False
 ) -> Simulation:
     """What the policies of `rules` would have come to in `period`. `at`: now. `every_step`: look at every interval."""
     stretches, wishes = records.load_stretches(), tuple(records.load_overrides())
-    back = Backdrop(
+    back = ReplaySetup(
         rules=rules,
         period=period,
         origin=_origin(stretches, period),
         wishes=wishes,
-        gaps=gaps_of((one for of in stretches.values() for one in of), max(PAUSE, rules.rails.gap_polls * rules.interval)),
+        gaps=find_gaps((one for of in stretches.values() for one in of), max(PAUSE, rules.rails.gap_polls * rules.interval)),
         lags=known.lags,
         handling=known.handling,
         billing=known.billing,
         every_step=every_step,
     )
-    lookouts = {scope: Lookout(stretches=tuple(of)) for scope, of in stretches.items()}
-    scenes, found = dict[ResourceKey, Scene](), dict[ResourceKey, Replayed]()
+    lookouts = {scope: ScopeListings(stretches=tuple(of)) for scope, of in stretches.items()}
+    scenes, found = dict[ResourceKey, ReplayedResource](), dict[ResourceKey, ReplayResult]()
     hourly: list[datetime] = []
     for key in records.load_resources(period):
         past = records.load_history(key, period, rules.interval)
         hourly += [past.hourly_until] if past.hourly_until and past.hourly_until > period.start else []
-        scene = Scene(past=past, lookout=lookouts.get(past.scope, Lookout()), backdrop=back, wishes=back.wishes_of(past))
-        found[key] = Replay(scene=scene).run()
+        scene = ReplayedResource(
+            past=past, lookout=lookouts.get(past.scope, ScopeListings()), backdrop=back, wishes=back.select_overrides(past)
+        )
+        found[key] = ResourceReplay(scene=scene).run()
         scenes[key] = replace(scene, past=replace(past, samples={}))
-    lets = let(
+    lets = apply_limits(
         [one for of in found.values() for one in of.wanted],
         {key: of.turned for key, of in found.items() if of.turned},
         lambda when: _fleet(scenes.values(), when),
-        lambda key, when: scenes[key].lookout.polls(scenes[key].past.first_seen_at, when),
+        lambda key, when: scenes[key].lookout.count_listings(scenes[key].past.first_seen_at, when),
         back,
     )
     return Simulation(
@@ -102,47 +111,47 @@ def _origin(stretches: Mapping[ScopeKey, Sequence[PollStretch]], period: Period)
     return min(within)
 
 
-def _fleet(scenes: Iterable[Scene], when: datetime) -> list[LiveResource]:
-    return [one for scene in scenes if (one := listed_at(scene.past, scene.lookout, when)) is not None]
+def _fleet(scenes: Iterable[ReplayedResource], when: datetime) -> list[LiveResource]:
+    return [one for scene in scenes if (one := rebuild_listing(scene.past, scene.lookout, when)) is not None]
 
 
 def _tried(
-    back: Backdrop,
-    lets: Sequence[Let],
-    found: Mapping[ResourceKey, Replayed],
-    scenes: Mapping[ResourceKey, Scene],
+    back: ReplaySetup,
+    lets: Sequence[LimitedAct],
+    found: Mapping[ResourceKey, ReplayResult],
+    scenes: Mapping[ResourceKey, ReplayedResource],
     at: datetime,
-) -> tuple[Tried, ...]:
-    stops, held = defaultdict[str, list[Stop]](list), defaultdict[str, list[Held]](list)
+) -> tuple[PolicySimulation, ...]:
+    stops, held = defaultdict[str, list[SimulatedStop]](list), defaultdict[str, list[SimulatedHold]](list)
     for one in lets:
         name, scene = one.wanted.proposal.verdict.policy.name, scenes[one.wanted.case.live.observation.key]
         if one.at is None:
             held[name].append(_never(one))
         else:
             rests = one.wanted.proposal.step.do != TERMINATE
-            rest = scene.lines_at_rest(one.wanted.case.live.observation, one.at) if rests else ()
-            stops[name].append(stop_of(one, scene.past.spans, rest))
+            rest = scene.list_rest_spans(one.wanted.case.live.observation, one.at) if rests else ()
+            stops[name].append(build_simulated_stop(one, scene.past.spans, rest))
     for of in found.values():
         for back_ in of.held:
             held[back_.proposal.verdict.policy.name].append(_held(back_))
     return tuple(
-        Tried(
+        PolicySimulation(
             name=policy.name,
-            level=armed(policy, back.wishes, at),
+            level=find_armed_level(policy, back.wishes, at),
             stops=tuple(stops[policy.name]),
             held=tuple(sorted(held[policy.name], key=lambda one: (one.since, one.life.key))),
             notices=sum(of.notices.get(policy.name, 0) for of in found.values()),
             questions=sum(of.questions.get(policy.name, 0) for of in found.values()),
-            blind=blind_of(_blind(policy.name, found)),
+            blind=build_blind_time(_blind(policy.name, found)),
         )
         for policy in back.rules.policies
     )
 
 
-def _never(one: Let) -> Held:
+def _never(one: LimitedAct) -> SimulatedHold:
     """What the rails never let go."""
     return _held(
-        HeldBack(
+        HeldAct(
             case=one.wanted.case,
             proposal=one.wanted.proposal,
             since=one.wanted.at,
@@ -153,9 +162,9 @@ def _never(one: Let) -> Held:
     )
 
 
-def _held(one: HeldBack, *, rails: bool = False) -> Held:
+def _held(one: HeldAct, *, rails: bool = False) -> SimulatedHold:
     verdict, seen = one.proposal.verdict, one.case.live.observation
-    return Held(
+    return SimulatedHold(
         life=verdict.life,
         name=seen.name,
         owner=one.case.owner,
@@ -168,7 +177,7 @@ def _held(one: HeldBack, *, rails: bool = False) -> Held:
     )
 
 
-def _blind(policy: str, found: Mapping[ResourceKey, Replayed]) -> dict[str, timedelta]:
+def _blind(policy: str, found: Mapping[ResourceKey, ReplayResult]) -> dict[str, timedelta]:
     lengths: dict[str, timedelta] = defaultdict(timedelta)
     for of in found.values():
         for (name, reason), length in of.blind.items():
@@ -177,28 +186,28 @@ def _blind(policy: str, found: Mapping[ResourceKey, Replayed]) -> dict[str, time
     return lengths
 
 
-def _not_replayed(rules: Rules) -> Iterator[str]:
+def _not_replayed(rules: GuardConfig) -> Iterator[str]:
     """What history does not hold, as far as these settings ask for it."""
     hard = [budget.name for budget in rules.budgets if budget.hard]
     if hard:
         yield f"what hard budgets would have stopped ({', '.join(hard)}): standings of the past are not recorded"
     for policy in rules.policies:
-        lacking = sorted(policy.when.names & (OF_BUDGET | {RUNWAY}))
+        lacking = sorted(policy.when.names & (BUDGET_FACTS | {RUNWAY}))
         if lacking:
             yield f"{policy.name} asks for {', '.join(lacking)}, which is not recorded: unknown all through, and never true"
-        if policy.when.names & GROWING or policy.schedule:
-            yield f"{policy.name} asks for what time alone changes: it is looked at every {LOOKS} intervals, and halved between"
+        if policy.when.names & GROWING_FACTS or policy.schedule:
+            yield f"{policy.name} asks for what time alone changes: it is looked at every {INTERVALS_BETWEEN_LOOKS} intervals, and halved between"
         if any(step.do == HOOK for step in policy.then):
             yield f"the hooks of {policy.name}: each is taken to end well at once"
     yield "what an act would lose, and who would bring a machine back: an act that its provider has is taken to be possible"
 
 
-def _not_together(rules: Rules, scenes: Iterable[Scene]) -> Iterator[str]:
+def _not_together(rules: GuardConfig, scenes: Iterable[ReplayedResource]) -> Iterator[str]:
     """Each resource is replayed by itself, so where machines work in groups more is stopped than would have been."""
     members = defaultdict[GroupKey, set[ResourceKey]](set)
     for scene in scenes:
         for one in scene.past.said:
-            group = group_of(one.seen, rules.group_from) if one.seen is not None else None
+            group = find_group(one.seen, rules.group_from) if one.seen is not None else None
             if group is not None:
                 members[group].add(scene.past.key)
     groups = sum(len(of) > 1 for of in members.values())

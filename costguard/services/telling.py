@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from costguard.guard.alerts.alert import INFO, Message, Route
+from costguard.guard.alerts.alert import INFO, AlertRoute, Notification
 from costguard.ledger.guard.store import GuardBook
 from costguard.notifiers import Channel
 from costguard.providers import plugins
@@ -19,11 +19,11 @@ from costguard.values.checks import require
 
 WEBHOOK, CHAT = "webhook", "chat"
 WEB, MAIL_SERVERS = ("http", "https"), ("mailto", "mailtos")
-EVERYBODY = Route(name=CONSOLE, channels=(CONSOLE,), min_severity=INFO)
+EVERYBODY = AlertRoute(name=CONSOLE, channels=(CONSOLE,), min_severity=INFO)
 """Where notices go if the settings name no route."""
 
 
-def routes_of(settings: Settings) -> tuple[Route, ...]:
+def routes_of(settings: Settings) -> tuple[AlertRoute, ...]:
     """The routes of the settings, or the console."""
     return settings.routes or (EVERYBODY,)
 
@@ -90,7 +90,7 @@ class _Outbox:
         self.settle, self.undelivered = book.settle_message, book.undelivered
         self._book, self._holder = book, holder
 
-    def due_messages(self, now: datetime) -> list[Message]:
+    def due_messages(self, now: datetime) -> list[Notification]:
         """Those to be tried at `now`.
 
         What is worth sending for days is left to whoever has the turn; a notice waits for nobody.

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from costguard.errors import ExposedError, InputError, LedgerError
-from costguard.guard.overrides import ACCEPT, Wish
+from costguard.guard.overrides import ACCEPT, Override
 from costguard.providers.ports import InstanceSource
 from costguard.reporting.schedule import find_next_report
 from costguard.services import Answer
@@ -27,7 +27,7 @@ from costguard.settings.checks import LONGEST, SHORTEST
 from costguard.settings.lasting import lasting
 from costguard.system.logs import configure, log
 from costguard.values.checks import require
-from costguard.values.encoding import plain
+from costguard.values.encoding import encode_plain
 from costguard.views.plan import plan_document
 from costguard.views.watch import WatchView
 from costguard.watchdog import UNFINISHED, Duties, Duty, Watchdog
@@ -39,7 +39,7 @@ HASH_LEAST = 8
 OUTBOX_EVERY, REPORTS_EVERY = timedelta(seconds=5), timedelta(minutes=1)
 
 
-def plan(*, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Wish, ...] = ()) -> Answer:
+def plan(*, config: str | None, accept: str | None, offline: bool = False, supposed: tuple[Override, ...] = ()) -> Answer:
     """`costguard plan`: the fleet as it is now, and what would be done. `accept`: yes to the plan of this hash.
 
     `supposed`: wishes that are taken for made.
@@ -188,7 +188,7 @@ def _report(guarded: Guarded) -> None:
                 state=run.state,
                 status=run.status,
                 why=run.why,
-                said=plain(run.output),
+                said=encode_plain(run.output),
             )
     for intent in guarded.intents:
         if intent.moved_at >= guarded.at:

@@ -14,9 +14,9 @@ from functools import partial
 from costguard.budgets.hold import Hold
 from costguard.data import Facts
 from costguard.errors import InputError, LedgerError
-from costguard.guard.alerts.alarms import ledger_unwritable
-from costguard.guard.alerts.alert import FIRST, Message
-from costguard.guard.context import Rules
+from costguard.guard.alerts.alarms import build_ledger_unwritable_alert
+from costguard.guard.alerts.alert import FIRST, Notification
+from costguard.guard.context import GuardConfig
 from costguard.ledger.agents.records import agents
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.guard.audit_log import head_text
@@ -130,7 +130,7 @@ class Room:
         measure(polled.seen, self.ledger, self.clock.now(), limit_s=limit)
         return polled
 
-    def adopt(self, settings: Settings, rules: Rules) -> None:
+    def adopt(self, settings: Settings, rules: GuardConfig) -> None:
         """Go on with other settings, of the same accounts and ledger."""
         self.settings, self.guard.rules, self.guard.routes = settings, rules, routes_of(settings)
         self.book.adopt(rules.rails)
@@ -173,9 +173,9 @@ class Room:
         self._broken_since = self._broken_since or guarded.at
         if self._said_at is None or guarded.at - self._said_at >= REPEATED:
             self._said_at = guarded.at
-            notice = ledger_unwritable(why=guarded.broken, at=guarded.at, since=self._broken_since)
+            notice = build_ledger_unwritable_alert(why=guarded.broken, at=guarded.at, since=self._broken_since)
             console(self.clock)(
-                Message(
+                Notification(
                     id=f"ledger {guarded.at.isoformat()}",
                     channel="console",
                     why_now=FIRST,

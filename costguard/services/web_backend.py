@@ -14,19 +14,19 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from costguard.agents.refusals import NO_TOKEN, NOT_READY, RefusedError
+from costguard.agents.refusals import NO_TOKEN, NOT_READY, MessageRefusedError
 from costguard.errors import LedgerError
-from costguard.guard.action_intents import OPEN
-from costguard.guard.context import Sight
-from costguard.guard.facts import rate_of
-from costguard.guard.overrides import Wish
-from costguard.guard.owning import lease_of, owner_of, untouchable
-from costguard.guard.policy_evaluation import concerns
+from costguard.guard.action_intents import OPEN_STATES
+from costguard.guard.context import GuardSnapshot
+from costguard.guard.facts import compute_burn_rate
+from costguard.guard.overrides import Override
+from costguard.guard.owning import explain_untouchable, find_lease, find_owner
+from costguard.guard.policy_evaluation import matches_target
 from costguard.ledger.agents.store import AgentBook
 from costguard.ledger.db.address import address
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
-from costguard.reporting.beside import beside
+from costguard.reporting.beside import annotate_resources
 from costguard.services.agent_gateway import Desk
 from costguard.services.agent_writer import Commits
 from costguard.services.agents import AgentMachine, AgentVerdict, Seal
@@ -36,7 +36,7 @@ from costguard.services.one_time import token_hash
 from costguard.services.status import status
 from costguard.services.watchdog_context import Room
 from costguard.settings import Settings, WebSettings, data_file, ledger_url
-from costguard.values.agent import WebToken, counts
+from costguard.values.agent import WebToken, is_token_valid
 from costguard.values.resource import ENDED, ResourceKey
 from costguard.views.status import status_document
 
@@ -92,7 +92,7 @@ class Board:
         with self._lock:
             latest = self._latest
             if latest is None or latest.sight is None or latest.survey is None:
-                raise RefusedError(NOT_READY, wait_s=5)
+                raise MessageRefusedError(NOT_READY, wait_s=5)
             if self._made is None or self._made[0] is not latest:
                 text = _status_text(self._room, latest)
                 self._made = latest, text, sha256(text).hexdigest()[:32]
@@ -117,13 +117,13 @@ class Machines:
         if seen is None or seen.state == ENDED or (live is not None and live.absent_at is not None and listed is None):
             return None
         rules = self.room.guard.rules
-        owner = owner_of(seen, rules.owner_from)
+        owner = find_owner(seen, rules.owner_from)
         return AgentMachine(
             life=identify_incarnation(seen),
             name=seen.name,
             first_seen_at=live.first_seen_at if live else self.room.clock.now(),
-            policies=[policy for policy in rules.policies if concerns(policy.target, seen, owner)],
-            rate=rate_of(live, self.room.clock.now()) if live else None,
+            policies=[policy for policy in rules.policies if matches_target(policy.target, seen, owner)],
+            rate=compute_burn_rate(live, self.room.clock.now()) if live else None,
         )
 
 
@@ -186,8 +186,8 @@ def key_file(settings: Settings) -> Path:
 def _reader(book: AgentBook, room: Room, token: str) -> WebToken:
     """Whose `token` is; RefusedError where it lets nobody in."""
     found = book.load_token(token_hash(token)) if token else None
-    if found is None or not counts(found, room.clock.now()):
-        raise RefusedError(NO_TOKEN)
+    if found is None or not is_token_valid(found, room.clock.now()):
+        raise MessageRefusedError(NO_TOKEN)
     return found
 
 
@@ -218,14 +218,14 @@ def _judged(guarded: Guarded, protect: Sequence[str]) -> dict[ResourceKey, Agent
     }
 
 
-def _untouchable(live: LiveResource, now: datetime, sight: Sight, protect: Sequence[str]) -> bool:
+def _untouchable(live: LiveResource, now: datetime, sight: GuardSnapshot, protect: Sequence[str]) -> bool:
     """Whether only a person may end it."""
     before = sight.protections.get(live.observation.key)
-    return bool(untouchable(live.observation, sight.wishes, protect, before.at if before else None, now))
+    return bool(explain_untouchable(live.observation, sight.wishes, protect, before.at if before else None, now))
 
 
-def _kept_until(live: LiveResource, now: datetime, wishes: tuple[Wish, ...]) -> datetime | None:
-    lease = lease_of(identify_incarnation(live.observation), wishes, now)
+def _kept_until(live: LiveResource, now: datetime, wishes: tuple[Override, ...]) -> datetime | None:
+    lease = find_lease(identify_incarnation(live.observation), wishes, now)
     return lease.until if lease else None
 
 
@@ -243,10 +243,10 @@ def _status_text(room: Room, guarded: Guarded) -> bytes:
             holds=room.guard.holds(guarded.at),
             now=guarded.at,
             zone=rules.zone,
-            intents=[one for one in guarded.intents if one.state in OPEN],
+            intents=[one for one in guarded.intents if one.state in OPEN_STATES],
             balances=sight.balances,
             live=sight.live,
-            beside=lambda _: beside(rules, sight, survey.works),
+            beside=lambda _: annotate_resources(rules, sight, survey.works),
             overshoots=lambda *_: {one.standing.budget.name: one.overshoot for one in survey.foresights},
         )
     document = status_document(found, (), room.audit_head(), settings.display.exchange(guarded.at))

@@ -19,7 +19,7 @@ from functools import cache
 from cel_expr_python import cel
 
 from costguard.errors import InputError, shorten, to_one_line
-from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, Truth
+from costguard.guard.condition import DURATION, FACTS, LABELS, MONEY, NUMBER, RATE, TEXT, TRUTH, ConditionResult
 from costguard.settings.condition_syntax import quoted, within
 from costguard.settings.condition_text import check_condition
 from costguard.values.money import Money, Rate
@@ -37,10 +37,10 @@ class CelCondition:
     names: frozenset[str]
     keys: frozenset[str]
     program: cel.Expression = field(repr=False, compare=False)
-    answers: dict[tuple[object, ...], Truth] = field(default_factory=dict, repr=False, compare=False)
+    answers: dict[tuple[object, ...], ConditionResult] = field(default_factory=dict, repr=False, compare=False)
     """What was answered to which facts: of a fleet many have the same."""
 
-    def holds(self, facts: Mapping[str, object]) -> Truth:
+    def evaluate(self, facts: Mapping[str, object]) -> ConditionResult:
         """See Condition. `missing` names labels as `labels["team"]`."""
         given = [facts.get(name) for name in self.names]
         asked = (*[tuple(one.items()) if isinstance(one, dict) else one for one in given], *map(type, given))
@@ -54,7 +54,7 @@ class CelCondition:
             answer = self.answers[asked] = self._answer(facts)
         return answer
 
-    def _answer(self, facts: Mapping[str, object]) -> Truth:
+    def _answer(self, facts: Mapping[str, object]) -> ConditionResult:
         known, odd = dict[str, object](), list[str]()
         for name in self.names:
             if facts.get(name) is not None:
@@ -71,9 +71,9 @@ class CelCondition:
         except (RuntimeError, TypeError, ValueError) as broken:
             value, why = None, to_one_line(str(broken))
         if isinstance(value, bool):
-            return Truth(value=value)
+            return ConditionResult(value=value)
         missing = self._missing(known)
-        return Truth(value=None, missing=missing, why="; ".join(odd) or ("" if missing else shorten(why, 200)))
+        return ConditionResult(value=None, missing=missing, why="; ".join(odd) or ("" if missing else shorten(why, 200)))
 
     def _missing(self, known: Mapping[str, object]) -> tuple[str, ...]:
         labels = known.get("labels")

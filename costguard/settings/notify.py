@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from costguard.errors import InputError
-from costguard.guard.alerts.alert import AUDIENCES, GROUPED_BY, INFO, REPEATS, SEVERITIES, Route
+from costguard.guard.alerts.alert import AUDIENCES, GROUP_BY_FIELDS, INFO, REPEAT_INTERVALS, SEVERITIES, AlertRoute
 from costguard.settings.addresses import CONSOLE, FILE, VARIABLE, check_address
 from costguard.settings.fields import Table, each_once, read_inner, read_name, read_tables, read_text, read_texts, unlike
 from costguard.settings.lasting import lasting
@@ -42,7 +42,7 @@ OFTENEST = timedelta(minutes=15)
 class Told(NamedTuple):
     """The `[notify]` section. `signed_with`: where the secret of webhooks is kept, `mail`: the server of mail; "": nowhere."""
 
-    routes: tuple[Route, ...]
+    routes: tuple[AlertRoute, ...]
     signed_with: str
     mail: str
 
@@ -69,7 +69,7 @@ def _kept(stated: object, field: str, key: str) -> str:
     return text
 
 
-def _route(table: Table, place: str, policies: tuple[str, ...]) -> Route:
+def _route(table: Table, place: str, policies: tuple[str, ...]) -> AlertRoute:
     require_known_keys(table, KEYS, place)
     if "to" not in table:
         raise InputError("is missing", field=f"{place}.to", hint=TO)
@@ -79,11 +79,11 @@ def _route(table: Table, place: str, policies: tuple[str, ...]) -> Route:
     match = read_inner(table["match"], f"{place}.match", 'match = { owners = ["alice"] }') if "match" in table else {}
     require_known_keys(match, MATCH_KEYS, f"{place}.match")
     grouped = read_texts(table.get("group_by", ["owner", "policy"]), f"{place}.group_by")
-    return Route(
+    return AlertRoute(
         name=name,
         channels=channels,
-        group_by=tuple(require_one_of(key, GROUPED_BY, f"{place}.group_by") for key in grouped),
-        repeat=_repeat(table["repeat"], f"{place}.repeat") if "repeat" in table else REPEATS,
+        group_by=tuple(require_one_of(key, GROUP_BY_FIELDS, f"{place}.group_by") for key in grouped),
+        repeat=_repeat(table["repeat"], f"{place}.repeat") if "repeat" in table else REPEAT_INTERVALS,
         min_severity=require_one_of(table.get("min_severity", INFO), SEVERITIES, f"{place}.min_severity"),
         owners=read_texts(match["owners"], f"{place}.match.owners") if "owners" in match else None,
         topics=_topics(match, f"{place}.match", policies),

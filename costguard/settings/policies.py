@@ -21,9 +21,9 @@ from datetime import timedelta, tzinfo
 
 from costguard.budgets.budget import MATCH_ALL
 from costguard.errors import InputError
-from costguard.guard.policy import CAP_RULE, IDLE_RULE, LEVELS, OBSERVE, SCHEDULE_RULE, Policy, Target
+from costguard.guard.policy import CAP_RULE, IDLE_RULE, LEVELS, OBSERVE, SCHEDULE_RULE, Policy, PolicyTarget
 from costguard.guard.schedule import Schedule
-from costguard.guard.work import FAMILIES
+from costguard.guard.work import SIGNAL_FAMILIES
 from costguard.settings.conditions import CelCondition, read_condition
 from costguard.settings.fields import Table, each_once, read_flag, read_inner, read_name, read_tables, read_text, read_texts
 from costguard.settings.lasting import lasting, lasting_text
@@ -75,10 +75,11 @@ def _policy(table: Table, place: str, zone: tzinfo, poll: timedelta, hooks: tupl
         when=when,
         then=then,
         arm=require_one_of(table.get("arm", OBSERVE), LEVELS, f"{place}.arm"),
-        target=_target(table["match"], f"{place}.match") if "match" in table else Target(),
+        target=_target(table["match"], f"{place}.match") if "match" in table else PolicyTarget(),
         hold=_hold(table["for"], f"{place}.for", poll) if "for" in table else timedelta(),
         needs=tuple(
-            require_one_of(one, FAMILIES, f"{place}.needs") for one in read_texts(table.get("needs", []), f"{place}.needs")
+            require_one_of(one, SIGNAL_FAMILIES, f"{place}.needs")
+            for one in read_texts(table.get("needs", []), f"{place}.needs")
         ),
         allow_irreversible=allow,
         rule=rule,
@@ -123,10 +124,10 @@ def _lease(stated: object, field: str) -> tuple[timedelta, int]:
     return longest, require_whole_number(table.get("renewals", 3), f"{field}.renewals", least=0, most=MOST_RENEWALS)
 
 
-def _target(stated: object, field: str) -> Target:
+def _target(stated: object, field: str) -> PolicyTarget:
     table = read_inner(stated, field, "{ gpu = true }")
     require_known_keys(table, TARGET_KEYS, field)
-    return Target(
+    return PolicyTarget(
         match=read_match(table, field) if any(key in table for key in MATCH_KEYS) else MATCH_ALL,
         gpu=read_flag(table["gpu"], f"{field}.gpu") if "gpu" in table else None,
         ids=read_texts(table["ids"], f"{field}.ids") if "ids" in table else None,

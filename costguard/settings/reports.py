@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from datetime import time
 
 from costguard.errors import InputError, shorten
-from costguard.guard.alerts.alert import Route
+from costguard.guard.alerts.alert import AlertRoute
 from costguard.reporting.schedule import MAIL_PREFIX, REPORT_FREQUENCIES, ReportSchedule
 from costguard.reporting.statement.groups import parse_group_keys
 from costguard.settings.fields import Table, each_once, read_name, read_tables, read_text, read_texts
@@ -36,7 +36,7 @@ CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)", re.ASCII)
 FORMAT = re.compile(r"[a-z][a-z0-9-]{0,39}")
 
 
-def read_reports(stated: object, where: str, *, routes: Sequence[Route], mail: str) -> tuple[ReportSchedule, ...]:
+def read_reports(stated: object, where: str, *, routes: Sequence[AlertRoute], mail: str) -> tuple[ReportSchedule, ...]:
     """The schedules of `where` (a file) in their order. `mail`: as in the settings."""
     tables = read_tables(stated, where, "report")
     made = tuple(_report(table, f"{where}: report {n}", routes, mail) for n, table in enumerate(tables, 1))
@@ -44,7 +44,7 @@ def read_reports(stated: object, where: str, *, routes: Sequence[Route], mail: s
     return made
 
 
-def read_recipient(text: str, field: str, *, routes: Sequence[Route], mail: str, hint: str = TO) -> tuple[str, ...]:
+def read_recipient(text: str, field: str, *, routes: Sequence[AlertRoute], mail: str, hint: str = TO) -> tuple[str, ...]:
     """The channels that `text` means: those of a route, a person's mail, or a channel."""
     for route in routes:
         if route.name == text:
@@ -70,7 +70,7 @@ def read_person(text: str, field: str, *, mail: str) -> str:
     return f"{MAIL_PREFIX}{text}"
 
 
-def _report(table: Table, place: str, routes: Sequence[Route], mail: str) -> ReportSchedule:
+def _report(table: Table, place: str, routes: Sequence[AlertRoute], mail: str) -> ReportSchedule:
     require_known_keys(table, KEYS, place)
     every = require_one_of(_stated(table, "every", place, 'write every = "month"'), REPORT_FREQUENCIES, f"{place}.every")
     name = read_name(table["name"], f"{place}.name", "month") if "name" in table else every

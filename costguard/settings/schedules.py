@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.guard.schedule import Exemption, Off, Schedule
+from costguard.guard.schedule import Exemption, OffWindow, Schedule
 from costguard.settings.fields import read_inner, read_tables, read_text, read_texts
 from costguard.settings.zones import zone_named
 from costguard.values.checks import describe_value, find_nearest_names, require, require_known_keys
@@ -55,17 +55,17 @@ def _list(stated: object, field: str) -> list[object]:
     return stated
 
 
-def _off(text: str, field: str) -> Off:
+def _off(text: str, field: str) -> OffWindow:
     found = OFF.fullmatch(text.strip()) if len(text) <= LONGEST else None
     if found is None or not text.strip():
         raise InputError(f"says no time: {describe_value(text)}", field=field, hint=SAMPLE)
     days = _days(found[1], field) if found[1] else frozenset(range(7))
     if found[2] is None:
-        return Off(start=time(), end=time(), days=days)
+        return OffWindow(start=time(), end=time(), days=days)
     start, end = _clock(found[2], found[3], field), _clock(found[4], found[5], field)
     whole_day = (found[2], found[4]) in (("00", "24"), ("0", "24"))
     require(start != end or whole_day, field, f"ends when it starts: {describe_value(text)}", 'write "00:00-24:00" for a day')
-    return Off(start=start, end=end, days=days)
+    return OffWindow(start=start, end=end, days=days)
 
 
 def _clock(hours: str, minutes: str, field: str) -> time:

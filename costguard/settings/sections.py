@@ -13,7 +13,7 @@ from costguard.settings.zones import zone_named
 
 if TYPE_CHECKING:  # types and no more: without a [[budget]] or a [[policy]] nobody pays for importing them
     from costguard.budgets.budget import Budget
-    from costguard.guard.alerts.alert import Route
+    from costguard.guard.alerts.alert import AlertRoute
     from costguard.guard.hook import Hook
     from costguard.guard.policy import Policy, Rails
     from costguard.reporting.schedule import ReportSchedule
@@ -195,7 +195,7 @@ class Settings:
     budgets: tuple[Budget, ...] = ()
     policies: tuple[Policy, ...] = ()
     hooks: tuple[Hook, ...] = ()
-    routes: tuple[Route, ...] = ()
+    routes: tuple[AlertRoute, ...] = ()
     rails: Rails | None = None
     signed_with: str = ""
     mail: str = ""

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from costguard.errors import InputError
 from costguard.guard.alerts.alert import SEVERITIES, WARNING
-from costguard.guard.policy import ASK, DEEDS, DESTRUCTIVE, GRACE_FLOOR, HOOK, NOTIFY, STOP, TERMINATE, Step
+from costguard.guard.policy import ASK, DESTRUCTIVE, GRACE_MIN, HOOK, NOTIFY, STEP_LEVELS, STOP, TERMINATE, PolicyStep
 from costguard.settings.fields import Table, read_text
 from costguard.settings.lasting import lasting, lasting_text
 from costguard.values.checks import describe_value, require, require_known_keys, require_one_of
@@ -22,7 +22,7 @@ LONGEST_AFTER, LONGEST_TIMEOUT, MOST_STEPS = timedelta(days=365), timedelta(hour
 THEN = 'write then = [{ do = "notify" }, { after = "15m", do = "stop" }]'
 
 
-def read_steps(stated: object, field: str, *, hooks: tuple[str, ...], allow_irreversible: bool) -> tuple[Step, ...]:
+def read_steps(stated: object, field: str, *, hooks: tuple[str, ...], allow_irreversible: bool) -> tuple[PolicyStep, ...]:
     """The steps in their order. `hooks`: the names there are."""
     if stated is None:
         raise InputError("is missing", field=field, hint=THEN)
@@ -34,23 +34,23 @@ def read_steps(stated: object, field: str, *, hooks: tuple[str, ...], allow_irre
     return steps
 
 
-def stops(steps: tuple[Step, ...]) -> str:
+def stops(steps: tuple[PolicyStep, ...]) -> str:
     """What the first step that stops anything does; "" where none does."""
     return next((step.do for step in steps if step.do in DESTRUCTIVE), "")
 
 
-def _step(table: Table, field: str, hooks: tuple[str, ...]) -> Step:
+def _step(table: Table, field: str, hooks: tuple[str, ...]) -> PolicyStep:
     require_known_keys(table, KEYS, field)
     if "do" not in table:
-        raise InputError("is missing", field=f"{field}.do", hint=f"write one of: {', '.join(DEEDS)}")
-    do = require_one_of(table["do"], DEEDS, f"{field}.do")
+        raise InputError("is missing", field=f"{field}.do", hint=f"write one of: {', '.join(STEP_LEVELS)}")
+    do = require_one_of(table["do"], STEP_LEVELS, f"{field}.do")
     for key, deeds in OF.items():
         require(key not in table or do in deeds, f"{field}.{key}", f"belongs to {' and '.join(deeds)}", "take it out")
     if do == HOOK:
         _known_hook(table.get("run"), f"{field}.run", hooks)
     require(do != ASK or "act" in table, f"{field}.act", "is missing", 'write act = "terminate" or act = "stop"')
     least = timedelta(seconds=1)
-    return Step(
+    return PolicyStep(
         do=do,
         after=lasting(table.get("after", "0s"), f"{field}.after", most=LONGEST_AFTER),
         to=require_one_of(table.get("to", "owner"), PEOPLE, f"{field}.to"),
@@ -69,7 +69,7 @@ def _known_hook(stated: object, field: str, hooks: tuple[str, ...]) -> None:
     require_one_of(stated, hooks, field)
 
 
-def _ladder(steps: tuple[Step, ...], field: str, *, allow_irreversible: bool) -> None:
+def _ladder(steps: tuple[PolicyStep, ...], field: str, *, allow_irreversible: bool) -> None:
     """InputError for steps out of order, a stop without notice or before its grace, a terminate that nobody allowed."""
     told: timedelta | None = None
     for number, step in enumerate(steps, 1):
@@ -83,9 +83,9 @@ def _ladder(steps: tuple[Step, ...], field: str, *, allow_irreversible: bool) ->
             what, hint = f"{step.do} comes without a notice before it", 'write { do = "notify" } as the first step'
             if told is None:
                 raise InputError(what, field=place, hint=hint)
-            least = lasting_text(told + GRACE_FLOOR)
-            early = f"is before the grace of {lasting_text(GRACE_FLOOR)} after the notice has run out"
-            require(step.after - told >= GRACE_FLOOR, f"{place}.after", early, f'write after = "{least}" or more')
+            least = lasting_text(told + GRACE_MIN)
+            early = f"is before the grace of {lasting_text(GRACE_MIN)} after the notice has run out"
+            require(step.after - told >= GRACE_MIN, f"{place}.after", early, f'write after = "{least}" or more')
         if step.do == TERMINATE:
             hint = 'write allow_irreversible = true in this policy, or { do = "ask", act = "terminate" }'
             require(allow_irreversible, f"{place}.do", "terminate loses data for good, and nobody allowed that", hint)

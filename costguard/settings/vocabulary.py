@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from costguard.errors import InputError
-from costguard.guard.work import STATES_OF_WORK
+from costguard.guard.work import ACTIVITY_STATES
 from costguard.values.checks import require_one_of
 from costguard.values.resource import KINDS, STATES, TIERS
 
-CHOICES = {"state": tuple(STATES_OF_WORK), "group_state": tuple(STATES_OF_WORK), "power": STATES, "tier": TIERS, "kind": KINDS}
+CHOICES = {
+    "state": tuple(ACTIVITY_STATES),
+    "group_state": tuple(ACTIVITY_STATES),
+    "power": STATES,
+    "tier": TIERS,
+    "kind": KINDS,
+}
 SHARES = ("confidence", "wasted_share")
 
 

@@ -22,7 +22,7 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 
-from costguard.guard.work import STATES_OF_WORK
+from costguard.guard.work import ACTIVITY_STATES
 from costguard.testing.story import Expectation
 from costguard.testing.story_tokens import Moments, money, tokens, wrong
 
@@ -54,8 +54,8 @@ def read_expectation(  # noqa: PLR0911 - a table of words
         case ["refused" | "answer" as what, said]:
             return replace(base, what=what, text=said)
         case [name, "is", state] if name in machines:
-            if state not in STATES_OF_WORK and state not in POWERS:
-                raise wrong(line, f"nothing is ever '{state}'", f"write one of: {', '.join((*STATES_OF_WORK, *POWERS))}")
+            if state not in ACTIVITY_STATES and state not in POWERS:
+                raise wrong(line, f"nothing is ever '{state}'", f"write one of: {', '.join((*ACTIVITY_STATES, *POWERS))}")
             return replace(base, what="is", name=name, topic=state)
         case _:
             return _deed(base, words, machines)

@@ -20,13 +20,13 @@ from secrets import token_hex
 
 from costguard.budgets.hold import Hold
 from costguard.errors import InputError, LedgerError
-from costguard.guard.alerts.alert import INFO, Route
-from costguard.guard.context import Rules
-from costguard.guard.facts import rate_of
-from costguard.guard.overrides import ACCEPT, APPROVE, ARM, ARMED_FOR, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Wish
-from costguard.guard.owning import may_lease, owner_of
+from costguard.guard.alerts.alert import INFO, AlertRoute
+from costguard.guard.context import GuardConfig
+from costguard.guard.facts import compute_burn_rate
+from costguard.guard.overrides import ACCEPT, APPROVE, ARM, ARMED_FOR, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Override
+from costguard.guard.owning import decide_lease, find_owner
 from costguard.guard.policy import Rails
-from costguard.guard.policy_evaluation import concerns
+from costguard.guard.policy_evaluation import matches_target
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.db.voices import Voices
 from costguard.ledger.guard.store import GuardBook
@@ -172,11 +172,11 @@ class GuardPlay(PollPlay):
         self.ledger = _FullLedger(url, rules=rules, ceilings={})
         self._book = _FullBook(url, rails=rails, rules=rules)
         self.fill(full=self._full)
-        routes = settings.routes or (Route(name=CHANNEL, channels=(CHANNEL,), min_severity=INFO),)
+        routes = settings.routes or (AlertRoute(name=CHANNEL, channels=(CHANNEL,), min_severity=INFO),)
         self._guard = Guard(
             book=self._book,
             books=partial(Books, url, rules=rules),
-            rules=Rules(
+            rules=GuardConfig(
                 policies=settings.policies,
                 budgets=settings.budgets,
                 rails=rails,
@@ -223,10 +223,10 @@ class GuardPlay(PollPlay):
 
     def _keep(self, event: Event) -> Reply:
         now, live, lasts = self.stage.clock.now(), self._live(event.name), event.length or timedelta()
-        life, owner = identify_incarnation(live.observation), owner_of(live.observation, self.settings.defaults.owner_from)
-        meant = [policy for policy in self.settings.policies if concerns(policy.target, live.observation, owner)]
+        life, owner = identify_incarnation(live.observation), find_owner(live.observation, self.settings.defaults.owner_from)
+        meant = [policy for policy in self.settings.policies if matches_target(policy.target, live.observation, owner)]
         taken = self._book.load_overrides_since(live.first_seen_at)
-        allowed = may_lease(life, taken, meant, lasts, now, rate=rate_of(live, now))
+        allowed = decide_lease(life, taken, meant, lasts, now, rate=compute_burn_rate(live, now))
         if not allowed.allowed:
             return Reply(done=False, text=allowed.why)
         costs = "at a price nobody stated"
@@ -297,7 +297,7 @@ class GuardPlay(PollPlay):
         value: str = "",
     ) -> None:
         seen = live.observation if live else None
-        wish = Wish(
+        wish = Override(
             id=token_hex(8),
             what=what,
             who=event.who,

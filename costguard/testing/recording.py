@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from costguard.guard.alerts.alert import Delivery, Message
+from costguard.guard.alerts.alert import DeliveryResult, Notification
 from costguard.system.clock import Clock
 
 
@@ -19,7 +19,7 @@ class Told(NamedTuple):
     """`message`, as it arrived at `at`."""
 
     at: datetime
-    message: Message
+    message: Notification
 
 
 class RecordingNotifier:
@@ -31,22 +31,22 @@ class RecordingNotifier:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock
         self.told: list[Told] = []
-        self.tries: list[Message] = []
+        self.tries: list[Notification] = []
         self._failing, self._again = 0, True
         self._down: list[tuple[datetime, datetime]] = []
 
-    def __call__(self, message: Message) -> Delivery:
+    def __call__(self, message: Notification) -> DeliveryResult:
         """Keep `message`, or fail as told."""
         self.tries.append(message)
         at = self._clock.now() if self._clock else message.at
         if self._failing or any(start <= at < end for start, end in self._down):
             self._failing = max(0, self._failing - 1)
-            return Delivery(sent=False, why="the channel was told to fail", again=self._again)
+            return DeliveryResult(sent=False, why="the channel was told to fail", again=self._again)
         self.told.append(Told(at, message))
-        return Delivery(sent=True)
+        return DeliveryResult(sent=True)
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[Notification]:
         """What arrived, in order."""
         return [one.message for one in self.told]
 

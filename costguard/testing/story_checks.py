@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from costguard.guard.action_intents import CANCELLED, DONE, FAILED, PLANNED, UNCONFIRMED
 from costguard.guard.alerts.alert import PAGE, RESOLVED, WARNING
-from costguard.guard.work import STATES_OF_WORK
+from costguard.guard.work import ACTIVITY_STATES
 from costguard.testing.cloud import EndingCloud
 from costguard.testing.expecting import ACTS, INTENTS, TOLD
 from costguard.testing.machine import COMPUTE, DISKS, Machine
@@ -111,7 +111,7 @@ def _is_told(one: Expectation, told: Told) -> bool:
 
 def _state(one: Expectation, outcome: Outcome) -> str:
     begin = one.at or outcome.stage.story.start
-    if one.topic not in STATES_OF_WORK:
+    if one.topic not in ACTIVITY_STATES:
         machine = next((m for m in machines_of(outcome) if m.name == one.name), None)
         here = machine.now(begin) if machine else None
         return "" if here and here.state == one.topic else f"it was {here.state if here else 'not there'}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from costguard.guard.action_intents import Intent
-from costguard.guard.work import Work
+from costguard.guard.work import Activity
 from costguard.metering.billing import BillingRule
 from costguard.testing.cloud import Act, EndingCloud
 from costguard.testing.doubles import FakeClock
@@ -64,7 +64,7 @@ class Reply:
 class Sight:
     """What costguard makes of it after a guard run: the state of work of each machine, and every intent there ever was."""
 
-    works: Mapping[ResourceKey, Work] = field(default_factory=dict)
+    works: Mapping[ResourceKey, Activity] = field(default_factory=dict)
     intents: Sequence[Intent] = ()
 
 
@@ -149,7 +149,7 @@ class Outcome:
 
     stage: Stage
     replies: list[tuple[datetime, Event, Reply]] = field(default_factory=list)
-    works: list[tuple[datetime, str, Work]] = field(default_factory=list)
+    works: list[tuple[datetime, str, Activity]] = field(default_factory=list)
     intents: list[tuple[datetime, str, Intent]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     polls: int = 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from costguard.guard.work import FAMILIES
+from costguard.guard.work import SIGNAL_FAMILIES
 from costguard.metering.observation import Handling
 from costguard.testing.machine import Store
 from costguard.testing.story import Cast, CloudCast
@@ -93,9 +93,9 @@ def _with(cast: Cast, option: str, line: int) -> Cast:  # noqa: C901, PLR0911, P
         case "cores":
             return replace(cast, cores=float(said))
         case "measures":
-            unknown = [one for one in rest if one not in FAMILIES]
+            unknown = [one for one in rest if one not in SIGNAL_FAMILIES]
             if unknown:
-                raise wrong(line, f"'{unknown[0]}' is no family of signals", f"write some of: {', '.join(FAMILIES)}")
+                raise wrong(line, f"'{unknown[0]}' is no family of signals", f"write some of: {', '.join(SIGNAL_FAMILIES)}")
             return replace(cast, families=tuple(rest))
         case "controller":
             return replace(cast, handling=replace(handling, controller=said))

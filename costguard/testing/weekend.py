@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from costguard.budgets.hold import Hold
 from costguard.errors import CostguardError
 from costguard.guard.action_intents import DONE
-from costguard.guard.alerts.alert import REPEAT_DUE, Message
-from costguard.guard.alerts.letters import body_of, title_of
+from costguard.guard.alerts.alert import REPEAT_DUE, Notification
+from costguard.guard.alerts.letters import format_body, format_title
 from costguard.guard.work import ACTIVE
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.holds import counting_holds
@@ -163,7 +163,7 @@ def made_of(outcome: Outcome) -> Weekend:
         every_s=int(stage.story.poll.total_seconds()),
         polls=outcome.polls,
         moments=tuple(sorted(_moments(outcome), key=lambda one: one.at)),
-        letter=(title_of(letter), body_of(letter)) if letter else ("", ""),
+        letter=(format_title(letter), format_body(letter)) if letter else ("", ""),
         repeats=sum(one.message.why_now == REPEAT_DUE for one in outcome.told),
         savings=savings,
         machines=tuple(
@@ -191,7 +191,7 @@ def _moments(outcome: Outcome) -> Iterator[Moment]:
                 at=told.at,
                 kind=TOLD,
                 who=_machine(told.message),
-                what=title_of(told.message).removeprefix("costguard: "),
+                what=format_title(told.message).removeprefix("costguard: "),
                 why=facts.get("why", ""),
                 cost=facts.get("so far", ""),
             )
@@ -209,7 +209,7 @@ def _by(event: Event) -> str:
     return f"{event.who} says yes" if event.what == "approve" else ""
 
 
-def _machine(message: Message) -> str:
+def _machine(message: Notification) -> str:
     """Whom it is about: the machine of its first notice, or its budget."""
     subject = message.notices[0].subject
     return subject.rpartition("/")[2].removeprefix("i-").removeprefix("budget ")

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import ResourceKey
 
-CODE_FOR = timedelta(minutes=10)
+CODE_VALID_FOR = timedelta(minutes=10)
 """How long a code may be used."""
 SILENT_AFTER = timedelta(minutes=3)
 """An agent that was not heard for so long is silent: twelve beats. An assumption, 2026-11."""
 VIEWER = "viewer"
 """What a token lets its holder do: read status. There is nothing else yet that one could do over HTTP."""
-LONGEST_TOKEN = timedelta(days=366)
+TOKEN_VALID_MAX = timedelta(days=366)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class EnrollmentCode:
     """A one-time code for `key`, as it is kept: its hash alone. `life`: as of an `Agent`. `used_by`: the agent that joined."""
 
     hash: str
@@ -75,11 +75,11 @@ class WebToken:
     revoked_at: datetime | None = None
 
 
-def counts(token: WebToken, now: datetime) -> bool:
+def is_token_valid(token: WebToken, now: datetime) -> bool:
     """Whether `token` lets anybody in at `now`."""
     return token.revoked_at is None and token.at <= now < token.expires_at
 
 
-def silent(agent: Agent, now: datetime) -> bool:
+def is_silent(agent: Agent, now: datetime) -> bool:
     """Whether it was not heard for too long: it is blind then, which says nothing of work."""
     return agent.revoked_at is None and now - agent.heard_at > SILENT_AFTER

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from costguard.errors import shorten
-from costguard.guard.alerts.silence import agent_state
+from costguard.guard.alerts.silence import get_agent_state
 from costguard.metering.spending import LiveResource
-from costguard.values.agent import Agent, Code, WebToken, counts
+from costguard.values.agent import Agent, EnrollmentCode, WebToken, is_token_valid
 from costguard.values.resource import ResourceKey
 from costguard.values.text_format import format_instant, format_length, format_local_time
 from costguard.views.document import Document, TableView
@@ -17,7 +17,7 @@ LONGEST = 60
 REVOKED = "revoked"
 
 
-def enrol_document(code: Code, shown: str, *, called: str, address: str, notes: Sequence[str]) -> Document:
+def enrol_document(code: EnrollmentCode, shown: str, *, called: str, address: str, notes: Sequence[str]) -> Document:
     """A code that was just made, which nobody is shown again. `address`: of the watchdog, as the machine calls it."""
     line = f"python3 costguard-agent.pyz join {address} {shown}"
     fetch = f"curl -fsSO {address}/costguard-agent.pyz && {line} && python3 costguard-agent.pyz install"
@@ -96,7 +96,7 @@ def _agent(one: Agent, live: LiveResource | None, now: datetime) -> dict[str, ob
         "agent": one.id,
         **_place(one.key),
         "name": live.observation.name if live else "",
-        "state": REVOKED if one.revoked_at is not None else agent_state(one, live, now),
+        "state": REVOKED if one.revoked_at is not None else get_agent_state(one, live, now),
         "through_restarts": one.life is None,
         "joined_at": format_instant(one.joined_at),
         "heard_at": format_instant(one.heard_at),
@@ -108,7 +108,7 @@ def _agent(one: Agent, live: LiveResource | None, now: datetime) -> dict[str, ob
 
 
 def _token(one: WebToken, now: datetime) -> dict[str, object]:
-    state = REVOKED if one.revoked_at is not None else "counts" if counts(one, now) else "run out"
+    state = REVOKED if one.revoked_at is not None else "counts" if is_token_valid(one, now) else "run out"
     return {
         "name": one.name,
         "role": one.role,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costguard.guard.audit import Anchor, Finding, Told, anchor_text, when_text, words
+from costguard.guard.audit import AuditAnchor, AuditFinding, AuditRecord, describe_audit_row, format_anchor, format_audit_time
 from costguard.values.instant import EARLIEST, LATEST, from_micros, to_micros
 from costguard.values.text_format import format_instant
 from costguard.views.document import Document, TableView
@@ -18,7 +18,9 @@ NOT_SEEN = (
 )
 
 
-def verified(ledger: str, *, rows: int, head: str, anchors: Sequence[Anchor], findings: Sequence[Finding]) -> Document:
+def verified(
+    ledger: str, *, rows: int, head: str, anchors: Sequence[AuditAnchor], findings: Sequence[AuditFinding]
+) -> Document:
     """Whether it is whole. `rows`: how many there are; `head`: the last one's short form, "" for none."""
     records = tuple({"seq": found.seq, "finding": found.what} for found in findings)
     data = {
@@ -28,10 +30,10 @@ def verified(ledger: str, *, rows: int, head: str, anchors: Sequence[Anchor], fi
         "whole": not findings,
         "rows": rows,
         "head": head or None,
-        "anchors": [anchor_text(*anchor) for anchor in anchors],
+        "anchors": [format_anchor(*anchor) for anchor in anchors],
         "findings": list(records),
     }
-    through = f" It passes through {', '.join(anchor_text(*anchor) for anchor in anchors)}." if anchors else ""
+    through = f" It passes through {', '.join(format_anchor(*anchor) for anchor in anchors)}." if anchors else ""
     whole = f"The audit of {ledger} is whole: {rows:,} rows, and what they tell of is as they tell it.{through}"
     notes = [f"- {found.what}." for found in findings[:MOST_SHOWN]]
     more = len(findings) - MOST_SHOWN
@@ -42,10 +44,16 @@ def verified(ledger: str, *, rows: int, head: str, anchors: Sequence[Anchor], fi
     return Document(data=data, records=records, lead=(lead,), notes=tuple(notes))
 
 
-def shown(ledger: str, rows: Sequence[Told], head: str) -> Document:
+def shown(ledger: str, rows: Sequence[AuditRecord], head: str) -> Document:
     """The rows in words, in order."""
     records = tuple(
-        {"seq": row.seq, "at": _at(row.at_us), "kind": row.kind, "what": words(row.kind, row.body), "hash": row.hash}
+        {
+            "seq": row.seq,
+            "at": _at(row.at_us),
+            "kind": row.kind,
+            "what": describe_audit_row(row.kind, row.body),
+            "hash": row.hash,
+        }
         for row in rows
     )
     data = {
@@ -58,7 +66,10 @@ def shown(ledger: str, rows: Sequence[Told], head: str) -> Document:
     table = TableView(
         title="",
         columns=("row>", "at", "what", "hash"),
-        rows=tuple((str(r.seq), when_text(r.at_us), words(r.kind, r.body), anchor_text(r.seq, r.hash)) for r in rows),
+        rows=tuple(
+            (str(r.seq), format_audit_time(r.at_us), describe_audit_row(r.kind, r.body), format_anchor(r.seq, r.hash))
+            for r in rows
+        ),
     )
     lead = f"{len(rows):,} rows of the audit of {ledger}." if rows else f"No row of the audit of {ledger} is that young."
     return Document(

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from costguard.errors import shorten
-from costguard.guard.policy import DEEDS, OBSERVE
+from costguard.guard.policy import OBSERVE, STEP_LEVELS
 from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, Proposal, Verdict
-from costguard.guard.work import Work
+from costguard.guard.work import Activity
 from costguard.values.money import Money
 from costguard.values.text_format import (
     RATE_PLACES,
@@ -93,7 +93,7 @@ def _weight(row: Planned) -> tuple[int, int, str, tuple[str, ...]]:
 
 def _summary(plan: PlanView, rows: Sequence[Planned]) -> str:
     lives = {row.verdict.life for row in rows}
-    going = sum(proposal.goes(plan.at) for row in rows for proposal in row.proposals)
+    going = sum(proposal.is_ready(plan.at) for row in rows for proposal in row.proposals)
     held = sum(bool(proposal.held_by) for row in rows for proposal in row.proposals)
     later = sum(len(row.proposals) for row in rows) - going - held
     told = f"{len(lives)} machines, {going} steps would be done now, {later} are due later, {held} are held back"
@@ -129,7 +129,7 @@ def _dollars(money: Money | None, least: int) -> str | None:
     return format_exact(money, least) if money is not None and money.currency == "USD" else None
 
 
-def _work(work: Work) -> dict[str, object]:
+def _work(work: Activity) -> dict[str, object]:
     return {
         "state": work.state,
         "confidence": work.confidence,
@@ -145,7 +145,7 @@ def _step(proposal: Proposal, at: datetime) -> dict[str, object]:
         "do": proposal.step.do,
         "told": step_text(proposal.step),
         "due_at": format_instant(proposal.due_at),
-        "goes": proposal.goes(at),
+        "goes": proposal.is_ready(at),
         "held_by": [{"reason": reason, "says": says} for reason, says in proposal.held_by],
     }
 
@@ -208,7 +208,7 @@ def _rate(row: Planned) -> str:
 def _reasons(rows: Sequence[Planned]) -> Iterator[str]:
     """Why each is judged so, a line a machine and policy that would lead to something."""
     for row in rows:
-        does = any(DEEDS[proposal.step.do] != OBSERVE for proposal in row.proposals)
+        does = any(STEP_LEVELS[proposal.step.do] != OBSERVE for proposal in row.proposals)
         reasons = "; ".join(row.verdict.work.reasons[:3])
         if does and reasons:
             yield f"{_called(row)}: {row.verdict.work.state} because {reasons}."

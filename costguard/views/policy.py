@@ -7,27 +7,27 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from costguard.budgets.budget import ResourceFilter
-from costguard.guard.condition import FACTS, Truth
+from costguard.guard.condition import FACTS, ConditionResult
 from costguard.guard.overrides import ARMED_FOR
 from costguard.guard.policy import (
     ASK,
-    CAP_GRACE_FLOOR,
+    CAP_GRACE_MIN,
     CAP_RULE,
-    DEEDS,
     DESTRUCTIVE,
-    GRACE_FLOOR,
+    GRACE_MIN,
     HOOK,
     IDLE_RULE,
     NOTIFY,
     OBSERVE,
     SCHEDULE_RULE,
+    STEP_LEVELS,
     Policy,
+    PolicyStep,
+    PolicyTarget,
     Rails,
-    Step,
-    Target,
-    reaches,
+    reaches_level,
 )
-from costguard.guard.seat import WINDOW_LEAST
+from costguard.guard.seat import ACTIVITY_WINDOW_MIN
 from costguard.guard.work import ACTIVE
 from costguard.values.provider import ProviderManifest
 from costguard.values.resource import RUNNING
@@ -102,7 +102,7 @@ def explain_document(policies: Sequence[Policy], armed: Mapping[str, tuple[str, 
     return Document(data=data, records=records, lead=tuple(lines[:-1]) or ("No [[policy]] is in the settings.",))
 
 
-def tried_document(policy: Policy, facts: Mapping[str, str], truth: Truth) -> Document:
+def tried_document(policy: Policy, facts: Mapping[str, str], truth: ConditionResult) -> Document:
     """What `policy` finds of `facts`, as they were typed."""
     answer = ANSWERS[truth.value]
     data = {
@@ -132,7 +132,7 @@ def tried_document(policy: Policy, facts: Mapping[str, str], truth: Truth) -> Do
     return Document(data=data, records=(record,), lead=tuple(lead), notes=notes)
 
 
-def step_text(step: Step) -> str:
+def step_text(step: PolicyStep) -> str:
     """`notify the owner`; `run the hook checkpoint (at most 5 min)`; `ask whether to terminate`."""
     if step.do == NOTIFY:
         return f"{'page' if step.severity == 'page' else 'notify'} {step.to if '@' in step.to else f'the {step.to}'}"
@@ -145,7 +145,7 @@ def step_text(step: Step) -> str:
     )
 
 
-def whom_text(target: Target) -> str:
+def whom_text(target: PolicyTarget) -> str:
     """`machines with a GPU; provider aws or gcp; team=vision`."""
     match = target.match
     parts = [] if target.gpu is None else ["machines with a GPU" if target.gpu else "what has no GPU"]
@@ -156,7 +156,7 @@ def whom_text(target: Target) -> str:
     return "; ".join(parts) or "everything"
 
 
-def _stated(match: ResourceFilter, target: Target) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _stated(match: ResourceFilter, target: PolicyTarget) -> Iterator[tuple[str, tuple[str, ...]]]:
     pairs = (
         ("provider", match.providers),
         ("account", match.accounts),
@@ -181,12 +181,12 @@ def _explained(policy: Policy, level: str, until: datetime | None) -> Iterator[s
         yield f"needs measures of: {', '.join(policy.needs)}"
     for step in policy.then:
         moment = f"{format_length(step.after)} after the first step" if step.after else "at once"
-        short = "" if reaches(level, DEEDS[step.do]) else f"  (not while it is armed for {level})"
+        short = "" if reaches_level(level, STEP_LEVELS[step.do]) else f"  (not while it is armed for {level})"
         yield f"{moment}: {step_text(step)}{short}"
     yield f"armed for: {level}{f' until {format_local_time(until)}, then notify' if until else ''}"
     yield f"rule: {policy.rule}: {RULES.get(policy.rule, policy.rule)}"
     if any(step.do in DESTRUCTIVE for step in policy.then):
-        floor = CAP_GRACE_FLOOR if policy.rule == CAP_RULE else GRACE_FLOOR
+        floor = CAP_GRACE_MIN if policy.rule == CAP_RULE else GRACE_MIN
         yield f"grace: never less than {format_length(floor)} between the first notice and an act, twice that with people there"
         lost = "may lose data (allow_irreversible)" if policy.allow_irreversible else "never lose data without an approval"
         yield f"its acts {lost}"
@@ -194,17 +194,17 @@ def _explained(policy: Policy, level: str, until: datetime | None) -> Iterator[s
 
 
 def _remarks(policy: Policy) -> Iterator[str]:
-    furthest = [step.do for step in policy.then if not reaches(policy.arm, DEEDS[step.do])]
+    furthest = [step.do for step in policy.then if not reaches_level(policy.arm, STEP_LEVELS[step.do])]
     if policy.arm == OBSERVE:
         yield f"{policy.name} is not armed: it only records what it would have done. costguard policy arm {policy.name} notify"
     elif furthest:
         yield f"{policy.name} is armed for {policy.arm}: it will not {', '.join(dict.fromkeys(furthest))}."
-    if reaches(policy.arm, "stop"):
+    if reaches_level(policy.arm, "stop"):
         yield f"{policy.name} may act for {ARMED_FOR.days} days from when it was first read, and notifies after that."
     if policy.hold == timedelta() and policy.rule == IDLE_RULE:
         yield f"{policy.name} has no `for`: one look is enough for its first step."
     ends = dict.fromkeys(step.do for step in policy.then if step.do in DESTRUCTIVE)
-    if policy.rule == IDLE_RULE and ends and policy.when.holds(AT_WORK).value is not False:
+    if policy.rule == IDLE_RULE and ends and policy.when.evaluate(AT_WORK).value is not False:
         yield (
             f"{policy.name} may hold for a machine that works, and will never {' or '.join(ends)} one: "
             "a [[budget]] with hard = true stops those too, and so does a schedule."
@@ -216,9 +216,9 @@ def _late_remarks(policy: Policy, configured: Sequence[ProviderManifest]) -> Ite
 
     Example: AWS's come every 5 min and 10 min late. In the last 20 min there are two; 25 min hold three.
     """
-    if policy.when.holds(AT_WORK).value is not False or policy.when.holds({"power": RUNNING}).value is False:
+    if policy.when.evaluate(AT_WORK).value is not False or policy.when.evaluate({"power": RUNNING}).value is False:
         return  # it does not rest on measures of work
-    window, named = max(policy.hold, WINDOW_LEAST), policy.target.match.providers
+    window, named = max(policy.hold, ACTIVITY_WINDOW_MIN), policy.target.match.providers
     for one in configured:
         needed = one.measures_late + MEASURES_LEAST * one.measures_every
         if window < needed and (named is None or one.name in named):
@@ -229,5 +229,5 @@ def _late_remarks(policy: Policy, configured: Sequence[ProviderManifest]) -> Ite
             )
 
 
-def _step_data(step: Step) -> dict[str, object]:
+def _step_data(step: PolicyStep) -> dict[str, object]:
     return {"after_seconds": int(step.after.total_seconds()), "do": step.do, "told": step_text(step)}

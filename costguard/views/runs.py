@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from costguard.runs.record import Attempt, Record
-from costguard.runs.terms import Terms
+from costguard.runs.record import JobAttempt, JobRecord
+from costguard.runs.terms import JobTerms
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.text_format import RATE_PLACES, format_exact, format_instant, format_interval_exact
@@ -23,16 +23,16 @@ class Came:
     `unfit` says why not. `after`: the next quote. `then`: what was to be done after it, and what came of that.
     """
 
-    record: Record
-    attempt: Attempt
-    terms: Terms
+    record: JobRecord
+    attempt: JobAttempt
+    terms: JobTerms
     signal: str = ""
     budget: str = ""
     lease_until: str | None = None
     lease_refused: str = ""
     tokens_per_s: float | None = None
     unfit: str = ""
-    after: Terms | None = None
+    after: JobTerms | None = None
     notices: Sequence[str] = ()
     then: Mapping[str, object] = field(default_factory=dict)
     notes: Sequence[str] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costguard.guard.alerts.alert import Delivery
+from costguard.guard.alerts.alert import DeliveryResult
 from costguard.views.document import Document, TableView
 
 SCHEMA = "costguard.report_sent/1"
@@ -16,7 +16,7 @@ class Sent:
     """One try. `to`: the channel as people may see it. `enclosed`: the names of the files that went with it."""
 
     to: str
-    delivery: Delivery
+    delivery: DeliveryResult
     enclosed: tuple[str, ...] = ()
 
 
@@ -40,5 +40,5 @@ def sent_document(label: str, title: str, sent: Sequence[Sent]) -> Document:
     )
 
 
-def _told(delivery: Delivery) -> str:
+def _told(delivery: DeliveryResult) -> str:
     return "yes" if delivery.sent else f"no: {delivery.why}"

@@ -9,8 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from costguard.errors import shorten
-from costguard.guard.replay.replayed import BECAUSE
-from costguard.guard.replay.simulation import FALSE_STOP, NOT_KNOWN, YES, Held, Simulation, Stop, Tried
+from costguard.guard.replay.replayed import REST_ENDINGS
+from costguard.guard.replay.simulation import (
+    FALSE_STOP_ANSWERS,
+    NOT_KNOWN,
+    YES,
+    PolicySimulation,
+    SimulatedHold,
+    SimulatedStop,
+    Simulation,
+)
 from costguard.values.money import MoneyInterval
 from costguard.values.text_format import (
     format_instant,
@@ -71,7 +79,7 @@ def simulate_warnings(found: Simulation) -> tuple[str, ...]:
     return (f"{false} of {len(found.stops)} would-be stops are suspected false stops",) if false else ()
 
 
-def _policy(one: Tried) -> dict[str, object]:
+def _policy(one: PolicySimulation) -> dict[str, object]:
     stops = len(one.stops)
     return {
         "name": one.name,
@@ -79,9 +87,9 @@ def _policy(one: Tried) -> dict[str, object]:
         "stops": stops,
         "machines": one.machines,
         "saved": _amounts(one.saved),
-        "suspected_false_stops": one.false_stops(),
-        "suspected_false_share": round(one.false_stops() / stops, 4) if stops else None,
-        "false_stops_not_known": one.false_stops(NOT_KNOWN),
+        "suspected_false_stops": one.count_false_stops(),
+        "suspected_false_share": round(one.count_false_stops() / stops, 4) if stops else None,
+        "false_stops_not_known": one.count_false_stops(NOT_KNOWN),
         "held_back": len(one.held),
         "notices": one.notices,
         "questions": one.questions,
@@ -90,7 +98,7 @@ def _policy(one: Tried) -> dict[str, object]:
     }
 
 
-def _stop(stop: Stop) -> dict[str, object]:
+def _stop(stop: SimulatedStop) -> dict[str, object]:
     key = stop.key
     return {
         "provider": key.provider,
@@ -119,7 +127,7 @@ def _stop(stop: Stop) -> dict[str, object]:
     }
 
 
-def _held(one: Held) -> dict[str, object]:
+def _held(one: SimulatedHold) -> dict[str, object]:
     key = one.life.key
     return {
         "provider": key.provider,
@@ -137,7 +145,7 @@ def _held(one: Held) -> dict[str, object]:
     }
 
 
-def _record(stop: Stop) -> Mapping[str, object]:
+def _record(stop: SimulatedStop) -> Mapping[str, object]:
     whole = _stop(stop)
     names = ("provider", "account", "region", "id", "name", "owner", "policy", "act", "since", "noticed_at", "wanted_at", "at")
     flat = {name: whole[name] for name in (*names, "until", "because", "false_stop", "worked_at")}
@@ -161,11 +169,11 @@ def _hours(length: timedelta) -> float:
     return round(length.total_seconds() / 3600, 4)
 
 
-def _all_held(found: Simulation) -> list[Held]:
+def _all_held(found: Simulation) -> list[SimulatedHold]:
     return sorted((h for one in found.policies for h in one.held), key=lambda h: (h.since, h.life.key, h.policy))
 
 
-def _summary(found: Simulation, stops: Sequence[Stop]) -> str:
+def _summary(found: Simulation, stops: Sequence[SimulatedStop]) -> str:
     span = f"{format_local_time(found.period.start)} to {format_local_time(found.period.end)}"
     machines, false = len({stop.key for stop in stops}), sum(stop.false_stop == YES for stop in stops)
     if not stops:
@@ -179,7 +187,7 @@ def _money(money: Sequence[MoneyInterval]) -> str:
     return ", ".join(f"{get_currency_sign(one.low.currency)}{format_interval(one)}" for one in money) or "nothing"
 
 
-def _tables(found: Simulation, stops: Sequence[Stop]) -> Iterator[TableView]:
+def _tables(found: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[TableView]:
     yield TableView(title="By policy", columns=BY_POLICY, rows=tuple(_policy_row(one) for one in found.policies))
     if stops:
         yield TableView(title="Who would have been stopped", columns=STOPS, rows=tuple(_row(stop) for stop in stops))
@@ -188,13 +196,13 @@ def _tables(found: Simulation, stops: Sequence[Stop]) -> Iterator[TableView]:
         yield TableView(title="Held back", columns=HELD, rows=tuple(_held_row(one) for one in held))
 
 
-def _policy_row(one: Tried) -> tuple[str, ...]:
-    counts = (one.false_stops(), one.false_stops(NOT_KNOWN), len(one.held), one.notices, one.questions)
+def _policy_row(one: PolicySimulation) -> tuple[str, ...]:
+    counts = (one.count_false_stops(), one.count_false_stops(NOT_KNOWN), len(one.held), one.notices, one.questions)
     head = (one.name, one.level, str(len(one.stops)), str(one.machines), _money(one.saved) if one.stops else "-")
     return (*head, *map(str, counts), f"{one.blind.total.total_seconds() / 3600:.1f}")
 
 
-def _row(stop: Stop) -> tuple[str, ...]:
+def _row(stop: SimulatedStop) -> tuple[str, ...]:
     late = f" (wanted {format_local_time(stop.wanted_at)})" if stop.at > stop.wanted_at else ""
     false = SHOWN[stop.false_stop]
     if stop.worked_at is not None and stop.false_stop == YES:
@@ -207,13 +215,13 @@ def _row(stop: Stop) -> tuple[str, ...]:
         format_local_time(stop.told_at) if stop.told_at else "-",
         f"{format_local_time(stop.at)}{late}",
         format_local_time(stop.until),
-        BECAUSE[stop.because],
+        REST_ENDINGS[stop.because],
         _money(stop.saved),
         false,
     )
 
 
-def _held_row(one: Held) -> tuple[str, ...]:
+def _held_row(one: SimulatedHold) -> tuple[str, ...]:
     by = "; ".join(dict.fromkeys(says for _, says in one.reasons)) or "-"
     who = (_called(one.life.key.provider, one.name, one.life.key.id), shorten(one.owner or "-", LONGEST_NAME))
     return (*who, one.policy, one.act, format_local_time(one.since), format_local_time(one.until), by)
@@ -224,9 +232,9 @@ def _called(provider: str, name: str, id_: str) -> str:
     return f"{provider} {shorten(told, LONGEST_NAME)}"
 
 
-def _notes(found: Simulation, stops: Sequence[Stop]) -> Iterator[str]:
+def _notes(found: Simulation, stops: Sequence[SimulatedStop]) -> Iterator[str]:
     if any(stop.false_stop == NOT_KNOWN for stop in stops):
-        yield f"Not known: {FALSE_STOP[NOT_KNOWN]}."
+        yield f"Not known: {FALSE_STOP_ANSWERS[NOT_KNOWN]}."
     if found.hourly_until is not None:
         until = format_local_time(found.hourly_until)
         yield f"Until {until} samples are kept by the hour: an hour with any work in it counts as work all through."

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from costguard.errors import IncompleteError, shorten
-from costguard.guard.alerts.silence import silences
+from costguard.guard.alerts.silence import find_silent_agents
 from costguard.metering.burn import HourlyBurn
 from costguard.metering.inventory import COMPLETE, FAILED, PARTIAL
 from costguard.metering.observation import Observation
@@ -299,5 +299,5 @@ def _notes(status: FleetStatus) -> Iterator[str]:
 def _silent(status: FleetStatus) -> Iterator[str]:
     """Machines whose agent says nothing, a sentence each."""
     agents = [one.beside.agent for one in status.resources if one.beside.agent is not None]
-    for key, says in silences(agents, (one.live for one in status.resources), status.at).items():
+    for key, says in find_silent_agents(agents, (one.live for one in status.resources), status.at).items():
         yield f"{_cut(key.id)}: {says}, so it says nothing of its work."

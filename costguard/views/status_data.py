@@ -8,8 +8,8 @@ from datetime import datetime
 from costguard.budgets.runway import Runway
 from costguard.errors import shorten
 from costguard.guard.action_intents import Intent
-from costguard.guard.alerts.silence import agent_state
-from costguard.guard.overrides import Wish
+from costguard.guard.alerts.silence import get_agent_state
+from costguard.guard.overrides import Override
 from costguard.metering.spending import LiveResource
 from costguard.reporting.status import CurrencyOutlook, FleetStatus, ScopeStatus
 from costguard.values.agent import Agent
@@ -50,7 +50,7 @@ def scope_data(scope: ScopeStatus) -> dict[str, object]:
     }
 
 
-def lease_data(lease: Wish | None) -> Mapping[str, object] | None:
+def lease_data(lease: Override | None) -> Mapping[str, object] | None:
     """Who keeps it, why, and until when."""
     until = format_instant(lease.until) if lease and lease.until else None
     return {"who": lease.who, "why": lease.why, "until": until} if lease else None
@@ -62,7 +62,7 @@ def agent_data(agent: Agent | None, live: LiveResource, at: datetime) -> Mapping
         return None
     return {
         "id": agent.id,
-        "state": agent_state(agent, live, at),
+        "state": get_agent_state(agent, live, at),
         "heard_at": format_instant(agent.heard_at),
         "version": agent.version,
         "troubles": list(agent.troubles),

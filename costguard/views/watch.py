@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from costguard.errors import shorten, to_one_line
-from costguard.guard.work import Work
+from costguard.guard.work import Activity
 from costguard.reporting.status import ScopeStatus
 from costguard.values.money import Money, MoneyInterval
 from costguard.values.resource import ResourceKey
@@ -40,7 +40,7 @@ class MachineView:
     told: str
     power: str
     rate: Money | None
-    work: Work
+    work: Activity
     next_act: str = ""
     next_at: datetime | None = None
     held_by: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from costguard.guard.overrides import Wish
+from costguard.guard.overrides import Override
 from costguard.values.text_format import format_instant
 from costguard.views.document import Document
 
@@ -13,7 +13,7 @@ SCHEMA = "costguard.wish/1"
 
 def wish_document(
     action: str,
-    wishes: Sequence[Wish],
+    wishes: Sequence[Override],
     *,
     lead: Sequence[str],
     notes: Sequence[str] = (),
@@ -25,7 +25,7 @@ def wish_document(
     return Document(data=data, records=tuple(rows), lead=tuple(lead), notes=tuple(notes))
 
 
-def wish_data(wish: Wish) -> dict[str, object]:
+def wish_data(wish: Override) -> dict[str, object]:
     """A wish as scripts read it."""
     key = wish.key
     return {

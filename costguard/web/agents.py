@@ -8,7 +8,7 @@ import json
 from costguard_agent.protocol import AT_HEADER, BEATS_PATH, JOIN_PATH, SEQ_HEADER, SIGNATURE_HEADER, answered
 from fastapi import APIRouter, Request, Response
 
-from costguard.agents.refusals import TOO_OFTEN, RefusedError
+from costguard.agents.refusals import TOO_OFTEN, MessageRefusedError
 from costguard.services.agent_gateway import Desk, Envelope
 from costguard.services.agents import Seal
 from costguard.web import schemas
@@ -38,7 +38,7 @@ def router(desk: Desk, seal: Seal) -> APIRouter:
     async def join(request: Request) -> Response:
         wait_s = joins.take("")
         if wait_s:
-            raise RefusedError(TOO_OFTEN, wait_s=wait_s)
+            raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
         said = await asyncio.to_thread(desk.join, await request.body())
         return Response(json.dumps(said), media_type=JSON)
 
@@ -63,10 +63,10 @@ def router(desk: Desk, seal: Seal) -> APIRouter:
         incoming = desk.checked(envelope)
         wait_s = beats_of.take(incoming.agent.id)
         if wait_s:
-            raise RefusedError(TOO_OFTEN, wait_s=wait_s)
+            raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
         try:
             asked = await asyncio.wrap_future(desk.commits.submit(incoming))
-        except RefusedError:
+        except MessageRefusedError:
             desk.forget(incoming.agent.id)
             raise
         said = desk.answer(incoming, asked)

@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from costguard import __version__
-from costguard.agents.refusals import BROKEN, MALFORMED, NO_METHOD, NOT_FOUND, UNWRITABLE, RefusedError
+from costguard.agents.refusals import BROKEN, MALFORMED, NO_METHOD, NOT_FOUND, UNWRITABLE, MessageRefusedError
 from costguard.errors import LedgerError
 from costguard.services.agent_gateway import Desk
 from costguard.services.agents import Seal
@@ -34,30 +34,30 @@ def application(parts: Parts, desk: Desk, seal: Seal, agent_zip: Callable[[], by
     app.include_router(agents.router(desk, seal))
     app.include_router(reading.router(parts, agent_zip or reading.zipped()))
 
-    @app.exception_handler(RefusedError)
-    async def refused(_: Request, error: RefusedError) -> Response:
+    @app.exception_handler(MessageRefusedError)
+    async def refused(_: Request, error: MessageRefusedError) -> Response:
         return _response(error)
 
     @app.exception_handler(HTTPException)
     async def unknown(_: Request, error: HTTPException) -> Response:
-        response = _response(RefusedError(BY_STATUS.get(error.status_code, MALFORMED)))
+        response = _response(MessageRefusedError(BY_STATUS.get(error.status_code, MALFORMED)))
         for name, value in (error.headers or {}).items():
             response.headers[name] = value
         return response
 
     @app.exception_handler(LedgerError)
     async def unwritable(_: Request, __: LedgerError) -> Response:
-        return _response(RefusedError(UNWRITABLE, wait_s=5))
+        return _response(MessageRefusedError(UNWRITABLE, wait_s=5))
 
     @app.exception_handler(Exception)
     async def broke(_: Request, __: Exception) -> Response:
-        return _response(RefusedError(BROKEN))  # the door logs what it was
+        return _response(MessageRefusedError(BROKEN))  # the door logs what it was
 
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]  # FastAPI's own way to say it
     return app
 
 
-def _response(error: RefusedError) -> Response:
+def _response(error: MessageRefusedError) -> Response:
     status, headers, body = refusal(error)
     return Response(body, status_code=status, headers=headers)
 

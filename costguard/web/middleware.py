@@ -24,7 +24,7 @@ from costguard.agents.refusals import (
     TOO_OFTEN,
     TOO_SLOW,
     WRONG_HOST,
-    RefusedError,
+    MessageRefusedError,
 )
 from costguard.settings.web import bare_host
 from costguard.web.rates import Rates
@@ -79,22 +79,22 @@ class Door:
         try:
             async with asyncio.timeout(WHOLE_S):
                 await self._pass(scope, receive, sending, who)
-        except RefusedError as refused:
+        except MessageRefusedError as refused:
             await answered(sending, refused)
         except Exception as error:  # noqa: BLE001 - the last net: nobody outside sees what broke
             self._log.error("web_broke", error=f"{type(error).__name__}: {error}", path=scope["path"][:200])
             if not begun:
-                await answered(sending, RefusedError(TOO_SLOW if isinstance(error, TimeoutError) else BROKEN))
+                await answered(sending, MessageRefusedError(TOO_SLOW if isinstance(error, TimeoutError) else BROKEN))
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, who: str) -> None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         if bare_host(headers.get(b"host", "")) not in self._hosts:
-            raise RefusedError(WRONG_HOST)
+            raise MessageRefusedError(WRONG_HOST)
         wait_s = self._rates.take(who)
         if scope["path"] == GUESSED and self._bad.left(who) < 1:
             wait_s = max(wait_s, 1 / BAD_PER_ADDRESS)
         if wait_s:
-            raise RefusedError(TOO_OFTEN, wait_s=wait_s)
+            raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
         body = await _body(headers, receive) if scope["method"] in ("POST", "PUT", "PATCH") else b""
         given = False
 
@@ -111,33 +111,33 @@ class Door:
 async def _body(headers: dict[bytes, str], receive: Receive) -> bytes:
     """The whole body; RefusedError where it is too large, too slow or not plain JSON."""
     if headers.get(b"content-encoding", "").strip().lower() not in PLAIN:
-        raise RefusedError(ENCODED)
+        raise MessageRefusedError(ENCODED)
     if headers.get(b"content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise RefusedError(ENCODED)
+        raise MessageRefusedError(ENCODED)
     stated = headers.get(b"content-length", "")
     if stated and b"transfer-encoding" in headers:  # RFC 9112, 6.3: a proxy may have read it otherwise, so nothing follows
-        raise RefusedError(MALFORMED, "a body has a length or comes in chunks, and not both")
+        raise MessageRefusedError(MALFORMED, "a body has a length or comes in chunks, and not both")
     if stated.isdecimal() and (len(stated) > len(str(BODY_MOST)) or int(stated) > BODY_MOST):
-        raise RefusedError(TOO_LARGE)
+        raise MessageRefusedError(TOO_LARGE)
     parts, size = list[bytes](), 0
     try:
         async with asyncio.timeout(BODY_S):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise RefusedError(TOO_SLOW)
+                    raise MessageRefusedError(TOO_SLOW)
                 part = message.get("body", b"")
                 size += len(part)
                 if size > BODY_MOST:
-                    raise RefusedError(TOO_LARGE)
+                    raise MessageRefusedError(TOO_LARGE)
                 parts.append(part)
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        raise RefusedError(TOO_SLOW) from None
+        raise MessageRefusedError(TOO_SLOW) from None
 
 
-async def answered(send: Send, refused: RefusedError) -> None:
+async def answered(send: Send, refused: MessageRefusedError) -> None:
     """Send a refusal by itself; its body was perhaps not read, so the connection ends with it."""
     status, headers, body = refusal(refused)
     every = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -145,7 +145,7 @@ async def answered(send: Send, refused: RefusedError) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def refusal(refused: RefusedError) -> tuple[int, dict[str, str], bytes]:
+def refusal(refused: MessageRefusedError) -> tuple[int, dict[str, str], bytes]:
     """A refusal as status, headers and body."""
     said: dict[str, Any] = {"error": refused.name, "says": refused.says}
     body = json.dumps(said).encode()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from fastapi import APIRouter, Request, Response
 
-from costguard.agents.refusals import NOT_READY, TOO_OFTEN, RefusedError
+from costguard.agents.refusals import NOT_READY, TOO_OFTEN, MessageRefusedError
 from costguard.services.web_backend import Parts
 from costguard.web import schemas
 from costguard.web.rates import Rates
@@ -47,7 +47,7 @@ def router(parts: Parts, agent_zip: Callable[[], bytes]) -> APIRouter:
         reader = await asyncio.to_thread(parts.reader, token)
         wait_s = rates.take(reader.name)
         if wait_s:
-            raise RefusedError(TOO_OFTEN, wait_s=wait_s)
+            raise MessageRefusedError(TOO_OFTEN, wait_s=wait_s)
         body, mark = await asyncio.to_thread(parts.board.read)
         headers = {"etag": f'"{mark}"'}
         if request.headers.get("if-none-match", "").strip() == f'"{mark}"':
@@ -82,5 +82,5 @@ def _built() -> bytes:
     try:
         from costguard_agent.installation import build
     except ImportError as error:
-        raise RefusedError(NOT_READY, f"this installation cannot build the agent: {error}") from None
+        raise MessageRefusedError(NOT_READY, f"this installation cannot build the agent: {error}") from None
     return build()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from costguard.agents.messages import (
-    ASKS,
     ASKS_MOST,
-    BOUNDS,
     DROPPED_MOST,
     FIRST_MS,
     ID_MOST,
     LAST_MS,
     OVER_MOST_S,
     RECORDS_MOST,
+    REQUEST_KINDS,
+    SIGNAL_BOUNDS,
     TEXT_MOST,
     TROUBLES_MOST,
     VERSION_MOST,
@@ -51,7 +51,9 @@ JOINED = _object(
 _SIGNALS = {
     "type": "object",
     "additionalProperties": False,
-    "properties": {name: {"type": "number", "minimum": least, "maximum": most} for name, (least, most) in BOUNDS.items()},
+    "properties": {
+        name: {"type": "number", "minimum": least, "maximum": most} for name, (least, most) in SIGNAL_BOUNDS.items()
+    },
 }
 BEAT = _object(
     ("agent", "records"),
@@ -71,7 +73,7 @@ BEAT = _object(
         _object(
             ("id", "what", "for_s"),
             id=_text(ID_MOST, pattern="^[A-Za-z0-9_-]{1,64}$"),
-            what={"enum": list(ASKS)},
+            what={"enum": list(REQUEST_KINDS)},
             name=_text(TEXT_MOST),
             for_s={"type": "number", "minimum": 0, "maximum": 1e9},
             why=_text(TEXT_MOST),

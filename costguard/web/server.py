@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from costguard.agents.refusals import MALFORMED, RefusedError
+from costguard.agents.refusals import MALFORMED, MessageRefusedError
 from costguard.errors import InputError
 from costguard.services.web_backend import Parts
 from costguard.settings import WebSettings, path_of
@@ -74,7 +74,7 @@ class Patient(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words are for its log
         """What came is no HTTP: said as everything else is."""
-        status, headers, body = refusal(RefusedError(MALFORMED, "this is no HTTP/1.1 request"))
+        status, headers, body = refusal(MessageRefusedError(MALFORMED, "this is no HTTP/1.1 request"))
         lines = [
             f"HTTP/1.1 {status} Bad Request",
             *(f"{name}: {value}" for name, value in headers.items()),

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from costguard.guard.activity import judge
-from costguard.guard.alerts.silence import agent_state
-from costguard.guard.seat import spacing
-from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Work
+from costguard.guard.activity import classify_activity
+from costguard.guard.alerts.silence import get_agent_state
+from costguard.guard.seat import estimate_interval_of_samples
+from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
 from costguard.services.web_backend import Parts
 from costguard.settings.sections import WebSettings
 from costguard.testing.doubles import FakeClock
@@ -83,22 +83,28 @@ class Replayed:
     samples: Sequence[Sample]
     agent: str
 
-    def verdicts(self, first: int, last: int | None = None) -> list[Work]:
+    def verdicts(self, first: int, last: int | None = None) -> list[Activity]:
         """The judgement of every minute from `first` on by the ledger: the samples of the 90 minutes before it."""
         seen, ats = replace(machine(), started_at=self.began), [one.at for one in self.samples]
         found = []
         for minute in range(first, len(self.trace.samples) if last is None else last):
             now = self.began + minute * MINUTE
             known = self.samples[bisect_left(ats, now - 90 * MINUTE) : bisect_right(ats, now)]
-            found.append(judge(seen, known, now=now, since=self.began, poll=spacing(known, MIN), window=HOLD))
+            found.append(
+                classify_activity(
+                    seen, known, now=now, since=self.began, poll=estimate_interval_of_samples(known, MIN), window=HOLD
+                )
+            )
         return found
 
-    def directly(self, first: int) -> list[Work]:
+    def directly(self, first: int) -> list[Activity]:
         """The same by the trace's own samples, without an agent."""
         found = []
         for minute in range(first, len(self.trace.samples)):
             known = [one for later in self.trace.samples[max(0, minute - 90) : minute + 1] for one in later]
-            found.append(judge(machine(), known, now=START + minute * MINUTE, since=START, poll=MINUTE, window=HOLD))
+            found.append(
+                classify_activity(machine(), known, now=START + minute * MINUTE, since=START, poll=MINUTE, window=HOLD)
+            )
         return found
 
 
@@ -137,7 +143,7 @@ class Stage:
 
     def state(self, of: Replayed, minute: int) -> str:
         """How the agent stands at this minute of the trace, by what the ledger knows in the end."""
-        return agent_state(self.desk.agent(of.agent), None, of.began + minute * MINUTE)
+        return get_agent_state(self.desk.agent(of.agent), None, of.began + minute * MINUTE)
 
     def _asked(self, plan: Mapping[str, object]) -> dict[str, Any]:
         assert self.process.stdin is not None
@@ -192,7 +198,7 @@ def trace_of(kind: str, variant: int) -> Trace:
     return traced(dice_of(kind, variant), KINDS[kind], warm=WARM, length=length)
 
 
-def stop(found: Sequence[Work], began: datetime, least: float = 0.9) -> int | None:
+def stop(found: Sequence[Activity], began: datetime, least: float = 0.9) -> int | None:
     """The first minute at which a rule of 45 idle minutes would act; None: at none. `found`: from the minute WARM on."""
     for minute, work in enumerate(found, WARM):
         if work.state == IDLE and work.confidence >= least and work.since and began + minute * MINUTE - work.since >= HOLD:
@@ -200,7 +206,7 @@ def stop(found: Sequence[Work], began: datetime, least: float = 0.9) -> int | No
     return None
 
 
-def told(kind: str, variant: int, played: Replayed, found: Sequence[Work], directly: Sequence[Work]) -> str:
+def told(kind: str, variant: int, played: Replayed, found: Sequence[Activity], directly: Sequence[Activity]) -> str:
     """One line of a table: how many minutes are judged as the trace by itself, of each state, and when a rule would act."""
     same = sum(one.state == other.state for one, other in zip(found, directly, strict=True))
     acted, before = stop(found, played.began), stop(directly, START)
@@ -221,6 +227,6 @@ def lost(played: Replayed) -> list[str]:
     return wrong
 
 
-def _shares(found: Sequence[Work]) -> str:
+def _shares(found: Sequence[Activity]) -> str:
     counts = {name: sum(one.state == name for one in found) for name in (ACTIVE, IDLE, HUNG, UNKNOWN)}
     return " ".join(f"{name} {count}" for name, count in counts.items() if count)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from costguard.guard.alerts.silence import REPORTS, SILENT
-from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Work
+from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN, Activity
 from costguard.values.sample import GPU_POWER_BUSIEST
 from tests.agent.replaying import WARM, Replayed, Stage, lost, stage, stop, told, trace_of
 from tests.guard.traces import HANGS, MINUTE, WASTE, WORK, Trace, dice_of, traced
@@ -24,7 +24,7 @@ SOON, LATER = 45 + 2, 2 * 45 + 2
 """Minutes after its begin within which waste is found where the traces are recorded directly (test_judging_traces)."""
 
 
-def every(watchdog: Stage, kinds: Iterable[str]) -> Iterator[tuple[str, Replayed, Sequence[Work]]]:
+def every(watchdog: Stage, kinds: Iterable[str]) -> Iterator[tuple[str, Replayed, Sequence[Activity]]]:
     """All variants of `kinds` with what is judged of them; prints a table, and what it cost."""
     before = resource.getrusage(resource.RUSAGE_SELF)
     for kind in sorted(kinds):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bench import guard_custodian, guard_judge, guard_replay
-from costguard.guard.evaluation import survey
+from costguard.guard.evaluation import evaluate_snapshot
 
 
 def test_judging_judges_the_fleet_as_it_was_made() -> None:
@@ -19,8 +19,8 @@ def test_judging_judges_the_fleet_as_it_was_made() -> None:
 
 
 def test_a_survey_that_found_other_states_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = survey
-    monkeypatch.setattr(guard_judge, "survey", lambda rules, sight: replace(real(rules, sight), works={}))
+    real = evaluate_snapshot
+    monkeypatch.setattr(guard_judge, "evaluate_snapshot", lambda rules, sight: replace(real(rules, sight), works={}))
     with pytest.raises(SystemExit, match="30 idle"):
         list(guard_judge.judge(instances=100, rounds=1))
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.guard.context import Sight
-from costguard.guard.replay.backdrop import Backdrop
+from costguard.guard.context import GuardSnapshot
+from costguard.guard.replay.backdrop import ReplaySetup
 from costguard.guard.work import ACTIVE, HUNG, IDLE, UNKNOWN
 from costguard.ledger.db import maintenance
 from costguard.services import configured_providers, ledger_answers
@@ -84,7 +84,7 @@ def states_of(command: str, said: str) -> States:
     return {row["id"]: row["work"]["state"] for row in running}
 
 
-@pytest.mark.parametrize("known", [Sight, Latest, Backdrop])
+@pytest.mark.parametrize("known", [GuardSnapshot, Latest, ReplaySetup])
 def test_nothing_that_decides_has_a_default_so_that_none_of_it_can_be_forgotten(known: type) -> None:
     assert [one.name for one in fields(known) if (one.default, one.default_factory) != (MISSING, MISSING)] == []
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from costguard.guard.action_intents import DONE
-from costguard.guard.overrides import FREEZE, Wish
+from costguard.guard.overrides import FREEZE, Override
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardBook
 from tests.cli.watched import LONGEST_S, Before, Five, Watching, five_clouds, time_goes_on, until
@@ -141,7 +141,9 @@ def test_of_two_watchdogs_one_acts_and_the_other_goes_on_where_it_is_no_more(fiv
         began = datetime.now(UTC) - 8 * MINUTE
         before = Before(five, five.write((RAILS + OFF).replace("ARM", "notify")), began, 2 * MINUTE, stack)
         before.watch_until(datetime.now(UTC))
-        before.book.add_override(Wish(id="hold it", what=FREEZE, who="the test", why="until one is gone", at=datetime.now(UTC)))
+        before.book.add_override(
+            Override(id="hold it", what=FREEZE, who="the test", why="until one is gone", at=datetime.now(UTC))
+        )
         five.write((RAILS + OFF).replace("ARM", "stop"))
         stack.enter_context(time_goes_on(five))
         both = [Watching.started(five) for _ in range(2)]

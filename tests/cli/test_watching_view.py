@@ -11,7 +11,7 @@ from rich.console import Console
 
 from costguard.cli.watch import _lines
 from costguard.cli.watch_screen import picture
-from costguard.guard.work import HUNG, IDLE, Work
+from costguard.guard.work import HUNG, IDLE, Activity
 from costguard.metering.spending import ScopeCoverage
 from costguard.reporting.status import build_scope_status
 from costguard.values.money import Money
@@ -37,7 +37,7 @@ TRAIN = MachineView(
     told="A100-80GB-SXM x8",
     power="running",
     rate=Money.parse("32.77"),
-    work=Work(state=IDLE, confidence=0.9, reasons=("GPU duty 0 %",), since=NOON - HOUR),
+    work=Activity(state=IDLE, confidence=0.9, reasons=("GPU duty 0 %",), since=NOON - HOUR),
     next_act="stop",
     next_at=NOON + timedelta(minutes=10),
 )
@@ -45,7 +45,7 @@ EVIL = replace(
     TRAIN,
     key=ResourceKey("vast", "me", "", "24"),
     name="\x1b[31m<b>[red]x\n" + "long" * 40,
-    work=Work(state=HUNG, confidence=0.7),
+    work=Activity(state=HUNG, confidence=0.7),
     rate=None,
     held_by=("somebody keeps it",),
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from costguard.data import Facts
-from costguard.guard.overrides import Wish
+from costguard.guard.overrides import Override
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.spans.writer import Ledger
@@ -64,7 +64,7 @@ def at(monkeypatch: pytest.MonkeyPatch, when: datetime) -> None:
     monkeypatch.setattr(overrides, "present", lambda: when)
 
 
-def recorded(tmp_path: Path, when: datetime = NOON) -> list[Wish]:
+def recorded(tmp_path: Path, when: datetime = NOON) -> list[Override]:
     with GuardBook(f"sqlite:///{tmp_path}/ledger.db", rails=Rails()) as book:
         return book.load_open_overrides(when)
 

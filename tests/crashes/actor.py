@@ -29,7 +29,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from costguard.errors import LedgerError
-from costguard.guard.action_intents import EXECUTING, IN_DOUBT, READY, UNCONFIRMED, Intent
+from costguard.guard.action_intents import DOUBTFUL_STATES, EXECUTING, READY, UNCONFIRMED, Intent
 from costguard.guard.policy import STOP, Rails
 from costguard.ledger.guard.store import GuardBook
 from costguard.metering.observation import Observation, identify_incarnation
@@ -129,7 +129,7 @@ class Actor:
             acted = settle(one, self.hands, self.intents, self, self.still, settling=NO_WAIT)
             self._sound(acted)
             self.intents.mark("settled")
-        elif one.state in IN_DOUBT:
+        elif one.state in DOUBTFUL_STATES:
             acted = confirm(
                 one, seen, self.intents, self.still, absences=0, asked_at=asked_at, now=self.now(), settling=NO_WAIT
             )

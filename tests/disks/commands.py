@@ -25,8 +25,8 @@ from unittest.mock import patch
 
 from costguard.cli import exit_code_of
 from costguard.errors import LedgerError
-from costguard.guard.action_intents import EXECUTING, EXPIRES, Intent
-from costguard.guard.overrides import Wish
+from costguard.guard.action_intents import EXECUTING, SEND_WITHIN, Intent
+from costguard.guard.overrides import Override
 from costguard.ledger.guard.store import GuardBook
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Handling, Observation
@@ -131,7 +131,7 @@ class Deaf:
 
     plain_move, plain_wish = GuardBook.move_intent, GuardBook.add_override
 
-    def add_wish(self: GuardBook, wish: Wish) -> None:  # type: ignore[misc]  # it stands in another class
+    def add_wish(self: GuardBook, wish: Override) -> None:  # type: ignore[misc]  # it stands in another class
         with suppress(LedgerError):
             Deaf.plain_wish(self, wish)
 
@@ -139,7 +139,7 @@ class Deaf:
         try:
             return Deaf.plain_move(self, intent, state, now, **more)
         except LedgerError:
-            expires_at = now + EXPIRES if state == EXECUTING else None
+            expires_at = now + SEND_WITHIN if state == EXECUTING else None
             return replace(intent, state=state, moved_at=now, sends=intent.sends + 1, sent_at=now, expires_at=expires_at)
 
 

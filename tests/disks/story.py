@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from costguard.guard.action_intents import DONE, EXECUTING, VERIFYING
-from costguard.guard.alerts.alert import Delivery
+from costguard.guard.alerts.alert import DeliveryResult
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.connection import PRAGMAS, upgrade
 from costguard.ledger.db.schema import HEAD
@@ -104,7 +104,7 @@ def _round(number: int, ledger: Ledger, book: GuardBook) -> Iterator[Step]:
         ("SELECT count(*) = 1 FROM guard_run WHERE run_id = ?", run.id),
     )
     yield (
-        lambda: book.settle_message(f"m{number}", Delivery(sent=True), now),
+        lambda: book.settle_message(f"m{number}", DeliveryResult(sent=True), now),
         ("SELECT count(*) = 0 FROM outbox WHERE message_id = ? AND sent_us IS NULL", message.id),
     )
     planned = intent(f"i-{number}", id=f"x{number}", created_at=now, moved_at=now, epoch=turn.epoch)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from costguard.data import Facts
-from costguard.guard.overrides import Wish
+from costguard.guard.overrides import Override
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.spans.writer import Ledger
@@ -193,7 +193,7 @@ AUDIT = {"audit": ("audit", "show"), "audit_verify": ("audit", "verify")}
 def test_the_json_of_the_audit_is_the_sample_to_the_letter(ledger: Command, request: pytest.FixtureRequest, name: str) -> None:
     with GuardBook(os.environ["COSTGUARD_LEDGER__URL"], rails=Rails()) as book:
         key = ResourceKey("aws", "123456789012", "us-east-1", "i-0a1b")
-        book.add_override(Wish(id="w1", what="protect", who="ada@lab", why="ours", at=NOON, key=key))
+        book.add_override(Override(id="w1", what="protect", who="ada@lab", why="ours", at=NOON, key=key))
         book.lift_override("w1", who="ben@lab", now=NOON + timedelta(hours=1))
     ran = ledger(*AUDIT[name], "--json")
     assert ran.code == 0, ran.err

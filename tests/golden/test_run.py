@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.runs.record import LOST, Record
-from costguard.runs.terms import Machine, Terms
+from costguard.runs.record import LOST, JobRecord
+from costguard.runs.terms import JobMachine, JobTerms
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
 from costguard.views.runs import Came, run_data
@@ -21,14 +21,14 @@ SAMPLE = Path(__file__).parent / "run.json"
 
 def came() -> Came:
     """The second attempt of a job on a spot machine: it ended well, and taught its speed."""
-    machine = Machine(
+    machine = JobMachine(
         gpu="H100-SXM",
         count=8,
         hourly=Rate.parse("2.49"),
         source="the ledger's train-1 (aws/1/us-east-1/i-0a1b)",
         provider="aws",
     )
-    terms = Terms(
+    terms = JobTerms(
         machine=machine, hours=Interval(3.0, 4.0, 6.0), usd=USD, tokens_per_step=8192, steps=1000, share=Fraction(2, 5)
     )
     first = attempt(1, TEN, 2.5, state=LOST, hold="llama.1", last_step=600)
@@ -38,7 +38,7 @@ def came() -> Came:
     )  # fmt: skip
     after = MoneyInterval(low=Money.parse("8"), expected=Money.parse("8.8"), high=Money.parse("10"))
     return Came(
-        record=Record(job="llama", attempts=(first, second)),
+        record=JobRecord(job="llama", attempts=(first, second)),
         attempt=second,
         terms=terms,
         budget="lab",

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from costguard.guard.action_plan import Around, Case
-from costguard.guard.condition import Truth
-from costguard.guard.escalation import climbed
-from costguard.guard.facts import Known, facts_of
-from costguard.guard.limits import Room
-from costguard.guard.overrides import Wish
-from costguard.guard.policy import NOTIFY, STOP, Policy, Step
-from costguard.guard.policy_evaluation import verdict
-from costguard.guard.verdict import Climb, Verdict
-from costguard.guard.work import IDLE, Work
+from costguard.guard.action_plan import PolicyCase, RunConstraints
+from costguard.guard.condition import ConditionResult
+from costguard.guard.escalation import advance_escalation
+from costguard.guard.facts import FactInputs, build_facts
+from costguard.guard.limits import Headroom
+from costguard.guard.overrides import Override
+from costguard.guard.policy import NOTIFY, STOP, Policy, PolicyStep
+from costguard.guard.policy_evaluation import evaluate_policy
+from costguard.guard.verdict import EscalationState, Verdict
+from costguard.guard.work import IDLE, Activity
 from costguard.metering.observation import Handling, identify_incarnation
 from costguard.metering.spending import LiveResource
 from tests.books import live, meter
 
 POLL = timedelta(seconds=60)
 A100, H100, POD, LAMBDA = 32_770_000_000, 98_320_000_000, 2_990_000_000, 23_920_000_000
-PLENTY = Room(acts=100, irreversible=100, why="")
+PLENTY = Headroom(acts=100, irreversible=100, why="")
 STOPS = Handling(stops=True, terminates=True)
 
 
@@ -50,16 +50,16 @@ class Asks:
     def names(self) -> frozenset[str]:
         return frozenset(self.wants)
 
-    def holds(self, facts: Mapping[str, object]) -> Truth:
+    def evaluate(self, facts: Mapping[str, object]) -> ConditionResult:
         if any(facts[name] != value for name, value in self.wants.items() if name in facts):
-            return Truth(value=False)
+            return ConditionResult(value=False)
         missing = tuple(sorted(self.names - set(facts)))
-        return Truth(value=None, missing=missing) if missing else Truth(value=True)
+        return ConditionResult(value=None, missing=missing) if missing else ConditionResult(value=True)
 
 
-def policy(*steps: Step, when: Mapping[str, object] | None = None, **stated: Any) -> Policy:  # noqa: ANN401 - any field
+def policy(*steps: PolicyStep, when: Mapping[str, object] | None = None, **stated: Any) -> Policy:  # noqa: ANN401 - any field
     usual: dict[str, Any] = {"name": "idle-gpu", "arm": STOP, "hold": minutes(45)}
-    then = steps or (Step(do=NOTIFY), Step(do=STOP, after=minutes(15)))
+    then = steps or (PolicyStep(do=NOTIFY), PolicyStep(do=STOP, after=minutes(15)))
     return Policy(when=Asks(wants=when or {"state": IDLE}), then=then, **{**usual, **stated})
 
 
@@ -67,36 +67,40 @@ def machine(id_: str = "i-1", nano: int = A100, **stated: Any) -> LiveResource: 
     return live(id_, meter(nano), **{"handling": STOPS, **stated})
 
 
-def idle(since: datetime, **stated: Any) -> Work:  # noqa: ANN401 - any field
-    return Work(**{"state": IDLE, "confidence": 0.9, "since": since, "reasons": ("GPU duty 0 %",), "coverage": 1.0, **stated})
+def idle(since: datetime, **stated: Any) -> Activity:  # noqa: ANN401 - any field
+    return Activity(
+        **{"state": IDLE, "confidence": 0.9, "since": since, "reasons": ("GPU duty 0 %",), "coverage": 1.0, **stated}
+    )
 
 
 def judged(
     one: LiveResource,
     rule: Policy,
-    work: Work,
+    work: Activity,
     now: datetime,
-    climb: Climb | None = None,
+    climb: EscalationState | None = None,
     **more: Any,  # noqa: ANN401 - any argument
 ) -> Verdict:
     life = identify_incarnation(one.observation)
-    known = Known(scheduled_on=more.pop("scheduled_on", None))
-    return verdict(rule, life, facts_of(one, work, known, now), work, now, climb=climb, **more)
+    known = FactInputs(scheduled_on=more.pop("scheduled_on", None))
+    return evaluate_policy(rule, life, build_facts(one, work, known, now), work, now, climb=climb, **more)
 
 
-def case(one: LiveResource, rule: Policy, work: Work, now: datetime, climb: Climb | None = None, **stated: Any) -> Case:  # noqa: ANN401 - any field
+def case(
+    one: LiveResource, rule: Policy, work: Activity, now: datetime, climb: EscalationState | None = None, **stated: Any
+) -> PolicyCase:  # noqa: ANN401 - any field
     found = judged(one, rule, work, now, climb)
     state = one.observation.state
-    going = climbed(climb, found, stopped=state == "stopped", fresh_since=stated.pop("fresh_since", None))
+    going = advance_escalation(climb, found, stopped=state == "stopped", fresh_since=stated.pop("fresh_since", None))
     usual: dict[str, Any] = {"level": rule.arm, "owner": "ada", "polls": 100}
-    return Case(verdict=found, live=one, climb=going, **{**usual, **stated})
+    return PolicyCase(verdict=found, live=one, climb=going, **{**usual, **stated})
 
 
-def around(now: datetime, **stated: Any) -> Around:  # noqa: ANN401 - any field
-    return Around(now=now, **{"interval": POLL, "room": PLENTY, **stated})
+def around(now: datetime, **stated: Any) -> RunConstraints:  # noqa: ANN401 - any field
+    return RunConstraints(now=now, **{"interval": POLL, "room": PLENTY, **stated})
 
 
-def wish(what: str, one: LiveResource, at: datetime, until: datetime | None = None, **stated: Any) -> Wish:  # noqa: ANN401 - any field
+def wish(what: str, one: LiveResource, at: datetime, until: datetime | None = None, **stated: Any) -> Override:  # noqa: ANN401 - any field
     life = identify_incarnation(one.observation)
     usual: dict[str, Any] = {"id": f"{what}-{at:%d%H%M%S}", "who": "ada", "why": "", "life": life}
-    return Wish(what=what, at=at, until=until, **{**usual, **stated})
+    return Override(what=what, at=at, until=until, **{**usual, **stated})

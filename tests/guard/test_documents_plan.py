@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from costguard.guard.condition import Truth
-from costguard.guard.policy import Policy, Step
+from costguard.guard.condition import ConditionResult
+from costguard.guard.policy import Policy, PolicyStep
 from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, Proposal, Verdict
-from costguard.guard.work import ACTIVE, IDLE, Work
+from costguard.guard.work import ACTIVE, IDLE, Activity
 from costguard.renderers.table import render
 from costguard.values.incarnation import Incarnation
 from costguard.values.money import Money
@@ -29,22 +29,24 @@ class When:
     text = 'state == "idle"'
     names = frozenset({"state"})
 
-    def holds(self, facts: object) -> Truth:  # noqa: ARG002 - the signature of the port
-        return Truth(value=True)
+    def evaluate(self, facts: object) -> ConditionResult:  # noqa: ARG002 - the signature of the port
+        return ConditionResult(value=True)
 
 
-NOTIFY, STOP = Step(do="notify"), Step(do="stop", after=timedelta(minutes=15))
+NOTIFY, STOP = PolicyStep(do="notify"), PolicyStep(do="stop", after=timedelta(minutes=15))
 POLICY = Policy(name="idle-gpu", when=When(), then=(NOTIFY, STOP), arm="stop", hold=timedelta(minutes=45))
 
 
-def row(id_: str, finding: str, work: Work, *, missing: tuple[str, ...] = (), steps: bool = False, **stated: object) -> Planned:
+def row(
+    id_: str, finding: str, work: Activity, *, missing: tuple[str, ...] = (), steps: bool = False, **stated: object
+) -> Planned:
     life = Incarnation(ResourceKey("aws", "123", "us-east-1", id_), NOON - timedelta(hours=9))
     verdict = Verdict(
         policy=POLICY,
         life=life,
         at=NOON,
         finding=finding,
-        truth=Truth(value={HOLDS: True, DOES_NOT: False}.get(finding), missing=missing),
+        truth=ConditionResult(value={HOLDS: True, DOES_NOT: False}.get(finding), missing=missing),
         work=work,
         since=SINCE if finding == HOLDS else None,
     )
@@ -56,10 +58,10 @@ def row(id_: str, finding: str, work: Work, *, missing: tuple[str, ...] = (), st
     return Planned(verdict=verdict, proposals=proposals if steps else (), level="stop", **stated)  # type: ignore[arg-type]  # a test's own fields
 
 
-QUIET = Work(state=IDLE, confidence=0.9, reasons=("GPU duty 0 % since 11:10", "CPU 0.01 cores"), since=SINCE)
+QUIET = Activity(state=IDLE, confidence=0.9, reasons=("GPU duty 0 % since 11:10", "CPU 0.01 cores"), since=SINCE)
 ROWS = (
-    row("i-3", DOES_NOT, Work(state=ACTIVE, confidence=0.9, reasons=("GPU duty 80 %",)), name="busy"),
-    row("i-2", CANNOT_SAY, Work(), missing=("confidence",), owner="ben"),
+    row("i-3", DOES_NOT, Activity(state=ACTIVE, confidence=0.9, reasons=("GPU duty 80 %",)), name="busy"),
+    row("i-2", CANNOT_SAY, Activity(), missing=("confidence",), owner="ben"),
     row(
         "i-1",
         HOLDS,

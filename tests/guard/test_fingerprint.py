@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from costguard.guard.action_plan import plan
-from costguard.guard.limits import fingerprint
+from costguard.guard.action_plan import build_action_plan
+from costguard.guard.limits import compute_plan_fingerprint
 from tests.books import NOW
 from tests.guard.cases import around, case, idle, machine, policy
 
@@ -15,6 +15,6 @@ ACTS = 40
 def test_the_acts_of_a_plan_are_hashed_in_order_whatever_a_process_makes_of_their_set() -> None:
     works = idle(NOW - timedelta(hours=1))
     cases = [case(machine(f"i-{n * 7919 % 1000:03d}"), policy(), works, NOW) for n in range(ACTS)]
-    hashed = fingerprint(plan(cases, around(NOW)), bytes.decode).split("\n")
+    hashed = compute_plan_fingerprint(build_action_plan(cases, around(NOW)), bytes.decode).split("\n")
     assert len(hashed) == ACTS
     assert hashed == sorted(hashed)

@@ -11,21 +11,21 @@ import pytest
 
 from costguard.budgets.budget import Budget, ResourceFilter
 from costguard.budgets.budget_status import BudgetStatus, compute_budget_status
-from costguard.budgets.runway import runway_of
+from costguard.budgets.runway import compute_runway
 from costguard.guard.cap_forecast import (
-    Candidate,
-    Foresight,
-    cap_policy,
-    cap_verdicts,
-    foresee,
-    foresee_all,
-    over_burn,
-    p95,
-    reaction_of,
+    CapCandidate,
+    CapForecast,
+    build_cap_policy,
+    compute_p95,
+    estimate_reaction,
+    explain_burn_excess,
+    forecast_cap,
+    forecast_caps,
+    list_cap_verdicts,
 )
-from costguard.guard.escalation import climbed, stepped, steps_ahead
+from costguard.guard.escalation import advance_escalation, list_due_steps, mark_step_done
 from costguard.guard.policy import Rails
-from costguard.guard.work import ACTIVE, Work
+from costguard.guard.work import ACTIVE, Activity
 from costguard.metering.burn import list_burns
 from costguard.metering.observation import Handling
 from costguard.metering.span import MAYBE
@@ -36,7 +36,7 @@ from tests.books import NOW, attribution, money, spent
 from tests.guard.cases import H100, POD, POLL, idle, machine
 
 REACTION = timedelta(seconds=600)
-BUSY = Work(state=ACTIVE, confidence=0.9, reasons=("GPU duty 98 %",), since=NOW)
+BUSY = Activity(state=ACTIVE, confidence=0.9, reasons=("GPU duty 98 %",), since=NOW)
 
 
 def stands(
@@ -49,17 +49,17 @@ def stands(
     return compute_budget_status(budget, sums, list_burns(machines, NOW), holds=Money(nano=0), now=NOW)
 
 
-def seen(spending: str, *machines: Candidate, fleet: int = 100, high: str | None = None) -> Foresight:
+def seen(spending: str, *machines: CapCandidate, fleet: int = 100, high: str | None = None) -> CapForecast:
     lives = [c.live for c in machines]
-    return foresee(stands(spending, *lives, high=high), machines, REACTION, NOW, fleet=fleet, poll=POLL)
+    return forecast_cap(stands(spending, *lives, high=high), machines, REACTION, NOW, fleet=fleet, poll=POLL)
 
 
-def one(id_: str = "i-1", nano: int = H100, work: Work = BUSY, **stated: object) -> Candidate:
+def one(id_: str = "i-1", nano: int = H100, work: Activity = BUSY, **stated: object) -> CapCandidate:
     about = {k: stated.pop(k) for k in ("leased", "protected", "priority", "cannot", "loses") if k in stated}
-    return Candidate(live=machine(id_, nano, **stated), work=work, **about)  # type: ignore[arg-type]  # any field
+    return CapCandidate(live=machine(id_, nano, **stated), work=work, **about)  # type: ignore[arg-type]  # any field
 
 
-def ids(found: Foresight) -> list[str]:
+def ids(found: CapForecast) -> list[str]:
     return [c.live.observation.key.id for c in found.victims]
 
 
@@ -85,12 +85,12 @@ def test_story_10_the_cap_is_kept_in_a_thousand_runs_with_delays_within_the_reac
 
 
 def test_h29_the_reaction_is_measured_where_it_can_be_and_assumed_in_the_open_where_not() -> None:
-    usual = reaction_of(POLL, {})
+    usual = estimate_reaction(POLL, {})
     assert usual.total == timedelta(seconds=60 + 60 + 60 + 120 + 120)
     assert usual.assumed == ("judge", "grace", "stop", "confirm")
     slow = [timedelta(seconds=s) for s in range(1, 101)]
-    assert p95(slow) == timedelta(seconds=95)
-    measured = reaction_of(POLL, {"stop": slow, "grace": [timedelta()] * 20, "judge": slow[:19]})
+    assert compute_p95(slow) == timedelta(seconds=95)
+    measured = estimate_reaction(POLL, {"stop": slow, "grace": [timedelta()] * 20, "judge": slow[:19]})
     assert dict(measured.parts)["stop"] == timedelta(seconds=95)
     assert dict(measured.parts)["grace"] == timedelta(seconds=60)
     assert measured.assumed == ("judge", "confirm")
@@ -148,12 +148,12 @@ def test_what_does_not_run_or_is_paid_for_anyway_is_no_victim(state: str) -> Non
 
 
 def test_unknown_work_is_no_excuse_under_a_hard_cap_and_its_grace_is_60_s() -> None:
-    found = seen("490", one(work=Work()))
-    ((victim, verdict),) = cap_verdicts([found], NOW)
+    found = seen("490", one(work=Activity()))
+    ((victim, verdict),) = list_cap_verdicts([found], NOW)
     assert victim.work.state == "unknown"
-    climb = climbed(None, verdict, stopped=False)
+    climb = advance_escalation(None, verdict, stopped=False)
     assert climb is not None
-    (stop,) = steps_ahead(verdict, stepped(climb, verdict.policy, 0, NOW), stopped=False)
+    (stop,) = list_due_steps(verdict, mark_step_done(climb, verdict.policy, 0, NOW), stopped=False)
     assert stop.at == NOW + timedelta(seconds=60)
     assert "490.00 of 500.00 USD" in verdict.reasons[0]
 
@@ -161,15 +161,15 @@ def test_unknown_work_is_no_excuse_under_a_hard_cap_and_its_grace_is_60_s() -> N
 def test_a_soft_budget_stops_nothing() -> None:
     soft = stands("499.99", machine())
     soft = replace(soft, budget=replace(soft.budget, hard=False))
-    assert not foresee(soft, [one()], REACTION, NOW, fleet=100, poll=POLL).acts
+    assert not forecast_cap(soft, [one()], REACTION, NOW, fleet=100, poll=POLL).acts
 
 
 def test_the_tightest_budget_wins_and_what_it_stops_saves_the_wider_one_as_well() -> None:
     ada, bob = one("a", H100, owner="ada"), one("b", 2 * H100, owner="bob")
     wide = stands("490", ada.live, bob.live, cap="500")
     tight = stands("99", ada.live, bob.live, cap="100", match=ResourceFilter(owners=("ada",)))
-    found = foresee_all([wide, tight], [ada, bob], REACTION, NOW, fleet=100, poll=POLL, rails=Rails())
-    stops = cap_verdicts(found, NOW)
+    found = forecast_caps([wide, tight], [ada, bob], REACTION, NOW, fleet=100, poll=POLL, rails=Rails())
+    stops = list_cap_verdicts(found, NOW)
     assert sorted((c.live.observation.key.id, v.policy.name) for c, v in stops) == [("a", "budget:all"), ("b", "budget:all")]
     assert [f.standing.budget.name for f in found] == ["all", "some"]
 
@@ -183,7 +183,7 @@ def pods() -> list[LiveResource]:
 
 def test_story_18_41_20_at_11_96_an_hour_last_3_44_h_and_one_pod_loses_its_volume() -> None:
     balance = PrepaidBalance(provider="aws", account="123", at=NOW, amount=Money.parse("41.20"))
-    found = runway_of(balance, pods(), NOW)
+    found = compute_runway(balance, pods(), NOW)
     assert found.hourly == Money.parse("11.96")
     assert found.left is not None
     assert f"{found.left / timedelta(hours=1):.2f}" == "3.44"
@@ -193,20 +193,20 @@ def test_story_18_41_20_at_11_96_an_hour_last_3_44_h_and_one_pod_loses_its_volum
 
 def test_an_unknown_balance_is_said_and_not_guessed() -> None:
     balance = PrepaidBalance(provider="aws", account="123", at=NOW, amount=None, why="the key may not ask")
-    found = runway_of(balance, pods(), NOW)
+    found = compute_runway(balance, pods(), NOW)
     assert (found.left, found.why, found.short) == (None, "the key may not ask", False)
 
 
 def test_a_balance_that_is_spent_lasts_no_time_and_one_that_nothing_burns_for_ever() -> None:
     debt = PrepaidBalance(provider="aws", account="123", at=NOW, amount=Money.parse("-1"))
-    assert runway_of(debt, pods(), NOW).left == timedelta()
-    assert runway_of(replace(debt, amount=Money.parse("1")), [], NOW).left is None
+    assert compute_runway(debt, pods(), NOW).left == timedelta()
+    assert compute_runway(replace(debt, amount=Money.parse("1")), [], NOW).left is None
 
 
 def test_story_12_a_third_pod_at_2_99_is_over_6_an_hour() -> None:
     limit, pod = Rate.parse(6), Rate.parse("2.99")
-    assert over_burn(limit, Money.parse("5.98"), pod) == "8.97 an hour would be over the limit of 6.00 USD"
-    assert over_burn(limit, Money.parse("3.01"), pod) == ""
+    assert explain_burn_excess(limit, Money.parse("5.98"), pod) == "8.97 an hour would be over the limit of 6.00 USD"
+    assert explain_burn_excess(limit, Money.parse("3.01"), pod) == ""
 
 
 def test_a_machine_whose_stop_loses_data_is_asked_about_and_counts_as_one_that_runs_on() -> None:
@@ -217,15 +217,15 @@ def test_a_machine_whose_stop_loses_data_is_asked_about_and_counts_as_one_that_r
     assert found.overshoot.format() == "128.00"
     assert not found.enough
     spent_up = seen("499.90", lossy)
-    ((_, verdict),) = cap_verdicts([spent_up], NOW)
+    ((_, verdict),) = list_cap_verdicts([spent_up], NOW)
     assert not verdict.policy.allow_irreversible
     allowed = stands("400", lossy.live)
     allowed = replace(allowed, budget=replace(allowed.budget, allow_irreversible=True))
-    free = foresee(allowed, [lossy], REACTION, NOW, fleet=100, poll=POLL)
+    free = forecast_cap(allowed, [lossy], REACTION, NOW, fleet=100, poll=POLL)
     assert ids(free) == ["lossy"]
     assert free.asked == ()
     assert free.overshoot == Money(nano=0)
-    assert cap_policy(allowed.budget).allow_irreversible
+    assert build_cap_policy(allowed.budget).allow_irreversible
 
 
 def test_a_machine_without_a_stop_is_asked_about_where_the_others_are_not_enough() -> None:

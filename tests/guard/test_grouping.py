@@ -10,13 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.guard.context import Rules, Sight
-from costguard.guard.evaluation import survey
-from costguard.guard.facts import waste_of
-from costguard.guard.grouping import GroupKey, Member, as_member, counts, group_of, together
-from costguard.guard.seat import seats_of
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.evaluation import evaluate_snapshot
+from costguard.guard.facts import compute_waste
+from costguard.guard.grouping import (
+    GroupKey,
+    GroupMember,
+    apply_group_activity,
+    combine_activities,
+    counts_for_group,
+    find_group,
+)
+from costguard.guard.seat import build_contexts
 from costguard.guard.verdict import HOLDS
-from costguard.guard.work import ACTIVE, HUNG, IDLE, STATES_OF_WORK, UNKNOWN, WARMING, Work
+from costguard.guard.work import ACTIVE, ACTIVITY_STATES, HUNG, IDLE, UNKNOWN, WARMING, Activity
 from costguard.metering.spending import LiveResource
 from costguard.settings import Settings
 from costguard.values.resource import ResourceKey
@@ -29,12 +36,14 @@ EXP_7 = GroupKey("aws", "1", ("cluster",), ("exp-7",))
 FROM = ("label:eks:cluster-name + label:eks:nodegroup-name", "label:cluster")
 
 
-def member(name: str, work: Work) -> Member:
-    return Member(key=ResourceKey("aws", "1", "eu-west-1", f"i-{name}"), name=name, work=work)
+def member(name: str, work: Activity) -> GroupMember:
+    return GroupMember(key=ResourceKey("aws", "1", "eu-west-1", f"i-{name}"), name=name, work=work)
 
 
-def busy(**stated: Any) -> Work:  # noqa: ANN401 - any field
-    return Work(**{"state": ACTIVE, "confidence": 0.97, "since": friday(8), "reasons": ("network up to 6100 kB/s",), **stated})
+def busy(**stated: Any) -> Activity:  # noqa: ANN401 - any field
+    return Activity(
+        **{"state": ACTIVE, "confidence": 0.97, "since": friday(8), "reasons": ("network up to 6100 kB/s",), **stated}
+    )
 
 
 def labelled(id_: str, *labels: tuple[str, str], **stated: Any) -> LiveResource:  # noqa: ANN401 - any field
@@ -46,7 +55,7 @@ def labelled(id_: str, *labels: tuple[str, str], **stated: Any) -> LiveResource:
 
 def test_a_group_is_the_first_label_that_is_carried_whatever_its_case() -> None:
     def named(*labels: tuple[str, str]) -> str:
-        key = group_of(labelled("i-1", *labels).observation, FROM)
+        key = find_group(labelled("i-1", *labels).observation, FROM)
         return key.name if key else ""
 
     assert named(("cluster", "exp-7"), ("team", "vision")) == "exp-7"
@@ -61,10 +70,10 @@ def test_a_group_lies_within_one_account_and_over_its_regions() -> None:
     one = labelled("i-1", ("cluster", "exp-7")).observation
     there = replace(one, key=one.key._replace(region="us-east-1", id="i-2"))
     elsewhere = replace(one, key=one.key._replace(account="2"))
-    assert group_of(one, FROM) == group_of(there, FROM)
-    assert group_of(one, FROM) != group_of(elsewhere, FROM)
-    assert group_of(replace(one, kind="volume"), FROM) is None
-    assert group_of(one, ()) is None
+    assert find_group(one, FROM) == find_group(there, FROM)
+    assert find_group(one, FROM) != find_group(elsewhere, FROM)
+    assert find_group(replace(one, kind="volume"), FROM) is None
+    assert find_group(one, ()) is None
 
 
 def test_the_labels_that_tools_set_make_groups_without_being_stated() -> None:
@@ -74,8 +83,8 @@ def test_the_labels_that_tools_set_make_groups_without_being_stated() -> None:
         (("parallelcluster:cluster-name", "a"),),
         (("goog-k8s-cluster-name", "a"), ("goog-k8s-node-pool-name", "gpu")),
     ):
-        assert group_of(labelled("i-1", *labels).observation, patterns) is not None
-    assert group_of(labelled("i-1", ("goog-k8s-cluster-name", "a")).observation, patterns) is None
+        assert find_group(labelled("i-1", *labels).observation, patterns) is not None
+    assert find_group(labelled("i-1", ("goog-k8s-cluster-name", "a")).observation, patterns) is None
 
 
 # Its state
@@ -92,60 +101,60 @@ def test_the_labels_that_tools_set_make_groups_without_being_stated() -> None:
     ],
 )
 def test_a_group_works_where_one_of_it_does_and_idles_where_all_do(states: tuple[str, ...], state: str) -> None:
-    found = together(EXP_7, [member(f"n{n}", Work(state=one, since=friday(9))) for n, one in enumerate(states)])
+    found = combine_activities(EXP_7, [member(f"n{n}", Activity(state=one, since=friday(9))) for n, one in enumerate(states)])
     assert found is not None
     assert found.state == state
 
 
 def test_a_node_that_waits_for_rank_0_works_with_all_of_its_gpus_wasted() -> None:
     waits = idle(friday(9))
-    group = together(EXP_7, [member("rank0", busy()), member("rank1", waits)])
-    found = as_member(waits, group, gpus=8)
+    group = combine_activities(EXP_7, [member("rank0", busy()), member("rank1", waits)])
+    found = apply_group_activity(waits, group, gpus=8)
     assert (found.state, found.wasted_share, found.since) == (ACTIVE, 1.0, friday(9))
     assert found.reasons == ("its group exp-7 works: rank0 (network up to 6100 kB/s)", "GPU duty 0 %")
-    wasted = waste_of(machine(), found, friday(11))
+    wasted = compute_waste(machine(), found, friday(11))
     assert wasted is not None
     assert wasted.format() == "65.54"
-    assert as_member(waits, group, gpus=0).wasted_share == 0
+    assert apply_group_activity(waits, group, gpus=0).wasted_share == 0
 
 
 def test_where_a_member_cannot_be_judged_none_idles() -> None:
-    group = together(EXP_7, [member("n0", Work(reasons=("no signals",))), member("n1", idle(friday(9)))])
-    found = as_member(idle(friday(9)), group, gpus=8)
+    group = combine_activities(EXP_7, [member("n0", Activity(reasons=("no signals",))), member("n1", idle(friday(9)))])
+    found = apply_group_activity(idle(friday(9)), group, gpus=8)
     assert (found.state, found.confidence, found.since) == (UNKNOWN, 0, None)
     assert found.reasons == ("its group exp-7 cannot be judged: n0 (no signals)",)
 
 
 def test_an_idle_group_idles_since_its_last_member_and_as_surely_as_its_least_sure_one() -> None:
     early, late = idle(friday(9)), idle(friday(10), confidence=0.6, coverage=0.85, attended=True)
-    group = together(EXP_7, [member("n0", early), member("n1", late)])
-    found = as_member(early, group, gpus=8)
+    group = combine_activities(EXP_7, [member("n0", early), member("n1", late)])
+    found = apply_group_activity(early, group, gpus=8)
     assert (found.state, found.since, found.confidence, found.coverage) == (IDLE, friday(10), 0.6, 0.85)
     assert found.attended
     assert found.reasons[0] == "its group exp-7 idles since 2026-11-20 10:00 UTC, n1 last"
 
 
 def test_a_set_up_or_a_hang_of_another_is_that_of_the_group() -> None:
-    starts = Work(state=WARMING, confidence=0.5, since=friday(10), reasons=("no work was seen",))
-    group = together(EXP_7, [member("n0", starts), member("n1", idle(friday(9)))])
-    assert as_member(idle(friday(9)), group, gpus=8).state == WARMING
-    hangs = Work(state=HUNG, confidence=0.9, since=friday(8), reasons=("power 80 W",))
-    group = together(EXP_7, [member("n0", hangs), member("n1", idle(friday(9)))])
-    assert as_member(idle(friday(9)), group, gpus=8).since == friday(9)
+    starts = Activity(state=WARMING, confidence=0.5, since=friday(10), reasons=("no work was seen",))
+    group = combine_activities(EXP_7, [member("n0", starts), member("n1", idle(friday(9)))])
+    assert apply_group_activity(idle(friday(9)), group, gpus=8).state == WARMING
+    hangs = Activity(state=HUNG, confidence=0.9, since=friday(8), reasons=("power 80 W",))
+    group = combine_activities(EXP_7, [member("n0", hangs), member("n1", idle(friday(9)))])
+    assert apply_group_activity(idle(friday(9)), group, gpus=8).since == friday(9)
 
 
 @pytest.mark.parametrize("state", [ACTIVE, HUNG, WARMING, UNKNOWN])
 def test_what_does_not_idle_by_itself_is_left_as_it_was_judged(state: str) -> None:
-    own = Work(state=state, confidence=0.5)
-    assert as_member(own, together(EXP_7, [member("n0", busy()), member("n1", own)]), gpus=8) is own
+    own = Activity(state=state, confidence=0.5)
+    assert apply_group_activity(own, combine_activities(EXP_7, [member("n0", busy()), member("n1", own)]), gpus=8) is own
 
 
 # Whatever the members are
 
 SINCE = st.none() | st.integers(0, 600).map(lambda n: friday(8) + timedelta(minutes=n))
 WORKS = st.builds(
-    Work,
-    state=st.sampled_from(tuple(STATES_OF_WORK)),
+    Activity,
+    state=st.sampled_from(tuple(ACTIVITY_STATES)),
     confidence=st.floats(0, 1),
     since=SINCE,
     coverage=st.none() | st.floats(0, 1),
@@ -154,16 +163,16 @@ WORKS = st.builds(
 )
 
 
-def stoppable(work: Work, at: datetime) -> bool:
+def stoppable(work: Activity, at: datetime) -> bool:
     return work.state == IDLE and work.confidence >= 0.9 and work.since is not None and at - work.since >= minutes(45)
 
 
 @given(st.lists(WORKS, min_size=1, max_size=6), WORKS)
-def test_another_member_never_makes_one_idle_or_stoppable(works: list[Work], more: Work) -> None:
+def test_another_member_never_makes_one_idle_or_stoppable(works: list[Activity], more: Activity) -> None:
     members = [member(f"n{n}", work) for n, work in enumerate(works)]
-    before, after = together(EXP_7, members), together(EXP_7, [*members, member("n9", more)])
+    before, after = combine_activities(EXP_7, members), combine_activities(EXP_7, [*members, member("n9", more)])
     for own in works:
-        first, second = as_member(own, before, 8), as_member(own, after, 8)
+        first, second = apply_group_activity(own, before, 8), apply_group_activity(own, after, 8)
         assert first.state == IDLE or second.state != IDLE
         assert stoppable(first, friday(23)) or not stoppable(second, friday(23))
         if more.state == ACTIVE:
@@ -173,16 +182,16 @@ def test_another_member_never_makes_one_idle_or_stoppable(works: list[Work], mor
 @given(
     st.lists(WORKS, min_size=1, max_size=6).flatmap(lambda works: st.tuples(st.just(works), st.permutations(range(len(works)))))
 )
-def test_the_order_of_members_does_not_matter(case: tuple[list[Work], list[int]]) -> None:
+def test_the_order_of_members_does_not_matter(case: tuple[list[Activity], list[int]]) -> None:
     works, order = case
     members = [member(f"n{n}", work) for n, work in enumerate(works)]
-    assert together(EXP_7, members) == together(EXP_7, [members[n] for n in order])
+    assert combine_activities(EXP_7, members) == combine_activities(EXP_7, [members[n] for n in order])
 
 
 @given(WORKS)
-def test_a_group_of_one_is_as_without(own: Work) -> None:
-    assert as_member(own, together(EXP_7, [member("n0", own)]), 8) == own
-    assert as_member(own, None, 8) == own
+def test_a_group_of_one_is_as_without(own: Activity) -> None:
+    assert apply_group_activity(own, combine_activities(EXP_7, [member("n0", own)]), 8) == own
+    assert apply_group_activity(own, None, 8) == own
 
 
 # In a survey
@@ -191,7 +200,7 @@ SIGNALS = (GPU_UTIL, CPU_CORES, NETWORK, DISK)
 NOW = friday(12)
 
 
-def sight(*of: LiveResource, works: frozenset[str] = frozenset(), blind: frozenset[str] = frozenset()) -> Sight:
+def sight(*of: LiveResource, works: frozenset[str] = frozenset(), blind: frozenset[str] = frozenset()) -> GuardSnapshot:
     """Three hours of quiet samples a minute; of `works` GPUs at 90 %, of `blind` none."""
     start = round((NOW - timedelta(hours=3)).timestamp()) * 10**6
     ats = [start + n * 60 * 10**6 for n in range(180)]
@@ -209,13 +218,13 @@ def node(id_: str, **stated: Any) -> LiveResource:  # noqa: ANN401 - any field
     return labelled(id_, ("cluster", "exp-7"), **{"started_at": friday(8), "gpu": "A100", "gpu_count": 8, **stated})
 
 
-def found_of(rules: Rules, seen: Sight) -> dict[str, tuple[str, str]]:
-    cases = survey(rules, seen).cases
+def found_of(rules: GuardConfig, seen: GuardSnapshot) -> dict[str, tuple[str, str]]:
+    cases = evaluate_snapshot(rules, seen).cases
     return {case.live.observation.key.id: (case.verdict.work.state, case.verdict.finding) for case in cases}
 
 
 def test_a_survey_leaves_those_alone_whose_group_works() -> None:
-    rules = Rules(policies=(policy(),), group_from=FROM)
+    rules = GuardConfig(policies=(policy(),), group_from=FROM)
     of = (node("i-0"), node("i-1"), machine("i-2", started_at=friday(8), gpu="A100", gpu_count=8))
     found = found_of(rules, sight(*of, works=frozenset(("i-0",))))
     assert found["i-1"][0] == ACTIVE
@@ -228,7 +237,7 @@ def test_a_survey_leaves_those_alone_whose_group_works() -> None:
 
 def test_a_policy_that_judges_alone_finds_it_idle_and_may_ask_for_its_group() -> None:
     of = sight(node("i-0"), node("i-1"), works=frozenset(("i-0",)))
-    alone = Rules(policies=(policy(alone=True),), group_from=FROM)
+    alone = GuardConfig(policies=(policy(alone=True),), group_from=FROM)
     assert found_of(alone, of)["i-1"] == (IDLE, HOLDS)
     asks = policy(alone=True, when={"state": IDLE, "group": "exp-7", "group_state": ACTIVE})
     assert found_of(replace(alone, policies=(asks,)), of)["i-1"] == (IDLE, HOLDS)
@@ -237,26 +246,26 @@ def test_a_policy_that_judges_alone_finds_it_idle_and_may_ask_for_its_group() ->
 
 
 def test_the_group_of_a_machine_in_none_is_itself() -> None:
-    rules = Rules(policies=(policy(when={"group": "", "group_state": IDLE}),), group_from=FROM)
+    rules = GuardConfig(policies=(policy(when={"group": "", "group_state": IDLE}),), group_from=FROM)
     one = machine("i-2", started_at=friday(8), gpu="A100", gpu_count=8)
     assert found_of(rules, sight(one))["i-2"] == (IDLE, HOLDS)
 
 
 def test_what_is_stopped_or_absent_is_waited_for_by_nobody() -> None:
-    rules = Rules(policies=(policy(),), group_from=FROM)
+    rules = GuardConfig(policies=(policy(),), group_from=FROM)
     stopped, gone = node("i-0", state="stopped"), replace(node("i-3"), absent_at=friday(11))
-    assert not counts(stopped)
-    assert not counts(gone)
+    assert not counts_for_group(stopped)
+    assert not counts_for_group(gone)
     seen = sight(stopped, node("i-1"), gone, works=frozenset(("i-0", "i-3")))
     assert found_of(rules, seen)["i-1"] == (IDLE, HOLDS)
-    seats = seats_of(rules, seen)
+    seats = build_contexts(rules, seen)
     assert {seat.known.group for seat in seats} == {"exp-7"}
 
 
 def test_nothing_of_a_group_that_works_is_ever_stopped_by_an_idle_rule_whatever_its_condition() -> None:
     wasteful = policy(when={"wasted_share": 1.0}, hold=timedelta())
-    rules = Rules(policies=(wasteful,), group_from=FROM)
-    found = survey(rules, sight(node("i-0"), node("i-1"), works=frozenset(("i-0",))))
+    rules = GuardConfig(policies=(wasteful,), group_from=FROM)
+    found = evaluate_snapshot(rules, sight(node("i-0"), node("i-1"), works=frozenset(("i-0",))))
     acts = [one for one in found.proposals if one.step.do == "stop"]
     assert {one.verdict.life.key.id for one in acts} == {"i-1"}
     assert all("working" in dict(one.held_by) for one in acts)

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from costguard.guard.activity import judge, probe
-from costguard.guard.work import ACTIVE, AGENT, CPU, DUTY, HUNG, IDLE, IO, UNKNOWN, WARMING, Work
+from costguard.guard.activity import classify_activity, probe_activity
+from costguard.guard.work import ACTIVE, AGENT, CPU, DUTY, HUNG, IDLE, IO, UNKNOWN, WARMING, Activity
 from costguard.values.sample import (
     AGENT_ALIVE,
     CONNECTIONS,
@@ -38,10 +38,10 @@ def signal(name: str, value: float | Callable[[int], float], minutes: int, *, si
     return [sample(name, m, value(m) if callable(value) else value) for m in range(since, minutes + 1)]
 
 
-def judged(samples: Sequence[Sample], at: float, **more: object) -> Work:
+def judged(samples: Sequence[Sample], at: float, **more: object) -> Activity:
     """At `at` minutes after START; the machine is a day old unless said."""
     stated = {"since": START, "poll": MINUTE, "window": WINDOW, "seen": machine(8, START - timedelta(days=1)), **more}
-    return judge(stated.pop("seen"), samples, now=START + at * MINUTE, **stated)  # type: ignore[arg-type]  # by name
+    return classify_activity(stated.pop("seen"), samples, now=START + at * MINUTE, **stated)  # type: ignore[arg-type]  # by name
 
 
 def at_rest(minutes: int) -> list[Sample]:
@@ -219,8 +219,8 @@ def test_a_single_noisy_sample_resets_nothing_and_stops_the_act() -> None:
     noisy.append(sample(GPU_UTIL, 60, 60))
     found = judged(noisy, 60)
     assert (found.state, found.since) == (IDLE, START)
-    assert probe(noisy, START + 60 * MINUTE, MINUTE) == "GPU duty 60 % just now"
-    assert probe(noisy, START + 63 * MINUTE, MINUTE) == ""
+    assert probe_activity(noisy, START + 60 * MINUTE, MINUTE) == "GPU duty 60 % just now"
+    assert probe_activity(noisy, START + 63 * MINUTE, MINUTE) == ""
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_a_single_noisy_sample_resets_nothing_and_stops_the_act() -> None:
 def test_any_work_stops_the_act(name: str, before: float, value: float, why: str) -> None:
     known = [one for one in at_rest(60) if one.signal != name] + signal(name, before, 59)
     now = START + 60 * MINUTE
-    assert probe(known, now, MINUTE) == ""
-    assert probe([*known, sample(name, 60, value)], now, MINUTE) == why
+    assert probe_activity(known, now, MINUTE) == ""
+    assert probe_activity([*known, sample(name, 60, value)], now, MINUTE) == why
 
 
 def test_power_counts_above_its_own_floor_and_15_percent_of_the_limit() -> None:
@@ -264,6 +264,6 @@ def test_two_gigabytes_in_a_window_are_work_however_they_are_spread() -> None:
 
 
 def test_every_signal_that_is_read_is_a_signal_that_is_told() -> None:
-    from costguard.guard.signals import KINDS
+    from costguard.guard.signals import SIGNAL_KINDS
 
-    assert set(KINDS) <= set(SIGNALS)
+    assert set(SIGNAL_KINDS) <= set(SIGNALS)

@@ -8,8 +8,8 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costguard.guard.activity import judge
-from costguard.guard.work import ACTIVE, IDLE, UNKNOWN, Work
+from costguard.guard.activity import classify_activity
+from costguard.guard.work import ACTIVE, IDLE, UNKNOWN, Activity
 from costguard.values.sample import (
     CPU_CORES,
     DISK,
@@ -58,10 +58,10 @@ def histories(draw: st.DrawFn) -> History:
     return History([*said, *(sample(STEP, m + 0.5, float(m >= moved)) for m in range(LONG if moved >= 0 else 0))])
 
 
-def judged(samples: list[Sample], shift: timedelta = timedelta()) -> Work:
+def judged(samples: list[Sample], shift: timedelta = timedelta()) -> Activity:
     now = START + LONG * MINUTE + shift
     seen = machine(8, START + shift - timedelta(days=3))
-    return judge(seen, samples, now=now, since=START + shift, poll=MINUTE, window=timedelta(minutes=45))
+    return classify_activity(seen, samples, now=now, since=START + shift, poll=MINUTE, window=timedelta(minutes=45))
 
 
 @settings(max_examples=examples(250), deadline=None)
@@ -107,7 +107,7 @@ def test_what_lies_before_since_changes_nothing(samples: list[Sample], minutes: 
     since = START + minutes * MINUTE
     now = START + LONG * MINUTE
     both = [
-        judge(machine(8, START), some, now=now, since=since, poll=MINUTE, window=timedelta(minutes=45))
+        classify_activity(machine(8, START), some, now=now, since=since, poll=MINUTE, window=timedelta(minutes=45))
         for some in (samples, [one for one in samples if one.at >= since])
     ]
     assert both[0] == both[1]

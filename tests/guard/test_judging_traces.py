@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from costguard.guard.activity import judge
-from costguard.guard.work import ACTIVE, HUNG, IDLE, Work
+from costguard.guard.activity import classify_activity
+from costguard.guard.work import ACTIVE, HUNG, IDLE, Activity
 from costguard.values.sample import GPU_UTIL, Sample
 from tests.guard.traces import HANGS, MINUTE, START, VARIANTS, WASTE, WORK, Trace, dice_of, machine, traced
 
@@ -17,18 +17,18 @@ SOON, LATER = 45 + 2, 2 * 45 + 2
 """Minutes. A blip while the work's end is still in the window counts as work, so that blips cost one window more at most."""
 
 
-def verdicts(trace: Trace, *, only: str = "") -> list[Work]:
+def verdicts(trace: Trace, *, only: str = "") -> list[Activity]:
     """The judgement of every minute, with the samples of the 90 minutes before it."""
     said, found = list[list[Sample]](), []
     for minute, samples in enumerate(trace.samples):
         said.append([one for one in samples if only in ("", one.signal)])
         known = [one for later in said[-91:] for one in later]
         now = START + minute * MINUTE
-        found.append(judge(machine(), known, now=now, since=START, poll=MINUTE, window=HOLD))
+        found.append(classify_activity(machine(), known, now=now, since=START, poll=MINUTE, window=HOLD))
     return found
 
 
-def stops(found: list[Work], least: float) -> list[int]:
+def stops(found: list[Activity], least: float) -> list[int]:
     """The minutes at which a rule of 45 idle minutes would act."""
     return [
         minute

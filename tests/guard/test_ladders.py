@@ -7,26 +7,28 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from costguard.guard.escalation import Due, climbed, grace_of, stepped, steps_ahead
-from costguard.guard.hook import Hooked, HookRun, ended_steps, hooked
-from costguard.guard.policy import ASK, CAP_RULE, HOOK, NOTIFY, SCHEDULE_RULE, STOP, TERMINATE, Policy, Step
-from costguard.guard.verdict import CANNOT_SAY, HOLDS, NOT_YET, Climb
-from costguard.guard.work import ACTIVE, Work
+from costguard.guard.escalation import DueStep, advance_escalation, compute_grace, list_due_steps, mark_step_done
+from costguard.guard.hook import HookProgress, HookRun, find_ended_steps, summarize_hook_runs
+from costguard.guard.policy import ASK, CAP_RULE, HOOK, NOTIFY, SCHEDULE_RULE, STOP, TERMINATE, Policy, PolicyStep
+from costguard.guard.verdict import CANNOT_SAY, HOLDS, NOT_YET, EscalationState
+from costguard.guard.work import ACTIVE, Activity
 from costguard.metering.spending import LiveResource
 from tests.guard.cases import friday, idle, judged, machine, minutes, policy
 
 ENDED = friday(18, 5)
 
 
-def ahead(one: LiveResource, rule: Policy, work: Work, now: datetime, climb: Climb | None = None) -> tuple[Due, ...]:
+def ahead(
+    one: LiveResource, rule: Policy, work: Activity, now: datetime, climb: EscalationState | None = None
+) -> tuple[DueStep, ...]:
     found = judged(one, rule, work, now, climb)
-    return steps_ahead(found, climbed(climb, found, stopped=False), stopped=False)
+    return list_due_steps(found, advance_escalation(climb, found, stopped=False), stopped=False)
 
 
-def started(one: LiveResource, rule: Policy, work: Work, now: datetime) -> Climb:
-    climb = climbed(None, judged(one, rule, work, now), stopped=False)
+def started(one: LiveResource, rule: Policy, work: Activity, now: datetime) -> EscalationState:
+    climb = advance_escalation(None, judged(one, rule, work, now), stopped=False)
     assert climb is not None
-    return stepped(climb, rule, 0, now)
+    return mark_step_done(climb, rule, 0, now)
 
 
 def test_story_1_idle_since_18_05_is_told_at_18_50_and_stopped_at_19_05() -> None:
@@ -54,46 +56,46 @@ def test_story_4_somebody_connected_doubles_the_grace() -> None:
     [("idle", 0, False, 5), ("idle", 0, True, 10), ("idle", 15, True, 30), ("cap", 0, False, 1), ("cap", 0, True, 1)],
 )
 def test_no_policy_gives_less_than_the_floor(rule: str, after: int, attended: bool, least: int) -> None:  # noqa: FBT001 - a case
-    stop = Step(do=STOP, after=minutes(after))
-    assert grace_of(policy(Step(do=NOTIFY), stop, rule=rule), stop, attended=attended) == minutes(least)
+    stop = PolicyStep(do=STOP, after=minutes(after))
+    assert compute_grace(policy(PolicyStep(do=NOTIFY), stop, rule=rule), stop, attended=attended) == minutes(least)
 
 
 def test_a_stop_waits_until_somebody_was_told_however_late_it_is() -> None:
-    rule = policy(Step(do="record"), Step(do=NOTIFY, after=minutes(5)), Step(do=STOP, after=minutes(20)))
+    rule = policy(PolicyStep(do="record"), PolicyStep(do=NOTIFY, after=minutes(5)), PolicyStep(do=STOP, after=minutes(20)))
     climb = started(machine(), rule, idle(ENDED), friday(18, 50))
     stop = ahead(machine(), rule, idle(ENDED), friday(20), climb)[-1]
     assert stop.untold
-    told = stepped(climb, rule, 1, friday(20))
+    told = mark_step_done(climb, rule, 1, friday(20))
     stop = ahead(machine(), rule, idle(ENDED), friday(20), told)[-1]
     assert (stop.at, stop.untold) == (friday(20, 15), False)
 
 
 def test_a_stop_waits_for_the_hook_before_it() -> None:
-    hook, stop = Step(do=HOOK, run="checkpoint", after=minutes(15)), Step(do=STOP, after=minutes(15))
-    rule = policy(Step(do=NOTIFY), hook, stop)
+    hook, stop = PolicyStep(do=HOOK, run="checkpoint", after=minutes(15)), PolicyStep(do=STOP, after=minutes(15))
+    rule = policy(PolicyStep(do=NOTIFY), hook, stop)
     climb = started(machine(), rule, idle(ENDED), friday(18, 50))
     assert ahead(machine(), rule, idle(ENDED), friday(19, 5), climb)[-1].hook == "its hook checkpoint has not ended"
-    assert not ahead(machine(), rule, idle(ENDED), friday(19, 6), stepped(climb, rule, 1, friday(19, 6)))[-1].hook
+    assert not ahead(machine(), rule, idle(ENDED), friday(19, 6), mark_step_done(climb, rule, 1, friday(19, 6)))[-1].hook
 
 
 def test_two_runs_in_which_it_does_not_hold_end_a_climb_and_one_does_not() -> None:
     one, rule = machine(), policy()
     climb = started(one, rule, idle(ENDED), friday(18, 50))
-    busy = judged(one, rule, Work(state=ACTIVE, confidence=0.9, since=friday(18, 52)), friday(18, 52))
-    once = climbed(climb, busy, stopped=False)
+    busy = judged(one, rule, Activity(state=ACTIVE, confidence=0.9, since=friday(18, 52)), friday(18, 52))
+    once = advance_escalation(climb, busy, stopped=False)
     assert once is not None
     assert once.left_polls == 1
-    assert climbed(once, busy, stopped=False) is None
-    again = climbed(once, judged(one, rule, idle(ENDED), friday(18, 53)), stopped=False)
+    assert advance_escalation(once, busy, stopped=False) is None
+    again = advance_escalation(once, judged(one, rule, idle(ENDED), friday(18, 53)), stopped=False)
     assert again == climb
 
 
 def test_unknown_work_makes_no_step_due_h24() -> None:
     one, rule = machine(), policy()
     climb = started(one, rule, idle(ENDED), friday(18, 50))
-    found = judged(one, rule, Work(), friday(19, 10), climb)
+    found = judged(one, rule, Activity(), friday(19, 10), climb)
     assert found.finding == CANNOT_SAY
-    assert steps_ahead(found, climb, stopped=False) == ()
+    assert list_due_steps(found, climb, stopped=False) == ()
 
 
 def test_a_restart_is_another_life_and_another_ladder() -> None:
@@ -101,7 +103,7 @@ def test_a_restart_is_another_life_and_another_ladder() -> None:
     climb = started(machine(), rule, idle(ENDED), friday(18, 50))
     restarted = machine(started_at=friday(18, 55))
     found = judged(restarted, rule, idle(friday(18, 55)), friday(19, 45), climb)
-    fresh = climbed(climb, found, stopped=False)
+    fresh = advance_escalation(climb, found, stopped=False)
     assert fresh is not None
     assert fresh.done == ()
 
@@ -110,24 +112,28 @@ def test_story_4_after_a_lease_the_ladder_starts_anew() -> None:
     one, rule = machine(), policy()
     climb = started(one, rule, idle(ENDED), friday(18, 50))
     found = judged(one, rule, idle(friday(21)), friday(21, 46), climb)
-    fresh = climbed(climb, found, stopped=False, fresh_since=friday(21))
+    fresh = advance_escalation(climb, found, stopped=False, fresh_since=friday(21))
     assert fresh is not None
     assert fresh.done == ()
-    assert steps_ahead(found, fresh, stopped=False)[0].at <= friday(21, 46)
+    assert list_due_steps(found, fresh, stopped=False)[0].at <= friday(21, 46)
     capped = replace(found, policy=replace(rule, rule=CAP_RULE))
-    kept = climbed(climb, capped, stopped=False, fresh_since=friday(21))
+    kept = advance_escalation(climb, capped, stopped=False, fresh_since=friday(21))
     assert kept is not None
     assert kept.done == (0,)
 
 
 def test_story_17_the_question_about_what_is_left_comes_a_week_after_the_notice() -> None:
-    rule = policy(Step(do=NOTIFY), Step(do=STOP, after=minutes(15)), Step(do=ASK, act=TERMINATE, after=timedelta(days=7)))
-    climb = stepped(started(machine(), rule, idle(ENDED), friday(18, 50)), rule, 1, friday(19, 7))
+    rule = policy(
+        PolicyStep(do=NOTIFY),
+        PolicyStep(do=STOP, after=minutes(15)),
+        PolicyStep(do=ASK, act=TERMINATE, after=timedelta(days=7)),
+    )
+    climb = mark_step_done(started(machine(), rule, idle(ENDED), friday(18, 50)), rule, 1, friday(19, 7))
     rests = machine(state="stopped", stopped_at=friday(19, 6))
-    found = judged(rests, rule, Work(), friday(19, 30), climb)
-    kept = climbed(climb, found, stopped=True)
+    found = judged(rests, rule, Activity(), friday(19, 30), climb)
+    kept = advance_escalation(climb, found, stopped=True)
     assert kept == climb
-    (ask,) = steps_ahead(found, kept, stopped=True)
+    (ask,) = list_due_steps(found, kept, stopped=True)
     assert ask.at == friday(18, 50) + timedelta(days=7)
 
 
@@ -135,17 +141,17 @@ def test_story_25_a_schedule_is_announced_and_done_when_the_watchdog_wakes() -> 
     one, off = machine(), friday(19)
     rule = policy(when={"scheduled_on": False}, rule=SCHEDULE_RULE, hold=minutes(0), name="nights")
 
-    def found(now: datetime, climb: Climb | None = None) -> tuple[Due, ...]:
-        seen = judged(one, rule, Work(), now, climb, scheduled_on=now < off, off_since=off)
-        return steps_ahead(seen, climbed(climb, seen, stopped=False), stopped=False)
+    def found(now: datetime, climb: EscalationState | None = None) -> tuple[DueStep, ...]:
+        seen = judged(one, rule, Activity(), now, climb, scheduled_on=now < off, off_since=off)
+        return list_due_steps(seen, advance_escalation(climb, seen, stopped=False), stopped=False)
 
     assert found(friday(18, 44)) == ()
     first, stop = found(friday(18, 45))
     assert (first.at, stop.at) == (friday(18, 45), off)
-    seen = judged(one, rule, Work(), friday(18, 45), scheduled_on=True, off_since=off)
-    begun = climbed(None, seen, stopped=False)
+    seen = judged(one, rule, Activity(), friday(18, 45), scheduled_on=True, off_since=off)
+    begun = advance_escalation(None, seen, stopped=False)
     assert begun is not None
-    told = stepped(begun, rule, 0, friday(18, 45))
+    told = mark_step_done(begun, rule, 0, friday(18, 45))
     (stop,) = found(friday(19, 41), told)
     assert (stop.at, stop.untold) == (off, False)
     unannounced = found(friday(19, 41))
@@ -153,18 +159,18 @@ def test_story_25_a_schedule_is_announced_and_done_when_the_watchdog_wakes() -> 
 
 
 def test_a_hook_that_went_wrong_holds_its_stop_back_for_one_grace_and_no_longer() -> None:
-    hook, stop = Step(do=HOOK, run="checkpoint", after=minutes(15)), Step(do=STOP, after=minutes(15))
-    rule, one = policy(Step(do=NOTIFY), hook, stop), machine()
+    hook, stop = PolicyStep(do=HOOK, run="checkpoint", after=minutes(15)), PolicyStep(do=STOP, after=minutes(15))
+    rule, one = policy(PolicyStep(do=NOTIFY), hook, stop), machine()
     climb = started(one, rule, idle(ENDED), friday(18, 50))
     run = HookRun(
         id="a", life=climb.life, policy=rule.name, rule="idle", number=1, hook="checkpoint",
         began_at=friday(19, 5), until=friday(19, 10),
     )  # fmt: skip
 
-    def stop_at(now: datetime, run: HookRun) -> Due:
-        done = stepped(climb, rule, 1, now) if run.ended_at else climb
+    def stop_at(now: datetime, run: HookRun) -> DueStep:
+        done = mark_step_done(climb, rule, 1, now) if run.ended_at else climb
         found = judged(one, rule, idle(ENDED), now, done)
-        return steps_ahead(found, done, stopped=False, hooks=hooked(done, [run]))[-1]
+        return list_due_steps(found, done, stopped=False, hooks=summarize_hook_runs(done, [run]))[-1]
 
     assert stop_at(friday(19, 6), run).hook == "its hook checkpoint has not ended"
     bad = replace(run, state="failed", ended_at=friday(19, 7), why="it ended with status 3")
@@ -176,13 +182,15 @@ def test_a_hook_that_went_wrong_holds_its_stop_back_for_one_grace_and_no_longer(
 
 
 def test_a_hook_of_an_earlier_climb_is_not_taken_for_one_of_this_but_no_second_one_begins_beside_it() -> None:
-    rule = policy(Step(do=NOTIFY), Step(do=HOOK, run="checkpoint", after=minutes(15)), Step(do=STOP, after=minutes(15)))
+    rule = policy(
+        PolicyStep(do=NOTIFY), PolicyStep(do=HOOK, run="checkpoint", after=minutes(15)), PolicyStep(do=STOP, after=minutes(15))
+    )
     climb = started(machine(), rule, idle(ENDED), friday(18, 50))
     old = HookRun(
         id="a", life=climb.life, policy=rule.name, rule="idle", number=1, hook="checkpoint",
         began_at=friday(12), until=friday(19, 10),
     )  # fmt: skip
-    assert hooked(climb, [old]).running == {1}
+    assert summarize_hook_runs(climb, [old]).running == {1}
     ended = replace(old, state="lost", ended_at=friday(12, 5))
-    assert hooked(climb, [ended]) == Hooked()
-    assert ended_steps(climb, rule, [ended]) == {}
+    assert summarize_hook_runs(climb, [ended]) == HookProgress()
+    assert find_ended_steps(climb, rule, [ended]) == {}

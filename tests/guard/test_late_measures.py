@@ -10,11 +10,11 @@ import pytest
 from costguard_aws import provider as aws
 from costguard_gcp import provider as gcp
 
-from costguard.guard.activity import judge, probe, probed_since
-from costguard.guard.context import Rules, Sight
-from costguard.guard.evaluation import survey
-from costguard.guard.evidence import columns_of, heard_of
-from costguard.guard.seat import spacing
+from costguard.guard.activity import classify_activity, find_probe_start, probe_activity
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.evaluation import evaluate_snapshot
+from costguard.guard.evidence import build_columns, find_sample_bounds
+from costguard.guard.seat import estimate_interval_of_samples
 from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
 from costguard.metering.spending import LiveResource
 from costguard.values.instant import from_micros
@@ -49,7 +49,9 @@ def test_three_quarters_of_an_hour_of_quiet_are_idleness_at_every_moment(late: P
     for seconds in range(0, 600, 7):
         now = NOW + seconds * S
         of, poll = there(late, now), max(MINUTE, late.measures_every)
-        work = judge(FLEET[0].observation, of, now=now, since=START, poll=poll, window=45 * MINUTE, lag=late.measures_late)
+        work = classify_activity(
+            FLEET[0].observation, of, now=now, since=START, poll=poll, window=45 * MINUTE, lag=late.measures_late
+        )
         assert work.state == IDLE, (now, work.reasons)
 
 
@@ -60,7 +62,7 @@ def test_what_works_is_never_idle_however_short_the_window_is(late: ProviderMani
         now = NOW + seconds * S
         of, poll = there(late, now, value=BUSY), max(MINUTE, late.measures_every)
         window, lag = minutes * MINUTE, late.measures_late
-        work = judge(FLEET[0].observation, of, now=now, since=START, poll=poll, window=window, lag=lag)
+        work = classify_activity(FLEET[0].observation, of, now=now, since=START, poll=poll, window=window, lag=lag)
         assert work.state in (ACTIVE, UNKNOWN), (now, work.reasons)
 
 
@@ -68,16 +70,16 @@ def test_what_works_is_never_idle_however_short_the_window_is(late: ProviderMani
 def test_the_last_look_sees_the_work_of_the_newest_measure_there_is(late: ProviderManifest) -> None:
     for seconds in range(0, 600, 7):
         now = NOW + seconds * S
-        of = [one for one in there(late, now) if one.at >= probed_since(now, late.measures_late)]
-        rhythm = spacing(of, MINUTE)
+        of = [one for one in there(late, now) if one.at >= find_probe_start(now, late.measures_late)]
+        rhythm = estimate_interval_of_samples(of, MINUTE)
         assert rhythm == late.measures_every
-        assert probe(of, now, rhythm, lag=late.measures_late) == ""
+        assert probe_activity(of, now, rhythm, lag=late.measures_late) == ""
         of[-1] = replace(of[-1], value=BUSY)
-        assert probe(of, now, rhythm, lag=late.measures_late) == "GPU duty 97 % just now"
+        assert probe_activity(of, now, rhythm, lag=late.measures_late) == "GPU duty 97 % just now"
 
 
-def seen(late: ProviderManifest, of: Sequence[list[Sample]], now: datetime) -> Sight:
-    samples = {one.observation.key: columns_of(mine) for one, mine in zip(FLEET, of, strict=True) if mine}
+def seen(late: ProviderManifest, of: Sequence[list[Sample]], now: datetime) -> GuardSnapshot:
+    samples = {one.observation.key: build_columns(mine) for one, mine in zip(FLEET, of, strict=True) if mine}
     live = tuple(replace(one, seen_at=now) for one in FLEET)
     lags = {live[0].observation.key.provider: late.measures_late}
     return blank_sight(now, live, samples=samples, lags=lags)
@@ -88,11 +90,11 @@ def seen(late: ProviderManifest, of: Sequence[list[Sample]], now: datetime) -> S
 def test_a_fleet_that_works_and_is_measured_late_opens_no_breaker_at_any_moment(
     late: ProviderManifest, interval: timedelta
 ) -> None:
-    rules = Rules(policies=(RULE,), interval=interval)
+    rules = GuardConfig(policies=(RULE,), interval=interval)
     for seconds in range(0, 600, 13):
         now = NOW + seconds * S
         at_work = [there(late, now, of=one, value=BUSY) for one in FLEET]
-        found = survey(rules, seen(late, at_work, now))
+        found = evaluate_snapshot(rules, seen(late, at_work, now))
         assert {work.state for work in found.works.values()} == {ACTIVE}
         assert found.breaker is None
 
@@ -104,26 +106,26 @@ def test_the_first_measures_after_a_start_open_no_breaker_while_more_may_come(
     late: ProviderManifest, interval: timedelta, count: int
 ) -> None:
     """One sample has no rhythm that could break off; with two or more the next one may be an interval and a lag away."""
-    rules, last = Rules(policies=(RULE,), interval=interval), START + (count - 1) * late.measures_every
+    rules, last = GuardConfig(policies=(RULE,), interval=interval), START + (count - 1) * late.measures_every
     seconds = int((late.measures_every + MINUTE) / S) if count > 1 else 1800
     for later in range(0, seconds, 13):
         now = last + late.measures_late + later * S
-        found = survey(rules, seen(late, [there(late, now, of=one, until=last) for one in FLEET], now))
+        found = evaluate_snapshot(rules, seen(late, [there(late, now, of=one, until=last) for one in FLEET], now))
         assert {work.state for work in found.works.values()} == {UNKNOWN}
         assert found.breaker is None, later
 
 
 @LATE
 def test_a_fleet_that_falls_silent_opens_it(late: ProviderManifest) -> None:
-    rules, until = Rules(policies=(RULE,), interval=MINUTE), NOW
+    rules, until = GuardConfig(policies=(RULE,), interval=MINUTE), NOW
     silent = NOW + 2 * late.measures_every + late.measures_late + 30 * MINUTE
     few = [there(late, silent, of=one, until=until) for one in FLEET]
-    found = survey(rules, seen(late, few, silent)).breaker
+    found = evaluate_snapshot(rules, seen(late, few, silent)).breaker
     assert found is not None
     assert len(found.keys) == len(FLEET)
 
 
 def test_what_was_heard_of_is_the_first_and_the_last_sample_of_any_signal() -> None:
     columns = {"one": ([5_000_000, 9_000_000], [1.0, 1.0]), "other": ([7_000_000, 8_000_000], [1.0, 1.0]), "none": ([], [])}
-    assert heard_of(columns) == (from_micros(5_000_000), from_micros(9_000_000))
-    assert heard_of({"none": ([], [])}) is None
+    assert find_sample_bounds(columns) == (from_micros(5_000_000), from_micros(9_000_000))
+    assert find_sample_bounds({"none": ([], [])}) is None

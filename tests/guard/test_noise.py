@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from costguard.guard.activity import judge
-from costguard.guard.work import ACTIVE, IDLE, UNKNOWN, Work
+from costguard.guard.activity import classify_activity
+from costguard.guard.work import ACTIVE, IDLE, UNKNOWN, Activity
 from costguard.values.sample import GPU_UTIL
 from tests.guard.traces import MINUTE, START, machine, sample
 
@@ -16,11 +16,11 @@ NOW = 90
 WINDOW = 45 * MINUTE
 
 
-def judged(busy: Iterable[int], missing: Iterable[int] = ()) -> Work:
+def judged(busy: Iterable[int], missing: Iterable[int] = ()) -> Activity:
     """GPU duty every minute up to NOW: 98 % in the minutes that are `busy`, and nothing heard in those `missing`."""
     samples = [sample(GPU_UTIL, m, 98 if m in set(busy) else 0) for m in range(NOW + 1) if m not in set(missing)]
     seen = machine(8, START - timedelta(days=1))
-    return judge(seen, samples, now=START + NOW * MINUTE, since=START, poll=MINUTE, window=WINDOW)
+    return classify_activity(seen, samples, now=START + NOW * MINUTE, since=START, poll=MINUTE, window=WINDOW)
 
 
 def test_of_45_samples_five_are_work_and_four_are_noise() -> None:

@@ -7,18 +7,18 @@ from datetime import timedelta
 
 import pytest
 
-from costguard.guard.overrides import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Wish
+from costguard.guard.overrides import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Override
 from costguard.guard.owning import (
-    approved,
-    armed,
-    frozen,
-    lease_ended_at,
-    lease_of,
-    may_lease,
-    owner_of,
-    phase_of,
-    protection_of,
-    snoozed,
+    decide_lease,
+    find_armed_level,
+    find_freeze,
+    find_lease,
+    find_lease_end,
+    find_owner,
+    find_phase,
+    find_protection,
+    find_snooze,
+    list_approved_acts,
 )
 from costguard.guard.policy import NOTIFY, OBSERVE, STOP, TERMINATE
 from costguard.metering.observation import Handling, identify_incarnation
@@ -42,7 +42,7 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
     ],
 )
 def test_an_owner_comes_from_its_labels_and_else_from_its_provider(labels: tuple[tuple[str, str], ...], owner: str) -> None:
-    assert owner_of(machine(labels=labels).observation, ["label:owner", "tag:Owner"]) == owner
+    assert find_owner(machine(labels=labels).observation, ["label:owner", "tag:Owner"]) == owner
 
 
 @pytest.mark.parametrize(
@@ -63,67 +63,67 @@ def test_an_owner_comes_from_its_labels_and_else_from_its_provider(labels: tuple
     ids=lambda value: str(value)[:20],
 )
 def test_a_label_protects_and_a_slip_of_the_pen_does_too(key: str, value: str, protects: bool, warned: bool) -> None:  # noqa: FBT001 - a case
-    found = protection_of(machine(labels=((key, value),)).observation, [], NEVER, None, NOW)
+    found = find_protection(machine(labels=((key, value),)).observation, [], NEVER, None, NOW)
     assert (found.protected, bool(found.warning)) == (protects, warned)
 
 
 def test_a_short_label_has_no_slips() -> None:
-    assert protection_of(machine(labels=(("dev", ""),)).observation, [], ("dev",), None, NOW).protected
-    assert not protection_of(machine(labels=(("dew", ""),)).observation, [], ("dev",), None, NOW).protected
+    assert find_protection(machine(labels=(("dev", ""),)).observation, [], ("dev",), None, NOW).protected
+    assert not find_protection(machine(labels=(("dew", ""),)).observation, [], ("dev",), None, NOW).protected
 
 
 def test_a_protection_that_vanished_goes_on_for_24_h_with_a_warning() -> None:
     bare = ONE.observation
-    assert protection_of(bare, [], NEVER, NOW - DAY + minutes(1), NOW).warning
-    assert not protection_of(bare, [], NEVER, NOW - DAY, NOW).protected
+    assert find_protection(bare, [], NEVER, NOW - DAY + minutes(1), NOW).warning
+    assert not find_protection(bare, [], NEVER, NOW - DAY, NOW).protected
 
 
 def test_a_wish_and_the_provider_protect_as_well() -> None:
     held = wish(PROTECT, ONE, NOW, life=None, key=LIFE.key)
-    assert protection_of(ONE.observation, [held], NEVER, None, NOW).protected
-    assert not protection_of(ONE.observation, [replace(held, lifted_at=NOW)], NEVER, None, NOW).protected
+    assert find_protection(ONE.observation, [held], NEVER, None, NOW).protected
+    assert not find_protection(ONE.observation, [replace(held, lifted_at=NOW)], NEVER, None, NOW).protected
     locked = machine(handling=Handling(protected=("terminate",))).observation
-    assert protection_of(locked, [], (), None, NOW).why == "its provider protects it against terminate"
+    assert find_protection(locked, [], (), None, NOW).why == "its provider protects it against terminate"
 
 
 def test_a_lease_is_of_one_life_and_ends_at_its_end() -> None:
     lease = wish(LEASE, ONE, NOW, NOW + HOUR)
-    assert lease_of(LIFE, [lease], NOW + HOUR - minutes(1)) == lease
-    assert lease_of(LIFE, [lease], NOW + HOUR) is None
-    assert lease_ended_at(LIFE, [lease], NOW + HOUR) == NOW + HOUR
-    assert lease_ended_at(LIFE, [lease], NOW) is None
+    assert find_lease(LIFE, [lease], NOW + HOUR - minutes(1)) == lease
+    assert find_lease(LIFE, [lease], NOW + HOUR) is None
+    assert find_lease_end(LIFE, [lease], NOW + HOUR) == NOW + HOUR
+    assert find_lease_end(LIFE, [lease], NOW) is None
     restarted = LIFE._replace(started_at=NOW)
-    assert lease_of(restarted, [lease], NOW) is None
+    assert find_lease(restarted, [lease], NOW) is None
 
 
 def test_story_25_an_exemption_that_expired_last_year_has_no_effect() -> None:
     old = wish(LEASE, ONE, NOW - 365 * DAY, NOW - 364 * DAY)
-    assert lease_of(LIFE, [old], NOW) is None
-    assert may_lease(LIFE, [old], [policy()], HOUR, NOW).renewals == 0
+    assert find_lease(LIFE, [old], NOW) is None
+    assert decide_lease(LIFE, [old], [policy()], HOUR, NOW).renewals == 0
 
 
 def test_story_4_two_hours_cost_up_to_5_98_and_the_fourth_renewal_is_refused() -> None:
-    rate, taken = Rate.parse("2.99"), list[Wish]()
+    rate, taken = Rate.parse("2.99"), list[Override]()
     for number in range(4):
         at = NOW + 2 * HOUR * number
-        answer = may_lease(LIFE, taken, [policy()], 2 * HOUR, at, rate=rate)
+        answer = decide_lease(LIFE, taken, [policy()], 2 * HOUR, at, rate=rate)
         assert (answer.allowed, answer.renewals, answer.costs) == (True, number, Money.parse("5.98"))
         taken.append(wish(LEASE, ONE, at, at + 2 * HOUR))
-    refused = may_lease(LIFE, taken, [policy()], 2 * HOUR, NOW + 8 * HOUR, rate=rate)
+    refused = decide_lease(LIFE, taken, [policy()], 2 * HOUR, NOW + 8 * HOUR, rate=rate)
     assert (refused.allowed, refused.why) == (False, "idle-gpu allows 3 renewals, and this would be number 4")
-    assert may_lease(LIFE, taken, [policy()], 2 * HOUR, NOW + 32 * HOUR).allowed
+    assert decide_lease(LIFE, taken, [policy()], 2 * HOUR, NOW + 32 * HOUR).allowed
 
 
 @pytest.mark.parametrize(
     ("hours", "why"), [(25, "idle-gpu allows leases of at most 24 h"), (0, "must be longer"), (-1, "must be")]
 )
 def test_a_lease_that_is_too_long_or_negative_is_refused(hours: int, why: str) -> None:
-    answer = may_lease(LIFE, [], [policy()], hours * HOUR, NOW)
+    answer = decide_lease(LIFE, [], [policy()], hours * HOUR, NOW)
     assert not answer.allowed
     assert why in answer.why
 
 
-def arming(level: str, at: timedelta, until: timedelta = 90 * DAY) -> Wish:
+def arming(level: str, at: timedelta, until: timedelta = 90 * DAY) -> Override:
     return wish(ARM, ONE, NOW + at, NOW + at + until, subject="idle-gpu", value=level, life=None)
 
 
@@ -140,32 +140,34 @@ def arming(level: str, at: timedelta, until: timedelta = 90 * DAY) -> Wish:
         (STOP, [replace(arming(STOP, -DAY), value="everything")], NOTIFY),
     ],
 )
-def test_a_policy_goes_as_far_as_both_its_file_and_its_newest_arming_allow(file: str, wishes: list[Wish], level: str) -> None:
-    assert armed(policy(arm=file), wishes, NOW) == level
+def test_a_policy_goes_as_far_as_both_its_file_and_its_newest_arming_allow(
+    file: str, wishes: list[Override], level: str
+) -> None:
+    assert find_armed_level(policy(arm=file), wishes, NOW) == level
 
 
 def test_a_freeze_holds_all_and_one_of_a_machine_holds_that() -> None:
     all_of_it = wish(FREEZE, ONE, NOW, life=None)
     one = replace(all_of_it, key=LIFE.key)
     other = machine("other").observation.key
-    assert frozen([all_of_it], other, NOW) == all_of_it
-    assert (frozen([one], LIFE.key, NOW), frozen([one], other, NOW)) == (one, None)
+    assert find_freeze([all_of_it], other, NOW) == all_of_it
+    assert (find_freeze([one], LIFE.key, NOW), find_freeze([one], other, NOW)) == (one, None)
 
 
 def test_a_snooze_quiets_its_policy_or_its_machine() -> None:
     of_policy = wish(SNOOZE, ONE, NOW, NOW + HOUR, life=None, subject="idle-gpu")
-    assert snoozed(LIFE, "idle-gpu", [of_policy], NOW) == of_policy
-    assert snoozed(LIFE, "other", [of_policy], NOW) is None
-    assert snoozed(LIFE, "other", [wish(SNOOZE, ONE, NOW, NOW + HOUR)], NOW) is not None
+    assert find_snooze(LIFE, "idle-gpu", [of_policy], NOW) == of_policy
+    assert find_snooze(LIFE, "other", [of_policy], NOW) is None
+    assert find_snooze(LIFE, "other", [wish(SNOOZE, ONE, NOW, NOW + HOUR)], NOW) is not None
 
 
 def test_a_phase_without_an_end_is_none() -> None:
-    assert phase_of(LIFE, [wish(PHASE, ONE, NOW)], NOW) is None
-    assert phase_of(LIFE, [wish(PHASE, ONE, NOW, NOW + HOUR)], NOW) is not None
+    assert find_phase(LIFE, [wish(PHASE, ONE, NOW)], NOW) is None
+    assert find_phase(LIFE, [wish(PHASE, ONE, NOW, NOW + HOUR)], NOW) is not None
 
 
 def test_a_yes_binds_to_one_life() -> None:
     yes = wish(APPROVE, ONE, NOW, NOW + HOUR, subject=TERMINATE)
-    assert approved(LIFE, [yes], NOW) == {TERMINATE}
-    assert approved(LIFE._replace(started_at=NOW), [yes], NOW) == frozenset()
-    assert approved(LIFE, [replace(yes, life=None, key=LIFE.key)], NOW) == frozenset()
+    assert list_approved_acts(LIFE, [yes], NOW) == {TERMINATE}
+    assert list_approved_acts(LIFE._replace(started_at=NOW), [yes], NOW) == frozenset()
+    assert list_approved_acts(LIFE, [replace(yes, life=None, key=LIFE.key)], NOW) == frozenset()

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from costguard.guard.action_plan import Case, plan
-from costguard.guard.escalation import climbed, stepped
-from costguard.guard.facts import price_of_waiting
-from costguard.guard.limits import Room
+from costguard.guard.action_plan import PolicyCase, build_action_plan
+from costguard.guard.escalation import advance_escalation, mark_step_done
+from costguard.guard.facts import compute_waiting_cost
+from costguard.guard.limits import Headroom
 from costguard.guard.overrides import FREEZE, LEASE, PHASE
 from costguard.guard.owning import Protection
-from costguard.guard.policy import ASK, CAP_RULE, HOOK, NOTIFY, OBSERVE, STOP, TERMINATE, Policy, Step
-from costguard.guard.verdict import REASONS, Climb, Proposal
-from costguard.guard.work import Work
+from costguard.guard.policy import ASK, CAP_RULE, HOOK, NOTIFY, OBSERVE, STOP, TERMINATE, Policy, PolicyStep
+from costguard.guard.verdict import HOLD_REASONS, EscalationState, Proposal
+from costguard.guard.work import Activity
 from costguard.metering.observation import Handling
 from costguard.metering.spending import LiveResource
 from tests.books import AWS
@@ -27,15 +27,15 @@ LOSES = Handling(stops=True, terminates=True, stop_loses=("1900 GB of local disk
 NO_STOP = Handling(stops=False, terminates=True, terminate_loses=("1900 GiB of local disk",))
 
 
-def told(one: LiveResource, rule: Policy, work: Work | None = None, *steps: int) -> Climb:
-    climb = climbed(None, judged(one, rule, work or idle(ENDED), TOLD), stopped=False)
+def told(one: LiveResource, rule: Policy, work: Activity | None = None, *steps: int) -> EscalationState:
+    climb = advance_escalation(None, judged(one, rule, work or idle(ENDED), TOLD), stopped=False)
     assert climb is not None
     for number in steps or (0,):
-        climb = stepped(climb, rule, number, TOLD)
+        climb = mark_step_done(climb, rule, number, TOLD)
     return climb
 
 
-def due(one: LiveResource | None = None, rule: Policy | None = None, now: datetime = DUE, **stated: Any) -> Case:  # noqa: ANN401 - any field
+def due(one: LiveResource | None = None, rule: Policy | None = None, now: datetime = DUE, **stated: Any) -> PolicyCase:  # noqa: ANN401 - any field
     """A machine whose stop is due now, and that nothing holds."""
     one, rule = one or machine(), rule or policy()
     seen = seen_now(one, now)
@@ -46,12 +46,12 @@ def seen_now(one: LiveResource, now: datetime) -> LiveResource:
     return replace(one, seen_at=now, first_seen_at=now - timedelta(days=1)) if one.seen_at > now else one
 
 
-def last(*cases: Case, now: datetime = DUE, **more: Any) -> Proposal:  # noqa: ANN401 - any field
-    return plan(cases, around(now, **more))[-1]
+def last(*cases: PolicyCase, now: datetime = DUE, **more: Any) -> Proposal:  # noqa: ANN401 - any field
+    return build_action_plan(cases, around(now, **more))[-1]
 
 
 def reasons(proposal: Proposal) -> list[str]:
-    assert {name for name, _ in proposal.held_by} <= set(REASONS)
+    assert {name for name, _ in proposal.held_by} <= set(HOLD_REASONS)
     assert all(says for _, says in proposal.held_by)
     return [name for name, _ in proposal.held_by]
 
@@ -60,8 +60,8 @@ def test_story_1_the_stop_is_held_by_its_grace_until_19_05_and_goes_then() -> No
     early = friday(19, 4)
     stop = last(due(now=early), now=early)
     assert (reasons(stop), stop.due_at) == (["grace"], DUE)
-    assert not stop.goes(early)
-    assert last(due()).goes(DUE)
+    assert not stop.is_ready(early)
+    assert last(due()).is_ready(DUE)
 
 
 FROZEN = wish(FREEZE, machine(), TOLD)
@@ -93,7 +93,7 @@ def test_each_reason_holds_a_stop_by_itself(stated: dict[str, Any], reason: str)
         ({"held": (("dry_run", "it is one"),)}, "dry_run"),
         ({"breaker": "5 turned idle at once"}, "breaker"),
         ({"quarantine": {AWS: "3 of 4 are gone"}}, "quarantine"),
-        ({"room": Room(acts=0, irreversible=1, why="1 of 1 in 10 min are done")}, "rate"),
+        ({"room": Headroom(acts=0, irreversible=1, why="1 of 1 in 10 min are done")}, "rate"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -137,8 +137,8 @@ def test_what_was_not_seen_lately_is_not_stopped() -> None:
 def test_story_19_where_there_is_no_stop_it_is_asked_about_with_the_price_of_waiting_and_never_ended() -> None:
     one, rule = machine(nano=LAMBDA, handling=NO_STOP), policy(arm=TERMINATE)
     ask = last(due(one, rule))
-    assert (ask.step.do, ask.step.act, ask.goes(DUE)) == (ASK, TERMINATE, True)
-    price = price_of_waiting(one, DUE)
+    assert (ask.step.do, ask.step.act, ask.is_ready(DUE)) == (ASK, TERMINATE, True)
+    price = compute_waiting_cost(one, DUE)
     assert price is not None
     assert price.format() == "11.96"
     asked = case(seen_now(one, DUE), rule, idle(ENDED), DUE, told(one, rule, None, 0, 1))
@@ -148,9 +148,9 @@ def test_story_19_where_there_is_no_stop_it_is_asked_about_with_the_price_of_wai
 
 
 def test_story_19_with_allow_irreversible_its_terminate_step_goes_and_without_it_it_does_not() -> None:
-    steps = (Step(do=NOTIFY), Step(do=TERMINATE, after=minutes(15)))
+    steps = (PolicyStep(do=NOTIFY), PolicyStep(do=TERMINATE, after=minutes(15)))
     one, rule = machine(nano=LAMBDA, handling=NO_STOP), policy(*steps, arm=TERMINATE, allow_irreversible=True)
-    assert last(due(one, rule)).goes(DUE)
+    assert last(due(one, rule)).is_ready(DUE)
     strict = replace(rule, allow_irreversible=False)
     assert reasons(last(due(one, strict))) == ["irreversible"]
     assert reasons(last(due(one, replace(rule, arm=STOP), level=STOP))) == ["not_armed"]
@@ -159,77 +159,81 @@ def test_story_19_with_allow_irreversible_its_terminate_step_goes_and_without_it
 def test_h27_no_level_below_terminate_ever_ends_a_machine() -> None:
     for handling in (NO_STOP, LOSES, Handling()):
         rule = policy(allow_irreversible=True)
-        proposals = plan([due(machine(handling=handling), rule)], around(DUE))
-        assert not any(p.step.do == TERMINATE and p.goes(DUE) for p in proposals)
+        proposals = build_action_plan([due(machine(handling=handling), rule)], around(DUE))
+        assert not any(p.step.do == TERMINATE and p.is_ready(DUE) for p in proposals)
 
 
 def test_a_yes_does_what_was_asked_about_and_lifts_no_rail() -> None:
     one, rule = machine(nano=LAMBDA, handling=NO_STOP), policy(arm=NOTIFY)
     answered = case(seen_now(one, DUE), rule, idle(ENDED), DUE, told(one, rule, None, 0, 1), approved=frozenset([TERMINATE]))
     act = last(answered)
-    assert (act.step.do, act.goes(DUE)) == (TERMINATE, True)
+    assert (act.step.do, act.is_ready(DUE)) == (TERMINATE, True)
     assert reasons(last(replace(answered, frozen=FROZEN))) == ["frozen"]
-    assert reasons(last(answered, room=Room(acts=1, irreversible=0, why=""))) == ["rate"]
+    assert reasons(last(answered, room=Headroom(acts=1, irreversible=0, why=""))) == ["rate"]
 
 
 def test_a_lease_does_not_beat_a_hard_cap_and_neither_does_a_phase() -> None:
     rule = policy(rule=CAP_RULE)
     lease, phase = wish(LEASE, machine(), TOLD, friday(21)), wish(PHASE, machine(), TOLD, friday(21))
-    assert last(due(rule=rule, lease=lease, phase=phase), breaker="5 turned idle at once").goes(DUE)
+    assert last(due(rule=rule, lease=lease, phase=phase), breaker="5 turned idle at once").is_ready(DUE)
 
 
 def test_unknown_work_is_shown_as_what_holds_an_idle_stop() -> None:
-    stop = last(due(work=Work()))
+    stop = last(due(work=Activity()))
     assert "unknown" in reasons(stop)
     assert "no signals yet" in dict(stop.held_by)["unknown"]
 
 
 def test_a_hook_waits_for_the_freeze_and_a_notice_does_not() -> None:
-    rule = policy(Step(do=NOTIFY), Step(do=HOOK, run="checkpoint", after=minutes(15)))
+    rule = policy(PolicyStep(do=NOTIFY), PolicyStep(do=HOOK, run="checkpoint", after=minutes(15)))
     assert reasons(last(due(rule=rule, frozen=FROZEN))) == ["frozen"]
-    first = plan([case(machine(), policy(), idle(ENDED), TOLD, frozen=FROZEN)], around(TOLD))[0]
-    assert (first.step.do, first.goes(TOLD)) == (NOTIFY, True)
+    first = build_action_plan([case(machine(), policy(), idle(ENDED), TOLD, frozen=FROZEN)], around(TOLD))[0]
+    assert (first.step.do, first.is_ready(TOLD)) == (NOTIFY, True)
 
 
 def test_h26_of_many_that_are_due_only_as_many_go_as_the_rails_allow_and_caps_go_first() -> None:
     cap = replace(policy(rule=CAP_RULE), name="budget:all")
     cases = [due(machine(f"i-{n}")) for n in range(4)] + [due(machine("i-9"), cap)]
-    proposals = plan(cases, around(DUE, room=Room(acts=2, irreversible=1, why="at most 2")))
-    gone = {p.verdict.life.key.id for p in proposals if p.step.do == STOP and p.goes(DUE)}
+    proposals = build_action_plan(cases, around(DUE, room=Headroom(acts=2, irreversible=1, why="at most 2")))
+    gone = {p.verdict.life.key.id for p in proposals if p.step.do == STOP and p.is_ready(DUE)}
     assert gone == {"i-0", "i-9"}
     assert sum(dict(p.held_by).get("rate") == "at most 2" for p in proposals) == 3
 
 
 def test_neither_a_notice_nor_what_is_held_takes_any_room() -> None:
     fresh = case(seen_now(machine("i-0"), TOLD), policy(), idle(ENDED), TOLD)
-    notice = plan([fresh], around(TOLD, room=Room(acts=0, irreversible=0, why="no room")))[0]
+    notice = build_action_plan([fresh], around(TOLD, room=Headroom(acts=0, irreversible=0, why="no room")))[0]
     assert (notice.step.do, reasons(notice)) == (NOTIFY, [])
     held = due(machine("i-1"), frozen=FROZEN)
-    found = plan([held, due(machine("i-2"))], around(DUE, room=Room(acts=1, irreversible=1, why="at most 1")))
+    found = build_action_plan([held, due(machine("i-2"))], around(DUE, room=Headroom(acts=1, irreversible=1, why="at most 1")))
     stops = {p.verdict.life.key.id: reasons(p) for p in found if p.step.do == STOP}
     assert stops == {"i-1": ["frozen"], "i-2": []}
 
 
 def test_two_policies_do_not_act_on_one_machine_in_one_run() -> None:
     other = replace(policy(), name="other")
-    proposals = plan([due(), due(rule=other)], around(DUE))
-    assert sum(p.goes(DUE) for p in proposals if p.step.do == STOP) == 1
+    proposals = build_action_plan([due(), due(rule=other)], around(DUE))
+    assert sum(p.is_ready(DUE) for p in proposals if p.step.do == STOP) == 1
 
 
 def test_what_is_stopped_already_is_not_stopped_and_what_is_absent_is_not_touched() -> None:
     rests = machine(state="stopped", stopped_at=friday(19))
-    assert plan([case(rests, policy(), idle(ENDED), DUE, told(rests, policy()))], around(DUE)) == ()
-    assert plan([due(replace(machine(), absent_at=DUE))], around(DUE)) == ()
+    assert build_action_plan([case(rests, policy(), idle(ENDED), DUE, told(rests, policy()))], around(DUE)) == ()
+    assert build_action_plan([due(replace(machine(), absent_at=DUE))], around(DUE)) == ()
 
 
 def test_story_17_a_week_after_the_stop_the_question_says_what_would_be_lost() -> None:
-    steps = (Step(do=NOTIFY), Step(do=STOP, after=minutes(15)), Step(do=ASK, act=TERMINATE, after=timedelta(days=7)))
+    steps = (
+        PolicyStep(do=NOTIFY),
+        PolicyStep(do=STOP, after=minutes(15)),
+        PolicyStep(do=ASK, act=TERMINATE, after=timedelta(days=7)),
+    )
     rule, week = policy(*steps), TOLD + timedelta(days=7)
     rests = replace(machine(state="stopped", stopped_at=friday(19, 6), handling=LOSES), seen_at=week)
     climb = told(machine(), rule, None, 0, 1)
-    ask = last(case(rests, rule, Work(), week, climb), now=week)
-    assert (ask.step.do, ask.goes(week)) == (ASK, True)
-    unanswered = last(case(rests, rule, Work(), week, stepped(climb, rule, 2, week)), now=week)
+    ask = last(case(rests, rule, Activity(), week, climb), now=week)
+    assert (ask.step.do, ask.is_ready(week)) == (ASK, True)
+    unanswered = last(case(rests, rule, Activity(), week, mark_step_done(climb, rule, 2, week)), now=week)
     assert reasons(unanswered) == ["asked"]
 
 
@@ -239,10 +243,10 @@ def test_story_1_minute_by_minute_there_is_one_notice_at_18_50_and_one_stop_at_1
         now = ENDED + minutes(minute)
         found = case(replace(one, seen_at=now), rule, idle(ENDED), now, climb)
         climb = found.climb
-        for proposal in plan([found], around(now)):
-            if proposal.goes(now):
+        for proposal in build_action_plan([found], around(now)):
+            if proposal.is_ready(now):
                 assert climb is not None
-                climb = stepped(climb, rule, proposal.number, now)
+                climb = mark_step_done(climb, rule, proposal.number, now)
                 deeds.append((proposal.step.do, now))
     assert deeds == [(NOTIFY, TOLD), (STOP, DUE)]
 
@@ -251,4 +255,4 @@ def test_story_1_after_a_restart_of_the_watchdog_the_grace_goes_on_and_is_not_gi
     climb = told(machine(), policy())
     again = case(seen_now(machine(), DUE), policy(), idle(ENDED), DUE, climb)
     assert again.climb == climb
-    assert [p.step.do for p in plan([again], around(DUE))] == [STOP]
+    assert [p.step.do for p in build_action_plan([again], around(DUE))] == [STOP]

@@ -7,9 +7,26 @@ from datetime import timedelta
 
 import pytest
 
-from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, FAILED, MOVES, READY, UNCONFIRMED, VERIFYING, Intent
+from costguard.guard.action_intents import (
+    CANCELLED,
+    DONE,
+    EXECUTING,
+    FAILED,
+    READY,
+    TRANSITIONS,
+    UNCONFIRMED,
+    VERIFYING,
+    Intent,
+)
 from costguard.guard.policy import STOP, TERMINATE
-from costguard.guard.proof import PROVEN, UNDONE, Finding, difference, found, refusal
+from costguard.guard.proof import (
+    CONTRADICTING_STATES,
+    PROVING_STATES,
+    IntentUpdate,
+    confirm_outcome,
+    describe_difference,
+    explain_refusal,
+)
 from costguard.metering.observation import Handling, Observation
 from costguard.values.resource import STATES
 from tests.services.deeds import BEGAN, LIFE, MIN, START, S, intent, machine
@@ -17,9 +34,9 @@ from tests.services.deeds import BEGAN, LIFE, MIN, START, S, intent, machine
 SENT = intent(state=VERIFYING, sends=1, sent_at=START)
 
 
-def look(one: Intent, seen: Observation | None, *, after: timedelta = 3 * MIN, absences: int = 0) -> Finding:
+def look(one: Intent, seen: Observation | None, *, after: timedelta = 3 * MIN, absences: int = 0) -> IntentUpdate:
     at = START + after
-    return found(one, seen, absences=absences, asked_at=at, now=at, settling=MIN)
+    return confirm_outcome(one, seen, absences=absences, asked_at=at, now=at, settling=MIN)
 
 
 @pytest.mark.parametrize("act", [STOP, TERMINATE])
@@ -27,16 +44,16 @@ def look(one: Intent, seen: Observation | None, *, after: timedelta = 3 * MIN, a
 def test_each_state_proves_an_act_contradicts_it_or_says_nothing(act: str, state: str) -> None:
     one, seen = replace(SENT, act=act, irreversible=True), machine(state=state)
     finding = look(one, seen)
-    assert (finding.state == DONE) == (state in PROVEN[act])
-    assert finding.again == (state in UNDONE[act])
-    assert (refusal(replace(one, state=READY), seen) == "") == (state in UNDONE[act])
+    assert (finding.state == DONE) == (state in PROVING_STATES[act])
+    assert finding.again == (state in CONTRADICTING_STATES[act])
+    assert (explain_refusal(replace(one, state=READY), seen) == "") == (state in CONTRADICTING_STATES[act])
 
 
 def test_only_what_is_held_can_be_stopped_and_only_what_is_there_can_be_ended() -> None:
-    assert UNDONE[STOP] == ("running", "paused", "failed")
-    assert PROVEN[STOP] == ("stopped", "suspended", "ended")
-    assert UNDONE[TERMINATE] == ("running", "paused", "failed", "stopped", "suspended")
-    assert PROVEN[TERMINATE] == ("ended",)
+    assert CONTRADICTING_STATES[STOP] == ("running", "paused", "failed")
+    assert PROVING_STATES[STOP] == ("stopped", "suspended", "ended")
+    assert CONTRADICTING_STATES[TERMINATE] == ("running", "paused", "failed", "stopped", "suspended")
+    assert PROVING_STATES[TERMINATE] == ("ended",)
 
 
 @pytest.mark.parametrize(
@@ -55,33 +72,38 @@ def test_only_what_is_held_can_be_stopped_and_only_what_is_there_can_be_ended() 
     ids=range(9),
 )
 def test_a_refusal_says_what_stands_against_a_stop(seen: Observation, why: str) -> None:
-    assert refusal(intent(lose=("b",)), seen) == why
+    assert explain_refusal(intent(lose=("b",)), seen) == why
 
 
 def test_a_terminate_that_its_provider_lacks_is_refused() -> None:
     one = intent(act=TERMINATE, irreversible=True)
-    assert refusal(one, machine(handling=Handling(terminates=False))) == "its provider has no terminate for it as it is now"
-    assert refusal(one, machine(handling=Handling(stop_loses=("x",), terminate_loses=("y",)))) == ""
+    assert (
+        explain_refusal(one, machine(handling=Handling(terminates=False)))
+        == "its provider has no terminate for it as it is now"
+    )
+    assert explain_refusal(one, machine(handling=Handling(stop_loses=("x",), terminate_loses=("y",)))) == ""
 
 
 def test_two_looks_that_differ_say_in_what() -> None:
-    assert difference(machine(), machine()) == ""
-    assert difference(machine(), machine(state="stopping")) == "it went from running to stopping while it was looked at"
+    assert describe_difference(machine(), machine()) == ""
+    assert (
+        describe_difference(machine(), machine(state="stopping")) == "it went from running to stopping while it was looked at"
+    )
     changed = machine(name="b", labels=(("a", "b"),), handling=Handling())
-    assert difference(machine(), changed) == "its name and labels and handling changed while it was looked at"
+    assert describe_difference(machine(), changed) == "its name and labels and handling changed while it was looked at"
 
 
 def test_a_listing_that_was_asked_for_before_the_send_proves_nothing() -> None:
     seen, now = machine(state="stopped"), START + MIN
-    assert found(SENT, seen, absences=9, asked_at=START - S, now=now, settling=MIN).state == ""
-    assert found(SENT, seen, absences=0, asked_at=START, now=now, settling=MIN).state == DONE
+    assert confirm_outcome(SENT, seen, absences=9, asked_at=START - S, now=now, settling=MIN).state == ""
+    assert confirm_outcome(SENT, seen, absences=0, asked_at=START, now=now, settling=MIN).state == DONE
 
 
 def test_a_crash_is_not_judged_by_an_older_listing_but_paged_in_time() -> None:
     one = replace(SENT, state=EXECUTING, expires_at=START + 30 * S)
     for minutes, state in ((1, ""), (9, ""), (10, UNCONFIRMED)):
-        finding = found(one, machine(), absences=0, asked_at=START - S, now=START + minutes * MIN, settling=MIN)
-        assert finding == Finding(state=state, why="nobody has looked since it was sent")
+        finding = confirm_outcome(one, machine(), absences=0, asked_at=START - S, now=START + minutes * MIN, settling=MIN)
+        assert finding == IntentUpdate(state=state, why="nobody has looked since it was sent")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +116,7 @@ def test_a_crash_is_not_judged_by_an_older_listing_but_paged_in_time() -> None:
     ids=["an earlier start", "an earlier machine", "a stop before it began"],
 )
 def test_what_may_be_of_an_earlier_life_proves_nothing(seen: Observation) -> None:
-    assert look(SENT, seen) == Finding(why="what was seen may be of an earlier life, or of another machine")
+    assert look(SENT, seen) == IntentUpdate(why="what was seen may be of an earlier life, or of another machine")
 
 
 @pytest.mark.parametrize("seen", [machine(started_at=BEGAN + S), machine(created_at=BEGAN + S)], ids=["restart", "new"])
@@ -154,16 +176,16 @@ def test_nothing_is_sent_again_where_its_provider_states_no_start_but_what_ends_
 
 def test_a_longer_settling_holds_the_second_send_back() -> None:
     at = START + 4 * MIN
-    assert not found(SENT, machine(), absences=0, asked_at=at, now=at, settling=5 * MIN).again
+    assert not confirm_outcome(SENT, machine(), absences=0, asked_at=at, now=at, settling=5 * MIN).again
 
 
 def test_what_a_crash_left_is_left_alone_until_it_cannot_be_sent_any_more() -> None:
     one = replace(SENT, state=EXECUTING, expires_at=START + 30 * S)
     gone = machine(state="stopped")
-    assert look(one, gone, after=29 * S) == Finding(why="it may be sent at any moment")
+    assert look(one, gone, after=29 * S) == IntentUpdate(why="it may be sent at any moment")
     assert look(one, gone, after=30 * S).state == DONE
-    assert look(one, machine(), after=31 * S) == Finding(why="it is still running, and may be settling")
-    assert look(one, machine(), after=MIN) == Finding(state=READY, why="it is still running", again=True)
+    assert look(one, machine(), after=31 * S) == IntentUpdate(why="it is still running, and may be settling")
+    assert look(one, machine(), after=MIN) == IntentUpdate(state=READY, why="it is still running", again=True)
     assert look(one, machine(state="stopping"), after=31 * S).state == VERIFYING
     assert look(one, None, after=31 * S).state == VERIFYING
     unknown = replace(one, life=LIFE._replace(started_at=None))
@@ -184,5 +206,5 @@ def test_every_finding_is_a_move_that_an_intent_can_make(state: str) -> None:
                 for absences in (0, 3):
                     one = replace(SENT, state=state, act=act, expires_at=START + 30 * S)
                     finding = look(one, seen, after=minutes * MIN, absences=absences)
-                    assert finding.state in {"", *MOVES[state]}
+                    assert finding.state in {"", *TRANSITIONS[state]}
                     assert finding.why

@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 
 from costguard.guard.action_intents import VERIFYING, Intent
-from costguard.guard.action_plan import plan
+from costguard.guard.action_plan import build_action_plan
 from costguard.guard.limits import (
-    breaker,
-    churning,
-    clock_doubt,
-    config_would_exceed,
-    fingerprint,
-    fleet_of,
-    gap_doubt,
-    is_undecided,
-    quarantined,
-    room,
-    short_of_room,
+    compute_headroom,
+    compute_plan_fingerprint,
+    count_fleet,
+    explain_clock_doubt,
+    explain_config_excess,
+    explain_gap_doubt,
+    explain_short_headroom,
+    find_churning_controllers,
+    find_quarantined_scopes,
+    is_config_undecided,
+    update_breaker,
 )
 from costguard.guard.policy import Rails
-from costguard.guard.work import ACTIVE, Work
+from costguard.guard.work import ACTIVE, Activity
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.values.money import Money
@@ -73,17 +73,17 @@ def fleet(count: int, **stated: Any) -> list[LiveResource]:  # noqa: ANN401 - an
     ],
 )
 def test_h26_the_rails_leave_room_for_so_many_acts(machines: int, minutes_ago: tuple[int, ...], acts: int) -> None:
-    assert room([sent(NOW - minutes(m)) for m in minutes_ago], machines, RAILS, NOW).acts == acts
+    assert compute_headroom([sent(NOW - minutes(m)) for m in minutes_ago], machines, RAILS, NOW).acts == acts
 
 
 def test_h26_one_irreversible_act_an_hour() -> None:
     lost = sent(NOW - minutes(59), irreversible=True)
-    assert room([lost], 1000, RAILS, NOW).irreversible == 0
-    assert room([lost], 1000, RAILS, NOW + minutes(1)).irreversible == 1
+    assert compute_headroom([lost], 1000, RAILS, NOW).irreversible == 0
+    assert compute_headroom([lost], 1000, RAILS, NOW + minutes(1)).irreversible == 1
 
 
 def test_h26_an_act_dated_into_the_future_takes_room_as_well() -> None:
-    assert room([sent(NOW + timedelta(days=1))], 10, RAILS, NOW).acts == 0
+    assert compute_headroom([sent(NOW + timedelta(days=1))], 10, RAILS, NOW).acts == 0
 
 
 def test_h26_stop_everything_acts_once_a_run_and_on_a_fifth_of_the_fleet_a_day() -> None:
@@ -91,18 +91,22 @@ def test_h26_stop_everything_acts_once_a_run_and_on_a_fifth_of_the_fleet_a_day()
     start = NOW
     for run in range(24 * 60):
         now = start + run * POLL
-        left = room(done, len(machines), RAILS, now)
+        left = compute_headroom(done, len(machines), RAILS, now)
         done += [sent(now)] * left.acts
     assert len(done) == 4
     cases = [case(m, rule, idle(NOW - minutes(60)), NOW) for m in machines]
-    going = [p for p in plan(cases, around(NOW, room=room([], 20, RAILS, NOW))) if p.step.do == "stop" and p.goes(NOW)]
+    going = [
+        p
+        for p in build_action_plan(cases, around(NOW, room=compute_headroom([], 20, RAILS, NOW)))
+        if p.step.do == "stop" and p.is_ready(NOW)
+    ]
     assert going == []
 
 
 def test_a_quarter_of_the_fleet_turning_idle_at_once_opens_the_breaker_and_names_what_they_share() -> None:
     machines = fleet(20, instance_type="p4d.24xlarge")
     turned = {m.observation.key: NOW - n * minutes(2) for n, m in enumerate(machines[:5])}
-    opened = breaker(None, turned, machines, RAILS, NOW)
+    opened = update_breaker(None, turned, machines, RAILS, NOW)
     assert opened is not None
     assert "type p4d.24xlarge" in opened.shared
     assert len(opened.keys) == 5
@@ -112,21 +116,21 @@ def test_a_quarter_of_the_fleet_turning_idle_at_once_opens_the_breaker_and_names
 def test_few_or_slow_turns_leave_the_breaker_closed(count: int, of: int, apart: int) -> None:
     machines = fleet(of)
     turned = {m.observation.key: NOW - n * minutes(apart) for n, m in enumerate(machines[:count])}
-    assert breaker(None, turned, machines, RAILS, NOW) is None
+    assert update_breaker(None, turned, machines, RAILS, NOW) is None
 
 
 def test_the_breaker_closes_after_30_min_of_recovery_or_by_hand() -> None:
     machines = fleet(20)
     turned = {m.observation.key: NOW for m in machines[:5]}
-    opened = breaker(None, turned, machines, RAILS, NOW)
-    still = breaker(opened, turned, machines, RAILS, NOW + minutes(60))
+    opened = update_breaker(None, turned, machines, RAILS, NOW)
+    still = update_breaker(opened, turned, machines, RAILS, NOW + minutes(60))
     assert still is not None
-    better = breaker(still, {}, machines, RAILS, NOW + minutes(61))
+    better = update_breaker(still, {}, machines, RAILS, NOW + minutes(61))
     assert better is not None
-    assert breaker(better, {}, machines, RAILS, NOW + minutes(90)) is not None
-    assert breaker(better, {}, machines, RAILS, NOW + minutes(91)) is None
-    assert breaker(still, turned, machines, RAILS, NOW + minutes(61), reset_at=NOW + minutes(61)) is None
-    relapsed = breaker(better, turned, machines, RAILS, NOW + minutes(62))
+    assert update_breaker(better, {}, machines, RAILS, NOW + minutes(90)) is not None
+    assert update_breaker(better, {}, machines, RAILS, NOW + minutes(91)) is None
+    assert update_breaker(still, turned, machines, RAILS, NOW + minutes(61), reset_at=NOW + minutes(61)) is None
+    relapsed = update_breaker(better, turned, machines, RAILS, NOW + minutes(62))
     assert relapsed is not None
     assert relapsed.recovering_since is None
 
@@ -134,33 +138,35 @@ def test_the_breaker_closes_after_30_min_of_recovery_or_by_hand() -> None:
 @pytest.mark.parametrize(("gone", "there", "doubted"), [(2, 1, False), (3, 3, False), (3, 2, True), (3, 0, True)])
 def test_h01_more_than_half_of_a_scope_gone_at_once_is_doubted(gone: int, there: int, doubted: bool) -> None:  # noqa: FBT001 - a case
     absent = [machine(f"g-{n}") for n in range(gone)]
-    found = quarantined([*(replace(m, absent_at=NOW) for m in absent), *fleet(there)])
+    found = find_quarantined_scopes([*(replace(m, absent_at=NOW) for m in absent), *fleet(there)])
     assert bool(found) is doubted
 
 
 def test_h16_clocks_that_disagree_by_more_than_two_seconds_are_not_believed() -> None:
-    assert clock_doubt(POLL, POLL + timedelta(seconds=2), RAILS) == ""
-    assert clock_doubt(POLL + timedelta(seconds=3), POLL, RAILS) == "wall and boot clock disagree by 3 s"
-    assert clock_doubt(timedelta(hours=-1), POLL, RAILS)
+    assert explain_clock_doubt(POLL, POLL + timedelta(seconds=2), RAILS) == ""
+    assert explain_clock_doubt(POLL + timedelta(seconds=3), POLL, RAILS) == "wall and boot clock disagree by 3 s"
+    assert explain_clock_doubt(timedelta(hours=-1), POLL, RAILS)
 
 
 def test_h17_the_first_run_after_a_start_or_a_gap_only_observes() -> None:
-    assert gap_doubt(None, POLL, RAILS, NOW)
-    assert gap_doubt(NOW - 3 * POLL, POLL, RAILS, NOW) == ""
-    assert gap_doubt(NOW - 3 * POLL - timedelta(seconds=1), POLL, RAILS, NOW)
-    assert gap_doubt(NOW + POLL, POLL, RAILS, NOW)
+    assert explain_gap_doubt(None, POLL, RAILS, NOW)
+    assert explain_gap_doubt(NOW - 3 * POLL, POLL, RAILS, NOW) == ""
+    assert explain_gap_doubt(NOW - 3 * POLL - timedelta(seconds=1), POLL, RAILS, NOW)
+    assert explain_gap_doubt(NOW + POLL, POLL, RAILS, NOW)
 
 
 def test_h25_a_config_whose_first_run_would_stop_more_than_the_rails_allow_needs_a_yes() -> None:
     rule, machines = policy(), fleet(40)
     cases = [case(m, rule, idle(NOW - minutes(60)), NOW) for m in machines[:4]]
-    four = plan(cases, around(NOW))
-    assert config_would_exceed(four, fleet_of(machines), RAILS, NOW) == (
+    four = build_action_plan(cases, around(NOW))
+    assert explain_config_excess(four, count_fleet(machines), RAILS, NOW) == (
         "it would act on 4 of 40 machines, and the rails allow 3 in 10 min"
     )
-    assert config_would_exceed(plan(cases[:3], around(NOW)), 40, RAILS, NOW) == ""
-    protected = plan([*cases[:3], case(machines[3], rule, idle(NOW - minutes(60)), NOW, claimed=False, owner="")], around(NOW))
-    assert config_would_exceed(protected, 40, RAILS, NOW) == ""
+    assert explain_config_excess(build_action_plan(cases[:3], around(NOW)), 40, RAILS, NOW) == ""
+    protected = build_action_plan(
+        [*cases[:3], case(machines[3], rule, idle(NOW - minutes(60)), NOW, claimed=False, owner="")], around(NOW)
+    )
+    assert explain_config_excess(protected, 40, RAILS, NOW) == ""
 
 
 def test_a_plan_has_one_hash_whatever_its_order_and_another_where_it_acts_on_another_life() -> None:
@@ -168,67 +174,73 @@ def test_a_plan_has_one_hash_whatever_its_order_and_another_where_it_acts_on_ano
         return hashlib.sha256(data).hexdigest()
 
     cases = [case(m, policy(), idle(NOW - minutes(60)), NOW) for m in fleet(3)]
-    proposals = plan(cases, around(NOW))
-    later = plan([case(m, policy(), idle(NOW - minutes(60)), NOW + POLL) for m in fleet(3)], around(NOW + POLL))
-    assert fingerprint(proposals, digest) == fingerprint(proposals[::-1], digest) == fingerprint(later, digest)
-    assert fingerprint(proposals, digest) != fingerprint(plan(cases[:2], around(NOW)), digest)
+    proposals = build_action_plan(cases, around(NOW))
+    later = build_action_plan([case(m, policy(), idle(NOW - minutes(60)), NOW + POLL) for m in fleet(3)], around(NOW + POLL))
+    assert (
+        compute_plan_fingerprint(proposals, digest)
+        == compute_plan_fingerprint(proposals[::-1], digest)
+        == compute_plan_fingerprint(later, digest)
+    )
+    assert compute_plan_fingerprint(proposals, digest) != compute_plan_fingerprint(
+        build_action_plan(cases[:2], around(NOW)), digest
+    )
 
 
 def test_story_20_three_replaced_members_in_an_hour_are_churn_and_three_new_ones_are_not() -> None:
     born = [("auto-scaling group train", NOW - minutes(n)) for n in (5, 20, 40, 70)]
-    assert churning(born, born, NOW) == {"auto-scaling group train": 3}
-    assert churning(born, [], NOW) == {}
+    assert find_churning_controllers(born, born, NOW) == {"auto-scaling group train": 3}
+    assert find_churning_controllers(born, [], NOW) == {}
 
 
 def test_shares_are_exact() -> None:
-    assert room([sent(NOW - minutes(20))] * 5, 30, Rails(fleet_share_day=Fraction(1, 5)), NOW).acts == 1
+    assert compute_headroom([sent(NOW - minutes(20))] * 5, 30, Rails(fleet_share_day=Fraction(1, 5)), NOW).acts == 1
 
 
 def test_h25_a_wrong_config_is_refused_before_its_machines_were_seen_for_long() -> None:
     cases = [case(m, policy(), idle(NOW - minutes(60)), NOW, polls=1) for m in fleet(9)]
-    assert config_would_exceed(plan(cases, around(NOW)), 9, RAILS, NOW)
+    assert explain_config_excess(build_action_plan(cases, around(NOW)), 9, RAILS, NOW)
 
 
 def test_h25_acts_that_wait_only_for_evidence_count_for_the_first_run() -> None:
     rule, machines = policy(hold=minutes(0)), fleet(40)
     thin = [case(m, rule, idle(NOW - minutes(60), coverage=0.5), NOW) for m in machines[:4]]
-    assert {reason for p in plan(thin, around(NOW)) for reason, _ in p.held_by} >= {"not_confident"}
-    assert config_would_exceed(plan(thin, around(NOW)), 40, RAILS, NOW)
+    assert {reason for p in build_action_plan(thin, around(NOW)) for reason, _ in p.held_by} >= {"not_confident"}
+    assert explain_config_excess(build_action_plan(thin, around(NOW)), 40, RAILS, NOW)
 
 
 def test_h25_a_rule_that_holds_for_busy_machines_means_all_of_them_and_an_idle_rule_none() -> None:
-    machines, busy = fleet(50), Work(state=ACTIVE, confidence=0.9, reasons=("GPU duty 98 %",), since=NOW)
+    machines, busy = fleet(50), Activity(state=ACTIVE, confidence=0.9, reasons=("GPU duty 98 %",), since=NOW)
     old = policy(when={"provider": "aws"}, hold=minutes(0))
-    proposals = plan([case(m, old, busy, NOW) for m in machines], around(NOW))
+    proposals = build_action_plan([case(m, old, busy, NOW) for m in machines], around(NOW))
     assert {reason for p in proposals if p.step.do == "stop" for reason, _ in p.held_by} >= {"working"}
     assert (
-        config_would_exceed(proposals, 50, RAILS, NOW) == "it would act on 50 of 50 machines, and the rails allow 3 in 10 min"
+        explain_config_excess(proposals, 50, RAILS, NOW) == "it would act on 50 of 50 machines, and the rails allow 3 in 10 min"
     )
-    quiet = plan([case(m, policy(), busy, NOW) for m in machines], around(NOW))
-    assert config_would_exceed(quiet, 50, RAILS, NOW) == ""
-    assert not is_undecided(quiet, 50, RAILS, NOW)
+    quiet = build_action_plan([case(m, policy(), busy, NOW) for m in machines], around(NOW))
+    assert explain_config_excess(quiet, 50, RAILS, NOW) == ""
+    assert not is_config_undecided(quiet, 50, RAILS, NOW)
 
 
 def test_h25_what_cannot_be_judged_yet_needs_no_yes_and_leaves_the_first_run_open() -> None:
-    unknown = plan([case(m, policy(), Work(), NOW) for m in fleet(50)], around(NOW))
-    assert config_would_exceed(unknown, 50, RAILS, NOW) == ""
-    assert is_undecided(unknown, 50, RAILS, NOW)
-    assert not is_undecided(unknown[:3], 50, RAILS, NOW)
+    unknown = build_action_plan([case(m, policy(), Activity(), NOW) for m in fleet(50)], around(NOW))
+    assert explain_config_excess(unknown, 50, RAILS, NOW) == ""
+    assert is_config_undecided(unknown, 50, RAILS, NOW)
+    assert not is_config_undecided(unknown[:3], 50, RAILS, NOW)
 
 
 def test_h25_what_people_hold_back_needs_no_yes() -> None:
     machines = fleet(9)
     kept = [case(m, policy(), idle(NOW - minutes(60)), NOW, lease=wish("lease", m, NOW, NOW + minutes(60))) for m in machines]
-    assert config_would_exceed(plan(kept, around(NOW)), 9, RAILS, NOW) == ""
+    assert explain_config_excess(build_action_plan(kept, around(NOW)), 9, RAILS, NOW) == ""
 
 
 def test_a_cap_on_more_machines_than_may_stop_in_a_day_says_what_to_set() -> None:
     over = Money.parse("412.50")
-    assert short_of_room(1, 3, RAILS, over) == ""
-    assert short_of_room(3, 3, RAILS, over) == (
+    assert explain_short_headroom(1, 3, RAILS, over) == ""
+    assert explain_short_headroom(3, 3, RAILS, over) == (
         "the rails allow 1 of its 3 stops in a day, so it may be exceeded by up to 412.50 USD: to allow them all, write "
         "[rails] acts = { fleet_percent = 100, fleet_percent_day = 100 }"
     )
-    assert "fleet_percent_day = 34 }" in short_of_room(34, 100, RAILS, Money(nano=0))
+    assert "fleet_percent_day = 34 }" in explain_short_headroom(34, 100, RAILS, Money(nano=0))
     enough = Rails(fleet_share_10m=Fraction(34, 100), fleet_share_day=Fraction(34, 100))
-    assert short_of_room(34, 100, enough, over) == ""
+    assert explain_short_headroom(34, 100, enough, over) == ""

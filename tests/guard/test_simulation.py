@@ -8,11 +8,28 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.guard.evidence import spacing
-from costguard.guard.replay.history import Lookout, Past, Said, gaps_of, hours_as_columns, rhythm
-from costguard.guard.replay.simulation import NO, NOT_KNOWN, YES, Simulation, Stop, Tried, blind_of, net, total
-from costguard.guard.replay.turning import turns
-from costguard.guard.work import Work
+from costguard.guard.evidence import estimate_sample_interval
+from costguard.guard.replay.history import (
+    RecordedChange,
+    ResourceHistory,
+    ScopeListings,
+    estimate_hourly_interval,
+    expand_sample_hours,
+    find_gaps,
+)
+from costguard.guard.replay.simulation import (
+    NO,
+    NOT_KNOWN,
+    YES,
+    PolicySimulation,
+    SimulatedStop,
+    Simulation,
+    build_blind_time,
+    subtract_costs,
+    sum_cost_intervals,
+)
+from costguard.guard.replay.turning import find_change_points
+from costguard.guard.work import Activity
 from costguard.metering.observation import Observation
 from costguard.metering.spending import PollStretch
 from costguard.values.incarnation import Incarnation
@@ -38,16 +55,16 @@ def interval(low: int, more: int, most: int, currency: str = "USD") -> MoneyInte
 AMOUNTS = st.builds(interval, *[st.integers(0, 10**13)] * 3, currency=st.sampled_from(("USD", "EUR")))
 
 
-def stop(avoided: MoneyInterval, rest: MoneyInterval, policy: str, number: int, false: str) -> Stop:
+def stop(avoided: MoneyInterval, rest: MoneyInterval, policy: str, number: int, false: str) -> SimulatedStop:
     at = NOON + number * MINUTE
-    return Stop(
+    return SimulatedStop(
         life=Incarnation(KEY, NOON),
         name="box",
         owner="ada",
         gpu="",
         policy=policy,
         act="stop",
-        work=Work(),
+        work=Activity(),
         since=NOON,
         told_at=NOON,
         wanted_at=at,
@@ -66,16 +83,18 @@ STOPS = st.lists(
 )
 
 
-def simulation(stops: list[Stop]) -> Simulation:
-    tried = tuple(Tried(name=name, level="observe", stops=tuple(s for s in stops if s.policy == name)) for name in "ab")
+def simulation(stops: list[SimulatedStop]) -> Simulation:
+    tried = tuple(
+        PolicySimulation(name=name, level="observe", stops=tuple(s for s in stops if s.policy == name)) for name in "ab"
+    )
     period = Period(start=NOON, end=NOON + timedelta(days=1))
     return Simulation(period=period, at=NOON, interval=MINUTE, resources=1, policies=tried)
 
 
 @given(STOPS)
-def test_the_parts_of_what_was_saved_come_to_the_whole(stops: list[Stop]) -> None:
+def test_the_parts_of_what_was_saved_come_to_the_whole(stops: list[SimulatedStop]) -> None:
     found = simulation(stops)
-    assert sorted(found.saved, key=lambda m: m.low.currency) == list(total(one.saved for one in stops))
+    assert sorted(found.saved, key=lambda m: m.low.currency) == list(sum_cost_intervals(one.saved for one in stops))
     assert len(found.stops) == len(stops)
     for currency in ("USD", "EUR"):
         whole = sum(m.expected.nano for m in found.saved if m.low.currency == currency)
@@ -85,17 +104,17 @@ def test_the_parts_of_what_was_saved_come_to_the_whole(stops: list[Stop]) -> Non
 
 
 @given(STOPS)
-def test_a_false_stop_is_counted_and_subtracted_nowhere(stops: list[Stop]) -> None:
+def test_a_false_stop_is_counted_and_subtracted_nowhere(stops: list[SimulatedStop]) -> None:
     found = simulation(stops)
-    assert sum(one.false_stops() for one in found.policies) == sum(s.false_stop == YES for s in stops)
-    answers = [sum(one.false_stops(answer) for answer in (YES, NO, NOT_KNOWN)) for one in found.policies]
+    assert sum(one.count_false_stops() for one in found.policies) == sum(s.false_stop == YES for s in stops)
+    answers = [sum(one.count_false_stops(answer) for answer in (YES, NO, NOT_KNOWN)) for one in found.policies]
     assert answers == [len(one.stops) for one in found.policies]
-    assert found.saved == total(one.saved for one in stops)
+    assert found.saved == sum_cost_intervals(one.saved for one in stops)
 
 
 @given(AMOUNTS, AMOUNTS)
 def test_what_goes_on_is_taken_off_end_against_end(avoided: MoneyInterval, rest: MoneyInterval) -> None:
-    for one in net((avoided,), (rest,)):
+    for one in subtract_costs((avoided,), (rest,)):
         assert one.low <= one.expected <= one.high
 
 
@@ -105,8 +124,8 @@ def test_samples_made_of_hours_keep_number_lowest_and_highest(hours: list[tuple[
         SampleHour(start=NOON + n * timedelta(hours=1), count=count, sum=0.0, lowest=min(a, b), highest=max(a, b))
         for n, (count, a, b) in enumerate(hours)
     ]
-    every = rhythm(made, MINUTE)
-    ats, values = hours_as_columns(made, every, ())
+    every = estimate_hourly_interval(made, MINUTE)
+    ats, values = expand_sample_hours(made, every, ())
     assert len(ats) == sum(count for count, _, _ in hours)
     assert all(a < b for a, b in pairwise(ats))
     for one in made:
@@ -114,20 +133,20 @@ def test_samples_made_of_hours_keep_number_lowest_and_highest(hours: list[tuple[
         assert (len(inside), max(inside)) == (one.count, one.highest)
         assert min(inside) >= one.lowest
     if len(ats) > 1 and max(count for count, _, _ in hours) > 1:
-        assert spacing({GPU_UTIL: (ats, values)}, MINUTE) >= every - timedelta(microseconds=1)
+        assert estimate_sample_interval({GPU_UTIL: (ats, values)}, MINUTE) >= every - timedelta(microseconds=1)
 
 
 def test_an_hour_in_which_a_run_began_has_its_samples_at_its_end() -> None:
     hour = SampleHour(start=NOON, count=20, sum=0.0, lowest=0.0, highest=9.0)
-    ats, _ = hours_as_columns([hour], MINUTE, ((NOON + 40 * MINUTE, NOON + 40 * MINUTE),))
+    ats, _ = expand_sample_hours([hour], MINUTE, ((NOON + 40 * MINUTE, NOON + 40 * MINUTE),))
     assert from_micros(ats[0]) == NOON + 40 * MINUTE
 
 
 def test_what_turns_beside_steady_work_needs_no_look() -> None:
     ats = [int((NOON + n * MINUTE).timestamp()) * 10**6 for n in range(200)]
     flickers = [2e6 if n % 2 else 0.0 for n in range(200)]
-    busy = turns({GPU_UTIL: (ats, [97.0] * 200), NETWORK: (ats, flickers)}, MINUTE, 45 * MINUTE, 1)
-    quiet = turns({GPU_UTIL: (ats, [0.0] * 200), NETWORK: (ats, flickers)}, MINUTE, 45 * MINUTE, 1)
+    busy = find_change_points({GPU_UTIL: (ats, [97.0] * 200), NETWORK: (ats, flickers)}, MINUTE, 45 * MINUTE, 1)
+    quiet = find_change_points({GPU_UTIL: (ats, [0.0] * 200), NETWORK: (ats, flickers)}, MINUTE, 45 * MINUTE, 1)
     assert len(busy) < 20
     assert len(quiet) > 190
 
@@ -135,18 +154,22 @@ def test_what_turns_beside_steady_work_needs_no_look() -> None:
 def test_a_sample_that_did_not_come_turns_what_is_known() -> None:
     minutes = [*range(30), *range(40, 60)]
     ats = [int((NOON + n * MINUTE).timestamp()) * 10**6 for n in minutes]
-    found = turns({GPU_UTIL: (ats, [0.0] * len(ats))}, MINUTE, 45 * MINUTE, 1)
+    found = find_change_points({GPU_UTIL: (ats, [0.0] * len(ats))}, MINUTE, 45 * MINUTE, 1)
     assert {NOON + 29 * MINUTE, NOON + 40 * MINUTE} <= set(found)
 
 
 def test_nothing_that_was_said_later_is_known_before() -> None:
     runs, rests = Observation(key=KEY, state="running"), Observation(key=KEY, state="stopped")
-    said = (Said(at=NOON, seen=runs), Said(at=NOON + 9 * MINUTE, seen=rests), Said(at=NOON + 20 * MINUTE, seen=None))
-    past = Past(key=KEY, scope=SCOPE, first_seen_at=NOON, said=said)
-    assert past.observed(NOON - MINUTE) is None
-    assert past.observed(NOON + 8 * MINUTE) == (runs, None)
-    assert past.observed(NOON + 9 * MINUTE) == (rests, None)
-    assert past.observed(NOON + 30 * MINUTE) == (rests, NOON + 20 * MINUTE)
+    said = (
+        RecordedChange(at=NOON, seen=runs),
+        RecordedChange(at=NOON + 9 * MINUTE, seen=rests),
+        RecordedChange(at=NOON + 20 * MINUTE, seen=None),
+    )
+    past = ResourceHistory(key=KEY, scope=SCOPE, first_seen_at=NOON, said=said)
+    assert past.get_observation(NOON - MINUTE) is None
+    assert past.get_observation(NOON + 8 * MINUTE) == (runs, None)
+    assert past.get_observation(NOON + 9 * MINUTE) == (rests, None)
+    assert past.get_observation(NOON + 30 * MINUTE) == (rests, NOON + 20 * MINUTE)
 
 
 def stretch(start: int, end: int, polls: int, outcome: str = "complete") -> PollStretch:
@@ -154,15 +177,15 @@ def stretch(start: int, end: int, polls: int, outcome: str = "complete") -> Poll
 
 
 def test_listings_are_counted_as_if_they_had_come_evenly() -> None:
-    lookout = Lookout(stretches=(stretch(0, 10, 11), stretch(20, 20, 1), stretch(30, 40, 3, "failed")))
-    assert lookout.polls(NOON, NOON + 10 * MINUTE) == 11
-    assert lookout.polls(NOON + 4 * MINUTE, NOON + 6 * MINUTE) == 3
-    assert lookout.polls(NOON, NOON + 60 * MINUTE) == 12
-    assert lookout.seen_at(NOON + 5.5 * MINUTE) == NOON + 5 * MINUTE
-    assert lookout.seen_at(NOON + 35 * MINUTE) == NOON + 20 * MINUTE
-    assert gaps_of(lookout.stretches, 5 * MINUTE) == (NOON + 20 * MINUTE, NOON + 30 * MINUTE)
+    lookout = ScopeListings(stretches=(stretch(0, 10, 11), stretch(20, 20, 1), stretch(30, 40, 3, "failed")))
+    assert lookout.count_listings(NOON, NOON + 10 * MINUTE) == 11
+    assert lookout.count_listings(NOON + 4 * MINUTE, NOON + 6 * MINUTE) == 3
+    assert lookout.count_listings(NOON, NOON + 60 * MINUTE) == 12
+    assert lookout.find_last_listing(NOON + 5.5 * MINUTE) == NOON + 5 * MINUTE
+    assert lookout.find_last_listing(NOON + 35 * MINUTE) == NOON + 20 * MINUTE
+    assert find_gaps(lookout.stretches, 5 * MINUTE) == (NOON + 20 * MINUTE, NOON + 30 * MINUTE)
 
 
 def test_the_longest_blindness_is_named_first() -> None:
-    found = blind_of({"b": MINUTE, "a": 2 * MINUTE})
+    found = build_blind_time({"b": MINUTE, "a": 2 * MINUTE})
     assert (found.total, [reason for reason, _ in found.reasons]) == (3 * MINUTE, ["a", "b"])

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Message, Notice, Route, Told
-from costguard.guard.alerts.dispatch import MOST_PER_HOUR, SETTLED, tell
-from costguard.guard.overrides import SNOOZE, Wish
+from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, AlertRoute, AlertState, Notification
+from costguard.guard.alerts.dispatch import NOTIFICATIONS_PER_HOUR_MAX, RESOLVE_AFTER, dispatch_alerts
+from costguard.guard.overrides import SNOOZE, Override
 from costguard.settings.zones import zone_named
 from costguard.values.resource import ResourceKey
 
@@ -22,33 +22,35 @@ MINUTE = timedelta(minutes=1)
 KEY = ResourceKey("aws", "1111", "us-east-1", "i-0abc")
 
 
-def notice(subject: str = "/".join(KEY), **changes: object) -> Notice:
+def notice(subject: str = "/".join(KEY), **changes: object) -> Alert:
     said = {"topic": "policy:idle-gpu", "owner": "ann", "severity": WARNING, "what": f"{subject} is idle", "at": START}
-    return Notice(subject=subject, **(said | changes))  # type: ignore[arg-type]
+    return Alert(subject=subject, **(said | changes))  # type: ignore[arg-type]
 
 
 class Line:
     """Runs one after another, each with the states that the last one left."""
 
-    def __init__(self, *routes: Route) -> None:
-        self.routes = routes or (Route(name="all", channels=("slack",)),)
-        self.states: tuple[Told, ...] = ()
-        self.sent = list[Message]()
+    def __init__(self, *routes: AlertRoute) -> None:
+        self.routes = routes or (AlertRoute(name="all", channels=("slack",)),)
+        self.states: tuple[AlertState, ...] = ()
+        self.sent = list[Notification]()
 
     def run(
-        self, after: timedelta, notices: Iterable[Notice] = (), snoozes: Sequence[Wish] = (), *, after_gap: bool = False
-    ) -> tuple[Message, ...]:
+        self, after: timedelta, notices: Iterable[Alert] = (), snoozes: Sequence[Override] = (), *, after_gap: bool = False
+    ) -> tuple[Notification, ...]:
         now = START + after
-        messages, self.states = tell(notices, self.states, now=now, routes=self.routes, snoozes=snoozes, after_gap=after_gap)
+        messages, self.states = dispatch_alerts(
+            notices, self.states, now=now, routes=self.routes, snoozes=snoozes, after_gap=after_gap
+        )
         self.sent += messages
         return messages
 
-    def reasons(self, after: timedelta, notices: Iterable[Notice] = (), **more: object) -> list[str]:
+    def reasons(self, after: timedelta, notices: Iterable[Alert] = (), **more: object) -> list[str]:
         return [one.why_now for one in self.run(after, notices, **more)]  # type: ignore[arg-type]
 
 
-def snooze(**of: object) -> Wish:
-    return Wish(id="w1", what=SNOOZE, who="ann", why="I know", at=START, **of)  # type: ignore[arg-type]
+def snooze(**of: object) -> Override:
+    return Override(id="w1", what=SNOOZE, who="ann", why="I know", at=START, **of)  # type: ignore[arg-type]
 
 
 def test_what_is_new_is_told_at_once_and_not_again_a_minute_later() -> None:
@@ -72,12 +74,12 @@ def test_notices_of_one_group_come_in_one_message_and_those_of_others_in_their_o
 
 
 def test_a_group_by_owner_alone_puts_policies_together() -> None:
-    line = Line(Route(name="all", channels=("mail",), group_by=("owner",)))
+    line = Line(AlertRoute(name="all", channels=("mail",), group_by=("owner",)))
     assert len(line.run(0 * MINUTE, [notice("a"), notice("d", topic="policy:other")])) == 1
 
 
 def test_a_page_is_never_put_together_with_anything() -> None:
-    line = Line(Route(name="all", channels=("pager",), group_by=()))
+    line = Line(AlertRoute(name="all", channels=("pager",), group_by=()))
     messages = line.run(0 * MINUTE, [notice("a"), notice("b", severity=PAGE), notice("c", severity=PAGE)])
     assert sorted((one.severity, len(one.notices)) for one in messages) == [(PAGE, 1), (PAGE, 1), (WARNING, 1)]
 
@@ -172,7 +174,7 @@ def test_after_a_gap_warnings_are_sent_again_and_information_is_not() -> None:
 
 
 def test_a_route_gets_nothing_below_its_severity_but_the_end_of_what_it_was_told() -> None:
-    line = Line(Route(name="pager", channels=("pd",), min_severity=PAGE))
+    line = Line(AlertRoute(name="pager", channels=("pd",), min_severity=PAGE))
     assert line.reasons(0 * MINUTE, [notice()]) == []
     assert line.reasons(MINUTE, [notice(severity=PAGE)]) == ["first"]
     assert line.reasons(2 * MINUTE, [notice(severity=INFO, stage=2)]) == ["resolved"]
@@ -180,10 +182,10 @@ def test_a_route_gets_nothing_below_its_severity_but_the_end_of_what_it_was_told
 
 def test_routes_are_told_apart_and_each_of_their_channels_gets_a_message_of_its_own_id() -> None:
     line = Line(
-        Route(name="ann", channels=("slack", "mail"), owners=("ann",)),
-        Route(name="bob", channels=("slack",), owners=("bob",)),
-        Route(name="nobody", channels=("slack",), owners=()),
-        Route(name="idle", channels=("irc",), topics=("policy:idle*",)),
+        AlertRoute(name="ann", channels=("slack", "mail"), owners=("ann",)),
+        AlertRoute(name="bob", channels=("slack",), owners=("bob",)),
+        AlertRoute(name="nobody", channels=("slack",), owners=()),
+        AlertRoute(name="idle", channels=("irc",), topics=("policy:idle*",)),
     )
     messages = line.run(0 * MINUTE, [notice()])
     assert [one.channel for one in messages] == ["slack", "mail", "irc"]
@@ -195,7 +197,7 @@ def test_of_one_group_at_most_six_messages_go_an_hour_and_the_rest_comes_togethe
     machines = [notice(f"m{n}") for n in range(60)]
     for n in range(60):
         line.run(n * MINUTE, machines[: n + 1])
-    assert len(line.sent) == MOST_PER_HOUR
+    assert len(line.sent) == NOTIFICATIONS_PER_HOUR_MAX
     [digest] = line.run(60 * MINUTE, machines)
     assert len(digest.notices) == 54
 
@@ -213,9 +215,9 @@ def test_no_limit_holds_back_the_news_of_an_act_that_comes_next() -> None:
 
 def test_what_came_and_went_while_nothing_could_be_told_is_told_as_over() -> None:
     line = Line()
-    for n in range(MOST_PER_HOUR):
+    for n in range(NOTIFICATIONS_PER_HOUR_MAX):
         line.run(n * MINUTE, [notice(f"m{m}") for m in range(n + 1)])
-    kept = [notice(f"m{m}") for m in range(MOST_PER_HOUR)]
+    kept = [notice(f"m{m}") for m in range(NOTIFICATIONS_PER_HOUR_MAX)]
     line.run(10 * MINUTE, [*kept, notice("brief")])
     for n in range(11, 60):
         line.run(n * MINUTE, kept)
@@ -240,13 +242,13 @@ def test_whatever_comes_and_goes_each_is_told_and_never_more_often_than_allowed(
     keys = {message.notices[0].subject if severity == PAGE else "" for message in line.sent}
     for key in keys:
         at = [one.at for one in line.sent if key in {"", one.notices[0].subject}]
-        assert all(sum(start <= one < start + timedelta(hours=1) for one in at) <= MOST_PER_HOUR for start in at)
+        assert all(sum(start <= one < start + timedelta(hours=1) for one in at) <= NOTIFICATIONS_PER_HOUR_MAX for start in at)
     assert len({one.id for one in line.sent}) == len(line.sent)
     assert all(told.over for told in line.states)
 
 
 def test_it_settles_sooner_than_the_rest_between_two_messages() -> None:
-    assert timedelta() < SETTLED < timedelta(hours=1)
+    assert timedelta() < RESOLVE_AFTER < timedelta(hours=1)
 
 
 def test_an_event_is_told_once_and_neither_again_nor_as_over() -> None:
@@ -261,12 +263,12 @@ def test_an_event_is_told_once_and_neither_again_nor_as_over() -> None:
 
 def test_what_is_for_the_owner_goes_where_owners_are_told_and_the_rest_everywhere() -> None:
     owners, admins = (
-        Route(name="o", channels=("mail",), audience=("owner",)),
-        Route(name="a", channels=("ops",), audience=("admin",)),
+        AlertRoute(name="o", channels=("mail",), audience=("owner",)),
+        AlertRoute(name="a", channels=("ops",), audience=("admin",)),
     )
-    every = Route(name="e", channels=("log",))
+    every = AlertRoute(name="e", channels=("log",))
 
-    def channels(*routes: Route, to: tuple[str, ...]) -> list[str]:
+    def channels(*routes: AlertRoute, to: tuple[str, ...]) -> list[str]:
         return [one.channel for one in Line(*routes).run(0 * MINUTE, [notice(to=to)])]
 
     assert channels(owners, admins, every, to=("owner",)) == ["mail", "log"]
@@ -277,5 +279,5 @@ def test_what_is_for_the_owner_goes_where_owners_are_told_and_the_rest_everywher
 
 def test_a_message_says_when_it_was_told_by_the_clocks_of_the_zone() -> None:
     zone = zone_named("Europe/Berlin", "zone")
-    (message,), _ = tell([notice()], (), now=START, routes=[Route(name="all", channels=("slack",))], zone=zone)
+    (message,), _ = dispatch_alerts([notice()], (), now=START, routes=[AlertRoute(name="all", channels=("slack",))], zone=zone)
     assert (message.told_at, message.at) == ("2026-11-20 19:50 CET", START)

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from costguard.guard.activity import _view
-from costguard.guard.evidence import counting
-from costguard.guard.signal_summary import thorough, track
+from costguard.guard.activity import _build_window
+from costguard.guard.evidence import select_counted_series
+from costguard.guard.signal_summary import summarize_each_sample, summarize_signal
 from costguard.values.instant import to_micros
 from costguard.values.sample import CPU_CORES, DISK, GPU_POWER_BUSIEST, GPU_UTIL, NETWORK, PCIE, QUEUE_JOBS
 from tests.guard.cases import friday, minutes
@@ -49,15 +49,15 @@ def test_a_signal_that_is_busy_all_the_time_is_judged_as_by_each_of_its_samples(
     dice, short = Random(seed), 0  # noqa: S311 - a seed of traces
     for _ in range(60):
         poll_s = dice.choice([60, 60, 60, 300, 1, 3600])
-        lines, _ = counting(columns(dice, poll_s), NOW - minutes(dice.choice([1, 20, 47, 120, 3000])), NOW)
+        lines, _ = select_counted_series(columns(dice, poll_s), NOW - minutes(dice.choice([1, 20, 47, 120, 3000])), NOW)
         for wait in (10, 45, 60, 400):
             start, lag = NOW - minutes(dice.choice([5, 45, 46, 200, 2880])), minutes(dice.choice([0, 0, 5, 60]))
-            view = _view(start, NOW, minutes(wait), minutes(poll_s / 60), lag)
+            view = _build_window(start, NOW, minutes(wait), minutes(poll_s / 60), lag)
             for line in lines.values():
                 above = SIGNALS.get(line.signal, (60,))[0]
                 seen = [(at, value) for at, value in zip(line.ats, line.values, strict=True) if at >= view.start]
                 if len(seen) == len(line.ats):  # as `counting` leaves them
-                    assert track(line, view, above) == thorough(line, view, above)
+                    assert summarize_signal(line, view, above) == summarize_each_sample(line, view, above)
                     short += line.low > above
     assert short > 300
 
@@ -65,9 +65,9 @@ def test_a_signal_that_is_busy_all_the_time_is_judged_as_by_each_of_its_samples(
 def test_what_is_missing_is_told_by_the_rhythm_that_is_asked_about() -> None:
     second = 1_000_000
     ats = [to_micros(NOW) - 1200 * second, to_micros(NOW) - 600 * second, to_micros(NOW) - 300 * second, to_micros(NOW)]
-    lines, _ = counting({GPU_UTIL: (array("q", ats), array("d", [0.0] * 4))}, NOW - minutes(60), NOW)
+    lines, _ = select_counted_series({GPU_UTIL: (array("q", ats), array("d", [0.0] * 4))}, NOW - minutes(60), NOW)
     (line,) = lines.values()
-    assert list(line.holes(300 * second)) == [to_micros(NOW) - 900 * second]
-    assert len(line.holes(60 * second)) == 9 + 4 + 4
-    assert list(line.holes(300 * second)) == [to_micros(NOW) - 900 * second]
-    assert not line.holes(600 * second)
+    assert list(line.find_holes(300 * second)) == [to_micros(NOW) - 900 * second]
+    assert len(line.find_holes(60 * second)) == 9 + 4 + 4
+    assert list(line.find_holes(300 * second)) == [to_micros(NOW) - 900 * second]
+    assert not line.find_holes(600 * second)

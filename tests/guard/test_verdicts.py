@@ -10,12 +10,12 @@ import pytest
 
 from costguard.budgets.budget import ResourceFilter
 from costguard.guard.condition import FACTS
-from costguard.guard.facts import Known, facts_of, tightest, waste_of
+from costguard.guard.facts import FactInputs, build_facts, compute_waste, find_tightest_budget
 from costguard.guard.overrides import LEASE
-from costguard.guard.policy import Target
-from costguard.guard.policy_evaluation import concerns, fits
-from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, Climb
-from costguard.guard.work import ACTIVE, HUNG, UNKNOWN, Work
+from costguard.guard.policy import PolicyTarget
+from costguard.guard.policy_evaluation import matches_pattern, matches_target
+from costguard.guard.verdict import CANNOT_SAY, DOES_NOT, HOLDS, NOT_YET, EscalationState
+from costguard.guard.work import ACTIVE, HUNG, UNKNOWN, Activity
 from costguard.metering.meter import GB_MONTH_730, STORAGE
 from costguard.metering.observation import identify_incarnation
 from costguard.values.money import Money, Rate
@@ -28,7 +28,7 @@ ENDED = friday(18, 5)
 def test_story_1_62_min_of_idleness_cost_33_86_and_the_rate_has_its_disk() -> None:
     disk = meter(80_000_000, charge=STORAGE, unit=GB_MONTH_730, quantity=500)
     one = live("i-1", meter(A100), disk)
-    facts = facts_of(one, idle(ENDED), Known(), friday(19, 7))
+    facts = build_facts(one, idle(ENDED), FactInputs(), friday(19, 7))
     waste, rate = facts["waste"], facts["rate"]
     assert isinstance(waste, Money)
     assert isinstance(rate, Rate)
@@ -38,25 +38,25 @@ def test_story_1_62_min_of_idleness_cost_33_86_and_the_rate_has_its_disk() -> No
 
 
 def test_story_8_one_of_eight_busy_for_6_h_wastes_172_04() -> None:
-    work = Work(state=ACTIVE, confidence=0.9, since=friday(12), wasted_share=7 / 8)
-    waste = waste_of(machine(), work, friday(18))
+    work = Activity(state=ACTIVE, confidence=0.9, since=friday(12), wasted_share=7 / 8)
+    waste = compute_waste(machine(), work, friday(18))
     assert waste is not None
     assert waste.format() == "172.04"
 
 
 def test_story_5_an_hour_of_hanging_cost_an_hour() -> None:
-    assert waste_of(machine(), Work(state=HUNG, confidence=0.9, since=friday(12)), friday(13)) == Money.parse("32.77")
+    assert compute_waste(machine(), Activity(state=HUNG, confidence=0.9, since=friday(12)), friday(13)) == Money.parse("32.77")
 
 
 def test_every_fact_has_a_known_name_and_none_that_is_missing_is_there() -> None:
-    bare = facts_of(live("i-1", started_at=None), Work(), Known(), friday(18))
+    bare = build_facts(live("i-1", started_at=None), Activity(), FactInputs(), friday(18))
     assert set(bare) <= set(FACTS)
     assert not {"rate", "confidence", "time_in_state", "waste", "stopped_for", "age", "uptime", "lease_left"} & set(bare)
     assert bare["state"] == UNKNOWN
 
 
 def test_a_price_that_nobody_stated_gives_no_rate_and_no_waste() -> None:
-    facts = facts_of(live("i-1", unpriced(16 * 10**9)), idle(ENDED), Known(), friday(19))
+    facts = build_facts(live("i-1", unpriced(16 * 10**9)), idle(ENDED), FactInputs(), friday(19))
     assert "rate" not in facts
     assert "waste" not in facts
 
@@ -64,49 +64,51 @@ def test_a_price_that_nobody_stated_gives_no_rate_and_no_waste() -> None:
 def test_times_are_counted_to_now() -> None:
     one = machine(state="stopped", stopped_at=friday(12), created_at=friday(9))
     lease = wish(LEASE, one, friday(18), friday(20))
-    facts = facts_of(one, Work(), Known(lease=lease), friday(19))
+    facts = build_facts(one, Activity(), FactInputs(lease=lease), friday(19))
     assert facts["stopped_for"] == timedelta(hours=7)
     assert facts["age"] == timedelta(hours=10)
     assert (facts["leased"], facts["lease_left"]) == (True, timedelta(hours=1))
     assert "uptime" not in facts
-    assert tightest([], one.observation.attribution) is None
+    assert find_tightest_budget([], one.observation.attribution) is None
 
 
 @pytest.mark.parametrize(
     ("target", "meant"),
     [
-        (Target(), True),
-        (Target(gpu=True), True),
-        (Target(gpu=False), False),
-        (Target(ids=("i-1",)), True),
-        (Target(ids=()), False),
-        (Target(names=("train-*",)), True),
-        (Target(names=("*-eval", "exam?")), False),
-        (Target(match=ResourceFilter(owners=("resolved",))), True),
-        (Target(match=ResourceFilter(owners=("ada",))), False),
-        (Target(match=ResourceFilter(labels=(("stage", ("dev",)),))), True),
-        (Target(match=ResourceFilter(labels=(("stage", ("prod",)),))), False),
-        (Target(match=ResourceFilter(labels=())), False),
-        (Target(match=ResourceFilter(providers=())), False),
+        (PolicyTarget(), True),
+        (PolicyTarget(gpu=True), True),
+        (PolicyTarget(gpu=False), False),
+        (PolicyTarget(ids=("i-1",)), True),
+        (PolicyTarget(ids=()), False),
+        (PolicyTarget(names=("train-*",)), True),
+        (PolicyTarget(names=("*-eval", "exam?")), False),
+        (PolicyTarget(match=ResourceFilter(owners=("resolved",))), True),
+        (PolicyTarget(match=ResourceFilter(owners=("ada",))), False),
+        (PolicyTarget(match=ResourceFilter(labels=(("stage", ("dev",)),))), True),
+        (PolicyTarget(match=ResourceFilter(labels=(("stage", ("prod",)),))), False),
+        (PolicyTarget(match=ResourceFilter(labels=())), False),
+        (PolicyTarget(match=ResourceFilter(providers=())), False),
     ],
 )
-def test_h25_a_policy_concerns_what_fits_all_that_is_stated_and_nothing_where_it_is_empty(target: Target, meant: bool) -> None:  # noqa: FBT001 - a case
+def test_h25_a_policy_concerns_what_fits_all_that_is_stated_and_nothing_where_it_is_empty(
+    target: PolicyTarget, meant: bool
+) -> None:  # noqa: FBT001 - a case
     one = machine(name="train-7", labels=(("Stage", "dev"), ("team", "vision")))
-    assert concerns(target, one.observation, "resolved") is meant
+    assert matches_target(target, one.observation, "resolved") is meant
 
 
 @pytest.mark.parametrize(("pattern", "name"), [("*", ""), ("a.c", "a.c"), ("a*c", "a\nc"), ("[x]", "[x]"), ("a?", "ab")])
 def test_a_name_fits_its_pattern(pattern: str, name: str) -> None:
-    assert fits(pattern, name)
+    assert matches_pattern(pattern, name)
 
 
 def test_a_dot_and_a_bracket_stand_for_themselves() -> None:
-    assert not fits("a.c", "abc")
-    assert not fits("[ab]", "a")
-    assert not fits("*" * 50 + "b", "a" * 2000)
+    assert not matches_pattern("a.c", "abc")
+    assert not matches_pattern("[ab]", "a")
+    assert not matches_pattern("*" * 50 + "b", "a" * 2000)
 
 
-def found(work: Work, at: Any, climb: Climb | None = None, **stated: Any) -> str:  # noqa: ANN401 - any argument
+def found(work: Activity, at: Any, climb: EscalationState | None = None, **stated: Any) -> str:  # noqa: ANN401 - any argument
     return judged(machine(), policy(**stated), work, at, climb).finding
 
 
@@ -115,14 +117,14 @@ def test_idleness_counts_from_its_own_start_and_not_from_when_it_was_noticed() -
 
 
 def test_unknown_work_cannot_be_said_and_never_counts_as_idle() -> None:
-    verdict = judged(machine(), policy(), Work(), friday(20))
+    verdict = judged(machine(), policy(), Activity(), friday(20))
     assert (verdict.finding, verdict.truth.missing) == (CANNOT_SAY, ("state",))
     assert "no signals yet: nothing measures work" in verdict.reasons
 
 
 def test_what_is_false_whatever_the_work_is_false_where_work_is_unknown() -> None:
-    assert found(Work(), friday(20), when={"state": "idle", "power": "stopped"}) == DOES_NOT
-    assert found(Work(), friday(20), when={"state": UNKNOWN}, hold=minutes(0)) == HOLDS
+    assert found(Activity(), friday(20), when={"state": "idle", "power": "stopped"}) == DOES_NOT
+    assert found(Activity(), friday(20), when={"state": UNKNOWN}, hold=minutes(0)) == HOLDS
 
 
 def test_a_family_that_a_policy_needs_and_nobody_measured_cannot_be_said() -> None:
@@ -132,11 +134,11 @@ def test_a_family_that_a_policy_needs_and_nobody_measured_cannot_be_said() -> No
 
 def test_a_condition_without_work_holds_since_it_first_did() -> None:
     life, asks = identify_incarnation(machine().observation), {"power": "running"}
-    assert found(Work(), friday(20), when=asks) == NOT_YET
-    pending = Climb(policy="idle-gpu", life=life, since=friday(19), started_at=friday(19))
-    assert found(Work(), friday(20), pending, when=asks) == HOLDS
+    assert found(Activity(), friday(20), when=asks) == NOT_YET
+    pending = EscalationState(policy="idle-gpu", life=life, since=friday(19), started_at=friday(19))
+    assert found(Activity(), friday(20), pending, when=asks) == HOLDS
     elder = replace(pending, life=life._replace(started_at=friday(1)))
-    assert found(Work(), friday(20), elder, when=asks) == NOT_YET
+    assert found(Activity(), friday(20), elder, when=asks) == NOT_YET
 
 
 def test_h17_nothing_holds_since_before_a_gap_or_a_lease() -> None:

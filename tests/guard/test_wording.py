@@ -12,13 +12,13 @@ from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import OVER_CAP, Admission, BudgetStatus
 from costguard.budgets.hold import Hold
 from costguard.guard.alerts import alarms, wording
-from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Message, Notice
-from costguard.guard.alerts.denials import denial, denial_of
-from costguard.guard.alerts.fleet import cap_reasons
-from costguard.guard.alerts.letters import MOST_NOTICES, body_of, title_of
-from costguard.guard.alerts.wording import Matter
-from costguard.guard.cap_forecast import foresee
-from costguard.guard.work import IDLE, Work
+from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Alert, Notification
+from costguard.guard.alerts.denials import build_denial, build_denial_alert
+from costguard.guard.alerts.fleet import explain_cap
+from costguard.guard.alerts.letters import ALERTS_SHOWN, format_body, format_title
+from costguard.guard.alerts.wording import AlertSubject
+from costguard.guard.cap_forecast import forecast_cap
+from costguard.guard.work import IDLE, Activity
 from costguard.settings.zones import zone_named
 from costguard.values.money import Money, MoneyInterval, Rate
 from costguard.values.period import Period
@@ -28,7 +28,9 @@ from costguard.values.text_format import format_local_time
 IDLE_SINCE = datetime(2026, 11, 20, 18, 5, tzinfo=UTC)
 NOTICED = IDLE_SINCE + timedelta(minutes=45)
 DUE = NOTICED + timedelta(minutes=15)
-WORK = Work(state=IDLE, confidence=0.9, reasons=("GPU duty 0 % since 18:05", "CPU 0.01 cores", "disk 0 B/s"), since=IDLE_SINCE)
+WORK = Activity(
+    state=IDLE, confidence=0.9, reasons=("GPU duty 0 % since 18:05", "CPU 0.01 cores", "disk 0 B/s"), since=IDLE_SINCE
+)
 
 
 def usd(text: str) -> Money:
@@ -39,7 +41,7 @@ def rate(text: str) -> Rate:
     return Rate.parse(text, "USD")
 
 
-def matter(price: str | None = "32.77", **changes: object) -> Matter:
+def matter(price: str | None = "32.77", **changes: object) -> AlertSubject:
     said: dict[str, object] = {
         "topic": "policy:idle-gpu",
         "key": ResourceKey("aws", "1111", "us-east-1", "i-0abc"),
@@ -48,19 +50,19 @@ def matter(price: str | None = "32.77", **changes: object) -> Matter:
         "told": "8xA100-80GB",
         "rate": None if price is None else rate(price),
     }
-    return Matter(**(said | changes))  # type: ignore[arg-type]
+    return AlertSubject(**(said | changes))  # type: ignore[arg-type]
 
 
-def text_of(notice: Notice) -> str:
-    message = Message(
+def text_of(notice: Alert) -> str:
+    message = Notification(
         id="1", channel="c", why_now="first", severity=notice.severity, title=notice.what, notices=(notice,), at=notice.at
     )
-    return f"{title_of(message)}\n{body_of(message)}"
+    return f"{format_title(message)}\n{format_body(message)}"
 
 
 def test_an_idle_warning_says_all_that_somebody_needs() -> None:
-    so_far = wording.cost_of(rate("32.77"), NOTICED - IDLE_SINCE)
-    notice = wording.idle(matter(), WORK, at=NOTICED, since=IDLE_SINCE, so_far=so_far, then="stop", then_at=DUE)
+    so_far = wording.compute_rate_cost(rate("32.77"), NOTICED - IDLE_SINCE)
+    notice = wording.build_idle_alert(matter(), WORK, at=NOTICED, since=IDLE_SINCE, so_far=so_far, then="stop", then_at=DUE)
     assert (
         text_of(notice)
         == """\
@@ -81,8 +83,8 @@ train-3 (8xA100-80GB) is idle since 2026-11-20 18:05 UTC
 
 def test_story_1_the_stop_says_that_62_idle_minutes_cost_33_86() -> None:
     confirmed = IDLE_SINCE + timedelta(minutes=62)
-    cost = wording.cost_of(rate("32.77"), confirmed - IDLE_SINCE)
-    notice = wording.done(
+    cost = wording.compute_rate_cost(rate("32.77"), confirmed - IDLE_SINCE)
+    notice = wording.build_done_alert(
         matter("0.0548"), act="stop", at=confirmed, asked_at=DUE, idle_cost=cost, saves=rate("32.77"), afterwards=rate("0.0548")
     )
     assert notice.severity == INFO
@@ -92,7 +94,9 @@ def test_story_1_the_stop_says_that_62_idle_minutes_cost_33_86() -> None:
 
 
 def test_a_planned_stop_says_when_and_what_would_be_lost() -> None:
-    notice = wording.planned(matter(), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=("ram",))
+    notice = wording.build_planned_alert(
+        matter(), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=("ram",)
+    )
     text = text_of(notice)
     assert "Stop of train-3 (8xA100-80GB) is due at 2026-11-20 19:05 UTC" in text
     assert "would be lost: ram" in text
@@ -100,7 +104,7 @@ def test_a_planned_stop_says_when_and_what_would_be_lost() -> None:
 
 
 def test_story_19_an_ask_says_that_waiting_costs_11_96_per_30_minutes() -> None:
-    notice = wording.asked(
+    notice = wording.build_question_alert(
         matter("23.92"), WORK, act="terminate", at=NOTICED, since=IDLE_SINCE, so_far=usd("17.94"),
         loses=("all data on its disk",), because="its provider has no stop",
     )  # fmt: skip
@@ -112,19 +116,21 @@ def test_story_19_an_ask_says_that_waiting_costs_11_96_per_30_minutes() -> None:
 
 def test_story_5_a_hang_is_a_page_with_what_it_cost_so_far() -> None:
     since = NOTICED - timedelta(hours=1)
-    so_far = wording.cost_of(rate("32.77"), timedelta(hours=1))
-    notice = wording.hung(matter(), WORK, at=NOTICED, since=since, so_far=so_far)
+    so_far = wording.compute_rate_cost(rate("32.77"), timedelta(hours=1))
+    notice = wording.build_hang_alert(matter(), WORK, at=NOTICED, since=since, so_far=so_far)
     assert notice.severity == PAGE
     assert "so far: $32.77\n" in text_of(notice)
 
 
 def test_story_8_seven_of_eight_idle_gpus_waste_172_04_in_6_hours() -> None:
-    notice = wording.waste(matter(), WORK, idle_gpus=7, gpus=8, at=IDLE_SINCE + timedelta(hours=6), since=IDLE_SINCE)
+    notice = wording.build_waste_alert(
+        matter(), WORK, idle_gpus=7, gpus=8, at=IDLE_SINCE + timedelta(hours=6), since=IDLE_SINCE
+    )
     assert notice.what == "7 of 8 GPUs of train-3 (8xA100-80GB) do nothing: $172.04"
 
 
 def test_story_10_a_hard_cap_says_when_stopping_had_to_start() -> None:
-    notice = alarms.hard_cap(
+    notice = alarms.build_hard_cap_alert(
         "all", owner="", spent=usd("482.10"), cap=usd("500"), rate=rate("98.32"), reaction=timedelta(seconds=600),
         stops=("i-1",), at=NOTICED,
     )  # fmt: skip
@@ -133,26 +139,30 @@ def test_story_10_a_hard_cap_says_when_stopping_had_to_start() -> None:
 
 
 def test_story_12_a_refused_run_is_told_with_what_was_left() -> None:
-    notice = alarms.refused("agents", owner="bot", wanted=usd("8.97"), left=usd("6"), at=NOTICED)
+    notice = alarms.build_refusal_alert("agents", owner="bot", wanted=usd("8.97"), left=usd("6"), at=NOTICED)
     assert notice.what == "budget agents refuses a run: $8.97 is more than the $6.00 left"
 
 
 def test_story_18_a_balance_of_41_20_lasts_3_44_hours() -> None:
-    notice = alarms.runway("runpod/lab", owner="", balance=usd("41.20"), rate=rate("11.96"), losing=("pod-4",), at=NOTICED)
+    notice = alarms.build_runway_alert(
+        "runpod/lab", owner="", balance=usd("41.20"), rate=rate("11.96"), losing=("pod-4",), at=NOTICED
+    )
     assert notice.what == "the balance of runpod/lab lasts 3.44 h"
     assert "data on pod-4" in text_of(notice)
 
 
 def test_story_22_an_act_that_was_not_confirmed_says_what_it_still_costs() -> None:
-    notice = wording.not_confirmed(matter(), act="stop", at=NOTICED, asked_at=NOTICED, sends=4, so_far=usd("5.46"))
+    notice = wording.build_unconfirmed_alert(matter(), act="stop", at=NOTICED, asked_at=NOTICED, sends=4, so_far=usd("5.46"))
     assert (
-        title_of(Message(id="1", channel="", why_now="first", severity=PAGE, title=notice.what, notices=(notice,), at=NOTICED))
+        format_title(
+            Notification(id="1", channel="", why_now="first", severity=PAGE, title=notice.what, notices=(notice,), at=NOTICED)
+        )
         == "costguard: PAGE: STOP NOT CONFIRMED: train-3 (8xA100-80GB), still $32.7700/h"
     )
 
 
 def test_an_unknown_price_is_said_to_be_unknown() -> None:
-    notice = wording.not_confirmed(matter(None), act="stop", at=NOTICED, asked_at=NOTICED, sends=1, so_far=None)
+    notice = wording.build_unconfirmed_alert(matter(None), act="stop", at=NOTICED, asked_at=NOTICED, sends=1, so_far=None)
     assert "at an unknown price" in notice.what
     assert "$" not in text_of(notice)
 
@@ -160,28 +170,34 @@ def test_an_unknown_price_is_said_to_be_unknown() -> None:
 @pytest.mark.parametrize(
     ("notice", "severity", "says"),
     [
-        (wording.blind(matter(), at=NOTICED, since=None, why=(), so_far=None), WARNING, "cannot be said"),
+        (wording.build_blind_alert(matter(), at=NOTICED, since=None, why=(), so_far=None), WARNING, "cannot be said"),
         (
-            wording.churn(matter(), controller="asg/web", times=3, within=timedelta(hours=1), at=NOTICED),
+            wording.build_churn_alert(matter(), controller="asg/web", times=3, within=timedelta(hours=1), at=NOTICED),
             WARNING,
             "asg/web replaces its machines: 3 times in 1 h",
         ),
         (
-            alarms.breaker(turned=9, fleet=30, within=timedelta(minutes=10), share="all in us-east-1", until=DUE, at=NOTICED),
+            alarms.build_breaker_alert(
+                turned=9, fleet=30, within=timedelta(minutes=10), share="all in us-east-1", until=DUE, at=NOTICED
+            ),
             PAGE,
             "9 of 30 turned idle or unknown within 10 min; in common: all in us-east-1",
         ),
-        (alarms.inventory_drop(ScopeKey("aws", "1", "us"), gone=8, of=10, at=NOTICED), PAGE, "8 of 10 machines of aws/1/us"),
-        (alarms.ledger_unwritable(why="disk full", at=NOTICED, since=NOTICED), PAGE, "disk full"),
         (
-            alarms.provider_down(
+            alarms.build_inventory_drop_alert(ScopeKey("aws", "1", "us"), gone=8, of=10, at=NOTICED),
+            PAGE,
+            "8 of 10 machines of aws/1/us",
+        ),
+        (alarms.build_ledger_unwritable_alert(why="disk full", at=NOTICED, since=NOTICED), PAGE, "disk full"),
+        (
+            alarms.build_provider_down_alert(
                 "vast", scopes=[ScopeKey("vast", "a", "all")], why="401", since=NOTICED, rate=rate("2.99"), at=DUE
             ),
             WARNING,
             "vast cannot be asked (1 scope)",
         ),
         (
-            alarms.budget_warning(
+            alarms.build_budget_alert(
                 "vision", owner="", says=["pace is ahead"], spent=usd("900"), cap=usd("3000"), rate=None, at=NOTICED
             ),
             WARNING,
@@ -190,25 +206,25 @@ def test_an_unknown_price_is_said_to_be_unknown() -> None:
     ],
     ids=["blind", "churn", "breaker", "inventory drop", "ledger", "provider down", "budget"],
 )
-def test_every_other_notice_says_what_it_is_about(notice: Notice, severity: str, says: str) -> None:
+def test_every_other_notice_says_what_it_is_about(notice: Alert, severity: str, says: str) -> None:
     assert notice.severity == severity
     assert says in text_of(notice)
     assert dict(notice.facts)["next"]
 
 
 def test_many_names_are_counted_beyond_the_first_ten() -> None:
-    assert alarms.named([str(n) for n in range(14)]).endswith("9 and 4 more")
+    assert alarms.join_names([str(n) for n in range(14)]).endswith("9 and 4 more")
 
 
 def test_a_message_of_a_thousand_notices_writes_out_twenty() -> None:
-    notices = (wording.blind(matter(), at=NOTICED, since=None, why=(), so_far=None),) * 1000
-    message = Message(id="1", channel="c", why_now="first", severity=WARNING, title="t", notices=notices, at=NOTICED)
-    assert f"and {1000 - MOST_NOTICES} more: costguard status" in body_of(message)
+    notices = (wording.build_blind_alert(matter(), at=NOTICED, since=None, why=(), so_far=None),) * 1000
+    message = Notification(id="1", channel="c", why_now="first", severity=WARNING, title="t", notices=notices, at=NOTICED)
+    assert f"and {1000 - ALERTS_SHOWN} more: costguard status" in format_body(message)
 
 
 def test_people_are_told_by_the_clocks_of_their_zone() -> None:
     berlin = zone_named("Europe/Berlin", "zone")
-    notice = wording.planned(
+    notice = wording.build_planned_alert(
         matter(zone=berlin), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=()
     )
     text = text_of(notice)
@@ -220,7 +236,7 @@ def test_people_are_told_by_the_clocks_of_their_zone() -> None:
 
 def test_what_does_not_rest_on_work_tells_its_own_reasons() -> None:
     because = ("$484.00 of $500.00 of budget all is surely spent",)
-    notice = wording.planned(
+    notice = wording.build_planned_alert(
         matter(because=because), WORK, act="stop", due=DUE, at=NOTICED, since=IDLE_SINCE, so_far=None, loses=()
     )
     assert dict(notice.facts)["why"] == because[0]
@@ -242,8 +258,8 @@ def test_a_cap_tells_what_is_spent_how_fast_and_when_it_would_be_reached() -> No
         pace=None,
         time_to_cap_hours=None,
     )
-    cap = foresee(standing, [], timedelta(seconds=600), NOTICED, fleet=1, poll=timedelta(seconds=60))
-    assert cap_reasons(cap, NOTICED, UTC) == (
+    cap = forecast_cap(standing, [], timedelta(seconds=600), NOTICED, fleet=1, poll=timedelta(seconds=60))
+    assert explain_cap(cap, NOTICED, UTC) == (
         "$484.00 of $500.00 of budget all is surely spent",
         "at $98.3200 an hour the cap is reached about 2026-11-20 18:59 UTC",
         "a stop is proven after 10 min, so it acts from $483.61 on",
@@ -261,11 +277,11 @@ def test_a_refused_run_is_recorded_and_told_with_who_asked() -> None:
         expires_at=NOTICED + timedelta(days=1),
     )
     no = Admission(admitted=False, reason=OVER_CAP, asked=usd("8.97"), budget="agent", left=usd("-6.00"), cap=usd("40"))
-    wish = denial(hold, no, NOTICED, "w1")
+    wish = build_denial(hold, no, NOTICED, "w1")
     assert wish is not None
-    notice = denial_of(wish)
+    notice = build_denial_alert(wish)
     assert notice is not None
     assert (notice.topic, notice.owner, notice.once) == ("denied:agent", "ada b", True)
     assert "8.97" in notice.what
     assert dict(notice.facts)["who asked"] == "bot"
-    assert denial(hold, replace(no, admitted=True), NOTICED, "w1") is None
+    assert build_denial(hold, replace(no, admitted=True), NOTICED, "w1") is None

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, insert
 
 from costguard.guard.action_intents import PLANNED, READY, Intent
-from costguard.guard.overrides import LEASE, Wish
+from costguard.guard.overrides import LEASE, Override
 from costguard.guard.policy import Rails
 from costguard.ledger.db.tables_agent import AGENT, AGENT_CODE, WEB_TOKEN
 from costguard.ledger.db.tables_guard import GUARD_RUN, HOOK_RUN, INTENT, INTENT_EVENT, TURN, WISH
@@ -32,8 +32,8 @@ def life(name: str = "i-1", started_at: datetime | None = NOON - DAY) -> Incarna
     return Incarnation(key(name), started_at, NOON - 2 * DAY)
 
 
-def wish(wish_id: str = "w1", **change: Any) -> Wish:  # noqa: ANN401 - any field
-    plain = Wish(id=wish_id, what=LEASE, who="ada", why="a run", at=NOON, until=NOON + HOUR, key=key(), life=life())
+def wish(wish_id: str = "w1", **change: Any) -> Override:  # noqa: ANN401 - any field
+    plain = Override(id=wish_id, what=LEASE, who="ada", why="a run", at=NOON, until=NOON + HOUR, key=key(), life=life())
     return replace(plain, **change)
 
 

@@ -13,7 +13,7 @@ from costguard.ledger.db import maintenance
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.guard.audit_check import checked
 from costguard.ledger.guard.audit_log import entries
-from costguard.values.agent import Agent, Code, WebToken, counts, silent
+from costguard.values.agent import Agent, EnrollmentCode, WebToken, is_silent, is_token_valid
 from costguard.values.incarnation import Incarnation
 from costguard.values.resource import ResourceKey
 
@@ -30,8 +30,8 @@ def book(url: str) -> Iterator[AgentBook]:
         yield made
 
 
-def code(name: str = "h1", life: Incarnation | None = LIFE) -> Code:
-    return Code(hash=name, key=KEY, who="ada@lab", at=NOON, expires_at=NOON + 10 * MIN, life=life)
+def code(name: str = "h1", life: Incarnation | None = LIFE) -> EnrollmentCode:
+    return EnrollmentCode(hash=name, key=KEY, who="ada@lab", at=NOON, expires_at=NOON + 10 * MIN, life=life)
 
 
 def comes(name: str = "a1", public: str = "key-1", at: datetime = NOON) -> Agent:
@@ -68,8 +68,8 @@ def test_a_message_is_taken_where_its_number_rises_and_its_agent_may_speak(book:
     stored = book.load_agent("a1")
     assert stored is not None
     assert (stored.seq, stored.record_ms, stored.beat_at, stored.troubles) == (6, 100, NOON + 2 * MIN, ("no GPU",))
-    assert not silent(stored, NOON + 5 * MIN)
-    assert silent(stored, NOON + 6 * MIN)
+    assert not is_silent(stored, NOON + 5 * MIN)
+    assert is_silent(stored, NOON + 6 * MIN)
     assert book.revoke("a1", who="ada", now=NOON).revoked_at == NOON
     assert book.revoke("a1", who="ben", now=NOON + MIN).revoked_by == "ada", "revoked once"
     with book.begin_transaction() as page:
@@ -92,8 +92,8 @@ def test_a_name_has_one_token_and_it_may_be_made_anew_once_it_ran_out(book: Agen
     made = WebToken(hash="t1", name="grafana", role="viewer", who="ada", at=NOON, expires_at=NOON + MIN)
     book.add_token(made)
     assert book.load_token("t1") == made
-    assert counts(made, NOON)
-    assert not counts(made, NOON + MIN)
+    assert is_token_valid(made, NOON)
+    assert not is_token_valid(made, NOON + MIN)
     again = WebToken(hash="t2", name="grafana", role="operator", who="ada", at=NOON, expires_at=NOON + 9 * MIN)
     with pytest.raises(InputError, match="has a token already"):
         book.add_token(again)

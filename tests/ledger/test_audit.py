@@ -19,8 +19,8 @@ from sqlalchemy.exc import DatabaseError
 
 from costguard.errors import InputError
 from costguard.guard.action_intents import CANCELLED, DONE, EXECUTING, VERIFYING
-from costguard.guard.alerts.alert import Message
-from costguard.guard.audit import FIRST, Anchor, Entry, Finding, anchor_stated, words
+from costguard.guard.alerts.alert import Notification
+from costguard.guard.audit import FIRST_HASH, AuditAnchor, AuditEntry, AuditFinding, describe_audit_row, parse_anchor
 from costguard.guard.hook import BEGUN, SUCCEEDED, HookEnd, HookRun
 from costguard.guard.overrides import FREEZE
 from costguard.guard.run import GuardRun
@@ -47,14 +47,14 @@ def book(url: str) -> Iterator[GuardBook]:
         yield opened
 
 
-def rows(url: str) -> list[Entry]:
+def rows(url: str) -> list[AuditEntry]:
     with Reader(url) as reader, reader.snapshot() as ask:
         return list(entries(ask))
 
 
 def findings(url: str, *anchors: str) -> list[str]:
     with Reader(url) as reader, reader.snapshot() as ask:
-        return [found.what for found in checked(ask, [anchor_stated(one) for one in anchors])[1]]
+        return [found.what for found in checked(ask, [parse_anchor(one) for one in anchors])[1]]
 
 
 def head(url: str) -> str:
@@ -122,7 +122,7 @@ def test_a_change_of_settings_is_told_once(url: str, book: GuardBook) -> None:
 
 
 def test_every_message_carries_the_head_of_its_own_transaction(url: str, book: GuardBook) -> None:
-    message = Message(id="m", channel="c", why_now="first", severity="page", title="t", notices=(), at=NOON)
+    message = Notification(id="m", channel="c", why_now="first", severity="page", title="t", notices=(), at=NOON)
     book.record_run(RUN, messages=[message])
     assert [one.audit for one in book.due_messages(NOON)] == [head(url)]
     book.add_override(wish("later"))
@@ -225,8 +225,8 @@ def test_an_audit_written_anew_is_found_only_with_a_head_that_was_noted(url: str
 )
 def test_what_is_no_head_is_refused(stated: str) -> None:
     with pytest.raises(InputError, match="is no head of an audit"):
-        anchor_stated(stated)
-    assert anchor_stated(" AUDIT 12:9F86D081884C7D65 ") == Anchor(12, "9f86d081884c7d65")
+        parse_anchor(stated)
+    assert parse_anchor(" AUDIT 12:9F86D081884C7D65 ") == AuditAnchor(12, "9f86d081884c7d65")
 
 
 @pytest.mark.parametrize("value", [1.0, True, {"a": [0.5]}, {1: "a"}, b"x", object()])
@@ -238,10 +238,10 @@ def test_canonical_json_holds_texts_and_whole_numbers(value: object) -> None:
 
 def test_hostile_names_make_no_line_of_their_own_and_no_edited_row_stops_the_words() -> None:
     body = {"what": "freeze", "who": "eve\n\x1b[31mroot", "until_us": 2**62, "subject": "\u202e"}
-    assert "\n" not in words("wished", body)
-    assert "\x1b" not in words("wished", body)
+    assert "\n" not in describe_audit_row("wished", body)
+    assert "\x1b" not in describe_audit_row("wished", body)
     for kind in ("began", "adopted", "wished", "lifted", "moved", "hook", "settings", "another"):
-        assert words(kind, {})
+        assert describe_audit_row(kind, {})
 
 
 # 10,000 edits inside a chain
@@ -255,7 +255,7 @@ def changed(chance: random.Random, value: Any) -> Any:  # noqa: ANN401 - a numbe
     return value[:place] + chance.choice([c for c in "0f{}x" if c != value[place]]) + value[place + 1 :]
 
 
-def edit(file: sqlite3.Connection, chance: random.Random, chain: list[Entry]) -> str:
+def edit(file: sqlite3.Connection, chance: random.Random, chain: list[AuditEntry]) -> str:
     """One change of a row that is not the last, by somebody who may or may not make that row's own hash good again."""
     row = chance.choice(chain[:-1])
     column = chance.choice(("at_us", "kind", "body", "previous", "hash"))
@@ -266,7 +266,7 @@ def edit(file: sqlite3.Connection, chance: random.Random, chain: list[Entry]) ->
     return column
 
 
-def delete(file: sqlite3.Connection, chance: random.Random, chain: list[Entry]) -> str:
+def delete(file: sqlite3.Connection, chance: random.Random, chain: list[AuditEntry]) -> str:
     row = chance.choice(chain[:-1])
     file.execute("DELETE FROM audit WHERE seq = ?", (row.seq,))
     if chance.random() < 0.5:  # the gap closed, and each row after it given the number before its own
@@ -275,25 +275,25 @@ def delete(file: sqlite3.Connection, chance: random.Random, chain: list[Entry]) 
     return "delete"
 
 
-def swap(file: sqlite3.Connection, chance: random.Random, chain: list[Entry]) -> str:
+def swap(file: sqlite3.Connection, chance: random.Random, chain: list[AuditEntry]) -> str:
     one, other = chance.sample(chain, 2)
     put(file, one._replace(seq=other.seq))
     put(file, other._replace(seq=one.seq))
     return "swap"
 
 
-def insert(file: sqlite3.Connection, chance: random.Random, chain: list[Entry]) -> str:
+def insert(file: sqlite3.Connection, chance: random.Random, chain: list[AuditEntry]) -> str:
     """A row more, that follows the one before it as it should."""
     row = chance.choice(chain[1:])
     for later in reversed(chain[row.seq - 1 :]):
         file.execute("UPDATE audit SET seq = ? WHERE seq = ?", (later.seq + 1, later.seq))
     body = canonical({"what": "freeze", "who": "eve"})
-    made = Entry(row.seq, row.at_us, "wished", body, row.previous, link(row.previous, row.seq, row.at_us, "wished", body))
+    made = AuditEntry(row.seq, row.at_us, "wished", body, row.previous, link(row.previous, row.seq, row.at_us, "wished", body))
     file.execute("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?)", made)
     return "insert"
 
 
-def put(file: sqlite3.Connection, row: Entry) -> None:
+def put(file: sqlite3.Connection, row: AuditEntry) -> None:
     file.execute("UPDATE audit SET at_us = ?, kind = ?, body = ?, previous = ?, hash = ? WHERE seq = ?", (*row[1:], row.seq))
 
 
@@ -305,7 +305,7 @@ def test_ten_thousand_edits_inside_the_chain_are_all_found(sqlite_url: str) -> N
             book.add_override(wish(f"more {number}"))
     tamper(sqlite_url)
     chance = random.Random(23)  # noqa: S311 - edits are drawn, not secret
-    ways: list[Callable[[sqlite3.Connection, random.Random, list[Entry]], str]] = [edit, edit, delete, swap, insert]
+    ways: list[Callable[[sqlite3.Connection, random.Random, list[AuditEntry]], str]] = [edit, edit, delete, swap, insert]
     with closing(sqlite3.connect(Path(sqlite_url.removeprefix("sqlite:///")), isolation_level=None)) as file:
 
         def ask(sql: str, values: Any) -> Any:  # noqa: ANN401 - as drivers take and give them
@@ -326,19 +326,19 @@ def test_ten_thousand_edits_inside_the_chain_are_all_found(sqlite_url: str) -> N
 
 
 def test_the_first_row_that_does_not_fit_is_named_with_what_was_expected() -> None:
-    chain: list[Entry] = []
+    chain: list[AuditEntry] = []
     for seq in range(1, 6):
-        previous = chain[-1].hash if chain else FIRST
-        chain.append(Entry(seq, seq, "wished", "{}", previous, link(previous, seq, seq, "wished", "{}")))
+        previous = chain[-1].hash if chain else FIRST_HASH
+        chain.append(AuditEntry(seq, seq, "wished", "{}", previous, link(previous, seq, seq, "wished", "{}")))
     assert first_break(chain) is None
-    assert first_break([*chain[:2], *chain[3:]]) == Finding(3, "row 3 is missing: row 4 comes in its place")
+    assert first_break([*chain[:2], *chain[3:]]) == AuditFinding(3, "row 3 is missing: row 4 comes in its place")
     edited = [*chain[:2], chain[2]._replace(body='{"a":1}'), *chain[3:]]
     comes_to = link(chain[1].hash, 3, 3, "wished", '{"a":1}')
     says = f"its hash is {chain[2].hash[:16]}, and what it says comes to {comes_to[:16]}"
-    assert first_break(edited) == Finding(3, f"row 3 was changed: {says}")
+    assert first_break(edited) == AuditFinding(3, f"row 3 was changed: {says}")
     edited[2] = edited[2]._replace(hash=comes_to)
     says = f"it names {chain[2].hash[:16]} as the hash of the row before it, and that one's is {comes_to[:16]}"
-    assert first_break(edited) == Finding(4, f"row 4 does not follow the row before it: {says}")
+    assert first_break(edited) == AuditFinding(4, f"row 4 does not follow the row before it: {says}")
 
 
 # Many at once, and deaths

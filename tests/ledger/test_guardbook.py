@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import event
 
 from costguard.errors import LedgerError
-from costguard.guard.alerts.alert import Delivery, Message, Notice, Told
-from costguard.guard.run import Departed, FirstSeen, GuardRun, Protection
-from costguard.guard.verdict import Climb
+from costguard.guard.alerts.alert import Alert, AlertState, DeliveryResult, Notification
+from costguard.guard.run import DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
+from costguard.guard.verdict import EscalationState
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.guard import climbs, outbox
 from costguard.ledger.guard.store import GuardBook
@@ -36,7 +36,7 @@ RUN = GuardRun(
     notes=("one \u00e9", "two"),
     facts=(("breaker", "open"),),
 )
-NOTICE = Notice(
+NOTICE = Alert(
     topic="policy:idle-gpu",
     subject="aws/i-1",
     owner="ada",
@@ -46,10 +46,10 @@ NOTICE = Notice(
     facts=(("since", "11:00"),),
     stage=1,
 )
-MESSAGE = Message(
+MESSAGE = Notification(
     id="m1", channel="slack", why_now="first", severity="warning", title="idle", notices=(NOTICE, NOTICE), at=NOON
 )
-TOLD = Told(
+TOLD = AlertState(
     route="all",
     topic="policy:idle-gpu",
     subject="aws/i-1",
@@ -59,7 +59,7 @@ TOLD = Told(
     times=2,
     recent=(NOON, NOON + SECOND),
 )
-CLIMB = Climb(policy="idle-gpu", life=life(), since=NOON - HOUR, started_at=NOON, done=(0, 2), left_polls=1)
+CLIMB = EscalationState(policy="idle-gpu", life=life(), since=NOON - HOUR, started_at=NOON, done=(0, 2), left_polls=1)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def book(url: str) -> Iterator[GuardBook]:
         yield opened
 
 
-def due(book: GuardBook, at: datetime) -> list[Message]:
+def due(book: GuardBook, at: datetime) -> list[Notification]:
     """The messages that are due, without the head of the audit that each of them carries."""
     found = book.due_messages(at)
     assert all(re.fullmatch(r"[1-9]\d*:[0-9a-f]{16}", one.audit) for one in found)
@@ -79,7 +79,7 @@ def due(book: GuardBook, at: datetime) -> list[Message]:
 def test_a_run_comes_back_with_all_that_it_left(book: GuardBook) -> None:
     assert book.load_last_run() is None
     other = replace(CLIMB, policy="other", life=life("i-2", None), done=())
-    seen = Protection(key=key(), at=NOON, how="label costguard=never")
+    seen = ProtectionSighting(key=key(), at=NOON, how="label costguard=never")
     assert book.record_run(RUN, climbs=[other, CLIMB], told=[TOLD], messages=[MESSAGE], protections=[seen])
     assert book.load_last_run() == RUN
     assert book.load_escalations() == [CLIMB, other]
@@ -131,7 +131,7 @@ def test_a_run_that_stops_anywhere_leaves_all_as_it_was(book: GuardBook) -> None
 
         event.listen(engine, "after_cursor_execute", stop)
         try:
-            seen_now = [Protection(key=key(), at=NOON, how="")]
+            seen_now = [ProtectionSighting(key=key(), at=NOON, how="")]
             book.record_run(RUN, climbs=[CLIMB], told=[TOLD], messages=[MESSAGE], protections=seen_now)
             total = len(seen)
         except _Stop:
@@ -152,7 +152,7 @@ def test_a_run_that_stops_anywhere_leaves_all_as_it_was(book: GuardBook) -> None
 
 
 def test_an_older_sight_of_a_protection_changes_nothing(book: GuardBook) -> None:
-    newer = Protection(key=key(), at=NOON, how="label")
+    newer = ProtectionSighting(key=key(), at=NOON, how="label")
     book.record_protections([newer])
     book.record_protections([replace(newer, at=NOON - HOUR, how="older")])
     assert book.load_protections() == {key(): newer}
@@ -166,8 +166,8 @@ def test_a_message_is_put_out_once_and_sent_once(book: GuardBook) -> None:
     book.record_run(replace(RUN, id="r2"), messages=[replace(MESSAGE, title="again")])
     assert due(book, NOON) == [MESSAGE]
     assert book.due_messages(NOON - SECOND) == []
-    book.settle_message("m1", Delivery(sent=True), NOON)
-    book.settle_message("m1", Delivery(sent=False, why="late"), NOON)
+    book.settle_message("m1", DeliveryResult(sent=True), NOON)
+    book.settle_message("m1", DeliveryResult(sent=False, why="late"), NOON)
     assert book.due_messages(NOON + DAY) == []
     assert book.undelivered(NOON - DAY) == []
     book.record_run(replace(RUN, id="r3"), messages=[MESSAGE])
@@ -179,17 +179,17 @@ def test_a_message_that_fails_is_tried_again_later_and_later_and_then_given_up(b
     at = NOON
     for after in outbox.AGAIN:
         assert due(book, at) == [MESSAGE]
-        book.settle_message("m1", Delivery(sent=False, why="503"), at)
+        book.settle_message("m1", DeliveryResult(sent=False, why="503"), at)
         assert book.due_messages(at + after - SECOND) == []
         at += after
-    book.settle_message("m1", Delivery(sent=False, why="503 still"), at)
+    book.settle_message("m1", DeliveryResult(sent=False, why="503 still"), at)
     assert book.due_messages(at + DAY) == []
     assert [(replace(one, audit=""), why) for one, why in book.undelivered(NOON)] == [(MESSAGE, "503 still")]
 
 
 def test_a_message_that_no_other_try_helps_is_given_up_at_once(book: GuardBook) -> None:
     book.record_run(RUN, messages=[MESSAGE])
-    book.settle_message("m1", Delivery(sent=False, why="no such channel", again=False), NOON)
+    book.settle_message("m1", DeliveryResult(sent=False, why="no such channel", again=False), NOON)
     assert book.due_messages(NOON + DAY) == []
     assert [(replace(one, audit=""), why) for one, why in book.undelivered(NOON)] == [(MESSAGE, "no such channel")]
     book.record_run(replace(RUN, id="late", at=NOON + outbox.KEPT + SECOND))
@@ -232,7 +232,7 @@ def test_polls_are_counted_since_a_resource_came(url: str, book: GuardBook) -> N
         "i-2": (START + 7 * MINUTE, 4),
         "i-3": (START + 11 * MINUTE, 1),
     }
-    assert book.load_first_polls([fleet.key("i-3")]) == {fleet.key("i-3"): FirstSeen(at=START + 11 * MINUTE, polls=1)}
+    assert book.load_first_polls([fleet.key("i-3")]) == {fleet.key("i-3"): FirstSighting(at=START + 11 * MINUTE, polls=1)}
 
 
 def test_listings_that_lacked_a_resource_are_counted_one_by_one(url: str, book: GuardBook) -> None:
@@ -246,8 +246,8 @@ def test_listings_that_lacked_a_resource_are_counted_one_by_one(url: str, book: 
         later = book.load_departure(fleet.key("i-1"), START + 3 * MINUTE)
         ledger.record_polls([poll(6, machine("i-1"), replace(machine("i-2"), state=ENDED))])
     assert found == [1, 2, 3, 4]
-    assert later == Departed(absences=2)
-    assert book.load_departure(fleet.key("i-1"), START) == book.load_departure(key("unknown"), START) == Departed()
+    assert later == DepartureEvidence(absences=2)
+    assert book.load_departure(fleet.key("i-1"), START) == book.load_departure(key("unknown"), START) == DepartureEvidence()
     ended = book.load_departure(fleet.key("i-2"), START).listed
     assert ended is not None
     assert ended.state == ENDED

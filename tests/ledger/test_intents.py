@@ -15,16 +15,16 @@ from costguard.guard.action_intents import (
     CANCELLED,
     DONE,
     EXECUTING,
-    EXPIRES,
     FAILED,
     GRACE,
-    MOVES,
     PLANNED,
     READY,
+    SEND_WITHIN,
+    TRANSITIONS,
     UNCONFIRMED,
     VERIFYING,
 )
-from costguard.guard.run import Reaction
+from costguard.guard.run import ConfirmedAct
 from costguard.ledger.db.connection import open_engine, writing
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.guard.intents import open_intents
@@ -78,7 +78,7 @@ def test_an_intent_goes_its_way_and_its_history_tells_it(book: GuardBook) -> Non
     assert ready
     sent = book.move_intent(ready, EXECUTING, NOON + 5 * MINUTE, fleet=FLEET, run="r1", sends=9)
     assert sent
-    assert (sent.sends, sent.sent_at, sent.expires_at) == (1, NOON + 5 * MINUTE, NOON + 5 * MINUTE + EXPIRES)
+    assert (sent.sends, sent.sent_at, sent.expires_at) == (1, NOON + 5 * MINUTE, NOON + 5 * MINUTE + SEND_WITHIN)
     taken = book.move_intent(sent, VERIFYING, NOON + 5 * MINUTE + SECOND)
     assert taken
     assert (taken.sends, taken.expires_at) == (1, None)
@@ -100,7 +100,7 @@ def test_an_intent_goes_its_way_and_its_history_tells_it(book: GuardBook) -> Non
     ]
     sent_at, took = NOON + 5 * MINUTE, 2 * MINUTE
     (reaction,) = book.load_reactions(NOON)
-    assert reaction == Reaction(intent_id=one.id, provider="aws", act="stop", sent_at=sent_at, confirmed_at=sent_at + took)
+    assert reaction == ConfirmedAct(intent_id=one.id, provider="aws", act="stop", sent_at=sent_at, confirmed_at=sent_at + took)
     assert reaction.took == took
     assert book.load_reactions(NOON + HOUR) == []
 
@@ -110,7 +110,7 @@ def test_a_request_may_not_go_out_for_longer_than_thirty_seconds(book: GuardBook
     short = book.move_intent(planned(book, "i-2"), EXECUTING, NOON, fleet=FLEET, expires_at=NOON + SECOND)
     assert long
     assert short
-    assert (long.expires_at, short.expires_at) == (NOON + EXPIRES, NOON + SECOND)
+    assert (long.expires_at, short.expires_at) == (NOON + SEND_WITHIN, NOON + SECOND)
 
 
 @pytest.mark.parametrize("old", [READY, EXECUTING, VERIFYING, UNCONFIRMED, DONE, CANCELLED, FAILED])
@@ -123,7 +123,7 @@ def test_no_move_that_is_none_is_made(book: GuardBook, old: str) -> None:
         assert moved
         one = moved
     assert one.state == old
-    for new in set(MOVES) - set(MOVES[old]):
+    for new in set(TRANSITIONS) - set(TRANSITIONS[old]):
         with pytest.raises(InputError, match=f"cannot go from {old} to {new}"):
             book.move_intent(one, new, NOON + 2 * MINUTE)
 

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from costguard.guard.asked import NOTHING_ASKED, learned, price_age, runways_of, starts_of
-from costguard.guard.context import Rules
-from costguard.guard.facts import Known, facts_of
-from costguard.guard.work import Work
+from costguard.guard.asked import NO_COST_FACTS, add_cost_facts, compute_price_age, compute_runways, find_spending_starts
+from costguard.guard.context import GuardConfig
+from costguard.guard.facts import FactInputs, build_facts
+from costguard.guard.work import Activity
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.paid import paid
@@ -53,7 +53,7 @@ def told(url: str, *polls: Poll) -> str:
 def since(url: str, as_of: datetime, *names: str, name: str = "i-1") -> dict[str, str]:
     """What `name` cost since the start of each of `names`: "3.50 USD"."""
     with Books(url, rules=RULES) as books:
-        found = books.load_paid_since(starts_of(names, UTC, as_of), as_of).get(key(name), {})
+        found = books.load_paid_since(find_spending_starts(names, UTC, as_of), as_of).get(key(name), {})
     return {fact: f"{money.format()} {money.currency}" for fact, money in found.items()}
 
 
@@ -111,13 +111,13 @@ def test_another_currency_is_told_as_it_is_and_two_of_them_are_not_added(url: st
 
 def test_the_day_is_that_of_the_zone() -> None:
     at = datetime(2026, 10, 31, 23, 30, tzinfo=UTC)
-    starts = starts_of(EVERY, BERLIN, at)
+    starts = find_spending_starts(EVERY, BERLIN, at)
     assert starts == {
         "spent_run": None,
         "spent_day": datetime(2026, 10, 31, 23, tzinfo=UTC),
         "spent_month": datetime(2026, 10, 31, 23, tzinfo=UTC),
     }
-    assert starts_of(("runway",), BERLIN, at) == {}
+    assert find_spending_starts(("runway",), BERLIN, at) == {}
 
 
 @FEW
@@ -150,7 +150,7 @@ def test_a_thousand_machines_are_asked_about_in_a_few_questions(sqlite_url: str)
                 questions.append(sql)
                 return ask(sql, values)  # type: ignore[arg-type]  # as it came
 
-            starts = starts_of(EVERY, UTC, START + HOUR)
+            starts = find_spending_starts(EVERY, UTC, START + HOUR)
             return paid(counted, starts, lambda *_: KnownUntil.exactly(START + HOUR), START + HOUR)  # type: ignore[arg-type]  # counts what it is asked
 
         asked(url, question)
@@ -175,12 +175,14 @@ def test_conditions_get_what_they_name_and_nobody_is_asked_for_the_rest(url: str
     now = START + 181 * MINUTE
     with Books(url, rules=RULES) as books:
         live = books.load_live(now)
-        none = asked_of(Rules(policies=(policy(),)), books, live, (), now)
-        assert none == NOTHING_ASKED
-        rules = Rules(policies=(policy(when={"spent_day": 1, "price_age": 2}),))
+        none = asked_of(GuardConfig(policies=(policy(),)), books, live, (), now)
+        assert none == NO_COST_FACTS
+        rules = GuardConfig(policies=(policy(when={"spent_day": 1, "price_age": 2}),))
         found = asked_of(rules, books, live, (), now)
     assert {name: money.format() for name, money in found.paid[key("i-1")].items()} == {"spent_day": "60.00"}
-    facts = facts_of(live[0], Work(), learned(Known(), live[0], found, now), now, ("spent_day", "spent_run", "price_age"))
+    facts = build_facts(
+        live[0], Activity(), add_cost_facts(FactInputs(), live[0], found, now), now, ("spent_day", "spent_run", "price_age")
+    )
     assert facts == {"spent_day": Money.parse("60.00"), "price_age": timedelta(seconds=30)}
 
 
@@ -191,7 +193,7 @@ def test_a_price_is_as_old_as_its_date_or_the_listing_that_stated_it(url: str) -
     told(url, poll(0, machine(), dated, undated, bare))
     with Books(url, rules=RULES) as books:
         live = {one.observation.key.id: one for one in books.load_live(START + HOUR)}
-    ages = {name: price_age(one, START + HOUR) for name, one in live.items()}
+    ages = {name: compute_price_age(one, START + HOUR) for name, one in live.items()}
     assert ages == {"i-1": HOUR, "i-2": 2 * HOUR, "i-3": None, "i-4": None}
 
 
@@ -201,5 +203,5 @@ def test_a_runway_is_known_where_the_balance_and_every_price_are(url: str) -> No
         live = books.load_live(START)
     full = PrepaidBalance(provider="acme", account="lab", at=START, amount=Money.parse("7"))
     silent = PrepaidBalance(provider="acme", account="lab", at=START, amount=None, why="403")
-    assert runways_of([full], live, START) == {("acme", "lab"): 3.5 * HOUR}
-    assert runways_of([silent], live, START) == {}
+    assert compute_runways([full], live, START) == {("acme", "lab"): 3.5 * HOUR}
+    assert compute_runways([silent], live, START) == {}

@@ -10,7 +10,7 @@ from threading import Barrier
 
 import pytest
 
-from costguard.guard.alerts.alert import DUE, INFO, Delivery, Enclosure, Message
+from costguard.guard.alerts.alert import DUE, INFO, Attachment, DeliveryResult, Notification
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.reports.store import ReportBook
 from costguard.notifiers import packed, unpacked
@@ -20,8 +20,8 @@ from tests.ledger.test_guardbook import RUN
 
 MONTH = ReportSchedule(name="month", every="month", channels=("console",), by=("owner",))
 WEEK = replace(MONTH, name="lab", every="week")
-PAGE = Enclosure(name="a.html", media="text/html", packed=packed(b"<p>\x00 five</p>" * 9))
-MESSAGE = Message(
+PAGE = Attachment(name="a.html", media="text/html", packed=packed(b"<p>\x00 five</p>" * 9))
+MESSAGE = Notification(
     id="m1", channel="console", why_now=DUE, severity=INFO, title="October", notices=(), at=NOON,
     letter=(("$5", "of alice"), ("two",)), enclosures=(PAGE,), days=7,
 )  # fmt: skip
@@ -83,10 +83,10 @@ def test_a_guard_run_forgets_what_routes_were_told_and_no_report(book: ReportBoo
 
 def test_a_settled_message_lets_go_of_what_it_enclosed(book: ReportBook, guard: GuardBook) -> None:
     book.put_out(MONTH, NOON + HOUR, [MESSAGE])
-    guard.settle_message("m1", Delivery(sent=False, why="down"), NOON)
+    guard.settle_message("m1", DeliveryResult(sent=False, why="down"), NOON)
     [later] = guard.due_messages(NOON + HOUR)
     assert later.enclosures == (PAGE,)
-    guard.settle_message("m1", Delivery(sent=False, why="gone", again=False), NOON + HOUR)
+    guard.settle_message("m1", DeliveryResult(sent=False, why="gone", again=False), NOON + HOUR)
     [(lost, why)] = guard.undelivered(NOON)
     assert (lost.enclosures, lost.letter, why) == ((), MESSAGE.letter, "gone")
 
@@ -100,7 +100,7 @@ def test_what_is_worth_sending_for_longer_is_tried_more_often(
     while not guard.undelivered(NOON):
         if guard.due_messages(now):
             count += 1
-            guard.settle_message("m1", Delivery(sent=False, why="down"), now)
+            guard.settle_message("m1", DeliveryResult(sent=False, why="down"), now)
         now += timedelta(minutes=30)
     assert count == tries
     assert days * DAY * 0.4 < now - NOON < days * DAY

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
 from costguard.errors import InputError
-from costguard.guard.overrides import ACCEPT, ARM, FREEZE, Wish
+from costguard.guard.overrides import ACCEPT, ARM, FREEZE, Override
 from costguard.ledger.db import triggers
 from costguard.ledger.db.connection import open_engine, writing
 from costguard.ledger.db.reader import Reader
@@ -29,7 +29,7 @@ def book(url: str) -> Iterator[GuardBook]:
         yield opened
 
 
-def seen_by_a_reader(url: str) -> list[Wish]:
+def seen_by_a_reader(url: str) -> list[Override]:
     with Reader(url) as reader, reader.snapshot() as ask:
         return open_wishes(ask, NOON)
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from costguard.errors import LedgerError
-from costguard.guard.action_intents import DONE, EXECUTING, IN_DOUBT, READY
+from costguard.guard.action_intents import DONE, DOUBTFUL_STATES, EXECUTING, READY
 from costguard.guard.policy import Rails
 from costguard.ledger.db import maintenance, postgresql
 from costguard.ledger.db.codecs import Row
@@ -140,7 +140,7 @@ def test_an_act_whose_commit_is_lost_is_not_sent_until_a_commit_is_known(postgre
         assert left.state == (EXECUTING if side == DOWN else READY)
         world.goes_by(MIN)
         assert book.acquire_leader_lease("me", world.now(), 2 * MIN) == epoch
-        if left.state in IN_DOUBT:
+        if left.state in DOUBTFUL_STATES:
             settled = settle(left, world.hands, book, world, world.still)
             assert settled.intent.state == READY, "it still runs, so nothing was done"
             assert world.asked == []

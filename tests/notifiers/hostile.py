@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from costguard.guard.alerts.alert import WARNING, Message, Notice
-from costguard.guard.alerts.wording import keep_command
+from costguard.guard.alerts.alert import WARNING, Alert, Notification
+from costguard.guard.alerts.wording import format_keep_command
 
 AT = datetime(2026, 11, 20, 18, 50, tzinfo=UTC)
 ESC = "\x1b"
@@ -212,9 +212,9 @@ CONTROLS = tuple(f"a{chr(code)}b" for code in (*range(1, 32), *range(127, 160)) 
 CORPUS = (*NAMED, *CONTROLS)
 
 
-def message_of(name: str, **changes: object) -> Message:
+def message_of(name: str, **changes: object) -> Notification:
     """A message in which everything that somebody else may name is `name`."""
-    notice = Notice(
+    notice = Alert(
         topic=f"policy:{name}",
         subject=f"aws/1/us/{name}",
         owner=name,
@@ -222,7 +222,7 @@ def message_of(name: str, **changes: object) -> Message:
         what=f"{name} is idle",
         at=AT,
         facts=(("why", name), (name, "x")),
-        keep=keep_command(name),
+        keep=format_keep_command(name),
     )
     said: dict[str, object] = {
         "id": "6c62",
@@ -233,7 +233,7 @@ def message_of(name: str, **changes: object) -> Message:
         "notices": (notice,),
         "at": AT,
     }
-    return Message(**(said | changes))  # type: ignore[arg-type]
+    return Notification(**(said | changes))  # type: ignore[arg-type]
 
 
 LINES = 8

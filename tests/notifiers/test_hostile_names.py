@@ -11,16 +11,16 @@ import unicodedata
 
 import pytest
 
-from costguard.guard.alerts.letters import body_of, title_of
+from costguard.guard.alerts.letters import format_body, format_title
 from costguard.notifiers import Channel
 from costguard.notifiers.console import notify as to_console
 from costguard.notifiers.webhook import body_json
-from costguard.values.encoding import LONGEST, chat, plain, shell_word
+from costguard.values.encoding import LINE_CHARS_MAX, encode_chat, encode_plain, quote_shell_word
 from costguard.values.resource import make_storable
 from tests.fakes.server import Hands
 from tests.notifiers.hostile import CORPUS, LINES, message_of
 
-SINKS = {"terminal and mail": plain, "chat": chat}
+SINKS = {"terminal and mail": encode_plain, "chat": encode_chat}
 NAMED = [pytest.param(name, id=f"{number:03}") for number, name in enumerate(CORPUS)]
 ACTING = ("Cc", "Cs", "Zl", "Zp", "Co")
 
@@ -39,18 +39,18 @@ def test_the_corpus_is_large_enough_and_has_no_twins() -> None:
 @pytest.mark.parametrize("name", NAMED)
 def test_no_name_makes_a_line_of_its_own_or_a_code(name: str, sink: str) -> None:
     message = message_of(name)
-    title, body = title_of(message, SINKS[sink]), body_of(message, SINKS[sink])
+    title, body = format_title(message, SINKS[sink]), format_body(message, SINKS[sink])
     assert len(body.splitlines()) == LINES
     assert "\n" not in title
     assert len(title) <= 200
     assert not acts(title + body)
-    assert all(len(line) <= 2 * LONGEST + 20 for line in body.splitlines())
+    assert all(len(line) <= 2 * LINE_CHARS_MAX + 20 for line in body.splitlines())
 
 
 @pytest.mark.parametrize("name", NAMED)
 def test_no_name_is_a_mention_a_tag_markup_or_a_link_in_a_chat(name: str) -> None:
     message = message_of(name)
-    text = f"{title_of(message, chat)}\n{body_of(message, chat)}"
+    text = f"{format_title(message, encode_chat)}\n{format_body(message, encode_chat)}"
     assert not re.search(r"[<>&@`*~|\\]", text)
     assert not re.search(r"(?i)://|www\.|mailto:|javascript:|data:|\]\(|__|\{\{", text)
 
@@ -79,7 +79,7 @@ def test_a_console_of_any_encoding_shows_it(name: str, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_pasted_command_is_one_command_with_the_id_as_one_word(name: str) -> None:
-    word = shell_word(name)
+    word = quote_shell_word(name)
     assert "\n" not in word
     assert len(shlex.split(f"costguard keep {word} --for 4h", posix=True)) == 5
     assert shlex.split(word)[0] == "".join(c if c.isprintable() else "\ufffd" for c in name)
@@ -87,5 +87,5 @@ def test_a_pasted_command_is_one_command_with_the_id_as_one_word(name: str) -> N
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_cleaned_text_can_be_stored_and_sent_anywhere(name: str) -> None:
-    assert make_storable(plain(name)) == plain(name)
-    assert chat(name).encode().decode() == chat(name)
+    assert make_storable(encode_plain(name)) == encode_plain(name)
+    assert encode_chat(name).encode().decode() == encode_chat(name)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from costguard.guard.alerts.alert import DUE, INFO, Enclosure, Message
+from costguard.guard.alerts.alert import DUE, INFO, Attachment, Notification
 from costguard.notifiers import Channel, chat, console, packed, webhook
 from tests.fakes.server import Hands, serving
 from tests.notifiers.hostile import AT, CORPUS
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 """What Apprise's plug-ins do when they are imported is theirs."""
 
 PAGE = b"<!doctype html><p>\xe2\x82\xac 5</p>"
-LETTER = Message(
+LETTER = Notification(
     id="6c62",
     channel="c",
     why_now=DUE,
@@ -27,11 +27,11 @@ LETTER = Message(
     notices=(),
     at=AT,
     letter=(("2026-10: $5.00", "two"), ("three",)),
-    enclosures=(Enclosure(name="costguard-2026-10.html", media="text/html", packed=packed(PAGE)),),
+    enclosures=(Attachment(name="costguard-2026-10.html", media="text/html", packed=packed(PAGE)),),
 )
 
 
-def named(name: str) -> Message:
+def named(name: str) -> Notification:
     """A letter in which everything that somebody else may name is `name`."""
     return replace(LETTER, title=f"of {name}", letter=((f"dearest: {name}", name), (f"owner {name}: $5",)))
 
@@ -78,7 +78,7 @@ def test_a_chat_that_takes_none_gets_the_letter(monkeypatch: pytest.MonkeyPatch)
 )
 def test_a_webhook_gets_what_is_enclosed_within_what_is_signed(media: str, content: bytes, key: str, value: object) -> None:
     cloud = Told()
-    enclosed = (Enclosure(name="x", media=media, packed=packed(content)),)
+    enclosed = (Attachment(name="x", media=media, packed=packed(content)),)
     with serving(cloud) as address:
         to = replace(channel(f"{address}/hook"), secret="s" * 32)
         assert webhook.notify(replace(LETTER, enclosures=enclosed), to).sent

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.guard.alerts.alert import Delivery
+from costguard.guard.alerts.alert import DeliveryResult
 from costguard.notifiers import Channel
 from costguard.notifiers.chat import notify
 from costguard.notifiers.chat.mail import MAY_HAVE_IT, NO_STARTTLS, OPEN
@@ -25,7 +25,7 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> Authorities:
     return Authorities.made(tmp_path_factory.mktemp("authorities"))
 
 
-def told(address: str, ca_file: Path | None = None) -> Delivery:
+def told(address: str, ca_file: Path | None = None) -> DeliveryResult:
     """What came of one message to lead@lab.org."""
     channel = Channel(name="mail", clock=Hands(), address=address, ca_file=ca_file, person="lead@lab.org", within_s=20)
     return notify(message_of("m1"), channel)
@@ -34,7 +34,7 @@ def told(address: str, ca_file: Path | None = None) -> Delivery:
 @pytest.mark.parametrize("tls", [IMPLICIT, STARTTLS])
 def test_a_letter_goes_over_tls_to_whom_the_settings_trust(authorities: Authorities, tls: str) -> None:
     with post_office(Post(tls=tls, context=server_context(RIGHT, authorities))) as post:
-        assert told(post.url, authorities.file) == Delivery(sent=True)
+        assert told(post.url, authorities.file) == DeliveryResult(sent=True)
     [(whom, letter)] = post.read
     assert whom == ("lead@lab.org",)
     assert (letter["To"], letter["From"]) == ("lead@lab.org", "costguard@lab.org")
@@ -58,7 +58,7 @@ def test_nothing_is_said_to_whom_nobody_can_believe(authorities: Authorities, tl
 def test_a_server_that_offers_no_starttls_gets_no_password(authorities: Authorities) -> None:
     """Who stands between can take the offer away: what is left must not be a talk in the open."""
     with post_office(Post(tls=STARTTLS)) as post:
-        assert told(post.url, authorities.file) == Delivery(sent=False, why=NO_STARTTLS)
+        assert told(post.url, authorities.file) == DeliveryResult(sent=False, why=NO_STARTTLS)
     assert [line[:4] for line in post.heard] == [b"ehlo"]
 
 
@@ -72,7 +72,7 @@ def test_a_password_leaves_this_machine_over_tls_alone(monkeypatch: pytest.Monke
         f"mailtos://user:{PASSWORD}@smtp.lab.org?from=a@lab.org&mode=insecure",
         f"mailto://user:{PASSWORD}@10.0.0.1:25?from=a@lab.org",
     ):
-        assert told(address) == Delivery(sent=False, why=OPEN, again=False)
+        assert told(address) == DeliveryResult(sent=False, why=OPEN, again=False)
 
 
 @pytest.mark.parametrize("tls", [IMPLICIT, STARTTLS])
@@ -88,7 +88,7 @@ def test_a_server_that_breaks_off_with_the_letter_may_have_it_and_a_second_copy_
 ) -> None:
     post = Post(tls=STARTTLS, context=server_context(RIGHT, authorities), breaks=TAKEN)
     with post_office(post):
-        assert told(post.url, authorities.file) == Delivery(sent=False, why=MAY_HAVE_IT)
+        assert told(post.url, authorities.file) == DeliveryResult(sent=False, why=MAY_HAVE_IT)
         post.breaks = ""
         assert told(post.url, authorities.file).sent
     first, second = (letter for _, letter in post.read)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from costguard.errors import LedgerError
-from costguard.guard.action_intents import DONE, EXECUTING, OPEN, READY, Intent, may_move
+from costguard.guard.action_intents import DONE, EXECUTING, OPEN_STATES, READY, Intent, require_transition
 from costguard.guard.policy import STOP
 from costguard.metering.observation import Handling, Observation
 from costguard.services.act.send_action import Acted, Hands, act, confirm, settle
@@ -68,7 +68,7 @@ class Memory:
             raise LedgerError("cannot be written: the disk is full", field="ledger.db")
         if self.rows[intent.id] != intent or (state == EXECUTING and self.closed):
             return None
-        may_move(intent.state, state)
+        require_transition(intent.state, state)
         self.moves.append((intent.state, state))
         if state != EXECUTING:
             changes = {"expires_at": None, **changes}
@@ -77,7 +77,7 @@ class Memory:
         return self.rows[intent.id]
 
     def load_open_intents(self) -> list[Intent]:
-        return [one for one in self.rows.values() if one.state in OPEN]
+        return [one for one in self.rows.values() if one.state in OPEN_STATES]
 
     def load_sends_since(self, at: datetime) -> list[Intent]:
         return [one for one in self.rows.values() if one.sent_at and one.sent_at >= at]

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from costguard.guard.action_plan import Case, plan
-from costguard.guard.context import Rules
-from costguard.guard.evaluation import Survey
-from costguard.guard.overrides import ACCEPT, Wish
+from costguard.guard.action_plan import PolicyCase, build_action_plan
+from costguard.guard.context import GuardConfig
+from costguard.guard.evaluation import GuardEvaluation
+from costguard.guard.overrides import ACCEPT, Override
 from costguard.guard.policy import Policy, Rails
-from costguard.guard.work import Work
+from costguard.guard.work import Activity
 from costguard.services.accepting import FIRST, LASTS, MARK, unaccepted
 from tests.guard.cases import around, case, friday, idle, machine, minutes, policy
 
@@ -23,14 +23,14 @@ PLAN = "3f9a" * 16
 MANY, FEW, FLEET = 9, 1, 9
 
 
-def survey(works: Sequence[Work], now: datetime) -> Survey:
+def survey(works: Sequence[Activity], now: datetime) -> GuardEvaluation:
     """What a run found over machines that do this."""
-    cases: list[Case] = [case(machine(f"i-{n}"), RULE, work, now) for n, work in enumerate(works)]
-    return Survey(
+    cases: list[PolicyCase] = [case(machine(f"i-{n}"), RULE, work, now) for n, work in enumerate(works)]
+    return GuardEvaluation(
         at=now,
         works={},
         cases=tuple(cases),
-        proposals=plan(cases, around(now)),
+        proposals=build_action_plan(cases, around(now)),
         climbs=(),
         sighted=(),
         foresights=(),
@@ -40,17 +40,17 @@ def survey(works: Sequence[Work], now: datetime) -> Survey:
     )
 
 
-def idling(count: int, now: datetime = NOW) -> Survey:
+def idling(count: int, now: datetime = NOW) -> GuardEvaluation:
     return survey([idle(NOW - minutes(60))] * count, now)
 
 
-def asked(found: Survey, facts: dict[str, str], *wishes: Wish, rule: Policy = RULE) -> str:
-    rules = Rules(policies=(rule,), interval=minutes(1), rails=Rails())
+def asked(found: GuardEvaluation, facts: dict[str, str], *wishes: Override, rule: Policy = RULE) -> str:
+    rules = GuardConfig(policies=(rule,), interval=minutes(1), rails=Rails())
     return unaccepted(found, rules, wishes, facts, digest=lambda data: hashlib.sha256(data).hexdigest(), plan_hash=PLAN)
 
 
-def yes(subject: str = PLAN[:12], until: timedelta = LASTS) -> Wish:
-    return Wish(id="w", what=ACCEPT, who="ada", why="read", at=NOW - LASTS, until=NOW + until, subject=subject)
+def yes(subject: str = PLAN[:12], until: timedelta = LASTS) -> Override:
+    return Override(id="w", what=ACCEPT, who="ada", why="read", at=NOW - LASTS, until=NOW + until, subject=subject)
 
 
 def test_settings_that_mean_much_wait_for_a_yes_run_after_run_and_then_act_without_another() -> None:
@@ -65,7 +65,7 @@ def test_settings_that_mean_much_wait_for_a_yes_run_after_run_and_then_act_witho
 
 
 @pytest.mark.parametrize("wish", [yes("0000"), yes(""), yes(until=timedelta())], ids=["another plan", "no plan", "it is over"])
-def test_a_yes_to_something_else_is_none(wish: Wish) -> None:
+def test_a_yes_to_something_else_is_none(wish: Override) -> None:
     facts = dict[str, str]()
     assert asked(idling(MANY), facts, wish)
     assert MARK not in facts
@@ -80,10 +80,10 @@ def test_settings_that_mean_little_act_at_once() -> None:
 def test_what_cannot_be_judged_yet_is_waited_for_as_long_as_a_policy_waits_and_an_hour() -> None:
     facts, over = dict[str, str](), RULE.hold + LASTS
     for after in (timedelta(), over - minutes(1)):
-        assert asked(survey([Work()] * MANY, NOW + after), facts) == ""
+        assert asked(survey([Activity()] * MANY, NOW + after), facts) == ""
         assert MARK not in facts
     assert asked(idling(MANY, NOW + over - minutes(1)), dict(facts))  # it turned out to mean much
-    assert asked(survey([Work()] * MANY, NOW + over), facts) == ""
+    assert asked(survey([Activity()] * MANY, NOW + over), facts) == ""
     assert MARK in facts
 
 

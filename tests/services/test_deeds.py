@@ -12,15 +12,15 @@ import pytest
 
 from costguard.errors import LedgerError
 from costguard.guard.action_intents import EXECUTING, READY, Intent
-from costguard.guard.action_plan import Around, plan
-from costguard.guard.context import Rules
-from costguard.guard.evaluation import Survey
-from costguard.guard.limits import Breaker, Room
-from costguard.guard.overrides import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, Wish
-from costguard.guard.policy import NOTIFY, SCHEDULE_RULE, STOP, Policy, Rails, Step, Target
-from costguard.guard.run import FirstSeen
-from costguard.guard.schedule import Off, Schedule
-from costguard.guard.verdict import Climb
+from costguard.guard.action_plan import RunConstraints, build_action_plan
+from costguard.guard.context import GuardConfig
+from costguard.guard.evaluation import GuardEvaluation
+from costguard.guard.limits import Breaker, Headroom
+from costguard.guard.overrides import APPROVE, ARM, FREEZE, LEASE, PHASE, PROTECT, Override
+from costguard.guard.policy import NOTIFY, SCHEDULE_RULE, STOP, Policy, PolicyStep, PolicyTarget, Rails
+from costguard.guard.run import FirstSighting
+from costguard.guard.schedule import OffWindow, Schedule
+from costguard.guard.verdict import EscalationState
 from costguard.ledger.guard.store import GuardBook
 from costguard.metering.observation import Handling, Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -34,7 +34,7 @@ from tests.guard.cases import STOPS, case, idle, machine, policy
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MIN = timedelta(minutes=1)
-NIGHTS = Schedule(zone=UTC, off=(Off(start=time(11), end=time(13)),))
+NIGHTS = Schedule(zone=UTC, off=(OffWindow(start=time(11), end=time(13)),))
 RULE = policy(when={"provider": "aws"}, rule=SCHEDULE_RULE, hold=timedelta())
 """Not of work: what is measured at that moment is asked elsewhere."""
 
@@ -45,7 +45,7 @@ class Moment:
 
     book: GuardBook
     live: LiveResource = field(default_factory=lambda: machine(created_at=NOW - timedelta(days=1)))
-    rules: Rules = field(default_factory=lambda: Rules(policies=(RULE,)))
+    rules: GuardConfig = field(default_factory=lambda: GuardConfig(policies=(RULE,)))
     breaker: Breaker | None = None
     polls: int = 100
     listed: bool = True
@@ -72,7 +72,7 @@ class Moment:
         key = self.live.observation.key if life and what == PROTECT else None
         usual = {"id": what, "who": "ada", "why": "", "at": NOW - MIN, "until": NOW + timedelta(hours=1)}
         usual |= {"key": key, "life": None if what in (FREEZE, PROTECT) else life}
-        self.book.add_override(Wish(what=what, **{**usual, **of}))
+        self.book.add_override(Override(what=what, **{**usual, **of}))
 
     def sees(self, **changes: Any) -> None:  # noqa: ANN401 - any field
         self.seen = replace(self.live.observation, **changes)
@@ -83,7 +83,7 @@ class Moment:
         sight = blank_sight(
             NOW,
             (self.live,) if self.listed else (),
-            known={key: FirstSeen(at=self.live.first_seen_at, polls=self.polls)},
+            known={key: FirstSighting(at=self.live.first_seen_at, polls=self.polls)},
             breaker=self.breaker,
         )
         deeds = Deeds(
@@ -126,7 +126,7 @@ def of_nobody(moment: Moment) -> None:
 
 def by_hand(moment: Moment) -> None:
     """Started an hour into the time in which a schedule wants it off."""
-    other: Policy = replace(RULE, name="nights", schedule=NIGHTS, then=(Step(do=NOTIFY),))
+    other: Policy = replace(RULE, name="nights", schedule=NIGHTS, then=(PolicyStep(do=NOTIFY),))
     rules(moment, policies=(RULE, other))
     began = NOW - 30 * MIN
     moment.live = replace(moment.live, observation=replace(moment.live.observation, started_at=began))
@@ -160,7 +160,7 @@ CHANGES: list[tuple[str, Callable[[Moment], None], str]] = [
     ("another act that is not settled", in_doubt, "its terminate is executing"),
     (
         "a policy that does not concern it any more",
-        lambda m: of_policy(m, target=Target(ids=("i-2",))),
+        lambda m: of_policy(m, target=PolicyTarget(ids=("i-2",))),
         "does not concern it any more",
     ),
     ("a policy that is no more", lambda m: rules(m, policies=()), "its policy is no more"),
@@ -206,12 +206,12 @@ class Rack:
 
 def deeds_of(book: GuardBook, rack: Rack, machines: list[LiveResource], at: datetime) -> Deeds:
     """Those of a run that sees `machines`."""
-    known = {one.observation.key: FirstSeen(at=one.first_seen_at, polls=100) for one in machines}
+    known = {one.observation.key: FirstSighting(at=one.first_seen_at, polls=100) for one in machines}
     sight = blank_sight(at, tuple(machines), known=known, intents=tuple(book.load_intents_since(at - timedelta(days=1))))
     assert book.acquire_leader_lease("me", at, timedelta(hours=1)) == 1
     return Deeds(
         book=book,
-        rules=Rules(policies=(RULE,)),
+        rules=GuardConfig(policies=(RULE,)),
         source_of=lambda _key: cast("InstanceSource", rack),
         clock=FakeClock(at),
         seconds=lambda: 0.0,
@@ -233,10 +233,10 @@ def goes(
     """A run in which the stop of each is due, the `first` of them first, and the rails allow `acts`."""
     done = cast("tuple[int, ...]", stated.pop("done", (0,)))
     cases = [case(one, RULE, idle(at - 60 * MIN), at, replace(_climb(one, at), done=done), **stated) for one in machines]
-    around = Around(now=at, interval=MIN, room=Room(acts=acts, irreversible=1, why=f"at most {acts} in a run"))
-    proposals = plan(cases, around)
-    assert [p.verdict.life.key.id for p in proposals if p.step.do == STOP and p.goes(at)][:1] == [first] * bool(first)
-    found = Survey(
+    around = RunConstraints(now=at, interval=MIN, room=Headroom(acts=acts, irreversible=1, why=f"at most {acts} in a run"))
+    proposals = build_action_plan(cases, around)
+    assert [p.verdict.life.key.id for p in proposals if p.step.do == STOP and p.is_ready(at)][:1] == [first] * bool(first)
+    found = GuardEvaluation(
         at=at,
         works={},
         cases=tuple(cases),
@@ -253,8 +253,8 @@ def goes(
     return deeds
 
 
-def _climb(one: LiveResource, at: datetime) -> Climb:
-    return Climb(
+def _climb(one: LiveResource, at: datetime) -> EscalationState:
+    return EscalationState(
         policy=RULE.name,
         life=identify_incarnation(one.observation),
         since=at - 60 * MIN,
@@ -305,7 +305,7 @@ def test_what_somebody_freezes_while_it_waits_is_cancelled_with_the_reason(momen
     machines = three()
     rack = Rack(*machines)
     goes(moment.book, rack, machines, NOW)
-    freeze = Wish(id="f", what=FREEZE, who="ada", why="a demo", at=NOW, until=NOW + timedelta(hours=1))
+    freeze = Override(id="f", what=FREEZE, who="ada", why="a demo", at=NOW, until=NOW + timedelta(hours=1))
     goes(moment.book, rack, machines[1:], NOW + MIN, first="", frozen=freeze)
     found = {one.life.key.id: one for one in moment.book.load_intents_since(NOW)}
     assert {name: one.state for name, one in found.items()} == {"i-1": "verifying", "i-2": "cancelled", "i-3": "cancelled"}
@@ -337,7 +337,7 @@ def test_where_the_ledger_cannot_be_written_once_nothing_else_is_tried_in_that_r
     with FullBook(f"sqlite:///{tmp_path / 'full.db'}", rails=Rails()) as book:
         assert book.acquire_leader_lease("me", NOW - MIN, timedelta(hours=1)) == 1
         book.add_override(
-            Wish(
+            Override(
                 id="armed",
                 what=ARM,
                 who="ada",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.guard.context import Rules
+from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.spans.books import Books
@@ -38,7 +38,7 @@ class Watch:
         return Guard(
             book=self.book,
             books=partial(Books, self.url, rules={}),
-            rules=Rules(interval=interval),
+            rules=GuardConfig(interval=interval),
             latest=self._long,
             clock=self.clock,
             holder=name,

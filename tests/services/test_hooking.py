@@ -16,7 +16,7 @@ from time import monotonic, sleep
 import pytest
 
 from costguard.guard.hook import BEGUN, FAILED, LOST, SUCCEEDED, TIMED_OUT, Hook, HookEnd, HookRun
-from costguard.guard.overrides import FREEZE, LEASE, Wish
+from costguard.guard.overrides import FREEZE, LEASE, Override
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardBook
 from costguard.services.act.hooks import PASSED_ON, Call, Hooks, environment, record_ends, run_command
@@ -164,7 +164,7 @@ def run(**changes: object) -> HookRun:
 
 
 def wished(book: GuardBook, what: str, **of: object) -> None:
-    book.add_override(Wish(id=what, what=what, who="ada", why="", at=NOON, until=NOON + 60 * MIN, **of))  # type: ignore[arg-type]
+    book.add_override(Override(id=what, what=what, who="ada", why="", at=NOON, until=NOON + 60 * MIN, **of))  # type: ignore[arg-type]
 
 
 def test_a_hook_runs_beside_the_guard_and_its_end_is_recorded_once(book: GuardBook) -> None:

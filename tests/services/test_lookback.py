@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.guard.evidence import Columns
+from costguard.guard.evidence import SampleColumns
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.spans.writer import Ledger
@@ -25,7 +25,7 @@ SIGNALS = (GPU_UTIL, CPU_CORES, NETWORK, HEARTBEAT, GPU_POWER_BUSIEST)
 NAMES = ("i-1", "i-2", "i-3")
 
 
-def plain(columns: Mapping[ResourceKey, Columns]) -> dict[ResourceKey, dict[str, list[tuple[int, float]]]]:
+def plain(columns: Mapping[ResourceKey, SampleColumns]) -> dict[ResourceKey, dict[str, list[tuple[int, float]]]]:
     return {key: {s: list(zip(*line, strict=True)) for s, line in of.items()} for key, of in columns.items()}
 
 
@@ -39,7 +39,7 @@ class Counting:
     def __getattr__(self, name: str) -> object:
         return getattr(self._book, name)
 
-    def columns_since(self, at: object, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, Columns]:
+    def columns_since(self, at: object, keys: Collection[ResourceKey] | None = None) -> Mapping[ResourceKey, SampleColumns]:
         self.reads.append(self.now - at)  # type: ignore[operator]
         return self._book.load_columns_since(at, keys)  # type: ignore[arg-type]
 

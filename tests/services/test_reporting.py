@@ -14,7 +14,7 @@ import pytest
 
 from costguard.data import Facts
 from costguard.errors import CostguardError
-from costguard.guard.alerts.alert import Message
+from costguard.guard.alerts.alert import Notification
 from costguard.guard.policy import Rails
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.guard.store import GuardBook
@@ -68,7 +68,7 @@ class Office:
             self.settings.reports, book=self.book, now=self.hands.now(), zone=self.settings.defaults.zone, compose=self.compose
         )
 
-    def compose(self, schedule: ReportSchedule, owed: DueReport) -> Sequence[Message]:
+    def compose(self, schedule: ReportSchedule, owed: DueReport) -> Sequence[Notification]:
         self.made += 1
         return composed(self.settings, schedule, owed, self.hands.now())
 
@@ -176,18 +176,18 @@ def test_a_crash_before_it_is_in_the_outbox_leaves_nothing_and_it_is_made_again(
     class Ended(BaseException):
         """The process is gone."""
 
-    def dies(*_: object) -> Sequence[Message]:
+    def dies(*_: object) -> Sequence[Notification]:
         raise Ended
 
     with pytest.raises(Ended):
         report_due(office.settings.reports, book=office.book, now=DUE, zone=BERLIN, compose=dies)
 
-    class Half(list[Message]):
-        def __iter__(self) -> Iterator[Message]:
+    class Half(list[Notification]):
+        def __iter__(self) -> Iterator[Notification]:
             yield from super().__iter__()
             raise Ended
 
-    def half(schedule: ReportSchedule, owed: DueReport) -> Sequence[Message]:
+    def half(schedule: ReportSchedule, owed: DueReport) -> Sequence[Notification]:
         return Half(composed(office.settings, schedule, owed, DUE))
 
     with pytest.raises(Ended):
@@ -338,7 +338,7 @@ def test_one_that_cannot_be_made_stops_no_other_and_is_tried_again(office: Offic
     office.book.see(office.settings.reports, office.hands.at)
     office.hands.at = DUE
 
-    def compose(schedule: ReportSchedule, owed: DueReport) -> Sequence[Message]:
+    def compose(schedule: ReportSchedule, owed: DueReport) -> Sequence[Notification]:
         if schedule.name == "first":
             raise CostguardError("the disk is full")
         return composed(office.settings, schedule, owed, DUE)

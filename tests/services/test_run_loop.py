@@ -15,8 +15,8 @@ from costguard_sim.world import SCOPES, Rate, Resource, Run, Shape, Tag, World, 
 from costguard.bills.drift import WITHIN
 from costguard.bills.tolerance import DEFAULT_TOLERANCE
 from costguard.budgets.budget import Budget
-from costguard.guard.overrides import Wish
-from costguard.guard.owning import lease_of
+from costguard.guard.overrides import Override
+from costguard.guard.owning import find_lease
 from costguard.guard.policy import Rails
 from costguard.ledger.bills.reader import BillBooks
 from costguard.ledger.bills.staging import Staging
@@ -29,9 +29,9 @@ from costguard.ledger.spans.writer import Ledger
 from costguard.metering.observation import identify_incarnation
 from costguard.reporting.statement.jobs import group_runs_by_job
 from costguard.reporting.statement.sections import list_quoted_runs
-from costguard.runs.progress import Marks
-from costguard.runs.record import ENDED, OPEN, Record
-from costguard.runs.terms import hold_for, lease_length, to_hold
+from costguard.runs.progress import ProgressLog
+from costguard.runs.record import ENDED, OPEN, JobRecord
+from costguard.runs.terms import build_job_hold, compute_lease_length, find_hold_amount
 from costguard.services.poll import poll
 from costguard.services.reconcile import ask_bills, reconcile
 from costguard.services.run.record_store import Book, planned
@@ -89,7 +89,7 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
     config.write_text(f'[ledger]\nurl = "{url}"\n[quote]\ncalibration = "{calibration}"\n')
     settings = read_settings(str(config))
     asked = Asked(job_file=str(tmp_path / "job.toml"), flags={}, id="train-a", config=str(config))
-    book = Book(path=tmp_path / "llama.json", record=Record(job="llama"))
+    book = Book(path=tmp_path / "llama.json", record=JobRecord(job="llama"))
     clock = FakeClock(BEGIN)
     first_look = World(seed=0, start_us=at_us(BEGIN), end_us=at_us(BEGIN), resources=world_of(10**6).resources)
     with Ledger(url, rules=RULES, ceilings={}) as ledger:
@@ -113,22 +113,22 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
         budgets = (Budget(name="ada", cap=cap, period="month"),)
         holds, wishes = Holds(url, rules=RULES), GuardBook(url, rails=Rails())
         desk = Desk(holds=holds, wishes=wishes, budgets=budgets, who="ada@train-a")
-        money = to_hold(terms, None)
+        money = find_hold_amount(terms, None)
         assert money == terms.usd.high
         attempt = replace(planned(book, clock.now()), hourly=terms.machine.hourly, held=money, lease="run-1")
         attempt = replace(attempt, hold=attempt.id, state=OPEN)
-        wanted = hold_for(attempt, "llama", money, terms, who=desk.who, labels={}, now=clock.now())
+        wanted = build_job_hold(attempt, "llama", money, terms, who=desk.who, labels={}, now=clock.now())
         assert set_aside(wanted, desk, clock.now()).admitted
         other = replace(wanted, id="another")
         assert set_aside(other, desk, clock.now()).reason == "budget_cap", "two such runs are one too many"
-        length = lease_length(terms, timedelta(days=30))
+        length = compute_lease_length(terms, timedelta(days=30))
         assert length is not None
         assert found.live is not None
         taken = lease(found.live, length, (), desk, clock.now(), wish_id="run-1", why="costguard run")
-        assert isinstance(taken, Wish)
+        assert isinstance(taken, Override)
 
         # the run: polled every five minutes, its steps told every minute
-        marks = Marks()
+        marks = ProgressLog()
         while clock.now() < BEGIN + timedelta(seconds=seconds):
             poll([sim], ledger, clock)
             up = (clock.now() - BEGIN).total_seconds()
@@ -140,7 +140,7 @@ def test_quote_to_calibrated_quote_to_the_cent(tmp_path: Path) -> None:  # noqa:
         assert settle(ended, desk, clock.now()) == (), "it may be settled twice"
         book.put(ended)
         life = identify_incarnation(found.live.observation)
-        assert lease_of(life, wishes.load_overrides_since(BEGIN), clock.now()) is None
+        assert find_lease(life, wishes.load_overrides_since(BEGIN), clock.now()) is None
         assert holds.open_holds(clock.now()) == []
         clock.advance(timedelta(hours=1))
         poll([sim], ledger, clock)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from costguard.errors import InputError
-from costguard.guard.context import Rules
+from costguard.guard.context import GuardConfig
 from costguard.guard.policy import Rails
-from costguard.guard.replay.simulation import NO, NOT_KNOWN, YES, Simulation, Stop, total
+from costguard.guard.replay.simulation import NO, NOT_KNOWN, YES, SimulatedStop, Simulation, sum_cost_intervals
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.spans.history import History
 from costguard.metering.observation import Handling
@@ -47,7 +47,7 @@ def played(tmp_path: Path, events: str, *, end: str = "18:30", guarded: bool = F
 def simulated(outcome: Outcome, *, policies: str | None = None, every_step: bool = False) -> Simulation:
     story = outcome.stage.story
     settings = check_settings(policies or story.config, "story")
-    rules = Rules(
+    rules = GuardConfig(
         policies=settings.policies,
         budgets=settings.budgets,
         rails=settings.rails or Rails(),
@@ -62,7 +62,7 @@ def simulated(outcome: Outcome, *, policies: str | None = None, every_step: bool
         return simulate(History(ask), rules, period, story.end + story.poll, known, every_step=every_step)
 
 
-def only(found: Simulation) -> Stop:
+def only(found: Simulation) -> SimulatedStop:
     (stop,) = found.stops
     return stop
 
@@ -105,7 +105,7 @@ def test_a_machine_that_idles_again_after_it_worked_is_wanted_again_and_nothing_
     stop, (held,) = only(found), found.policies[0].held
     assert (stop.until, held.since, held.rails) == (at("17:00"), at("17:50"), True)
     assert [reason for reason, _ in held.reasons] == ["rate"]  # of a fleet of one the rails let one go a day
-    assert found.saved == total([stop.saved])
+    assert found.saved == sum_cost_intervals([stop.saved])
     assert found.policies[0].notices == 2
 
 
@@ -176,7 +176,7 @@ def test_a_period_without_history_is_refused_with_what_there_is(tmp_path: Path) 
     early = Period(start=story.start - timedelta(days=9), end=story.start - timedelta(days=8))
     nothing = Known(lags={}, handling={}, billing={})
     with Reader(outcome.stage.ledger_url) as reader, reader.snapshot() as ask, pytest.raises(InputError, match="this period"):
-        simulate(History(ask), Rules(), early, story.end, nothing)
+        simulate(History(ask), GuardConfig(), early, story.end, nothing)
 
 
 GROUP = """title: Two that work together

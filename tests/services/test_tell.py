@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from costguard.errors import LedgerError
-from costguard.guard.alerts.alert import PAGE, WARNING, Delivery, Message
+from costguard.guard.alerts.alert import PAGE, WARNING, DeliveryResult, Notification
 from costguard.notifiers import Channel
 from costguard.notifiers.webhook import notify
 from costguard.services.dispatch import MOST_OF_ONE, Postman
@@ -23,30 +23,30 @@ from tests.providers.transport.wires import Told
 HANDS = Hands()
 
 
-def message(number: int = 1, channel: str = "slack", **changes: object) -> Message:
+def message(number: int = 1, channel: str = "slack", **changes: object) -> Notification:
     said: dict[str, object] = {
         "id": f"m{number}", "channel": channel, "why_now": "first", "severity": WARNING, "title": f"m{number} is idle",
         "notices": (), "at": HANDS.at,
     }  # fmt: skip
-    return Message(**(said | changes))  # type: ignore[arg-type]
+    return Notification(**(said | changes))  # type: ignore[arg-type]
 
 
 @dataclass
 class Box:
     """An outbox in memory that tries again every minute, five times."""
 
-    messages: list[Message]
+    messages: list[Notification]
     tries: dict[str, int] = field(default_factory=dict)
     due_at: dict[str, object] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
-    lost: list[tuple[object, Message, str]] = field(default_factory=list)
+    lost: list[tuple[object, Notification, str]] = field(default_factory=list)
     full: bool = False
 
-    def due_messages(self, now: object) -> list[Message]:
+    def due_messages(self, now: object) -> list[Notification]:
         gone = {*self.sent, *(one.id for _, one, _ in self.lost)}
         return [one for one in self.messages if one.id not in gone and self.due_at.get(one.id, now) <= now]  # type: ignore[operator]
 
-    def settle(self, message_id: str, delivery: Delivery, now: object) -> None:
+    def settle(self, message_id: str, delivery: DeliveryResult, now: object) -> None:
         if self.full:
             raise LedgerError("the disk is full")
         self.tries[message_id] = self.tries.get(message_id, 0) + 1
@@ -56,7 +56,7 @@ class Box:
         elif not delivery.again or self.tries[message_id] >= 5:
             self.lost.append((now, next(one for one in self.messages if one.id == message_id), delivery.why))
 
-    def undelivered(self, since: object) -> list[tuple[Message, str]]:
+    def undelivered(self, since: object) -> list[tuple[Notification, str]]:
         return [(one, why) for at, one, why in self.lost if at >= since]  # type: ignore[operator]
 
 
@@ -125,9 +125,9 @@ def test_one_that_was_tried_too_often_goes_through_the_console_once() -> None:
 def test_a_channel_that_hangs_holds_up_no_other_and_is_tried_again() -> None:
     over = threading.Event()
 
-    def hangs(message: Message) -> Delivery:  # noqa: ARG001 - the signature is a notifier's
+    def hangs(message: Notification) -> DeliveryResult:  # noqa: ARG001 - the signature is a notifier's
         over.wait(60)
-        return Delivery(sent=True)
+        return DeliveryResult(sent=True)
 
     office = Office(Box([message(1, "hangs"), message(2)]), limit_s=0.2)
     came = office.postman(hangs=hangs).deliver()
@@ -137,7 +137,7 @@ def test_a_channel_that_hangs_holds_up_no_other_and_is_tried_again() -> None:
 
 
 def test_a_channel_that_raises_is_said_by_its_kind_alone() -> None:
-    def broken(message: Message) -> Delivery:  # noqa: ARG001 - the signature is a notifier's
+    def broken(message: Notification) -> DeliveryResult:  # noqa: ARG001 - the signature is a notifier's
         raise RuntimeError("https://hooks.example/secret")
 
     office = Office(Box([message(1, "broken")]))

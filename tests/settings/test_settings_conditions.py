@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.guard.condition import FACTS, Condition, Truth
+from costguard.guard.condition import FACTS, Condition, ConditionResult
 from costguard.settings.conditions import read_condition
 from costguard.values.money import Money, Rate
 
@@ -38,8 +38,8 @@ ALL: dict[str, object] = {
 }
 
 
-def holds(text: str, **facts: object) -> Truth:
-    return read_condition(text, WHERE).holds(ALL | facts)
+def holds(text: str, **facts: object) -> ConditionResult:
+    return read_condition(text, WHERE).evaluate(ALL | facts)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def holds(text: str, **facts: object) -> Truth:
     ],
 )
 def test_a_condition_says_what_it_reads_like(text: str, value: bool) -> None:  # noqa: FBT001 - the answer
-    assert holds(text) == Truth(value=value)
+    assert holds(text) == ConditionResult(value=value)
 
 
 def test_it_is_a_condition_with_its_text_and_its_names() -> None:
@@ -93,16 +93,16 @@ def test_it_is_a_condition_with_its_text_and_its_names() -> None:
 @pytest.mark.parametrize("left", ['state == "idle"', "confidence >= 0.9"])
 def test_a_missing_fact_is_unknown_and_false_where_the_rest_is_false(left: str) -> None:
     found = read_condition(f'{left} && budget_fraction > 0.9 && name == "train-7"', WHERE)
-    assert found.holds(ALL) == Truth(value=None, missing=("budget_fraction",))
-    assert found.holds(ALL | {"name": "other"}) == Truth(value=False)
-    assert holds('budget_fraction > 0.9 || name == "train-7"') == Truth(value=True)
-    assert holds("!(budget_fraction > 0.9)") == Truth(value=None, missing=("budget_fraction",))
+    assert found.evaluate(ALL) == ConditionResult(value=None, missing=("budget_fraction",))
+    assert found.evaluate(ALL | {"name": "other"}) == ConditionResult(value=False)
+    assert holds('budget_fraction > 0.9 || name == "train-7"') == ConditionResult(value=True)
+    assert holds("!(budget_fraction > 0.9)") == ConditionResult(value=None, missing=("budget_fraction",))
 
 
 def test_a_label_that_is_not_there_is_a_missing_fact() -> None:
-    assert holds('labels["env"] == "dev"') == Truth(value=None, missing=('labels["env"]',))
+    assert holds('labels["env"] == "dev"') == ConditionResult(value=None, missing=('labels["env"]',))
     assert holds('labels["env"] != "dev"').value is None
-    assert holds('"env" in labels && labels["env"] == "dev"') == Truth(value=False)
+    assert holds('"env" in labels && labels["env"] == "dev"') == ConditionResult(value=False)
     assert holds('labels["env"] == "dev"', labels=None).missing == ("labels",)
 
 
@@ -119,7 +119,7 @@ def test_a_label_that_is_not_there_is_a_missing_fact() -> None:
     ],
 )
 def test_a_fact_of_another_kind_is_missing_and_says_why(text: str, name: str, value: object, why: str) -> None:
-    assert holds(text, **{name: value}) == Truth(value=None, missing=(name,), why=why)
+    assert holds(text, **{name: value}) == ConditionResult(value=None, missing=(name,), why=why)
 
 
 def test_a_name_that_is_no_text_anywhere_raises_nothing() -> None:
@@ -139,7 +139,7 @@ def test_every_fact_can_be_asked_for() -> None:
     for name, fact in FACTS.items():
         text = f'"x" in {name}' if fact.kind == "labels" else f"{name} {right[fact.kind]}"
         text = f'{name} == "{words.get(name, "x")}"' if fact.kind == "text" else text
-        assert read_condition(text, WHERE).holds({}) == Truth(value=None, missing=(name,))
+        assert read_condition(text, WHERE).evaluate({}) == ConditionResult(value=None, missing=(name,))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_an_unknown_name_carries_the_nearest() -> None:
 
 def test_the_longest_condition_is_taken() -> None:
     text = " || ".join(["leased"] * 200)
-    assert read_condition(text, WHERE).holds({"leased": True}) == Truth(value=True)
+    assert read_condition(text, WHERE).evaluate({"leased": True}) == ConditionResult(value=True)
 
 
 ATOMS: Mapping[str, tuple[str, object, object]] = {
@@ -271,7 +271,7 @@ def truth(tree: object, known: Mapping[str, bool | None]) -> bool | None:
 def test_any_condition_has_the_truth_of_its_parts(tree: object, values: list[bool | None]) -> None:
     known = dict(zip(sorted(ATOMS), values, strict=True))
     facts = {ATOMS[atom][0]: ATOMS[atom][1 if value else 2] for atom, value in known.items() if value is not None}
-    found = read_condition(written(tree), WHERE).holds(facts)
+    found = read_condition(written(tree), WHERE).evaluate(facts)
     assert found.value == truth(tree, known)
     assert bool(found.missing) == (found.value is None)
 
@@ -280,9 +280,9 @@ def test_any_condition_has_the_truth_of_its_parts(tree: object, values: list[boo
 @given(st.integers(-(10**20), 10**20), st.integers(-(10**20), 10**20))
 def test_money_is_compared_to_the_nano_dollar(left: int, right: int) -> None:
     text = f"spent_run > usd({Decimal(right).scaleb(-9):f})"
-    found = read_condition(text, WHERE).holds({"spent_run": Money(nano=left)})
+    found = read_condition(text, WHERE).evaluate({"spent_run": Money(nano=left)})
     clamped = [max(-(2**63) + 1, min(2**63 - 1, value)) for value in (left, right)]
-    assert found == Truth(value=clamped[0] > clamped[1])
+    assert found == ConditionResult(value=clamped[0] > clamped[1])
 
 
 @settings(deadline=None)
@@ -292,11 +292,11 @@ def test_any_text_is_a_condition_or_a_slip(text: str) -> None:
         found = read_condition(text, WHERE)
     except InputError:
         return
-    assert found.holds({}).value is None or found.names
+    assert found.evaluate({}).value is None or found.names
 
 
 @settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=30))
 def test_any_printable_text_is_compared_as_it_is(text: str) -> None:
     condition = json.dumps(text, ensure_ascii=False)
-    assert read_condition(f"name == {condition}", WHERE).holds({"name": text}) == Truth(value=True)
+    assert read_condition(f"name == {condition}", WHERE).evaluate({"name": text}) == ConditionResult(value=True)

@@ -12,10 +12,10 @@ import pytest
 
 from costguard.budgets.budget import MATCH_ALL, ResourceFilter
 from costguard.errors import InputError
-from costguard.guard.alerts.alert import Route
+from costguard.guard.alerts.alert import AlertRoute
 from costguard.guard.hook import Hook
-from costguard.guard.policy import Rails, Step, Target
-from costguard.guard.schedule import Exemption, Off, Schedule
+from costguard.guard.policy import PolicyStep, PolicyTarget, Rails
+from costguard.guard.schedule import Exemption, OffWindow, Schedule
 from costguard.settings import Settings, read_settings
 from costguard.settings.addresses import revealed
 from costguard.settings.policies import SCHEDULED
@@ -95,14 +95,14 @@ def test_a_policy_is_read_as_it_is_written() -> None:
     assert (idle.name, idle.arm, idle.rule, idle.hold) == ("idle-gpu", "stop", "idle", 45 * MINUTE)
     assert idle.when.text == 'state == "idle" && confidence >= 0.9 && rate >= usd_per_hour(0.30)'
     assert idle.when.names == {"state", "confidence", "rate"}
-    assert idle.target == Target(gpu=True, names=("train-*",), match=ResourceFilter(providers=("aws",)))
+    assert idle.target == PolicyTarget(gpu=True, names=("train-*",), match=ResourceFilter(providers=("aws",)))
     assert (idle.needs, idle.priority, idle.lease_max, idle.renewals_max) == (("duty", "io"), 3, 4 * HOUR, 1)
     assert idle.warmup_max == 90 * MINUTE
     assert idle.then == (
-        Step(do="notify"),
-        Step(do="hook", after=15 * MINUTE, run="checkpoint", timeout=4 * MINUTE),
-        Step(do="stop", after=15 * MINUTE),
-        Step(do="ask", after=7 * DAY, act="terminate"),
+        PolicyStep(do="notify"),
+        PolicyStep(do="hook", after=15 * MINUTE, run="checkpoint", timeout=4 * MINUTE),
+        PolicyStep(do="stop", after=15 * MINUTE),
+        PolicyStep(do="ask", after=7 * DAY, act="terminate"),
     )
 
 
@@ -112,9 +112,9 @@ def test_a_schedule_needs_no_condition_and_goes_by_the_zone_of_the_defaults() ->
     assert nights.schedule == Schedule(
         zone=BERLIN,
         off=(
-            Off(start=time(20), end=time(8), days=frozenset(range(5))),
-            Off(start=time(), end=time(), days=frozenset((5, 6))),
-            Off(start=time(12, 30), end=time(), days=frozenset((2, 4, 5))),
+            OffWindow(start=time(20), end=time(8), days=frozenset(range(5))),
+            OffWindow(start=time(), end=time(), days=frozenset((5, 6))),
+            OffWindow(start=time(12, 30), end=time(), days=frozenset((2, 4, 5))),
         ),
         holidays=frozenset((date(2026, 12, 25),)),
         exemptions=(
@@ -125,7 +125,7 @@ def test_a_schedule_needs_no_condition_and_goes_by_the_zone_of_the_defaults() ->
 
 def test_what_a_policy_does_not_state_is_observing_everything_at_once() -> None:
     (found,) = settings(policy("""when = 'age > duration("3d")'""", 'then = [{ do = "record" }]')).policies
-    assert (found.arm, found.target, found.hold, found.needs) == ("observe", Target(match=MATCH_ALL), timedelta(), ())
+    assert (found.arm, found.target, found.hold, found.needs) == ("observe", PolicyTarget(match=MATCH_ALL), timedelta(), ())
 
 
 def test_hooks_rails_routes_and_the_watch_are_read() -> None:
@@ -147,7 +147,7 @@ def test_hooks_rails_routes_and_the_watch_are_read() -> None:
     assert (found.watch.every, found.watch.spread, found.watch.heartbeat_url) == (2 * MINUTE, timedelta(seconds=10), "env:BEAT")
     assert found.signed_with == "env:SECRET"
     assert found.routes == (
-        Route(
+        AlertRoute(
             name="env:SLACK_URL, console",
             channels=("env:SLACK_URL", "console"),
             group_by=(),
@@ -156,7 +156,7 @@ def test_hooks_rails_routes_and_the_watch_are_read() -> None:
             owners=("alice",),
             topics=("budget:*",),
         ),
-        Route(name="https://example.com/costs", channels=("https://example.com/costs",)),
+        AlertRoute(name="https://example.com/costs", channels=("https://example.com/costs",)),
     )
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from costguard.guard import action_plan, activity, evaluation, seat
 from costguard.guard.action_intents import Intent
-from costguard.guard.limits import Room
+from costguard.guard.limits import Headroom
 from costguard.guard.owning import UNPROTECTED
 from costguard.guard.policy import STOP
-from costguard.guard.proof import refusal
+from costguard.guard.proof import explain_refusal
 from costguard.ledger.guard import send_gate
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.spans import books
@@ -32,34 +32,34 @@ def _says(answer: Any) -> Callable[..., Any]:  # noqa: ANN401 - whatever the rul
 
 def no_second_look(patch: Patch) -> None:
     """What the plan found is believed: nothing that happened since is asked for."""
-    patch.setattr(send_action, "refusal", _says(""))
-    patch.setattr(send_action, "difference", _says(""))
+    patch.setattr(send_action, "explain_refusal", _says(""))
+    patch.setattr(send_action, "describe_difference", _says(""))
     patch.setattr(executor.Deeds, "_still", _says(_says("")))
     patch.setattr(send_gate, "_wished", _says(None))
 
 
 def missing_is_idle(patch: Patch) -> None:
     """A sample that is missing hides no work."""
-    doubts = activity._doubts
+    doubts = activity._list_doubts
 
     def sure(tracks: Any, *around: Any, **named: Any) -> list[str]:  # noqa: ANN401 - as it is there
         return doubts(tracks, *around, **named) if all(one.fresh for one in tracks) else []
 
-    patch.setattr(activity, "_doubts", sure)
-    patch.setattr(activity, "_cap", _says((0.99, "")))
-    patch.setattr(action_plan, "COVERED", 0)
+    patch.setattr(activity, "_list_doubts", sure)
+    patch.setattr(activity, "_cap_confidence", _says((0.99, "")))
+    patch.setattr(action_plan, "EVIDENCE_COVERAGE_MIN", 0)
     patch.setattr(executor.Deeds, "_works", _says(""))
 
 
 def leases_ignored(patch: Patch) -> None:
     """Nobody keeps anything."""
-    patch.setattr(seat, "lease_of", _says(None))
+    patch.setattr(seat, "find_lease", _says(None))
     patch.setattr(send_gate, "_wished", _says(None))
 
 
 def rails_off(patch: Patch) -> None:
     """There is always room, in the plan and in the gate."""
-    patch.setattr(evaluation, "room", _says(Room(acts=100, irreversible=100, why="")))
+    patch.setattr(evaluation, "compute_headroom", _says(Headroom(acts=100, irreversible=100, why="")))
     patch.setattr(send_gate, "_railed", _says(None))
 
 
@@ -67,19 +67,19 @@ def any_life_will_do(patch: Patch) -> None:
     """An act for one life is done to the next."""
 
     def blind(intent: Intent, seen: Observation) -> str:
-        return refusal(replace(intent, life=identify_incarnation(seen)), seen)
+        return explain_refusal(replace(intent, life=identify_incarnation(seen)), seen)
 
-    patch.setattr(send_action, "refusal", blind)
+    patch.setattr(send_action, "explain_refusal", blind)
 
 
 def arming_ignored(patch: Patch) -> None:
     """Every policy may stop."""
-    patch.setattr(evaluation, "armed", _says(STOP))
+    patch.setattr(evaluation, "find_armed_level", _says(STOP))
 
 
 def labels_ignored(patch: Patch) -> None:
     """No label protects."""
-    patch.setattr(seat, "protection_of", _says(UNPROTECTED))
+    patch.setattr(seat, "find_protection", _says(UNPROTECTED))
 
 
 def protection_forgotten(patch: Patch) -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from costguard.budgets.budget import ResourceFilter
-from costguard.guard.policy import NOTIFY, STOP, Policy, Rails, Step, Target
+from costguard.guard.policy import NOTIFY, STOP, Policy, PolicyStep, PolicyTarget, Rails
 from costguard.settings.conditions import read_condition
 from costguard.testing.samples import SILENT, Rule, busy, computing, quiet, transfer
 from costguard.values.sample import AGENT_ALIVE, CPU_CORES, GPU_UTIL, NETWORK
@@ -49,8 +49,8 @@ def policies() -> tuple[Policy, ...]:
 
 
 def _policy(name: str, arm: str, mark: str) -> Policy:
-    steps = (Step(do=NOTIFY), Step(do=STOP, after=GRACE))
-    target = Target(match=ResourceFilter(labels=(("arm", (mark,)),)))
+    steps = (PolicyStep(do=NOTIFY), PolicyStep(do=STOP, after=GRACE))
+    target = PolicyTarget(match=ResourceFilter(labels=(("arm", (mark,)),)))
     return Policy(name=name, when=IDLE, then=steps, arm=arm, hold=HOLD, target=target)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from costguard.guard.alerts.alert import Delivery, Message
+from costguard.guard.alerts.alert import DeliveryResult, Notification
 from costguard.ledger.guard.store import GuardBook
 from costguard.services.dispatch import Postman
 from costguard.testing import FakeClock
@@ -22,11 +22,13 @@ class Channel:
     log: Log
     troubles: Troubles
     clock: FakeClock
-    arrived: list[Message] = field(default_factory=list)
+    arrived: list[Notification] = field(default_factory=list)
 
     def postman(self, book: GuardBook) -> Postman:
         """Who brings what is in `book`."""
-        return Postman(_Outbox(book, self), {"people": self._take}, clock=self.clock, second=lambda _: Delivery(sent=True))
+        return Postman(
+            _Outbox(book, self), {"people": self._take}, clock=self.clock, second=lambda _: DeliveryResult(sent=True)
+        )
 
     def written(self) -> None:
         """Write down what arrived."""
@@ -35,12 +37,12 @@ class Channel:
             self.log.write("message", id=one.id, title=one.title, why=one.why_now, topics=topics)
         self.arrived.clear()
 
-    def _take(self, message: Message) -> Delivery:
+    def _take(self, message: Notification) -> DeliveryResult:
         until = self.troubles.mute_until
         if until is not None and self.log.truth.now() < until:
-            return Delivery(sent=False, why="nobody answers")
+            return DeliveryResult(sent=False, why="nobody answers")
         self.arrived.append(message)
-        return Delivery(sent=True)
+        return DeliveryResult(sent=True)
 
 
 @dataclass(slots=True)
@@ -48,15 +50,15 @@ class _Outbox:
     book: GuardBook
     channel: Channel
 
-    def due_messages(self, now: datetime) -> list[Message]:
+    def due_messages(self, now: datetime) -> list[Notification]:
         return self.book.due_messages(now)
 
-    def settle(self, message_id: str, delivery: Delivery, now: datetime) -> None:
+    def settle(self, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
         self.channel.written()
         if self.channel.log.end == TOLD and delivery.sent:
             self.channel.log.write("ended", where=TOLD)
             raise EndedAbruptly
         self.book.settle_message(message_id, delivery, now)
 
-    def undelivered(self, since: datetime) -> list[tuple[Message, str]]:
+    def undelivered(self, since: datetime) -> list[tuple[Notification, str]]:
         return self.book.undelivered(since)

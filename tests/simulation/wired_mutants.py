@@ -76,7 +76,7 @@ def acts_are_tried_again(patch: Patch) -> None:
 
 def not_found_is_done(patch: Patch) -> None:
     """What a listing lacks was stopped."""
-    patch.setattr(proof, "_absent", lambda *_: proof.Finding(state=DONE, why="it is not there"))
+    patch.setattr(proof, "_resolve_absent", lambda *_: proof.IntentUpdate(state=DONE, why="it is not there"))
 
 
 def looks_are_old(patch: Patch) -> None:

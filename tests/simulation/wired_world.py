@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from costguard.budgets.budget import ResourceFilter
 from costguard.data import Facts
-from costguard.guard.policy import NOTIFY, STOP, Policy, Step, Target
+from costguard.guard.policy import NOTIFY, STOP, Policy, PolicyStep, PolicyTarget
 from costguard.metering.billing import BillingRule, TimeRule
 from costguard.metering.observation import Observation
 from costguard.providers.ports import InstanceSource
@@ -173,8 +173,8 @@ def _plugin(cloud: WiredCloud) -> Any:  # noqa: ANN401 - each plug-in is a class
 
 def _policy(name: str, arm: str, mark: str) -> Policy:
     """As those of `ruling`, by a label that every vendor has, and with consent to lose what a stop wipes."""
-    steps = (Step(do=NOTIFY), Step(do=STOP, after=GRACE))
-    target = Target(match=ResourceFilter(labels=(("project", (mark,)),)))
+    steps = (PolicyStep(do=NOTIFY), PolicyStep(do=STOP, after=GRACE))
+    target = PolicyTarget(match=ResourceFilter(labels=(("project", (mark,)),)))
     return Policy(name=name, when=IDLE, then=steps, arm=arm, hold=WiredWorld.hold, target=target, allow_irreversible=True)
 
 

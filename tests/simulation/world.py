@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
-from costguard.guard.alerts.alert import INFO, Route
-from costguard.guard.context import Rules
-from costguard.guard.overrides import ACCEPT, ARM, LEASE, PROTECT, SNOOZE, Wish
+from costguard.guard.alerts.alert import INFO, AlertRoute
+from costguard.guard.context import GuardConfig
+from costguard.guard.overrides import ACCEPT, ARM, LEASE, PROTECT, SNOOZE, Override
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
@@ -40,7 +40,7 @@ MINUTE, MICRO = timedelta(minutes=1), timedelta(microseconds=1)
 HEALING = 3
 """So many polls follow once nothing is wrong any more."""
 LONGEST_TAIL = timedelta(hours=12)
-EVERYBODY = Route(name="people", channels=("people",), min_severity=INFO)
+EVERYBODY = AlertRoute(name="people", channels=("people",), min_severity=INFO)
 
 
 class World(Ways):
@@ -67,7 +67,7 @@ class World(Ways):
         self._wishes = self._ids = 0
         write_rules(self)
         self.found_clouds({box.cloud for box in plan.boxes})
-        self.rules = Rules(policies=policies(), budgets=budgets_of(plan), rails=rails_of(plan))
+        self.rules = GuardConfig(policies=policies(), budgets=budgets_of(plan), rails=rails_of(plan))
         for box in plan.boxes:
             if not box.at:
                 self.put(box)
@@ -191,7 +191,7 @@ class World(Ways):
         self._wishes += 1
         name = f"{what}-{self._wishes}-{now:%H%M}"
         fields: dict[str, Any] = {"what": what, "at": now, "until": until, "key": key, "life": life}
-        self.rooms["a"].book.add_override(Wish(id=name, who="ada", why="", subject=subject, value=value, **fields))
+        self.rooms["a"].book.add_override(Override(id=name, who="ada", why="", subject=subject, value=value, **fields))
         if what == LEASE and machine:
             self._leases[name] = machine
         if what not in {SNOOZE, ARM, ACCEPT}:

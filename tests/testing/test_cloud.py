@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from costguard.errors import InputError, UnreachableError
-from costguard.guard.alerts.alert import INFO, Message
+from costguard.guard.alerts.alert import INFO, Notification
 from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.metering.observation import Handling
 from costguard.providers.ports import BalanceSource, Inspector, InstanceSource, Stopper, Terminator, UtilizationSource
@@ -217,7 +217,7 @@ def test_a_clock_that_jumps_leaves_boot_time_alone(clock: FakeClock) -> None:
 
 def test_a_channel_fails_as_often_as_it_is_told() -> None:
     channel = RecordingNotifier()
-    message = Message(id="1", channel="test", why_now="first", severity=INFO, title="a", notices=(), at=NOON)
+    message = Notification(id="1", channel="test", why_now="first", severity=INFO, title="a", notices=(), at=NOON)
     channel.fail(1, again=False)
     first = channel(message)
     assert (first.sent, first.again) == (False, False)

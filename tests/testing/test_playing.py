@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from costguard.guard.action_intents import DONE, VERIFYING, Intent
-from costguard.guard.alerts.alert import FIRST, WARNING, Message, Notice
-from costguard.guard.work import IDLE, Work
+from costguard.guard.alerts.alert import FIRST, WARNING, Alert, Notification
+from costguard.guard.work import IDLE, Activity
 from costguard.ledger.spans.books import Books
 from costguard.metering.observation import identify_incarnation
 from costguard.testing import PollPlay, Reply, Sight, SimulatedCloud, Stage, play, read, read_file
@@ -35,7 +35,7 @@ class Scripted(PollPlay):
         now = self.stage.clock.now()
         subject = "/".join(self.box.key)
         if now == datetime(2026, 11, 6, 18, 50, tzinfo=UTC):
-            notice = Notice(
+            notice = Alert(
                 topic="policy:idle-gpu",
                 subject=subject,
                 owner="ada",
@@ -44,7 +44,7 @@ class Scripted(PollPlay):
                 at=now,
             )
             self.stage.notifier(
-                Message(id="1", channel="test", why_now=FIRST, severity=WARNING, title="idle", notices=(notice,), at=now)
+                Notification(id="1", channel="test", why_now=FIRST, severity=WARNING, title="idle", notices=(notice,), at=now)
             )
         if now == datetime(2026, 11, 6, 19, 5, tzinfo=UTC):
             seen = self.cloud.look_up(self.box.key)
@@ -68,7 +68,7 @@ class Scripted(PollPlay):
 
     def seen(self) -> Sight:
         quiet = self.stage.clock.now() >= datetime(2026, 11, 6, 18, 5, tzinfo=UTC)
-        works = {self.box.key: Work(state=IDLE if quiet else "active")}
+        works = {self.box.key: Activity(state=IDLE if quiet else "active")}
         return Sight(works=works, intents=(self.intent,) if self.intent else ())
 
     def wish(self, event: Event) -> Reply:

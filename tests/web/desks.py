@@ -14,7 +14,7 @@ from costguard_agent import ed25519
 from costguard_agent.protocol import BEATS_PATH, decoded, encoded, signed
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from costguard.agents.refusals import RefusedError
+from costguard.agents.refusals import MessageRefusedError
 from costguard.guard.policy import Rails
 from costguard.ledger.agents.store import AgentBook
 from costguard.ledger.db.reader import Reader
@@ -27,7 +27,7 @@ from costguard.services.agents import AgentMachine
 from costguard.services.heard import Heard
 from costguard.services.one_time import code_hash
 from costguard.testing.doubles import FakeClock
-from costguard.values.agent import CODE_FOR, Agent, Code
+from costguard.values.agent import CODE_VALID_FOR, Agent, EnrollmentCode
 from costguard.values.incarnation import Incarnation
 from costguard.values.instant import to_micros
 from costguard.values.resource import ResourceKey
@@ -74,11 +74,11 @@ class Rig:
     commits: Commits
     lives: dict[ResourceKey, AgentMachine] = field(default_factory=dict)
 
-    def enrol(self, of: ResourceKey, *, code: str = CODE, through: bool = False) -> Code:
+    def enrol(self, of: ResourceKey, *, code: str = CODE, through: bool = False) -> EnrollmentCode:
         """A code for the machine `of` this key."""
         now = self.clock.now()
         life = None if through else self.lives[of].life
-        made = Code(hash=code_hash(code), key=of, who="ada@desk", at=now, expires_at=now + CODE_FOR, life=life)
+        made = EnrollmentCode(hash=code_hash(code), key=of, who="ada@desk", at=now, expires_at=now + CODE_VALID_FOR, life=life)
         self.book.add_code(made)
         return made
 
@@ -103,7 +103,7 @@ class Rig:
         """The answer to a checked message."""
         try:
             asked = self.commits.submit(incoming).result(timeout=30)
-        except RefusedError:
+        except MessageRefusedError:
             self.desk.forget(incoming.agent.id)
             raise
         return self.desk.answer(incoming, asked)

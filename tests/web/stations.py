@@ -23,7 +23,7 @@ from costguard.services.watchdog_context import Room, room
 from costguard.services.web_backend import Parts, serving
 from costguard.settings import check_settings, ledger_url
 from costguard.settings.web import Listen
-from costguard.values.agent import CODE_FOR, Code, WebToken
+from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode, WebToken
 from costguard.web.server import served
 from tests.metering.stories import SCOPE, key, machine
 from tests.web.desks import CODE, SECRET, envelope
@@ -74,12 +74,12 @@ class Station:
         """A code for a machine."""
         now = datetime.now(UTC)
         live = next(one for one in self.lives() if one.observation.key.id == name)
-        made = Code(
+        made = EnrollmentCode(
             hash=code_hash(code),
             key=live.observation.key,
             who="ada",
             at=now,
-            expires_at=now + CODE_FOR,
+            expires_at=now + CODE_VALID_FOR,
             life=identify_incarnation(live.observation),
         )
         with AgentBook(self.url) as book:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from costguard.agents.refusals import RefusedError
+from costguard.agents.refusals import MessageRefusedError
 from costguard.errors import InputError
 from costguard.services.agents import AgentVerdict
 from costguard.web import listener, server
@@ -39,7 +39,7 @@ def says(desk: Rig, agent: str, start: str, *, gpu: float) -> str:
     said["agent"] = {"version": "0.1.0", "boot_id": start}
     try:
         desk.send(envelope(agent, desk.agent(agent).seq + 1, now, said))
-    except RefusedError as refused:
+    except MessageRefusedError as refused:
         return refused.name
     return "taken"
 
@@ -65,7 +65,7 @@ def test_a_machine_that_is_started_again_and_again_is_heard_and_a_late_message_i
     late["agent"] = {"version": "0.1.0", "boot_id": "start-28"}
     desk.desk.forget(agent)
     delayed = replace(desk.desk.checked(envelope(agent, 91, desk.clock.now(), late)), seq=90)
-    with pytest.raises(RefusedError, match="replayed"):
+    with pytest.raises(MessageRefusedError, match="replayed"):
         desk.taken(delayed)
     assert says(desk, agent, "start-29", gpu=7.0) == "taken"
 

@@ -13,7 +13,7 @@ import pytest
 from costguard_agent import ed25519
 from costguard_agent.protocol import encoded
 
-from costguard.agents.refusals import RefusedError
+from costguard.agents.refusals import MessageRefusedError
 from costguard.ledger.agents.store import AgentBook, Page
 from costguard.services.agent_gateway import Envelope
 from costguard.values.agent import Agent
@@ -85,7 +85,7 @@ def test_a_message_whose_answer_was_lost_counts_once(tmp_path: Path, when: str) 
         desk.clock.advance(MIN)
         assert desk.agent(agent).seq == (1 if when == AFTER else 0)
         if when == AFTER:
-            with pytest.raises(RefusedError, match="replayed"):
+            with pytest.raises(MessageRefusedError, match="replayed"):
                 desk.send(message(agent, 1))
         assert desk.send(message(agent, 2))["asked"] == {"a": ""}
         found = [(one.signal, one.at, one.value) for one in desk.samples(ONE)]
@@ -101,7 +101,7 @@ def test_a_code_whose_answer_was_lost_lets_the_same_agent_in_and_no_other(tmp_pa
     died(die_joining, url)
     with rig(url) as desk:
         (there,) = desk.book.load_agents()
-        with pytest.raises(RefusedError, match="used_code"):
+        with pytest.raises(MessageRefusedError, match="used_code"):
             desk.join(secret=bytes(32))
         assert desk.join() == there.id
         assert desk.send(envelope(there.id, 1, NOON, beat()))["seq"] == 1
@@ -124,6 +124,6 @@ def outcome(desk: Rig, agent: str, number: int) -> str:
     """By what name a message is refused; "" where it is taken."""
     try:
         desk.send(envelope(agent, number, NOON, beat()))
-    except RefusedError as refused:
+    except MessageRefusedError as refused:
         return refused.name
     return ""

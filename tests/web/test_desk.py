@@ -12,7 +12,7 @@ import pytest
 from costguard_agent.protocol import SIGNALS as THEIRS
 
 from costguard.agents import messages as beats
-from costguard.agents.refusals import REFUSALS, RefusedError
+from costguard.agents.refusals import REFUSALS, MessageRefusedError
 from costguard.guard.overrides import LEASE, PHASE
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.guard.audit_check import checked
@@ -33,7 +33,7 @@ def desk(tmp_path: Path) -> Iterator[Rig]:
 def refused(desk: Rig, message: object, name: str) -> str:
     """`message` is refused by that name and changes nothing; what is said."""
     before = desk.state()
-    with pytest.raises(RefusedError) as error:
+    with pytest.raises(MessageRefusedError) as error:
         desk.send(message)  # type: ignore[arg-type]  # an envelope
     assert error.value.name == name
     assert desk.state() == before
@@ -41,7 +41,7 @@ def refused(desk: Rig, message: object, name: str) -> str:
 
 
 def test_what_agents_may_say_is_one_definition_for_both() -> None:
-    assert set(THEIRS) == set(SIGNALS) == set(beats.BOUNDS)
+    assert set(THEIRS) == set(SIGNALS) == set(beats.SIGNAL_BOUNDS)
     assert all(one.status in range(400, 600) and one.says for one in REFUSALS.values())
 
 
@@ -61,13 +61,13 @@ def test_a_code_is_used_once(desk: Rig) -> None:
     desk.enrol(ONE)
     first = desk.join()
     assert desk.join() == first, "the same agent whose answer was lost gets it again"
-    with pytest.raises(RefusedError, match="used_code"):
+    with pytest.raises(MessageRefusedError, match="used_code"):
         desk.join(secret=OTHER)
-    with pytest.raises(RefusedError, match="bad_code"):
+    with pytest.raises(MessageRefusedError, match="bad_code"):
         desk.join("AAAA-BBBB-CCCC-DDDD")
     desk.enrol(TWO, code="22222222")
     desk.clock.advance(timedelta(minutes=10))
-    with pytest.raises(RefusedError, match="expired_code"):
+    with pytest.raises(MessageRefusedError, match="expired_code"):
         desk.join("22222222", secret=OTHER)
 
 
@@ -78,7 +78,7 @@ def test_of_twenty_that_come_with_one_code_at_once_one_joins(desk: Rig) -> None:
     def come(number: int) -> None:
         try:
             came.append(desk.join(CODE.lower(), secret=bytes([number]) * 32))
-        except RefusedError as error:
+        except MessageRefusedError as error:
             came.append(error.name)
 
     threads = [threading.Thread(target=come, args=(number,)) for number in range(1, 21)]
@@ -270,7 +270,7 @@ def test_what_cannot_be_written_is_answered_so_and_not_remembered(tmp_path: Path
         agent = desk.joined(ONE)
         before = desk.state()
         desk.commits.book = _FullDisk()  # type: ignore[assignment]  # a book whose disk is full
-        with pytest.raises(RefusedError, match="unwritable"):
+        with pytest.raises(MessageRefusedError, match="unwritable"):
             desk.send(envelope(agent, 1, NOON, beat(record(NOON, 60.0))))
         desk.commits.book = desk.book
         assert desk.state() == before

@@ -14,7 +14,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from costguard.agents.refusals import RefusedError
+from costguard.agents.refusals import MessageRefusedError
 from costguard.services.agent_gateway import Envelope
 from tests.web.desks import NOON, SECRET, Rig, S, beat, envelope, keys, ledger_at, record, rig
 
@@ -84,7 +84,7 @@ def test_no_forged_replayed_reordered_stale_or_foreign_message_changes_anything(
                 message = envelope(one, number, desk.clock.now() - timedelta(seconds=chance.choice((-500, 121, 10**6))), beat())
             try:
                 desk.send(message)
-            except RefusedError:
+            except MessageRefusedError:
                 assert desk.state() == before
             else:
                 assert (kind, number > highest) == ("send", True), (kind, how, number, highest)

@@ -16,7 +16,7 @@ import pytest
 import schemathesis
 from costguard_agent.protocol import BEATS_PATH
 
-from costguard.agents.refusals import RefusedError
+from costguard.agents.refusals import MessageRefusedError
 from costguard.web import agents, middleware
 from tests.web.desks import NOON, Rig, beat, envelope, keys, ledger_at, record, rig
 from tests.web.stations import Station, station
@@ -123,6 +123,6 @@ def outcome(desk: Rig, agent: str, number: int, body: bytes) -> str:
     """By what name a signed body is refused; "" where it is taken."""
     try:
         desk.send(envelope(agent, number, NOON, body, path=BEATS_PATH.format(agent)))
-    except RefusedError as refused:
+    except MessageRefusedError as refused:
         return refused.name
     return ""

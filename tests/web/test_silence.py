@@ -7,7 +7,7 @@ from pathlib import Path
 
 from costguard.ledger.agents.store import AgentBook
 from costguard.services.one_time import code_hash
-from costguard.values.agent import CODE_FOR, Code
+from costguard.values.agent import CODE_VALID_FOR, EnrollmentCode
 from costguard.values.incarnation import Incarnation
 from costguard.values.instant import to_micros
 from tests.conftest import Command
@@ -53,7 +53,7 @@ def test_the_agent_of_an_earlier_run_is_told_of_too(tmp_path: Path) -> None:
     with station(tmp_path) as watchdog:
         now, one = datetime.now(UTC), key("i-0")
         earlier = Incarnation(one, now - 900 * MIN)
-        made = Code(hash=code_hash(CODE), key=one, who="ada", at=now, expires_at=now + CODE_FOR, life=earlier)
+        made = EnrollmentCode(hash=code_hash(CODE), key=one, who="ada", at=now, expires_at=now + CODE_VALID_FOR, life=earlier)
         with AgentBook(watchdog.url) as book:
             book.add_code(made)
         agent = watchdog.join().data["agent"]

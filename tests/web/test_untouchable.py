@@ -6,8 +6,8 @@ import pytest
 from costguard_agent.deadman_policy import PROTECTED, Facts, Settings, deadman
 from costguard_agent.quiet import Evidence
 
-from costguard.guard.context import Sight
-from costguard.guard.overrides import FREEZE, PROTECT, Wish
+from costguard.guard.context import GuardSnapshot
+from costguard.guard.overrides import FREEZE, PROTECT, Override
 from costguard.metering.observation import Handling
 from costguard.metering.spending import LiveResource
 from costguard.services.web_backend import _untouchable
@@ -19,7 +19,7 @@ LABEL = ("label:costguard=never",)
 PLAIN = machine()
 
 
-def sight(*wishes: Wish) -> Sight:
+def sight(*wishes: Override) -> GuardSnapshot:
     return blank_sight(NOW, (PLAIN,), wishes=wishes)
 
 
@@ -36,7 +36,7 @@ def sight(*wishes: Wish) -> Sight:
     ],
 )
 def test_a_machine_is_told_whether_only_a_person_may_end_it(
-    live: LiveResource, wishes: tuple[Wish, ...], *, untouchable: bool
+    live: LiveResource, wishes: tuple[Override, ...], *, untouchable: bool
 ) -> None:
     assert _untouchable(live, NOW, sight(*wishes), LABEL) is untouchable
     idle = Facts(silent_s=9e4, evidence=Evidence(7200.0, (), (), 7200.0), checked=True, protected=untouchable, job=False)

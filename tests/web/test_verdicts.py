@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from costguard.agents.samples import agreed
-from costguard.guard.activity import judge, probe
-from costguard.guard.alerts.silence import agent_state, silences
+from costguard.agents.samples import drop_contradicted_samples
+from costguard.guard.activity import classify_activity, probe_activity
+from costguard.guard.alerts.silence import find_silent_agents, get_agent_state
 from costguard.guard.policy import Rails
-from costguard.guard.seat import spacing
+from costguard.guard.seat import estimate_interval_of_samples
 from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
 from costguard.ledger.guard.store import GuardBook
 from costguard.metering.observation import Observation
@@ -43,7 +43,15 @@ def reported(desk: Rig, agent: str, minutes: int, signals: Mapping[str, float], 
 
 def judged(desk: Rig) -> tuple[str, Sequence[Sample]]:
     samples, now = desk.samples(ONE), desk.clock.now()
-    work = judge(seen(), samples, now=now, since=NOON - 3 * HOUR, poll=spacing(samples, MIN), window=20 * MIN, warmup_max=MIN)
+    work = classify_activity(
+        seen(),
+        samples,
+        now=now,
+        since=NOON - 3 * HOUR,
+        poll=estimate_interval_of_samples(samples, MIN),
+        window=20 * MIN,
+        warmup_max=MIN,
+    )
     return work.state, samples
 
 
@@ -85,10 +93,10 @@ def test_only_a_claim_of_quiet_is_held_against_the_provider() -> None:
 
     latest = {GPU_UTIL: sample(GPU_UTIL, 80.0), CPU_UTIL: sample(CPU_UTIL, 0.2), "gpu_power_w": sample("gpu_power_w", 500.0)}
     kept = [(GPU_UTIL, 90.0), (CPU_UTIL, 50.0), (CPU_UTIL, 0.0), (CPU_CORES, 0.0), ("gpu_power_w", 450.0)]
-    assert agreed([sample(*one) for one in kept], latest) == tuple(sample(*one) for one in kept)
-    assert agreed([sample(GPU_UTIL, 0.0), sample("gpu_power_w", 70.0)], latest) == ()
+    assert drop_contradicted_samples([sample(*one) for one in kept], latest) == tuple(sample(*one) for one in kept)
+    assert drop_contradicted_samples([sample(GPU_UTIL, 0.0), sample("gpu_power_w", 70.0)], latest) == ()
     late = sample(GPU_UTIL, 0.0, 16 * MIN)
-    assert agreed([late], latest) == (late,)
+    assert drop_contradicted_samples([late], latest) == (late,)
 
 
 def test_a_probe_hears_the_agent_of_this_very_moment(tmp_path: Path) -> None:
@@ -109,7 +117,7 @@ def test_a_probe_hears_the_agent_of_this_very_moment(tmp_path: Path) -> None:
         assert why() == "it works: CPU 2 cores just now"
         period = Period(start=at - MIN, end=at)
         fresh = desk.heard.fetch_utilization([seen()], period).samples
-        assert probe(fresh, at, MIN, seen()) == "CPU 2 cores just now"
+        assert probe_activity(fresh, at, MIN, seen()) == "CPU 2 cores just now"
         assert desk.heard.fetch_utilization([machine("i-9")], period).samples == ()
 
 
@@ -120,6 +128,6 @@ def test_silence_is_blind_and_never_idle(tmp_path: Path) -> None:
         assert judged(desk)[0] == IDLE
         desk.clock.advance(4 * MIN)
         assert judged(desk)[0] == UNKNOWN
-        assert agent_state(desk.agent(agent), None, desk.clock.now()) == "silent"
-        with_no_machine = silences([desk.agent(agent)], [], desk.clock.now())
+        assert get_agent_state(desk.agent(agent), None, desk.clock.now()) == "silent"
+        with_no_machine = find_silent_agents([desk.agent(agent)], [], desk.clock.now())
         assert with_no_machine == {}

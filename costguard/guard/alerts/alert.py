@@ -20,7 +20,7 @@ FIRST, NEW_IN_GROUP, ESCALATED, REPEAT_DUE, RESOLVED, SNOOZE_ENDED, DUE, LATE, A
     "late",
     "asked",
 )
-WHY_NOW = {
+NOTIFY_REASONS = {
     FIRST: "it is new",
     NEW_IN_GROUP: "something joined it",
     ESCALATED: "it got worse",
@@ -31,12 +31,12 @@ WHY_NOW = {
     LATE: "its time has passed without it",
     ASKED: "somebody asked for it",
 }
-REPEATS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=7))
+REPEAT_INTERVALS = (timedelta(hours=4), timedelta(hours=24), timedelta(days=7))
 """After the first; the last one again and again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class Alert:
     """Something to tell about one thing, derived anew in every run for as long as it holds.
 
     `topic`: what it is about, the same for as long as it holds ("policy:idle-gpu", "budget:vision", "rail:breaker"). `subject`:
@@ -65,7 +65,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Enclosure:
+class Attachment:
     """A file that goes with a message where the channel can take one. `packed`: its bytes as text, see `notifiers.packed`."""
 
     name: str
@@ -74,7 +74,7 @@ class Enclosure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Notification:
     """Notices of one owner and topic, or a letter, to be sent through one channel once. `id`: the same for every try.
 
     `told_at`: `at` as people are told it, in their zone; "" in UTC. `audit`: the head of the audit when it was written
@@ -87,12 +87,12 @@ class Message:
     why_now: str
     severity: str
     title: str
-    notices: tuple[Notice, ...]
+    notices: tuple[Alert, ...]
     at: datetime
     told_at: str = ""
     audit: str = ""
     letter: tuple[tuple[str, ...], ...] = ()
-    enclosures: tuple[Enclosure, ...] = ()
+    enclosures: tuple[Attachment, ...] = ()
     days: int = 1
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class DeliveryResult:
     """`sent`; else `why`, and whether another try may help."""
 
     sent: bool
@@ -110,12 +110,12 @@ class Delivery:
 
 AUDIENCES = ("owner", "admin")
 """Whom a step of a ladder tells, by its `to`."""
-GROUPED_BY = ("owner", "policy", "topic", "subject")
+GROUP_BY_FIELDS = ("owner", "policy", "topic", "subject")
 """What notices are put together by; `policy` and `topic` are the same thing, as a policy's name is its notices' topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class AlertRoute:
     """Where notices go. `name`: the same in every run. `channels`: names of channels, never their addresses, which are secret.
 
     `group_by`: of GROUPED_BY; () puts all of a run together. `repeat`: after the first message, the last one again and again;
@@ -126,7 +126,7 @@ class Route:
     name: str
     channels: tuple[str, ...]
     group_by: tuple[str, ...] = ("owner", "policy")
-    repeat: tuple[timedelta, ...] = REPEATS
+    repeat: tuple[timedelta, ...] = REPEAT_INTERVALS
     min_severity: str = INFO
     owners: tuple[str, ...] | None = None
     topics: tuple[str, ...] | None = None
@@ -137,12 +137,12 @@ class Route:
         for one in self.audience or ():
             require_one_of(one, AUDIENCES, "notify.route.match.audience")
         for one in self.group_by:
-            require_one_of(one, GROUPED_BY, "notify.route.group_by")
+            require_one_of(one, GROUP_BY_FIELDS, "notify.route.group_by")
         require(all(one > timedelta() for one in self.repeat), "notify.route.repeat", "must be more than zero", 'write "4h"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class AlertState:
     """What one route was told of one notice; (`route`, `topic`, `subject`, `owner`) is its key.
 
     `first_at`: when it was first found. `last_told_at` None and `times` 0: not told yet (snoozed, or too many came at once).

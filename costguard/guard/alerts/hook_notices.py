@@ -8,45 +8,47 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from costguard.guard.alerts.alert import WARNING, Notice
-from costguard.guard.alerts.wording import Matter, keep_command
-from costguard.guard.context import Rules, Sight
-from costguard.guard.evaluation import Survey
-from costguard.guard.hook import BEGUN, SUCCEEDED, HookRun, says
-from costguard.guard.owning import owner_of
+from costguard.guard.alerts.alert import WARNING, Alert
+from costguard.guard.alerts.wording import AlertSubject, format_keep_command
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.evaluation import GuardEvaluation
+from costguard.guard.hook import BEGUN, SUCCEEDED, HookRun, describe_hook_run
+from costguard.guard.owning import find_owner
 from costguard.guard.policy import DESTRUCTIVE
 from costguard.values.text_format import format_local_time
 
-TOLD = timedelta(hours=1)
+HOOK_TOLD_FOR = timedelta(hours=1)
 """How long it is told that a hook went wrong."""
-LONGEST_SAID = 400
+HOOK_OUTPUT_SHOWN = 400
 """Characters of its output in a notice: its end. The ledger holds more."""
 
 
-def of_hooks(survey: Survey, sight: Sight, rules: Rules) -> Iterator[Notice]:
+def list_hook_alerts(survey: GuardEvaluation, sight: GuardSnapshot, rules: GuardConfig) -> Iterator[Alert]:
     """A notice for each run that went wrong within the last hour. What it said is hostile, and encoded where shown."""
     live = {one.observation.key: one.observation for one in sight.live}
     for run in sight.hooks:
         seen = live.get(run.life.key)
         bad = run.state not in (BEGUN, SUCCEEDED) and run.ended_at is not None
-        if not bad or seen is None or run.ended_at is None or sight.now - run.ended_at >= TOLD:
+        if not bad or seen is None or run.ended_at is None or sight.now - run.ended_at >= HOOK_TOLD_FOR:
             continue
-        matter = Matter(topic=f"hook:{run.hook}", key=run.life.key, owner=owner_of(seen, rules.owner_from), name=seen.name)
-        said = (("it said", run.output[-LONGEST_SAID:]),) if run.output.strip() else ()
-        yield Notice(
+        matter = AlertSubject(
+            topic=f"hook:{run.hook}", key=run.life.key, owner=find_owner(seen, rules.owner_from), name=seen.name
+        )
+        said = (("it said", run.output[-HOOK_OUTPUT_SHOWN:]),) if run.output.strip() else ()
+        yield Alert(
             topic=matter.topic,
             subject=matter.subject,
             owner=matter.owner,
             severity=WARNING,
-            what=f"hook {run.hook} of {matter.called} {says(run)}",
+            what=f"hook {run.hook} of {matter.called} {describe_hook_run(run)}",
             at=sight.now,
             once=True,
-            facts=(("since", format_local_time(run.began_at)), *said, ("next", _next(run, survey))),
-            keep=keep_command(matter.key.id),
+            facts=(("since", format_local_time(run.began_at)), *said, ("next", _format_next_act(run, survey))),
+            keep=format_keep_command(matter.key.id),
         )
 
 
-def _next(run: HookRun, survey: Survey) -> str:
+def _format_next_act(run: HookRun, survey: GuardEvaluation) -> str:
     """What comes although it went wrong."""
     acts = [
         one

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from costguard.guard.alerts.alert import PAGE, RESOLVED, WHY_NOW, Message, Notice
-from costguard.values.encoding import LONGEST_TITLE, plain
+from costguard.guard.alerts.alert import NOTIFY_REASONS, PAGE, RESOLVED, Alert, Notification
+from costguard.values.encoding import TITLE_CHARS_MAX, encode_plain
 from costguard.values.text_format import format_local_time
 
-MOST_NOTICES = 20
+ALERTS_SHOWN = 20
 """Notices of one message that are written out; the rest is counted."""
-MARKS = {PAGE: "PAGE: ", "warning": "", "info": ""}
+SEVERITY_MARKS = {PAGE: "PAGE: ", "warning": "", "info": ""}
 
-Encode = Callable[[str], str]
+TextEncoder = Callable[[str], str]
 
 
-def title_of(message: Message, encode: Encode = plain) -> str:
+def format_title(message: Notification, encode: TextEncoder = encode_plain) -> str:
     """One line: `costguard: PAGE: STOP NOT CONFIRMED ...`."""
-    mark = "over: " if message.why_now == RESOLVED and not message.title.startswith("over: ") else MARKS[message.severity]
+    mark = (
+        "over: " if message.why_now == RESOLVED and not message.title.startswith("over: ") else SEVERITY_MARKS[message.severity]
+    )
     text = encode(message.title)
     head = f"costguard: {mark}"
-    return head + (text if len(head) + len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - len(head) - 1]}…")
+    return head + (text if len(head) + len(text) <= TITLE_CHARS_MAX else f"{text[: TITLE_CHARS_MAX - len(head) - 1]}…")
 
 
-def body_of(message: Message, encode: Encode = plain) -> str:
+def format_body(message: Notification, encode: TextEncoder = encode_plain) -> str:
     """The text below the title. Each line of it went through `encode` by itself, so that no name can make a line of its own."""
-    parts = [f"Told now because {WHY_NOW[message.why_now]}, at {message.told_at or format_local_time(message.at)}."]
+    parts = [f"Told now because {NOTIFY_REASONS[message.why_now]}, at {message.told_at or format_local_time(message.at)}."]
     parts += ["\n".join(encode(line) for line in paragraph) for paragraph in message.letter]
-    parts += ["\n".join(_lines(notice, encode)) for notice in message.notices[:MOST_NOTICES]]
-    more = len(message.notices) - MOST_NOTICES
+    parts += ["\n".join(_format_alert_lines(notice, encode)) for notice in message.notices[:ALERTS_SHOWN]]
+    more = len(message.notices) - ALERTS_SHOWN
     if more > 0:
         parts.append(f"and {more} more: costguard status")
     if message.audit:
@@ -36,7 +38,7 @@ def body_of(message: Message, encode: Encode = plain) -> str:
     return "\n\n".join(parts)
 
 
-def _lines(notice: Notice, encode: Encode) -> list[str]:
+def _format_alert_lines(notice: Alert, encode: TextEncoder) -> list[str]:
     whose = encode(notice.owner) if notice.owner else "nobody is known"
     lines = [encode(notice.what), f"  of what: {encode(notice.subject)}", f"  whose: {whose}"]
     lines += [f"  {encode(label)}: {encode(text)}" for label, text in notice.facts]

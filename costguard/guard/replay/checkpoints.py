@@ -10,50 +10,52 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from operator import sub
 
-from costguard.guard.action_plan import COVERED
-from costguard.guard.evaluation import Survey
-from costguard.guard.owning import BY_HAND
-from costguard.guard.replay.backdrop import Scene
-from costguard.guard.replay.history import runs_of
-from costguard.guard.replay.turning import turns
-from costguard.guard.seat import WINDOW
+from costguard.guard.action_plan import EVIDENCE_COVERAGE_MIN
+from costguard.guard.evaluation import GuardEvaluation
+from costguard.guard.owning import MANUAL_START_LEASE
+from costguard.guard.replay.backdrop import ReplayedResource
+from costguard.guard.replay.history import find_instance_runs
+from costguard.guard.replay.turning import find_change_points
+from costguard.guard.seat import ACTIVITY_WINDOW
 from costguard.values.instant import MICROSECOND
 
-Look = Callable[[datetime], Survey | None]
-Sign = Callable[[Survey, datetime], object]
+EvaluateAt = Callable[[datetime], GuardEvaluation | None]
+Signature = Callable[[GuardEvaluation, datetime], object]
 
-GROWING = frozenset((
+GROWING_FACTS = frozenset((
     "time_in_state", "stopped_for", "age", "uptime", "lease_left", "waste", "price_age", "runway", "spent_run", "spent_day",
     "spent_month", "scheduled_on",
 ))  # fmt: skip
 """Facts that time alone changes, and more than once perhaps. A condition over them is looked at every LOOKS."""
-LOOKS = 15
+INTERVALS_BETWEEN_LOOKS = 15
 """Intervals. A condition over growing facts that turns twice within them, with no record between, may be missed."""
 
 
-def later(found: Survey, limit: datetime, step: timedelta, look: Look, sign: Sign) -> datetime:
+def find_next_difference(
+    found: GuardEvaluation, limit: datetime, step: timedelta, look: EvaluateAt, sign: Signature
+) -> datetime:
     """The first run after `found` that finds otherwise by `sign`, or `limit` where none before it does."""
     at = found.at
     steps = (limit - at) // step - 1
     if steps < 1:
         return limit
     here = sign(found, at)
-    near = (WINDOW + 2 * step) // step
-    if near < steps and _signed(at + near * step, look, sign) != here:
+    near = (ACTIVITY_WINDOW + 2 * step) // step
+    if near < steps and _sign_at(at + near * step, look, sign) != here:
         steps = near
-    elif _signed(at + steps * step, look, sign) == here:
+    elif _sign_at(at + steps * step, look, sign) == here:
         return limit
     low = 0
     while steps - low > 1:
         middle = (low + steps) // 2
-        if _signed(at + middle * step, look, sign) == here:
+        if _sign_at(at + middle * step, look, sign) == here:
             low = middle
         else:
             steps = middle
     return at + steps * step
 
 
-def findings(found: Survey, at: datetime) -> object:
+def summarize_findings(found: GuardEvaluation, at: datetime) -> object:
     """What a run comes to, without what merely moves on with time."""
     cases = tuple(
         (
@@ -63,7 +65,7 @@ def findings(found: Survey, at: datetime) -> object:
             case.verdict.truth.value,
             case.verdict.work.state,
             case.verdict.work.attended,
-            case.verdict.work.coverage is None or case.verdict.work.coverage >= COVERED,
+            case.verdict.work.coverage is None or case.verdict.work.coverage >= EVIDENCE_COVERAGE_MIN,
             case.protection.protected,
             case.lease is None,
         )
@@ -75,19 +77,19 @@ def findings(found: Survey, at: datetime) -> object:
             one.number,
             one.step.do,
             one.due_at if one.due_at > at else None,
-            _names(one.held_by),
+            _list_reason_names(one.held_by),
         )
         for one in found.proposals
     )
     return cases, steps
 
 
-def states(found: Survey, at: datetime) -> object:  # noqa: ARG001 - a Sign
+def summarize_states(found: GuardEvaluation, at: datetime) -> object:  # noqa: ARG001 - a Sign
     """The state of work as each policy asks for it."""
     return tuple((case.verdict.policy.name, case.verdict.work.state) for case in found.cases)
 
 
-def records(scene: Scene) -> Iterator[datetime]:
+def list_checkpoints(scene: ReplayedResource) -> Iterator[datetime]:
     """Every time at which something was recorded that may change what a run finds of the resource."""
     past, back = scene.past, scene.backdrop
     for one in past.said:
@@ -102,26 +104,26 @@ def records(scene: Scene) -> Iterator[datetime]:
     for stretch in scene.lookout.stretches:
         yield from (stretch.start, stretch.end, stretch.end + late + timedelta(microseconds=1))
     yield from back.gaps
-    for start, _ in runs_of(past.said):
-        yield start + BY_HAND
+    for start, _ in find_instance_runs(past.said):
+        yield start + MANUAL_START_LEASE
     gpus = max((one.seen.gpu_count for one in past.said if one.seen), default=0)
-    yield from turns(past.samples, _poll(scene), _longest(scene), gpus)
+    yield from find_change_points(past.samples, _find_sample_interval(scene), _find_longest_window(scene), gpus)
 
 
-def _poll(scene: Scene) -> timedelta:
+def _find_sample_interval(scene: ReplayedResource) -> timedelta:
     """The least distance of two samples of one signal, at least the interval."""
     least = [min(filter(None, map(sub, ats[1:], ats)), default=0) for ats, _ in scene.past.samples.values()]
     return max(min(filter(None, least), default=0) * MICROSECOND, scene.backdrop.rules.interval)
 
 
-def _longest(scene: Scene) -> timedelta:
-    return max([WINDOW, *(max(p.hold, p.warmup_max) for p in scene.backdrop.rules.policies)])
+def _find_longest_window(scene: ReplayedResource) -> timedelta:
+    return max([ACTIVITY_WINDOW, *(max(p.hold, p.warmup_max) for p in scene.backdrop.rules.policies)])
 
 
-def _signed(at: datetime, look: Look, sign: Sign) -> object:
+def _sign_at(at: datetime, look: EvaluateAt, sign: Signature) -> object:
     found = look(at)
     return None if found is None else sign(found, at)
 
 
-def _names(held: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+def _list_reason_names(held: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     return tuple(name for name, _ in held)

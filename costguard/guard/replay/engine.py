@@ -15,88 +15,104 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from costguard.guard.action_plan import Case
-from costguard.guard.activity import probe, probed_since
-from costguard.guard.escalation import stepped
-from costguard.guard.evaluation import Survey, survey
-from costguard.guard.evidence import spacing
-from costguard.guard.overrides import STICKY
-from costguard.guard.owning import BY_HAND, snoozed
+from costguard.guard.action_plan import PolicyCase
+from costguard.guard.activity import find_probe_start, probe_activity
+from costguard.guard.escalation import mark_step_done
+from costguard.guard.evaluation import GuardEvaluation, evaluate_snapshot
+from costguard.guard.evidence import estimate_sample_interval
+from costguard.guard.overrides import PROTECTION_LASTS
+from costguard.guard.owning import MANUAL_START_LEASE, find_snooze
 from costguard.guard.policy import ASK, DENY, DESTRUCTIVE, HOOK, IDLE_RULE, NOTIFY, RECORD, TERMINATE, Policy
-from costguard.guard.replay.backdrop import Scene
-from costguard.guard.replay.checkpoints import GROWING, LOOKS, findings, later, records, states
-from costguard.guard.replay.replayed import ENDED_ITSELF, PERIOD_END, STOPPED_ITSELF, WORKED, HeldBack, Replayed, Turned, Wanted
+from costguard.guard.replay.backdrop import ReplayedResource
+from costguard.guard.replay.checkpoints import (
+    GROWING_FACTS,
+    INTERVALS_BETWEEN_LOOKS,
+    find_next_difference,
+    list_checkpoints,
+    summarize_findings,
+    summarize_states,
+)
+from costguard.guard.replay.replayed import (
+    ENDED_ITSELF,
+    PERIOD_END,
+    STOPPED_ITSELF,
+    WORKED,
+    ActivityTurn,
+    HeldAct,
+    ReplayResult,
+    WantedAct,
+)
 from costguard.guard.verdict import CANNOT_SAY, Proposal
 from costguard.guard.work import ACTIVE, IDLE, UNKNOWN
 from costguard.values.incarnation import is_same_life
 from costguard.values.resource import ENDED, RUNNING
 
-TELLING = (NOTIFY, ASK, RECORD, DENY)
-PASSES = frozenset(("grace", "hook"))
+NON_ACTING_STEPS = (NOTIFY, ASK, RECORD, DENY)
+PASSING_REASONS = frozenset(("grace", "hook"))
 """What holds a step back only until its time has come."""
 HOUR = timedelta(hours=1)
 _FIGURES = re.compile(r"\d[\d:.-]*(?: \d\d:\d\d)?")
 
 
 @dataclass(slots=True, kw_only=True)
-class Replay:
+class ResourceReplay:
     """The replay of one resource; `found` grows."""
 
-    scene: Scene
-    found: Replayed = field(default_factory=Replayed)
+    scene: ReplayedResource
+    found: ReplayResult = field(default_factory=ReplayResult)
     _events: list[datetime] = field(default_factory=list)
     _told: dict[str, datetime] = field(default_factory=dict)
-    _held: dict[tuple[str, int], HeldBack] = field(default_factory=dict)
+    _held: dict[tuple[str, int], HeldAct] = field(default_factory=dict)
     _turned: tuple[datetime, datetime] | None = None
     _state: str = ""
     _stepped: bool = False
     _alone: Policy | None = None
 
-    def run(self) -> Replayed:
+    def run(self) -> ReplayResult:
         """All of the period, or as much of it as its scope was seen."""
         scene, back = self.scene, self.scene.backdrop
         end = min(back.period.end, (scene.lookout.ends or back.period.start) + back.rules.interval)
-        at = back.step(max(back.period.start, scene.past.first_seen_at))
-        self._events = sorted({back.step(one) for one in records(scene)})
-        self._go(at, end)
+        at = back.align_to_run(max(back.period.start, scene.past.first_seen_at))
+        self._events = sorted({back.align_to_run(one) for one in list_checkpoints(scene)})
+        self._advance(at, end)
         self.found.held += [replace(held, until=end) for held in self._held.values()]
-        self._left(end)
+        self._close_turn(end)
         return self.found
 
-    def _go(self, at: datetime, end: datetime) -> None:
+    def _advance(self, at: datetime, end: datetime) -> None:
         while at < end:
-            found = self._look(at)
+            found = self._evaluate(at)
             if found is None:
-                self._left(at)
-                at = min(self._next_event(at), end)
+                self._close_turn(at)
+                at = min(self._find_next_event(at), end)
                 continue
-            act = self._take(found, at)
+            act = self._apply_run(found, at)
             if act is not None and self.scene.rests_since is None:
-                at = self._rest(act, at, end)
+                at = self._rest_until_work(act, at, end)
                 continue
             if act is not None:  # what the replay stopped is ended for good
                 self.found.wanted[-1] = replace(self.found.wanted[-1], ended_at=at)
                 self.scene.gone = True
-            then = self._then(found, at, end)
-            self._note(found, at, then)
+            then = self._find_next_run(found, at, end)
+            self._record_states(found, at, then)
             at = then
 
-    def _look(self, at: datetime) -> Survey | None:
-        return self._survey(at, real=False)
+    def _evaluate(self, at: datetime) -> GuardEvaluation | None:
+        return self._evaluate_at(at, real=False)
 
-    def _look_real(self, at: datetime) -> Survey | None:
-        return self._survey(at, real=True)
+    def _evaluate_real(self, at: datetime) -> GuardEvaluation | None:
+        return self._evaluate_at(at, real=True)
 
-    def _survey(self, at: datetime, *, real: bool) -> Survey | None:
-        live, rules = self.scene.live(at, real=real), self.scene.backdrop.armed
+    def _evaluate_at(self, at: datetime, *, real: bool) -> GuardEvaluation | None:
+        live, rules = self.scene.get_resource(at, real=real), self.scene.backdrop.armed
         if real and self._alone is not None:
             rules = replace(rules, policies=(self._alone,))
         self.found.runs += live is not None
-        return None if live is None else survey(rules, self.scene.sight(live, at, rules.policies))
+        return None if live is None else evaluate_snapshot(rules, self.scene.build_snapshot(live, at, rules.policies))
 
     # What a run does
 
-    def _take(self, found: Survey, at: datetime) -> Proposal | None:
+    def _apply_run(self, found: GuardEvaluation, at: datetime) -> Proposal | None:
         """Do what tells, write down what is held, and say what acts."""
         self.scene.climbs = {climb.policy: climb for climb in found.climbs}
         self.scene.sighted = found.sighted[0] if found.sighted else self.scene.sighted
@@ -104,62 +120,65 @@ class Replay:
         cases = {case.verdict.policy.name: case for case in found.cases}
         for proposal in found.proposals:
             case = cases[proposal.verdict.policy.name]
-            if not proposal.goes(at):
+            if not proposal.is_ready(at):
                 continue
-            if proposal.step.do in (*TELLING, HOOK):
-                self._tell(case, proposal, at)
-            elif act is None and not self._busy(case, at):
+            if proposal.step.do in (*NON_ACTING_STEPS, HOOK):
+                self._notify(case, proposal, at)
+            elif act is None and not self._is_busy_now(case, at):
                 act = proposal
-        self._hold(found, cases, at)
+        self._record_holds(found, cases, at)
         if act is not None:
-            self._act(act, cases[act.verdict.policy.name], at)
+            self._record_act(act, cases[act.verdict.policy.name], at)
         return act
 
-    def _tell(self, case: Case, proposal: Proposal, at: datetime) -> None:
+    def _notify(self, case: PolicyCase, proposal: Proposal, at: datetime) -> None:
         name = proposal.verdict.policy.name
         climb = self.scene.climbs.get(name)
         if climb is None or proposal.number in climb.done:
             return
-        self.scene.climbs[name] = stepped(climb, proposal.verdict.policy, proposal.number, at)
+        self.scene.climbs[name] = mark_step_done(climb, proposal.verdict.policy, proposal.number, at)
         self._stepped = True
         if proposal.step.do not in (NOTIFY, ASK):
             return
         if not climb.done:
             self._told[name] = at
-        if snoozed(case.verdict.life, name, self.scene.wishes, at) is None:
+        if find_snooze(case.verdict.life, name, self.scene.wishes, at) is None:
             self.found.notices[name] = self.found.notices.get(name, 0) + 1
         if proposal.step.do == ASK:
             self.found.questions[name] = self.found.questions.get(name, 0) + 1
 
-    def _busy(self, case: Case, at: datetime) -> bool:
+    def _is_busy_now(self, case: PolicyCase, at: datetime) -> bool:
         """Whether what is measured right before the act speaks against it: the last look of an idle rule."""
         if case.verdict.policy.rule != IDLE_RULE or self.scene.rests_since is not None:
             return False
         past, backdrop = self.scene.past, self.scene.backdrop
         lag = backdrop.lags.get(past.key.provider, timedelta())
-        reach = at - probed_since(at, lag)
-        lately, rhythm = past.lately(at, reach), spacing(past.window(at, reach), backdrop.rules.interval)
-        return not lately or bool(probe(lately, at, rhythm, case.live.observation, lag=lag))
+        reach = at - find_probe_start(at, lag)
+        lately, rhythm = (
+            past.list_samples(at, reach),
+            estimate_sample_interval(past.select_samples(at, reach), backdrop.rules.interval),
+        )
+        return not lately or bool(probe_activity(lately, at, rhythm, case.live.observation, lag=lag))
 
-    def _act(self, act: Proposal, case: Case, at: datetime) -> None:
+    def _record_act(self, act: Proposal, case: PolicyCase, at: datetime) -> None:
         name = act.verdict.policy.name
         climb = self.scene.climbs.get(name)
         if climb is not None:
-            self.scene.climbs[name] = stepped(climb, act.verdict.policy, act.number, at)
+            self.scene.climbs[name] = mark_step_done(climb, act.verdict.policy, act.number, at)
         if self.scene.rests_since is None:
             told = self._told.get(name)
             self.found.wanted.append(
-                Wanted(at=at, case=case, proposal=act, until=at, because=PERIOD_END, told_at=told)
+                WantedAct(at=at, case=case, proposal=act, until=at, because=PERIOD_END, told_at=told)
             )  # fmt: skip
 
-    def _hold(self, found: Survey, cases: dict[str, Case], at: datetime) -> None:
+    def _record_holds(self, found: GuardEvaluation, cases: dict[str, PolicyCase], at: datetime) -> None:
         """Write down what holds acts that are due."""
-        due = dict[tuple[str, int], HeldBack]()
+        due = dict[tuple[str, int], HeldAct]()
         for one in found.proposals:
-            reasons = tuple(r for r in one.held_by if r[0] not in PASSES)
+            reasons = tuple(r for r in one.held_by if r[0] not in PASSING_REASONS)
             if one.step.do in DESTRUCTIVE and one.due_at <= at and reasons and one.verdict.finding != CANNOT_SAY:
                 key = one.verdict.policy.name, one.number
-                due[key] = HeldBack(case=cases[key[0]], proposal=one, since=at, until=at, reasons=reasons)
+                due[key] = HeldAct(case=cases[key[0]], proposal=one, since=at, until=at, reasons=reasons)
         for key, held in list(self._held.items()):
             same = due.get(key)
             if same is None or not is_same_life(same.case.verdict.life, held.case.verdict.life):
@@ -171,64 +190,66 @@ class Replay:
         for key, held in due.items():
             self._held.setdefault(key, held)
 
-    def _note(self, found: Survey, at: datetime, then: datetime) -> None:
+    def _record_states(self, found: GuardEvaluation, at: datetime, then: datetime) -> None:
         """What is so from `at` to `then`: what could not be judged, what turned, and what labels protect."""
         step, key = self.scene.backdrop.rules.interval, self.scene.past.key
         if found.sighted:
             self.scene.sighted = replace(found.sighted[0], at=max(at, then - step))
         for case in found.cases:
             if case.verdict.finding == CANNOT_SAY and case.live.observation.state == RUNNING:
-                blind = case.verdict.policy.name, _FIGURES.sub("…", _why_blind(case))
+                blind = case.verdict.policy.name, _FIGURES.sub("…", _explain_blind(case))
                 self.found.blind[blind] = self.found.blind.get(blind, timedelta()) + (then - at)
         work = found.works[key]
         if work.state == self._state:
             return
         self._state = work.state
         if work.state not in (IDLE, UNKNOWN):
-            self._left(at)
+            self._close_turn(at)
         elif self._turned is None and self._has_turned(at):
             self._turned = (work.since or at) if work.state == IDLE else at, at
 
     def _has_turned(self, at: datetime) -> bool:
         """Whether the breaker would count it, were one enough to open it."""
         scene, rules = self.scene, self.scene.backdrop.armed
-        live = scene.live(at)
+        live = scene.get_resource(at)
         touchy = replace(rules, rails=replace(rules.rails, breaker_least=1, breaker_share=Fraction(0)))
-        return live is not None and survey(touchy, scene.sight(live, at, rules.policies)).breaker is not None
+        return (
+            live is not None and evaluate_snapshot(touchy, scene.build_snapshot(live, at, rules.policies)).breaker is not None
+        )
 
-    def _left(self, at: datetime) -> None:
+    def _close_turn(self, at: datetime) -> None:
         if self._turned is not None:
             since, seen = self._turned
-            self.found.turned.append(Turned(since=since, seen=seen, until=at))
+            self.found.turned.append(ActivityTurn(since=since, seen=seen, until=at))
         self._turned, self._state = None, ""
 
     # After a stop
 
-    def _rest(self, act: Proposal, at: datetime, end: datetime) -> datetime:
+    def _rest_until_work(self, act: Proposal, at: datetime, end: datetime) -> datetime:
         """It was stopped at `at`: go on until it really ended, stopped or worked, and say when the next run is."""
         scene, step = self.scene, self.scene.backdrop.rules.interval
         self._alone = act.verdict.policy
-        real_end, because = self._really_ends(at, end)
-        worked = self._works_again(act, at, real_end)
+        real_end, because = self._find_real_end(at, end)
+        worked = self._find_next_work(act, at, real_end)
         until = max(at, worked[0]) if worked else real_end
-        resumes = max(worked[1] if worked else scene.backdrop.step(real_end), at + step)
-        self._left(at)
+        resumes = max(worked[1] if worked else scene.backdrop.align_to_run(real_end), at + step)
+        self._close_turn(at)
         number = len(self.found.wanted) - 1
         self.found.wanted[number] = replace(
             self.found.wanted[number],
             until=until,
             because=WORKED if worked else because,
             worked_at=until if worked else None,
-            known=(worked is not None and until - at < HOUR) or self._known(act, at, real_end),
+            known=(worked is not None and until - at < HOUR) or self._is_measured(act, at, real_end),
         )
         scene.rests_since, scene.gone = at, act.step.do == TERMINATE
-        self._go(at + step, min(resumes, end))
+        self._advance(at + step, min(resumes, end))
         scene.rests_since, scene.gone = None, False
         if worked:
-            scene.started_again(until)
+            scene.start_again(until)
         return resumes
 
-    def _really_ends(self, at: datetime, end: datetime) -> tuple[datetime, str]:
+    def _find_real_end(self, at: datetime, end: datetime) -> tuple[datetime, str]:
         """When the run that goes on at `at` really ended, and how."""
         said = [one for one in self.scene.past.said if at < one.at < end]
         for number, one in enumerate(said):
@@ -243,52 +264,56 @@ class Replay:
                 return min(one.seen.started_at, one.at), STOPPED_ITSELF
         return max(at, min(end, self.scene.lookout.ends or end)), PERIOD_END
 
-    def _works_again(self, act: Proposal, at: datetime, end: datetime) -> tuple[datetime, datetime] | None:
+    def _find_next_work(self, act: Proposal, at: datetime, end: datetime) -> tuple[datetime, datetime] | None:
         """When it worked again, and which run sees that, while it really ran on; None: it never did."""
         name, step = act.verdict.policy.name, self.scene.backdrop.rules.interval
         here = at + step
         while here < end:
-            found = self._look_real(here)
+            found = self._evaluate_real(here)
             if found is None:
                 return None
             work = next((case.verdict.work for case in found.cases if case.verdict.policy.name == name), None)
             if work is not None and work.state == ACTIVE:
                 return max(at, work.since or here), here
-            limit = min(self._next_event(here), end)
-            here = here + step if self.scene.backdrop.every_step else later(found, limit, step, self._look_real, states)
+            limit = min(self._find_next_event(here), end)
+            here = (
+                here + step
+                if self.scene.backdrop.every_step
+                else find_next_difference(found, limit, step, self._evaluate_real, summarize_states)
+            )
         return None
 
-    def _known(self, act: Proposal, at: datetime, end: datetime) -> bool:
+    def _is_measured(self, act: Proposal, at: datetime, end: datetime) -> bool:
         """Whether its samples can say that it did not work within the hour after `at`."""
-        if end < at + HOUR or not self.scene.past.measured(at, at + HOUR):
+        if end < at + HOUR or not self.scene.past.has_samples(at, at + HOUR):
             return False
-        found = self._look_real(self.scene.backdrop.step(at + HOUR) - self.scene.backdrop.rules.interval)
+        found = self._evaluate_real(self.scene.backdrop.align_to_run(at + HOUR) - self.scene.backdrop.rules.interval)
         name = act.verdict.policy.name
         return found is not None and any(c.verdict.work.state != UNKNOWN for c in found.cases if c.verdict.policy.name == name)
 
     # When to look again
 
-    def _then(self, found: Survey, at: datetime, end: datetime) -> datetime:
+    def _find_next_run(self, found: GuardEvaluation, at: datetime, end: datetime) -> datetime:
         """The next run that may find something new."""
         step, back = self.scene.backdrop.rules.interval, self.scene.backdrop
-        waits = any(p.due_at <= at and {reason for reason, _ in p.held_by} <= PASSES for p in found.proposals)
+        waits = any(p.due_at <= at and {reason for reason, _ in p.held_by} <= PASSING_REASONS for p in found.proposals)
         if self._stepped or waits or back.every_step or any(climb.left_polls for climb in found.climbs):
             return min(at + step, end)
-        due = [back.step(p.due_at) for p in found.proposals if p.due_at > at]
-        limit = min([self._next_event(at), end, *due])
-        if any(case.verdict.policy.when.names & GROWING or case.verdict.policy.schedule for case in found.cases):
-            limit = min(limit, at + LOOKS * step)
-        return later(found, limit, step, self._look, findings)
+        due = [back.align_to_run(p.due_at) for p in found.proposals if p.due_at > at]
+        limit = min([self._find_next_event(at), end, *due])
+        if any(case.verdict.policy.when.names & GROWING_FACTS or case.verdict.policy.schedule for case in found.cases):
+            limit = min(limit, at + INTERVALS_BETWEEN_LOOKS * step)
+        return find_next_difference(found, limit, step, self._evaluate, summarize_findings)
 
-    def _next_event(self, at: datetime) -> datetime:
+    def _find_next_event(self, at: datetime) -> datetime:
         scene, back = self.scene, self.scene.backdrop
-        moving = [scene.sighted.at + STICKY] if scene.sighted else []
-        moving += [scene.started_at + BY_HAND] if scene.started_at else []
+        moving = [scene.sighted.at + PROTECTION_LASTS] if scene.sighted else []
+        moving += [scene.started_at + MANUAL_START_LEASE] if scene.started_at else []
         number = bisect_right(self._events, at)
-        ahead = [back.step(one) for one in moving if back.step(one) > at]
+        ahead = [back.align_to_run(one) for one in moving if back.align_to_run(one) > at]
         return min([*self._events[number : number + 1], *ahead], default=datetime.max.replace(tzinfo=at.tzinfo))
 
 
-def _why_blind(case: Case) -> str:
+def _explain_blind(case: PolicyCase) -> str:
     """Why nothing can be said, the weightiest of it."""
     return case.verdict.truth.why or next(iter(case.verdict.reasons), "nobody knows why")

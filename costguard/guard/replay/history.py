@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from costguard.guard.evidence import Columns
+from costguard.guard.evidence import SampleColumns
 from costguard.metering.inventory import COMPLETE
 from costguard.metering.observation import Observation
 from costguard.metering.span import Span, compute_amounts
@@ -21,15 +21,15 @@ from costguard.values.money import Money, MoneyInterval, make_zero_interval
 from costguard.values.resource import ENDED, RUNNING, ResourceKey, ScopeKey
 from costguard.values.sample import Sample, SampleHour
 
-REACH = timedelta(hours=48)
+HISTORY_LOOKBACK = timedelta(hours=48)
 """How far back a guard run looks at samples."""
 HOUR = timedelta(hours=1)
-HANGS_IN = timedelta(minutes=9)
+HANG_AVOIDED_BY = timedelta(minutes=9)
 """Less than what a machine must look busy for without a break to be called hung."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class RecordedChange:
     """What was said of it at `at`, when it changed. `seen` None: complete listings lacked it from then on."""
 
     at: datetime
@@ -37,7 +37,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class ResourceHistory:
     """One resource as recorded. `said` and `spans` are in order of time. `samples`: in columns.
 
     `hourly_until`: before it only one row an hour is kept of some signals, and `hours` made samples of them; None: of none.
@@ -46,12 +46,12 @@ class Past:
     key: ResourceKey
     scope: ScopeKey
     first_seen_at: datetime
-    said: tuple[Said, ...]
+    said: tuple[RecordedChange, ...]
     spans: tuple[Span, ...] = ()
-    samples: Columns = field(default_factory=dict)
+    samples: SampleColumns = field(default_factory=dict)
     hourly_until: datetime | None = None
 
-    def observed(self, at: datetime) -> tuple[Observation, datetime | None] | None:
+    def get_observation(self, at: datetime) -> tuple[Observation, datetime | None] | None:
         """What is known of it at `at`, and since when listings lack it (None: they do not); None: nothing, or it has ended."""
         number = bisect_right(self.said, at, key=lambda one: one.at) - 1
         if number < 0:
@@ -60,7 +60,9 @@ class Past:
         seen = next((one.seen for one in reversed(self.said[: number + 1]) if one.seen is not None), None)
         return None if seen is None or seen.state == ENDED else (seen, absent_at)
 
-    def window(self, at: datetime, reach: timedelta = REACH) -> dict[str, tuple[Sequence[int], Sequence[float]]]:
+    def select_samples(
+        self, at: datetime, reach: timedelta = HISTORY_LOOKBACK
+    ) -> dict[str, tuple[Sequence[int], Sequence[float]]]:
         """The samples of the last `reach` before `at`, in columns; a signal without any is left out."""
         first, last = to_micros(at - reach), to_micros(at)
         found = {}
@@ -70,30 +72,30 @@ class Past:
                 found[signal] = ats[low:high], values[low:high]
         return found
 
-    def lately(self, at: datetime, reach: timedelta) -> list[Sample]:
+    def list_samples(self, at: datetime, reach: timedelta) -> list[Sample]:
         """The same, one by one."""
         return [
             Sample(key=self.key, signal=signal, at=from_micros(when), value=value)
-            for signal, (ats, values) in self.window(at, reach).items()
+            for signal, (ats, values) in self.select_samples(at, reach).items()
             for when, value in zip(ats, values, strict=True)
         ]
 
-    def measured(self, start: datetime, end: datetime) -> bool:
+    def has_samples(self, start: datetime, end: datetime) -> bool:
         """Whether any sample lies in (start, end]."""
-        return bool(self.window(end, end - start - MICROSECOND))
+        return bool(self.select_samples(end, end - start - MICROSECOND))
 
-    def open_at(self, at: datetime) -> tuple[Span, ...]:
+    def list_open_spans(self, at: datetime) -> tuple[Span, ...]:
         """The lines that bill at `at`."""
         return tuple(span for span in self.spans if span.start <= at and (span.end is None or at < span.end))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lookout:
+class ScopeListings:
     """How well a scope was seen: its `stretches`, in order of time."""
 
     stretches: tuple[PollStretch, ...] = ()
 
-    def seen_at(self, at: datetime) -> datetime | None:
+    def find_last_listing(self, at: datetime) -> datetime | None:
         """When its last complete listing before `at` was, as if those of a stretch had come evenly; None: there was none."""
         for one in reversed(self.stretches):
             if one.outcome == COMPLETE and one.start <= at:
@@ -103,9 +105,9 @@ class Lookout:
                 return one.start + ((at - one.start) // each) * each
         return None
 
-    def polls(self, first: datetime, at: datetime) -> int:
+    def count_listings(self, first: datetime, at: datetime) -> int:
         """How many complete listings lie from `first` to `at`, as if those of a stretch had come evenly."""
-        return sum(_share(one, first, at) for one in self.stretches if one.outcome == COMPLETE)
+        return sum(_count_shared_polls(one, first, at) for one in self.stretches if one.outcome == COMPLETE)
 
     @property
     def ends(self) -> datetime | None:
@@ -113,12 +115,12 @@ class Lookout:
         return max((one.end for one in self.stretches if one.outcome == COMPLETE), default=None)
 
 
-def listed_at(past: Past, lookout: Lookout, at: datetime) -> LiveResource | None:
+def rebuild_listing(past: ResourceHistory, lookout: ScopeListings, at: datetime) -> LiveResource | None:
     """The resource as it was listed at `at`, without its money; None where nothing was known of it, or it had ended."""
-    known = past.observed(at)
+    known = past.get_observation(at)
     if known is None:
         return None
-    seen_at = lookout.seen_at(at) or past.first_seen_at
+    seen_at = lookout.find_last_listing(at) or past.first_seen_at
     return LiveResource(
         scope=past.scope,
         observation=known[0],
@@ -130,13 +132,13 @@ def listed_at(past: Past, lookout: Lookout, at: datetime) -> LiveResource | None
     )
 
 
-def live_of(past: Past, lookout: Lookout, at: datetime) -> LiveResource | None:
+def rebuild_resource(past: ResourceHistory, lookout: ScopeListings, at: datetime) -> LiveResource | None:
     """The resource as it stood at `at`, with what it billed."""
-    found = listed_at(past, lookout, at)
-    return None if found is None else replace(found, open=past.open_at(at), spent=_spent(past.spans, at))
+    found = rebuild_listing(past, lookout, at)
+    return None if found is None else replace(found, open=past.list_open_spans(at), spent=_sum_spent(past.spans, at))
 
 
-def gaps_of(stretches: Iterable[PollStretch], longest: timedelta) -> tuple[datetime, ...]:
+def find_gaps(stretches: Iterable[PollStretch], longest: timedelta) -> tuple[datetime, ...]:
     """When each pause of all polls together ended that was longer than `longest`."""
     reached, found = None, list[datetime]()
     for one in sorted(stretches, key=lambda s: s.start):
@@ -146,7 +148,7 @@ def gaps_of(stretches: Iterable[PollStretch], longest: timedelta) -> tuple[datet
     return tuple(found)
 
 
-def hours_as_columns(
+def expand_sample_hours(
     hours: Iterable[SampleHour], every: timedelta, runs: Sequence[tuple[datetime, datetime]]
 ) -> tuple[list[int], list[float]]:
     """Samples that fit `hours` and hide no work: the highest, and every few minutes the lowest, as many as there were.
@@ -156,7 +158,7 @@ def hours_as_columns(
     began; samples of an hour in which one did stand at the hour's end.
     """
     ats, values, each = list[int](), list[float](), every // MICROSECOND
-    cycle = max(2, HANGS_IN // every)
+    cycle = max(2, HANG_AVOIDED_BY // every)
     for hour in hours:
         begin, ends = to_micros(hour.start), to_micros(hour.start + HOUR)
         late = any(hour.start < start < hour.start + HOUR for start, _ in runs)
@@ -167,13 +169,13 @@ def hours_as_columns(
     return ats, values
 
 
-def rhythm(hours: Iterable[SampleHour], interval: timedelta) -> timedelta:
+def estimate_hourly_interval(hours: Iterable[SampleHour], interval: timedelta) -> timedelta:
     """How often a sample came, by the fullest of `hours`; never oftener than `interval`."""
     most = max((hour.count for hour in hours), default=0)
     return max(interval, HOUR / most) if most else interval
 
 
-def runs_of(said: Iterable[Said]) -> tuple[tuple[datetime, datetime], ...]:
+def find_instance_runs(said: Iterable[RecordedChange]) -> tuple[tuple[datetime, datetime], ...]:
     """(start, when it was said) of each run."""
     found = dict[datetime, datetime]()
     for one in said:
@@ -182,7 +184,7 @@ def runs_of(said: Iterable[Said]) -> tuple[tuple[datetime, datetime], ...]:
     return tuple(found.items())
 
 
-def _share(stretch: PollStretch, first: datetime, at: datetime) -> int:
+def _count_shared_polls(stretch: PollStretch, first: datetime, at: datetime) -> int:
     start, end = max(stretch.start, first), min(stretch.end, at)
     if end < start:
         return 0
@@ -192,7 +194,7 @@ def _share(stretch: PollStretch, first: datetime, at: datetime) -> int:
     return int((end - stretch.start) // each) - int(-((stretch.start - start) // each)) + 1
 
 
-def _spent(spans: Sequence[Span], at: datetime) -> MoneyInterval:
+def _sum_spent(spans: Sequence[Span], at: datetime) -> MoneyInterval:
     """All that it cost until then, in the currency that billed last."""
     begun = [span for span in spans if span.start <= at]
     currency = begun[-1].meter.price.currency if begun else "USD"

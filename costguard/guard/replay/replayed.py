@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from costguard.guard.action_plan import Case
+from costguard.guard.action_plan import PolicyCase
 from costguard.guard.verdict import Proposal
 
 WORKED, STOPPED_ITSELF, ENDED_ITSELF, PERIOD_END = "worked", "stopped", "ended", "period_end"
-BECAUSE = {
+REST_ENDINGS = {
     WORKED: "it worked again",
     STOPPED_ITSELF: "it was really stopped, or started anew",
     ENDED_ITSELF: "it really ended",
@@ -19,7 +19,7 @@ BECAUSE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedAct:
     """An act that a policy wants at `at`. `until`, `because`: how long it would have rested (see BECAUSE).
 
     `told_at`: when the first notice of its ladder went out. `worked_at`: when it worked again, None: it did not, as far as is
@@ -27,7 +27,7 @@ class Wanted:
     """
 
     at: datetime
-    case: Case
+    case: PolicyCase
     proposal: Proposal
     until: datetime
     because: str
@@ -38,10 +38,10 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldBack:
+class HeldAct:
     """An act that was due from `since` to `until`, and that something else than its grace held back: (reason, sentence)."""
 
-    case: Case
+    case: PolicyCase
     proposal: Proposal
     since: datetime
     until: datetime
@@ -49,7 +49,7 @@ class HeldBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turned:
+class ActivityTurn:
     """It turned idle or unknown at `since`, was seen to be that from `seen` to `until`, and was neither before."""
 
     since: datetime
@@ -58,15 +58,15 @@ class Turned:
 
 
 @dataclass(slots=True, kw_only=True)
-class Replayed:
+class ReplayResult:
     """What came of one resource, which grows while it is replayed. `notices`, `questions`: how many, by policy.
 
     `blind`: (policy, reason) and for how long it could not be judged for that reason. `runs`: how often the guard looked.
     """
 
-    wanted: list[Wanted] = field(default_factory=list)
-    held: list[HeldBack] = field(default_factory=list)
-    turned: list[Turned] = field(default_factory=list)
+    wanted: list[WantedAct] = field(default_factory=list)
+    held: list[HeldAct] = field(default_factory=list)
+    turned: list[ActivityTurn] = field(default_factory=list)
     notices: dict[str, int] = field(default_factory=dict)
     questions: dict[str, int] = field(default_factory=dict)
     blind: dict[tuple[str, str], timedelta] = field(default_factory=dict)

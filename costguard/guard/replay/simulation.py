@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from costguard.guard.replay.letting import Let
-from costguard.guard.work import Work
+from costguard.guard.replay.letting import LimitedAct
+from costguard.guard.work import Activity
 from costguard.metering.meter import COMPUTE
 from costguard.metering.span import Span, compute_amounts
 from costguard.values.incarnation import Incarnation
@@ -22,10 +22,10 @@ from costguard.values.money import Money, MoneyInterval
 from costguard.values.period import Period
 from costguard.values.resource import ResourceKey
 
-SUSPECT = timedelta(hours=1)
+SUSPECT_WITHIN = timedelta(hours=1)
 """A machine that works again within it was probably not idle for good."""
 YES, NO, NOT_KNOWN = "yes", "no", "not_known"
-FALSE_STOP = {
+FALSE_STOP_ANSWERS = {
     YES: "it worked again within the hour",
     NO: "it was measured for an hour, and did not work",
     NOT_KNOWN: "nothing that was measured in the hour after can say",
@@ -33,7 +33,7 @@ FALSE_STOP = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class SimulatedStop:
     """An act that would have been done at `at`. `wanted_at`: when its policy wanted it; `held_by`: the rails that held it.
 
     `until`, `because`: how long it would have rested. `false_stop`: one of FALSE_STOP. `avoided`: what its computing cost from
@@ -46,7 +46,7 @@ class Stop:
     gpu: str
     policy: str
     act: str
-    work: Work
+    work: Activity
     since: datetime | None
     told_at: datetime | None
     wanted_at: datetime
@@ -67,11 +67,11 @@ class Stop:
     @property
     def saved(self) -> tuple[MoneyInterval, ...]:
         """Net of what goes on: end by end against the other end of what goes on."""
-        return net(self.avoided, self.at_rest)
+        return subtract_costs(self.avoided, self.at_rest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class SimulatedHold:
     """An act that its policy wanted from `since` to `until`, and that was never done. `rails`: only rails held it."""
 
     life: Incarnation
@@ -86,7 +86,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blind:
+class BlindTime:
     """For how long machines ran that a policy could not judge, summed over machines, and for which `reasons`."""
 
     total: timedelta = timedelta()
@@ -94,16 +94,16 @@ class Blind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class PolicySimulation:
     """One policy over the period. `level`: how far it is armed today."""
 
     name: str
     level: str
-    stops: tuple[Stop, ...] = ()
-    held: tuple[Held, ...] = ()
+    stops: tuple[SimulatedStop, ...] = ()
+    held: tuple[SimulatedHold, ...] = ()
     notices: int = 0
     questions: int = 0
-    blind: Blind = field(default_factory=Blind)
+    blind: BlindTime = field(default_factory=BlindTime)
 
     @property
     def machines(self) -> int:
@@ -113,9 +113,9 @@ class Tried:
     @property
     def saved(self) -> tuple[MoneyInterval, ...]:
         """By currency."""
-        return total(stop.saved for stop in self.stops)
+        return sum_cost_intervals(stop.saved for stop in self.stops)
 
-    def false_stops(self, answer: str = YES) -> int:
+    def count_false_stops(self, answer: str = YES) -> int:
         """How many of its stops have this answer."""
         return sum(stop.false_stop == answer for stop in self.stops)
 
@@ -131,28 +131,28 @@ class Simulation:
     at: datetime
     interval: timedelta
     resources: int
-    policies: tuple[Tried, ...]
+    policies: tuple[PolicySimulation, ...]
     hourly_until: datetime | None = None
     not_replayed: tuple[str, ...] = ()
 
     @property
-    def stops(self) -> tuple[Stop, ...]:
+    def stops(self) -> tuple[SimulatedStop, ...]:
         """Of all policies, in order of time."""
         return tuple(sorted((s for one in self.policies for s in one.stops), key=lambda s: (s.at, s.key, s.policy)))
 
     @property
     def saved(self) -> tuple[MoneyInterval, ...]:
         """By currency."""
-        return total(one.saved for one in self.policies)
+        return sum_cost_intervals(one.saved for one in self.policies)
 
 
-def stop_of(let: Let, spans: Sequence[Span], rest: Sequence[Span]) -> Stop:
+def build_simulated_stop(let: LimitedAct, spans: Sequence[Span], rest: Sequence[Span]) -> SimulatedStop:
     """The stop that was let go. `spans`: what the resource billed; `rest`: the lines that it bills at rest, open."""
     wanted = let.wanted
     at = let.at or wanted.at
     until, verdict, seen = max(at, wanted.until), wanted.proposal.verdict, wanted.case.live.observation
     rested = min(until, wanted.ended_at or until)
-    return Stop(
+    return SimulatedStop(
         life=verdict.life,
         name=seen.name,
         owner=wanted.case.owner,
@@ -167,28 +167,28 @@ def stop_of(let: Let, spans: Sequence[Span], rest: Sequence[Span]) -> Stop:
         until=until,
         because=wanted.because,
         worked_at=wanted.worked_at,
-        false_stop=_false(let, at),
+        false_stop=_classify_false_stop(let, at),
         held_by=let.held,
-        avoided=cost((span for span in spans if span.meter.charge == COMPUTE), at, until),
-        at_rest=cost(rest, at, max(at, rested)),
+        avoided=sum_span_costs((span for span in spans if span.meter.charge == COMPUTE), at, until),
+        at_rest=sum_span_costs(rest, at, max(at, rested)),
     )
 
 
-def cost(spans: Iterable[Span], start: datetime, end: datetime) -> tuple[MoneyInterval, ...]:
+def sum_span_costs(spans: Iterable[Span], start: datetime, end: datetime) -> tuple[MoneyInterval, ...]:
     """What `spans` cost from `start` to `end`, open ones going on until then, by currency."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for span in spans:
         for number, nano in enumerate(compute_amounts(span, to_micros(start), to_micros(end))):
             sums[span.meter.price.currency][number] += nano
-    return tuple(_interval(currency, *sums[currency]) for currency in sorted(sums) if sums[currency][2])
+    return tuple(_build_interval(currency, *sums[currency]) for currency in sorted(sums) if sums[currency][2])
 
 
-def net(avoided: Iterable[MoneyInterval], rest: Iterable[MoneyInterval]) -> tuple[MoneyInterval, ...]:
+def subtract_costs(avoided: Iterable[MoneyInterval], rest: Iterable[MoneyInterval]) -> tuple[MoneyInterval, ...]:
     """`avoided` less `rest`: at least the least of the one less the most of the other."""
-    more, less = _nanos([avoided]), _nanos([rest])
+    more, less = _sum_nanos([avoided]), _sum_nanos([rest])
     none = (0, 0, 0)
     return tuple(
-        _interval(
+        _build_interval(
             currency,
             more.get(currency, none)[0] - less.get(currency, none)[2],
             more.get(currency, none)[1] - less.get(currency, none)[1],
@@ -198,25 +198,25 @@ def net(avoided: Iterable[MoneyInterval], rest: Iterable[MoneyInterval]) -> tupl
     )
 
 
-def total(parts: Iterable[Iterable[MoneyInterval]]) -> tuple[MoneyInterval, ...]:
+def sum_cost_intervals(parts: Iterable[Iterable[MoneyInterval]]) -> tuple[MoneyInterval, ...]:
     """All parts together, by currency."""
-    return tuple(_interval(currency, *nanos) for currency, nanos in sorted(_nanos(parts).items()))
+    return tuple(_build_interval(currency, *nanos) for currency, nanos in sorted(_sum_nanos(parts).items()))
 
 
-def blind_of(parts: Mapping[str, timedelta]) -> Blind:
+def build_blind_time(parts: Mapping[str, timedelta]) -> BlindTime:
     """`parts`: how long, by reason; the longest first."""
     reasons = sorted(parts.items(), key=lambda one: (-one[1], one[0]))
-    return Blind(total=sum(parts.values(), timedelta()), reasons=tuple(reasons))
+    return BlindTime(total=sum(parts.values(), timedelta()), reasons=tuple(reasons))
 
 
-def _false(let: Let, at: datetime) -> str:
+def _classify_false_stop(let: LimitedAct, at: datetime) -> str:
     wanted = let.wanted
-    if wanted.worked_at is not None and wanted.worked_at - at < SUSPECT:
+    if wanted.worked_at is not None and wanted.worked_at - at < SUSPECT_WITHIN:
         return YES
-    return NO if wanted.known and wanted.until - at >= SUSPECT else NOT_KNOWN
+    return NO if wanted.known and wanted.until - at >= SUSPECT_WITHIN else NOT_KNOWN
 
 
-def _nanos(parts: Iterable[Iterable[MoneyInterval]]) -> dict[str, tuple[int, int, int]]:
+def _sum_nanos(parts: Iterable[Iterable[MoneyInterval]]) -> dict[str, tuple[int, int, int]]:
     sums: dict[str, tuple[int, int, int]] = {}
     for part in parts:
         for one in part:
@@ -225,7 +225,7 @@ def _nanos(parts: Iterable[Iterable[MoneyInterval]]) -> dict[str, tuple[int, int
     return sums
 
 
-def _interval(currency: str, low: int, expected: int, high: int) -> MoneyInterval:
+def _build_interval(currency: str, low: int, expected: int, high: int) -> MoneyInterval:
     return MoneyInterval(
         low=Money(nano=low, currency=currency),
         expected=Money(nano=expected, currency=currency),

@@ -17,7 +17,7 @@ from costguard.ledger.db.codecs import Row, moment
 from costguard.ledger.db.lives import KEY, life_of, life_text, list_text, text_list
 from costguard.ledger.guard import audit
 from costguard.ledger.guard.audit_log import append
-from costguard.values.agent import Agent, Code, WebToken
+from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.incarnation import Incarnation
 from costguard.values.instant import from_micros, to_micros
 from costguard.values.resource import ResourceKey, make_storable
@@ -51,7 +51,7 @@ def agent_named(ask: Ask, agent_id: str) -> Agent | None:
     return _agent_of(rows[0]) if rows else None
 
 
-def add_code(ask: Ask, tell: Tell, code: Code) -> None:
+def add_code(ask: Ask, tell: Tell, code: EnrollmentCode) -> None:
     """Write a code that was just made."""
     row = (code.hash, *code.key, _life(code.life), make_storable(code.who), to_micros(code.at), to_micros(code.expires_at))
     tell(f"INSERT INTO agent_code (hash, {KEY}, life, who, at_us, expires_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [row])  # noqa: S608 - our own names
@@ -184,10 +184,10 @@ def _agent_of(row: Row) -> Agent:
     )
 
 
-def _code_of(row: Row) -> Code:
+def _code_of(row: Row) -> EnrollmentCode:
     code_hash, *columns, life, who, at_us, expires_us, used_us, used_by = row
     key = ResourceKey(*columns)
-    return Code(
+    return EnrollmentCode(
         hash=code_hash,
         key=key,
         life=_life_of(key, life),

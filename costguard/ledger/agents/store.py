@@ -12,7 +12,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from costguard.guard.overrides import Wish
+from costguard.guard.overrides import Override
 from costguard.ledger.agents import records
 from costguard.ledger.agents.records import Taken
 from costguard.ledger.db.asking import Ask, Tell
@@ -21,7 +21,7 @@ from costguard.ledger.db.faults import ledger_errors
 from costguard.ledger.db.voices import Pen, voices
 from costguard.ledger.guard import guard_state
 from costguard.ledger.spans.samples import write_samples
-from costguard.values.agent import Agent, Code, WebToken
+from costguard.values.agent import Agent, EnrollmentCode, WebToken
 from costguard.values.sample import Sample
 
 
@@ -46,11 +46,11 @@ class Page(NamedTuple):
         if samples:
             write_samples(self.ask, self.tell, samples)
 
-    def load_overrides_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Override]:
         """Every wish made at or after `at`, whatever became of it."""
         return guard_state.wishes_since(self.ask, at)
 
-    def add_override(self, wish: Wish) -> None:
+    def add_override(self, wish: Override) -> None:
         """Record a wish; one with this id that is there already stays as it is."""
         guard_state.add_wish(self.ask, self.tell, wish)
 
@@ -107,7 +107,7 @@ class AgentBook:
         with self._reading() as ask:
             return records.tokens(ask)
 
-    def add_code(self, code: Code) -> None:
+    def add_code(self, code: EnrollmentCode) -> None:
         """Record a code that was just made."""
         with self._alone() as (ask, tell):
             records.add_code(ask, tell, code)

@@ -21,7 +21,7 @@ from typing import Self
 from costguard.bills.bill_line import BillImport
 from costguard.bills.drift import DriftPart, DriftResult
 from costguard.errors import shorten
-from costguard.guard.alerts.alert import Message
+from costguard.guard.alerts.alert import Notification
 from costguard.ledger.bills.staging import COLUMNS, FACTS, LOT, Staging, digest
 from costguard.ledger.db.asking import Ask, Tell, in_lots, marks
 from costguard.ledger.db.codecs import Row
@@ -92,7 +92,12 @@ class Bills:
             return [one for statement in statements for one in _taken(ask, tell, statement, who, now)]
 
     def record(
-        self, results: Sequence[DriftResult], *, who: str, messages: Sequence[Message] = (), told: Collection[DriftResult] = ()
+        self,
+        results: Sequence[DriftResult],
+        *,
+        who: str,
+        messages: Sequence[Notification] = (),
+        told: Collection[DriftResult] = (),
     ) -> None:
         """Write what holding bills against charges showed, with the messages that tell of it, in one transaction.
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Table, Text, UniqueConstraint, text
 
-from costguard.guard.action_intents import EXECUTING, OPEN
+from costguard.guard.action_intents import EXECUTING, OPEN_STATES
 from costguard.guard.hook import BEGUN
 from costguard.ledger.db.tables import BIG, PACKED, STRICT, Row
 
 KEY = ("provider", "account", "region", "external_id")
-_OPEN = ", ".join(f"'{state}'" for state in OPEN)
+_OPEN = ", ".join(f"'{state}'" for state in OPEN_STATES)
 STILL_OPEN = text(f"state IN ({_OPEN})")
 IN_FLIGHT = text(f"state = '{EXECUTING}'")
 UNSETTLED = text("sent_us IS NULL AND gave_up_us IS NULL")

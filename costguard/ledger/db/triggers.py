@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from costguard.guard.action_intents import EXECUTING, GRACE, MOVES, PLANNED, READY
-from costguard.guard.audit import FIRST
+from costguard.guard.action_intents import EXECUTING, GRACE, PLANNED, READY, TRANSITIONS
+from costguard.guard.audit import FIRST_HASH
 from costguard.guard.hook import BEGUN
 
 KEPT_FOR_EVER = (
@@ -77,8 +77,8 @@ EDITS = {
 }
 """Table -> the columns that are never edited; '' for all of them."""
 
-_FORWARD = ", ".join(f"'{old}>{new}'" for old, news in MOVES.items() for new in (old, *news))
-_SETTLED = ", ".join(f"'{state}'" for state, news in MOVES.items() if not news)
+_FORWARD = ", ".join(f"'{old}>{new}'" for old, news in TRANSITIONS.items() for new in (old, *news))
+_SETTLED = ", ".join(f"'{state}'" for state, news in TRANSITIONS.items() if not news)
 
 CHANGES = {
     "agent_seq_rises": (
@@ -141,7 +141,7 @@ ORDER BY start_us DESC LIMIT 1
 _REACHES_IN = f"""(NEW.end_us IS NULL OR NEW.end_us > NEW.start_us)
     AND (SELECT end_us IS NULL OR end_us > NEW.start_us FROM ({NEIGHBOUR}) AS neighbour)"""  # noqa: S608 - ours
 _BRANCHES = f"""NEW.seq <> coalesce((SELECT max(seq) FROM audit), 0) + 1
-    OR NEW.previous <> coalesce((SELECT hash FROM audit ORDER BY seq DESC LIMIT 1), '{FIRST}')"""  # noqa: S608 - ours
+    OR NEW.previous <> coalesce((SELECT hash FROM audit ORDER BY seq DESC LIMIT 1), '{FIRST_HASH}')"""  # noqa: S608 - ours
 
 INSERTS = {
     "span_overlaps_none": ("span", _REACHES_IN, _OVERLAP),

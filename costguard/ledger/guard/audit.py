@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from costguard.guard.audit import ADOPTED, BEGAN, MOVED, SETTINGS, Entry
+from costguard.guard.audit import ADOPTED, BEGAN, MOVED, SETTINGS, AuditEntry
 from costguard.ledger.db.asking import Ask, Tell
 from costguard.ledger.guard.audit_log import COLUMNS, append, sha256, told
 
@@ -96,7 +96,7 @@ def tell_settings(ask: Ask, tell: Tell, mark: str, at_us: int) -> None:
 def settings_told(ask: Ask) -> str:
     """The fingerprint that was told of last; "" before the first."""
     rows = ask(f"SELECT {COLUMNS} FROM audit WHERE kind = ? ORDER BY seq DESC LIMIT 1", (SETTINGS,))  # noqa: S608 - our own names
-    return str(told(Entry(*rows[0])).body.get("mark", "")) if rows else ""
+    return str(told(AuditEntry(*rows[0])).body.get("mark", "")) if rows else ""
 
 
 def settings_of(facts: str) -> str:

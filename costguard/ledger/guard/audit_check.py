@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from costguard.guard.audit import SHOWN, Anchor, Entry, Finding, Told, anchor_text
+from costguard.guard.audit import HASH_DIGITS_SHOWN, AuditAnchor, AuditEntry, AuditFinding, AuditRecord, format_anchor
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.guard.audit import AUDITED, EVENT, event_hash, row_hash, settings_of
 from costguard.ledger.guard.audit_log import break_after, entries, told
@@ -21,8 +21,8 @@ class Chain:
     """
 
     rows_read: int = 0
-    last: Entry | None = None
-    broken: Finding | None = None
+    last: AuditEntry | None = None
+    broken: AuditFinding | None = None
     ledger: str = ""
     settings: str = ""
     hashes: dict[int, str] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Chain:
     moves: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
-def checked(ask: Ask, anchors: Sequence[Anchor] = ()) -> tuple[Chain, list[Finding]]:
+def checked(ask: Ask, anchors: Sequence[AuditAnchor] = ()) -> tuple[Chain, list[AuditFinding]]:
     """The audit, and all that does not fit: where the chain breaks first, then anchors, then what it tells."""
     chain = _gone_through(ask, {anchor.seq for anchor in anchors})
     broken = [chain.broken] if chain.broken else []
@@ -49,7 +49,7 @@ def _gone_through(ask: Ask, noted: set[int]) -> Chain:
     return chain
 
 
-def _take_in(chain: Chain, row: Told) -> None:
+def _take_in(chain: Chain, row: AuditRecord) -> None:
     """What one row tells."""
     body = row.body
     if row.seq == 1:
@@ -62,45 +62,45 @@ def _take_in(chain: Chain, row: Told) -> None:
             chain.moves[str(body.get("id"))] += map(str, events)
 
 
-def _began(ask: Ask, chain: Chain) -> Iterator[Finding]:
+def _began(ask: Ask, chain: Chain) -> Iterator[AuditFinding]:
     """Whether it is this ledger's."""
     ((ledger_id,),) = ask("SELECT ledger_id FROM ledger_state", ())
     if chain.last is None:
-        yield Finding(1, "row 1 is missing: the audit is empty, and every ledger has its first row")
+        yield AuditFinding(1, "row 1 is missing: the audit is empty, and every ledger has its first row")
     elif chain.ledger != ledger_id:
-        yield Finding(1, f"row 1 tells of ledger {chain.ledger or 'none'}, and this is {ledger_id}")
+        yield AuditFinding(1, f"row 1 tells of ledger {chain.ledger or 'none'}, and this is {ledger_id}")
 
 
-def _anchored(chain: Chain, anchors: Sequence[Anchor]) -> Iterator[Finding]:
+def _anchored(chain: Chain, anchors: Sequence[AuditAnchor]) -> Iterator[AuditFinding]:
     """Whether the chain passes through what was noted."""
     for seq, noted in anchors:
-        shown, found = anchor_text(seq, noted), chain.hashes.get(seq)
+        shown, found = format_anchor(seq, noted), chain.hashes.get(seq)
         if found is None:
             ends = f"it ends at row {chain.last.seq}: later rows were removed" if chain.last else "it is empty"
             missing = ends if chain.last is None or chain.last.seq < seq else f"row {seq} is missing"
-            yield Finding(seq, f"the audit does not reach {shown}: {missing}, or this is an older copy")
+            yield AuditFinding(seq, f"the audit does not reach {shown}: {missing}, or this is an older copy")
         elif not found.startswith(noted):
-            says = f"row {seq} has {found[: max(SHOWN, len(noted))]} there: it or a row before it was written anew"
-            yield Finding(seq, f"the audit does not pass through {shown}: {says}")
+            says = f"row {seq} has {found[: max(HASH_DIGITS_SHOWN, len(noted))]} there: it or a row before it was written anew"
+            yield AuditFinding(seq, f"the audit does not pass through {shown}: {says}")
 
 
-def _rows(ask: Ask, chain: Chain) -> Iterator[Finding]:
+def _rows(ask: Ask, chain: Chain) -> Iterator[AuditFinding]:
     """Whether each row that is told of is as it was told, and no other is there."""
     left = dict(chain.rows)
     for table, audited in AUDITED.items():
         for values in ask(f"SELECT {', '.join(audited.columns)} FROM {table} ORDER BY id", ()):  # noqa: S608 - our own names
             name = f"{_called(table)} {values[0]}"
             if (table, values[0]) not in left:
-                yield Finding(None, f"{name} is there, and no row of the audit tells of it")
+                yield AuditFinding(None, f"{name} is there, and no row of the audit tells of it")
                 continue
             seq, noted = left.pop((table, values[0]))
             if row_hash(table, values) != noted:
-                yield Finding(seq, f"{name} is not as row {seq} tells it: it was changed without the audit")
+                yield AuditFinding(seq, f"{name} is not as row {seq} tells it: it was changed without the audit")
     for (table, row_id), (seq, _) in left.items():
-        yield Finding(seq, f"{_called(table)} {row_id}, of which row {seq} tells, is not there")
+        yield AuditFinding(seq, f"{_called(table)} {row_id}, of which row {seq} tells, is not there")
 
 
-def _moves(ask: Ask, chain: Chain) -> Iterator[Finding]:
+def _moves(ask: Ask, chain: Chain) -> Iterator[AuditFinding]:
     """Whether each intent made the moves that are told of, in that order."""
     there: dict[str, list[str]] = defaultdict(list)
     for values in ask(f"SELECT {', '.join(EVENT)} FROM intent_event ORDER BY id", ()):  # noqa: S608 - our own names
@@ -111,18 +111,20 @@ def _moves(ask: Ask, chain: Chain) -> Iterator[Finding]:
             continue
         seq = chain.rows.get(("intent", name), (None, ""))[0]
         if len(made) != len(noted):
-            yield Finding(seq, f"intent {name} made {len(made)} moves, and the audit tells of {len(noted)}")
+            yield AuditFinding(seq, f"intent {name} made {len(made)} moves, and the audit tells of {len(noted)}")
         else:
             number = next(n for n, (one, other) in enumerate(zip(made, noted, strict=True), 1) if one != other)
-            yield Finding(seq, f"move {number} of intent {name} is not as the audit tells it")
+            yield AuditFinding(seq, f"move {number} of intent {name} is not as the audit tells it")
 
 
-def _settings(ask: Ask, chain: Chain) -> Iterator[Finding]:
+def _settings(ask: Ask, chain: Chain) -> Iterator[AuditFinding]:
     """Whether the settings that the last run acted by were told of."""
     for (facts,) in ask("SELECT facts FROM guard_run ORDER BY id DESC LIMIT 1", ()):
         mark = settings_of(facts)
         if mark not in ("", chain.settings):
-            yield Finding(None, f"the last run has settings {mark} in force, and the audit tells of {chain.settings or 'none'}")
+            yield AuditFinding(
+                None, f"the last run has settings {mark} in force, and the audit tells of {chain.settings or 'none'}"
+            )
 
 
 def _called(table: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from costguard.guard.run import GuardRun, Protection
-from costguard.guard.verdict import Climb
+from costguard.guard.run import GuardRun, ProtectionSighting
+from costguard.guard.verdict import EscalationState
 from costguard.ledger.db.asking import Ask, Tell
 from costguard.ledger.db.codecs import Row
 from costguard.ledger.db.lives import KEY, Shape, life_columns, life_of, list_text, make_whole, put, text_list
@@ -23,11 +23,11 @@ _CLIMB = f"{', '.join((*_CLIMBS.keys, *_CLIMBS.columns))}"
 _RUN = "run_id, at_us, epoch, interval_us, skew_us, outcome, notes, facts"
 
 
-def climbs(ask: Ask) -> list[Climb]:
+def climbs(ask: Ask) -> list[EscalationState]:
     """Every climb, by policy and resource."""
     rows = ask(f"SELECT {_CLIMB} FROM climb ORDER BY {_CLIMB}", ())  # noqa: S608 - our own column names
     return [
-        Climb(
+        EscalationState(
             policy=policy,
             life=life_of(life),
             since=from_micros(since_us),
@@ -39,7 +39,7 @@ def climbs(ask: Ask) -> list[Climb]:
     ]
 
 
-def write_climbs(ask: Ask, tell: Tell, found: Iterable[Climb]) -> None:
+def write_climbs(ask: Ask, tell: Tell, found: Iterable[EscalationState]) -> None:
     """Keep `found` and no other climb."""
     rows: dict[Row, Row] = {
         (make_storable(one.policy), *life_columns(one.life)): (
@@ -53,13 +53,16 @@ def write_climbs(ask: Ask, tell: Tell, found: Iterable[Climb]) -> None:
     make_whole(ask, tell, _CLIMBS, rows)
 
 
-def protections(ask: Ask) -> dict[ResourceKey, Protection]:
+def protections(ask: Ask) -> dict[ResourceKey, ProtectionSighting]:
     """When each resource was last seen protected, of those that ever were."""
     rows = ask(f"SELECT {KEY}, at_us, how FROM protection_seen", ())  # noqa: S608 - our own column names
-    return {ResourceKey(*key): Protection(key=ResourceKey(*key), at=from_micros(at_us), how=how) for *key, at_us, how in rows}
+    return {
+        ResourceKey(*key): ProtectionSighting(key=ResourceKey(*key), at=from_micros(at_us), how=how)
+        for *key, at_us, how in rows
+    }
 
 
-def write_protections(ask: Ask, tell: Tell, seen: Iterable[Protection]) -> None:
+def write_protections(ask: Ask, tell: Tell, seen: Iterable[ProtectionSighting]) -> None:
     """Take down `seen`. An older sight than the one that is there changes nothing."""
     there = protections(ask)
     rows: dict[Row, Row] = {

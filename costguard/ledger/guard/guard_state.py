@@ -10,7 +10,7 @@ from datetime import datetime
 
 from costguard.errors import InputError
 from costguard.guard.audit import LIFTED, WISHED
-from costguard.guard.overrides import Wish
+from costguard.guard.overrides import Override
 from costguard.ledger.db.asking import Ask, Tell
 from costguard.ledger.db.codecs import Row, moment
 from costguard.ledger.db.lives import KEY, life_of, life_text, micros_or_none
@@ -23,7 +23,7 @@ COLUMNS = f"id, what, who, why, at_us, until_us, {KEY}, life, subject, value, li
 NO_KEY = ResourceKey("", "", "", "")
 
 
-def open_wishes(ask: Ask, now: datetime) -> list[Wish]:
+def open_wishes(ask: Ask, now: datetime) -> list[Override]:
     """The wishes that count at `now`, the oldest first."""
     sql = f"""
 SELECT {COLUMNS} FROM wish
@@ -32,13 +32,13 @@ WHERE at_us <= ? AND (lifted_us IS NULL OR lifted_us > ?) AND (until_us IS NULL 
     return [_wish_of(row) for row in ask(sql, (to_micros(now),) * 3)]
 
 
-def wishes_since(ask: Ask, at: datetime) -> list[Wish]:
+def wishes_since(ask: Ask, at: datetime) -> list[Override]:
     """Every wish made at or after `at`, whatever became of it, the oldest first: how often was a lease renewed?"""
     sql = f"SELECT {COLUMNS} FROM wish WHERE at_us >= ? ORDER BY at_us, id"  # noqa: S608 - our own column names
     return [_wish_of(row) for row in ask(sql, (to_micros(at),))]
 
 
-def add_wish(ask: Ask, tell: Tell, wish: Wish) -> None:
+def add_wish(ask: Ask, tell: Tell, wish: Override) -> None:
     """Write `wish`; one with its id that is there already stays as it is."""
     key = wish.life.key if wish.life else wish.key
     require(wish.key in (None, key), f"wish {wish.id}", "names two resources", "leave key or life out")
@@ -61,7 +61,7 @@ def add_wish(ask: Ask, tell: Tell, wish: Wish) -> None:
         audit.tell_row(ask, tell, ("wish", row[0]), WISHED, to_micros(wish.at))
 
 
-def lift_wish(ask: Ask, tell: Tell, wish_id: str, *, who: str, now: datetime) -> Wish:
+def lift_wish(ask: Ask, tell: Tell, wish_id: str, *, who: str, now: datetime) -> Override:
     """Take a wish back, and say what it is now; one that was lifted before stays as it is."""
     rows = ask(f"SELECT {COLUMNS} FROM wish WHERE id = ?", (wish_id,))  # noqa: S608 - our own column names
     if not rows:
@@ -74,10 +74,10 @@ def lift_wish(ask: Ask, tell: Tell, wish_id: str, *, who: str, now: datetime) ->
     return replace(wish, lifted_at=now, lifted_by=make_storable(who))
 
 
-def _wish_of(row: Row) -> Wish:
+def _wish_of(row: Row) -> Override:
     wish_id, what, who, why, at_us, until_us, *columns, life, subject, value, lifted_us, lifted_by = row
     key = ResourceKey(*columns)
-    return Wish(
+    return Override(
         id=wish_id,
         what=what,
         who=who,

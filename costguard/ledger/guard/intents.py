@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from costguard.guard.action_intents import EXECUTING, OPEN, Intent
+from costguard.guard.action_intents import EXECUTING, OPEN_STATES, Intent
 from costguard.guard.audit import MOVED
-from costguard.guard.run import Reaction
+from costguard.guard.run import ConfirmedAct
 from costguard.ledger.db.asking import Ask, Tell, marks
 from costguard.ledger.db.codecs import Row, moment
 from costguard.ledger.db.lives import KEY, life_columns, life_of, list_text, micros_or_none, text_list
@@ -39,8 +39,8 @@ class Moved:
 
 def open_intents(ask: Ask) -> list[Intent]:
     """All that are open, the oldest first."""
-    sql = f"SELECT {COLUMNS} FROM intent WHERE state IN ({marks(OPEN)}) ORDER BY created_us, id"  # noqa: S608 - our own column names
-    return [_intent_of(row) for row in ask(sql, OPEN)]
+    sql = f"SELECT {COLUMNS} FROM intent WHERE state IN ({marks(OPEN_STATES)}) ORDER BY created_us, id"  # noqa: S608 - our own column names
+    return [_intent_of(row) for row in ask(sql, OPEN_STATES)]
 
 
 def intents_since(ask: Ask, at: datetime) -> list[Intent]:
@@ -64,7 +64,7 @@ def history(ask: Ask, intent_id: str) -> list[Moved]:
     ]
 
 
-def reactions(ask: Ask, since: datetime) -> list[Reaction]:
+def reactions(ask: Ask, since: datetime) -> list[ConfirmedAct]:
     """The acts confirmed at or after `since`: from the first request that was let go to the listing that proved it."""
     sql = """
 SELECT i.id, i.provider, i.act, min(sent.at_us), max(done.at_us)
@@ -73,7 +73,9 @@ WHERE i.moved_us >= ? AND done.at_us >= ? AND done.moved_to = 'done' AND sent.mo
 GROUP BY i.id, i.provider, i.act ORDER BY 5, 1
 """
     return [
-        Reaction(intent_id=name, provider=provider, act=act, sent_at=from_micros(sent_us), confirmed_at=from_micros(done_us))
+        ConfirmedAct(
+            intent_id=name, provider=provider, act=act, sent_at=from_micros(sent_us), confirmed_at=from_micros(done_us)
+        )
         for name, provider, act, sent_us, done_us in ask(sql, (to_micros(since),) * 2)
     ]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from costguard.guard.alerts.alert import Delivery, Enclosure, Message, Notice, Told
+from costguard.guard.alerts.alert import Alert, AlertState, Attachment, DeliveryResult, Notification
 from costguard.ledger.db.asking import Ask, Tell
 from costguard.ledger.db.lives import Shape, make_whole, put, text_fields, value_text
 from costguard.ledger.guard import audit_log
@@ -33,7 +33,7 @@ _KEY = ("route", "topic", "subject", "owner")
 _TOLD = Shape("notice_state", _KEY, ("told",))
 
 
-def put_out(ask: Ask, tell: Tell, messages: Iterable[Message]) -> None:
+def put_out(ask: Ask, tell: Tell, messages: Iterable[Notification]) -> None:
     """Write `messages`, with the audit's head; one with its id and channel that is there already stays as it is."""
     head = audit_log.head_text(ask)
     rows: list[Row] = [
@@ -53,7 +53,7 @@ def put_out(ask: Ask, tell: Tell, messages: Iterable[Message]) -> None:
         tell(f"{sql} ON CONFLICT DO NOTHING", rows)
 
 
-def due_messages(ask: Ask, now: datetime) -> list[Message]:
+def due_messages(ask: Ask, now: datetime) -> list[Notification]:
     """Those to be tried at `now`, the oldest first, MOST_DUE at once."""
     sql = f"""
 SELECT payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND next_us <= ? ORDER BY id LIMIT {MOST_DUE}
@@ -61,7 +61,7 @@ SELECT payload FROM outbox WHERE sent_us IS NULL AND gave_up_us IS NULL AND next
     return [_message_of(payload) for (payload,) in ask(sql, (to_micros(now),))]
 
 
-def settle(ask: Ask, tell: Tell, message_id: str, delivery: Delivery, now: datetime) -> None:
+def settle(ask: Ask, tell: Tell, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
     """What came of one try. After the last one, or where no other try helps, it is given up; settled ones stay as they are.
 
     What a settled message enclosed is dropped: it may be large, and nobody sends it again.
@@ -81,12 +81,12 @@ def settle(ask: Ask, tell: Tell, message_id: str, delivery: Delivery, now: datet
         tell(sql, [(next_us, sent_us, gave_up_us, make_storable(delivery.why), payload, message_id)])
 
 
-def most_tries(message: Message) -> int:
+def most_tries(message: Notification) -> int:
     """How often `message` is tried at most."""
     return MOST_TRIES + (message.days - 1) * A_DAY_MORE
 
 
-def undelivered(ask: Ask, since: datetime) -> list[tuple[Message, str]]:
+def undelivered(ask: Ask, since: datetime) -> list[tuple[Notification, str]]:
     """Those that were given up at or after `since`, with why."""
     sql = "SELECT payload, why FROM outbox WHERE gave_up_us >= ? ORDER BY id"
     return [(_message_of(payload), why) for payload, why in ask(sql, (to_micros(since),))]
@@ -98,44 +98,44 @@ def forget_settled(tell: Tell, now: datetime) -> None:
     tell("DELETE FROM outbox WHERE sent_us < ? OR gave_up_us < ?", [(until_us, until_us)])
 
 
-def told(ask: Ask) -> list[Told]:
+def told(ask: Ask) -> list[AlertState]:
     """What routes were told of all that is kept, as it was handed to `write_told`, by its key."""
     return _told(ask, "<>")
 
 
-def write_told(ask: Ask, tell: Tell, states: Iterable[Told]) -> None:
+def write_told(ask: Ask, tell: Tell, states: Iterable[AlertState]) -> None:
     """Keep `states` and nothing else of what routes were told."""
     make_whole(ask, tell, _TOLD, _told_rows((*states, *told_apart(ask))))
 
 
-def told_apart(ask: Ask) -> list[Told]:
+def told_apart(ask: Ask) -> list[AlertState]:
     """What was told past all routes: see `reportbook`."""
     return _told(ask, "=")
 
 
-def write_told_apart(tell: Tell, one: Told) -> None:
+def write_told_apart(tell: Tell, one: AlertState) -> None:
     """Keep `one`, which is of no route, over what was kept by its key."""
     put(tell, _TOLD, _told_rows((one,)))
 
 
-def forget_told_apart(tell: Tell, gone: Iterable[Told]) -> None:
+def forget_told_apart(tell: Tell, gone: Iterable[AlertState]) -> None:
     """Keep nothing of `gone`, each of no route."""
     rows = list(_told_rows(gone))
     if rows:
         tell(f"DELETE FROM notice_state WHERE {' AND '.join(f'{name} = ?' for name in _KEY)}", rows)  # noqa: S608 - our own column names
 
 
-def _told(ask: Ask, compared: str) -> list[Told]:
+def _told(ask: Ask, compared: str) -> list[AlertState]:
     names = ", ".join(_KEY)
     rows = ask(f"SELECT {names}, told FROM notice_state WHERE route {compared} ? ORDER BY {names}", (NO_ROUTE,))  # noqa: S608 - our own names
-    return [Told(**dict(zip(_KEY, key, strict=True)), **text_fields(rest)) for *key, rest in rows]
+    return [AlertState(**dict(zip(_KEY, key, strict=True)), **text_fields(rest)) for *key, rest in rows]
 
 
-def _told_rows(states: Iterable[Told]) -> dict[Row, Row]:
+def _told_rows(states: Iterable[AlertState]) -> dict[Row, Row]:
     return {tuple(make_storable(getattr(one, name)) for name in _KEY): (value_text(one, without=_KEY),) for one in states}
 
 
-def _message_of(payload: str) -> Message:
+def _message_of(payload: str) -> Notification:
     found = text_fields(payload)
-    of = {"notices": Notice, "enclosures": Enclosure}
-    return Message(**found | {name: tuple(make(**one) for one in found.get(name, ())) for name, make in of.items()})
+    of = {"notices": Alert, "enclosures": Attachment}
+    return Notification(**found | {name: tuple(make(**one) for one in found.get(name, ())) for name, make in of.items()})

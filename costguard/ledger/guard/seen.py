@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from costguard.guard.audit import Anchor, anchor_text
+from costguard.guard.audit import AuditAnchor, format_anchor
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.db.reader import Reader
 from costguard.ledger.guard.audit_log import COLUMNS, head
@@ -29,7 +29,7 @@ class Seen:
     """A head of the audit of the ledger of this id."""
 
     ledger: str
-    anchor: Anchor
+    anchor: AuditAnchor
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Mark:
         """Note the head as it is committed now. Where it cannot be noted the mark stays behind, which proves less."""
         with Reader(self.url) as reader, reader.snapshot() as ask:
             last, ledger = head(ask), _ledger(ask)
-        now = None if last is None else Seen(ledger, Anchor(last.seq, last.hash))
+        now = None if last is None else Seen(ledger, AuditAnchor(last.seq, last.hash))
         if now is None or now == self.seen():
             return
         text = json.dumps({"schema": SCHEMA, "ledger": ledger, "seq": now.anchor.seq, "hash": now.anchor.hash})
@@ -64,7 +64,7 @@ class Mark:
             with self.path.open("rb") as file:
                 found = json.loads(file.read(LARGEST))
             if found["schema"] == SCHEMA:
-                return Seen(str(found["ledger"]), Anchor(int(found["seq"]), str(found["hash"])))
+                return Seen(str(found["ledger"]), AuditAnchor(int(found["seq"]), str(found["hash"])))
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             return None
         return None
@@ -73,19 +73,17 @@ class Mark:
 def _doubt(ask: Ask, seen: Seen) -> str:
     number, noted = seen.anchor
     if _ledger(ask) != seen.ledger:
-        return (
-            f"another ledger stood here (its audit was at {anchor_text(number, noted)}), and this one knows none of its wishes"
-        )
+        return f"another ledger stood here (its audit was at {format_anchor(number, noted)}), and this one knows none of its wishes"
     rows = ask(f"SELECT {COLUMNS} FROM audit WHERE seq = ?", (number,))  # noqa: S608 - our own column names
     if rows and rows[0][-1] == noted:
         return ""
     last = head(ask)
-    ends = anchor_text(last.seq, last.hash) if last else "nothing"
+    ends = format_anchor(last.seq, last.hash) if last else "nothing"
     if last is None or last.seq < number:
         return (
-            f"this ledger is older than what was seen here: its audit ends at {ends}, and was at {anchor_text(number, noted)}"
+            f"this ledger is older than what was seen here: its audit ends at {ends}, and was at {format_anchor(number, noted)}"
         )
-    return f"this ledger tells another story than was seen here: its audit does not pass through {anchor_text(number, noted)}"
+    return f"this ledger tells another story than was seen here: its audit does not pass through {format_anchor(number, noted)}"
 
 
 def _ledger(ask: Ask) -> str:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from costguard.guard.action_intents import EXECUTING, VERIFYING, Intent
 from costguard.guard.hook import HookRun
-from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Wish
+from costguard.guard.overrides import FREEZE, LEASE, PROTECT, Override
 from costguard.guard.policy import CAP_RULE, TERMINATE, Rails
-from costguard.guard.verdict import REASONS
+from costguard.guard.verdict import HOLD_REASONS
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.db.lives import KEY
 from costguard.ledger.guard.guard_state import open_wishes
@@ -37,7 +37,7 @@ def refusal(ask: Ask, rails: Rails, intent: Intent, now: datetime, *, run: str, 
     """Why `intent`, as it is going to be sent, is not let go at `now`; None where it is."""
     turn = turn_now(ask)
     if not acts(turn, intent.epoch, now):
-        return Refused("not_acting", f"{REASONS['not_acting']}: {_whose(turn, intent.epoch)}")
+        return Refused("not_acting", f"{HOLD_REASONS['not_acting']}: {_whose(turn, intent.epoch)}")
     return (
         _wished(intent, open_wishes(ask, now))
         or _doubted(ask, intent)
@@ -79,7 +79,7 @@ def _whose(turn: Turn | None, epoch: int) -> str:
     return f"the turn is {turn.holder or 'nobody'}'s, epoch {turn.epoch} until {turn.until:%H:%M:%S}, and not epoch {epoch}'s"
 
 
-def _wished(intent: Intent | HookRun, wishes: list[Wish]) -> Refused | None:
+def _wished(intent: Intent | HookRun, wishes: list[Override]) -> Refused | None:
     """What people said since it was planned."""
     mine = [wish for wish in wishes if wish.key == intent.life.key and wish.life in (None, intent.life)]
     for reason, found in (
@@ -88,7 +88,7 @@ def _wished(intent: Intent | HookRun, wishes: list[Wish]) -> Refused | None:
         ("leased", [wish for wish in mine if wish.what == LEASE and intent.rule != CAP_RULE]),
     ):
         if found:
-            return Refused(reason, f"{REASONS[reason]}: {found[-1].who}, {found[-1].why}")
+            return Refused(reason, f"{HOLD_REASONS[reason]}: {found[-1].who}, {found[-1].why}")
     return None
 
 
@@ -97,7 +97,7 @@ def _doubted(ask: Ask, intent: Intent) -> Refused | None:
     where = " AND ".join(f"{name} = ?" for name in KEY.split(", "))
     sql = f"SELECT id, act, state FROM intent WHERE {where} AND state IN (?, ?) AND id <> ? ORDER BY id"  # noqa: S608 - our own column names
     for name, act, state in ask(sql, (*intent.life.key, EXECUTING, VERIFYING, intent.id)):
-        return Refused("in_doubt", f"{REASONS['in_doubt']}: {act} {name} is {state}")
+        return Refused("in_doubt", f"{HOLD_REASONS['in_doubt']}: {act} {name} is {state}")
     return None
 
 
@@ -125,7 +125,7 @@ def _railed(ask: Ask, rails: Rails, intent: Intent, now: datetime, *, run: str, 
 
 
 def _rate(told: str) -> Refused:
-    return Refused("rate", f"{REASONS['rate']}: {told}")
+    return Refused("rate", f"{HOLD_REASONS['rate']}: {told}")
 
 
 def _others(ask: Ask, intent: Intent, since: datetime) -> tuple[int, int]:

@@ -16,14 +16,14 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from costguard.guard.action_intents import EXECUTING, EXPIRES, Intent, may_move
-from costguard.guard.alerts.alert import Delivery, Message, Told
-from costguard.guard.evidence import Columns
+from costguard.guard.action_intents import EXECUTING, SEND_WITHIN, Intent, require_transition
+from costguard.guard.alerts.alert import AlertState, DeliveryResult, Notification
+from costguard.guard.evidence import SampleColumns
 from costguard.guard.hook import HookEnd, HookRun
-from costguard.guard.overrides import Wish
+from costguard.guard.overrides import Override
 from costguard.guard.policy import Rails
-from costguard.guard.run import Departed, FirstSeen, GuardRun, Protection, Reaction
-from costguard.guard.verdict import Climb
+from costguard.guard.run import ConfirmedAct, DepartureEvidence, FirstSighting, GuardRun, ProtectionSighting
+from costguard.guard.verdict import EscalationState
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.db.connection import open_engine, writing
 from costguard.ledger.db.faults import ledger_errors
@@ -71,22 +71,22 @@ class GuardBook:
 
     # Wishes
 
-    def load_open_overrides(self, now: datetime) -> list[Wish]:
+    def load_open_overrides(self, now: datetime) -> list[Override]:
         """Those that count at `now`, the oldest first."""
         with self._reading() as ask:
             return guard_state.open_wishes(ask, now)
 
-    def load_overrides_since(self, at: datetime) -> list[Wish]:
+    def load_overrides_since(self, at: datetime) -> list[Override]:
         """Every wish made at or after `at`, whatever became of it, the oldest first."""
         with self._reading() as ask:
             return guard_state.wishes_since(ask, at)
 
-    def add_override(self, wish: Wish) -> None:
+    def add_override(self, wish: Override) -> None:
         """Record a wish; one with this id that is there already stays as it is."""
         with self._writing() as (ask, tell):
             guard_state.add_wish(ask, tell, wish)
 
-    def lift_override(self, wish_id: str, *, who: str, now: datetime) -> Wish:
+    def lift_override(self, wish_id: str, *, who: str, now: datetime) -> Override:
         """Take a wish back, and say what it is now; InputError where there is none. One that was lifted stays as it is."""
         with self._writing() as (ask, tell):
             return guard_state.lift_wish(ask, tell, wish_id, who=who, now=now)
@@ -150,7 +150,7 @@ class GuardBook:
         with self._reading() as ask:
             return intents.history(ask, intent_id)
 
-    def load_reactions(self, since: datetime) -> list[Reaction]:
+    def load_reactions(self, since: datetime) -> list[ConfirmedAct]:
         """The acts that were confirmed at or after `since`, in order."""
         with self._reading() as ask:
             return intents.reactions(ask, since)
@@ -196,10 +196,10 @@ class GuardBook:
         self,
         run: GuardRun,
         *,
-        climbs: Iterable[Climb] | None = None,
-        told: Iterable[Told] | None = None,
-        messages: Iterable[Message] = (),
-        protections: Iterable[Protection] = (),
+        climbs: Iterable[EscalationState] | None = None,
+        told: Iterable[AlertState] | None = None,
+        messages: Iterable[Notification] = (),
+        protections: Iterable[ProtectionSighting] = (),
     ) -> bool:
         """Write a run with all that it leaves, in one transaction; False, and nothing written, where its epoch lost the turn.
 
@@ -230,39 +230,39 @@ class GuardBook:
         with self._reading() as ask:
             return kept.last_runs(ask, most)
 
-    def load_escalations(self) -> list[Climb]:
+    def load_escalations(self) -> list[EscalationState]:
         """Every climb."""
         with self._reading() as ask:
             return kept.climbs(ask)
 
-    def load_protections(self) -> dict[ResourceKey, Protection]:
+    def load_protections(self) -> dict[ResourceKey, ProtectionSighting]:
         """When each resource was last seen protected, of those that ever were."""
         with self._reading() as ask:
             return kept.protections(ask)
 
-    def record_protections(self, seen: Iterable[Protection]) -> None:
+    def record_protections(self, seen: Iterable[ProtectionSighting]) -> None:
         """Take down `seen`, outside a run; an older sight than the one that is there changes nothing."""
         with self._writing() as (ask, tell):
             kept.write_protections(ask, tell, seen)
 
     # Messages
 
-    def load_alert_states(self) -> list[Told]:
+    def load_alert_states(self) -> list[AlertState]:
         """What was told, as the last run handed it over."""
         with self._reading() as ask:
             return outbox.told(ask)
 
-    def due_messages(self, now: datetime) -> list[Message]:
+    def due_messages(self, now: datetime) -> list[Notification]:
         """Messages to be tried at `now`, the oldest first."""
         with self._reading() as ask:
             return outbox.due_messages(ask, now)
 
-    def settle_message(self, message_id: str, delivery: Delivery, now: datetime) -> None:
+    def settle_message(self, message_id: str, delivery: DeliveryResult, now: datetime) -> None:
         """What came of one try: sent, to be tried again later, or given up."""
         with self._writing() as (ask, tell):
             outbox.settle(ask, tell, message_id, delivery, now)
 
-    def undelivered(self, since: datetime) -> list[tuple[Message, str]]:
+    def undelivered(self, since: datetime) -> list[tuple[Notification, str]]:
         """Messages that were given up at or after `since`, with why."""
         with self._reading() as ask:
             return outbox.undelivered(ask, since)
@@ -274,17 +274,17 @@ class GuardBook:
         with self._through_the_driver() as ask:
             return observations.samples_since(ask, at, keys)
 
-    def load_columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, Columns]:
+    def load_columns_since(self, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, SampleColumns]:
         """The same in columns, which is how the guard takes those of a fleet."""
         with self._through_the_driver() as ask:
             return observations.columns_since(ask, at, keys)
 
-    def load_departure(self, key: ResourceKey, since: datetime) -> Departed:
+    def load_departure(self, key: ResourceKey, since: datetime) -> DepartureEvidence:
         """What is known of the end of `key`: as it was listed, or how many complete listings, from `since` on, lack it."""
         with self._reading() as ask:
             return observations.departed(ask, key, since)
 
-    def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSeen]:
+    def load_first_polls(self, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSighting]:
         """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known."""
         with self._through_the_driver() as ask:
             return observations.first_seen(ask, keys)
@@ -308,12 +308,12 @@ class GuardBook:
 
 def _moved(intent: Intent, state: str, now: datetime, changes: Mapping[str, object]) -> Intent:
     """`intent` in `state`; InputError for a move that there is not, or a change of what stays."""
-    may_move(intent.state, state)
+    require_transition(intent.state, state)
     known = {field.name for field in fields(Intent)} - KEPT_OF_AN_INTENT
     for name in changes:
         require(name in known | COUNTED, f"intent.{name}", "does not change in a move", f"it may be {', '.join(sorted(known))}")
     others: dict[str, Any] = {name: value for name, value in changes.items() if name not in COUNTED}
     if state != EXECUTING:
         return replace(intent, **{"expires_at": None} | others, state=state, moved_at=now)
-    expires_at = min(others.pop("expires_at", None) or now + EXPIRES, now + EXPIRES)
+    expires_at = min(others.pop("expires_at", None) or now + SEND_WITHIN, now + SEND_WITHIN)
     return replace(intent, **others, state=state, moved_at=now, sends=intent.sends + 1, sent_at=now, expires_at=expires_at)

@@ -13,7 +13,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from costguard.guard.alerts.alert import INFO, Message, Told
+from costguard.guard.alerts.alert import INFO, AlertState, Notification
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.db.connection import open_engine, writing
 from costguard.ledger.db.reader import Reader
@@ -47,10 +47,10 @@ class ReportBook:
             topics = (*gone, *(one.topic for one in new))
             outbox.forget_told_apart(tell, (kept[topic] for topic in topics if topic in kept))
             for one in new:
-                told = Told(topic=one.topic, subject=one.every, owner="", first_at=now, severity=INFO)
+                told = AlertState(topic=one.topic, subject=one.every, owner="", first_at=now, severity=INFO)
                 outbox.write_told_apart(tell, told)
 
-    def put_out(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Message]) -> bool:
+    def put_out(self, schedule: ReportSchedule, until: datetime, messages: Iterable[Notification]) -> bool:
         """Put `messages` out, the report of the period that ends at `until`; False, and nothing, where somebody has done so."""
         with self._writing() as (ask, tell):
             before = _kept(ask).get(schedule.topic)
@@ -66,9 +66,9 @@ class ReportBook:
             yield voices(connection)
 
 
-def _kept(ask: Ask) -> dict[str, Told]:
+def _kept(ask: Ask) -> dict[str, AlertState]:
     return {one.topic: one for one in outbox.told_apart(ask)}
 
 
-def _mark(one: Told) -> ScheduleMark:
+def _mark(one: AlertState) -> ScheduleMark:
     return ScheduleMark(one.subject, one.last_told_at or one.first_at)

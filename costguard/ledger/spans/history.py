@@ -10,9 +10,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from costguard.guard.evidence import Columns
-from costguard.guard.overrides import Wish
-from costguard.guard.replay.history import REACH, Past, Said, hours_as_columns, rhythm, runs_of
+from costguard.guard.evidence import SampleColumns
+from costguard.guard.overrides import Override
+from costguard.guard.replay.history import (
+    HISTORY_LOOKBACK,
+    RecordedChange,
+    ResourceHistory,
+    estimate_hourly_interval,
+    expand_sample_hours,
+    find_instance_runs,
+)
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.db.codecs import ABSENT, SPAN, observation_of, span_of
 from costguard.ledger.guard.guard_state import wishes_since
@@ -52,7 +59,7 @@ class History:
             )
         return found
 
-    def load_overrides(self) -> list[Wish]:
+    def load_overrides(self) -> list[Override]:
         """See `ports.history.Records`."""
         return wishes_since(self._ask, datetime(1970, 1, 1, tzinfo=UTC))
 
@@ -65,18 +72,18 @@ class History:
             if first < period.end and ended.get(number, period.end) >= period.start
         ]
 
-    def load_history(self, key: ResourceKey, period: Period, interval: timedelta, *, measured: bool = True) -> Past:
+    def load_history(self, key: ResourceKey, period: Period, interval: timedelta, *, measured: bool = True) -> ResourceHistory:
         """See `ports.history.Records`."""
         number, scope, first = self._rows[key]
         said = tuple(
-            Said(at=from_micros(at_us), seen=None if state == ABSENT else observation_of(key, detail)[0])
+            RecordedChange(at=from_micros(at_us), seen=None if state == ABSENT else observation_of(key, detail)[0])
             for at_us, state, detail in self._ask(_SAID, (number, to_micros(period.end)))
         )
-        made = Past(key=key, scope=scope, first_seen_at=first, said=said, spans=self._spans(key, number, period))
+        made = ResourceHistory(key=key, scope=scope, first_seen_at=first, said=said, spans=self._spans(key, number, period))
         if not measured:
             return made
         samples, hourly_until = self._samples(made, number, period, interval)
-        return Past(
+        return ResourceHistory(
             key=key,
             scope=scope,
             first_seen_at=first,
@@ -90,16 +97,21 @@ class History:
         rows = self._ask(_SPANS, (number, to_micros(period.end)))
         return tuple(span_of(key, self._attributions[attribution], columns) for attribution, *columns in rows)
 
-    def _samples(self, past: Past, number: int, period: Period, interval: timedelta) -> tuple[Columns, datetime | None]:
+    def _samples(
+        self, past: ResourceHistory, number: int, period: Period, interval: timedelta
+    ) -> tuple[SampleColumns, datetime | None]:
         """In columns: those kept by the hour first, as samples that fit the hour, then those kept one by one."""
-        first_us, last_us = to_micros(period.start - REACH), to_micros(period.end)
+        first_us, last_us = to_micros(period.start - HISTORY_LOOKBACK), to_micros(period.end)
         hours: dict[str, list[SampleHour]] = defaultdict(list)
         for signal, hour, *values in self._ask(_HOURS, (number, first_us // HOUR_US, -(-last_us // HOUR_US))):
             count, total, lowest, highest = values
             made = SampleHour(start=from_micros(hour * HOUR_US), count=count, sum=total, lowest=lowest, highest=highest)
             hours[signal].append(made)
-        every, runs = rhythm((hour for of in hours.values() for hour in of), interval), runs_of(past.said)
-        found = {signal: _packed(*hours_as_columns(of, every, runs)) for signal, of in hours.items()}
+        every, runs = (
+            estimate_hourly_interval((hour for of in hours.values() for hour in of), interval),
+            find_instance_runs(past.said),
+        )
+        found = {signal: _packed(*expand_sample_hours(of, every, runs)) for signal, of in hours.items()}
         for signal, at_us, value in self._ask(_SAMPLES, (number, first_us, last_us)):
             ats, worths = found.setdefault(signal, (array("q"), array("d")))
             ats.append(at_us)

@@ -12,8 +12,8 @@ from datetime import datetime
 from itertools import islice
 from operator import le, lt
 
-from costguard.guard.evidence import Columns
-from costguard.guard.run import Departed, FirstSeen
+from costguard.guard.evidence import SampleColumns
+from costguard.guard.run import DepartureEvidence, FirstSighting
 from costguard.ledger.db.asking import Ask, marks
 from costguard.ledger.db.codecs import ABSENT, Row, observation_of
 from costguard.metering.accrual import GONE_REASON
@@ -40,9 +40,9 @@ def samples_since(ask: Ask, at: datetime, keys: Collection[ResourceKey] | None =
     }
 
 
-def columns_since(ask: Ask, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, Columns]:
+def columns_since(ask: Ask, at: datetime, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, SampleColumns]:
     """The samples at or after `at` of `keys` (None: of all), in columns; who has none is left out."""
-    found: dict[ResourceKey, Columns] = {}
+    found: dict[ResourceKey, SampleColumns] = {}
     for lot in columns_in_lots(ask, at, keys):
         found |= lot
     return found
@@ -50,7 +50,7 @@ def columns_since(ask: Ask, at: datetime, keys: Collection[ResourceKey] | None =
 
 def columns_in_lots(
     ask: Ask, at: datetime, keys: Collection[ResourceKey] | None = None
-) -> Iterator[dict[ResourceKey, Columns]]:
+) -> Iterator[dict[ResourceKey, SampleColumns]]:
     """The same, LOT resources at a time."""
     named = {number: ResourceKey(*key) for number, *key in ask(_KEYS, ())}
     if keys is not None:
@@ -66,7 +66,7 @@ def columns_in_lots(
         yield {named[number]: columns for number, columns in _columns(rows) if number in named}
 
 
-def _columns(rows: Sequence[Row]) -> Iterator[tuple[int, Columns]]:
+def _columns(rows: Sequence[Row]) -> Iterator[tuple[int, SampleColumns]]:
     """`rows` by resource and signal. They come in order but for a server's choice, and a database sorts all at once."""
     if not rows:
         return
@@ -93,7 +93,7 @@ def _line(ats: Sequence[int], values: Sequence[float]) -> tuple[Sequence[int], S
     return array("q", ats), array("d", values)
 
 
-def first_seen(ask: Ask, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSeen]:
+def first_seen(ask: Ask, keys: Collection[ResourceKey] | None = None) -> dict[ResourceKey, FirstSighting]:
     """Since when, and through how many complete listings of its scope, each of `keys` (None: all) is known.
 
     A stretch of listings that were alike keeps only their number: those since the resource came are its share of that time.
@@ -107,11 +107,11 @@ def first_seen(ask: Ask, keys: Collection[ResourceKey] | None = None) -> dict[Re
         key = ResourceKey(*columns)
         if wanted is None or key in wanted:
             polls = sum(_polls_from(first_us, *stretch) for stretch in stretches.get(scope_id, ()))
-            found[key] = FirstSeen(at=from_micros(first_us), polls=polls)
+            found[key] = FirstSighting(at=from_micros(first_us), polls=polls)
     return found
 
 
-def departed(ask: Ask, key: ResourceKey, since: datetime) -> Departed:
+def departed(ask: Ask, key: ResourceKey, since: datetime) -> DepartureEvidence:
     """What is known of the end of `key`: as it was listed, or how many complete listings in a row, from `since` on, lack it."""
     absent_us, scope = None, None
     for scope_id, state, at_us, detail in ask(_LAST, tuple(key)):
@@ -120,8 +120,10 @@ def departed(ask: Ask, key: ResourceKey, since: datetime) -> Departed:
             absent_us, scope = at_us, scope_id
         elif seen.state != ENDED or seen.why != GONE_REASON:
             ended = absent_us is None and seen.state == ENDED
-            return Departed(listed=seen) if ended else Departed(absences=_lacking(ask, scope, absent_us, since))
-    return Departed(absences=_lacking(ask, scope, absent_us, since))
+            return (
+                DepartureEvidence(listed=seen) if ended else DepartureEvidence(absences=_lacking(ask, scope, absent_us, since))
+            )
+    return DepartureEvidence(absences=_lacking(ask, scope, absent_us, since))
 
 
 def _lacking(ask: Ask, scope_id: int | None, absent_us: int | None, since: datetime) -> int:

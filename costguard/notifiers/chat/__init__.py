@@ -16,11 +16,11 @@ from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from costguard.guard.alerts.alert import INFO, PAGE, WARNING, Delivery, Message
-from costguard.guard.alerts.letters import body_of, title_of
+from costguard.guard.alerts.alert import INFO, PAGE, WARNING, DeliveryResult, Notification
+from costguard.guard.alerts.letters import format_body, format_title
 from costguard.notifiers import Channel, unpacked
 from costguard.notifiers.chat import mail
-from costguard.values.encoding import chat
+from costguard.values.encoding import encode_chat
 
 if TYPE_CHECKING:  # it takes 0.2 s to import, and most runs send nothing
     from apprise import AppriseAsset, NotifyBase
@@ -33,23 +33,23 @@ LOCAL = ("file", "syslog", "dbus", "gnome", "macosx", "windows", "qt", "kde", "g
 """What Apprise can also do on this machine: no channel of a watchdog that runs without a screen."""
 
 
-def notify(message: Message, channel: Channel) -> Delivery:
+def notify(message: Notification, channel: Channel) -> DeliveryResult:
     """Send `message` once to the one service that the address names."""
     scheme = channel.address.partition("://")[0].lower()
     if scheme in LOCAL:
-        return Delivery(sent=False, why=f"{scheme}:// writes on this machine: use the console", again=False)
+        return DeliveryResult(sent=False, why=f"{scheme}:// writes on this machine: use the console", again=False)
     for name in LOUD:
         logging.getLogger(name).disabled = True
     try:
         import apprise
     except ImportError:
-        return Delivery(sent=False, why="apprise is not installed: pip install 'gpu-costguard[notify]'", again=False)
+        return DeliveryResult(sent=False, why="apprise is not installed: pip install 'gpu-costguard[notify]'", again=False)
     try:
         with _stated(channel.proxy):
             service = apprise.Apprise.instantiate(_whither(channel), asset=_asset(channel), suppress_exceptions=True)
             return _sent(service, message, channel)
     except Exception as broken:  # noqa: BLE001 - a hundred services behind one call, and their errors may hold the address
-        return Delivery(sent=False, why=f"the service failed ({type(broken).__name__})")
+        return DeliveryResult(sent=False, why=f"the service failed ({type(broken).__name__})")
 
 
 def _whither(channel: Channel) -> Any:  # noqa: ANN401 - what Apprise takes: an address, or its parts
@@ -118,11 +118,11 @@ def _state() -> None:
     requests.sessions.Session = Stated  # type: ignore[misc]  # that is what is meant
 
 
-def _sent(service: NotifyBase | None, message: Message, channel: Channel) -> Delivery:
+def _sent(service: NotifyBase | None, message: Notification, channel: Channel) -> DeliveryResult:
     if service is None:
-        return Delivery(sent=False, why="its address is none that Apprise knows", again=False)
+        return DeliveryResult(sent=False, why="its address is none that Apprise knows", again=False)
     if not service.verify_certificate:
-        return Delivery(sent=False, why=UNVERIFIED, again=False)
+        return DeliveryResult(sent=False, why=UNVERIFIED, again=False)
     if channel.address.partition("://")[0].lower() in mail.SCHEMES:
         return mail.send(service, message, channel)
     service.redirects = False  # whatever its address says
@@ -138,10 +138,10 @@ def _sent(service: NotifyBase | None, message: Message, channel: Channel) -> Del
     for one in message.enclosures if service.attachment_support else ():
         files.add(in_memory(content=unpacked(one), name=one.name, mimetype=one.media))
     sent = room.notify(
-        title=title_of(message, chat),
-        body=body_of(message, chat),
+        title=format_title(message, encode_chat),
+        body=format_body(message, encode_chat),
         notify_type=KINDS[message.severity],
         body_format="text",
         attach=files or None,
     )
-    return Delivery(sent=True) if sent else Delivery(sent=False, why="the service did not take it")
+    return DeliveryResult(sent=True) if sent else DeliveryResult(sent=False, why="the service did not take it")

@@ -17,11 +17,11 @@ from hashlib import sha256
 from ipaddress import ip_address
 from typing import Any
 
-from costguard.guard.alerts.alert import Delivery, Message
-from costguard.guard.alerts.letters import body_of, title_of
+from costguard.guard.alerts.alert import DeliveryResult, Notification
+from costguard.guard.alerts.letters import format_body, format_title
 from costguard.notifiers import Channel, unpacked
 from costguard.system import network
-from costguard.values.encoding import chat
+from costguard.values.encoding import encode_chat
 
 SCHEMES = ("mailto", "mailtos")
 INSECURE, TLS = "insecure", "ssl"
@@ -39,20 +39,20 @@ class _Refused(Exception):  # noqa: N818 - it is caught here, and says why
     """The server will not have it, or cannot be given it."""
 
 
-def send(service: Any, message: Message, channel: Channel) -> Delivery:  # noqa: ANN401 - Apprise's, which says no types
+def send(service: Any, message: Notification, channel: Channel) -> DeliveryResult:  # noqa: ANN401 - Apprise's, which says no types
     """Send `message` once to everybody whom `service`, an address of mail as Apprise read it, names."""
     if service.secure_mode == INSECURE and service.password and not _is_here(service.smtp_host):
-        return Delivery(sent=False, why=OPEN, again=False)
+        return DeliveryResult(sent=False, why=OPEN, again=False)
     try:
         with _talk(service, channel) as smtp:
             for name, address in service.targets:
                 letter = _letter(service, message, (name, address))
                 _give(smtp, service.from_addr[1], [address, *sorted(service.cc), *sorted(service.bcc)], letter)
     except _Refused as why:
-        return Delivery(sent=False, why=str(why))
+        return DeliveryResult(sent=False, why=str(why))
     except (OSError, smtplib.SMTPException) as broken:
-        return Delivery(sent=False, why=_why(broken))
-    return Delivery(sent=True)
+        return DeliveryResult(sent=False, why=_why(broken))
+    return DeliveryResult(sent=True)
 
 
 def _is_here(host: str) -> bool:
@@ -114,9 +114,9 @@ def _must(code: int, what: str) -> None:
         raise _Refused(f"the server did not take {what} ({code})")
 
 
-def _letter(service: Any, message: Message, to: tuple[str | bool, str]) -> EmailMessage:  # noqa: ANN401 - see `send`
+def _letter(service: Any, message: Notification, to: tuple[str | bool, str]) -> EmailMessage:  # noqa: ANN401 - see `send`
     made = EmailMessage(policy=SMTP)
-    made["Subject"] = title_of(message, chat)
+    made["Subject"] = format_title(message, encode_chat)
     made["From"] = formataddr(_named(service.from_addr))
     made["To"] = formataddr(_named(to))
     if service.cc:
@@ -124,7 +124,7 @@ def _letter(service: Any, message: Message, to: tuple[str | bool, str]) -> Email
     made["Date"] = format_datetime(message.at)
     made["Message-ID"] = f"<{sha256(f'{message.id} {to[1]}'.encode()).hexdigest()[:32]}@costguard>"
     made["X-Application"] = "costguard"
-    made.set_content(body_of(message, chat))
+    made.set_content(format_body(message, encode_chat))
     for one in message.enclosures:
         kind, _, rest = one.media.partition(";")[0].partition("/")
         made.add_attachment(unpacked(one), maintype=kind, subtype=rest, filename=one.name)

@@ -24,16 +24,16 @@ from costguard.guard.signals import (
     AGE,
     ALIVE,
     COUNTER,
-    COVERED,
+    COVERAGE_MIN,
     CPU_UTIL_LARGE,
     FLOOR_SHARE,
-    INPUT_COUNTS,
-    KINDS,
+    INPUT_COUNTS_FOR,
     LIMIT,
     PRESENCE,
     RISE_SHARE,
-    VOLUME,
+    SIGNAL_KINDS,
     VOLUMES,
+    WORK_BYTES_MIN,
 )
 from costguard.guard.work import ACTIVE, AGENT, DUTY, IDLE, POWER
 from costguard.metering.meter import COMPUTE
@@ -108,7 +108,11 @@ SampledHoursBySignal = Mapping[str, Sequence[SampledHour]]
 
 def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus: float) -> dict[int, JudgedHour]:
     """What each hour says of a machine of `gpus` GPUs that computed as it `ran`."""
-    known = {s: rows for s, rows in measured.items() if rows and s in KINDS and KINDS[s].reading not in (LIMIT, PRESENCE)}
+    known = {
+        s: rows
+        for s, rows in measured.items()
+        if rows and s in SIGNAL_KINDS and SIGNAL_KINDS[s].reading not in (LIMIT, PRESENCE)
+    }
     running, active = _sum_running(ran), set[int]()
     limits = [row.highest for row in measured.get(GPU_POWER_LIMIT, ())]
     limit = max(limits, default=0.0)
@@ -116,10 +120,10 @@ def judge_hours(measured: SampledHoursBySignal, ran: Sequence[ComputeRun], gpus:
     for signal, rows in known.items():
         active |= _find_working_hours(signal, rows, gpus, limit)
         fullest = max(row.samples for row in rows)
-        due = COVERED * fullest / HOUR_US if fullest >= LEAST_SAMPLES_HOURLY else float("inf")
+        due = COVERAGE_MIN * fullest / HOUR_US if fullest >= LEAST_SAMPLES_HOURLY else float("inf")
         covered[signal] = {hour for hour, samples, _, _, _ in rows if samples >= due * running.get(hour, 0)}
         days[signal] = {hour // HOURS_A_DAY for hour, _, _, _, _ in rows}
-    proven = set[int]().union(*(hours for signal, hours in covered.items() if KINDS[signal].family in (DUTY, AGENT)))
+    proven = set[int]().union(*(hours for signal, hours in covered.items() if SIGNAL_KINDS[signal].family in (DUTY, AGENT)))
     begun = _find_warmed_up(ran)
     quiet = {hour for hour in proven - active if begun.get(hour, False)}
     for signal, hours in covered.items():
@@ -256,7 +260,7 @@ def _find_spare_hours(rows: Iterable[SampledHour], hours: Collection[int], gpus:
 
 def _find_working_hours(signal: str, rows: Sequence[SampledHour], gpus: float, limit: float) -> set[int]:
     """The hours of a signal that hold any work. `limit`: the watts that one GPU may draw, 0 where nobody says."""
-    kind = KINDS[signal]
+    kind = SIGNAL_KINDS[signal]
     if kind.reading == ALIVE:
         return set()
     if kind.reading == COUNTER:
@@ -266,7 +270,7 @@ def _find_working_hours(signal: str, rows: Sequence[SampledHour], gpus: float, l
             if row.lowest != row.highest or (before and before.hour == row.hour - 1 and before.highest != row.lowest)
         }
     if kind.reading == AGE:
-        return {row.hour for row in rows if row.lowest < INPUT_COUNTS.total_seconds()}
+        return {row.hour for row in rows if row.lowest < INPUT_COUNTS_FOR.total_seconds()}
     if kind.family == POWER:
         most = limit * (max(1, gpus) if signal == GPU_POWER else 1)
         floor = min(FLOOR_SHARE * most, *(row.lowest for row in rows)) + RISE_SHARE * most
@@ -274,5 +278,5 @@ def _find_working_hours(signal: str, rows: Sequence[SampledHour], gpus: float, l
     above = CPU_UTIL_LARGE if signal == CPU_UTIL and gpus >= LARGE_GPUS else kind.above
     found = {hour for hour, _, _, _, highest in rows if highest > above}
     if kind.reading == VOLUMES:
-        found |= {row.hour for row in rows if row.total / row.samples * HOUR_US / SECOND_US > VOLUME}
+        found |= {row.hour for row in rows if row.total / row.samples * HOUR_US / SECOND_US > WORK_BYTES_MIN}
     return found

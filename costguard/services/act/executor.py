@@ -12,15 +12,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from secrets import token_hex
 
-from costguard.guard.action_intents import CANCELLED, GRACE, IN_DOUBT, OPEN, PLANNED, READY, Intent
-from costguard.guard.action_plan import RESTING, Case, is_irreversible, standing
-from costguard.guard.context import Rules, Sight
-from costguard.guard.evaluation import Survey, around_of, cap_policies, case_now, open_for, unproven
-from costguard.guard.facts import computing_of, waste_of
-from costguard.guard.hook import ENDING, Hook, HookRun
-from costguard.guard.owning import owner_of
-from costguard.guard.policy import CAP_RULE, DESTRUCTIVE, HOOK, IDLE_RULE, STOP, TERMINATE, Policy, Step
-from costguard.guard.policy_evaluation import concerns
+from costguard.guard.action_intents import CANCELLED, DOUBTFUL_STATES, GRACE, OPEN_STATES, PLANNED, READY, Intent
+from costguard.guard.action_plan import RESTING_STATES, PolicyCase, is_irreversible, list_standing_holds
+from costguard.guard.context import GuardConfig, GuardSnapshot
+from costguard.guard.evaluation import (
+    GuardEvaluation,
+    build_cap_policies,
+    build_constraints,
+    build_current_case,
+    explain_unproven,
+    find_open_intent,
+)
+from costguard.guard.facts import compute_savings_rate, compute_waste
+from costguard.guard.hook import END_MARGIN, Hook, HookRun
+from costguard.guard.owning import find_owner
+from costguard.guard.policy import CAP_RULE, DESTRUCTIVE, HOOK, IDLE_RULE, STOP, TERMINATE, Policy, PolicyStep
+from costguard.guard.policy_evaluation import matches_target
 from costguard.guard.verdict import Proposal
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -51,12 +58,12 @@ class Deeds:
     """
 
     book: GuardBook
-    rules: Rules
+    rules: GuardConfig
     source_of: Callable[[ResourceKey], InstanceSource | None]
     clock: Clock
     seconds: Callable[[], float]
     epoch: int
-    sight: Sight
+    sight: GuardSnapshot
     observes: bool = False
     notes: list[str] = field(default_factory=list)
     broken: str = ""
@@ -71,7 +78,7 @@ class Deeds:
         """Move what may have been sent by what is seen of it now, and send again what a listing contradicts."""
         by_key, moved = {one.observation.key: one for one in live}, False
         for intent in intents:
-            if intent.state in IN_DOUBT and not self.broken:
+            if intent.state in DOUBTFUL_STATES and not self.broken:
                 acted = self._confirmed(intent, by_key.get(intent.life.key))
                 moved = moved or acted.intent != intent
                 self._took(acted)
@@ -91,7 +98,7 @@ class Deeds:
             return act(acted.intent, hands, self.book, self.clock, again, epoch=self.epoch, seconds=self.seconds)
         return acted
 
-    def go(self, found: Survey, sight: Sight) -> None:
+    def go(self, found: GuardEvaluation, sight: GuardSnapshot) -> None:
         """Make intents for acts that are coming, cancel those whose reason is gone, and do what goes.
 
         One that is refused at its last look has taken no room of the rails, so the next one has it; and it comes after the
@@ -109,11 +116,11 @@ class Deeds:
             told = bool(case.climb and case.climb.done)
             if self.broken or not told or not held <= WAITS:
                 continue
-            intent = open_for(self.book.load_open_intents(), proposal.verdict.life, proposal.step.do)
+            intent = find_open_intent(self.book.load_open_intents(), proposal.verdict.life, proposal.step.do)
             intent = intent or self._planned(proposal, case)
             if intent is not None and proposal.due_at <= self.clock.now() and held <= ROOM:
                 due.append((proposal, intent))
-        room = sum(proposal.goes(found.at) for proposal, _ in due)
+        room = sum(proposal.is_ready(found.at) for proposal, _ in due)
         self._do_all(due, room, {(i.life, i.act): i.moved_at for i in sight.intents if i.state == CANCELLED})
         self._begin_hooks(found, cases)
 
@@ -142,9 +149,9 @@ class Deeds:
         self._took(acted)
         return acted.sent or acted.intent.sends > ready.sends
 
-    def _begin_hooks(self, found: Survey, cases: Mapping[tuple[str, Incarnation], Case]) -> None:
+    def _begin_hooks(self, found: GuardEvaluation, cases: Mapping[tuple[str, Incarnation], PolicyCase]) -> None:
         for proposal in found.proposals:
-            if proposal.step.do == HOOK and proposal.goes(self.clock.now()) and not self.broken and self.hooks.has_room:
+            if proposal.step.do == HOOK and proposal.is_ready(self.clock.now()) and not self.broken and self.hooks.has_room:
                 acts = [
                     other.due_at
                     for other in found.proposals
@@ -152,7 +159,7 @@ class Deeds:
                 ]
                 self._begin_hook(proposal, cases[proposal.verdict.policy.name, proposal.verdict.life], min(acts, default=None))
 
-    def _begin_hook(self, proposal: Proposal, case: Case, deadline: datetime | None) -> None:
+    def _begin_hook(self, proposal: Proposal, case: PolicyCase, deadline: datetime | None) -> None:
         """Look at it, record that its hook is about to begin, and let it begin. Nothing is begun that could not be recorded."""
         now, policy, step, life = self.clock.now(), proposal.verdict.policy, proposal.step, proposal.verdict.life
         hook = next((one for one in self.rules.hooks if one.name == step.run), Hook(name=step.run, command=(step.run,)))
@@ -164,7 +171,7 @@ class Deeds:
             number=proposal.number,
             hook=hook.name,
             began_at=now,
-            until=now + step.timeout + ENDING,
+            until=now + step.timeout + END_MARGIN,
             epoch=self.epoch,
         )
         seen = case.live.observation
@@ -198,7 +205,7 @@ class Deeds:
             )
         )
 
-    def _planned(self, proposal: Proposal, case: Case) -> Intent | None:
+    def _planned(self, proposal: Proposal, case: PolicyCase) -> Intent | None:
         """A new intent for `proposal`, as recorded; None where there is one already, or the turn is lost."""
         now, policy, handling = self.clock.now(), proposal.verdict.policy, case.live.observation.handling
         loses = handling.stop_loses if proposal.step.do == STOP else handling.terminate_loses
@@ -212,7 +219,7 @@ class Deeds:
             policy=policy.name,
             rule=policy.rule,
             why="; ".join(proposal.verdict.reasons[:3]) or policy.when.text,
-            evidence=evidence_text(facts, waste_of(case.live, work, now), computing_of(case.live, now)),
+            evidence=evidence_text(facts, compute_waste(case.live, work, now), compute_savings_rate(case.live, now)),
             state=GRACE if proposal.due_at > now else READY,
             created_at=now,
             moved_at=now,
@@ -225,7 +232,7 @@ class Deeds:
     def _cancel(self, intents: Iterable[Intent], wanted: Sequence[Proposal]) -> None:
         """What waits, and is wanted no more or is held by something that does not pass by itself."""
         for intent in intents:
-            if intent.state not in OPEN or intent.state in IN_DOUBT:
+            if intent.state not in OPEN_STATES or intent.state in DOUBTFUL_STATES:
                 continue
             mine = [p for p in wanted if p.verdict.life == intent.life and p.step.do == intent.act]
             held = [says for p in mine for reason, says in p.held_by if reason not in WAITS]
@@ -245,7 +252,7 @@ class Deeds:
     def _still(self, intent: Intent) -> Still:
         def still(seen: Observation) -> str:
             now = self.clock.now()
-            return self._against(intent, Step(do=intent.act), seen, now) or self._works(intent, seen, now)
+            return self._against(intent, PolicyStep(do=intent.act), seen, now) or self._works(intent, seen, now)
 
         return still
 
@@ -253,10 +260,10 @@ class Deeds:
         """As `_still`, and what the plan asked of its work before the first request is asked anew: that was minutes ago."""
         policy = next((one for one in self.rules.policies if one.name == intent.policy), None)
         idle = policy is not None and intent.rule == IDLE_RULE
-        over = unproven(intent.life.key, policy, self.rules, self.sight) if policy is not None and idle else ""
+        over = explain_unproven(intent.life.key, policy, self.rules, self.sight) if policy is not None and idle else ""
         return (lambda _: f"its condition holds no more: {over}") if over else self._still(intent)
 
-    def _against(self, deed: Intent | HookRun, step: Step, seen: Observation, now: datetime) -> str:
+    def _against(self, deed: Intent | HookRun, step: PolicyStep, seen: Observation, now: datetime) -> str:
         """What speaks against it at this moment, of `seen` just now; "" for nothing.
 
         All that the plan knows is derived anew by the plan's own rules, from the fresh look and from what the ledger says now:
@@ -266,7 +273,7 @@ class Deeds:
         all machines together, and nothing was listed since. Not asked again: the grace, which only grows older; what holds a
         whole run (`observes`); the rails, which the ledger asks as it lets an act go; its work, which `_works` measures now.
         """
-        policies = {p.name: p for p in (*self.rules.policies, *cap_policies(self.rules.budgets))}
+        policies = {p.name: p for p in (*self.rules.policies, *build_cap_policies(self.rules.budgets))}
         policy, listed = policies.get(deed.policy), self._listed.get(seen.key)
         if policy is None:
             return "its policy is no more"
@@ -280,11 +287,13 @@ class Deeds:
             protections=self.book.load_protections(),
             intents=tuple(intent for intent in self.book.load_open_intents() if intent.id != deed.id),
         )
-        held = standing(step, case_now(live, policy, self.rules, sight), around_of(self.rules, sight))
+        held = list_standing_holds(
+            step, build_current_case(live, policy, self.rules, sight), build_constraints(self.rules, sight)
+        )
         return next((says for _, says in held), "") or self._not_meant(policy, seen)
 
     def _not_meant(self, policy: Policy, seen: Observation) -> str:
-        meant = policy.rule == CAP_RULE or concerns(policy.target, seen, owner_of(seen, self.rules.owner_from))
+        meant = policy.rule == CAP_RULE or matches_target(policy.target, seen, find_owner(seen, self.rules.owner_from))
         return "" if meant else f"{policy.name} does not concern it any more"
 
     def _works(self, deed: Intent | HookRun, seen: Observation, now: datetime) -> str:
@@ -292,7 +301,7 @@ class Deeds:
 
         One that is stopped does nothing, and nothing measures it: what comes after its stop needs no measure.
         """
-        if deed.rule != IDLE_RULE or seen.state in RESTING:
+        if deed.rule != IDLE_RULE or seen.state in RESTING_STATES:
             return ""
         policy = next((one for one in self.rules.policies if one.name == deed.policy), None)
         together = policy is None or not policy.alone
@@ -313,5 +322,5 @@ class Deeds:
 def _turn(proposal: Proposal, refused_at: datetime | None) -> tuple[bool, bool, float, tuple[bool, int, float, str]]:
     """Hard caps first; those that were not refused lately before those that were, the one refused longest ago first."""
     policy = proposal.verdict.policy
-    urgent = (not proposal.goes(proposal.verdict.at), -policy.priority, proposal.due_at.timestamp(), policy.name)
+    urgent = (not proposal.is_ready(proposal.verdict.at), -policy.priority, proposal.due_at.timestamp(), policy.name)
     return policy.rule != CAP_RULE, refused_at is not None, refused_at.timestamp() if refused_at else 0.0, urgent

@@ -21,9 +21,20 @@ from datetime import datetime
 from time import monotonic, sleep
 from typing import IO
 
-from costguard.guard.hook import BEGUN, FAILED, LOST, MOST_OUTPUT, SUCCEEDED, TIMED_OUT, Hook, HookEnd, clipped, settled
+from costguard.guard.hook import (
+    BEGUN,
+    FAILED,
+    LOST,
+    OUTPUT_CHARS_MAX,
+    SUCCEEDED,
+    TIMED_OUT,
+    Hook,
+    HookEnd,
+    clip_output,
+    settle_hook_runs,
+)
 from costguard.services.ports import HookRuns
-from costguard.values.encoding import plain
+from costguard.values.encoding import encode_plain
 from costguard.values.instant import EARLIEST
 
 MOST_AT_ONCE = 8
@@ -33,7 +44,7 @@ ENDS_WITHIN_S = 5.0
 STEP_S = 0.05
 PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SYSTEMROOT")
 """Variables that every program may need, none of which holds a secret."""
-KEPT_BYTES = 4 * MOST_OUTPUT
+KEPT_BYTES = 4 * OUTPUT_CHARS_MAX
 """Of each end of what a program says, before it is read as text."""
 
 
@@ -74,7 +85,7 @@ class Call:
             "run": self.id,
             "hook": self.hook.name,
         }
-        return {name: plain(text) for name, text in found.items()}
+        return {name: encode_plain(text) for name, text in found.items()}
 
     def body(self) -> bytes:
         """The facts as JSON: the standard input of a command, the body of a request."""
@@ -156,7 +167,7 @@ def record_ends(book: HookRuns, hooks: Hooks, now: datetime, *, lost: bool = Tru
     """
     ends = hooks.ends()
     open_ = [run for run in book.load_hook_runs(now) if run.state == BEGUN]
-    for run, end in settled(open_, ends, hooks.going(), now if lost else EARLIEST):
+    for run, end in settle_hook_runs(open_, ends, hooks.going(), now if lost else EARLIEST):
         book.end_hook(run.id, end, now)
     for run_id in ends:
         hooks.forget(run_id)
@@ -188,7 +199,7 @@ def run_command(call: Call, over: threading.Event | None = None, *, prepare: Cal
         )
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "its command cannot be read"
-        return HookEnd(state=FAILED, why=f"{plain(call.hook.command[0], 200)} cannot be run: {why.lower()}")
+        return HookEnd(state=FAILED, why=f"{encode_plain(call.hook.command[0], 200)} cannot be run: {why.lower()}")
     with process:
         return _followed(process, call, until, over or threading.Event())
 
@@ -271,8 +282,10 @@ class _Said:
         """As text, short enough to be kept."""
         if self._left_out:
             mark = f"\n[{self._left_out} bytes left out]\n".encode()
-            return clipped((self._head[: MOST_OUTPUT // 2] + mark + self._tail[-MOST_OUTPUT // 2 :]).decode(errors="replace"))
-        return clipped((self._head + self._tail).decode(errors="replace"))
+            return clip_output(
+                (self._head[: OUTPUT_CHARS_MAX // 2] + mark + self._tail[-OUTPUT_CHARS_MAX // 2 :]).decode(errors="replace")
+            )
+        return clip_output((self._head + self._tail).decode(errors="replace"))
 
     @property
     def _size(self) -> int:

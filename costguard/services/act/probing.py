@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from costguard.errors import shorten, to_one_line
-from costguard.guard.activity import probe, probed_since
-from costguard.guard.grouping import GroupKey, counts, group_of
-from costguard.guard.seat import spacing
+from costguard.guard.activity import find_probe_start, probe_activity
+from costguard.guard.grouping import GroupKey, counts_for_group, find_group
+from costguard.guard.seat import estimate_interval_of_samples
 from costguard.metering.observation import Observation
 from costguard.metering.spending import LiveResource
 from costguard.providers.ports import InstanceSource, UtilizationSource
@@ -28,11 +28,11 @@ def members_of(
     seen: Observation, live: Iterable[LiveResource], group_from: Sequence[str]
 ) -> tuple[GroupKey | None, list[Observation]]:
     """The group of `seen`, and the others of it that run, as they were listed last."""
-    key = group_of(seen, group_from)
+    key = find_group(seen, group_from)
     if key is None:
         return None, []
-    others = (one.observation for one in live if counts(one) and one.observation.key != seen.key)
-    return key, [one for one in others if group_of(one, group_from) == key]
+    others = (one.observation for one in live if counts_for_group(one) and one.observation.key != seen.key)
+    return key, [one for one in others if find_group(one, group_from) == key]
 
 
 def works(
@@ -52,7 +52,7 @@ def works(
     `also`: who measures machines whatever their provider does; what any of them measures counts.
     """
     late = {one.key: lags.get(one.key.provider, timedelta()) for one in (seen, *others)}
-    samples, broken = _measured([seen, *others], book, source_of, probed_since(now, max(late.values())), now, also=also)
+    samples, broken = _measured([seen, *others], book, source_of, find_probe_start(now, max(late.values())), now, also=also)
     for one in (seen, *others):
         of = sorted(samples[one.key], key=lambda sample: (sample.signal, sample.at))
         told = broken.get(one.key, "") or _told(one, of, interval, late[one.key], now)
@@ -66,7 +66,7 @@ def works(
 def _told(seen: Observation, samples: Sequence[Sample], interval: timedelta, lag: timedelta, now: datetime) -> str:
     if not samples:
         return "is measured by nothing at this moment"
-    working = probe(samples, now, spacing(samples, interval), seen, lag=lag)
+    working = probe_activity(samples, now, estimate_interval_of_samples(samples, interval), seen, lag=lag)
     return f"works: {working}" if working else ""
 
 

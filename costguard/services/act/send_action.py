@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from costguard.errors import CostguardError, LedgerError, to_one_line
-from costguard.guard.action_intents import CANCELLED, EXECUTING, EXPIRES, FAILED, IN_DOUBT, READY, VERIFYING, Intent
+from costguard.guard.action_intents import CANCELLED, DOUBTFUL_STATES, EXECUTING, FAILED, READY, SEND_WITHIN, VERIFYING, Intent
 from costguard.guard.policy import STOP
-from costguard.guard.proof import SETTLING, difference, found, is_due, refusal
+from costguard.guard.proof import SETTLING_TIME, confirm_outcome, describe_difference, explain_refusal, is_send_due
 from costguard.metering.observation import Observation, drop_impossible_times
 from costguard.providers.ports import Inspector, Stopper, Terminator
 from costguard.services.ports import Intents
@@ -103,7 +103,7 @@ def act(
     `epoch`: of the turn in which it is done; None: the intent's own. `seconds`: a clock that only goes on, for the expiry.
     It raises only what `still` raises; a LedgerError of that, too, is `broken` and nothing is sent after it.
     """
-    if not is_due(intent, clock.now()):
+    if not is_send_due(intent, clock.now()):
         return Acted(intent=intent, held=f"it is {intent.state}, and not due")
     send = _send_of(intent, hands)
     try:
@@ -122,7 +122,7 @@ def act(
         first = deed.look()
         if first.seen is None:
             return Acted(intent=intent, held=first.why)
-        against = refusal(intent, first.seen) or still(first.seen)
+        against = explain_refusal(intent, first.seen) or still(first.seen)
         if against:
             return _dropped(intent, intents, clock, against)
     except LedgerError as error:
@@ -150,7 +150,7 @@ class _Deed:
 def _execute(deed: _Deed, before: Observation) -> Acted:
     """Commit that it is about to be sent, look again, send it once, and commit how it was received."""
     intent, seconds, now = deed.intent, deed.seconds, deed.clock.now()
-    until, until_s = now + EXPIRES, seconds() + EXPIRES.total_seconds()
+    until, until_s = now + SEND_WITHIN, seconds() + SEND_WITHIN.total_seconds()
     executing, sent = None, False
     try:
         executing = deed.intents.move_intent(
@@ -161,7 +161,7 @@ def _execute(deed: _Deed, before: Observation) -> Acted:
         look = deed.look()
         if look.seen is None:
             return _back(deed, executing, look.why)
-        against = refusal(intent, look.seen) or difference(before, look.seen) or deed.still(look.seen)
+        against = explain_refusal(intent, look.seen) or describe_difference(before, look.seen) or deed.still(look.seen)
         if against:
             return _back(deed, executing, against, drop=True)
         at_s = seconds()
@@ -184,14 +184,14 @@ def confirm(
     absences: int,
     asked_at: datetime,
     now: datetime,
-    settling: timedelta = SETTLING,
+    settling: timedelta = SETTLING_TIME,
 ) -> Acted:
     """Move `intent`, in doubt, by what a listing or look that was asked for at `asked_at` says; it sends nothing.
 
     `seen` None: it was not there, as in `absences` complete listings in a row. `still` is asked where nothing was done, and
     it would be READY anew: it is CANCELLED if that says why not.
     """
-    finding = found(intent, seen, absences=absences, asked_at=asked_at, now=now, settling=settling)
+    finding = confirm_outcome(intent, seen, absences=absences, asked_at=asked_at, now=now, settling=settling)
     try:
         if finding.state == READY and seen is not None and (against := still(seen)):
             return _moved(intent, intents, CANCELLED, now, f"{finding.why}, and {against}")
@@ -203,10 +203,10 @@ def confirm(
 
 
 def settle(
-    intent: Intent, hands: Hands, intents: Intents, clock: Clock, still: Still, *, settling: timedelta = SETTLING
+    intent: Intent, hands: Hands, intents: Intents, clock: Clock, still: Still, *, settling: timedelta = SETTLING_TIME
 ) -> Acted:
     """What a process left in doubt that is no more: look once, and move it by that. Where it cannot be seen it stays."""
-    if intent.state not in IN_DOUBT or hands.inspector is None:
+    if intent.state not in DOUBTFUL_STATES or hands.inspector is None:
         return Acted(intent=intent, held="it cannot be looked at by itself, or there is nothing to settle")
     asked_at = clock.now()
     look = looked(hands.inspector, intent.life.key, clock, lambda: 0.0)

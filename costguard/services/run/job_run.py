@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 
 from costguard.errors import CostguardError, InputError, NoAnswerError, to_one_line
-from costguard.guard.overrides import Wish
-from costguard.guard.owning import owner_of
-from costguard.guard.policy_evaluation import concerns
-from costguard.runs.record import NEVER, Attempt
-from costguard.runs.telling import cost_text, lease_text, quote_lines
-from costguard.runs.terms import hold_for, lease_length, to_hold
+from costguard.guard.overrides import Override
+from costguard.guard.owning import find_owner
+from costguard.guard.policy_evaluation import matches_target
+from costguard.runs.record import NEVER, JobAttempt
+from costguard.runs.telling import format_job_cost, format_lease_end, format_quote_lines
+from costguard.runs.terms import build_job_hold, compute_lease_length, find_hold_amount
 from costguard.services.overrides import LONGEST_LEASE, present
 from costguard.services.run.machine_shutdown import NOTHING_AFTER, After, after_stated, afterwards, spared_by
 from costguard.services.run.monitor import Watching, on_notice_stated
@@ -76,9 +76,9 @@ class Running:
     settings: Settings
     book: Book
     found: Expected
-    attempt: Attempt
+    attempt: JobAttempt
     budget: str = ""
-    lease: Wish | None = None
+    lease: Override | None = None
     lease_refused: str = ""
     notes: tuple[str, ...] = ()
 
@@ -137,7 +137,7 @@ def run(wanted: Wanted) -> int:
 
 def _accepted(wanted: Wanted, book: Book, found: Expected) -> None:
     """Go on where a person says yes, or has said so; NoAnswerError where they say no, InputError where nobody can be asked."""
-    for line in (*found.notes, *quote_lines(book.record.job, len(book.record.attempts) + 1, found.terms)):
+    for line in (*found.notes, *format_quote_lines(book.record.job, len(book.record.attempts) + 1, found.terms)):
         say(line)
     if wanted.yes:
         return
@@ -150,7 +150,7 @@ def _accepted(wanted: Wanted, book: Book, found: Expected) -> None:
 
 def _begun(state: Running, watching: Watching, heard: Heard) -> Child | int:
     """The program, begun, with all that stands before it; or the exit code where costguard was told to end before it began."""
-    money = to_hold(state.found.terms, watching.limit)
+    money = find_hold_amount(state.found.terms, watching.limit)
     state.attempt = replace(
         state.attempt,
         hourly=state.found.terms.machine.hourly,
@@ -159,7 +159,7 @@ def _begun(state: Running, watching: Watching, heard: Heard) -> Child | int:
         quoted_hours=state.found.terms.hours,
         quoted_usd=state.found.terms.usd,
     )
-    length = lease_length(state.found.terms, LONGEST_LEASE) if state.found.live else None
+    length = compute_lease_length(state.found.terms, LONGEST_LEASE) if state.found.live else None
     if length is not None:
         state.attempt = replace(state.attempt, lease=f"run-{state.attempt.id}")
     state.book.put(state.attempt)
@@ -193,27 +193,27 @@ def _begun(state: Running, watching: Watching, heard: Heard) -> Child | int:
 def _held(state: Running, desk: Desk, money: Money, now: datetime) -> None:
     """Set the money aside; NoAnswerError where a budget has no room."""
     job = state.book.record.job
-    wanted = hold_for(state.attempt, job, money, state.found.terms, who=desk.who, labels=_labels(state.found), now=now)
+    wanted = build_job_hold(state.attempt, job, money, state.found.terms, who=desk.who, labels=_labels(state.found), now=now)
     admission = set_aside(wanted, desk, now)
     if not admission.admitted:
         hint = "wait for other runs to end, ask for less, or have the budget raised"
         raise NoAnswerError(admission.says, field=f"budget {admission.budget}" if admission.budget else None, hint=hint)
     state.budget = admission.budget
-    say(f"held: {cost_text(money)}; {admission.says}")
+    say(f"held: {format_job_cost(money)}; {admission.says}")
 
 
 def _leased(state: Running, desk: Desk) -> None:
     """Have the machine kept; where its policies do not allow that, it is said."""
-    live, length = state.found.live, lease_length(state.found.terms, LONGEST_LEASE)
+    live, length = state.found.live, compute_lease_length(state.found.terms, LONGEST_LEASE)
     assert live is not None  # noqa: S101 - for the type checker: asked before
     assert length is not None  # noqa: S101
-    owner = owner_of(live.observation, state.settings.defaults.owner_from)
-    meant = [policy for policy in state.settings.policies if concerns(policy.target, live.observation, owner)]
+    owner = find_owner(live.observation, state.settings.defaults.owner_from)
+    meant = [policy for policy in state.settings.policies if matches_target(policy.target, live.observation, owner)]
     why = f"costguard run: job {state.book.record.job}, attempt {state.attempt.number}"
     taken = lease(live, length, meant, desk, present(), wish_id=state.attempt.lease, why=why)
-    if isinstance(taken, Wish):
+    if isinstance(taken, Override):
         state.lease = taken
-        say(lease_text(taken.until or taken.at))
+        say(format_lease_end(taken.until or taken.at))
     else:
         state.lease_refused, state.attempt = taken, replace(state.attempt, lease="")
         say(f"the machine is not kept: {taken}. Policies may act on it")

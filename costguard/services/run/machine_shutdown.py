@@ -25,8 +25,8 @@ from costguard_agent.shutdown import Place, Way
 
 from costguard.data import Facts
 from costguard.errors import CostguardError, InputError
-from costguard.guard.overrides import PROTECT, Wish
-from costguard.guard.owning import frozen, lease_of, phase_of, untouchable
+from costguard.guard.overrides import PROTECT, Override
+from costguard.guard.owning import explain_untouchable, find_freeze, find_lease, find_phase
 from costguard.ledger.spans.books import Books
 from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
@@ -139,10 +139,10 @@ def spared_by(settings: Settings, live: LiveResource | None, place: Place) -> st
     here = [seen for seen in listed if seen.key == key or (seen.key.provider, seen.key.id) == ours]
     for seen in here or ([live.observation] if live else []):
         seen_before = before[seen.key].at if seen.key in before else None
-        why = untouchable(seen, wishes, settings.defaults.protect, seen_before, now) or _wanted(seen, wishes, now)
+        why = explain_untouchable(seen, wishes, settings.defaults.protect, seen_before, now) or _wanted(seen, wishes, now)
         if why:
             return why
-    freeze = frozen(wishes, None, now)
+    freeze = find_freeze(wishes, None, now)
     if freeze is not None:
         return f"{freeze.who} froze all acts" + (f": {freeze.why}" if freeze.why else "")
     told = (wish for wish in wishes if wish.what == PROTECT and wish.key and (wish.key.provider, wish.key.id) == ours)
@@ -150,9 +150,9 @@ def spared_by(settings: Settings, live: LiveResource | None, place: Place) -> st
     return "" if wish is None else f"{wish.who} protects it: {wish.why}"
 
 
-def _wanted(seen: Observation, wishes: Sequence[Wish], now: datetime) -> str:
+def _wanted(seen: Observation, wishes: Sequence[Override], now: datetime) -> str:
     life = identify_incarnation(seen)
-    wish = lease_of(life, wishes, now) or phase_of(life, wishes, now)
+    wish = find_lease(life, wishes, now) or find_phase(life, wishes, now)
     return "" if wish is None else f"{wish.who} wants it until {format_instant(wish.until or now)}: {wish.why or wish.subject}"
 
 

@@ -17,10 +17,10 @@ from datetime import datetime, timedelta
 
 from costguard.errors import CostguardError, InputError, shorten, to_one_line
 from costguard.guard.hook import SUCCEEDED, Hook
-from costguard.runs.progress import Marks, astray, left_s
-from costguard.runs.record import Attempt
-from costguard.runs.telling import HOUR_S, astray_line, so_far
-from costguard.runs.terms import Terms
+from costguard.runs.progress import ProgressLog, estimate_seconds_left, is_outside_quote
+from costguard.runs.record import JobAttempt
+from costguard.runs.telling import HOUR_S, format_outside_quote, format_progress_line
+from costguard.runs.terms import JobTerms
 from costguard.services.act.hooks import Call, run_command
 from costguard.services.overrides import present
 from costguard.services.run.record_store import Book
@@ -60,8 +60,8 @@ class Watching:
     """
 
     book: Book
-    attempt: Attempt
-    terms: Terms
+    attempt: JobAttempt
+    terms: JobTerms
     hints: Hints
     notices: Watch
     on_notice: OnNotice
@@ -70,7 +70,7 @@ class Watching:
     clock: Callable[[], float] = boot_s
     prepare: Callable[[], None] | None = None
     child: Child | None = None
-    marks: Marks = field(default_factory=Marks)
+    marks: ProgressLog = field(default_factory=ProgressLog)
     noticed: list[str] = field(default_factory=list)
     _began_s: float = 0.0
     _kept_s: float = 0.0
@@ -90,7 +90,7 @@ class Watching:
         """Seconds since it began."""
         return self.clock() - self._began_s
 
-    def now(self) -> Attempt:
+    def now(self) -> JobAttempt:
         """The attempt as it is now; its times count on from its beginning, whatever becomes of the wall clock."""
         lasted_s = self.elapsed_s if self._lasted_s is None else self._lasted_s
         seen_at = self.attempt.began_at + timedelta(seconds=lasted_s)
@@ -159,10 +159,10 @@ class Watching:
             self._once(f"attempt {one.number} runs on {one.host or 'another machine'} beside this one: one job runs twice")
 
     def _show(self) -> None:
-        attempts = self.book.record.put(self.now())
+        attempts = self.book.record.put_attempt(self.now())
         hours, spent = attempts.seconds / HOUR_S, attempts.spent
-        left = left_s(self.marks.kept, self.terms.steps, self.elapsed_s)
-        line = so_far(self.book.record.job, hours, spent, self.terms, left)
+        left = estimate_seconds_left(self.marks.kept, self.terms.steps, self.elapsed_s)
+        line = format_progress_line(self.book.record.job, hours, spent, self.terms, left)
         if self.title.shows:
             self.title.show(line)
         elif self.elapsed_s - self._logged_s >= LOG_EVERY_S:
@@ -170,8 +170,8 @@ class Watching:
             say(line)
         if left is not None:
             takes = hours + left / HOUR_S
-            if astray(takes, self.terms.hours) and self.terms.hours is not None:
-                self._once(astray_line(takes, self.terms.hours), key="astray")
+            if is_outside_quote(takes, self.terms.hours) and self.terms.hours is not None:
+                self._once(format_outside_quote(takes, self.terms.hours), key="astray")
         if spent is not None and self.limit is not None and self.limit < spent:
             self._once(
                 f"the job has passed its max_usd of {self.limit.format()}: it goes on, as ending it would lose work", key="max"

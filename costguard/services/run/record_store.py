@@ -21,7 +21,7 @@ from time import monotonic, sleep
 from costguard.data import Facts
 from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError
 from costguard.ledger.holds import Holds
-from costguard.runs.record import OPEN, PLANNED, Attempt, Record, job_named, record_from, table_of
+from costguard.runs.record import OPEN, PLANNED, JobAttempt, JobRecord, check_job_name, parse_record, to_record_table
 from costguard.services.ceilings import ceilings
 from costguard.services.overrides import guard_book, present, who
 from costguard.services.run.run import Desk, closed, settle
@@ -45,18 +45,18 @@ class Book:
     """The record of one job, and its file."""
 
     path: Path
-    record: Record
+    record: JobRecord
 
-    def put(self, attempt: Attempt) -> None:
+    def put(self, attempt: JobAttempt) -> None:
         """Have `attempt` on the disk. CostguardError where that cannot be."""
-        self._write(self._there().put(attempt))
+        self._write(self._there().put_attempt(attempt))
 
-    def drop(self, attempt: Attempt) -> None:
+    def drop(self, attempt: JobAttempt) -> None:
         """Have it no more: it was not to be."""
         there = self._there()
         self._write(replace(there, attempts=tuple(a for a in there.attempts if a.id != attempt.id)))
 
-    def _there(self) -> Record:
+    def _there(self) -> JobRecord:
         """The record as it stands there now: a lock on a shared disk need not hold between two machines."""
         try:
             there = read_record(self.path) if self.path.exists() else self.record
@@ -64,9 +64,9 @@ class Book:
             return self.record
         return there if there.job == self.record.job else self.record
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: JobRecord) -> None:
         try:
-            put(self.path, f"{json.dumps(table_of(record), indent=1)}\n".encode())
+            put(self.path, f"{json.dumps(to_record_table(record), indent=1)}\n".encode())
         except OSError as wrong:
             hint = "make room, or name another file with --record"
             raise CostguardError(f"cannot be written: {wrong.strerror}", field=str(self.path), hint=hint) from None
@@ -80,16 +80,16 @@ def opened(job: str | None, stated: str | None, otherwise: str) -> Iterator[Book
     `job`: as a flag names it; else the one of the file that is `stated`, else of the environment, else one like `otherwise`.
     """
     path = path_of(stated).absolute() if stated else None
-    named = None if job is None else job_named(job, "--id-of-job")
+    named = None if job is None else check_job_name(job, "--id-of-job")
     if named is None and (path is None or not path.exists()):
         inherited = os.environ.get(JOB_ENV)
-        named = job_named(inherited, JOB_ENV) if inherited else f"{otherwise}-{token_hex(3)}"
+        named = check_job_name(inherited, JOB_ENV) if inherited else f"{otherwise}-{token_hex(3)}"
     path = path or data_file("runs") / f"{named}.json"
     if path.exists() and not path.is_file():
         hint = "name a file that there is not yet, or the record of this job"
         raise InputError("is no plain file", field=str(path), hint=hint)
     with _alone(path, named or str(path)):
-        record = read_record(path) if path.exists() else Record(job=str(named))
+        record = read_record(path) if path.exists() else JobRecord(job=str(named))
         if named is not None and record.job != named:
             hint = "name another file with --record, or leave --id-of-job out: the file names its job"
             raise InputError(f"is the record of {record.job}, and not of {named}", field=str(path), hint=hint)
@@ -112,12 +112,12 @@ def _alone(path: Path, named: str) -> Iterator[None]:
         raise CostguardError(f"cannot be used: {wrong.strerror or wrong}", field=str(path), hint=hint) from None
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> JobRecord:
     """The record in the file `path`; InputError where it is none."""
     try:
         with path.open("rb") as file:
             text = file.read(LARGEST_RECORD).decode()
-        return record_from(json.loads(text), str(path))
+        return parse_record(json.loads(text), str(path))
     except (OSError, ValueError, RecursionError):
         hint = "name another file with --record, or move this one away: the job then begins anew"
         raise InputError("cannot be read as the record of a job", field=str(path), hint=hint) from None
@@ -137,7 +137,7 @@ def settled(book: Book, desk: Desk) -> None:
     for attempt in book.record.unfinished:
         here = attempt.host == host() and attempt.boot == boot()
         found = closed(attempt, alive, here=here)
-        if not isinstance(found, Attempt):
+        if not isinstance(found, JobAttempt):
             pids = " ".join(map(str, found[:8]))
             hint = f"wait for it, or end it: kill {pids}"
             what = f"attempt {attempt.number} still runs here without costguard (processes {pids})"
@@ -150,7 +150,7 @@ def settled(book: Book, desk: Desk) -> None:
         say(f"attempt {found.number} was {found.state}: {found.why}. It counts {found.seconds} s, {cost}.")
 
 
-def _silent(book: Book, attempt: Attempt) -> None:
+def _silent(book: Book, attempt: JobAttempt) -> None:
     """Wait until `attempt`, of another machine, had to show that it lives. NoAnswerError where it does."""
     say(f"attempt {attempt.number} was alive on {attempt.host} a moment ago: whether it still is shows in {WATCHED_S:.0f} s")
     until = monotonic() + WATCHED_S
@@ -174,27 +174,27 @@ def settle_others(folder: Path, desk: Desk, but: Path) -> None:
             book = Book(path=path, record=read_record(path))
             for attempt in (one for one in book.record.unfinished if one.host == host()):
                 found = closed(attempt, alive, here=attempt.boot == boot())
-                if isinstance(found, Attempt):
+                if isinstance(found, JobAttempt):
                     _close(book, desk, found, present())
                     say(f"job {book.record.job}: attempt {found.number} was {found.state}: {found.why}.")
                 else:
                     say(f"job {book.record.job}: attempt {attempt.number} still runs without costguard: {list(found)[:8]}")
 
 
-def _close(book: Book, desk: Desk, attempt: Attempt, now: datetime) -> None:
+def _close(book: Book, desk: Desk, attempt: JobAttempt, now: datetime) -> None:
     for note in settle(attempt, desk, now):
         say(note)
     book.put(attempt)
 
 
-def planned(book: Book, now: datetime) -> Attempt:
+def planned(book: Book, now: datetime) -> JobAttempt:
     """The next attempt, not written yet."""
     number = 1 + max((attempt.number for attempt in book.record.attempts), default=0)
     key = f"{book.record.job}.{number}-{token_hex(4)}"
-    return Attempt(id=key, number=number, began_at=now, seen_at=now, host=host(), boot=boot(), state=PLANNED)
+    return JobAttempt(id=key, number=number, began_at=now, seen_at=now, host=host(), boot=boot(), state=PLANNED)
 
 
-def begun(attempt: Attempt, now: datetime) -> Attempt:
+def begun(attempt: JobAttempt, now: datetime) -> JobAttempt:
     """Its command runs from now on."""
     return replace(attempt, state=OPEN, began_at=now, seen_at=now)
 

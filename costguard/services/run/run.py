@@ -16,12 +16,12 @@ from costguard.budgets.budget import Budget
 from costguard.budgets.budget_status import Admission
 from costguard.budgets.hold import Hold
 from costguard.errors import InputError
-from costguard.guard.overrides import LEASE, Wish
-from costguard.guard.owning import may_lease
+from costguard.guard.overrides import LEASE, Override
+from costguard.guard.owning import decide_lease
 from costguard.guard.policy import Policy
 from costguard.metering.observation import identify_incarnation
 from costguard.metering.spending import LiveResource
-from costguard.runs.record import ENDED, LOST, NEVER, OPEN, PLANNED, Attempt
+from costguard.runs.record import ENDED, LOST, NEVER, OPEN, PLANNED, JobAttempt
 from costguard.services.ports import HoldBook, RunWishes
 from costguard.services.run.holding import hold
 
@@ -43,19 +43,19 @@ def set_aside(wanted: Hold, desk: Desk, now: datetime) -> Admission:
 
 def lease(
     live: LiveResource, length: timedelta, policies: Iterable[Policy], desk: Desk, now: datetime, *, wish_id: str, why: str
-) -> Wish | str:
+) -> Override | str:
     """Keep the machine that the job runs on; or why its policies do not allow that."""
     life = identify_incarnation(live.observation)
-    allowed = may_lease(life, desk.wishes.load_overrides_since(live.first_seen_at), tuple(policies), length, now)
+    allowed = decide_lease(life, desk.wishes.load_overrides_since(live.first_seen_at), tuple(policies), length, now)
     if not allowed.allowed:
         return allowed.why
     until = (now + length).replace(microsecond=0)
-    wish = Wish(id=wish_id, what=LEASE, who=desk.who, why=why, at=now, until=until, key=live.observation.key, life=life)
+    wish = Override(id=wish_id, what=LEASE, who=desk.who, why=why, at=now, until=until, key=live.observation.key, life=life)
     desk.wishes.add_override(wish)
     return wish
 
 
-def closed(attempt: Attempt, alive: Callable[[str], Sequence[int]], *, here: bool) -> Attempt | Sequence[int]:
+def closed(attempt: JobAttempt, alive: Callable[[str], Sequence[int]], *, here: bool) -> JobAttempt | Sequence[int]:
     """What an attempt is that nobody watches any more; or its processes, where some still run.
 
     `here`: whether it ran in this boot of this machine: only then can its processes be looked for, and may any be left.
@@ -71,7 +71,7 @@ def closed(attempt: Attempt, alive: Callable[[str], Sequence[int]], *, here: boo
     return replace(attempt, state=LOST, why=f"costguard was ended while it ran{where}: it may have gone on a little")
 
 
-def settle(attempt: Attempt, desk: Desk, now: datetime) -> tuple[str, ...]:
+def settle(attempt: JobAttempt, desk: Desk, now: datetime) -> tuple[str, ...]:
     """Bring hold and lease to what became of `attempt`, and say what could not be brought there."""
     notes = []
     if attempt.hold:

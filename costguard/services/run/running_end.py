@@ -10,10 +10,10 @@ from pathlib import Path
 
 from costguard.data import Facts
 from costguard.errors import CostguardError, InputError, replace_unprintable
-from costguard.runs.progress import Mark, Unfit, learnt
-from costguard.runs.record import ENDED, OPEN, Attempt
-from costguard.runs.telling import end_lines, next_line
-from costguard.runs.terms import Terms
+from costguard.runs.progress import PaceUnknown, ProgressMark, measure_token_speed
+from costguard.runs.record import ENDED, OPEN, JobAttempt
+from costguard.runs.telling import format_end_lines, format_next_quote
+from costguard.runs.terms import JobTerms
 from costguard.services.asked import calibration_file, taken_in
 from costguard.services.job_input import read_observed
 from costguard.services.run.record_store import Book, desk_of
@@ -35,10 +35,10 @@ class Learnt:
 
     tokens_per_s: float | None = None
     unfit: str = ""
-    after: Terms | None = None
+    after: JobTerms | None = None
 
 
-def closing(book: Book, attempt: Attempt, status: int, settings: Settings, now: datetime) -> Attempt:
+def closing(book: Book, attempt: JobAttempt, status: int, settings: Settings, now: datetime) -> JobAttempt:
     """The attempt with its end written: to the record first, then to the ledger. What cannot be written is told."""
     ended = replace(attempt, state=ENDED, status=status, why=signal_name(status))
     try:
@@ -55,12 +55,12 @@ def closing(book: Book, attempt: Attempt, status: int, settings: Settings, now: 
     return replace(attempt, state=ENDED, status=status, why=signal_name(status))
 
 
-def learn(asked: Asked, found: Expected, job: str, *, marks: Sequence[Mark], ended: Attempt) -> Learnt:
+def learn(asked: Asked, found: Expected, job: str, *, marks: Sequence[ProgressMark], ended: JobAttempt) -> Learnt:
     """Keep what the run says of speed, where it is fit for that, and quote such a job again."""
     if found.job is None or found.stated is None or found.hardware is None:
         return Learnt(unfit="it was not quoted, so there is nothing to hold it against")
-    speed = learnt(marks, status=ended.status, tokens_per_step=found.terms.tokens_per_step)
-    if isinstance(speed, Unfit):
+    speed = measure_token_speed(marks, status=ended.status, tokens_per_step=found.terms.tokens_per_step)
+    if isinstance(speed, PaceUnknown):
         return Learnt(unfit=speed.why)
     if found.differs:
         return Learnt(unfit=found.differs)
@@ -74,14 +74,14 @@ def learn(asked: Asked, found: Expected, job: str, *, marks: Sequence[Mark], end
     return Learnt(tokens_per_s=speed, after=after)
 
 
-def told(book: Book, ended: Attempt, found: Expected, learnt_: Learnt) -> None:
+def told(book: Book, ended: JobAttempt, found: Expected, learnt_: Learnt) -> None:
     """Say how it ended, beside the quote."""
     how = f"was ended by {ended.why}" if ended.why else f"ended with status {ended.status}"
-    for line in end_lines(ended, book.record, found.terms, how):
+    for line in format_end_lines(ended, book.record, found.terms, how):
         say(line)
     if learnt_.after is not None and learnt_.tokens_per_s is not None:
         say(f"learnt: {learnt_.tokens_per_s:,.0f} tokens a second")
-        say(next_line(found.terms, learnt_.after))
+        say(format_next_quote(found.terms, learnt_.after))
     elif found.job is not None:
         say(f"nothing is learnt of it for later quotes: {learnt_.unfit}")
 
@@ -122,7 +122,7 @@ def _is_result(path: Path) -> bool:
     return found == {} or (isinstance(found, dict) and found.get("schema") == SCHEMA)
 
 
-def _kept(asked: Asked, found: Expected, speed: float, ended: Attempt, job: str) -> str:
+def _kept(asked: Asked, found: Expected, speed: float, ended: JobAttempt, job: str) -> str:
     """Have the run among those that calibrate; why it was left out there, "" where it was not."""
     assert found.stated is not None  # noqa: S101 - for the type checker: asked by `learn`
     assert found.hardware is not None  # noqa: S101

@@ -18,17 +18,17 @@ from costguard_agent.clouds import where
 
 from costguard.data import Facts
 from costguard.errors import InputError, NoAnswerError, UnknownNameError
-from costguard.guard.facts import rate_of
-from costguard.guard.owning import owner_of
-from costguard.guard.wishing import found, resource_text
+from costguard.guard.facts import compute_burn_rate
+from costguard.guard.owning import find_owner
+from costguard.guard.wishing import format_resource, resolve_resource
 from costguard.ledger.market import Market
 from costguard.ledger.spans.books import Books
 from costguard.metering.spending import LiveResource
 from costguard.quoting.offer import Offer, Selection
 from costguard.quoting.quote import Option
-from costguard.runs.progress import steps_in
-from costguard.runs.record import Record
-from costguard.runs.terms import Machine, Terms, share_left
+from costguard.runs.progress import count_steps
+from costguard.runs.record import JobRecord
+from costguard.runs.terms import JobMachine, JobTerms, compute_share_left
 from costguard.services import quote as flow
 from costguard.services.asked import asked_job, calibrated, check_names, market_file
 from costguard.services.job_input import Stated, read_hardware, read_stated
@@ -68,7 +68,7 @@ class Expected:
     `differs`: how they are others than was stated.
     """
 
-    terms: Terms
+    terms: JobTerms
     differs: str = ""
     job: Job | None = None
     stated: Stated | None = None
@@ -97,7 +97,7 @@ class OneOffer:
         return iter([self.offer] if self.offer else [])
 
 
-def expected(asked: Asked, settings: Settings, record: Record, now: datetime) -> Expected:
+def expected(asked: Asked, settings: Settings, record: JobRecord, now: datetime) -> Expected:
     """The terms of the next attempt of the job of `record`. NoAnswerError where it does not fit, or is over a cap."""
     facts = Facts()
     live = _live_here(settings, now) if asked.id is None else _live(asked.id, settings, now)
@@ -106,30 +106,30 @@ def expected(asked: Asked, settings: Settings, record: Record, now: datetime) ->
     notes = (*notes, *([differs] if differs else []))
     machine = _machine(asked, live, hardware, settings, now)
     if asked.job_file is None and not asked.flags:
-        return Expected(terms=Terms(machine=machine), hardware=hardware, live=live, seen=seen, notes=notes)
+        return Expected(terms=JobTerms(machine=machine), hardware=hardware, live=live, seen=seen, notes=notes)
     stated = read_stated(asked.flags, asked.job_file, facts)
     if set(stated.table) <= {"limits"}:
-        return Expected(terms=Terms(machine=machine), stated=stated, hardware=hardware, live=live, seen=seen, notes=notes)
+        return Expected(terms=JobTerms(machine=machine), stated=stated, hardware=hardware, live=live, seen=seen, notes=notes)
     job = calibrated(asked_job(stated, facts, strict=False), asked.calibration, asked.config)
     if hardware is None:
         hint = "write --on H100:8, or --id ID of a machine in the ledger; without a job file it is run unquoted"
         raise InputError("no GPU was found here, so the job cannot be quoted", field="--on", hint=hint)
     option, machine, warnings = _quoted(asked, job, hardware, machine, live=live, facts=facts, now=now)
     per_step = asked.tokens_per_step or _tokens_per_step(job, option)
-    steps = steps_in(job.tokens, per_step)
-    terms = Terms(
+    steps = count_steps(job.tokens, per_step)
+    terms = JobTerms(
         machine=machine,
         hours=option.hours,
         usd=option.usd,
         tokens_per_step=per_step,
         steps=steps,
-        share=share_left(record, steps),
+        share=compute_share_left(record, steps),
     )
     told = (*notes, *stated.notes, *warnings, *option.notes)
     return Expected(terms=terms, differs=differs, job=job, stated=stated, hardware=hardware, live=live, seen=seen, notes=told)
 
 
-def quoted_again(asked: Asked, found: Expected, now: datetime) -> Terms | None:
+def quoted_again(asked: Asked, found: Expected, now: datetime) -> JobTerms | None:
     """The whole job on the same machine at the same price, with what is known by now of its speed; None where none was."""
     if found.job is None or found.hardware is None:
         return None
@@ -139,8 +139,8 @@ def quoted_again(asked: Asked, found: Expected, now: datetime) -> Terms | None:
 
 
 def _quoted(
-    asked: Asked, job: Job, hardware: Hardware, machine: Machine, *, live: LiveResource | None, facts: Facts, now: datetime
-) -> tuple[Option, Machine, tuple[str, ...]]:
+    asked: Asked, job: Job, hardware: Hardware, machine: JobMachine, *, live: LiveResource | None, facts: Facts, now: datetime
+) -> tuple[Option, JobMachine, tuple[str, ...]]:
     """The job on this hardware at this price; where none is known, at the market's."""
     if machine.hourly is not None:
         bare = replace(job, limits=replace(job.limits, providers=None, regions=None, tiers=None, gpus=None))
@@ -163,7 +163,7 @@ def _quoted(
     return option, machine, answer.warnings
 
 
-def _priced(machine: Machine, option: Option, facts: Facts, job: Job) -> Machine:
+def _priced(machine: JobMachine, option: Option, facts: Facts, job: Job) -> JobMachine:
     """`machine` at the price of the market's offer, its disk counted as the quote counts it."""
     from costguard.quoting.storage import disk_of
 
@@ -178,7 +178,7 @@ def _priced(machine: Machine, option: Option, facts: Facts, job: Job) -> Machine
     return replace(machine, hourly=rate, source=told, provider=offer.provider)
 
 
-def _offer(machine: Machine, hardware: Hardware, live: LiveResource | None, now: datetime) -> Offer | None:
+def _offer(machine: JobMachine, hardware: Hardware, live: LiveResource | None, now: datetime) -> Offer | None:
     """The machine as an offer, of a provider of its own: what it burns holds its disks, and a stated rate is the whole."""
     if machine.hourly is None:
         return None
@@ -199,20 +199,22 @@ def _offer(machine: Machine, hardware: Hardware, live: LiveResource | None, now:
     )
 
 
-def _machine(asked: Asked, live: LiveResource | None, hardware: Hardware | None, settings: Settings, now: datetime) -> Machine:
+def _machine(
+    asked: Asked, live: LiveResource | None, hardware: Hardware | None, settings: Settings, now: datetime
+) -> JobMachine:
     """What we are on, as far as the ledger and the flags know it."""
     stated = None if asked.rate is None else Rate.parse(asked.rate, field="--rate")
-    known = rate_of(live, now) if live else None
+    known = compute_burn_rate(live, now) if live else None
     if stated is not None and known is not None and live is not None:
         hint = "leave one of the two out"
         raise InputError(f"is stated beside --id, whose price the ledger knows: {known.format()}", field="--rate", hint=hint)
     seen = live.observation if live else None
     source = "nobody states its price"
     if known is not None and seen is not None:
-        source = f"the ledger's {resource_text(seen)}"
+        source = f"the ledger's {format_resource(seen)}"
     elif stated is not None:
         source = "--rate"
-    return Machine(
+    return JobMachine(
         gpu=hardware.gpu.name if hardware else "",
         count=hardware.gpu_count if hardware else 0,
         nodes=hardware.nodes if hardware else 1,
@@ -220,13 +222,13 @@ def _machine(asked: Asked, live: LiveResource | None, hardware: Hardware | None,
         source=source,
         provider=seen.key.provider if seen else _provider_here() or "",
         account=seen.key.account if seen else "",
-        owner=asked.owner or (owner_of(live.observation, settings.defaults.owner_from) if live else ""),
+        owner=asked.owner or (find_owner(live.observation, settings.defaults.owner_from) if live else ""),
     )
 
 
 def _live(stated: str, settings: Settings, now: datetime) -> LiveResource:
     with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
-        live = found(stated, books.load_live(now), "--id")
+        live = resolve_resource(stated, books.load_live(now), "--id")
     if live.observation.state != RUNNING:
         hint = "name the machine that we are on: costguard status lists them"
         raise InputError(f"is {live.observation.state}, so we cannot be on it", field="--id", hint=hint)
@@ -234,7 +236,9 @@ def _live(stated: str, settings: Settings, now: datetime) -> LiveResource:
     if place.id and (place.provider, place.id) != (key.provider, key.id):
         hint = "leave --id out: what its cloud says is taken"
         raise InputError(
-            f"is {resource_text(live.observation)}, and this machine is {place.provider}'s {place.id}", field="--id", hint=hint
+            f"is {format_resource(live.observation)}, and this machine is {place.provider}'s {place.id}",
+            field="--id",
+            hint=hint,
         )
     return live
 
