@@ -8,8 +8,8 @@ from functools import cache
 
 from bench.published import FACTS, Row, UnreadableRowError, faketensor_inputs, memory_inputs, run_inputs
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.huggingface import architecture_from_config
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.huggingface import build_architecture_from_config
+from costguard.sizing.recipe import Parallelism, Recipe
 from costguard.values.gpu_names import GpuNames
 from scripts import compare_memory, published_memory, published_runs
 
@@ -22,7 +22,7 @@ class Case:
 
     architecture: Architecture
     recipe: Recipe
-    parallel: Parallel
+    parallel: Parallelism
     gpus: int
     inputs: Row
 
@@ -55,7 +55,7 @@ def faketensor_case(row: Row) -> Case:
     """A row of faketensor_dev.csv: the model's config.json where a column holds it, else a name."""
     inputs = faketensor_inputs(row)
     recipe = compare_memory.fake_recipe(inputs)
-    return Case(architecture=_faked(inputs), recipe=recipe, parallel=Parallel(), gpus=1, inputs=inputs)
+    return Case(architecture=_faked(inputs), recipe=recipe, parallel=Parallelism(), gpus=1, inputs=inputs)
 
 
 def run_case(row: Row) -> published_runs.Run:
@@ -87,7 +87,7 @@ def _faked(inputs: Row) -> Architecture:
     config = json.loads(inputs["hf_config"])
     if not isinstance(config, dict):
         raise UnreadableRowError("hf_config is not a JSON object")
-    return architecture_from_config(config, name=name or "model")
+    return build_architecture_from_config(config, name=name or "model")
 
 
 @cache

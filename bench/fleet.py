@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.metering.billing import BillingRule
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Disk, Observation, Price
@@ -38,7 +38,7 @@ CEILINGS = {gpu: 20 * NANO for shapes in SHAPES.values() for _, gpu, _, _ in sha
 @cache
 def rules() -> Mapping[str, BillingRule]:
     """The rules as shipped."""
-    return Facts().get_billing_rules()
+    return ShippedFacts().get_billing_rules()
 
 
 @dataclass(frozen=True, slots=True)

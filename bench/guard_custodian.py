@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from bench.guard_replay import BUCKET_S, BUSY, GPU, METRIC, NAMESPACE, QUIET, idle
 from bench.interleaved import compiled, costguard
 from bench.measured import Measured, median
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
 from costguard.values.resource import INSTANCE, RUNNING
@@ -200,7 +200,7 @@ def prepared(folder: Path, environ: Mapping[str, str], history: timedelta) -> Pa
 
 def remember(url: str, history: timedelta) -> None:
     """Give every machine of the ledger a past of samples: a point each five minutes, as CloudWatch keeps them."""
-    rules, now = Facts().get_billing_rules(), datetime.now(UTC)
+    rules, now = ShippedFacts().get_billing_rules(), datetime.now(UTC)
     with Books(url, rules=rules) as books:
         seen = [one.observation for one in books.load_live(now)]
     last = int(now.timestamp()) // BUCKET_S

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from bench.cases import Case
-from costguard.sizing.architecture import Block
+from costguard.sizing.architecture import LayerBlock
 
 Peer = Callable[[Case], float | None]
 
@@ -191,7 +191,7 @@ def _bshl(case: Case) -> float:
     return case.tokens * case.architecture.hidden * case.architecture.layers
 
 
-def _eleuther_parameters(case: Case, block: Block) -> float:
+def _eleuther_parameters(case: Case, block: LayerBlock) -> float:
     """2Vh + sh + (8L+2)h + 2(1+kv)Lh^2 + n_mlp L ff h^2."""
     h, layers, forward = block.hidden, case.architecture.layers, block.feed_forward
     outside = 2 * case.architecture.vocab * h + case.recipe.seq_len * h + (8 * layers + 2) * h

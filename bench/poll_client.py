@@ -60,7 +60,7 @@ def ours(*, metrics: bool, listed: bool) -> None:
     """The product: adapter, metering, ledger; with `listed` the adapter alone."""
     from costguard_aws import provider
 
-    from costguard.data import Facts
+    from costguard.data import ShippedFacts
     from costguard.ledger.spans.writer import Ledger
     from costguard.metering.inventory import Failed
     from costguard.providers.transport import ProviderContext, Transport
@@ -69,7 +69,7 @@ def ours(*, metrics: bool, listed: bool) -> None:
     from costguard.values.gpu_names import GpuNames
     from costguard.values.period import Period
 
-    facts, transport, watch = Facts(), Transport(), Watch()
+    facts, transport, watch = ShippedFacts(), Transport(), Watch()
     with TemporaryDirectory() as folder:
         names, home = GpuNames(facts.get_gpus()), Path(folder)
         environ = dict(os.environ)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from bench.cases import GIGA, Case, card_bytes, faketensor_case, memory_case, run_case
 from bench.published import FACTS, Row, UnreadableRowError
-from costguard.sizing.memory.footprint import Footprint, footprint
-from costguard.sizing.speed.duration import duration
+from costguard.sizing.memory.footprint import Footprint, compute_footprint
+from costguard.sizing.speed.duration import compute_duration
 from costguard.sizing.speed.efficiency import Efficiency
-from costguard.sizing.speed.throughput import throughput
+from costguard.sizing.speed.throughput import compute_throughput
 from costguard.values.gpu import GIB, USABLE_SHARE
 from costguard.values.interval import Interval
 from scripts import published_memory
@@ -71,7 +71,7 @@ def memory_gb(row: Row) -> float:
 
 def sized(case: Case) -> Footprint:
     """The footprint of a case."""
-    return footprint(case.architecture, case.recipe, case.parallel, gpus=case.gpus)
+    return compute_footprint(case.architecture, case.recipe, case.parallel, gpus=case.gpus)
 
 
 def in_its_metric(found: Footprint, case: Case) -> float:
@@ -97,7 +97,7 @@ def in_its_metric(found: Footprint, case: Case) -> float:
 def timed(row: Row, efficiency: Efficiency) -> Timed:
     """Speed and GPU hours of a row under these constants."""
     run = run_case(row)
-    found = throughput(
+    found = compute_throughput(
         run.architecture, run.recipe, run.parallel, run.gpu, gpus=run.gpus, nodes=run.nodes, efficiency=efficiency
     )
     if found is None:
@@ -105,7 +105,7 @@ def timed(row: Row, efficiency: Efficiency) -> Timed:
     speed = found.tokens_per_s_per_gpu
     if not run.tokens:
         return Timed(speed=speed, hours=None, reason="gpu_hours: tokens_trained is not stated")
-    taken = duration(int(run.tokens), found, gpus=run.gpus, startup_hours=NO_STARTUP, efficiency=efficiency)
+    taken = compute_duration(int(run.tokens), found, gpus=run.gpus, startup_hours=NO_STARTUP, efficiency=efficiency)
     steady = speed.invert().scale(run.tokens / 3600)
     return Timed(speed=speed, hours=steady if _projected(row) else taken.train_hours.scale(run.gpus))
 

@@ -12,13 +12,13 @@ import re
 import sys
 from pathlib import Path
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import UnknownNameError
 from scripts.published_runs import USUAL_VOCAB, usual_shape
 
 Row = dict[str, str]
 
-FACTS = Facts()
+FACTS = ShippedFacts()
 
 SHAPE = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
 MEMORY = (

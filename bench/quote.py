@@ -16,11 +16,11 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from bench.interleaved import HELLO, compiled, costguard, report, timed
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.market_file import write_market
 from costguard.quoting.offer import Offer
 from costguard.services.size import size
-from costguard.sizing.job import job_from
+from costguard.sizing.job import parse_job
 from costguard.sizing.placement import Hardware
 from costguard.values.money import Rate
 
@@ -81,8 +81,8 @@ def synthetic(count: int) -> Iterator[Offer]:
 
 def size_in_process() -> int:
     """Best of many: the arithmetic of one `size`, fits-on table and levers included."""
-    facts = Facts()
-    job = job_from({"method": "full", "micro_batch": 8}, facts.get_architecture("llama-2-7b"))
+    facts = ShippedFacts()
+    job = parse_job({"method": "full", "micro_batch": 8}, facts.get_architecture("llama-2-7b"))
     on = Hardware(gpu=facts.get_gpus()["A100-80GB-SXM"], gpu_count=1)
     best = min(_seconds(lambda: size(job, facts=facts, on=on)) for _ in range(300)) * 1000
     verdict = "meets" if best <= SIZE_TARGET_MS else "MISSES"

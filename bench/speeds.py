@@ -17,7 +17,7 @@ from bench.predictions import HOURS, SPEED, timed
 from bench.published import FACTS, Row
 from bench.scores import Scored, attempted, number
 from costguard.sizing.speed.efficiency import Efficiency
-from costguard.sizing.speed.flops import flops_per_token
+from costguard.sizing.speed.flops import count_flops_per_token
 from costguard.values.interval import Interval
 from scripts import fit_efficiency as fitting
 from scripts import published_runs
@@ -142,7 +142,7 @@ def llm_analysis(run: published_runs.Run) -> float:
 
     Half the fp8 peak, which it would take for fp8 runs, is further off (p90 143 % on the given rows, 62 % so).
     """
-    flops = flops_per_token(run.architecture, run.recipe)
+    flops = count_flops_per_token(run.architecture, run.recipe)
     again = {"none": 0.0, "selective": 2 * flops.attention * flops.forward, "full": flops.forward * (1 + flops.attention)}
     work = 3 * flops.forward * (1 + flops.attention) + again[run.recipe.checkpointing]
     return LLM_ANALYSIS * (run.gpu.bf16_tflops or 0) * TERA / work

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from costguard.errors import CostguardError
-from costguard.sizing.huggingface import READERS, architecture_from_config
+from costguard.sizing.huggingface import READERS, build_architecture_from_config
 
 SHIPPED = Path(__file__).parents[1] / "costguard" / "data" / "architectures.json"
 TASKS = (
@@ -94,7 +94,7 @@ def defaults() -> Iterator[Case]:
 def our_count(name: str, config: Mapping[str, Any]) -> int | str:
     """Parameters as costguard counts them, or the error it raises."""
     try:
-        return architecture_from_config(config, name=name).parameters
+        return build_architecture_from_config(config, name=name).parameters
     except CostguardError as error:
         return str(error).splitlines()[0]
 

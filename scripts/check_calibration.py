@@ -16,13 +16,13 @@ from statistics import fmean
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from costguard.sizing.calibration import Family, believe, speed_family, usual_variance
+from costguard.sizing.calibration import RunFamily, compute_usual_variance, estimate_family, get_speed_family
 from costguard.sizing.job import Job
 from scripts import published_runs as published
 from scripts.fit_efficiency import Error, calibrated, leave_one_source_out, quantile, sample
 
 GPUS = Path(__file__).parent.parent / "costguard" / "data" / "gpus.csv"
-Kin = tuple[str, Family]
+Kin = tuple[str, RunFamily]
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
         for error in errors if len(errors) > 1 else ():
             others = [-e.log for e in errors if e is not error]
             own = spread.seen if error.seen else spread.unseen
-            moved, width = believe(others, usual_variance(spread.seen)).shift(own)
+            moved, width = estimate_family(others, compute_usual_variance(spread.seen)).shift(own)
             before.append((error.log, own))
             after.append((error.log + moved, width))
     print(line("as shipped", before))
@@ -51,7 +51,7 @@ def main() -> None:
 def kin(error: Error) -> Kin:
     """The source, and the family as a user's runs would have it."""
     run = error.sample.run
-    return run.source, speed_family(
+    return run.source, get_speed_family(
         Job(architecture=run.architecture, recipe=run.recipe), run.gpu, gpus=run.gpus, nodes=run.nodes
     )
 

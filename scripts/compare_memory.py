@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # scripts is a folder beside the package, not installed
 
 from costguard.errors import CostguardError
-from costguard.sizing.memory.footprint import Footprint, footprint
-from costguard.sizing.recipe import Lora, Parallel, Recipe
+from costguard.sizing.memory.footprint import Footprint, compute_footprint
+from costguard.sizing.recipe import Lora, Parallelism, Recipe
 from scripts.published_memory import FACTS, Row, capacity, figure, parallel_of, recipe_of, shape
 
 FAKE_OPTIMIZERS = {"adamw_fused": "adamw", "adamw_foreach": "adamw", "sgd_momentum": "sgd-momentum", "sgd": "sgd"}
@@ -118,7 +118,7 @@ def compared_fake(rows: Iterable[Row]) -> Iterable[Compared]:
         if row["error"]:
             continue
         name = MODELS.get(row["model"], row["model"].replace("_", "-"))
-        sized = footprint(FACTS.get_architecture(name), fake_recipe(row), Parallel())
+        sized = compute_footprint(FACTS.get_architecture(name), fake_recipe(row), Parallelism())
         yield Compared(id=row["id"], group="fake", stated=float(row["peak_bytes"]), found=sized.peak, sized=sized)
 
 
@@ -154,7 +154,7 @@ def compared_row(row: Row) -> Compared:
     """One published row."""
     gpus = int(row["gpu_count"] or 1)
     architecture = shape(row)
-    sized = footprint(architecture, recipe_of(row, architecture.kind), parallel_of(row), gpus=gpus)
+    sized = compute_footprint(architecture, recipe_of(row, architecture.kind), parallel_of(row), gpus=gpus)
     reported = float(row["reported_peak_gb"]) * 1e9 if row["reported_peak_gb"] else None
     return Compared(
         id=row["id"], group=row["source_group"], stated=reported, found=figure(sized, row), sized=sized, capacity=capacity(row)

@@ -25,9 +25,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 
-from costguard.sizing.speed.efficiency import UNKNOWN_FAMILY, Family, Physics
-from costguard.sizing.speed.step import Setting, arithmetic_seconds, costs
-from costguard.sizing.speed.work import Peak, peak, work
+from costguard.sizing.speed.efficiency import UNKNOWN_FAMILY, GpuFamily, StepConstants
+from costguard.sizing.speed.step import StepSetting, compute_arithmetic_seconds, compute_costs
+from costguard.sizing.speed.work import PeakRate, count_work, find_peak_rate
 from scripts import published_runs as published
 from scripts.efficiency_priors import FAMILY_PRIOR, FULL_POWER, PHYSICS, PRIORS, Prior
 
@@ -143,18 +143,18 @@ def sample(run: published.Run) -> Sample:
 
 def ideal_rate(run: published.Run) -> float:
     """Tokens a second per GPU at peak arithmetic."""
-    return 1 / arithmetic_seconds(setting_of(run), physics())
+    return 1 / compute_arithmetic_seconds(setting_of(run), physics())
 
 
 def run_features(run: published.Run) -> dict[str, float]:
     """As `costguard.sizing.speed.throughput` sees them."""
-    return costs(setting_of(run), physics(), family(run.gpu.arch))
+    return compute_costs(setting_of(run), physics(), family(run.gpu.arch))
 
 
-def setting_of(run: published.Run) -> Setting:
+def setting_of(run: published.Run) -> StepSetting:
     """The run as the job that `costguard.sizing.speed.throughput` times."""
-    return Setting(
-        work=work(run.architecture, run.recipe),
+    return StepSetting(
+        work=count_work(run.architecture, run.recipe),
         recipe=run.recipe,
         parallel=run.parallel,
         gpu=run.gpu,
@@ -164,24 +164,24 @@ def setting_of(run: published.Run) -> Setting:
     )
 
 
-def top_of(run: published.Run) -> Peak:
+def top_of(run: published.Run) -> PeakRate:
     """The peak rates of the run's GPU."""
-    top = peak(run.recipe, run.gpu)
+    top = find_peak_rate(run.recipe, run.gpu)
     if top is None:
         raise SystemExit(f"{run.name}: the rate of {run.gpu.name} is unknown")
     return top
 
 
-def physics() -> Physics:
+def physics() -> StepConstants:
     """The constants of the features."""
-    return Physics(**{name: value for name, (value, _) in PHYSICS.items()})
+    return StepConstants(**{name: value for name, (value, _) in PHYSICS.items()})
 
 
-def family(arch: str) -> Family:
+def family(arch: str) -> GpuFamily:
     """The longest prefix that fits."""
     fitting = [p for p in FULL_POWER if arch.startswith(p)]
     best = max(fitting, key=len, default=None)
-    return Family(prefix=best, full_power_w_per_tflops=FULL_POWER[best][0]) if best else UNKNOWN_FAMILY
+    return GpuFamily(prefix=best, full_power_w_per_tflops=FULL_POWER[best][0]) if best else UNKNOWN_FAMILY
 
 
 def prior(name: str) -> Prior:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import CostguardError
-from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward
+from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
 from costguard.sizing.memory.footprint import Footprint
-from costguard.sizing.recipe import Lora, Parallel, Recipe
+from costguard.sizing.recipe import Lora, Parallelism, Recipe
 
 Row = dict[str, str]
 
-FACTS = Facts()
+FACTS = ShippedFacts()
 
 LIBRARIES = (
     *(("unsloth:", "unsloth"), ("hf +", "hf"), ("transformers", "hf"), ("torchtune", "torchtune"), ("litgpt", "litgpt")),
@@ -119,7 +119,7 @@ def shape(row: Row) -> Architecture:
         name=name,
         kind="decoder",
         blocks=(
-            Block(
+            LayerBlock(
                 layers=int(row["layers"]),
                 hidden=h,
                 attention=Attention(heads=heads, kv_heads=int(row["kv_heads"] or heads), head_dim=max(h // heads, 1)),
@@ -227,10 +227,10 @@ def precision(row: Row) -> str:
     return "fp32" if row["weight_dtype"] in ("fp32", "mixed") else kind
 
 
-def parallel_of(row: Row) -> Parallel:
+def parallel_of(row: Row) -> Parallelism:
     """The split from the row's columns."""
     zero, offload = row["zero_or_fsdp"], row["offload"]
-    return Parallel(
+    return Parallelism(
         zero=int(zero[4:]) if zero.startswith("zero") else 0,
         fsdp=zero.startswith("fsdp"),
         tp=int(row["tp"] or 1),

@@ -19,11 +19,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import UnknownNameError
-from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward
-from costguard.sizing.recipe import Parallel, Recipe
-from costguard.sizing.speed.flops import flops_per_token
+from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
+from costguard.sizing.recipe import Parallelism, Recipe
+from costguard.sizing.speed.flops import count_flops_per_token
 from costguard.values.gpu import Gpu, read_gpus
 
 USUAL_VOCAB = 32_000
@@ -39,7 +39,7 @@ USUAL_SHARE = 0.4
 """Of dense peak, over a whole run: most published runs reach 0.3 to 0.55."""
 PRECISIONS = {"bf16": "bf16", "bf16-pure": "bf16", "mxfp8": "fp8", "nvfp4": "fp4"}
 """The table's words that are not a recipe's."""
-FACTS = Facts()
+FACTS = ShippedFacts()
 METHODS = {"full-ft": "full"}
 RANKS = re.compile(r"\b(TP|PP|CP|EP) ?=? ?(\d+)\b")
 FASTER_ATTENTION = re.compile(r"FA[34]|flash[- ]?attention[- ]?[34]|cudnn", re.IGNORECASE)
@@ -59,7 +59,7 @@ class Run:
     total_params: float
     architecture: Architecture
     recipe: Recipe
-    parallel: Parallel
+    parallel: Parallelism
     gpu: Gpu
     gpus: int
     nodes: int
@@ -138,9 +138,9 @@ def decoder(row: dict[str, str], total: float, *, gated: bool) -> Architecture:
     attention = Attention(heads=heads, kv_heads=int(row["kv_heads"]), head_dim=hidden // heads)
     active = number(row["active_params"])
     dense = FeedForward(ffn=int(row["ffn"]), gated=gated)
-    outside = 2 * vocab * hidden + layers * sum(i * o for i, o in attention.matrices(hidden).values())
+    outside = 2 * vocab * hidden + layers * sum(i * o for i, o in attention.list_matrices(hidden).values())
     forward = dense if active is None else mixture(total - outside, active - outside, layers * hidden)
-    block = Block(layers=layers, hidden=hidden, attention=attention, feed_forward=forward)
+    block = LayerBlock(layers=layers, hidden=hidden, attention=attention, feed_forward=forward)
     untied = Architecture(name=row["model"], kind="decoder", blocks=(block,), vocab=vocab)
     tied = Architecture(name=row["model"], kind="decoder", blocks=(block,), vocab=vocab, tied_embeddings=True)
     return min((untied, tied), key=lambda a: abs(a.computed_parameters - total))
@@ -190,11 +190,11 @@ def framework_of(technique: str) -> str:
     return next((name for word, name in FRAMEWORKS.items() if word in technique.lower()), "hf")
 
 
-def parallel_of(row: dict[str, str]) -> Parallel:
+def parallel_of(row: dict[str, str]) -> Parallelism:
     """Sharding, ranks and offload."""
     sharding = row["sharding"] or ("zero1" if int(row["gpu_count"]) > 1 else "none")
     ranks = {name: int(number(row[name]) or 1) for name in ("tp", "pp", "cp", "ep")}
-    return Parallel(zero=STAGES.get(sharding, 0), fsdp="sdp" in sharding, offload=offload_of(row["technique"]), **ranks)
+    return Parallelism(zero=STAGES.get(sharding, 0), fsdp="sdp" in sharding, offload=offload_of(row["technique"]), **ranks)
 
 
 def offload_of(technique: str) -> str:
@@ -224,7 +224,7 @@ def counted_flops(kind: str, row: dict[str, str], architecture: Architecture, re
     recomputed = kind.startswith("hardware") and recipe.checkpointing == "full"
     if "N per token" in kind:
         return (8 if recomputed else 6) * float(row["total_params"])
-    flops = flops_per_token(architecture, recipe)
+    flops = count_flops_per_token(architecture, recipe)
     attention = flops.attention * flops.forward
     extra = 0.0 if "causal" in kind else attention
     passes = flops.model / flops.forward + recomputed

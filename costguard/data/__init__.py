@@ -15,37 +15,37 @@ from costguard.quoting.storage import StorageRate, read_storage_rates
 from costguard.quoting.subscription import Subscription, read_subscriptions
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.speed.efficiency import Efficiency, read_efficiency
-from costguard.sizing.speed.interruption import Interruptions, read_interruptions
+from costguard.sizing.speed.interruption import InterruptionRate, read_interruptions
 from costguard.values.checks import find_nearest_names, fold_name
 from costguard.values.gpu import Gpu, read_gpus
 
 if TYPE_CHECKING:  # read only when one is asked for
     from costguard.metering.billing import BillingRule
-    from costguard.quoting.template import Template
+    from costguard.quoting.template import WorkloadTemplate
 
 FOLDER = Path(__file__).parent
 MARKET = FOLDER / "market.sqlite"
 """The shipped price snapshot (`scripts/build_market.py`)."""
 
 
-class Facts:
+class ShippedFacts:
     """What is shipped: reads a file when somebody first asks for what is in it."""
 
     def get_architecture(self, name: str) -> Architecture:
         """The shape of the shipped model `name` (or alias); UnknownNameError with the nearest names."""
-        from costguard.sizing.huggingface import architecture_from_config
+        from costguard.sizing.huggingface import build_architecture_from_config
 
-        key = self._name(name)
-        return architecture_from_config(self._config(key), name=key)
+        key = self._find_name(name)
+        return build_architecture_from_config(self._get_config(key), name=key)
 
     def config(self, name: str) -> Mapping[str, object]:
         """The Hugging Face config of the shipped model `name` (or alias): what differs from its class's defaults."""
-        return self._config(self._name(name))
+        return self._get_config(self._find_name(name))
 
-    def _config(self, key: str) -> Mapping[str, object]:
+    def _get_config(self, key: str) -> Mapping[str, object]:
         return cast("Mapping[str, object]", self._models[key]["config"])
 
-    def _name(self, name: str) -> str:
+    def _find_name(self, name: str) -> str:
         key = name if name in self._models else self._aliases.get(fold_name(name))
         if key is None:
             raise UnknownNameError(
@@ -73,21 +73,21 @@ class Facts:
         """What bills when, by provider; one that is absent gets a careful rule (`core.metering.billing.rule_for`)."""
         return self._billing_rules
 
-    def get_interruptions(self) -> Mapping[str, Interruptions]:
+    def get_interruptions(self) -> Mapping[str, InterruptionRate]:
         """How often spot machines are taken back, by provider; `*` stands for every other."""
         return self._interruptions
 
-    def templates(self) -> Mapping[str, Template]:
+    def templates(self) -> Mapping[str, WorkloadTemplate]:
         """Every shipped workload template by its name."""
         return self._templates
 
     def get_subscriptions(self) -> tuple[Subscription, ...]:
         """Plans that sell access rather than machines."""
-        return read_subscriptions(_rows("subscriptions.csv"))
+        return read_subscriptions(_read_rows("subscriptions.csv"))
 
     @cached_property
     def _models(self) -> dict[str, dict[str, object]]:
-        return cast("dict[str, dict[str, dict[str, object]]]", _json("architectures.json"))["models"]
+        return cast("dict[str, dict[str, dict[str, object]]]", _read_json("architectures.json"))["models"]
 
     @cached_property
     def _aliases(self) -> dict[str, str]:
@@ -96,7 +96,7 @@ class Facts:
         return {fold_name(spelling): name for name, spellings in named for spelling in spellings}
 
     @cached_property
-    def _templates(self) -> dict[str, Template]:
+    def _templates(self) -> dict[str, WorkloadTemplate]:
         import tomllib
 
         from costguard.quoting.template import read_templates
@@ -105,15 +105,15 @@ class Facts:
 
     @cached_property
     def _gpus(self) -> dict[str, Gpu]:
-        return read_gpus(_rows("gpus.csv"))
+        return read_gpus(_read_rows("gpus.csv"))
 
     @cached_property
     def _efficiency(self) -> Efficiency:
-        return read_efficiency(cast("Mapping[str, object]", _json("efficiency.json")))
+        return read_efficiency(cast("Mapping[str, object]", _read_json("efficiency.json")))
 
     @cached_property
     def _storage_rates(self) -> dict[str, StorageRate]:
-        return read_storage_rates(_rows("storage_rates.csv"))
+        return read_storage_rates(_read_rows("storage_rates.csv"))
 
     @cached_property
     def _billing_rules(self) -> dict[str, BillingRule]:
@@ -122,21 +122,21 @@ class Facts:
         from costguard.metering.billing_table import read_billing_rules
 
         table = tomllib.loads((FOLDER / "billing.toml").read_text(encoding="utf-8"))
-        return read_billing_rules(table, "billing.toml", _rows("storage_rates.csv"))
+        return read_billing_rules(table, "billing.toml", _read_rows("storage_rates.csv"))
 
     @cached_property
-    def _interruptions(self) -> dict[str, Interruptions]:
-        return read_interruptions(_rows("interruptions.csv"))
+    def _interruptions(self) -> dict[str, InterruptionRate]:
+        return read_interruptions(_read_rows("interruptions.csv"))
 
 
-def _rows(name: str) -> Iterator[dict[str, str]]:
+def _read_rows(name: str) -> Iterator[dict[str, str]]:
     import csv
 
     with (FOLDER / name).open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
 
 
-def _json(name: str) -> object:
+def _read_json(name: str) -> object:
     import json
 
     return json.loads((FOLDER / name).read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from costguard.errors import CostguardError, InputError, shorten
-from costguard.sizing.calibration import Belief, Calibration, Family
+from costguard.sizing.calibration import Calibration, FamilyEstimate, RunFamily
 from costguard.sizing.job import Table
 from costguard.system.whole import put, removed
 
@@ -33,7 +33,7 @@ class CalibrationFile:
             raise InputError("no such file", field=str(self.path), hint=hint)
         try:
             beliefs = cast("Sequence[Mapping[str, Mapping[str, object]]]", found["beliefs"])
-            read = {Family(**b["family"]): Belief(**b["belief"]) for b in beliefs}  # type: ignore[arg-type]  # tried below
+            read = {RunFamily(**b["family"]): FamilyEstimate(**b["belief"]) for b in beliefs}  # type: ignore[arg-type]  # tried below
             for belief in read.values():
                 belief.shift(1.0)
         except (LookupError, TypeError, ValueError, ArithmeticError) as broken:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from costguard.errors import InputError
 from costguard.ledger.market_file import APPLICATION_ID, SCHEMA_VERSION
-from costguard.quoting.offer import Offer, Selection
+from costguard.quoting.offer import Offer, OfferSelection
 from costguard.values.checks import require_one_of
 from costguard.values.money import Rate
 
@@ -45,21 +45,21 @@ class Market:
         """Let go of the file."""
         self._connection.close()
 
-    def list_classes(self, selection: Selection) -> list[tuple[str, int]]:
+    def list_classes(self, selection: OfferSelection) -> list[tuple[str, int]]:
         """(canonical GPU, GPUs of an offer) of every selected offer, priced or not, each once, in order."""
         lots, lot_values = _lot_condition(selection, "l")
         regions, region_values = _region_condition(selection)
         sold = "TRUE" if selection.regions is None else _SOLD_THERE.format(regions=regions)
         return list(self._rows(_CLASSES.format(lots=lots, sold=sold), [*lot_values, *region_values]))
 
-    def find_best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:
+    def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:
         """The cheapest selected offer with a known price of each provider and tier in one class, cheapest first."""
         lots, lot_values = _lot_condition(selection, "l")
         regions, region_values = _region_condition(selection)
         values = [*region_values, gpu, gpu_count, *lot_values]
         return [_offer(row) for row in self._rows(_BEST.format(lots=lots, regions=regions), values)]
 
-    def list_offers(self, selection: Selection, sort: str = "usd_per_hour", limit: int | None = None) -> Iterator[Offer]:
+    def list_offers(self, selection: OfferSelection, sort: str = "usd_per_hour", limit: int | None = None) -> Iterator[Offer]:
         """The selected offers, one after another in the order `sort` (one of SORTS), unknown prices last."""
         order = SORTS[require_one_of(sort, SORTS, "sort")]
         lots, lot_values = _lot_condition(selection, "o")
@@ -165,7 +165,7 @@ LIMIT ?
 Values = list[str | int]
 
 
-def _lot_condition(selection: Selection, table: str) -> tuple[str, Values]:
+def _lot_condition(selection: OfferSelection, table: str) -> tuple[str, Values]:
     """The part of `selection` that is the same for every offer of a lot, as SQL over `table` and its values."""
     return _joined(
         _one_of(f"{table}.gpu", selection.gpus),
@@ -177,7 +177,7 @@ def _lot_condition(selection: Selection, table: str) -> tuple[str, Values]:
     )
 
 
-def _region_condition(selection: Selection) -> tuple[str, Values]:
+def _region_condition(selection: OfferSelection) -> tuple[str, Values]:
     return _one_of("o.region", selection.regions)
 
 

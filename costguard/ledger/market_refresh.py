@@ -11,7 +11,7 @@ from pathlib import Path
 from costguard.errors import CostguardError
 from costguard.ledger.market import Market
 from costguard.ledger.market_file import write_market
-from costguard.quoting.offer import Offer, OfferListing, Selection
+from costguard.quoting.offer import Offer, OfferListing, OfferSelection
 
 GLOBAL = "global"
 """The region of a price that is the same everywhere."""
@@ -38,7 +38,7 @@ def refresh_market(target: Path, base: Path, listings: Mapping[str, OfferListing
     be written, whoever says so.
     """
     with Market(base) as market:
-        kept = [offer for offer in market.list_offers(Selection()) if not _replaced(offer, listings)]
+        kept = [offer for offer in market.list_offers(OfferSelection()) if not _replaced(offer, listings)]
         before = str(market.described().get("built_from", ""))
         live = market.described().get("live")
     known = set(live) if isinstance(live, list) else set()

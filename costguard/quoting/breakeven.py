@@ -39,7 +39,7 @@ class BreakEven:
         return self.hours is None
 
 
-def break_even(
+def compute_break_even(
     price: Money,
     rent: Rate,
     *,
@@ -54,8 +54,8 @@ def break_even(
     `power_w` is drawn at `usd_per_kwh` (a decimal string) while in use, and counts only where both are known.
     `upkeep`: rack, host and repair per hour of use. `resale` comes off the price.
     """
-    _check(price, rent, resale, hours_per_week)
-    own = _own_per_hour(power_w, usd_per_kwh, rent.currency, upkeep)
+    _check_inputs(price, rent, resale, hours_per_week)
+    own = _compute_own_hourly(power_w, usd_per_kwh, rent.currency, upkeep)
     outlay = Fraction(max(0, price.nano - (resale.nano if resale else 0)))
     saved = rent.nano_per_hour - own
     hours = outlay / saved if saved > 0 else None
@@ -66,11 +66,11 @@ def break_even(
         plain_hours=float(Fraction(price.nano, rent.nano_per_hour)),
         weeks=None if weeks is None else float(weeks),
         months=None if weeks is None else float(weeks / WEEKS_PER_MONTH),
-        explain=_explained(net, rent, own, hours, weeks),
+        explain=_explain_break_even(net, rent, own, hours, weeks),
     )
 
 
-def _check(price: Money, rent: Rate, resale: Money | None, hours_per_week: float | None) -> None:
+def _check_inputs(price: Money, rent: Rate, resale: Money | None, hours_per_week: float | None) -> None:
     require(price.nano >= 0, "price", "is below zero", "write what the machine costs")
     for other in (rent, resale):
         require(
@@ -80,7 +80,7 @@ def _check(price: Money, rent: Rate, resale: Money | None, hours_per_week: float
         require_number(hours_per_week, "hours_per_week", least=0.1, most=168)
 
 
-def _own_per_hour(power_w: float | None, per_kwh: str | None, currency: str, upkeep: Rate | None) -> Fraction:
+def _compute_own_hourly(power_w: float | None, per_kwh: str | None, currency: str, upkeep: Rate | None) -> Fraction:
     """Nano-units an hour of one's own machine costs while it works."""
     other = Fraction(upkeep.nano_per_hour) if upkeep else Fraction(0)
     if power_w is None or per_kwh is None:
@@ -89,7 +89,9 @@ def _own_per_hour(power_w: float | None, per_kwh: str | None, currency: str, upk
     return other + kilowatts * Money.parse(per_kwh, currency, field="usd_per_kwh").nano
 
 
-def _explained(outlay: str, rent: Rate, own: Fraction, hours: Fraction | None, weeks: Fraction | None) -> tuple[str, ...]:
+def _explain_break_even(
+    outlay: str, rent: Rate, own: Fraction, hours: Fraction | None, weeks: Fraction | None
+) -> tuple[str, ...]:
     own_text = f"{float(own / NANO):.4f}"
     if hours is None:
         return (f"never: an hour of one's own costs {own_text}, renting {rent.format()} {rent.currency}",)

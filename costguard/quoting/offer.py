@@ -58,24 +58,24 @@ class Offer:
         if self.pricing not in FRESH_DAYS:
             raise InputError(f"must be one of {', '.join(FRESH_DAYS)}", field=f"offer {self.instance_type}.pricing")
 
-    def age_days(self, today: date) -> int:
+    def count_age_days(self, today: date) -> int:
         """Whole days since the price was seen; negative where its date lies ahead of ours."""
         return (today - self.observed_on).days
 
-    def stale(self, today: date) -> bool:
+    def is_stale(self, today: date) -> bool:
         """Whether the price is older than prices of its kind hold, or dated ahead of today, which proves nothing."""
-        return not -AHEAD_DAYS <= self.age_days(today) <= FRESH_DAYS[self.pricing]
+        return not -AHEAD_DAYS <= self.count_age_days(today) <= FRESH_DAYS[self.pricing]
 
-    def stale_text(self, today: date) -> str:
+    def format_staleness(self, today: date) -> str:
         """How the age is shown: "stale 41d", "dated 3d ahead", or "" for a fresh price."""
-        age = self.age_days(today)
-        if not self.stale(today):
+        age = self.count_age_days(today)
+        if not self.is_stale(today):
             return ""
         return f"stale {age}d" if age > 0 else f"dated {-age}d ahead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class OfferSelection:
     """Which offers are asked about. None is no limit; an empty tuple selects nothing. Names are compared exactly.
 
     A region limit keeps an offer of that very region; "global" offers must be asked for by "global", since one price for

@@ -15,7 +15,7 @@ assumption, named in every answer that uses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purchase:
+class PurchaseAnswer:
     """`plain`: price over rent. `full`: with power while in use and resale. `rented_as`: the offer the rent comes from."""
 
     gpu: Gpu | None

@@ -13,7 +13,7 @@ from functools import partial
 
 from costguard.quoting.offer import Offer
 from costguard.quoting.storage import StorageRate
-from costguard.sizing.job import Job, Limits
+from costguard.sizing.job import Job, JobLimits
 from costguard.sizing.memory.footprint import Footprint
 from costguard.sizing.placement import Placement
 from costguard.sizing.speed.duration import Duration, Throughput
@@ -21,10 +21,10 @@ from costguard.values.gpu import GIB, Gpu
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
 
-OVER = "over the cap"
+OVER_CAP = "over the cap"
 CHEAPEST, FASTEST, PARETO = "cheapest", "fastest", "pareto"
-NO_LIMITS = Limits()
-SORTS = ("usd", "hours", "usd_per_hour", "provider")
+NO_LIMITS = JobLimits()
+SORT_KEYS = ("usd", "hours", "usd_per_hour", "provider")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,11 @@ class Rental:
     gpu_count: int
     hours: float
     disk_gb: int = 0
-    limits: Limits = NO_LIMITS
+    limits: JobLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class QuoteOption:
     """One way to run the job. `offer` None: given hardware that nobody in the market sells.
 
     `hours` are wall-clock hours of the whole run; None where nobody said how many tokens. `usd` covers machines and
@@ -71,7 +71,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class QuoteRefusal:
     """What was not offered, and why. `offer` names one offer; without it, all of that GPU and count are meant."""
 
     gpu: str
@@ -90,14 +90,14 @@ class Quote:
     """
 
     asked: Job | Rental
-    options: tuple[Option, ...]
-    refused: tuple[Refused, ...]
+    options: tuple[QuoteOption, ...]
+    refused: tuple[QuoteRefusal, ...]
     warnings: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
+class TimedPlacement:
     """A job on one class of hardware, before anybody's price: how it is placed, how fast it is, and how long it takes."""
 
     placement: Placement
@@ -106,20 +106,20 @@ class Timed:
     notes: tuple[str, ...] = ()
 
 
-def option_at(
-    timed: Timed,
+def build_option(
+    timed: TimedPlacement,
     offer: Offer | None,
     *,
     duration: Duration | None,
     storage: StorageRate | None,
     gb: int,
-    limits: Limits = NO_LIMITS,
+    limits: JobLimits = NO_LIMITS,
     notes: tuple[str, ...] = (),
-) -> Option:
+) -> QuoteOption:
     """The option that `offer` makes of a timed class. `duration`: there, interruptions counted; `gb`: disk on each node."""
     place, hours = timed.placement, duration.hours if duration else None
-    usd, disk = priced(offer, place.nodes, hours, storage, gb)
-    return Option(
+    usd, disk = price_option(offer, place.nodes, hours, storage, gb)
+    return QuoteOption(
         gpu=place.gpu,
         gpu_count=place.gpu_count,
         nodes=place.nodes,
@@ -130,33 +130,33 @@ def option_at(
         hours=hours,
         usd=usd,
         storage_usd=disk,
-        notes=(*timed.notes, *notes, *may_break_the_cap(usd, hours, limits)),
+        notes=(*timed.notes, *notes, *list_cap_warnings(usd, hours, limits)),
     )
 
 
-def priced(
+def price_option(
     offer: Offer | None, nodes: int, hours: Interval | None, storage: StorageRate | None, gb: int
 ) -> tuple[MoneyInterval | None, MoneyInterval | None]:
     """Money for machines and disk, and for the disk alone, at each end of `hours`; None where a figure is unknown."""
     if offer is None or offer.rate is None or hours is None:
         return None, None
-    machines = _each(hours, offer.rate.multiply(nodes).multiply_seconds)
+    machines = _price_each(hours, offer.rate.multiply(nodes).multiply_seconds)
     if storage is None or not gb:
         return machines, None
-    disk = _each(hours, partial(storage.over, gb * nodes))
+    disk = _price_each(hours, partial(storage.compute_cost, gb * nodes))
     return machines.add(disk), disk
 
 
-def over_the_cap(option: Option, limits: Limits) -> str | None:
+def explain_cap_breach(option: QuoteOption, limits: JobLimits) -> str | None:
     """Why the expected figure breaks a cap; None where it does not."""
     if limits.max_usd and option.usd and limits.max_usd < option.usd.expected:
-        return f"{OVER}: ${option.usd.expected.format()} expected, max_usd is ${limits.max_usd.format()}"
+        return f"{OVER_CAP}: ${option.usd.expected.format()} expected, max_usd is ${limits.max_usd.format()}"
     if limits.max_hours and option.hours and option.hours.expected > limits.max_hours:
-        return f"{OVER}: {option.hours.expected:.1f} h expected, max_hours is {limits.max_hours:g}"
+        return f"{OVER_CAP}: {option.hours.expected:.1f} h expected, max_hours is {limits.max_hours:g}"
     return None
 
 
-def may_break_the_cap(usd: MoneyInterval | None, hours: Interval | None, limits: Limits) -> tuple[str, ...]:
+def list_cap_warnings(usd: MoneyInterval | None, hours: Interval | None, limits: JobLimits) -> tuple[str, ...]:
     """Notes for figures that keep their caps as expected, and might not."""
     notes = []
     if limits.max_usd and usd and limits.max_usd < usd.high:
@@ -166,13 +166,13 @@ def may_break_the_cap(usd: MoneyInterval | None, hours: Interval | None, limits:
     return tuple(notes)
 
 
-def ranked(options: Iterable[Option], sort: str) -> tuple[Option, ...]:
+def rank_options(options: Iterable[QuoteOption], sort: str) -> tuple[QuoteOption, ...]:
     """Options by `sort`, unknown figures last, each marked as cheapest, fastest or on the Pareto front."""
-    ordered = sorted(options, key=_keys(sort))
+    ordered = sorted(options, key=_build_sort_key(sort))
     priced = [o for o in ordered if o.usd and o.hours]
-    cheapest = min(priced, key=lambda o: (_usd(o), _hours(o)), default=None)
-    fastest = min(priced, key=lambda o: (_hours(o), _usd(o)), default=None)
-    front = {id(o) for o in _pareto(priced)}
+    cheapest = min(priced, key=lambda o: (_get_expected_usd(o), _get_expected_hours(o)), default=None)
+    fastest = min(priced, key=lambda o: (_get_expected_hours(o), _get_expected_usd(o)), default=None)
+    front = {id(o) for o in _find_pareto_front(priced)}
     marks = {CHEAPEST: {id(cheapest)}, FASTEST: {id(fastest)}, PARETO: front}
     marked = {chosen for who in marks.values() for chosen in who}
     return tuple(
@@ -180,7 +180,7 @@ def ranked(options: Iterable[Option], sort: str) -> tuple[Option, ...]:
     )
 
 
-def shown(options: tuple[Option, ...], top: int | None, first: int = 10) -> tuple[Option, ...]:
+def select_shown(options: tuple[QuoteOption, ...], top: int | None, first: int = 10) -> tuple[QuoteOption, ...]:
     """The first `top`. Where nobody asked for a number: the first ten, every marked one, and each provider's best."""
     if top is not None:
         return options[:top]
@@ -194,7 +194,7 @@ def shown(options: tuple[Option, ...], top: int | None, first: int = 10) -> tupl
     return tuple(kept)
 
 
-def uncertainty(option: Option) -> str | None:
+def explain_uncertainty(option: QuoteOption) -> str | None:
     """Which assumption moves the cost of `option` most, and by how much; None where nothing is uncertain."""
     if option.duration is None or option.usd is None or option.rate is None:
         return None
@@ -206,10 +206,10 @@ def uncertainty(option: Option) -> str | None:
     return f"{name} matters most: it alone moves the cost of the first option by ${money.format()} ({spreads[name]:.2f} h)"
 
 
-def refused_for_memory(placed: Placement) -> Refused:
+def refuse_for_memory(placed: Placement) -> QuoteRefusal:
     """A placement that does not fit, as a refusal."""
     needs, has = placed.needs_gib, placed.gpu.memory_gib
-    return Refused(
+    return QuoteRefusal(
         gpu=placed.gpu.name,
         gpu_count=placed.gpu_count,
         reason=f"needs {needs:.1f} GiB a GPU, has {has:.1f}",
@@ -218,11 +218,11 @@ def refused_for_memory(placed: Placement) -> Refused:
     )
 
 
-def refused_for_host(placed: Placement, offer: Offer) -> Refused | None:
+def refuse_for_host_memory(placed: Placement, offer: Offer) -> QuoteRefusal | None:
     """An offer whose machine lacks the host memory that offloading needs; None where it has it, or nobody knows."""
     if offer.ram_gb is None or placed.host_gib <= offer.ram_gb * 1e9 / GIB:
         return None
-    return Refused(
+    return QuoteRefusal(
         gpu=placed.gpu.name,
         gpu_count=placed.gpu_count,
         offer=f"{offer.provider} {offer.instance_type} {offer.region}",
@@ -232,28 +232,28 @@ def refused_for_host(placed: Placement, offer: Offer) -> Refused | None:
     )
 
 
-def _each(hours: Interval, cost: Callable[[int], Money]) -> MoneyInterval:
+def _price_each(hours: Interval, cost: Callable[[int], Money]) -> MoneyInterval:
     low, expected, high = (cost(math.ceil(h * 3600)) for h in (hours.low, hours.expected, hours.high))
     return MoneyInterval(low=low, expected=expected, high=high)
 
 
-def _pareto(priced: list[Option]) -> list[Option]:
+def _find_pareto_front(priced: list[QuoteOption]) -> list[QuoteOption]:
     """Options that no other beats in both money and hours."""
-    front: list[Option] = []
-    for option in sorted(priced, key=lambda o: (_usd(o), _hours(o))):
-        if not front or _hours(option) < _hours(front[-1]):
+    front: list[QuoteOption] = []
+    for option in sorted(priced, key=lambda o: (_get_expected_usd(o), _get_expected_hours(o))):
+        if not front or _get_expected_hours(option) < _get_expected_hours(front[-1]):
             front.append(option)
     return front
 
 
-def _keys(sort: str) -> Callable[[Option], tuple[object, ...]]:
-    def key(o: Option) -> tuple[object, ...]:
+def _build_sort_key(sort: str) -> Callable[[QuoteOption], tuple[object, ...]]:
+    def key(o: QuoteOption) -> tuple[object, ...]:
         named = (o.offer.provider, o.offer.region, o.offer.instance_type, o.offer.tier) if o.offer else ("", "", "", "")
         by = {
-            "usd": (_usd(o), _hours(o)),
-            "hours": (_hours(o), _usd(o)),
-            "usd_per_hour": (o.rate.nano_per_hour if o.rate else math.inf, _usd(o)),
-            "provider": (named[0], _usd(o)),
+            "usd": (_get_expected_usd(o), _get_expected_hours(o)),
+            "hours": (_get_expected_hours(o), _get_expected_usd(o)),
+            "usd_per_hour": (o.rate.nano_per_hour if o.rate else math.inf, _get_expected_usd(o)),
+            "provider": (named[0], _get_expected_usd(o)),
         }[sort]
         rate = o.rate.nano_per_hour if o.rate else math.inf  # the only order there is where nobody said how many tokens
         return (*by, rate, o.gpu.name, o.gpu_count, o.nodes, *named)
@@ -261,9 +261,9 @@ def _keys(sort: str) -> Callable[[Option], tuple[object, ...]]:
     return key
 
 
-def _usd(option: Option) -> float:
+def _get_expected_usd(option: QuoteOption) -> float:
     return option.usd.expected.nano if option.usd else math.inf
 
 
-def _hours(option: Option) -> float:
+def _get_expected_hours(option: QuoteOption) -> float:
     return option.hours.expected if option.hours else math.inf

@@ -32,22 +32,22 @@ class StorageRate:
     nano_per_gb_month: int
     source: str = ""
 
-    def over(self, gb: int, seconds: int) -> Money:
+    def compute_cost(self, gb: int, seconds: int) -> Money:
         """What `gb` cost for `seconds`."""
         return Money(nano=divide_half_even(self.nano_per_gb_month * gb * seconds, SECONDS_PER_MONTH))
 
 
-def disk_of(job: Job) -> int:
+def compute_job_disk_gb(job: Job) -> int:
     """GB the run of `job` needs: as stated, else worked out, with the weights of companions and checkpoints of trained ones."""
     if job.disk_gb:
         return job.disk_gb
-    beside = job.beside.with_weights(job.recipe) if job.beside else ()
+    beside = job.beside.list_with_weights(job.recipe) if job.beside else ()
     frozen = sum(2 * c.architecture.parameters / 1e9 for c in beside if not c.trained)
-    trained = sum(disk_gb(c.architecture, job.recipe) - SYSTEM_GB for c in beside if c.trained)
-    return disk_gb(job.architecture, job.recipe) + round(frozen) + trained
+    trained = sum(compute_disk_gb(c.architecture, job.recipe) - SYSTEM_GB for c in beside if c.trained)
+    return compute_disk_gb(job.architecture, job.recipe) + round(frozen) + trained
 
 
-def disk_gb(architecture: Architecture, recipe: Recipe) -> int:
+def compute_disk_gb(architecture: Architecture, recipe: Recipe) -> int:
     """GB (1e9 bytes) a run needs: system, 16-bit weights, and the checkpoints it keeps."""
     billions = architecture.parameters / 1e9
     kept = 0.0

@@ -27,7 +27,7 @@ class Subscription:
     source: str
     observed_on: str
 
-    def units_for(self, hours: Interval) -> Interval:
+    def compute_units(self, hours: Interval) -> Interval:
         """Compute units a run of `hours` takes."""
         return self.units_per_hour.multiply(hours)
 

@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.quoting.quote import Option
+from costguard.quoting.quote import QuoteOption
 from costguard.values.checks import find_nearest_names, require, require_known_keys, require_number, require_whole_number
 from costguard.values.interval import Interval
 
-KEYS = ("title", "tokens_why", "job", "claim")
+TEMPLATE_KEYS = ("title", "tokens_why", "job", "claim")
 CLAIM_KEYS = ("source", "gpu", "gpu_count", "nodes", "hours", "usd", "note")
 
 Table = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class TemplateClaim:
     """What a source says of a job on given GPUs. `hours`, `usd`: (low, high). `note`: why it is so, or is not."""
 
     source: str
@@ -47,25 +47,25 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
+class WorkloadTemplate:
     """A named job. `job`: as in a job file. `tokens_why`: where its amount comes from. `claim` None: nobody says."""
 
     name: str
     title: str
     tokens_why: str
     job: Table
-    claim: Claim | None
+    claim: TemplateClaim | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class TemplateComparison:
     """A template's job on the hardware of its claim. `option`: at the cheapest price of the market that is not spot.
 
     `lacking`: why there is no option; `changed`: keys in which the job is no longer the template's, so nothing is compared.
     """
 
-    template: Template
-    option: Option | None = None
+    template: WorkloadTemplate
+    option: QuoteOption | None = None
     lacking: str | None = None
     changed: tuple[str, ...] = ()
 
@@ -102,12 +102,12 @@ class Compared:
         return self.hours.expected / nearest
 
 
-def read_templates(tables: Table) -> dict[str, Template]:
+def read_templates(tables: Table) -> dict[str, WorkloadTemplate]:
     """Every template by its name; InputError names what is wrong with the first bad one."""
-    return {name: _template(name, _table(table, name)) for name, table in tables.items()}
+    return {name: _read_template(name, _read_table(table, name)) for name, table in tables.items()}
 
 
-def template_named(name: object, templates: Mapping[str, Template]) -> Template:
+def find_template(name: object, templates: Mapping[str, WorkloadTemplate]) -> WorkloadTemplate:
     """The template of that name; UnknownNameError with the nearest names."""
     found = templates.get(name) if isinstance(name, str) else None
     if found is None:
@@ -118,39 +118,39 @@ def template_named(name: object, templates: Mapping[str, Template]) -> Template:
     return found
 
 
-def changed_keys(asked: Table, template: Template) -> tuple[str, ...]:
+def list_changed_keys(asked: Table, template: WorkloadTemplate) -> tuple[str, ...]:
     """Keys that make `asked` another job than the template's; limits and disk leave it what it is."""
     kept = ("limits", "disk_gb", "checkpoint_every_hours")
     keys = dict.fromkeys((*template.job, *asked))
     return tuple(key for key in keys if key not in kept and asked.get(key) != template.job.get(key))
 
 
-def _template(name: str, table: Table) -> Template:
-    require_known_keys(table, KEYS, f"templates.{name}")
-    return Template(
+def _read_template(name: str, table: Table) -> WorkloadTemplate:
+    require_known_keys(table, TEMPLATE_KEYS, f"templates.{name}")
+    return WorkloadTemplate(
         name=name,
         title=str(table["title"]),
         tokens_why=str(table["tokens_why"]),
-        job=_table(table["job"], f"{name}.job"),
-        claim=_claim(name, _table(table["claim"], f"{name}.claim")) if "claim" in table else None,
+        job=_read_table(table["job"], f"{name}.job"),
+        claim=_read_claim(name, _read_table(table["claim"], f"{name}.claim")) if "claim" in table else None,
     )
 
 
-def _claim(name: str, table: Table) -> Claim:
+def _read_claim(name: str, table: Table) -> TemplateClaim:
     where = f"templates.{name}.claim"
     require_known_keys(table, CLAIM_KEYS, where)
-    return Claim(
+    return TemplateClaim(
         source=str(table["source"]),
         gpu=str(table["gpu"]),
         gpu_count=require_whole_number(table["gpu_count"], f"{where}.gpu_count"),
         nodes=require_whole_number(table.get("nodes", 1), f"{where}.nodes"),
-        hours=_pair(table["hours"], f"{where}.hours"),
-        usd=_pair(table["usd"], f"{where}.usd") if "usd" in table else None,
+        hours=_read_pair(table["hours"], f"{where}.hours"),
+        usd=_read_pair(table["usd"], f"{where}.usd") if "usd" in table else None,
         note=str(table.get("note", "")),
     )
 
 
-def _pair(value: object, field: str) -> tuple[float, float]:
+def _read_pair(value: object, field: str) -> tuple[float, float]:
     if not isinstance(value, list) or len(value) != 2:  # noqa: PLR2004 - a low and a high end
         raise InputError("must be [low, high]", field=field)
     low, high = (require_number(v, field) for v in value)
@@ -158,7 +158,7 @@ def _pair(value: object, field: str) -> tuple[float, float]:
     return low, high
 
 
-def _table(value: object, field: str) -> Table:
+def _read_table(value: object, field: str) -> Table:
     if not isinstance(value, Mapping):
         raise InputError("must be a table", field=f"templates.{field}")
     return value

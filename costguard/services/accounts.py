@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # types and no more: a quote that needs none of them does not
     from costguard.metering.scope_state import AccrualResult
     from costguard.metering.span import KnownUntil, Span
     from costguard.metering.spending import BilledResource, LiveResource, PollStretch, ScopeCoverage, Spending
-    from costguard.quoting.offer import Offer, Selection
+    from costguard.quoting.offer import Offer, OfferSelection
     from costguard.quoting.storage import StorageRate
     from costguard.quoting.subscription import Subscription
     from costguard.reporting.statement.history import DailyCost, HourlyRateChanges
@@ -24,10 +24,10 @@ if TYPE_CHECKING:  # types and no more: a quote that needs none of them does not
     from costguard.reporting.statement.sections import ResourceCost
     from costguard.reporting.statement.waste import SampledHour
     from costguard.sizing.architecture import Architecture
-    from costguard.sizing.exact_memory import Exact
+    from costguard.sizing.exact_memory import ExactMemory
     from costguard.sizing.job import Job, Table
     from costguard.sizing.speed.duration import Efficiency
-    from costguard.sizing.speed.interruption import Interruptions
+    from costguard.sizing.speed.interruption import InterruptionRate
     from costguard.values.gpu import Gpu
     from costguard.values.period import Period
     from costguard.values.resource import ResourceKey, ScopeKey
@@ -37,13 +37,13 @@ if TYPE_CHECKING:  # types and no more: a quote that needs none of them does not
 class OfferSource(Protocol):
     """Something that can say what could be rented, at what price and how old that price is."""
 
-    def list_classes(self, selection: Selection) -> list[tuple[str, int]]:
+    def list_classes(self, selection: OfferSelection) -> list[tuple[str, int]]:
         """(canonical GPU, GPUs an instance) of every selected offer, each once."""
 
-    def find_best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:
+    def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:
         """The cheapest offer with a known price of each provider and tier in one class."""
 
-    def list_offers(self, selection: Selection, *, sort: str, limit: int | None) -> Iterator[Offer]:
+    def list_offers(self, selection: OfferSelection, *, sort: str, limit: int | None) -> Iterator[Offer]:
         """Selected offers; those of unknown price last."""
 
 
@@ -65,7 +65,7 @@ class FactSource(Protocol):
     def get_billing_rules(self) -> Mapping[str, BillingRule]:
         """What bills when, by provider; one that is absent gets a careful rule."""
 
-    def get_interruptions(self) -> Mapping[str, Interruptions]:
+    def get_interruptions(self) -> Mapping[str, InterruptionRate]:
         """How often spot machines are taken back, by provider; `*` for the rest."""
 
     def get_subscriptions(self) -> tuple[Subscription, ...]:
@@ -75,7 +75,7 @@ class FactSource(Protocol):
 class ExactSizer(Protocol):
     """Something that can run a training step without a GPU and say what it held."""
 
-    def measure_step(self, config: Table, job: Job) -> Exact:
+    def measure_step(self, config: Table, job: Job) -> ExactMemory:
         """The memory of `job` on the model of `config` (a parsed config.json); InputError where it cannot be run."""
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.guard.wishing import format_resource, resolve_resource
 from costguard.ledger.spans.books import Books
@@ -122,5 +122,5 @@ def agent_book(settings: Settings) -> Iterator[AgentBook]:
 
 
 def _live(settings: Settings, now: datetime) -> list[LiveResource]:
-    with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
+    with Books(ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         return books.load_live(now)

@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costguard.data import MARKET, Facts
+from costguard.data import MARKET, ShippedFacts
 from costguard.errors import CostguardError, LedgerError, UnknownNameError
 from costguard.ledger.market import Market
 from costguard.ledger.market_refresh import newest_market
 from costguard.services.job_input import Stated, read_job, read_observed
 from costguard.settings import cache_file, data_file, path_of, read_settings
-from costguard.sizing.job import Job, Limits
+from costguard.sizing.job import Job, JobLimits
 from costguard.values import checks
 
 if TYPE_CHECKING:  # types and no more: a quote does not pay for importing them
-    from costguard.sizing.evidence import Calibrated
-    from costguard.sizing.observed_runs import Observed
+    from costguard.sizing.evidence import CalibrationAnswer
+    from costguard.sizing.observed_runs import ObservedRun
 
 PATIENCE_S = 20.0
 """Seconds to wait for another run that takes its own observations in."""
@@ -48,7 +48,7 @@ def market_file(stated: str | None, config: str | None) -> Path:
     return path_of(chosen) if chosen else newest_market(MARKET, cache_file("market.sqlite"))
 
 
-def check_names(limits: Limits, market: Market) -> None:
+def check_names(limits: JobLimits, market: Market) -> None:
     """A provider or region that the market does not know is a slip of the pen, not a limit."""
     for field, kind, stated, known_to in (
         ("limits.providers", "provider", limits.providers, market.providers),
@@ -62,17 +62,19 @@ def check_names(limits: Limits, market: Market) -> None:
                 raise UnknownNameError(kind, name, field=field, nearest=near, hint=listed)
 
 
-def asked_job(stated: Stated, facts: Facts, *, strict: bool) -> Job:
+def asked_job(stated: Stated, facts: ShippedFacts, *, strict: bool) -> Job:
     """The job; with `strict` only one that leaves nothing to be assumed."""
     job = read_job(stated, facts)
     if strict:
-        from costguard.sizing.assumptions import check_stated
+        from costguard.sizing.assumptions import check_nothing_assumed
 
-        check_stated(job)
+        check_nothing_assumed(job)
     return job
 
 
-def taken_in(fresh: Sequence[Observed], path: Path, facts: Facts, *, keeps: bool = True, anew: bool = False) -> Calibrated:
+def taken_in(
+    fresh: Sequence[ObservedRun], path: Path, facts: ShippedFacts, *, keeps: bool = True, anew: bool = False
+) -> CalibrationAnswer:
     """What `fresh` runs say beside those kept in the calibration file at `path`, and that kept there where `keeps`.
 
     `anew`: without those that are kept. One at a time: of two runs that end at once both are kept.

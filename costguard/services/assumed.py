@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from costguard.errors import InputError
 from costguard.services.accounts import FactSource
-from costguard.sizing.assumptions import alternatives, effect_text
+from costguard.sizing.assumptions import format_effect, list_alternatives
 from costguard.sizing.job import Job
 from costguard.sizing.placement import Placement, Placer
 from costguard.sizing.speed.throughput import Throughput
-from costguard.sizing.speed.timing import speed_of
+from costguard.sizing.speed.timing import compute_job_speed
 
 
 def effects_told(job: Job, placed: Placement | None, speed: Throughput | None, *, facts: FactSource) -> dict[str, str]:
@@ -20,16 +20,16 @@ def effects_told(job: Job, placed: Placement | None, speed: Throughput | None, *
 
 
 def _effects(job: Job, placed: Placement, speed: Throughput | None, facts: FactSource) -> Iterator[tuple[str, str]]:
-    for field, value, other in alternatives(job):
+    for field, value, other in list_alternatives(job):
         try:
             as_placed = replace(other, parallel=placed.parallel)
             there = Placer(job=as_placed).place(placed.gpu, placed.gpu_count, placed.nodes)
         except InputError:  # what cannot be is no alternative
             continue
         if isinstance(there, Placement):
-            faster = speed_of(other, there, facts.get_efficiency()) if speed and there.fits else None
+            faster = compute_job_speed(other, there, facts.get_efficiency()) if speed and there.fits else None
             memory = there.needs_gib / placed.needs_gib
-            yield field, effect_text(value, hours=_ratio(speed, faster), memory=memory, fits=there.fits)
+            yield field, format_effect(value, hours=_ratio(speed, faster), memory=memory, fits=there.fits)
 
 
 def _ratio(now: Throughput | None, then: Throughput | None) -> float | None:

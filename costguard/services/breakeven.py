@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from costguard.errors import InputError
-from costguard.quoting.breakeven import break_even
-from costguard.quoting.offer import Offer, Selection
-from costguard.quoting.purchase import USD_PER_KWH, Purchase
+from costguard.quoting.breakeven import compute_break_even
+from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.purchase import USD_PER_KWH, PurchaseAnswer
 from costguard.services.accounts import OfferSource
 from costguard.values.checks import require
 from costguard.values.gpu import Gpu
@@ -26,7 +26,7 @@ def breakeven(
     resale: Money | None,
     hours_week: float | None,
     market: OfferSource,
-) -> Purchase:
+) -> PurchaseAnswer:
     """Stated figures first; what is missing comes from the GPU's datasheet and the cheapest on-demand offer, and is said."""
     for stated, flag in ((usd_per_kwh, "--usd-per-kwh"), (resale.format(9) if resale else None, "--resale")):
         require(stated is None or Money.parse(stated, field=flag).nano >= 0, flag, "is below zero", "write 0 or more")
@@ -45,7 +45,7 @@ def breakeven(
         warnings.append(f"the price of electricity was not stated: ${USD_PER_KWH} per kWh assumed")
     assert rate is not None  # noqa: S101 - `best` returns offers of known price only
     per_kwh = usd_per_kwh or USD_PER_KWH
-    return Purchase(
+    return PurchaseAnswer(
         gpu=gpu,
         count=count,
         price=price,
@@ -54,8 +54,8 @@ def breakeven(
         usd_per_kwh=per_kwh,
         resale=resale,
         hours_week=hours_week,
-        plain=break_even(price, rate, hours_per_week=hours_week),
-        full=break_even(price, rate, power_w=power_w, usd_per_kwh=per_kwh, resale=resale, hours_per_week=hours_week),
+        plain=compute_break_even(price, rate, hours_per_week=hours_week),
+        full=compute_break_even(price, rate, power_w=power_w, usd_per_kwh=per_kwh, resale=resale, hours_per_week=hours_week),
         rented_as=offer,
         warnings=tuple(warnings),
     )
@@ -72,7 +72,7 @@ def _list_price(gpu: Gpu | None, count: int, warnings: list[str]) -> Money:
 def _cheapest(gpu: Gpu | None, count: int, market: OfferSource) -> Offer:
     if gpu is None:
         raise InputError("nothing says what is rented", field="--rate", hint="write --rate 4, or --gpu A100-80GB")
-    offers = [o for o in market.find_best(gpu.name, count, Selection()) if o.tier not in COMMITTED_OR_TAKEN]
+    offers = [o for o in market.find_best(gpu.name, count, OfferSelection()) if o.tier not in COMMITTED_OR_TAKEN]
     if not offers:
         raise InputError(f"nobody in the market rents {gpu.name} x{count}", field="--rate", hint="write --rate 4")
     return offers[0]

@@ -8,37 +8,37 @@ from collections.abc import Callable, Iterable
 
 from costguard.errors import InputError
 from costguard.services.accounts import FactSource
-from costguard.sizing.calibration import memory_family, speed_family
-from costguard.sizing.evidence import Calibrated, Expected, Finding, at_odds, weighed
+from costguard.sizing.calibration import get_memory_family, get_speed_family
+from costguard.sizing.evidence import CalibrationAnswer, FigureComparison, RunComparison, find_contradiction, weigh_runs
 from costguard.sizing.job import Table
 from costguard.sizing.memory.footprint import Footprint
-from costguard.sizing.observed_runs import Observed
-from costguard.sizing.placement import Impossible, Placement, Placer
-from costguard.sizing.speed.duration import duration
-from costguard.sizing.speed.timing import speed_of
+from costguard.sizing.observed_runs import ObservedRun
+from costguard.sizing.placement import ImpossiblePlacement, Placement, Placer
+from costguard.sizing.speed.duration import compute_duration
+from costguard.sizing.speed.timing import compute_job_speed
 from costguard.values.gpu import GIB
 from costguard.values.interval import Interval
 
-Reader = Callable[[list[tuple[str, Table]]], tuple[Observed, ...]]
+Reader = Callable[[list[tuple[str, Table]]], tuple[ObservedRun, ...]]
 
 
 def calibrate(
-    fresh: Iterable[Observed],
+    fresh: Iterable[ObservedRun],
     *,
-    kept: Iterable[Observed] = (),
+    kept: Iterable[ObservedRun] = (),
     facts: FactSource,
     file: str = "",
     warnings: tuple[str, ...] = (),
-) -> Calibrated:
+) -> CalibrationAnswer:
     """What `fresh` runs and those already `kept` in `file` say of quotes to come. Their order does not matter."""
     kept, fresh = list(kept), list(fresh)
     runs = _once((*kept, *fresh))
     spread = facts.get_efficiency().spread_seen
-    found = weighed((expected(run, facts) for run in runs), spread_seen=spread)
+    found = weigh_runs((expected(run, facts) for run in runs), spread_seen=spread)
     new = len(runs) - len(_once(kept))
     twice = len(kept) + len(fresh) - len(runs)
     said = (f"{twice} rows equal others and were counted once: give runs that only look alike a name",) if twice else ()
-    return Calibrated(
+    return CalibrationAnswer(
         file=file,
         runs=tuple(run.table for run in runs),
         new=new,
@@ -48,9 +48,9 @@ def calibrate(
     )
 
 
-def still_read(tables: Iterable[Table], read: Reader) -> tuple[tuple[Observed, ...], tuple[str, ...]]:
+def still_read(tables: Iterable[Table], read: Reader) -> tuple[tuple[ObservedRun, ...], tuple[str, ...]]:
     """Kept runs, and a warning for each that can no longer be read (its config.json has gone, a name has changed)."""
-    found: list[Observed] = []
+    found: list[ObservedRun] = []
     broken: list[str] = []
     for number, table in enumerate(tables, 1):
         try:
@@ -60,56 +60,56 @@ def still_read(tables: Iterable[Table], read: Reader) -> tuple[tuple[Observed, .
     return tuple(found), tuple(broken)
 
 
-def _once(runs: Iterable[Observed]) -> tuple[Observed, ...]:
+def _once(runs: Iterable[ObservedRun]) -> tuple[ObservedRun, ...]:
     return tuple({repr(sorted(run.table.items())): run for run in runs}.values())
 
 
-def _assumed(runs: Iterable[Observed]) -> tuple[str, ...]:
+def _assumed(runs: Iterable[ObservedRun]) -> tuple[str, ...]:
     """What nobody stated decides what was expected, so it is said once for all runs."""
     fields = Counter(f"{field} {value}" for run in runs for field, value in run.job.assumed)
     named = ", ".join(f"{field} ({count} runs)" for field, count in fields.most_common())
     return (f"assumed, because not stated: {named}",) if named else ()
 
 
-def expected(run: Observed, facts: FactSource) -> Expected:
+def expected(run: ObservedRun, facts: FactSource) -> RunComparison:
     """`run` beside what an uncalibrated quote says of it."""
     placed = Placer(job=run.job).place(run.gpu, run.gpu_count, run.nodes)
-    if isinstance(placed, Impossible):
-        return Expected(run=run, speed=Finding(wrong=placed.reason), memory=Finding(wrong=placed.reason))
-    return Expected(run=run, speed=_speed(run, placed, facts), memory=_memory(run, placed.footprint))
+    if isinstance(placed, ImpossiblePlacement):
+        return RunComparison(run=run, speed=FigureComparison(wrong=placed.reason), memory=FigureComparison(wrong=placed.reason))
+    return RunComparison(run=run, speed=_speed(run, placed, facts), memory=_memory(run, placed.footprint))
 
 
-def _speed(run: Observed, placed: Placement, facts: FactSource) -> Finding:
+def _speed(run: ObservedRun, placed: Placement, facts: FactSource) -> FigureComparison:
     """From the stated speed; from the hours of the whole run where none is stated."""
     if run.tokens_per_s is None and run.hours is None:
-        return Finding()
+        return FigureComparison()
     job, efficiency = run.job, facts.get_efficiency()
-    speed = speed_of(job, placed, efficiency)
+    speed = compute_job_speed(job, placed, efficiency)
     if speed is None:
-        return Finding(wrong=f"no speed figure for {run.gpu.name} is known")
+        return FigureComparison(wrong=f"no speed figure for {run.gpu.name} is known")
     ratios = {}
     if run.tokens_per_s is not None:
         ratios["tokens_per_s"] = math.log(run.tokens_per_s / (run.gpus * speed.tokens_per_s_per_gpu.expected))
     if run.hours is not None and job.tokens is not None:
-        took = duration(job.tokens, speed, gpus=run.gpus, startup_hours=Interval.exactly(0.0), efficiency=efficiency)
+        took = compute_duration(job.tokens, speed, gpus=run.gpus, startup_hours=Interval.exactly(0.0), efficiency=efficiency)
         ratios["hours"] = math.log(took.hours.expected / run.hours)
-    wrong = at_odds(ratios)
+    wrong = find_contradiction(ratios)
     ratio = next(iter(ratios.values()))
     share = math.exp(ratio) * speed.efficiency
     if wrong is None and share > 1 and ratio > 0:
         wrong = f"{share:.1f} times the arithmetic that {run.gpu.name} can do"
-    family = speed_family(job, run.gpu, gpus=run.gpus, nodes=run.nodes)
-    return Finding(family=family, ratio=ratio, wrong=wrong)
+    family = get_speed_family(job, run.gpu, gpus=run.gpus, nodes=run.nodes)
+    return FigureComparison(family=family, ratio=ratio, wrong=wrong)
 
 
-def _memory(run: Observed, need: Footprint) -> Finding:
+def _memory(run: ObservedRun, need: Footprint) -> FigureComparison:
     """From the allocated peak; from what was reserved where nobody looked at that."""
     seen, said = (run.peak, need.peak) if run.peak is not None else (run.reserved, need.reserved)
     if seen is None:
-        return Finding()
+        return FigureComparison()
     wrong, has = None, run.gpu.card_gib * GIB
     if max(seen, run.reserved or 0.0) > has:
         wrong = f"{max(seen, run.reserved or 0.0) / GIB:.1f} GiB are more than the {has / GIB:.1f} that {run.gpu.name} has"
     elif run.reserved is not None and run.reserved < seen:
         wrong = "less is reserved than allocated"
-    return Finding(family=memory_family(run.job), ratio=math.log(seen / said), wrong=wrong)
+    return FigureComparison(family=get_memory_family(run.job), ratio=math.log(seen / said), wrong=wrong)

@@ -117,7 +117,7 @@ def surroundings(settings: Settings) -> Iterator[ProviderContext]:
     """What every provider is handed; the connections are let go of when the block ends."""
     import os
 
-    from costguard.data import Facts
+    from costguard.data import ShippedFacts
     from costguard.providers.transport import ProviderContext
     from costguard.services.exports import Exports
     from costguard.services.kept import FileCache
@@ -129,7 +129,7 @@ def surroundings(settings: Settings) -> Iterator[ProviderContext]:
         yield ProviderContext(
             transport=transport,
             clock=Now(),
-            gpus=GpuNames(Facts().get_gpus()),
+            gpus=GpuNames(ShippedFacts().get_gpus()),
             cache=FileCache(cache_file("providers")),
             environ=dict(os.environ),
             home=_home(),

@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.quoting.quote import Rental
 from costguard.settings import path_of, read_table
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.job import Job, Table, flags_over, job_from, laid_over, limits_from, subtable
+from costguard.sizing.job import Job, Table, merge_flags, merge_tables, parse_job, parse_job_limits, read_subtable
 from costguard.sizing.placement import Hardware
 from costguard.values import checks
 from costguard.values.gpu import Gpu
 from costguard.values.gpu_names import GpuNames
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
-    from costguard.quoting.template import Template
-    from costguard.sizing.observed_runs import Observed
+    from costguard.quoting.template import WorkloadTemplate
+    from costguard.sizing.observed_runs import ObservedRun
 
 LONGEST_COUNT = 12
 """Digits of a count of machines: more is a slip of the pen, and thousands of them no longer an integer."""
@@ -33,46 +33,46 @@ class Stated:
     table: Table
     folder: Path
     notes: tuple[str, ...]
-    template: Template | None = None
+    template: WorkloadTemplate | None = None
 
 
-def read_stated(flags: Table, job_file: str | None, facts: Facts) -> Stated:
+def read_stated(flags: Table, job_file: str | None, facts: ShippedFacts) -> Stated:
     """Flags over the job file, both over a template, with every GPU name made canonical."""
     path = path_of(job_file) if job_file else None
-    table = flags_over(read_table(path), flags) if path else dict(flags)
+    table = merge_flags(read_table(path), flags) if path else dict(flags)
     template = _template(table.pop("template"), facts) if "template" in table else None
-    table = flags_over(template.job, table) if template else table
-    limits = dict(subtable(table, "limits"))
+    table = merge_flags(template.job, table) if template else table
+    limits = dict(read_subtable(table, "limits"))
     notes: tuple[str, ...] = ()
-    named = limits_from({"gpus": limits.get("gpus")}).gpus
+    named = parse_job_limits({"gpus": limits.get("gpus")}).gpus
     if named is not None:
         names = GpuNames(facts.get_gpus())
         resolved = [(given, names.resolve(given, field="limits.gpus")) for given in named]
         notes = tuple(f"{given} was taken as {r.canonical}" for given, r in resolved if r.taken_as_short)
-        table = laid_over(table, {"limits": {"gpus": tuple(r.canonical for _, r in resolved)}})
+        table = merge_tables(table, {"limits": {"gpus": tuple(r.canonical for _, r in resolved)}})
     in_file = path is not None and "model" not in flags
     return Stated(table=table, folder=path.parent if path and in_file else Path(), notes=notes, template=template)
 
 
-def _template(name: object, facts: Facts) -> Template:
-    from costguard.quoting.template import template_named
+def _template(name: object, facts: ShippedFacts) -> WorkloadTemplate:
+    from costguard.quoting.template import find_template
 
-    return template_named(name, facts.templates())
+    return find_template(name, facts.templates())
 
 
 def beside_hardware(stated: Stated, flags: Table, *, count: float | None, hours: float | None) -> Stated:
     """What is asked beside `--on`, which names the hardware: flags that name other hardware contradict it."""
-    named = {"--count": count, "--hours": hours, "--gpu": subtable(flags, "limits").get("gpus")}
+    named = {"--count": count, "--hours": hours, "--gpu": read_subtable(flags, "limits").get("gpus")}
     twice = [flag for flag, value in named.items() if value is not None]
     if twice:
         hint = "leave out --on" if hours is not None else f"leave out {twice[0]}: --on H100:8 says which GPU and how many"
         raise InputError("is stated beside --on, which names the hardware", field=twice[0], hint=hint)
     return replace(
-        stated, table=laid_over(stated.table, {"limits": {"gpus": None}}) if "limits" in stated.table else stated.table
+        stated, table=merge_tables(stated.table, {"limits": {"gpus": None}}) if "limits" in stated.table else stated.table
     )
 
 
-def read_job(stated: Stated, facts: Facts) -> Job:
+def read_job(stated: Stated, facts: ShippedFacts) -> Job:
     """The job, of exactly one model."""
     table = stated.table
     given = [k for k in ("model", "path", "architecture") if k in table]
@@ -81,24 +81,24 @@ def read_job(stated: Stated, facts: Facts) -> Job:
         raise InputError(
             what, field="model", hint="name one shipped model (--model llama-3.1-8b), one path, or one [architecture] table"
         )
-    return job_from(table, read_architecture(stated, facts), facts.get_architecture)
+    return parse_job(table, read_architecture(stated, facts), facts.get_architecture)
 
 
-def read_architecture(stated: Stated, facts: Facts) -> Architecture:
+def read_architecture(stated: Stated, facts: ShippedFacts) -> Architecture:
     """The model by shipped name, by a config.json, or by its numbers."""
     if "architecture" in stated.table:
-        from costguard.sizing.architecture_table import architecture_from_table
+        from costguard.sizing.architecture_table import build_architecture_from_table
 
-        return architecture_from_table(subtable(stated.table, "architecture"))
+        return build_architecture_from_table(read_subtable(stated.table, "architecture"))
     file = _config_file(stated)
     if file is None:
         return facts.get_architecture(str(stated.table["model"]))
-    from costguard.sizing.huggingface import architecture_from_config
+    from costguard.sizing.huggingface import build_architecture_from_config
 
-    return architecture_from_config(read_table(file), name=file.parent.name or file.stem)
+    return build_architecture_from_config(read_table(file), name=file.parent.name or file.stem)
 
 
-def read_config(stated: Stated, facts: Facts) -> Table:
+def read_config(stated: Stated, facts: ShippedFacts) -> Table:
     """The model's config.json: what `--exact` builds it from."""
     if "architecture" in stated.table:
         hint = "name a shipped model, or write path = 'config.json'"
@@ -121,7 +121,7 @@ def _config_file(stated: Stated) -> Path | None:
 
 def read_rental(stated: Stated, count: float | None, hours: float | None) -> Rental:
     """The plain question of `hours` on `count` GPUs."""
-    limits = limits_from(subtable(stated.table, "limits"))
+    limits = parse_job_limits(read_subtable(stated.table, "limits"))
     unsuited = [k for k in stated.table if k not in ("limits", "disk_gb")]
     if unsuited:
         raise InputError(
@@ -140,7 +140,7 @@ def read_rental(stated: Stated, count: float | None, hours: float | None) -> Ren
     )
 
 
-def read_hardware(on: str | None, facts: Facts) -> tuple[Hardware | None, tuple[str, ...]]:
+def read_hardware(on: str | None, facts: ShippedFacts) -> tuple[Hardware | None, tuple[str, ...]]:
     """`GPU:COUNT[xNODES]` read, and a note where a short name was completed."""
     if on is None:
         return None, ()
@@ -160,15 +160,15 @@ def read_hardware(on: str | None, facts: Facts) -> tuple[Hardware | None, tuple[
     return Hardware(gpu=gpu, gpu_count=gpu_count_, nodes=nodes_), notes
 
 
-def read_observed(rows: Iterable[tuple[str, Table]], folder: Path, facts: Facts) -> tuple[Observed, ...]:
+def read_observed(rows: Iterable[tuple[str, Table]], folder: Path, facts: ShippedFacts) -> tuple[ObservedRun, ...]:
     """The runs that `rows` (file and line, table) state; a config.json is looked for from `folder`, and its whole path kept."""
-    from costguard.sizing.observed_runs import observed_from
+    from costguard.sizing.observed_runs import read_observed_run
 
     def job_of(table: Table) -> Job:
         return read_job(Stated(table=table, folder=folder, notes=()), facts)
 
     gpus = facts.get_gpus()
-    return tuple(observed_from(_whole_path(row, folder), where=where, gpus=gpus, job_of=job_of) for where, row in rows)
+    return tuple(read_observed_run(_whole_path(row, folder), where=where, gpus=gpus, job_of=job_of) for where, row in rows)
 
 
 def _whole_path(row: Table, folder: Path) -> Table:

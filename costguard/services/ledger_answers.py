@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, overload
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.agents.records import agents
 from costguard.ledger.db.asking import Ask
 from costguard.ledger.db.reader import Reader
@@ -136,7 +136,7 @@ def reported(
         question = Question(
             asked=of, by=by, zone=zone, as_of=now, pause=POLL_GAP, group_from=settings.defaults.group_from, drawn=drawn
         )
-        found = full_report(accounts=accounts, question=question, rules=Facts().get_billing_rules(), beside=beside)
+        found = full_report(accounts=accounts, question=question, rules=ShippedFacts().get_billing_rules(), beside=beside)
     items = Charges(books=lambda: _books(settings), period=of.period, as_of=now)
     exchange = settings.display.exchange(min(of.period.end, now))
     return found, replace(report_document(found, exchange), items=items)
@@ -148,7 +148,7 @@ def _books(settings: Settings) -> Books: ...
 def _books(settings: Settings, kind: type[Accounts]) -> Accounts: ...
 def _books(settings: Settings, kind: type[Books] = Books) -> Books:
     """The ledger of `settings`. The market is opened only where something must be bounded by it."""
-    return kind(ledger_url(settings), rules=Facts().get_billing_rules(), ceilings=partial(ceilings, settings))
+    return kind(ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(ceilings, settings))
 
 
 def _latest(ask: Ask, looked: Looked | None) -> Latest:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from costguard.errors import CostguardError
 from costguard.providers.ports import InstanceSource, LiveOfferSource
-from costguard.quoting.offer import Offer, OfferListing, Selection
+from costguard.quoting.offer import Offer, OfferListing, OfferSelection
 from costguard.services.concurrency import together
 from costguard.services.listing_validation import speaks_for, told
 
@@ -59,7 +59,7 @@ def live(sources: Mapping[str, Sequence[InstanceSource]], gpus: Collection[str] 
     )
 
 
-def selected(offers: Iterable[Offer], selection: Selection) -> tuple[Offer, ...]:
+def selected(offers: Iterable[Offer], selection: OfferSelection) -> tuple[Offer, ...]:
     """Those of `offers` that `selection` asks for, each once."""
     return tuple(dict.fromkeys(offer for offer in offers if _asked_for(offer, selection)))
 
@@ -109,7 +109,7 @@ def _nano(offer: Offer) -> int:
     return offer.rate.nano_per_hour if offer.rate else 0
 
 
-def _asked_for(offer: Offer, selection: Selection) -> bool:
+def _asked_for(offer: Offer, selection: OfferSelection) -> bool:
     limits = (
         (selection.providers, offer.provider),
         (selection.regions, offer.region),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoAnswerError
 from costguard.guard.facts import compute_burn_rate
 from costguard.guard.overrides import APPROVE, FREEZE, LEASE, PHASE, PROTECT, SNOOZE, Override
@@ -212,7 +212,7 @@ def _wish(
 
 
 def _found(stated: str, settings: Settings, now: datetime, field: str = "ID") -> LiveResource:
-    with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
+    with Books(ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         return resolve_resource(stated, books.load_live(now), field)
 
 

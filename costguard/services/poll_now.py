@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.metering.inventory import Failed
 from costguard.metering.observation import Handling, Observation
@@ -52,7 +52,7 @@ def look(settings: Settings) -> Looked:
         sources = sources_of(clouds)
         if not sources:
             return Looked(refused=(), notes=(), handling={}, members=(), balances=())
-        with Ledger(ledger_url(settings), rules=Facts().get_billing_rules(), ceilings=ceilings(settings)) as ledger:
+        with Ledger(ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=ceilings(settings)) as ledger:
             polled = poll(sources, ledger, Now())
         balances = _balances(sources)
     if polled.twins:

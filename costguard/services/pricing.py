@@ -10,7 +10,7 @@ from costguard.data import MARKET
 from costguard.errors import CostguardError, IncompleteError, InputError, NoAnswerError
 from costguard.ledger.market import Market
 from costguard.ledger.market_refresh import newest_market, refresh_market
-from costguard.quoting.offer import Offer, Selection
+from costguard.quoting.offer import Offer, OfferSelection
 from costguard.services import Answer
 from costguard.services.live import Live, in_order, selected
 from costguard.settings import Settings, cache_file, path_of, read_settings
@@ -19,7 +19,7 @@ from costguard.views.document import Document
 
 def live_offers(
     source: Market,
-    selection: Selection,
+    selection: OfferSelection,
     settings: Settings | None,
     *,
     notes: tuple[str, ...],
@@ -74,7 +74,7 @@ def refreshed_file() -> Path:
 
 
 def beside(
-    live: Live, market: Market, selection: Selection, *, sort: str, limit: int | None
+    live: Live, market: Market, selection: OfferSelection, *, sort: str, limit: int | None
 ) -> tuple[tuple[Offer, ...], frozenset[Offer]]:
     """The offers of `market` and the live ones in one order, and which of them are live."""
     now = selected(live.offers, selection)

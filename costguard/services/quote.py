@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from costguard.errors import InputError
-from costguard.quoting.offer import Offer, Selection
+from costguard.quoting.offer import Offer, OfferSelection
 from costguard.quoting.quote import (
-    Option,
     Quote,
-    Refused,
+    QuoteOption,
+    QuoteRefusal,
     Rental,
-    Timed,
-    option_at,
-    over_the_cap,
-    priced,
-    ranked,
-    refused_for_host,
-    refused_for_memory,
+    TimedPlacement,
+    build_option,
+    explain_cap_breach,
+    price_option,
+    rank_options,
+    refuse_for_host_memory,
+    refuse_for_memory,
 )
-from costguard.quoting.storage import disk_of
+from costguard.quoting.storage import compute_job_disk_gb
 from costguard.services.accounts import FactSource, OfferSource
-from costguard.sizing.job import Job, assumption_warnings
+from costguard.sizing.job import Job, list_assumption_warnings
 from costguard.sizing.memory.footprint import check_parallel
-from costguard.sizing.placement import Hardware, Impossible, Placement, Placer
-from costguard.sizing.recipe import Parallel
-from costguard.sizing.speed.duration import Duration, duration, interrupted
-from costguard.sizing.speed.timing import speed_of, startup_of
+from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer
+from costguard.sizing.recipe import Parallelism
+from costguard.sizing.speed.duration import Duration, add_interruptions, compute_duration
+from costguard.sizing.speed.timing import compute_job_speed, compute_job_startup
 from costguard.values.interval import Interval
 from costguard.values.resource import SPOT
 
@@ -56,15 +56,15 @@ def quote(
         else _runs(asked, chosen, market, facts, on, booted=booted)
     )
     options, over = [], []
-    refused = [f for f in found if isinstance(f, Refused)]
-    for option in (f for f in found if isinstance(f, Option)):
-        why = over_the_cap(option, asked.limits)
+    refused = [f for f in found if isinstance(f, QuoteRefusal)]
+    for option in (f for f in found if isinstance(f, QuoteOption)):
+        why = explain_cap_breach(option, asked.limits)
         if why:
             over.append(option)
             refused.append(_over(option, why))
         else:
             options.append(option)
-    best = ranked(options, sort)
+    best = rank_options(options, sort)
     return Quote(
         asked=asked,
         options=best,
@@ -75,81 +75,85 @@ def quote(
 
 
 def _runs(
-    job: Job, chosen: Selection, market: OfferSource, facts: FactSource, on: Hardware | None, *, booted: bool
-) -> Iterator[Option | Refused]:
+    job: Job, chosen: OfferSelection, market: OfferSource, facts: FactSource, on: Hardware | None, *, booted: bool
+) -> Iterator[QuoteOption | QuoteRefusal]:
     """Each class of GPU and count: placed, timed, and priced at each provider's best offer."""
     placer, gpus = Placer(job=job), facts.get_gpus()
     check_split(job, on)
-    boot, disk = startup_of(job, booted=booted), disk_of(job)
+    boot, disk = compute_job_startup(job, booted=booted), compute_job_disk_gb(job)
     for name, gpu_count in _classes(chosen, market, on):
         gpu = gpus.get(name)
         if gpu is None:
-            yield Refused(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU are known")
+            yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason="no datasheet figures for this GPU are known")
             continue
         if on is None and gpu_count > job.limits.max_gpus:
-            yield Refused(
+            yield QuoteRefusal(
                 gpu=name, gpu_count=gpu_count, reason=f"{gpu_count} GPUs are more than max_gpus = {job.limits.max_gpus}"
             )
             continue
         if not gpu.runs_pytorch:
-            yield Refused(
+            yield QuoteRefusal(
                 gpu=name, gpu_count=gpu_count, reason="its compiler decides the memory: sized only for PyTorch on GPUs"
             )
             continue
         placed = placer.place(gpu, gpu_count, on.nodes) if on else placer.place_on_enough(gpu, gpu_count)
-        if isinstance(placed, Impossible):
-            yield Refused(gpu=name, gpu_count=gpu_count, reason=placed.reason, has_gib=gpu.memory_gib)
+        if isinstance(placed, ImpossiblePlacement):
+            yield QuoteRefusal(gpu=name, gpu_count=gpu_count, reason=placed.reason, has_gib=gpu.memory_gib)
         elif not placed.fits:
-            yield refused_for_memory(placed)
+            yield refuse_for_memory(placed)
         else:
             timed = _timed(job, placed, facts, boot)
             offers = market.find_best(name, gpu_count, chosen)
-            yield from _sold(job, timed, offers, facts, disk, always=on is not None) if isinstance(timed, Timed) else (timed,)
+            yield from (
+                _sold(job, timed, offers, facts, disk, always=on is not None) if isinstance(timed, TimedPlacement) else (timed,)
+            )
 
 
-def _classes(chosen: Selection, market: OfferSource, on: Hardware | None) -> list[tuple[str, int]]:
+def _classes(chosen: OfferSelection, market: OfferSource, on: Hardware | None) -> list[tuple[str, int]]:
     if on is not None:
         return [(on.gpu.name, on.gpu_count)]
     return market.list_classes(chosen)
 
 
-def _timed(job: Job, placed: Placement, facts: FactSource, boot: Interval) -> Timed | Refused:
+def _timed(job: Job, placed: Placement, facts: FactSource, boot: Interval) -> TimedPlacement | QuoteRefusal:
     """How fast a placed job is, and how long it takes; refused where nothing is known of the GPU's speed."""
     efficiency = facts.get_efficiency()
-    speed = speed_of(job, placed, efficiency)
+    speed = compute_job_speed(job, placed, efficiency)
     if speed is None:
-        return Refused(gpu=placed.gpu.name, gpu_count=placed.gpu_count, reason="no speed figure for this GPU is known")
+        return QuoteRefusal(gpu=placed.gpu.name, gpu_count=placed.gpu_count, reason="no speed figure for this GPU is known")
     if job.calibration:
-        speed = job.calibration.speed(speed, job, placed.gpu, gpus=placed.gpus, nodes=placed.nodes)
-    took = duration(job.tokens, speed, gpus=placed.gpus, startup_hours=boot, efficiency=efficiency) if job.tokens else None
-    return Timed(placement=placed, throughput=speed, duration=took, notes=(*placed.notes, *speed.notes))
+        speed = job.calibration.calibrate_speed(speed, job, placed.gpu, gpus=placed.gpus, nodes=placed.nodes)
+    took = (
+        compute_duration(job.tokens, speed, gpus=placed.gpus, startup_hours=boot, efficiency=efficiency) if job.tokens else None
+    )
+    return TimedPlacement(placement=placed, throughput=speed, duration=took, notes=(*placed.notes, *speed.notes))
 
 
 def _sold(
-    job: Job, timed: Timed, offers: list[Offer], facts: FactSource, disk: int, *, always: bool
-) -> Iterator[Option | Refused]:
+    job: Job, timed: TimedPlacement, offers: list[Offer], facts: FactSource, disk: int, *, always: bool
+) -> Iterator[QuoteOption | QuoteRefusal]:
     """One option per provider and tier that sells this class; with `always`, one without a price where nobody does."""
     place = timed.placement
     if not offers and always:
         unsold = ("no selected offer of this hardware has a known price",)
-        yield option_at(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
+        yield build_option(timed, None, duration=timed.duration, storage=None, gb=disk, limits=job.limits, notes=unsold)
     elif not offers:
-        yield Refused(gpu=place.gpu.name, gpu_count=place.gpu_count, reason="no offer with a known price")
+        yield QuoteRefusal(gpu=place.gpu.name, gpu_count=place.gpu_count, reason="no offer with a known price")
     rates = facts.get_storage_rates()
     for offer in offers:
-        lacking = refused_for_host(place, offer)
+        lacking = refuse_for_host_memory(place, offer)
         took = _interrupted(timed, offer, job, facts) if offer.tier == SPOT else timed.duration
         storage = rates.get(offer.provider)
-        yield lacking or option_at(timed, offer, duration=took, storage=storage, gb=disk, limits=job.limits)
+        yield lacking or build_option(timed, offer, duration=took, storage=storage, gb=disk, limits=job.limits)
 
 
-def _interrupted(timed: Timed, offer: Offer, job: Job, facts: FactSource) -> Duration | None:
+def _interrupted(timed: TimedPlacement, offer: Offer, job: Job, facts: FactSource) -> Duration | None:
     """How long the run takes on machines that may be taken back: each node is one more that can be."""
     if timed.duration is None:
         return None
     table = facts.get_interruptions()
     risk = table.get(offer.provider, table["*"])
-    return interrupted(
+    return add_interruptions(
         timed.duration,
         risk.per_hour.scale(timed.placement.nodes),
         restart_hours=risk.restart_hours,
@@ -157,28 +161,30 @@ def _interrupted(timed: Timed, offer: Offer, job: Job, facts: FactSource) -> Dur
     )
 
 
-def _rentals(asked: Rental, chosen: Selection, market: OfferSource, facts: FactSource) -> Iterator[Option | Refused]:
+def _rentals(
+    asked: Rental, chosen: OfferSelection, market: OfferSource, facts: FactSource
+) -> Iterator[QuoteOption | QuoteRefusal]:
     """The plain question: each provider's best offer of the hardware, for so many hours."""
     gpu, hours, rates = facts.get_gpus()[asked.gpu], Interval.exactly(asked.hours), facts.get_storage_rates()
     offers = market.find_best(asked.gpu, asked.gpu_count, chosen)
     if not offers and (asked.gpu, asked.gpu_count) in market.list_classes(chosen):
-        yield Refused(gpu=asked.gpu, gpu_count=asked.gpu_count, reason="no offer with a known price")
+        yield QuoteRefusal(gpu=asked.gpu, gpu_count=asked.gpu_count, reason="no offer with a known price")
     for offer in offers:
-        usd, disk = priced(offer, 1, hours, rates.get(offer.provider), asked.disk_gb)
-        yield Option(gpu=gpu, gpu_count=asked.gpu_count, offer=offer, hours=hours, usd=usd, storage_usd=disk)
+        usd, disk = price_option(offer, 1, hours, rates.get(offer.provider), asked.disk_gb)
+        yield QuoteOption(gpu=gpu, gpu_count=asked.gpu_count, offer=offer, hours=hours, usd=usd, storage_usd=disk)
 
 
-def selection(asked: Job | Rental, counts: tuple[int, ...] | None) -> Selection:
+def selection(asked: Job | Rental, counts: tuple[int, ...] | None) -> OfferSelection:
     """The part of the market that `asked.limits` leaves."""
     limits = asked.limits
-    return Selection(
+    return OfferSelection(
         providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
     )
 
 
 def check_split(job: Job, on: Hardware | None = None) -> None:
     """What suits no number of GPUs, or not the stated one, is the user's mistake, whatever the market holds."""
-    parallel = job.parallel or Parallel()
+    parallel = job.parallel or Parallelism()
     ranks = parallel.model_ranks
     check_parallel(job.architecture, parallel, on.gpu_count * on.nodes if on else ranks * parallel.ep, job.recipe.seq_len)
     if on is None and ranks > job.limits.max_gpus:
@@ -189,47 +195,47 @@ def check_split(job: Job, on: Hardware | None = None) -> None:
         )
 
 
-def _advice(job: Job, facts: FactSource, refused: list[Refused], over: list[Option]) -> tuple[str, ...]:
+def _advice(job: Job, facts: FactSource, refused: list[QuoteRefusal], over: list[QuoteOption]) -> tuple[str, ...]:
     """What would give an answer: the nearest to the caps, or the smallest changes after which something holds the job."""
     if over:
         return _nearest(job, over)
-    from costguard.sizing.advice import smallest_changes
+    from costguard.sizing.advice import find_smallest_changes
 
     gpus = facts.get_gpus()
     classes = {(r.gpu, r.gpu_count) for r in refused if r.gpu in gpus and r.gpu_count <= job.limits.max_gpus}
     if refused and not classes:
         return (f"every machine asked about has more GPUs than max_gpus = {job.limits.max_gpus}: raise it",)
-    return smallest_changes(job, [(gpus[gpu], count) for gpu, count in sorted(classes)], gpus.values())
+    return find_smallest_changes(job, [(gpus[gpu], count) for gpu, count in sorted(classes)], gpus.values())
 
 
-def _nearest(job: Job, over: list[Option]) -> tuple[str, ...]:
+def _nearest(job: Job, over: list[QuoteOption]) -> tuple[str, ...]:
     """The option nearest to each cap that was stated."""
     caps = (("cheapest", "usd", job.limits.max_usd), ("fastest", "hours", job.limits.max_hours))
-    return tuple(f"the {word} that fits is {_figures(ranked(over, sort)[0])}" for word, sort, cap in caps if cap)
+    return tuple(f"the {word} that fits is {_figures(rank_options(over, sort)[0])}" for word, sort, cap in caps if cap)
 
 
-def _figures(option: Option) -> str:
+def _figures(option: QuoteOption) -> str:
     money = f"${option.usd.expected.format()}" if option.usd else "unknown money"
     hours = f"{option.hours.expected:.1f} h" if option.hours else "unknown hours"
     return f"{option.gpu.name} x{option.gpu_count}: {money}, {hours} expected"
 
 
-def _over(option: Option, why: str) -> Refused:
+def _over(option: QuoteOption, why: str) -> QuoteRefusal:
     offer = option.offer
     named = f"{offer.provider} {offer.instance_type} {offer.region} {offer.tier}" if offer else None
-    return Refused(gpu=option.gpu.name, gpu_count=option.gpu_count, offer=named, reason=why)
+    return QuoteRefusal(gpu=option.gpu.name, gpu_count=option.gpu_count, offer=named, reason=why)
 
 
-def _warnings(asked: Job | Rental, best: Option | None, facts: FactSource) -> tuple[str, ...]:
+def _warnings(asked: Job | Rental, best: QuoteOption | None, facts: FactSource) -> tuple[str, ...]:
     """What was left unsaid, and what another choice would do to the best option."""
     if isinstance(asked, Rental):
         return ()
     told = _told(asked, best, facts) if best and asked.assumed else {}
     unknown = ("tokens was not stated: no hours and no money; write tokens = 50e6 or --tokens 50e6",)
-    return (*(() if asked.tokens else unknown), *assumption_warnings(asked, told))
+    return (*(() if asked.tokens else unknown), *list_assumption_warnings(asked, told))
 
 
-def _told(job: Job, best: Option, facts: FactSource) -> dict[str, str]:
+def _told(job: Job, best: QuoteOption, facts: FactSource) -> dict[str, str]:
     from costguard.services.assumed import effects_told
 
     return effects_told(job, best.placement, best.throughput, facts=facts)

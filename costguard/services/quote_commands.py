@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoAnswerError
 from costguard.ledger.market import Market
-from costguard.quoting.offer import Selection
-from costguard.quoting.quote import OVER, Option, Quote, Rental, shown
+from costguard.quoting.offer import OfferSelection
+from costguard.quoting.quote import OVER_CAP, Quote, QuoteOption, Rental, select_shown
 from costguard.services import Answer
 from costguard.services.asked import asked_job, calibrated, calibration_file, check_names, market_file, taken_in
 from costguard.services.job_input import (
@@ -23,14 +23,14 @@ from costguard.services.job_input import (
     read_stated,
 )
 from costguard.settings import path_of, read_rows, read_settings
-from costguard.sizing.job import Job, Table, limits_from, subtable
+from costguard.sizing.job import Job, Table, parse_job_limits, read_subtable
 from costguard.values import checks
 from costguard.values.gpu_names import GpuNames
 from costguard.values.money import Money, Rate
 from costguard.views.document import TableView
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
-    from costguard.quoting.template import Compared
+    from costguard.quoting.template import TemplateComparison
 
 
 def quote(
@@ -50,13 +50,13 @@ def quote(
     config: str | None = None,
 ) -> Answer:
     """`costguard quote`: a job, or the plain question of `hours` on `count` GPUs. `every`: all options but for `top`."""
-    from costguard.quoting.quote import SORTS
+    from costguard.quoting.quote import SORT_KEYS
     from costguard.services import quote as flow
     from costguard.views.quote import quote_document
 
-    checks.require_one_of(sort, SORTS, "--sort")
+    checks.require_one_of(sort, SORT_KEYS, "--sort")
     rows = None if top is None else checks.require_whole_number(top, "--top")
-    facts = Facts()
+    facts = ShippedFacts()
     stated = read_stated(flags, job_file, facts)
     if on is not None:
         stated = beside_hardware(stated, flags, count=count, hours=hours)
@@ -72,7 +72,7 @@ def quote(
         answer = flow.quote(asked, market=source, facts=facts, on=hardware, sort=sort, counts=counts)
         compared = _compared(stated, asked, source, facts)
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
-    visible = answer.options[:rows] if every else shown(answer.options, rows)
+    visible = answer.options[:rows] if every else select_shown(answer.options, rows)
     plans = facts.get_subscriptions() if isinstance(asked, Job) else ()
     document = quote_document(
         answer, visible, today=_today(), plans=plans, explain=_explained(visible) if explain else (), compared=compared
@@ -84,7 +84,7 @@ def templates() -> Answer:
     """`costguard quote --template list`: the jobs people ask about."""
     from costguard.views.template import templates_document
 
-    return Answer(document=templates_document(Facts().templates().values()))
+    return Answer(document=templates_document(ShippedFacts().templates().values()))
 
 
 def size(
@@ -103,15 +103,15 @@ def size(
     from costguard.views.explain import footprint_tables
     from costguard.views.size import size_document, what_if_table
 
-    facts = Facts()
+    facts = ShippedFacts()
     stated = read_stated(flags, job_file, facts)
     hardware, notes = read_hardware(on, facts)
     answer = flow.size(calibrated(asked_job(stated, facts, strict=strict), calibration, config), facts=facts, on=hardware)
     answer = flow.with_effects(answer)
     if exact:
-        from costguard.services.exact_step import FakeTensors
+        from costguard.services.exact_step import FakeTensorSizer
 
-        answer = flow.with_exact(answer, read_config(stated, facts), FakeTensors())
+        answer = flow.with_exact(answer, read_config(stated, facts), FakeTensorSizer())
     answer = replace(answer, warnings=(*answer.warnings, *stated.notes, *notes))
     told = (*footprint_tables(answer.footprint), what_if_table(flow.what_ifs(answer))) if explain else ()
     document = size_document(answer, explain=told)
@@ -140,11 +140,11 @@ def offers(
     from costguard.views.market import offers_document
 
     checks.require_one_of(sort, flow.SORTS, "--sort")
-    facts = Facts()
+    facts = ShippedFacts()
     stated = read_stated(flags, None, facts)
-    limits = limits_from(subtable(stated.table, "limits"))
+    limits = parse_job_limits(read_subtable(stated.table, "limits"))
     counts = None if count is None else (checks.require_whole_number(count, "--count"),)
-    selection = Selection(
+    selection = OfferSelection(
         providers=limits.providers, regions=limits.regions, tiers=limits.tiers, gpus=limits.gpus, gpu_counts=counts
     )
     most = checks.require_whole_number(top, "--top", least=0) or None
@@ -181,7 +181,7 @@ def breakeven(
     from costguard.services.breakeven import breakeven as flow
     from costguard.views.breakeven import breakeven_document
 
-    facts = Facts()
+    facts = ShippedFacts()
     found = GpuNames(facts.get_gpus()).resolve(gpu, field="--gpu") if gpu else None
     with Market(market_file(market, config)) as source:
         answer = flow(
@@ -209,7 +209,7 @@ def calibrate(
     """`costguard calibrate`: observed runs shift quotes. `show`: nothing is written; `reset`: those kept are dropped."""
     from costguard.views.calibration import calibration_document
 
-    facts, path = Facts(), calibration_file(calibration, config)
+    facts, path = ShippedFacts(), calibration_file(calibration, config)
     if runs is None and not show and not reset:
         hint = "write costguard calibrate RUNS.csv, or --show, or --reset"
         raise InputError("no file of observed runs was given", field="RUNS", hint=hint)
@@ -223,7 +223,7 @@ def _refusal(answer: Quote) -> NoAnswerError | None:
     """Why there is no option; None where there is one."""
     if answer.options:
         return None
-    over = sum(r.reason.startswith(OVER) for r in answer.refused)
+    over = sum(r.reason.startswith(OVER_CAP) for r in answer.refused)
     if over:
         return NoAnswerError(f"all {over} options that fit are over the cap", hint="; ".join(answer.advice) or None)
     if not answer.refused:
@@ -232,17 +232,17 @@ def _refusal(answer: Quote) -> NoAnswerError | None:
     return NoAnswerError(f"nothing fits: {len(answer.refused)} refused", hint=advice)
 
 
-def _compared(stated: Stated, asked: Job | Rental, source: Market, facts: Facts) -> Compared | None:
+def _compared(stated: Stated, asked: Job | Rental, source: Market, facts: ShippedFacts) -> TemplateComparison | None:
     """What the template's source says beside what costguard says; None where no template was asked for."""
     if stated.template is None or not isinstance(asked, Job):
         return None
-    from costguard.quoting.template import changed_keys
+    from costguard.quoting.template import list_changed_keys
     from costguard.services.template import compare
 
-    return compare(stated.template, asked, changed_keys(stated.table, stated.template), market=source, facts=facts)
+    return compare(stated.template, asked, list_changed_keys(stated.table, stated.template), market=source, facts=facts)
 
 
-def _explained(options: tuple[Option, ...]) -> tuple[TableView, ...]:
+def _explained(options: tuple[QuoteOption, ...]) -> tuple[TableView, ...]:
     from costguard.views.explain import option_tables
 
     return option_tables(options[0]) if options else ()

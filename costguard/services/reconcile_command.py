@@ -15,7 +15,7 @@ from costguard.bills.bill_line import BillImport
 from costguard.bills.drift import BEYOND, DriftResult, ReconciliationRecord
 from costguard.bills.drift_notices import build_drift_alert, is_already_notified
 from costguard.bills.tolerance import DEFAULT_TOLERANCE, Tolerance, parse_tolerance
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError, OlderLedgerError, to_one_line
 from costguard.guard.alerts.alert import Notification
 from costguard.guard.alerts.dispatch import dispatch_alerts
@@ -74,7 +74,7 @@ def reconciled(
             asked = [] if offline else _ask(settings, only, period, now)
             imports, notes = _from_answers(bills, asked, now), _not_theirs(asked)
         known = partial(ceilings, settings)
-        with BillBooks(url) as held, Books(url, rules=Facts().get_billing_rules(), ceilings=known) as books:
+        with BillBooks(url) as held, Books(url, rules=ShippedFacts().get_billing_rules(), ceilings=known) as books:
             before = held.held(period)
             found = reconcile(
                 bills=held,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError, UnknownNameError
 from costguard.guard.policy import Policy
 from costguard.ledger.db.reader import Reader
@@ -85,7 +85,7 @@ def _known() -> Known:
             name: Handling(stops="stop" in one.abilities, terminates="terminate" in one.abilities)
             for name, one in manifests.items()
         },
-        billing=Facts().get_billing_rules(),
+        billing=ShippedFacts().get_billing_rules(),
     )
 
 

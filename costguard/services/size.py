@@ -8,13 +8,13 @@ from dataclasses import replace
 from costguard.errors import InputError
 from costguard.services.accounts import ExactSizer, FactSource
 from costguard.services.quote import check_split
-from costguard.sizing.job import Job, Table, assumption_warnings
-from costguard.sizing.memory.capacity import capacity_tokens
+from costguard.sizing.job import Job, Table, list_assumption_warnings
+from costguard.sizing.memory.capacity import compute_cache_capacity
 from costguard.sizing.memory.footprint import Footprint
-from costguard.sizing.memory_savings import Lever, larger, levers, small_steps
-from costguard.sizing.placement import Hardware, Impossible, Placement, Placer, needed
-from costguard.sizing.recipe import Parallel
-from costguard.sizing.size_answer import FitsOn, LeverEffect, Size
+from costguard.sizing.memory_savings import JobChange, list_enlargements, list_memory_savings, list_small_steps
+from costguard.sizing.placement import Hardware, ImpossiblePlacement, Placement, Placer, compute_job_footprint
+from costguard.sizing.recipe import Parallelism
+from costguard.sizing.size_answer import FittingGpus, JobChangeEffect, SizeAnswer
 from costguard.values.gpu import GIB, Gpu
 
 COUNTS = (1, 2, 4, 8)
@@ -27,13 +27,13 @@ LEAST_SAVING = GIB // 20
 """Bytes: a change that saves less shows as 0.0 GiB, and is no advice."""
 
 
-def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> Size:
+def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> SizeAnswer:
     """The memory of `job`, on stated hardware or on whatever holds it."""
     check_split(job, on)
     placer = Placer(job=job)
     placed = _stated(placer, on) if on else None
     need = placed.footprint if placed else _alone(job)
-    return Size(
+    return SizeAnswer(
         job=job,
         on=on,
         placed=placed,
@@ -41,43 +41,43 @@ def size(job: Job, *, facts: FactSource, on: Hardware | None = None) -> Size:
         fits=placed.fits if placed else None,
         fits_on=tuple(_fits_on(placer, facts.get_gpus())),
         levers=tuple(_effects(job, on, need)),
-        warnings=assumption_warnings(job),
+        warnings=list_assumption_warnings(job),
         capacity=_capacity(placed) if placed and not job.recipe.trains else None,
     )
 
 
-def what_ifs(sized: Size) -> tuple[LeverEffect, ...]:
+def what_ifs(sized: SizeAnswer) -> tuple[JobChangeEffect, ...]:
     """Every change to the job, all the way or one step of it, smaller or larger, with the peak it would have."""
     job, on = sized.job, sized.on
     gpus = on.gpu_count * on.nodes if on else 1
-    changes = (*small_steps(job, gpus=gpus), *levers(job, gpus=gpus), *larger(job))
+    changes = (*list_small_steps(job, gpus=gpus), *list_memory_savings(job, gpus=gpus), *list_enlargements(job))
     return tuple(_tried(changes, on, sized.footprint))
 
 
-def with_effects(sized: Size) -> Size:
+def with_effects(sized: SizeAnswer) -> SizeAnswer:
     """`sized`, its warning of what was assumed completed with how another choice would move the memory."""
     job = sized.job
     if not job.assumed:
         return sized
-    told = assumption_warnings(job, _told(job, sized.on, sized.footprint))
+    told = list_assumption_warnings(job, _told(job, sized.on, sized.footprint))
     return replace(sized, warnings=(*told, *sized.warnings[len(told) :]))
 
 
 def _told(job: Job, on: Hardware | None, now: Footprint) -> dict[str, str]:
-    from costguard.sizing.assumptions import alternatives, effect_text
+    from costguard.sizing.assumptions import format_effect, list_alternatives
 
-    changes = [Lever(field=f, was="", becomes=value, cost="", job=other) for f, value, other in alternatives(job)]
+    changes = [JobChange(field=f, was="", becomes=value, cost="", job=other) for f, value, other in list_alternatives(job)]
     return {
-        e.lever.field: effect_text(e.lever.becomes, hours=None, memory=e.peak_gib * GIB / now.peak, fits=e.fits is not False)
+        e.lever.field: format_effect(e.lever.becomes, hours=None, memory=e.peak_gib * GIB / now.peak, fits=e.fits is not False)
         for e in _tried(changes, on, now)
     }
 
 
 def _capacity(placed: Placement) -> int | None:
-    return capacity_tokens(placed.footprint, placed.gpu, placed.parallel, gpus=placed.gpus)
+    return compute_cache_capacity(placed.footprint, placed.gpu, placed.parallel, gpus=placed.gpus)
 
 
-def with_exact(sized: Size, config: Table, sizer: ExactSizer) -> Size:
+def with_exact(sized: SizeAnswer, config: Table, sizer: ExactSizer) -> SizeAnswer:
     """`sized` with one step of its job really run beside it; a warning where that counts other parameters."""
     from costguard.sizing.exact_memory import check_runnable
 
@@ -92,7 +92,7 @@ def with_exact(sized: Size, config: Table, sizer: ExactSizer) -> Size:
 
 def _stated(placer: Placer, on: Hardware) -> Placement:
     placed = placer.place(on.gpu, on.gpu_count, on.nodes)
-    if isinstance(placed, Impossible):
+    if isinstance(placed, ImpossiblePlacement):
         raise InputError(
             placed.reason, field="parallel", hint=f"choose a split for {on.gpu_count * on.nodes} GPUs, or leave it out"
         )
@@ -100,39 +100,39 @@ def _stated(placer: Placer, on: Hardware) -> Placement:
 
 
 def _alone(job: Job) -> Footprint:
-    parallel = job.parallel or Parallel()
-    return needed(job, job.recipe, parallel, parallel.model_ranks)
+    parallel = job.parallel or Parallelism()
+    return compute_job_footprint(job, job.recipe, parallel, parallel.model_ranks)
 
 
-def _fits_on(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[FitsOn]:
+def _fits_on(placer: Placer, gpus: Mapping[str, Gpu]) -> Iterable[FittingGpus]:
     """For each GPU the fewest that hold the job, least memory first.
 
     Whole copies need no less on several GPUs than on one: there only what shards is tried.
     """
-    ways = [(n, w) for n in COUNTS if not isinstance(w := placer.ways(n, sharded=n > 1), Impossible)]
+    ways = [(n, w) for n in COUNTS if not isinstance(w := placer.list_splits(n, sharded=n > 1), ImpossiblePlacement)]
     needs = [(way.footprint.reserved / GIB, way.footprint.peak / GIB, count) for count, tried in ways for way in tried]
     least = min((reserved_gib for reserved_gib, _, _ in needs), default=0.0)
     kinds = [(gpu.memory_gib, name, gpu) for name, gpu in gpus.items()]
     for has_gib, name, gpu in sorted(kind for kind in kinds if kind[0] >= least and kind[2].runs_pytorch):
         for reserved_gib, peak_gib, count in needs:
             if reserved_gib <= has_gib and (count == 1 or not gpu.unified_memory):
-                yield FitsOn(gpu=name, count=count, peak_gib=peak_gib, reserved_gib=reserved_gib, has_gib=has_gib)
+                yield FittingGpus(gpu=name, count=count, peak_gib=peak_gib, reserved_gib=reserved_gib, has_gib=has_gib)
                 break
 
 
-def _effects(job: Job, on: Hardware | None, now: Footprint) -> Iterable[LeverEffect]:
-    tried = _tried(levers(job, gpus=on.gpu_count * on.nodes if on else 1), on, now)
+def _effects(job: Job, on: Hardware | None, now: Footprint) -> Iterable[JobChangeEffect]:
+    tried = _tried(list_memory_savings(job, gpus=on.gpu_count * on.nodes if on else 1), on, now)
     return [effect for effect in tried if effect.saves_gib * GIB >= LEAST_SAVING]
 
 
-def _tried(changes: Iterable[Lever], on: Hardware | None, now: Footprint) -> Iterator[LeverEffect]:
+def _tried(changes: Iterable[JobChange], on: Hardware | None, now: Footprint) -> Iterator[JobChangeEffect]:
     """The job with each change in turn; what cannot be split so on the hardware is left out."""
     for lever in changes:
         placed = Placer(job=lever.job).place(on.gpu, on.gpu_count, on.nodes) if on else None
-        if isinstance(placed, Impossible):
+        if isinstance(placed, ImpossiblePlacement):
             continue
         need = placed.footprint if placed else _alone(lever.job)
-        yield LeverEffect(
+        yield JobChangeEffect(
             lever=lever,
             peak_gib=need.peak / GIB,
             saves_gib=(now.peak - need.peak) / GIB,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from costguard.quoting.quote import NO_LIMITS
-from costguard.quoting.template import Compared, Template
+from costguard.quoting.template import TemplateComparison, WorkloadTemplate
 from costguard.services.accounts import FactSource, OfferSource
 from costguard.services.quote import quote
 from costguard.sizing.job import Job
@@ -15,13 +15,15 @@ TAKEN = "spot"
 """The tier that no source means when it names a price."""
 
 
-def compare(template: Template, job: Job, changed: tuple[str, ...], *, market: OfferSource, facts: FactSource) -> Compared:
+def compare(
+    template: WorkloadTemplate, job: Job, changed: tuple[str, ...], *, market: OfferSource, facts: FactSource
+) -> TemplateComparison:
     """The claim of `template` against what costguard says there; nothing where flags made `job` another one."""
     claim = template.claim
     if claim is None or changed:
-        return Compared(template=template, changed=changed)
+        return TemplateComparison(template=template, changed=changed)
     on = Hardware(gpu=facts.get_gpus()[claim.gpu], gpu_count=claim.gpu_count, nodes=claim.nodes)
     answer = quote(replace(job, limits=NO_LIMITS), market=market, facts=facts, on=on)
     kept = [o for o in answer.options if not o.offer or o.offer.tier != TAKEN]
     lacking = next((r.reason for r in answer.refused), None)
-    return Compared(template=template, option=kept[0] if kept else None, lacking=None if kept else lacking)
+    return TemplateComparison(template=template, option=kept[0] if kept else None, lacking=None if kept else lacking)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from costguard.budgets.hold import Hold
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError, LedgerError
 from costguard.guard.alerts.alarms import build_ledger_unwritable_alert
 from costguard.guard.alerts.alert import FIRST, Notification
@@ -231,7 +231,7 @@ def room(
     offline: bool = False,
 ) -> Iterator[Room]:
     """Everything opened, and closed when the block ends. `offline`: no account is asked."""
-    url, clock, billing = ledger_url(settings), Now(), Facts().get_billing_rules()
+    url, clock, billing = ledger_url(settings), Now(), ShippedFacts().get_billing_rules()
     rules, most = rules_of(settings, interval), ceilings(settings)
     holder = f"{socket.gethostname()}:{os.getpid()}"
     with (

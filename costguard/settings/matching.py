@@ -36,10 +36,10 @@ def _names(key: str, stated: object, field: str) -> tuple[str, ...]:
 
 def _gpus(names: Iterable[str], field: str) -> tuple[str, ...]:
     """Canonical names. A name that is short for several GPUs would leave the others out unseen, and is refused."""
-    from costguard.data import Facts
+    from costguard.data import ShippedFacts
     from costguard.values.gpu_names import GpuNames
 
-    known = GpuNames(Facts().get_gpus())
+    known = GpuNames(ShippedFacts().get_gpus())
     found = {name: known.resolve(name, field=field) for name in names}
     for name, gpu in found.items():
         hint = f'write "{gpu.canonical}", and the others that are meant'

@@ -29,10 +29,10 @@ def check_word(fact: str, literal: str, field: str) -> None:
 
 def canonical_gpu(name: str, field: str) -> str:
     """The GPU's name as facts carry it, where `name` is that name; else an error that says what to write."""
-    from costguard.data import Facts
+    from costguard.data import ShippedFacts
     from costguard.values.gpu_names import GpuNames
 
-    gpu = GpuNames(Facts().get_gpus()).resolve(name, field=field)
+    gpu = GpuNames(ShippedFacts().get_gpus()).resolve(name, field=field)
     if gpu.canonical != name:
         raise InputError(f"'{name}' is no GPU's whole name", field=field, hint=f'write "{gpu.canonical}"')
     return name

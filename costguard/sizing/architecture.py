@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from costguard.sizing.layer_implementation import LIKE_LLAMA, Written
+from costguard.sizing.layer_implementation import LIKE_LLAMA, LayerImplementation
 from costguard.values.checks import require, require_one_of, require_whole_number
 
 if TYPE_CHECKING:  # a type and no more: few models are walked
-    from costguard.sizing.convnet import Walk
-    from costguard.sizing.latent import Latent
+    from costguard.sizing.convnet import LayerWalk
+    from costguard.sizing.latent import LatentAttention
 
 KINDS = ("decoder", "encoder", "encoder-decoder", "vit", "clip", "dit", "convnet", "unet")
 NORMS = {"rmsnorm": 1, "layernorm": 2, "layernorm-no-bias": 1, "layernorm-no-parameters": 0}
@@ -47,7 +47,7 @@ class Attention:
     fused: bool = False
     packed: bool = False
     window: int | None = None
-    latent: Latent | None = None
+    latent: LatentAttention | None = None
 
     def __post_init__(self) -> None:
         require_whole_number(self.heads, "heads")
@@ -78,7 +78,7 @@ class Attention:
         """Numbers a KV cache keeps per token and layer: keys and values, or the latent and the rotated key."""
         return 2 * self.kv_width if self.latent is None else self.latent.kv_rank + self.latent.rope_dim
 
-    def matrices(self, hidden: int) -> dict[str, tuple[int, int]]:
+    def list_matrices(self, hidden: int) -> dict[str, tuple[int, int]]:
         """Name -> (inputs, outputs) of each linear layer."""
         if self.latent is None:
             q, kv = self.query_width, self.kv_width
@@ -95,7 +95,7 @@ class Attention:
             "o_proj": (self.heads * m.value_dim, hidden),
         }
 
-    def small_parameters(self, hidden: int) -> int:
+    def count_small_parameters(self, hidden: int) -> int:
         """Biases, query and key norms, sinks: everything that is not a matrix."""
         biases = self.qkv_bias * self._biased_width + self.out_bias * hidden
         norms = {"none": 0, "per-head": 2 * self.head_dim, "full": self.query_width + self.kv_width}[self.qk_norm]
@@ -141,36 +141,36 @@ class FeedForward:
             "write how many of the experts one token passes",
         )
 
-    def matrices(self, hidden: int) -> dict[str, tuple[int, int]]:
+    def list_matrices(self, hidden: int) -> dict[str, tuple[int, int]]:
         """Name -> (inputs, outputs) of the linear layers of one expert, or of the only feed-forward."""
         names = ("gate_proj", "up_proj") if self.gated else ("up_proj",)
         return dict.fromkeys(names, (hidden, self.ffn)) | {"down_proj": (self.ffn, hidden)}
 
-    def parameters_each(self, hidden: int) -> int:
+    def count_parameters_each(self, hidden: int) -> int:
         """Parameters of one expert, or of the only feed-forward."""
         widths = (self.gated + 1) * self.ffn
         return (self.gated + 2) * hidden * self.ffn + self.bias * (widths + hidden)
 
-    def parameters(self, hidden: int) -> int:
+    def count_parameters(self, hidden: int) -> int:
         """All experts, the router and what every token shares."""
         if not self.experts:
-            return self.parameters_each(hidden)
+            return self.count_parameters_each(hidden)
         router = self.experts * (hidden + self.router_bias)
-        return router + self.experts * self.parameters_each(hidden) + self._shared(hidden)
+        return router + self.experts * self.count_parameters_each(hidden) + self._count_shared_parameters(hidden)
 
-    def active_parameters(self, hidden: int) -> int:
+    def count_active_parameters(self, hidden: int) -> int:
         """What one token passes."""
         if not self.experts:
-            return self.parameters_each(hidden)
+            return self.count_parameters_each(hidden)
         router = self.experts * (hidden + self.router_bias)
-        return router + self.experts_per_token * self.parameters_each(hidden) + self._shared(hidden)
+        return router + self.experts_per_token * self.count_parameters_each(hidden) + self._count_shared_parameters(hidden)
 
-    def _shared(self, hidden: int) -> int:
+    def _count_shared_parameters(self, hidden: int) -> int:
         return (self.gated + 2) * hidden * self.shared_ffn + self.shared_gate * hidden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class LayerBlock:
     """A run of `layers` equal layers. `norms`: how many a layer has. `tokens`: per sample, None: the job's seq_len."""
 
     layers: int
@@ -182,7 +182,7 @@ class Block:
     causal: bool = True
     cross_attention: bool = False
     tokens: int | None = None
-    written: Written = LIKE_LLAMA
+    written: LayerImplementation = LIKE_LLAMA
 
     def __post_init__(self) -> None:
         require_whole_number(self.layers, "layers")
@@ -193,22 +193,24 @@ class Block:
     @property
     def small_parameters(self) -> int:
         """Norms and biases of one layer's attention (what no quantiser or adapter touches, feed-forward biases left out)."""
-        return self.norms * self.hidden * NORMS[self.norm] + self._attentions * self.attention.small_parameters(self.hidden)
+        return self.norms * self.hidden * NORMS[self.norm] + self._attentions * self.attention.count_small_parameters(
+            self.hidden
+        )
 
     @property
     def attention_parameters(self) -> int:
         """Matrices of one layer's attention, cross-attention included."""
-        return self._attentions * sum(i * o for i, o in self.attention.matrices(self.hidden).values())
+        return self._attentions * sum(i * o for i, o in self.attention.list_matrices(self.hidden).values())
 
     @property
     def parameters_each(self) -> int:
         """Parameters of one layer."""
-        return self.small_parameters + self.attention_parameters + self.feed_forward.parameters(self.hidden)
+        return self.small_parameters + self.attention_parameters + self.feed_forward.count_parameters(self.hidden)
 
     @property
     def active_parameters_each(self) -> int:
         """Parameters of one layer that one token passes."""
-        return self.small_parameters + self.attention_parameters + self.feed_forward.active_parameters(self.hidden)
+        return self.small_parameters + self.attention_parameters + self.feed_forward.count_active_parameters(self.hidden)
 
     @property
     def _attentions(self) -> int:
@@ -230,7 +232,7 @@ class Architecture:
 
     name: str
     kind: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[LayerBlock, ...]
     vocab: int = 0
     tied_embeddings: bool = False
     has_head: bool = True
@@ -240,7 +242,7 @@ class Architecture:
     stated_params: int | None = None
     vocab_width: int | None = None
     notes: tuple[str, ...] = ()
-    walk: Walk | None = None
+    walk: LayerWalk | None = None
     released_precision: str | None = None
 
     def __post_init__(self) -> None:
@@ -256,7 +258,7 @@ class Architecture:
             require_whole_number(self.stated_params, "params")
 
     @property
-    def main(self) -> Block:
+    def main(self) -> LayerBlock:
         """The Block that states the model's width: the largest one."""
         return max(self.blocks, key=lambda b: b.layers * b.parameters_each)
 
@@ -299,9 +301,9 @@ class Architecture:
         return self.parameters * (self.computed_parameters - idle) // self.computed_parameters
 
 
-def gathered(layers: Iterable[Block]) -> tuple[Block, ...]:
+def group_blocks(layers: Iterable[LayerBlock]) -> tuple[LayerBlock, ...]:
     """One Block for each kind of layer in `layers`, in the order in which the kinds first appear."""
-    alike = Counter[Block]()
+    alike = Counter[LayerBlock]()
     for block in layers:
         alike[replace(block, layers=1)] += block.layers
     return tuple(replace(block, layers=count) for block, count in alike.items())

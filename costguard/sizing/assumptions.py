@@ -13,56 +13,56 @@ from costguard.errors import InputError
 from costguard.sizing.job import Job
 from costguard.sizing.memory_savings import SHORTEST_SEQ_LEN
 
-TRAINED_ONCE_MORE = 4
+TRL_UPDATES = 4
 """Passes over each batch of completions that TRL takes by default (PPOConfig.num_ppo_epochs)."""
 
 
-def check_stated(job: Job) -> None:
+def check_nothing_assumed(job: Job) -> None:
     """InputError where something of `job` was assumed: every such field, and what to write."""
     if job.assumed:
         fields = ", ".join(field for field, _ in job.assumed)
-        written = ", ".join(f"{field} = {_as_written(value)}" for field, value in job.assumed)
+        written = ", ".join(f"{field} = {_format_as_written(value)}" for field, value in job.assumed)
         raise InputError(f"not stated, and --strict assumes nothing: {fields}", field="--strict", hint=f"write {written}")
 
 
-def effect_text(other: str, *, hours: float | None, memory: float | None, fits: bool) -> str:
+def format_effect(other: str, *, hours: float | None, memory: float | None, fits: bool) -> str:
     """`4: 0.81x the hours, 1.30x the memory`: what `other` would do; None: not known."""
     parts = [f"{value:.2f}x the {name}" for name, value in (("hours", hours), ("memory", memory)) if value]
     told = ", ".join(parts) or "unknown"
     return f"{other}: {told}" + ("" if fits else ", too much for this GPU")
 
 
-def alternatives(job: Job) -> tuple[tuple[str, str, Job], ...]:
+def list_alternatives(job: Job) -> tuple[tuple[str, str, Job], ...]:
     """(field, another value, the job with it) for each assumed field of which another value is common."""
-    tried = ((field, OTHERS[field](job)) for field, _ in job.assumed if field in OTHERS)
+    tried = ((field, ALTERNATIVES[field](job)) for field, _ in job.assumed if field in ALTERNATIVES)
     return tuple((field, *found) for field, found in tried if found is not None)
 
 
-Other = tuple[str, Job] | None
+Alternative = tuple[str, Job] | None
 
 
-def _recipe(job: Job, field: str, value: str | int) -> Other:
+def _change_recipe(job: Job, field: str, value: str | int) -> Alternative:
     changed = replace(job.recipe, **{field: value})  # type: ignore[arg-type]  # checked at birth
     return str(value), replace(job, recipe=changed)
 
 
-def _shorter(job: Job) -> Other:
+def _halve_seq_len(job: Job) -> Alternative:
     half = job.recipe.seq_len // 2
-    return _recipe(job, "seq_len", half) if half >= SHORTEST_SEQ_LEN and not job.beside else None
+    return _change_recipe(job, "seq_len", half) if half >= SHORTEST_SEQ_LEN and not job.beside else None
 
 
-def _lora(job: Job) -> Other:
-    return _recipe(job, "method", "lora") if job.architecture.walk is None else None
+def _change_to_lora(job: Job) -> Alternative:
+    return _change_recipe(job, "method", "lora") if job.architecture.walk is None else None
 
 
-def _precision(job: Job) -> Other:
+def _change_precision(job: Job) -> Alternative:
     if job.recipe.trains:
-        return _recipe(job, "precision", "bf16-amp")
-    return _recipe(job, "precision", "fp8" if job.recipe.precision == "bf16" else "bf16")
+        return _change_recipe(job, "precision", "bf16-amp")
+    return _change_recipe(job, "precision", "fp8" if job.recipe.precision == "bf16" else "bf16")
 
 
-def _without(role: str) -> Callable[[Job], Other]:
-    def changed(job: Job) -> Other:
+def _drop_companion(role: str) -> Callable[[Job], Alternative]:
+    def changed(job: Job) -> Alternative:
         if job.beside is None or not any(c.role == role for c in job.beside.companions):
             return None
         left = tuple(c for c in job.beside.companions if c.role != role)
@@ -71,34 +71,34 @@ def _without(role: str) -> Callable[[Job], Other]:
     return changed
 
 
-def _written_at_once(job: Job) -> Other:
+def _double_generation_batch(job: Job) -> Alternative:
     if job.beside is None:
         return None
     twice = 2 * job.beside.generation_batch
     return str(twice), replace(job, beside=replace(job.beside, generation_batch=twice))
 
 
-def _updates(job: Job) -> Other:
+def _change_updates(job: Job) -> Alternative:
     if job.beside is None:
         return None
-    return str(TRAINED_ONCE_MORE), replace(job, beside=replace(job.beside, updates=TRAINED_ONCE_MORE))
+    return str(TRL_UPDATES), replace(job, beside=replace(job.beside, updates=TRL_UPDATES))
 
 
-OTHERS: dict[str, Callable[[Job], Other]] = {
-    "method": _lora,
-    "seq_len": _shorter,
-    "micro_batch": lambda job: _recipe(job, "micro_batch", 4),
-    "precision": _precision,
-    "checkpointing": lambda job: _recipe(job, "checkpointing", "none"),
-    "optimizer": lambda job: None if job.recipe.adapters else _recipe(job, "optimizer", "adamw-8bit"),
-    "preference.reference": _without("reference"),
-    "preference.reward_model": _without("reward"),
-    "preference.value_model": _without("value"),
-    "preference.generation_batch": _written_at_once,
-    "preference.updates": _updates,
+ALTERNATIVES: dict[str, Callable[[Job], Alternative]] = {
+    "method": _change_to_lora,
+    "seq_len": _halve_seq_len,
+    "micro_batch": lambda job: _change_recipe(job, "micro_batch", 4),
+    "precision": _change_precision,
+    "checkpointing": lambda job: _change_recipe(job, "checkpointing", "none"),
+    "optimizer": lambda job: None if job.recipe.adapters else _change_recipe(job, "optimizer", "adamw-8bit"),
+    "preference.reference": _drop_companion("reference"),
+    "preference.reward_model": _drop_companion("reward"),
+    "preference.value_model": _drop_companion("value"),
+    "preference.generation_batch": _double_generation_batch,
+    "preference.updates": _change_updates,
 }
 """Field -> the value somebody else would have meant; fields whose value follows from others are left out."""
 
 
-def _as_written(value: str) -> str:
+def _format_as_written(value: str) -> str:
     return value if value.replace(".", "").isdigit() or value in ("true", "false") else f'"{value}"'

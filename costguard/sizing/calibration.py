@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.job import Job
-from costguard.sizing.memory.footprint import Explained, Footprint, Phase
+from costguard.sizing.memory.footprint import Footprint, MemoryPhase, TermExplanation
 from costguard.sizing.speed.throughput import Throughput
 from costguard.values.gpu import Gpu
 from costguard.values.interval import Interval
@@ -38,7 +38,7 @@ MEMORY_SPREAD = math.log(1.10)
 SCATTER_RUNS = 4
 """Runs that the usual scatter counts for when a family's own scatter is estimated."""
 
-FAR = 1.5
+FAR_SCATTERS = 1.5
 """Usual scatters from the median at which a run's pull stops growing (Huber's 1.5)."""
 
 SIZES = ((1e9, "under 1B"), (4e9, "1B to 4B"), (16e9, "4B to 16B"), (64e9, "16B to 64B"), (math.inf, "64B and more"))
@@ -47,7 +47,7 @@ SIZES = ((1e9, "under 1B"), (4e9, "1B to 4B"), (16e9, "4B to 16B"), (64e9, "16B 
 ANY = "any"
 
 
-class Family(NamedTuple):
+class RunFamily(NamedTuple):
     """Jobs whose predictions err together. `measure`: "speed" or "memory"; memory depends on neither `chip` nor `reach`."""
 
     measure: str
@@ -62,7 +62,7 @@ class Family(NamedTuple):
         return ", ".join(part for part in (self.method, self.size, self.chip, self.reach) if part != ANY)
 
 
-class Belief(NamedTuple):
+class FamilyEstimate(NamedTuple):
     """What the runs of one family say. `mean`: of log(observed / expected), odd runs cut off. `variance`: of one run around it.
 
     `scatter`: log distance from `mean` within which four runs in five lie. `usual`: the variance before any run was seen.
@@ -94,12 +94,12 @@ class CalibratedFootprint(Footprint):
     @property
     def note(self) -> str:
         """What was done to it."""
-        return f"memory calibrated on {_runs(self.runs)}: peak x {self.peak / self.plain.peak:.3f}"
+        return f"memory calibrated on {_format_runs(self.runs)}: peak x {self.peak / self.plain.peak:.3f}"
 
-    def explain(self) -> tuple[Explained, ...]:
+    def explain(self) -> tuple[TermExplanation, ...]:
         """Every term as computed, then what the runs add."""
         *terms, context, _ = self.plain.explain()
-        added = Explained("calibration", self.peak - self.plain.peak, self.note, "costguard calibrate --show")
+        added = TermExplanation("calibration", self.peak - self.plain.peak, self.note, "costguard calibrate --show")
         return (*terms, added, context, Footprint.explain(self)[-1])
 
 
@@ -108,19 +108,19 @@ class Calibration:
 
     __slots__ = ("beliefs",)
 
-    def __init__(self, beliefs: Mapping[Family, Belief]) -> None:
+    def __init__(self, beliefs: Mapping[RunFamily, FamilyEstimate]) -> None:
         self.beliefs = beliefs
 
-    def speed(self, found: Throughput, job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> Throughput:
+    def calibrate_speed(self, found: Throughput, job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> Throughput:
         """`found`, shifted by the runs of its family."""
-        belief = self.beliefs.get(speed_family(job, gpu, gpus=gpus, nodes=nodes))
+        belief = self.beliefs.get(get_speed_family(job, gpu, gpus=gpus, nodes=nodes))
         if belief is None:
             return found
         rate = found.tokens_per_s_per_gpu
-        shift, half_width = belief.shift(half_width_of(rate))
+        shift, half_width = belief.shift(compute_half_width(rate))
         factor = math.exp(shift)
         prefill = found.prefill_tokens_per_s_per_gpu
-        said = f"calibrated on {_runs(belief.runs)}"
+        said = f"calibrated on {_format_runs(belief.runs)}"
         return replace(
             found,
             tokens_per_s_per_gpu=Interval.around(rate.expected * factor, math.exp(half_width)),
@@ -130,13 +130,13 @@ class Calibration:
             prefill_tokens_per_s_per_gpu=None if prefill is None else prefill * factor,
         )
 
-    def memory(self, found: Footprint, job: Job) -> Footprint:
+    def calibrate_memory(self, found: Footprint, job: Job) -> Footprint:
         """`found`, with every moment shifted by the runs of its family."""
-        belief = self.beliefs.get(memory_family(job))
+        belief = self.beliefs.get(get_memory_family(job))
         if belief is None:
             return found
         factor = math.exp(belief.shift(MEMORY_SPREAD)[0])
-        phases = tuple(_shifted(phase, factor) for phase in found.phases)
+        phases = tuple(_shift_phase(phase, factor) for phase in found.phases)
         return CalibratedFootprint(
             phases=phases,
             worst=phases[found.phases.index(found.worst)],
@@ -147,20 +147,20 @@ class Calibration:
             runs=belief.runs,
         )
 
-    def notes(self, footprint: Footprint) -> tuple[str, ...]:
+    def list_notes(self, footprint: Footprint) -> tuple[str, ...]:
         """What was done to `footprint`, where anything was."""
         return (footprint.note,) if isinstance(footprint, CalibratedFootprint) else ()
 
 
-def believe(log_ratios: Sequence[float], usual: float) -> Belief:
+def estimate_family(log_ratios: Sequence[float], usual: float) -> FamilyEstimate:
     """What runs with these log(observed / expected) say, in any order; `usual`: variance of one run of a family."""
     ratios = sorted(log_ratios)
-    middle, reach = (ratios[(len(ratios) - 1) // 2] + ratios[len(ratios) // 2]) / 2, FAR * math.sqrt(usual)
+    middle, reach = (ratios[(len(ratios) - 1) // 2] + ratios[len(ratios) // 2]) / 2, FAR_SCATTERS * math.sqrt(usual)
     held = [min(max(x, middle - reach), middle + reach) for x in ratios]
     mean = math.fsum(held) / len(held)
     around = math.fsum((x - mean) ** 2 for x in held)
     distances = sorted(abs(x - mean) for x in ratios)
-    return Belief(
+    return FamilyEstimate(
         runs=len(ratios),
         mean=mean,
         variance=(SCATTER_RUNS * usual + around) / (SCATTER_RUNS + len(ratios) - 1),
@@ -169,38 +169,38 @@ def believe(log_ratios: Sequence[float], usual: float) -> Belief:
     )
 
 
-def usual_variance(half_width: float) -> float:
+def compute_usual_variance(half_width: float) -> float:
     """The variance of a run around its family, where the 80 % interval of predictions has this log half-width."""
     return (1 - SHARED_VARIANCE) * (half_width / HALF_WIDTH_80) ** 2
 
 
-def speed_family(job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> Family:
+def get_speed_family(job: Job, gpu: Gpu, *, gpus: int, nodes: int) -> RunFamily:
     """The family whose speeds err together."""
     reach = "one GPU" if gpus == 1 else "one machine" if nodes == 1 else "several machines"
-    return Family(measure="speed", method=_method(job), size=_size(job.architecture), chip=gpu.arch, reach=reach)
+    return RunFamily(measure="speed", method=_name_method(job), size=_name_size(job.architecture), chip=gpu.arch, reach=reach)
 
 
-def memory_family(job: Job) -> Family:
+def get_memory_family(job: Job) -> RunFamily:
     """The family whose peaks err together."""
-    return Family(measure="memory", method=_method(job), size=_size(job.architecture))
+    return RunFamily(measure="memory", method=_name_method(job), size=_name_size(job.architecture))
 
 
-def half_width_of(interval: Interval) -> float:
+def compute_half_width(interval: Interval) -> float:
     """The log half-width of `interval`: half the way from end to end."""
     return math.log(interval.high / interval.low) / 2
 
 
-def _method(job: Job) -> str:
+def _name_method(job: Job) -> str:
     """Training from scratch and training further do the same work; preference training does other work."""
     method = "full" if job.recipe.method == "pretrain" else job.recipe.method
     return f"{job.beside.algorithm} {method}" if job.beside else method
 
 
-def _size(architecture: Architecture) -> str:
+def _name_size(architecture: Architecture) -> str:
     return next(name for below, name in SIZES if architecture.parameters < below)
 
 
-def _shifted(phase: Phase, factor: float) -> Phase:
+def _shift_phase(phase: MemoryPhase, factor: float) -> MemoryPhase:
     """More is put down to buffers; less is taken from what is not known for certain, states last."""
     change = int(phase.total * factor) - phase.total
     terms = dict(phase.terms)
@@ -210,8 +210,8 @@ def _shifted(phase: Phase, factor: float) -> Phase:
         taken = min(terms[term], max(-change, 0))
         terms[term] -= taken
         change += taken
-    return Phase(phase.name, terms, sum(terms.values()))
+    return MemoryPhase(phase.name, terms, sum(terms.values()))
 
 
-def _runs(count: int) -> str:
+def _format_runs(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"

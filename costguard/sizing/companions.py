@@ -29,11 +29,11 @@ class Companion:
     quant: str = "none"
     copy: bool = False
 
-    def shared(self, policy: Recipe) -> bool:
+    def is_shared_with(self, policy: Recipe) -> bool:
         """Whether it is the policy itself with its adapters off: it works, but holds nothing."""
         return self.copy and policy.adapters
 
-    def recipe(self, policy: Recipe) -> Recipe:
+    def build_recipe(self, policy: Recipe) -> Recipe:
         """How it lives beside a policy trained so: frozen weights are held in 16 bits, or fp32 where all is fp32."""
         if self.trained:
             return policy
@@ -42,7 +42,7 @@ class Companion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class PreferenceTraining:
     """What a job has besides its policy: companions, and what each example asks of them.
 
     `sequences`: sequences of one example that pass together (2: a chosen and a rejected one). `generation_batch`: sequences
@@ -69,12 +69,12 @@ class Beside:
         """Tokens of one prompt of the data set with all that is trained on because of it."""
         return self.sequences * self.completions * (self.prompt_len + self.completion_len)
 
-    def with_weights(self, policy: Recipe) -> tuple[Companion, ...]:
+    def list_with_weights(self, policy: Recipe) -> tuple[Companion, ...]:
         """Companions that hold weights of their own."""
-        return tuple(c for c in self.companions if not c.shared(policy))
+        return tuple(c for c in self.companions if not c.is_shared_with(policy))
 
 
-def scoring_head(architecture: Architecture) -> Architecture:
+def build_scoring_model(architecture: Architecture) -> Architecture:
     """`architecture` as a reward or value model: one number a token instead of a vocabulary."""
     return replace(
         architecture,

@@ -20,7 +20,7 @@ INDEX_NUMBERS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ConvnetLayer:
     """One layer of one sample: `kept` numbers for its backward pass, `largest`: of its tensors."""
 
     parameters: int
@@ -30,10 +30,10 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class CheckpointUnit:
     """Layers that checkpointing computes again as one; `entry`: numbers of its input."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[ConvnetLayer, ...]
     entry: int
 
     @property
@@ -43,7 +43,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walk:
+class LayerWalk:
     """A whole model, a sample: see the module. `entries`: inputs of all units; `widest`: what one unit keeps at most."""
 
     parameters: int
@@ -55,11 +55,11 @@ class Walk:
     largest_parameters: int
 
 
-def walked(units: Iterable[Unit]) -> Walk:
+def sum_units(units: Iterable[CheckpointUnit]) -> LayerWalk:
     """The sum of `units`."""
     all_units = tuple(units)
     layers = [layer for unit in all_units for layer in unit.layers]
-    return Walk(
+    return LayerWalk(
         parameters=sum(x.parameters for x in layers),
         multiply_adds=sum(x.multiply_adds for x in layers),
         kept=sum(x.kept for x in layers),
@@ -70,39 +70,39 @@ def walked(units: Iterable[Unit]) -> Walk:
     )
 
 
-def convolution(inputs: int, outputs: int, kernel: int, side: int, *, bias: bool, kept: int) -> Layer:
+def build_convolution(inputs: int, outputs: int, kernel: int, side: int, *, bias: bool, kept: int) -> ConvnetLayer:
     """A square convolution with a result of `side` x `side`; `kept`: numbers of its input, 0 where they are kept already."""
     weights = inputs * outputs * kernel * kernel
-    return Layer(
+    return ConvnetLayer(
         parameters=weights + bias * outputs, multiply_adds=weights * side * side, kept=kept, largest=outputs * side * side
     )
 
 
-def norm(channels: int, places: int) -> Layer:
+def build_norm(channels: int, places: int) -> ConvnetLayer:
     """A batch, group or layer norm: a scale and a shift a channel; keeps its input."""
-    return Layer(2 * channels, 0, channels * places, channels * places)
+    return ConvnetLayer(2 * channels, 0, channels * places, channels * places)
 
 
-def activation(channels: int, places: int) -> Layer:
+def build_activation(channels: int, places: int) -> ConvnetLayer:
     """Keeps one tensor: a SiLU its input, a ReLU in place its result."""
-    return Layer(0, 0, channels * places, channels * places)
+    return ConvnetLayer(0, 0, channels * places, channels * places)
 
 
-def max_pool(channels: int, places: int) -> Layer:
+def build_max_pool(channels: int, places: int) -> ConvnetLayer:
     """Keeps where each maximum came from, and its result, which is what comes next."""
-    return Layer(0, 0, (1 + INDEX_NUMBERS) * channels * places, channels * places)
+    return ConvnetLayer(0, 0, (1 + INDEX_NUMBERS) * channels * places, channels * places)
 
 
-def linear(inputs: int, outputs: int, places: int, *, bias: bool = True, kept: int = 0) -> Layer:
+def build_linear(inputs: int, outputs: int, places: int, *, bias: bool = True, kept: int = 0) -> ConvnetLayer:
     """A linear layer at `places` places."""
-    return Layer(inputs * outputs + bias * outputs, inputs * outputs * places, kept, outputs * places)
+    return ConvnetLayer(inputs * outputs + bias * outputs, inputs * outputs * places, kept, outputs * places)
 
 
-def attention(width: int, places: int, others: int) -> Layer:
+def build_attention(width: int, places: int, others: int) -> ConvnetLayer:
     """Scores and values of `places` queries over `others` keys by a flash kernel: keeps queries, keys, values, the result."""
-    return Layer(0, 2 * width * places * others, 2 * width * places + 2 * width * others, width * places)
+    return ConvnetLayer(0, 2 * width * places * others, 2 * width * places + 2 * width * others, width * places)
 
 
-def product(channels: int, places: int) -> Layer:
+def build_gated_product(channels: int, places: int) -> ConvnetLayer:
     """A gated product, gate through a GELU: keeps both halves as they came and the GELU's result."""
-    return Layer(0, 0, 3 * channels * places, 2 * channels * places)
+    return ConvnetLayer(0, 0, 3 * channels * places, 2 * channels * places)

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from costguard.sizing.calibration import MEMORY_SPREAD, Calibration, Family, believe, usual_variance
+from costguard.sizing.calibration import MEMORY_SPREAD, Calibration, RunFamily, compute_usual_variance, estimate_family
 from costguard.sizing.job import Table
-from costguard.sizing.observed_runs import Observed
+from costguard.sizing.observed_runs import ObservedRun
 
 FAR_OFF = math.log(10)
 """Observed over expected beyond which a row is a mistake of units and no news: nothing in 217 published runs is 4 times off."""
@@ -29,31 +29,31 @@ UNITS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class FigureComparison:
     """One figure of a run: its family and log(observed / expected), or why it cannot be true. Empty: it was not observed."""
 
-    family: Family | None = None
+    family: RunFamily | None = None
     ratio: float = 0.0
     wrong: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class RunComparison:
     """An observed run beside what was expected of it."""
 
-    run: Observed
-    speed: Finding = Finding()
-    memory: Finding = Finding()
+    run: ObservedRun
+    speed: FigureComparison = FigureComparison()
+    memory: FigureComparison = FigureComparison()
 
     @property
-    def findings(self) -> tuple[tuple[str, Finding], ...]:
+    def findings(self) -> tuple[tuple[str, FigureComparison], ...]:
         """By measure, those that were observed."""
         both = (("speed", self.speed), ("memory", self.memory))
         return tuple((measure, f) for measure, f in both if f.family or f.wrong)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class ExcludedFigure:
     """A figure of a run that does not count, and why."""
 
     run: str
@@ -67,47 +67,49 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weighed:
+class WeighedRuns:
     """What the runs say together, and what was not counted."""
 
     calibration: Calibration
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[ExcludedFigure, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrated:
+class CalibrationAnswer:
     """The answer. `file`: where `runs` (as stated) are kept, `new` of them now; `spread`: the speed's own log half-width."""
 
     file: str
     runs: tuple[Table, ...]
     new: int
-    weighed: Weighed
+    weighed: WeighedRuns
     spread: float
     warnings: tuple[str, ...] = ()
 
 
-def weighed(runs: Iterable[Expected], *, spread_seen: float) -> Weighed:
+def weigh_runs(runs: Iterable[RunComparison], *, spread_seen: float) -> WeighedRuns:
     """Every family's belief from the runs that count. `spread_seen`: log half-width of the speed's own 80 % interval."""
-    usual = {"speed": usual_variance(spread_seen), "memory": usual_variance(MEMORY_SPREAD)}
-    left_out: list[LeftOut] = []
-    plausible: dict[tuple[Family, str], list[tuple[str, float]]] = defaultdict(list)
+    usual = {"speed": compute_usual_variance(spread_seen), "memory": compute_usual_variance(MEMORY_SPREAD)}
+    left_out: list[ExcludedFigure] = []
+    plausible: dict[tuple[RunFamily, str], list[tuple[str, float]]] = defaultdict(list)
     for expected in runs:
         for measure, found in expected.findings:
-            wrong = found.wrong or _far_off(measure, found.ratio)
+            wrong = found.wrong or _explain_far_off(measure, found.ratio)
             if found.family is None or wrong:
-                left_out.append(LeftOut(run=expected.run.name, measure=measure, why=wrong or "nothing was expected of it"))
+                left_out.append(
+                    ExcludedFigure(run=expected.run.name, measure=measure, why=wrong or "nothing was expected of it")
+                )
             else:
                 plausible[found.family, expected.run.same].append((expected.run.name, found.ratio))
-    counted: dict[Family, list[float]] = defaultdict(list)
+    counted: dict[RunFamily, list[float]] = defaultdict(list)
     for (family, _), alike in plausible.items():
-        agreeing = _agreeing([ratio for _, ratio in alike])
+        agreeing = _select_agreeing([ratio for _, ratio in alike])
         counted[family] += (ratio for _, ratio in alike if ratio in agreeing)
-        left_out += _contradicting(family, alike, agreeing)
-    beliefs = {family: believe(ratios, usual[family.measure]) for family, ratios in counted.items() if ratios}
-    return Weighed(calibration=Calibration(beliefs), left_out=tuple(left_out))
+        left_out += _list_contradicting(family, alike, agreeing)
+    beliefs = {family: estimate_family(ratios, usual[family.measure]) for family, ratios in counted.items() if ratios}
+    return WeighedRuns(calibration=Calibration(beliefs), left_out=tuple(left_out))
 
 
-def at_odds(ratios: Mapping[str, float]) -> str | None:
+def find_contradiction(ratios: Mapping[str, float]) -> str | None:
     """Why figures of one run, each as log(observed / expected), cannot all be true; None where they can."""
     if not ratios or max(ratios.values()) - min(ratios.values()) <= CONTRADICTION:
         return None
@@ -115,14 +117,14 @@ def at_odds(ratios: Mapping[str, float]) -> str | None:
     return f"its {' and '.join(ratios)} contradict each other: {apart:,.1f} times apart"
 
 
-def _far_off(measure: str, ratio: float) -> str | None:
+def _explain_far_off(measure: str, ratio: float) -> str | None:
     if abs(ratio) <= FAR_OFF:
         return None
     times = f"{math.exp(abs(ratio)):,.0f} times {'more' if ratio > 0 else 'less'} than expected"
     return f"{times}: check the units ({UNITS[measure]})"
 
 
-def _agreeing(ratios: list[float]) -> frozenset[float]:
+def _select_agreeing(ratios: list[float]) -> frozenset[float]:
     """The runs of one job that agree: all, or the majority around their median, or none."""
     if max(ratios) - min(ratios) <= CONTRADICTION:
         return frozenset(ratios)
@@ -131,11 +133,13 @@ def _agreeing(ratios: list[float]) -> frozenset[float]:
     return frozenset(near) if 2 * len(near) > len(ratios) else frozenset()
 
 
-def _contradicting(family: Family, alike: list[tuple[str, float]], agreeing: frozenset[float]) -> Iterator[LeftOut]:
+def _list_contradicting(
+    family: RunFamily, alike: list[tuple[str, float]], agreeing: frozenset[float]
+) -> Iterator[ExcludedFigure]:
     names = [name for name, _ in alike]
     spread = math.exp(max(r for _, r in alike) - min(r for _, r in alike))
     for name, ratio in alike:
         if ratio not in agreeing:
             others = ", ".join(n for n in names if n != name)
             why = f"it contradicts {others}: the same job on the same hardware, up to {spread:.1f} times apart"
-            yield LeftOut(run=name, measure=family.measure, why=why)
+            yield ExcludedFigure(run=name, measure=family.measure, why=why)

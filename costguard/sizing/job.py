@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from costguard.errors import InputError
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.memory.adapters import known_targets
-from costguard.sizing.recipe import Lora, Parallel, Recipe
+from costguard.sizing.memory.adapters import resolve_targets
+from costguard.sizing.recipe import Lora, Parallelism, Recipe
 from costguard.values import checks
 from costguard.values.checks import describe_value, require, require_known_keys
 from costguard.values.money import Money
@@ -21,7 +21,7 @@ from costguard.values.resource import TIERS
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
     from costguard.sizing.calibration import Calibration
-    from costguard.sizing.companions import Beside
+    from costguard.sizing.companions import PreferenceTraining
 
 DEFAULT_SEQ_LEN = 2048
 DEFAULT_MAX_GPUS = 64
@@ -39,11 +39,11 @@ TABLE_KEYS = ("dataset", "lora", "parallel", "limits", "preference")
 KEYS = (*SHAPE_KEYS, *RECIPE_KEYS, *RUN_KEYS, *TABLE_KEYS)
 
 Table = Mapping[str, object]
-Find = Callable[[str], Architecture]
+FindArchitecture = Callable[[str], Architecture]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class JobLimits:
     """What an answer may not exceed. None: no limit. An empty tuple selects nothing."""
 
     max_usd: Money | None = None
@@ -68,13 +68,13 @@ class Job:
 
     architecture: Architecture
     recipe: Recipe
-    beside: Beside | None = None
-    parallel: Parallel | None = None
+    beside: PreferenceTraining | None = None
+    parallel: Parallelism | None = None
     tokens: int | None = None
     global_batch_tokens: int | None = None
     disk_gb: int | None = None
     checkpoint_every_hours: float = 1.0
-    limits: Limits = Limits()
+    limits: JobLimits = JobLimits()
     assumed: tuple[tuple[str, str], ...] = ()
     calibration: Calibration | None = None
 
@@ -84,32 +84,32 @@ class Job:
         return self.beside.sequences if self.beside else 1
 
 
-def job_from(table: Table, architecture: Architecture, find: Find | None = None) -> Job:
+def parse_job(table: Table, architecture: Architecture, find: FindArchitecture | None = None) -> Job:
     """The job that `table` states for `architecture` (already found by `model`, `path` or `[architecture]`).
 
     `find`: the shape of another shipped model, where `[preference]` names one.
     """
     require_known_keys(table, KEYS, "")
     assumed: list[tuple[str, str]] = []
-    recipe = _recipe(table, architecture, assumed)
-    beside = _beside(table, architecture, recipe, assumed, find)
+    recipe = _read_recipe(table, architecture, assumed)
+    beside = _read_preference_table(table, architecture, recipe, assumed, find)
     return Job(
         architecture=architecture,
         recipe=recipe,
         beside=beside,
-        parallel=_parallel(table),
-        tokens=_tokens(table, beside.example_tokens if beside else architecture.sample_tokens),
-        global_batch_tokens=_global_batch(table, recipe),
-        disk_gb=_optional_whole(table, "disk_gb", most=MOST_DISK_GB),
+        parallel=_read_parallel(table),
+        tokens=_read_tokens(table, beside.example_tokens if beside else architecture.sample_tokens),
+        global_batch_tokens=_read_global_batch(table, recipe),
+        disk_gb=_read_optional_whole(table, "disk_gb", most=MOST_DISK_GB),
         checkpoint_every_hours=checks.require_number(
             table.get("checkpoint_every_hours", 1.0), "checkpoint_every_hours", least=0.01, most=HOURS_PER_YEAR
         ),
-        limits=limits_from(subtable(table, "limits")),
+        limits=parse_job_limits(read_subtable(table, "limits")),
         assumed=tuple(assumed),
     )
 
 
-def assumption_warnings(job: Job, told: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def list_assumption_warnings(job: Job, told: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """One line that names everything assumed because nobody stated it; none where all was stated.
 
     `told`: field -> what another value of it would do.
@@ -121,43 +121,43 @@ def assumption_warnings(job: Job, told: Mapping[str, str] | None = None) -> tupl
     return (f"assumed, because not stated: {named}",)
 
 
-def limits_from(table: Table) -> Limits:
+def parse_job_limits(table: Table) -> JobLimits:
     """`[limits]`: caps, and lists that narrow the market. GPU names are resolved by whoever knows the GPUs."""
     require_known_keys(table, LIMIT_KEYS, "limits")
     usd = table.get("max_usd")
-    tiers = _names(table, "tiers")
+    tiers = _read_names(table, "tiers")
     for tier in tiers or ():
         checks.require_one_of(tier, TIERS, "limits.tiers")
-    return Limits(
-        max_usd=None if usd is None else _usd_cap(usd),
+    return JobLimits(
+        max_usd=None if usd is None else _read_usd_cap(usd),
         max_hours=None
         if table.get("max_hours") is None
         else checks.require_number(table["max_hours"], "limits.max_hours", least=1e-6, most=1e9),
-        providers=_names(table, "providers"),
-        regions=_names(table, "regions"),
+        providers=_read_names(table, "providers"),
+        regions=_read_names(table, "regions"),
         tiers=tiers,
-        gpus=_names(table, "gpus"),
+        gpus=_read_names(table, "gpus"),
         max_gpus=checks.require_whole_number(table.get("max_gpus", DEFAULT_MAX_GPUS), "limits.max_gpus", most=MOST_GPUS),
     )
 
 
-def laid_over(under: Table, over: Table) -> dict[str, object]:
+def merge_tables(under: Table, over: Table) -> dict[str, object]:
     """`under` with `over` on top, table by table: flags over a job file."""
     merged = dict(under)
     for key, value in over.items():
         below = merged.get(key)
-        merged[key] = laid_over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = merge_tables(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 
-def flags_over(file: Table, flags: Table) -> dict[str, object]:
+def merge_flags(file: Table, flags: Table) -> dict[str, object]:
     """A job file with flags on top: they win, over another way to state the same too (a model, an amount of tokens)."""
     other_shape = any(key in flags for key in SHAPE_KEYS)
     replaced = {*(SHAPE_KEYS if other_shape else ()), *(("dataset",) if "tokens" in flags else ())}
-    return laid_over({key: value for key, value in file.items() if key not in replaced}, flags)
+    return merge_tables({key: value for key, value in file.items() if key not in replaced}, flags)
 
 
-def subtable(table: Table, key: str) -> Table:
+def read_subtable(table: Table, key: str) -> Table:
     """`table[key]` where it is a table; {} where it is absent."""
     inner = table.get(key, {})
     if not isinstance(inner, Mapping):
@@ -165,7 +165,7 @@ def subtable(table: Table, key: str) -> Table:
     return inner
 
 
-def _recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, str]]) -> Recipe:
+def _read_recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, str]]) -> Recipe:
     stated = {k: table[k] for k in RECIPE_KEYS if k in table}
     method = str(stated.get("method", "full"))
     if "method" not in stated:
@@ -174,11 +174,11 @@ def _recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, s
         stated.setdefault("quant", "nf4")
     if architecture.sample_tokens is not None:
         stated.setdefault("seq_len", architecture.sample_tokens)
-    elif "seq_len" not in stated and not _stated_lengths(table, stated):
+    elif "seq_len" not in stated and not _take_stated_lengths(table, stated):
         stated["seq_len"] = min(DEFAULT_SEQ_LEN, architecture.positions or DEFAULT_SEQ_LEN)
         assumed.append(("seq_len", str(stated["seq_len"])))
     precision = architecture.released_precision if method == "inference" else None
-    lora = subtable(table, "lora")
+    lora = read_subtable(table, "lora")
     require_known_keys(lora, ("rank", "targets"), "lora")
     usual = {"micro_batch": "1", "precision": precision or "bf16", "checkpointing": "full", "optimizer": "adamw"}
     for field, value in usual.items():
@@ -187,34 +187,34 @@ def _recipe(table: Table, architecture: Architecture, assumed: list[tuple[str, s
     if precision:
         stated.setdefault("precision", precision)
     # Each value is checked at birth by Recipe and Lora, which know the field's name: no type survives unchecked.
-    return Recipe(**stated, lora=Lora(**_lora(lora, architecture)))  # type: ignore[arg-type]
+    return Recipe(**stated, lora=Lora(**_read_lora(lora, architecture)))  # type: ignore[arg-type]
 
 
-def _beside(
-    table: Table, architecture: Architecture, recipe: Recipe, assumed: list[tuple[str, str]], find: Find | None
-) -> Beside | None:
+def _read_preference_table(
+    table: Table, architecture: Architecture, recipe: Recipe, assumed: list[tuple[str, str]], find: FindArchitecture | None
+) -> PreferenceTraining | None:
     """The models that `[preference]` puts beside the one that is trained."""
     if "preference" not in table:
         return None
-    from costguard.sizing.preference import preference_from
+    from costguard.sizing.preference import read_preference
 
-    return preference_from(subtable(table, "preference"), architecture, recipe, assumed, find or _unknown_model)
+    return read_preference(read_subtable(table, "preference"), architecture, recipe, assumed, find or _refuse_model)
 
 
-def _stated_lengths(table: Table, stated: dict[str, object]) -> bool:
+def _take_stated_lengths(table: Table, stated: dict[str, object]) -> bool:
     """Whether `[preference]` says how long a sequence is; if so, it is stated now."""
-    lengths = [subtable(table, "preference").get(key) for key in ("prompt_len", "completion_len")]
+    lengths = [read_subtable(table, "preference").get(key) for key in ("prompt_len", "completion_len")]
     if any(length is None for length in lengths):
         return False
     stated["seq_len"] = sum(checks.require_whole_number(length, "preference.prompt_len") for length in lengths)
     return True
 
 
-def _unknown_model(name: str) -> Architecture:
+def _refuse_model(name: str) -> Architecture:
     raise InputError(f"'{name}' cannot be looked up here", field="preference", hint='write "same" or "none"')
 
 
-def _lora(table: Table, architecture: Architecture) -> dict[str, object]:
+def _read_lora(table: Table, architecture: Architecture) -> dict[str, object]:
     stated = dict(table)
     targets = stated.get("targets", "")
     if not isinstance(targets, str):
@@ -224,26 +224,26 @@ def _lora(table: Table, architecture: Architecture) -> dict[str, object]:
                 field="lora.targets",
                 hint="write ['q_proj', 'v_proj'], 'attention' or 'all-linear'",
             )
-        stated["targets"] = known_targets(architecture, tuple(targets))
+        stated["targets"] = resolve_targets(architecture, tuple(targets))
     return stated
 
 
-def _parallel(table: Table) -> Parallel | None:
-    stated = subtable(table, "parallel")
+def _read_parallel(table: Table) -> Parallelism | None:
+    stated = read_subtable(table, "parallel")
     if not stated:
         return None
-    require_known_keys(stated, tuple(f.name for f in fields(Parallel)), "parallel")
+    require_known_keys(stated, tuple(f.name for f in fields(Parallelism)), "parallel")
     fsdp = stated.get("fsdp", False)
     require(isinstance(fsdp, bool), "parallel.fsdp", f"must be true or false, not {describe_value(fsdp)}", "write fsdp = true")
-    return Parallel(**stated)  # type: ignore[arg-type]  # Parallel checks each value at birth
+    return Parallelism(**stated)  # type: ignore[arg-type]  # Parallel checks each value at birth
 
 
-def _tokens(table: Table, example_tokens: int | None) -> int | None:
+def _read_tokens(table: Table, example_tokens: int | None) -> int | None:
     """Tokens of the run. `example_tokens`: of one example where the job says it: an image, a pair, a prompt's group."""
     if "dataset" not in table:
-        return _optional_whole(table, "tokens")
+        return _read_optional_whole(table, "tokens")
     require("tokens" not in table, "tokens", "is stated beside [dataset]", "keep one of the two")
-    dataset = subtable(table, "dataset")
+    dataset = read_subtable(table, "dataset")
     require_known_keys(dataset, DATASET_KEYS, "dataset")
     if example_tokens is not None:
         dataset = {"tokens_per_example": example_tokens, **dataset}
@@ -255,8 +255,8 @@ def _tokens(table: Table, example_tokens: int | None) -> int | None:
     return checks.require_whole_number(round(examples * each * epochs), "dataset")
 
 
-def _global_batch(table: Table, recipe: Recipe) -> int | None:
-    stated = _optional_whole(table, "global_batch_tokens")
+def _read_global_batch(table: Table, recipe: Recipe) -> int | None:
+    stated = _read_optional_whole(table, "global_batch_tokens")
     least = recipe.micro_tokens
     require(
         stated is None or stated >= least,
@@ -267,11 +267,11 @@ def _global_batch(table: Table, recipe: Recipe) -> int | None:
     return stated
 
 
-def _optional_whole(table: Table, key: str, most: int = checks.LARGEST_COUNT) -> int | None:
+def _read_optional_whole(table: Table, key: str, most: int = checks.LARGEST_COUNT) -> int | None:
     return checks.require_whole_number(table[key], key, most=most) if table.get(key) is not None else None
 
 
-def _names(table: Table, key: str) -> tuple[str, ...] | None:
+def _read_names(table: Table, key: str) -> tuple[str, ...] | None:
     names = table.get(key)
     if names is None:
         return None
@@ -284,7 +284,7 @@ def _names(table: Table, key: str) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _usd_cap(value: object) -> Money:
+def _read_usd_cap(value: object) -> Money:
     """A cap may be written as a number in TOML; its shortest decimal text is what was meant."""
     text = repr(value) if isinstance(value, float) else value
     if not isinstance(text, str | int):

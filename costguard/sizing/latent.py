@@ -8,7 +8,7 @@ from costguard.values.checks import require_whole_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latent:
+class LatentAttention:
     """Keys and values pass `kv_rank`, queries `q_rank` (0: nothing)."""
 
     q_rank: int

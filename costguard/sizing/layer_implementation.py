@@ -21,7 +21,7 @@ NORMS_KEEP = ("result", "wide", "twice", "pieces")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class LayerImplementation:
     """The defaults are Llama's.
 
     `norms`: what norms keep beside their input in fp32: RMSNorm its `result` before the weight (Llama), the same `wide`, in
@@ -55,6 +55,6 @@ class Written:
         require_one_of(self.norms, NORMS_KEEP, "norms")
 
 
-LIKE_LLAMA = Written()
-LIKE_BERT = Written(norms_after=True, rotated=False, wide_softmax=False, wide_loss=False)
-LIKE_T5 = Written(norms="twice", rotated=False, wide_softmax=False, wide_loss=False, biased=True, recast=True)
+LIKE_LLAMA = LayerImplementation()
+LIKE_BERT = LayerImplementation(norms_after=True, rotated=False, wide_softmax=False, wide_loss=False)
+LIKE_T5 = LayerImplementation(norms="twice", rotated=False, wide_softmax=False, wide_loss=False, biased=True, recast=True)

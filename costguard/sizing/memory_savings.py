@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from costguard.sizing.job import Job
-from costguard.sizing.recipe import Parallel
+from costguard.sizing.recipe import Parallelism
 
 SHORTEST_SEQ_LEN = 256
 SMALLER_OPTIMIZER = {"adamw": "adamw-8bit", "paged-adamw": "paged-adamw-8bit", "lion": "lion-8bit", "sgd-momentum": "sgd"}
@@ -20,7 +20,7 @@ SMALLER_QUANT = {"none": "int8", "int8": "int4"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lever:
+class JobChange:
     """One change: `field` of the job file from `was` to `becomes`, what it costs, and the changed job."""
 
     field: str
@@ -35,41 +35,48 @@ class Lever:
         return f"{self.field} = {self.becomes} (now {self.was})"
 
 
-def levers(job: Job, *, gpus: int = 1) -> tuple[Lever, ...]:
+def list_memory_savings(job: Job, *, gpus: int = 1) -> tuple[JobChange, ...]:
     """Every single change that can make `job` smaller on `gpus` GPUs as far as that change goes, the least loss first."""
-    return (*_free(job), *_slower(job, gpus), *_coarser(job), *_shorter(job))
+    return (
+        *_list_free_changes(job),
+        *_list_slower_changes(job, gpus),
+        *_list_coarser_changes(job),
+        *_list_shorter_changes(job),
+    )
 
 
-def small_steps(job: Job, *, gpus: int = 1) -> tuple[Lever, ...]:
+def list_small_steps(job: Job, *, gpus: int = 1) -> tuple[JobChange, ...]:
     """Changes by one step where `levers` go all the way: half the batch, half the rank, one more ZeRO stage."""
-    return tuple(_small_steps(job, gpus))
+    return tuple(_yield_small_steps(job, gpus))
 
 
-def larger(job: Job) -> tuple[Lever, ...]:
+def list_enlargements(job: Job) -> tuple[JobChange, ...]:
     """Changes that make `job` larger, and usually faster: what there is to gain where memory is left."""
     r = job.recipe
-    doubled = [_recipe(job, "micro_batch", 2 * r.micro_batch, "fewer passes: usually faster")]
+    doubled = [_change_recipe(job, "micro_batch", 2 * r.micro_batch, "fewer passes: usually faster")]
     if r.trains and r.checkpointing == "full":
-        doubled.append(_recipe(job, "checkpointing", "none", "about a quarter less time"))
+        doubled.append(_change_recipe(job, "checkpointing", "none", "about a quarter less time"))
     return tuple(doubled)
 
 
-def _free(job: Job) -> Iterator[Lever]:
+def _list_free_changes(job: Job) -> Iterator[JobChange]:
     """Changes that lose nothing but, at most, some kernel efficiency."""
     r = job.recipe
     if r.attention == "eager":
-        yield _recipe(job, "attention", "flash", "none: same result, faster")
+        yield _change_recipe(job, "attention", "flash", "none: same result, faster")
     if r.micro_batch > 1:
-        yield _recipe(job, "micro_batch", 1, "more passes a step" if r.trains else "fewer sequences at once")
+        yield _change_recipe(job, "micro_batch", 1, "more passes a step" if r.trains else "fewer sequences at once")
 
 
-def _small_steps(job: Job, gpus: int) -> Iterator[Lever]:
+def _yield_small_steps(job: Job, gpus: int) -> Iterator[JobChange]:
     r = job.recipe
     if r.micro_batch > 2:  # noqa: PLR2004 - of 2, half is 1, which `levers` try
-        yield _recipe(job, "micro_batch", r.micro_batch // 2, "more passes a step" if r.trains else "fewer sequences at once")
+        yield _change_recipe(
+            job, "micro_batch", r.micro_batch // 2, "more passes a step" if r.trains else "fewer sequences at once"
+        )
     if job.beside and job.beside.generation_batch > 1:
         half = job.beside.generation_batch // 2
-        yield Lever(
+        yield JobChange(
             field="preference.generation_batch",
             was=str(job.beside.generation_batch),
             becomes=str(half),
@@ -77,45 +84,45 @@ def _small_steps(job: Job, gpus: int) -> Iterator[Lever]:
             job=replace(job, beside=replace(job.beside, generation_batch=half)),
         )
     if r.trains and gpus > 1 and job.parallel and job.parallel.stage < 2:  # noqa: PLR2004 - the third is `fsdp`, tried above
-        yield _parallel(job, "zero", zero=job.parallel.stage + 1)
+        yield _change_parallelism(job, "zero", zero=job.parallel.stage + 1)
     if r.adapters and r.lora.rank > 1:
         half = r.lora.rank // 2
         smaller = replace(r, lora=replace(r.lora, rank=half))
         cost = "coarser adapters"
-        yield Lever(field="lora.rank", was=str(r.lora.rank), becomes=str(half), cost=cost, job=replace(job, recipe=smaller))
+        yield JobChange(field="lora.rank", was=str(r.lora.rank), becomes=str(half), cost=cost, job=replace(job, recipe=smaller))
 
 
-def _slower(job: Job, gpus: int) -> Iterator[Lever]:
+def _list_slower_changes(job: Job, gpus: int) -> Iterator[JobChange]:
     """Changes that cost time."""
     r = job.recipe
     if r.trains and r.checkpointing != "full":
-        yield _recipe(job, "checkpointing", "full", "about a quarter more time")
+        yield _change_recipe(job, "checkpointing", "full", "about a quarter more time")
     stage = job.parallel.stage if job.parallel else 0
     if r.trains and gpus > 1 and stage < 3:  # noqa: PLR2004 - ZeRO has three stages
-        yield _parallel(job, "fsdp", fsdp=True, zero=0)
+        yield _change_parallelism(job, "fsdp", fsdp=True, zero=0)
     if r.trains and (job.parallel is None or job.parallel.offload == "none"):
-        yield _parallel(job, "offload", offload="optimizer")
-        yield _parallel(job, "offload", offload="all")
+        yield _change_parallelism(job, "offload", offload="optimizer")
+        yield _change_parallelism(job, "offload", offload="all")
 
 
-def _coarser(job: Job) -> Iterator[Lever]:
+def _list_coarser_changes(job: Job) -> Iterator[JobChange]:
     """Changes to the numbers or the method: results differ a little."""
     r = job.recipe
     if r.trains and not r.adapters and r.optimizer in SMALLER_OPTIMIZER:
-        yield _recipe(job, "optimizer", SMALLER_OPTIMIZER[r.optimizer], "8-bit states, usually no visible loss")
+        yield _change_recipe(job, "optimizer", SMALLER_OPTIMIZER[r.optimizer], "8-bit states, usually no visible loss")
     if r.precision in SMALLER_PRECISION:
-        yield _recipe(job, "precision", SMALLER_PRECISION[r.precision], "no fp32 copy of the weights")
+        yield _change_recipe(job, "precision", SMALLER_PRECISION[r.precision], "no fp32 copy of the weights")
     if not r.trains and r.precision in SERVED_IN_FP8 and r.quant == "none":
-        yield _recipe(job, "precision", "fp8", "coarser weights")
+        yield _change_recipe(job, "precision", "fp8", "coarser weights")
     if not r.trains and r.quant in SMALLER_QUANT:
-        yield _recipe(job, "quant", SMALLER_QUANT[r.quant], "coarser weights")
+        yield _change_recipe(job, "quant", SMALLER_QUANT[r.quant], "coarser weights")
     if job.architecture.walk is not None:  # adapters are counted for linear layers in Blocks only
         return
     if r.method == "full":
-        yield _recipe(job, "method", "lora", "trains adapters instead of all weights")
+        yield _change_recipe(job, "method", "lora", "trains adapters instead of all weights")
     if r.method in ("full", "lora"):
         smaller = replace(r, method="qlora", quant="nf4")
-        yield Lever(
+        yield JobChange(
             field="method",
             was=r.method,
             becomes="qlora",
@@ -124,26 +131,26 @@ def _coarser(job: Job) -> Iterator[Lever]:
         )
 
 
-def _shorter(job: Job) -> Iterator[Lever]:
+def _list_shorter_changes(job: Job) -> Iterator[JobChange]:
     """The last resort: another task."""
     if job.architecture.sample_tokens is None and job.recipe.seq_len >= 2 * SHORTEST_SEQ_LEN:
-        yield _recipe(job, "seq_len", job.recipe.seq_len // 2, "shorter context")
+        yield _change_recipe(job, "seq_len", job.recipe.seq_len // 2, "shorter context")
 
 
-def _recipe(job: Job, field: str, value: str | int, cost: str) -> Lever:
+def _change_recipe(job: Job, field: str, value: str | int, cost: str) -> JobChange:
     changed = replace(job, recipe=replace(job.recipe, **{field: value}))  # type: ignore[arg-type]  # checked at birth
-    return Lever(field=field, was=str(getattr(job.recipe, field)), becomes=str(value), cost=cost, job=changed)
+    return JobChange(field=field, was=str(getattr(job.recipe, field)), becomes=str(value), cost=cost, job=changed)
 
 
-def _parallel(job: Job, field: str, **change: str | int | bool) -> Lever:
-    stated = job.parallel or Parallel()
+def _change_parallelism(job: Job, field: str, **change: str | int | bool) -> JobChange:
+    stated = job.parallel or Parallelism()
     changed = replace(stated, **change)  # type: ignore[arg-type]  # checked at birth
     cost = (
         "communication each step"
         if field in ("fsdp", "zero")
         else "slower: states travel over PCIe, and host memory must hold them"
     )
-    return Lever(
+    return JobChange(
         field=f"parallel.{field}",
         was=str(getattr(stated, field)).lower(),
         becomes=str(change[field]).lower(),

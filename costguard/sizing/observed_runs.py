@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.job import KEYS, Job, Table
-from costguard.sizing.recipe import Parallel
+from costguard.sizing.recipe import Parallelism
 from costguard.values import checks
 from costguard.values.checks import find_nearest_names, require
 from costguard.values.gpu import GIB, Gpu
 from costguard.values.gpu_names import GpuNames
 
-SHORT = {
+FLAT_NAMES = {
     "lora_rank": "lora.rank",
     "lora_targets": "lora.targets",
     "zero": "parallel.zero",
@@ -38,12 +38,12 @@ HARDWARE_KEYS = ("gpu", "gpu_count", "nodes")
 SPEED_KEYS = ("tokens_per_s", "tokens_per_s_per_gpu", "hours")
 MEMORY_KEYS = ("peak_gib", "peak_gb", "reserved_gib", "reserved_gb")
 REMARK_KEYS = ("name", "note", "source", "at")
-SEEN_KEYS = (*HARDWARE_KEYS, *SPEED_KEYS, *MEMORY_KEYS, *REMARK_KEYS)
+OBSERVED_KEYS = (*HARDWARE_KEYS, *SPEED_KEYS, *MEMORY_KEYS, *REMARK_KEYS)
 JOB_KEYS = tuple(k for k in KEYS if k not in ("limits", "disk_gb", "checkpoint_every_hours"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedRun:
     """One run. None: not seen, never zero.
 
     `tokens_per_s`: of all GPUs, in steady state. `hours`: wall-clock, from the first step to the last. `peak`: bytes allocated
@@ -69,50 +69,50 @@ class Observed:
         return self.gpu_count * self.nodes
 
 
-def observed_from(row: Table, *, where: str, gpus: Mapping[str, Gpu], job_of: Callable[[Table], Job]) -> Observed:
+def read_observed_run(row: Table, *, where: str, gpus: Mapping[str, Gpu], job_of: Callable[[Table], Job]) -> ObservedRun:
     """The run that `row` states. `where`: its file and line; `job_of`: reads the job's part of the table."""
     try:
-        return _observed(row, where, gpus, job_of)
+        return _read_row(row, where, gpus, job_of)
     except InputError as wrong:
         raise InputError(wrong.what, field=f"{where}, {wrong.field}" if wrong.field else where, hint=wrong.hint) from None
 
 
-def _observed(row: Table, where: str, gpus: Mapping[str, Gpu], job_of: Callable[[Table], Job]) -> Observed:
-    table = _nested(row)
-    seen = {k: table[k] for k in SEEN_KEYS if k in table}
+def _read_row(row: Table, where: str, gpus: Mapping[str, Gpu], job_of: Callable[[Table], Job]) -> ObservedRun:
+    table = _nest_flat_names(row)
+    seen = {k: table[k] for k in OBSERVED_KEYS if k in table}
     run = {k: v for k, v in table.items() if k not in seen}
     for key in run:
         if key not in JOB_KEYS:
-            known = (*SEEN_KEYS, *JOB_KEYS, *SHORT)
+            known = (*OBSERVED_KEYS, *JOB_KEYS, *FLAT_NAMES)
             raise UnknownNameError(
                 "column", key, field=key, nearest=find_nearest_names(key, known), hint=f"known: {', '.join(known)}"
             )
     job = job_of(run)
-    gpu = _gpu(seen, gpus)
+    gpu = _read_gpu(seen, gpus)
     gpu_count, nodes = (checks.require_whole_number(seen.get(key, 1), key, most=1_000_000) for key in ("gpu_count", "nodes"))
-    (job.parallel or Parallel()).data_ranks(gpu_count * nodes)
-    _check_something(seen, job)
+    (job.parallel or Parallelism()).count_data_ranks(gpu_count * nodes)
+    _check_has_figure(seen, job)
     same = {**run, "gpu": gpu.name, "gpu_count": gpu_count, "nodes": nodes}
-    return Observed(
+    return ObservedRun(
         name=str(seen.get("name") or where),
         job=job,
         gpu=gpu,
         gpu_count=gpu_count,
         nodes=nodes,
-        tokens_per_s=_tokens_per_s(seen, gpu_count * nodes),
+        tokens_per_s=_read_tokens_per_s(seen, gpu_count * nodes),
         hours=None if "hours" not in seen else checks.require_number(seen["hours"], "hours", least=1e-4, most=1e6),
-        peak=_bytes(seen, "peak"),
-        reserved=_bytes(seen, "reserved"),
+        peak=_read_bytes(seen, "peak"),
+        reserved=_read_bytes(seen, "reserved"),
         same=repr(sorted(same.items())),
         table={k: str(v) if k in REMARK_KEYS else v for k, v in row.items()},  # a date in TOML is text in JSON
     )
 
 
-def _nested(row: Table) -> dict[str, object]:
+def _nest_flat_names(row: Table) -> dict[str, object]:
     """Flat names in their places; cells that were left empty are left out."""
     table: dict[str, object] = {}
     for key, value in row.items():
-        outer, _, inner = SHORT.get(key, key).partition(".")
+        outer, _, inner = FLAT_NAMES.get(key, key).partition(".")
         if value is None or value == "":
             continue
         if not inner:
@@ -124,7 +124,7 @@ def _nested(row: Table) -> dict[str, object]:
     return table
 
 
-def _gpu(seen: Table, gpus: Mapping[str, Gpu]) -> Gpu:
+def _read_gpu(seen: Table, gpus: Mapping[str, Gpu]) -> Gpu:
     name = seen.get("gpu")
     if not isinstance(name, str):
         what = "is missing" if name is None else f"must be a name, not {checks.describe_value(name)}"
@@ -132,7 +132,7 @@ def _gpu(seen: Table, gpus: Mapping[str, Gpu]) -> Gpu:
     return gpus[GpuNames(gpus).resolve(name, field="gpu").canonical]
 
 
-def _check_something(seen: Table, job: Job) -> None:
+def _check_has_figure(seen: Table, job: Job) -> None:
     keys = (*SPEED_KEYS, *MEMORY_KEYS)
     hint = f"write one of: {', '.join(keys)}"
     require(any(k in seen for k in keys), "tokens_per_s", "nothing says what was observed", hint)
@@ -141,7 +141,7 @@ def _check_something(seen: Table, job: Job) -> None:
     require("hours" not in seen or job.tokens is not None, "tokens", "is missing beside hours", "write tokens = 50e6")
 
 
-def _tokens_per_s(seen: Table, gpus: int) -> float | None:
+def _read_tokens_per_s(seen: Table, gpus: int) -> float | None:
     if "tokens_per_s_per_gpu" in seen:
         return gpus * checks.require_number(seen["tokens_per_s_per_gpu"], "tokens_per_s_per_gpu", least=1e-6, most=1e12)
     return (
@@ -149,6 +149,6 @@ def _tokens_per_s(seen: Table, gpus: int) -> float | None:
     )
 
 
-def _bytes(seen: Table, what: str) -> float | None:
+def _read_bytes(seen: Table, what: str) -> float | None:
     found = [(f"{what}_{unit}", size) for unit, size in BYTES.items() if f"{what}_{unit}" in seen]
     return checks.require_number(seen[found[0][0]], found[0][0], least=1e-3, most=1e5) * found[0][1] if found else None

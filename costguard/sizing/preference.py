@@ -22,12 +22,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.companions import Beside, Companion, scoring_head
-from costguard.sizing.recipe import Recipe, truth
+from costguard.sizing.companions import Companion, PreferenceTraining, build_scoring_model
+from costguard.sizing.recipe import Recipe, require_bool
 from costguard.values.checks import describe_value, require, require_known_keys, require_one_of, require_whole_number
 
 SAME, NONE, HEAD = "same", "none", "head"
-KEYS = (
+PREFERENCE_KEYS = (
     "algorithm",
     "reference",
     "reward_model",
@@ -44,12 +44,12 @@ GENERATION_BATCH = 32
 FROZEN_QUANTS = ("none", "nf4", "int8", "int4")
 
 Table = Mapping[str, object]
-Find = Callable[[str], Architecture]
-Assumed = list[tuple[str, str]]
+FindArchitecture = Callable[[str], Architecture]
+AssumedFields = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usual:
+class AlgorithmDefaults:
     """What people mean by an algorithm's name where they say no more. `sequences`: of one example; 2 in a comparison.
 
     InstructGPT (arXiv 2203.02155) trains on each batch of completions once, as DeepSpeed-Chat and OpenRLHF do; GRPO
@@ -63,31 +63,31 @@ class Usual:
     completions: int = 1
 
 
-USUAL = {
-    "dpo": Usual(generates=False, sequences=2),
-    "ppo": Usual(generates=True, reward_model=SAME, value_model=SAME),
-    "grpo": Usual(generates=True, completions=8),
+ALGORITHM_DEFAULTS = {
+    "dpo": AlgorithmDefaults(generates=False, sequences=2),
+    "ppo": AlgorithmDefaults(generates=True, reward_model=SAME, value_model=SAME),
+    "grpo": AlgorithmDefaults(generates=True, completions=8),
 }
 ONLY_IF_GENERATED = ("reward_model", "value_model", "completions", "generation_batch", "updates")
 
 
 @dataclass(slots=True)
-class _Stated:
+class _PreferenceTable:
     """The table, read key by key; what is missing is taken as usual and noted in `assumed`."""
 
     table: Table
-    assumed: Assumed
+    assumed: AssumedFields
 
-    def value(self, key: str, usual: object) -> object:
+    def read_value(self, key: str, usual: object) -> object:
         if key not in self.table:
             self.assumed.append((f"preference.{key}", str(usual).lower()))
         return self.table.get(key, usual)
 
-    def size(self, key: str, usual: int) -> int:
-        return require_whole_number(self.value(key, usual), f"preference.{key}", most=10_000_000)
+    def read_size(self, key: str, usual: int) -> int:
+        return require_whole_number(self.read_value(key, usual), f"preference.{key}", most=10_000_000)
 
-    def name(self, key: str, usual: str) -> str:
-        value = self.value(key, usual)
+    def read_name(self, key: str, usual: str) -> str:
+        value = self.read_value(key, usual)
         require(
             isinstance(value, str),
             f"preference.{key}",
@@ -97,28 +97,30 @@ class _Stated:
         return str(value)
 
 
-def preference_from(table: Table, architecture: Architecture, recipe: Recipe, assumed: Assumed, find: Find) -> Beside:
+def read_preference(
+    table: Table, architecture: Architecture, recipe: Recipe, assumed: AssumedFields, find: FindArchitecture
+) -> PreferenceTraining:
     """What `[preference]` puts beside a policy of `architecture`. `find`: the shape of a shipped model."""
-    require_known_keys(table, KEYS, "preference")
-    algorithm = require_one_of(table.get("algorithm"), USUAL, "preference.algorithm")
-    usual, stated = USUAL[algorithm], _Stated(table, assumed)
+    require_known_keys(table, PREFERENCE_KEYS, "preference")
+    algorithm = require_one_of(table.get("algorithm"), ALGORITHM_DEFAULTS, "preference.algorithm")
+    usual, stated = ALGORITHM_DEFAULTS[algorithm], _PreferenceTable(table, assumed)
     _check_suited(table, algorithm, usual, recipe)
-    prompt, completion = _lengths(stated, recipe.seq_len, usual)
-    completions = stated.size("completions", usual.completions) if usual.generates else 1
-    batch = stated.size("generation_batch", max(GENERATION_BATCH, completions)) if usual.generates else 0
-    return Beside(
+    prompt, completion = _read_lengths(stated, recipe.seq_len, usual)
+    completions = stated.read_size("completions", usual.completions) if usual.generates else 1
+    batch = stated.read_size("generation_batch", max(GENERATION_BATCH, completions)) if usual.generates else 0
+    return PreferenceTraining(
         algorithm=algorithm,
-        companions=tuple(_companions(stated, usual, architecture, recipe, find)),
+        companions=tuple(_read_companions(stated, usual, architecture, recipe, find)),
         prompt_len=prompt,
         completion_len=completion,
         sequences=usual.sequences,
         completions=completions,
         generation_batch=batch,
-        updates=stated.size("updates", 1) if usual.generates else 1,
+        updates=stated.read_size("updates", 1) if usual.generates else 1,
     )
 
 
-def _check_suited(table: Table, algorithm: str, usual: Usual, recipe: Recipe) -> None:
+def _check_suited(table: Table, algorithm: str, usual: AlgorithmDefaults, recipe: Recipe) -> None:
     require(
         recipe.method in ("full", "lora", "qlora"),
         "preference",
@@ -132,16 +134,16 @@ def _check_suited(table: Table, algorithm: str, usual: Usual, recipe: Recipe) ->
             )
 
 
-def _lengths(stated: _Stated, seq_len: int, usual: Usual) -> tuple[int, int]:
+def _read_lengths(stated: _PreferenceTable, seq_len: int, usual: AlgorithmDefaults) -> tuple[int, int]:
     """Prompt and completion: what is stated, the other the rest of `seq_len`; half of it each where nothing is."""
     table = stated.table
     if not usual.generates and not {"prompt_len", "completion_len"} & set(table):
         return seq_len // 2, seq_len - seq_len // 2  # where nothing is generated only the sum counts
     if "prompt_len" not in table and "completion_len" in table:
-        completion = stated.size("completion_len", 0)
+        completion = stated.read_size("completion_len", 0)
         prompt = seq_len - completion
     else:
-        prompt = stated.size("prompt_len", seq_len // 2)
+        prompt = stated.read_size("prompt_len", seq_len // 2)
         completion = require_whole_number(table.get("completion_len", seq_len - prompt), "preference.completion_len", least=0)
     require(
         prompt > 0 and completion > 0 and prompt + completion == seq_len,
@@ -152,21 +154,23 @@ def _lengths(stated: _Stated, seq_len: int, usual: Usual) -> tuple[int, int]:
     return prompt, completion
 
 
-def _companions(stated: _Stated, usual: Usual, architecture: Architecture, recipe: Recipe, find: Find) -> tuple[Companion, ...]:
+def _read_companions(
+    stated: _PreferenceTable, usual: AlgorithmDefaults, architecture: Architecture, recipe: Recipe, find: FindArchitecture
+) -> tuple[Companion, ...]:
     """Reference, reward model and value model, those of them there are."""
     quant = require_one_of(stated.table.get("frozen_quant", recipe.quant), FROZEN_QUANTS, "preference.frozen_quant")
-    reference = stated.value("reference", usual=True)
-    truth(reference, "preference.reference")
-    reward = stated.name("reward_model", usual.reward_model) if usual.generates else NONE
-    value = stated.name("value_model", usual.value_model) if usual.generates else NONE
+    reference = stated.read_value("reference", usual=True)
+    require_bool(reference, "preference.reference")
+    reward = stated.read_name("reward_model", usual.reward_model) if usual.generates else NONE
+    value = stated.read_name("value_model", usual.value_model) if usual.generates else NONE
     require(reward != HEAD, "preference.reward_model", "'head' is frozen with nothing to learn from", 'write "same" or "none"')
     beside = []
     if reference:
         beside.append(Companion(role="reference", architecture=architecture, quant=quant, copy=True))
     if reward != NONE:
-        shape = scoring_head(architecture if reward == SAME else find(reward))
+        shape = build_scoring_model(architecture if reward == SAME else find(reward))
         beside.append(Companion(role="reward", architecture=shape, quant=quant))
     if value not in (NONE, HEAD):
-        shape = scoring_head(architecture if value == SAME else find(value))
+        shape = build_scoring_model(architecture if value == SAME else find(value))
         beside.append(Companion(role="value", architecture=shape, trained=True))
     return tuple(beside)

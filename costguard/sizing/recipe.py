@@ -117,7 +117,7 @@ class Recipe:
         require_one_of(self.attention, ATTENTIONS, "attention")
         require_one_of(self.framework, FRAMEWORKS, "framework")
         for name in SWITCHES:
-            truth(getattr(self, name), name)
+            require_bool(getattr(self, name), name)
         if self.prefill_chunk is not None:
             require_whole_number(self.prefill_chunk, "prefill_chunk", most=100_000_000)
         require_whole_number(self.seq_len, "seq_len", most=100_000_000)
@@ -164,7 +164,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parallel:
+class Parallelism:
     """How ranks share the work. Data parallelism is what is left: gpus / (tp x pp x cp). `ep` divides experts inside it."""
 
     zero: int = 0
@@ -197,7 +197,7 @@ class Parallel:
         """GPUs that together hold one copy of the model."""
         return self.tp * self.pp * self.cp
 
-    def data_ranks(self, gpus: int) -> int:
+    def count_data_ranks(self, gpus: int) -> int:
         """Data-parallel ranks on `gpus`; InputError where the parts do not divide."""
         if gpus % self.model_ranks:  # asked before the words are put together: this runs once a footprint
             raise InputError(
@@ -208,7 +208,7 @@ class Parallel:
         return gpus // self.model_ranks
 
 
-def truth(value: object, field: str) -> None:
+def require_bool(value: object, field: str) -> None:
     """InputError unless `value` is true or false."""
     if not isinstance(value, bool):
         raise InputError(f"must be true or false, not {describe_value(value)}", field=field, hint="write true or false")

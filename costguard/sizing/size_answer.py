@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from costguard.sizing.job import Job
 from costguard.sizing.memory.footprint import Footprint
-from costguard.sizing.memory_savings import Lever
+from costguard.sizing.memory_savings import JobChange
 from costguard.sizing.placement import Hardware, Placement
 
 if TYPE_CHECKING:  # a type and no more: a quote that needs none of it does not pay for importing it
-    from costguard.sizing.exact_memory import Exact
+    from costguard.sizing.exact_memory import ExactMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitsOn:
+class FittingGpus:
     """The fewest GPUs of one kind that hold the job, in one machine."""
 
     gpu: str
@@ -26,17 +26,17 @@ class FitsOn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeverEffect:
+class JobChangeEffect:
     """What one change would do: the peak with it, and whether the job would then fit (None: no hardware stated)."""
 
-    lever: Lever
+    lever: JobChange
     peak_gib: float
     saves_gib: float
     fits: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class SizeAnswer:
     """The answer. `placed`: the job on the stated hardware; `footprint`: there, or on one large enough GPU.
 
     `exact`: one step of it as run on fake tensors; None: nobody asked. `capacity`: tokens of keys and values that fit on the
@@ -48,8 +48,8 @@ class Size:
     placed: Placement | None
     footprint: Footprint
     fits: bool | None
-    fits_on: tuple[FitsOn, ...]
-    levers: tuple[LeverEffect, ...]
+    fits_on: tuple[FittingGpus, ...]
+    levers: tuple[JobChangeEffect, ...]
     warnings: tuple[str, ...] = ()
-    exact: Exact | None = None
+    exact: ExactMemory | None = None
     capacity: int | None = None

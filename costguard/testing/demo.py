@@ -82,7 +82,7 @@ def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SI
     from costguard_sim.plan import make_plan
     from costguard_sim.world import CEILING_NANO, make_world
 
-    from costguard.data import Facts
+    from costguard.data import ShippedFacts
     from costguard.ledger.spans.books import Books
     from costguard.ledger.spans.writer import Ledger
 
@@ -90,7 +90,7 @@ def play(url: str, *, seed: int, end: datetime, days: int = DAYS, size: int = SI
     drawn = make_world(seed, start=start, days=days, size=size)
     polls = int(days * 86_400 / PACE_S[0]) + 1
     plan = _through(make_plan(seed, drawn, polls=polls, pace_s=PACE_S, longest_s=LONGEST_S), drawn)
-    world, rules = knowable(drawn, plan), Facts().get_billing_rules()
+    world, rules = knowable(drawn, plan), ShippedFacts().get_billing_rules()
     ceilings = {shape.gpu: CEILING_NANO for resource in world.resources for shape in resource.shapes if shape.gpu}
     with Ledger(url, rules=rules, ceilings=ceilings) as ledger:
         _unused(ledger, url)

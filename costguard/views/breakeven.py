@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from costguard.quoting.breakeven import BreakEven
-from costguard.quoting.purchase import Purchase
+from costguard.quoting.purchase import PurchaseAnswer
 from costguard.views.document import Document, TableView
 
 SCHEMA = "costguard.breakeven/1"
 
 
-def breakeven_document(p: Purchase) -> Document:
+def breakeven_document(p: PurchaseAnswer) -> Document:
     """Hours before power and resale, and after them."""
     rows = (("price / rent", p.plain), ("with power and resale", p.full))
     data = {

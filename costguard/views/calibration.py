@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from costguard.sizing.calibration import MEMORY_SPREAD, Belief, Family
-from costguard.sizing.evidence import Calibrated
+from costguard.sizing.calibration import MEMORY_SPREAD, FamilyEstimate, RunFamily
+from costguard.sizing.evidence import CalibrationAnswer
 from costguard.views.document import Document, TableView
 
 SCHEMA = "costguard.calibration/1"
 
 
-def calibration_document(answer: Calibrated) -> Document:
+def calibration_document(answer: CalibrationAnswer) -> Document:
     """A row a family: how many runs, what they saw, how far quotes move."""
     found = answer.weighed
     beliefs = sorted(found.calibration.beliefs.items(), key=lambda item: (item[0].measure != "speed", item[0]))
@@ -35,14 +35,14 @@ def calibration_document(answer: Calibrated) -> Document:
     )
 
 
-def _lead(answer: Calibrated) -> str:
+def _lead(answer: CalibrationAnswer) -> str:
     if not answer.runs:
         return "No runs: quotes and sizes are what the shipped model says."
     new = f", {answer.new} of them new" if answer.new else ""
     return f"{len(answer.runs)} observed runs{new}, kept in {answer.file}."
 
 
-def _record(family: Family, belief: Belief, spread: float) -> dict[str, object]:
+def _record(family: RunFamily, belief: FamilyEstimate, spread: float) -> dict[str, object]:
     shift, width = belief.shift(_spread(family, spread))
     return {
         "measure": family.measure,
@@ -57,7 +57,7 @@ def _record(family: Family, belief: Belief, spread: float) -> dict[str, object]:
     }
 
 
-def _table(beliefs: Sequence[tuple[Family, Belief]], spread: float) -> TableView:
+def _table(beliefs: Sequence[tuple[RunFamily, FamilyEstimate]], spread: float) -> TableView:
     rows = []
     for family, belief in beliefs:
         own = _spread(family, spread)
@@ -69,5 +69,5 @@ def _table(beliefs: Sequence[tuple[Family, Belief]], spread: float) -> TableView
     return TableView(title="", columns=columns, rows=tuple(rows))
 
 
-def _spread(family: Family, spread: float) -> float:
+def _spread(family: RunFamily, spread: float) -> float:
     return spread if family.measure == "speed" else MEMORY_SPREAD

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from costguard.sizing.size_answer import Size
+from costguard.sizing.size_answer import SizeAnswer
 from costguard.values.gpu import GIB
 from costguard.views.document import TableView
 
 
-def exact_data(size: Size) -> dict[str, object] | None:
+def exact_data(size: SizeAnswer) -> dict[str, object] | None:
     """Bytes at each moment; None where nobody asked."""
     exact = size.exact
     if exact is None:
         return None
-    from costguard.sizing.exact_memory import compared
+    from costguard.sizing.exact_memory import compare_moments
 
     moments = [
         {
@@ -21,7 +21,7 @@ def exact_data(size: Size) -> dict[str, object] | None:
             "closed_form_bytes": c.closed,
             "difference_percent": None if c.difference is None else round(100 * c.difference, 3),
         }
-        for c in compared(exact, size.footprint)
+        for c in compare_moments(exact, size.footprint)
     ]
     return {
         "peak_bytes": exact.peak,
@@ -34,11 +34,11 @@ def exact_data(size: Size) -> dict[str, object] | None:
     }
 
 
-def exact_tables(size: Size) -> tuple[TableView, ...]:
+def exact_tables(size: SizeAnswer) -> tuple[TableView, ...]:
     """A row a moment."""
     if size.exact is None:
         return ()
-    from costguard.sizing.exact_memory import compared
+    from costguard.sizing.exact_memory import compare_moments
 
     rows = tuple(
         (
@@ -47,7 +47,7 @@ def exact_tables(size: Size) -> tuple[TableView, ...]:
             "-" if c.closed is None else f"{c.closed / GIB:.3f}",
             "-" if c.difference is None else f"{100 * c.difference:+.2f} %",
         )
-        for c in compared(size.exact, size.footprint)
+        for c in compare_moments(size.exact, size.footprint)
     )
     title = f"One step as run on fake tensors ({size.exact.made_with})"
     return (TableView(title=title, columns=("moment", "run GiB>", "closed form GiB>", "difference>"), rows=rows),)

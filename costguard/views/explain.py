@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costguard.quoting.quote import Option
+from costguard.quoting.quote import QuoteOption
 from costguard.sizing.memory.footprint import Footprint
 from costguard.values.gpu import GIB
 from costguard.views.document import TableView
@@ -15,13 +15,13 @@ def footprint_tables(footprint: Footprint) -> tuple[TableView, ...]:
     return (TableView(title="Memory, term by term", columns=("term", "GiB>", "formula", "source"), rows=rows),)
 
 
-def option_tables(option: Option) -> tuple[TableView, ...]:
+def option_tables(option: QuoteOption) -> tuple[TableView, ...]:
     """Memory, speed, hours and money of one option."""
     memory = footprint_tables(option.footprint) if option.footprint else ()
     return (*memory, *_speed(option), *_hours(option), *_money(option))
 
 
-def _speed(option: Option) -> tuple[TableView, ...]:
+def _speed(option: QuoteOption) -> tuple[TableView, ...]:
     if option.throughput is None:
         return ()
     speed = option.throughput
@@ -34,7 +34,7 @@ def _speed(option: Option) -> tuple[TableView, ...]:
     return (TableView(title=f"Speed on {option.gpu.name}", columns=("kind", "value>", "what"), rows=tuple(rows)),)
 
 
-def _hours(option: Option) -> tuple[TableView, ...]:
+def _hours(option: QuoteOption) -> tuple[TableView, ...]:
     if option.duration is None:
         return ()
     rows = tuple(
@@ -43,7 +43,7 @@ def _hours(option: Option) -> tuple[TableView, ...]:
     return (TableView(title="Hours, part by part", columns=("part", "expected>", "80 % interval"), rows=rows),)
 
 
-def _money(option: Option) -> tuple[TableView, ...]:
+def _money(option: QuoteOption) -> tuple[TableView, ...]:
     if option.rate is None or option.usd is None or option.hours is None:
         return ()
     disk = option.storage_usd

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from costguard.sizing.job import Job
 from costguard.sizing.memory.footprint import Footprint
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.recipe import Parallelism, Recipe
 from costguard.values.gpu import GIB
 from costguard.values.interval import Interval
 
 if TYPE_CHECKING:  # a type and no more: most jobs have nobody beside them
-    from costguard.sizing.companions import Beside
+    from costguard.sizing.companions import PreferenceTraining
 
 TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 
@@ -41,7 +41,7 @@ def job_data(job: Job) -> dict[str, object]:
     }
 
 
-def beside_data(beside: Beside, policy: Recipe) -> dict[str, object]:
+def beside_data(beside: PreferenceTraining, policy: Recipe) -> dict[str, object]:
     """The models beside the policy, and what each example asks of them."""
     return {
         "algorithm": beside.algorithm,
@@ -58,19 +58,19 @@ def beside_data(beside: Beside, policy: Recipe) -> dict[str, object]:
                 "parameters": c.architecture.parameters,
                 "trained": c.trained,
                 "quant": c.quant,
-                "shared_with_policy": c.shared(policy),
+                "shared_with_policy": c.is_shared_with(policy),
             }
             for c in beside.companions
         ],
     }
 
 
-def parallel_data(parallel: Parallel) -> dict[str, object]:
+def parallel_data(parallel: Parallelism) -> dict[str, object]:
     """The split, a key a field."""
     return asdict(parallel)
 
 
-def split_text(parallel: Parallel) -> str:
+def split_text(parallel: Parallelism) -> str:
     """The split in a few letters: `fsdp`, `zero2`, `tp4 pp2`, or `-` for whole copies."""
     ways = [f"{n}{getattr(parallel, n)}" for n in ("tp", "pp", "cp", "ep") if getattr(parallel, n) > 1]
     sharding = "fsdp" if parallel.fsdp else f"zero{parallel.zero}" if parallel.zero else ""

@@ -43,8 +43,8 @@ def _record(o: Offer, today: date) -> dict[str, object]:
         "tier": o.tier,
         "usd_per_hour": o.rate.format() if o.rate else None,
         "observed_at": o.observed_on.isoformat(),
-        "age_days": o.age_days(today),
-        "stale": o.stale(today),
+        "age_days": o.count_age_days(today),
+        "stale": o.is_stale(today),
         "source": o.source,
         "vcpus": o.vcpus,
         "ram_gb": o.ram_gb,
@@ -54,7 +54,7 @@ def _record(o: Offer, today: date) -> dict[str, object]:
 
 def _row(o: Offer, today: date, *, live: bool) -> tuple[str, ...]:
     each = f"{o.rate.nano_per_hour / o.gpu_count / 1e9:.3f}" if o.rate else "unknown"
-    age = "live" if live else o.stale_text(today) or f"{o.age_days(today)}d old"
+    age = "live" if live else o.format_staleness(today) or f"{o.count_age_days(today)}d old"
     return (
         o.provider,
         o.region,

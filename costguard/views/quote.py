@@ -7,14 +7,14 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from costguard.quoting.offer import Offer
-from costguard.quoting.quote import Option, Quote, Refused, Rental, uncertainty
-from costguard.quoting.storage import disk_of
+from costguard.quoting.quote import Quote, QuoteOption, QuoteRefusal, Rental, explain_uncertainty
+from costguard.quoting.storage import compute_job_disk_gb
 from costguard.quoting.subscription import Subscription
 from costguard.views.document import Document, TableView
 from costguard.views.job import hours_text, interval_data, job_data, memory_data, parallel_data, range_text, rounded, split_text
 
 if TYPE_CHECKING:  # a type and no more: a quote without a template does not pay for importing it
-    from costguard.quoting.template import Compared
+    from costguard.quoting.template import TemplateComparison
 
 SCHEMA = "costguard.quote/1"
 REFUSALS_SHOWN = 6
@@ -22,12 +22,12 @@ REFUSALS_SHOWN = 6
 
 def quote_document(
     quote: Quote,
-    shown: tuple[Option, ...],
+    shown: tuple[QuoteOption, ...],
     *,
     today: date,
     plans: tuple[Subscription, ...] = (),
     explain: tuple[TableView, ...] = (),
-    compared: Compared | None = None,
+    compared: TemplateComparison | None = None,
 ) -> Document:
     """`shown` options of `quote` on the day `today`, from which each price's age is counted.
 
@@ -57,7 +57,7 @@ def quote_document(
     )
 
 
-def _told(compared: Compared | None) -> tuple[dict[str, object] | None, tuple[TableView, ...], tuple[str, ...]]:
+def _told(compared: TemplateComparison | None) -> tuple[dict[str, object] | None, tuple[TableView, ...], tuple[str, ...]]:
     """The comparison with a template's source: data, tables and notes; nothing where no template was asked for."""
     if compared is None:
         return None, (), ()
@@ -77,7 +77,7 @@ def _title(quote: Quote) -> str:
     return f"{asked.architecture.name} ({asked.architecture.parameters / 1e9:.2f}B), {', '.join(how)}{amount}"
 
 
-def _table(quote: Quote, shown: tuple[Option, ...], today: date) -> TableView:
+def _table(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> TableView:
     ranks = {id(o): n for n, o in enumerate(quote.options, 1)}
     timed = any(o.duration for o in shown)
     rows = tuple(_row(o, ranks[id(o)], today, timed=timed) for o in shown)
@@ -101,7 +101,7 @@ def _table(quote: Quote, shown: tuple[Option, ...], today: date) -> TableView:
     )
 
 
-def _row(o: Option, rank: int, today: date, *, timed: bool) -> tuple[str, ...]:
+def _row(o: QuoteOption, rank: int, today: date, *, timed: bool) -> tuple[str, ...]:
     gpus = f"{o.gpu.name} x{o.gpu_count}" + (f" x{o.nodes} nodes" if o.nodes > 1 else "")
     place = o.placement
     fit = (split_text(place.parallel), f"{place.needs_gib:.1f}/{o.gpu.memory_gib:.0f}") if place else ()
@@ -120,7 +120,7 @@ def _row(o: Option, rank: int, today: date, *, timed: bool) -> tuple[str, ...]:
     )
 
 
-def _money_text(o: Option) -> str:
+def _money_text(o: QuoteOption) -> str:
     if o.usd is None:
         return "unknown"
     if o.usd.low == o.usd.high:
@@ -131,18 +131,18 @@ def _money_text(o: Option) -> str:
 def _price_age(offer: Offer | None, today: date) -> str:
     if offer is None or offer.rate is None:
         return "unknown"
-    return offer.stale_text(today) or f"{offer.age_days(today)}d old"
+    return offer.format_staleness(today) or f"{offer.count_age_days(today)}d old"
 
 
-def _notes(quote: Quote, shown: tuple[Option, ...], today: date) -> list[str]:
+def _notes(quote: Quote, shown: tuple[QuoteOption, ...], today: date) -> list[str]:
     hidden = len(quote.options) - len(shown)
     notes = [f"{hidden} more options: --top {len(quote.options)} shows them all, --json too."] if hidden else []
     notes += _refusals(quote.refused)
     first = next((o for o in shown if o.usd), None)
-    most = uncertainty(first) if first else None
+    most = explain_uncertainty(first) if first else None
     notes += [f"Of the assumptions, {most}."] if most else []
     if not isinstance(quote.asked, Rental) and first and first.storage_usd:
-        gb = disk_of(quote.asked)
+        gb = compute_job_disk_gb(quote.asked)
         notes.append(
             f"The cost includes a disk of {gb} GB for the run (${first.storage_usd.expected.format()} for the first option)."
         )
@@ -152,7 +152,7 @@ def _notes(quote: Quote, shown: tuple[Option, ...], today: date) -> list[str]:
     return notes
 
 
-def _refusals(refused: tuple[Refused, ...]) -> list[str]:
+def _refusals(refused: tuple[QuoteRefusal, ...]) -> list[str]:
     """The nearest misses, and how many there were in all."""
     if not refused:
         return []
@@ -161,14 +161,14 @@ def _refusals(refused: tuple[Refused, ...]) -> list[str]:
     return [f"Refused {len(refused)}: {named}{' ...' if len(refused) > len(nearest) else ''}."]
 
 
-def _stale_warning(shown: tuple[Option, ...], today: date) -> list[str]:
-    stale = Counter(o.offer.provider for o in shown if o.offer and o.offer.stale(today))
+def _stale_warning(shown: tuple[QuoteOption, ...], today: date) -> list[str]:
+    stale = Counter(o.offer.provider for o in shown if o.offer and o.offer.is_stale(today))
     if not stale:
         return []
     return [f"{stale.total()} of {len(shown)} prices shown are older than their time to live ({', '.join(sorted(stale))})"]
 
 
-def _option_data(o: Option, today: date) -> dict[str, object]:
+def _option_data(o: QuoteOption, today: date) -> dict[str, object]:
     place, offer = o.placement, o.offer
     return {
         "provider": offer.provider if offer else None,
@@ -182,8 +182,8 @@ def _option_data(o: Option, today: date) -> dict[str, object]:
         "price": {
             "observed_at": offer.observed_on.isoformat() if offer else None,
             "source": offer.source if offer else None,
-            "stale": offer.stale(today) if offer else None,
-            "age_days": offer.age_days(today) if offer else None,
+            "stale": offer.is_stale(today) if offer else None,
+            "age_days": offer.count_age_days(today) if offer else None,
         },
         "memory_gib": memory_data(place.footprint) if place else None,
         "gpu_memory_gib": round(o.gpu.memory_gib, 3),
@@ -199,7 +199,7 @@ def _option_data(o: Option, today: date) -> dict[str, object]:
     }
 
 
-def _record(o: Option, today: date) -> dict[str, object]:
+def _record(o: QuoteOption, today: date) -> dict[str, object]:
     """The option as one flat row."""
     data = _option_data(o, today)
     flat = {k: data[k] for k in ("provider", "region", "instance_type", "gpu", "gpu_count", "nodes", "tier", "usd_per_hour")}
@@ -212,13 +212,13 @@ def _record(o: Option, today: date) -> dict[str, object]:
         "reserved_gib": round(place.needs_gib, 3) if place else None,
         "gpu_memory_gib": data["gpu_memory_gib"],
         "price_observed_at": o.offer.observed_on.isoformat() if o.offer else None,
-        "price_stale": o.offer.stale(today) if o.offer else None,
+        "price_stale": o.offer.is_stale(today) if o.offer else None,
         "price_source": o.offer.source if o.offer else None,
         "marks": " ".join(o.marks),
     }
 
 
-def _refused_data(r: Refused) -> dict[str, object]:
+def _refused_data(r: QuoteRefusal) -> dict[str, object]:
     who = {"offer": r.offer, "gpu": r.gpu} if r.offer else {"gpu": r.gpu}
     return who | {
         "gpu_count": r.gpu_count,
@@ -241,7 +241,7 @@ def _plan_data(plan: Subscription, quote: Quote) -> dict[str, object]:
         "usd": plan.price.format(),
         "units": plan.units,
         "units_per_hour": interval_data(plan.units_per_hour),
-        "units_needed": interval_data(plan.units_for(option.hours)) if option and option.hours else None,
+        "units_needed": interval_data(plan.compute_units(option.hours)) if option and option.hours else None,
         "session_hours": plan.session_hours,
         "observed_at": plan.observed_on,
         "source": plan.source,
@@ -256,7 +256,7 @@ def _plans_table(plans: tuple[Subscription, ...], quote: Quote) -> tuple[TableVi
         option = _on(same[0], quote) if same else None
         if option is None or option.hours is None:
             continue
-        needs = same[0].units_for(option.hours)
+        needs = same[0].compute_units(option.hours)
         names = (f"{p.plan} ${p.price.format()} for {p.units}, sessions of {p.session_hours:g} h" for p in same)
         rows.append((same[0].provider, gpu, range_text(option.hours), f"{needs.low:.0f} - {needs.high:.0f}", "; ".join(names)))
     title = "Subscriptions: not ranked, since a plan promises no GPU"
@@ -264,7 +264,7 @@ def _plans_table(plans: tuple[Subscription, ...], quote: Quote) -> tuple[TableVi
     return (view,) if rows else ()
 
 
-def _on(plan: Subscription, quote: Quote) -> Option | None:
+def _on(plan: Subscription, quote: Quote) -> QuoteOption | None:
     """The quickest option on one GPU of the plan's kind, whoever sells it: it gives the hours."""
     same = [o for o in quote.options if o.gpu.name == plan.gpu and o.gpu_count == 1 and o.nodes == 1 and o.hours]
     return min(same, key=lambda o: o.hours.expected if o.hours else 0.0, default=None)

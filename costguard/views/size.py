@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from costguard.sizing.memory.footprint import Footprint
-from costguard.sizing.size_answer import FitsOn, LeverEffect, Size
+from costguard.sizing.size_answer import FittingGpus, JobChangeEffect, SizeAnswer
 from costguard.values.gpu import GIB
 from costguard.views.document import Document, TableView
 from costguard.views.exact import exact_data, exact_tables
@@ -13,7 +13,7 @@ SCHEMA = "costguard.size/1"
 GPUS_NAMED = 8
 
 
-def size_document(size: Size, *, explain: tuple[TableView, ...] = ()) -> Document:
+def size_document(size: SizeAnswer, *, explain: tuple[TableView, ...] = ()) -> Document:
     """One record a GPU that holds the job; the terms, the GPUs and the levers as tables."""
     fits_on = [{"gpu": f.gpu, "count": f.count, "peak_gib": round(f.peak_gib, 3)} for f in size.fits_on]
     data = {
@@ -51,7 +51,7 @@ def size_document(size: Size, *, explain: tuple[TableView, ...] = ()) -> Documen
     )
 
 
-def _lead(size: Size) -> list[str]:
+def _lead(size: SizeAnswer) -> list[str]:
     f = size.footprint
     a = size.job.architecture
     peak = f"peak {f.peak / GIB:.1f} GiB a GPU in {f.peak_phase}, {f.reserved / GIB:.1f} GiB with CUDA context and slack"
@@ -71,9 +71,9 @@ def _lead(size: Size) -> list[str]:
     return lines
 
 
-def _notes(size: Size) -> tuple[str, ...]:
+def _notes(size: SizeAnswer) -> tuple[str, ...]:
     calibration = size.job.calibration
-    return calibration.notes(size.footprint) if calibration else ()
+    return calibration.list_notes(size.footprint) if calibration else ()
 
 
 def _terms(f: Footprint) -> TableView:
@@ -86,7 +86,7 @@ def _terms(f: Footprint) -> TableView:
     return TableView(title="GiB a GPU, by phase", columns=("phase", *(f"{t}>" for t in TERMS), "sum"), rows=tuple(rows))
 
 
-def _gpus(fits_on: tuple[FitsOn, ...]) -> TableView:
+def _gpus(fits_on: tuple[FittingGpus, ...]) -> TableView:
     """A row a count: the smallest GPUs of which so many hold the job, and how many kinds more do."""
     rows = []
     for count in dict.fromkeys(f.count for f in sorted(fits_on, key=lambda f: f.count)):
@@ -98,16 +98,16 @@ def _gpus(fits_on: tuple[FitsOn, ...]) -> TableView:
     return TableView(title="Fits on (fewest of each kind)", columns=columns, rows=tuple(rows))
 
 
-def _levers(size: Size) -> TableView:
+def _levers(size: SizeAnswer) -> TableView:
     return _effects("What would make it smaller", size.levers)
 
 
-def what_if_table(effects: tuple[LeverEffect, ...]) -> TableView:
+def what_if_table(effects: tuple[JobChangeEffect, ...]) -> TableView:
     """`--explain`: what each change would do, smaller or larger."""
     return _effects("What each change would do", effects)
 
 
-def _effects(title: str, effects: tuple[LeverEffect, ...]) -> TableView:
+def _effects(title: str, effects: tuple[JobChangeEffect, ...]) -> TableView:
     rows = tuple(
         (
             e.lever.change,

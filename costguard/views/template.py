@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from costguard.quoting.template import Claim, Compared, Template
+from costguard.quoting.template import TemplateClaim, TemplateComparison, WorkloadTemplate
 from costguard.values.interval import Interval
 from costguard.views.document import Document, TableView
 from costguard.views.job import hours_text, interval_data, range_text
@@ -12,7 +12,7 @@ from costguard.views.job import hours_text, interval_data, range_text
 SCHEMA = "costguard.templates/1"
 
 
-def templates_document(templates: Iterable[Template]) -> Document:
+def templates_document(templates: Iterable[WorkloadTemplate]) -> Document:
     """Every template, a row each."""
     records = tuple(
         {"name": t.name, "title": t.title, "model": t.job.get("model"), "tokens_from": t.tokens_why} for t in templates
@@ -27,7 +27,7 @@ def templates_document(templates: Iterable[Template]) -> Document:
     )
 
 
-def compared_data(compared: Compared) -> dict[str, object]:
+def compared_data(compared: TemplateComparison) -> dict[str, object]:
     """The template, its claim and costguard's figures there, for scripts."""
     template, claim, option = compared.template, compared.template.claim, compared.option
     return {
@@ -50,7 +50,7 @@ def compared_data(compared: Compared) -> dict[str, object]:
     }
 
 
-def compared_tables(compared: Compared) -> tuple[TableView, ...]:
+def compared_tables(compared: TemplateComparison) -> tuple[TableView, ...]:
     """What the source says, and costguard at the market's price and at the source's own."""
     claim, option = compared.template.claim, compared.option
     if claim is None or option is None or option.hours is None:
@@ -68,7 +68,7 @@ def compared_tables(compared: Compared) -> tuple[TableView, ...]:
     return (TableView(title=f"On {where}", columns=("who", "hours", "$>", "$/GPU-h>"), rows=tuple(rows)),)
 
 
-def compared_notes(compared: Compared) -> tuple[str, ...]:
+def compared_notes(compared: TemplateComparison) -> tuple[str, ...]:
     """Where the amount comes from, whether the claim comes out, and why."""
     template, claim = compared.template, compared.template.claim
     amount = f"Template {template.name}: {template.tokens_why}."
@@ -81,7 +81,7 @@ def compared_notes(compared: Compared) -> tuple[str, ...]:
     return (amount, f"{_verdict(compared, claim)}: {claim.note}.")
 
 
-def _claim_data(claim: Claim) -> dict[str, object]:
+def _claim_data(claim: TemplateClaim) -> dict[str, object]:
     return {
         "source": claim.source,
         "gpu": claim.gpu,
@@ -93,7 +93,7 @@ def _claim_data(claim: Claim) -> dict[str, object]:
     }
 
 
-def _verdict(compared: Compared, claim: Claim) -> str:
+def _verdict(compared: TemplateComparison, claim: TemplateClaim) -> str:
     if compared.comes_out:
         return f"The source's {_span(claim.hours)} come out"
     ratio = compared.ratio or 1.0
@@ -105,11 +105,11 @@ def _span(hours: tuple[float, float]) -> str:
     return hours_text(low) if low == high else f"{hours_text(low)} - {hours_text(high)}"
 
 
-def _usd(claim: Claim) -> str:
+def _usd(claim: TemplateClaim) -> str:
     return f"{claim.usd[0]:g} - {claim.usd[1]:g}" if claim.usd else "not said"
 
 
-def _prices(claim: Claim) -> str:
+def _prices(claim: TemplateClaim) -> str:
     if claim.gpu_hour is None:
         return "not said"
     low, high = (f"{price:.2f}" for price in claim.gpu_hour)

@@ -17,8 +17,8 @@ from bench import accuracy, peers, predictions, published, scores, speeds
 from bench.cases import Case, memory_case, run_case
 from bench.page import page
 from bench.published import Row, read_rows
-from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
+from costguard.sizing.recipe import Parallelism, Recipe
 from tests.campaign import examples
 
 ROOT = Path(__file__).parents[2]
@@ -139,15 +139,17 @@ def test_hours_need_tokens_and_an_interval_holds_its_middle() -> None:
 
 def model(billions: float, *, layers: int = 32, hidden: int = 4096) -> Architecture:
     attention = Attention(heads=hidden // 128, kv_heads=hidden // 128, head_dim=128)
-    block = Block(layers=layers, hidden=hidden, attention=attention, feed_forward=FeedForward(ffn=4 * hidden, gated=False))
+    block = LayerBlock(layers=layers, hidden=hidden, attention=attention, feed_forward=FeedForward(ffn=4 * hidden, gated=False))
     return Architecture(name="m", kind="decoder", blocks=(block,), vocab=32_000, stated_params=round(billions * 1e9))
 
 
-def asked(architecture: Architecture, recipe: Recipe | None = None, parallel: Parallel | None = None, *, gpus: int = 1) -> Case:
+def asked(
+    architecture: Architecture, recipe: Recipe | None = None, parallel: Parallelism | None = None, *, gpus: int = 1
+) -> Case:
     return Case(
         architecture=architecture,
         recipe=recipe or Recipe(micro_batch=8, seq_len=2048),
-        parallel=parallel or Parallel(),
+        parallel=parallel or Parallelism(),
         gpus=gpus,
         inputs={},
     )
@@ -185,12 +187,12 @@ def test_peers_give_the_figures_their_documents_give(peer: peers.Peer, case: Cas
 @pytest.mark.parametrize(("stage", "gb"), [(0, 120.0), (1, 31.4), (2, 16.6), (3, 1.9)])
 def test_zero_shares_states_as_its_paper_says(stage: int, gb: float) -> None:
     """M22: 7.5B on 64 GPUs."""
-    case = asked(model(7.5), parallel=Parallel(zero=stage), gpus=64)
+    case = asked(model(7.5), parallel=Parallelism(zero=stage), gpus=64)
     assert peers.states(case, 2, 2, 12) / 1e9 == pytest.approx(gb, abs=0.06)
 
 
 def test_deepspeed_leaves_four_largest_layers_when_all_is_offloaded() -> None:
-    case = asked(model(7), parallel=Parallel(zero=3, offload="all"), gpus=8)
+    case = asked(model(7), parallel=Parallelism(zero=3, offload="all"), gpus=8)
     assert peers.deepspeed(case) == 4 * max(32_000 * 4096, 4 * 4096 * 4096)
 
 

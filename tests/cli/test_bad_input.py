@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costguard.cli import exit_code_of
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError
 from costguard.ledger.market import Market
 from costguard.services.quote import quote
 from costguard.services.size import size
-from costguard.sizing.job import KEYS, Table, job_from
+from costguard.sizing.job import KEYS, Table, parse_job
 from tests import shop
 from tests.campaign import examples
 from tests.conftest import Command
@@ -319,10 +319,10 @@ TABLES = st.dictionaries(st.sampled_from([k for k in KEYS if k not in SECTIONS])
 )
 @given(table=TABLES)
 def test_any_value_in_any_place_of_a_job_gives_an_answer_or_one_of_our_errors(market: str, table: Table) -> None:
-    facts = Facts()
+    facts = ShippedFacts()
     refused = None
     try:
-        job = job_from(table, facts.get_architecture("gpt2"))
+        job = parse_job(table, facts.get_architecture("gpt2"))
         with Market(Path(market)) as source:
             answer = quote(job, market=source, facts=facts)
         size(job, facts=facts)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.db import maintenance
 from costguard.ledger.spans.writer import Ledger
 from costguard.providers.ports import InstanceSource
@@ -156,7 +156,7 @@ def _first_look(five: Five) -> None:
     vast = five.rigs["vast"].fake
     assert isinstance(vast, FakeVast)
     vast.asks = [dict(ASK)]
-    rules, transport = Facts().get_billing_rules(), Transport()
+    rules, transport = ShippedFacts().get_billing_rules(), Transport()
     sources = list[InstanceSource]()
     before = datetime.now(UTC) - timedelta(minutes=2)
     for name, rig in five.rigs.items():

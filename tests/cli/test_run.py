@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.system.child.process import alive
+from costguard.system.child.process import list_attempt_processes
 from tests.cli.ran import Bench
 from tests.conftest import Command
 from tests.system.child.terminals import CTRL_C, terminal
@@ -126,7 +126,7 @@ def test_a_key_or_a_terminal_that_closes_ends_the_job_and_leaves_nothing_open(be
             screen.hang_up()
         assert screen.end() == status
     (attempt,) = bench.record("d")
-    assert (attempt["state"], attempt["status"], alive(attempt["id"])) == ("ended", status, [])
+    assert (attempt["state"], attempt["status"], list_attempt_processes(attempt["id"])) == ("ended", status, [])
     assert [how for _, _, how, _ in bench.holds()] == ["committed"]
 
 
@@ -181,7 +181,7 @@ def test_a_run_ended_by_sigkill_ends_its_program_and_the_next_one_settles_it(ben
         (attempt,) = bench.record("demo")
         first.kill()
         first.wait()
-    while alive(attempt["id"]):
+    while list_attempt_processes(attempt["id"]):
         time.sleep(0.05)
     (hold,) = bench.holds()
     assert hold[2] is None, "it counts until somebody looks, or its time runs out"
@@ -201,7 +201,7 @@ def test_one_that_was_to_outlive_costguard_is_found_and_not_begun_twice(bench: B
             time.sleep(0.05)
         first.kill()
         first.wait()
-        (pid,) = alive(bench.record("d")[0]["id"])
+        (pid,) = list_attempt_processes(bench.record("d")[0]["id"])
         ran = bench.run(bench.command("--yes", "--id-of-job", "d", "--", "true"))
         other = bench.run(bench.command("--yes", "--id-of-job", "e", "--", "true"))
         os.kill(pid, signal.SIGKILL)
@@ -279,7 +279,7 @@ def test_whenever_it_is_ended_by_sigkill_the_next_one_settles_what_is_open(
     ran = bench.run([sys.executable, "-c", DIES, point, *stated, *slow])
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     (attempt,) = bench.record("d")
-    while alive(attempt["id"]):
+    while list_attempt_processes(attempt["id"]):
         time.sleep(0.05)
     again = bench.run(bench.command(*stated, "--", "true"))
     assert again.returncode == 0, again.stderr

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.inventory import Complete, Poll
 from costguard.metering.observation import Observation, Price
-from costguard.system.child.process import alive
+from costguard.system.child.process import list_attempt_processes
 from costguard.values.money import Rate
 from costguard.values.resource import ResourceKey, ScopeKey
 from tests.cli.ran import Bench
@@ -61,7 +61,7 @@ def listed(bench: Bench, key: ResourceKey = TRAIN_1) -> None:
     polls = [
         Poll(scope=ScopeKey(*key[:3]), at=now - timedelta(minutes=m), inventory=Complete((seen,))) for m in range(60, -1, -4)
     ]
-    with Ledger(bench.url, rules=Facts().get_billing_rules(), ceilings={}) as ledger:
+    with Ledger(bench.url, rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
         ledger.record_polls(polls)
 
 
@@ -303,7 +303,7 @@ def test_what_the_job_left_running_keeps_the_machine_after_a_moment(bench: Bench
         words = ("--yes", "--id-of-job", job, "--then", "stop", "--yes-then", "--", "sh", "-c", "sleep 60 >/dev/null 2>&1 &")
         ran = bench.run([sys.executable, "-c", LEFT, *words], env=bench.env | variables)
     (attempt,) = bench.record(job)
-    for pid in alive(attempt["id"]):
+    for pid in list_attempt_processes(attempt["id"]):
         os.kill(pid, signal.SIGKILL)
     assert (ran.returncode, "processes of the job still run" in ran.stderr) == (0, True), ran.stderr
     assert "stop" not in asked

@@ -13,7 +13,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from costguard.services.run.machine_shutdown import others
-from costguard.system.child.process import RUN
+from costguard.system.child.process import RUN_ENV
 
 WAITS = "import sys; sys.stdout.write('up\\n'); sys.stdout.flush(); sys.stdin.read()"
 
@@ -36,7 +36,7 @@ def told(attempt: str, pid: int, **machine: Path) -> list[str]:
 
 
 def test_what_the_job_left_and_other_runs_are_told_apart(tmp_path: Path) -> None:
-    with waiting(**{RUN: "job.1-a"}) as pid:
+    with waiting(**{RUN_ENV: "job.1-a"}) as pid:
         assert told("job.1-a", pid, devices=tmp_path) == [f"processes of the job still run: {pid}"]
         assert told("job.2-b", pid, devices=tmp_path) == [f"attempt job.1-a runs here as well: {pid}"]
 
@@ -53,7 +53,7 @@ def test_a_run_whose_record_lies_anywhere_and_of_any_user_is_seen_by_its_command
 
 
 def test_a_run_within_a_run_ends_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(RUN, "outer.1-a")
+    monkeypatch.setenv(RUN_ENV, "outer.1-a")
     assert "attempt outer.1-a, which began this run, goes on" in list(others("inner.1-b", devices=tmp_path))
 
 

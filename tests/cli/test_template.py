@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from tests.conftest import Command
 
-TEMPLATES = tuple(Facts().templates())
+TEMPLATES = tuple(ShippedFacts().templates())
 
 
 @pytest.mark.sampled(3)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.guard.overrides import Override
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardBook
@@ -51,7 +51,7 @@ def fleet(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     url = f"sqlite:///{tmp_path}/ledger.db"
     guarded = machine("pod-c", "api", labels=(("costguard", "never"),), gpu="", gpu_count=0)
     pods = (machine("pod-a1", "train-1"), machine("pod-a2", "train-2"), guarded)
-    with Ledger(url, rules=Facts().get_billing_rules(), ceilings={}) as ledger:
+    with Ledger(url, rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
         ledger.record_polls([Poll(scope=SCOPE, at=NOON, inventory=Complete(pods))])
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)

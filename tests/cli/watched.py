@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self, TextIO
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.guard.store import GuardBook
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
@@ -165,7 +165,7 @@ class Before:
         self._clock, self._transport = Hands(begins), Transport()
         stack.callback(self._transport.close)
         self._sources = {name: self._opened(name) for name in five.rigs}
-        settings, billing = check_settings(text, "costguard.toml"), Facts().get_billing_rules()
+        settings, billing = check_settings(text, "costguard.toml"), ShippedFacts().get_billing_rules()
         rules = rules_of(settings, step)
         self._ledger = stack.enter_context(Ledger(five.ledger, rules=billing, ceilings={}))
         self.book = stack.enter_context(GuardBook(five.ledger, rails=rules.rails, rules=billing))

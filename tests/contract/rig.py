@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.metering.inventory import Poll
 from costguard.providers.ports import InstanceSource
 from costguard.providers.transport import ProviderContext, Transport
@@ -33,7 +33,7 @@ class NoCache:
         pass
 
 
-NAMES = GpuNames(Facts().get_gpus())
+NAMES = GpuNames(ShippedFacts().get_gpus())
 BILLS = Exports()
 
 

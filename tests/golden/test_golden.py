@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.guard.overrides import Override
 from costguard.guard.policy import Rails
 from costguard.ledger.guard.store import GuardBook
@@ -120,7 +120,7 @@ def polls() -> list[Poll]:
 def ledger(costguard: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """`costguard` with that ledger, at noon on the first of November 2026."""
     url = f"sqlite:///{tmp_path}/ledger.db"
-    with Ledger(url, rules=Facts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+    with Ledger(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
         books.record_polls(polls())
     (tmp_path / "costguard.toml").write_text(SETTINGS)
     monkeypatch.setenv("COSTGUARD_LEDGER__URL", url)

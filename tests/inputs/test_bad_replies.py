@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.db import maintenance
 from costguard.ledger.spans.writer import Ledger
 from costguard.providers.transport import Transport
@@ -95,7 +95,7 @@ def _cloud(rig: Rig, stack: ExitStack, folder: Path) -> Cloud:
     rig.clock.at = datetime.now(UTC) - timedelta(minutes=2)
     cloud = Cloud(rig=rig, base=base, ledger=folder / "ledger.db", ids=rig.put(MACHINES), environ=dict(rig.environ()))
     transport = Transport()
-    with Ledger(f"sqlite:///{cloud.ledger}", rules=Facts().get_billing_rules(), ceilings={}) as ledger:
+    with Ledger(f"sqlite:///{cloud.ledger}", rules=ShippedFacts().get_billing_rules(), ceilings={}) as ledger:
         done = poll(rig.accounts(base, transport, folder), ledger, rig.clock)
     transport.close()
     assert (done.unseen, done.refused) == ((), ())

@@ -12,7 +12,7 @@ import pytest
 
 from costguard.budgets.budget import Budget, ResourceFilter
 from costguard.budgets.hold import Hold
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.ledger.db.connection import open_engine
 from costguard.ledger.db.reader import Reader
@@ -26,7 +26,7 @@ from tests.processes import BESIDE
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-RULES = Facts().get_billing_rules()
+RULES = ShippedFacts().get_billing_rules()
 AGENT = Budget(name="agent", cap=Money.parse("10"), period="day", match=ResourceFilter(owners=("agent",)))
 EVERYBODY = Budget(name="all", cap=Money.parse("100"))
 ROUNDS = 40

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from costguard.errors import InputError, UnknownNameError
 from costguard.ledger.market import SORTS, Market
 from costguard.ledger.market_file import SCHEMA_VERSION, write_market
-from costguard.quoting.offer import Offer, Selection
+from costguard.quoting.offer import Offer, OfferSelection
 from costguard.values.money import Rate
 from tests.campaign import examples
 
-EVERYTHING = Selection()
+EVERYTHING = OfferSelection()
 H100 = Offer(
     provider="lambda",
     region="global",
@@ -99,27 +99,27 @@ def test_no_offers_are_no_offers(market: Market, limit: int) -> None:
 
 
 SELECTIONS = [
-    (Selection(providers=("aws",)), {AWS, AWS_WEST, AWS_SPOT, T4}),
-    (Selection(regions=("us-west-2",)), {AWS_WEST}),
-    (Selection(tiers=("spot",)), {AWS_SPOT}),
-    (Selection(gpus=("T4",)), {T4}),
-    (Selection(gpu_counts=(1,)), {ODD, T4}),
-    (Selection(least_gpus=2), {H100, AWS, AWS_WEST, AWS_SPOT}),
-    (Selection(most_gpus=2), {ODD, T4}),
-    (Selection(providers=("aws", "lambda"), gpus=("H100-SXM",), tiers=("on-demand",)), {H100, AWS, AWS_WEST}),
-    (Selection(regions=("global",)), {H100, ODD}),
-    (Selection(providers=("aws'; DROP TABLE offers; --",)), set()),
-    (Selection(providers=()), set()),
-    (Selection(regions=()), set()),
-    (Selection(tiers=()), set()),
-    (Selection(gpus=()), set()),
-    (Selection(gpu_counts=()), set()),
+    (OfferSelection(providers=("aws",)), {AWS, AWS_WEST, AWS_SPOT, T4}),
+    (OfferSelection(regions=("us-west-2",)), {AWS_WEST}),
+    (OfferSelection(tiers=("spot",)), {AWS_SPOT}),
+    (OfferSelection(gpus=("T4",)), {T4}),
+    (OfferSelection(gpu_counts=(1,)), {ODD, T4}),
+    (OfferSelection(least_gpus=2), {H100, AWS, AWS_WEST, AWS_SPOT}),
+    (OfferSelection(most_gpus=2), {ODD, T4}),
+    (OfferSelection(providers=("aws", "lambda"), gpus=("H100-SXM",), tiers=("on-demand",)), {H100, AWS, AWS_WEST}),
+    (OfferSelection(regions=("global",)), {H100, ODD}),
+    (OfferSelection(providers=("aws'; DROP TABLE offers; --",)), set()),
+    (OfferSelection(providers=()), set()),
+    (OfferSelection(regions=()), set()),
+    (OfferSelection(tiers=()), set()),
+    (OfferSelection(gpus=()), set()),
+    (OfferSelection(gpu_counts=()), set()),
 ]
 
 
 @pytest.mark.parametrize(("selection", "selected"), SELECTIONS)
 def test_a_selection_keeps_what_it_names_and_an_empty_one_nothing(
-    market: Market, selection: Selection, selected: set[Offer]
+    market: Market, selection: OfferSelection, selected: set[Offer]
 ) -> None:
     assert set(market.list_offers(selection)) == selected
 
@@ -138,12 +138,12 @@ ANY_OFFER = st.builds(
     observed_on=st.dates(),
     source=FEW(["s", "t"]),
 )
-ANY_SELECTION = st.builds(Selection, providers=PICKS, regions=PICKS, gpus=PICKS, tiers=st.none() | st.just(("spot",)))
+ANY_SELECTION = st.builds(OfferSelection, providers=PICKS, regions=PICKS, gpus=PICKS, tiers=st.none() | st.just(("spot",)))
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(offers=st.lists(ANY_OFFER, max_size=12), selection=ANY_SELECTION)
-def test_the_file_answers_as_the_plain_list_would(tmp_path: Path, offers: list[Offer], selection: Selection) -> None:
+def test_the_file_answers_as_the_plain_list_would(tmp_path: Path, offers: list[Offer], selection: OfferSelection) -> None:
     write_market(tmp_path / "any.sqlite", offers)
     chosen = [o for o in offers if _selected(o, selection)]
     with Market(tmp_path / "any.sqlite") as market:
@@ -158,7 +158,7 @@ def test_the_file_answers_as_the_plain_list_would(tmp_path: Path, offers: list[O
             assert best == lots
 
 
-def _selected(offer: Offer, selection: Selection) -> bool:
+def _selected(offer: Offer, selection: OfferSelection) -> bool:
     pairs = [(offer.provider, selection.providers), (offer.region, selection.regions), (offer.gpu, selection.gpus)]
     return all(allowed is None or value in allowed for value, allowed in [*pairs, (offer.tier, selection.tiers)])
 

@@ -11,7 +11,7 @@ from costguard.data import MARKET
 from costguard.ledger.market import MARGIN, Market
 from costguard.ledger.market_file import write_market
 from costguard.ledger.market_refresh import newest_market, refresh_market
-from costguard.quoting.offer import OfferListing, Selection
+from costguard.quoting.offer import OfferListing, OfferSelection
 from tests import shop
 from tests.shop import offer
 
@@ -27,7 +27,7 @@ def rows(path: Path, providers: tuple[str, ...] | None = None) -> set[tuple[str,
     with Market(path) as market:
         return {
             (o.provider, o.gpu, o.tier, o.rate.format() if o.rate else None)
-            for o in market.list_offers(Selection(providers=providers))
+            for o in market.list_offers(OfferSelection(providers=providers))
         }
 
 
@@ -105,7 +105,9 @@ def test_a_part_of_a_listing_takes_nothing_away(base: Path, tmp_path: Path) -> N
 def test_what_a_refresh_did_not_ask_keeps_its_own_date(base: Path, tmp_path: Path) -> None:
     refresh_market(tmp_path / "fresh", base, {"aws": OfferListing(offers=(offer("aws", "L4", "0.8"),))}, AT)
     with Market(tmp_path / "fresh") as market:
-        found = {o.provider: o.observed_on for o in market.list_offers(Selection(gpus=("H100-SXM",), providers=("lambda",)))}
+        found = {
+            o.provider: o.observed_on for o in market.list_offers(OfferSelection(gpus=("H100-SXM",), providers=("lambda",)))
+        }
     assert found == {"lambda": shop.OLD}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.guard.action_intents import EXECUTING, READY
 from costguard.ledger.db import maintenance
 from costguard.ledger.db.address import address
@@ -67,7 +67,7 @@ def restore(url: str, name: str) -> None:
 
 def spent(url: str) -> dict[tuple[str, str], tuple[int, int, int]]:
     """What the month came to, by owner and charge."""
-    with Books(url, rules=Facts().get_billing_rules()) as books:
+    with Books(url, rules=ShippedFacts().get_billing_rules()) as books:
         return {
             (one.attribution.owner, one.charge): (one.money.low.nano, one.money.expected.nano, one.money.high.nano)
             for one in books.load_spending(MONTH, NOON)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.metering import billing_table
 from costguard.metering.billing import (
@@ -35,7 +35,7 @@ from costguard.values.money import NANO, Rate
 from costguard.values.period import Period
 from costguard.values.resource import STATES, ResourceKey
 
-RULES = Facts().get_billing_rules()
+RULES = ShippedFacts().get_billing_rules()
 CENT = NANO // 100
 HOMES = {"aws": "us-east-1", "gcp": "us-central1-a", "sim-aws": "us-east-1"}
 
@@ -720,7 +720,7 @@ def test_an_impossible_rule_cannot_be_built(made: object) -> None:
 
 def test_the_prices_of_the_real_clouds_disks_stand_in_one_file() -> None:
     """What a row of storage_rates.csv states is what a quote and a ledger take."""
-    quoted = Facts().get_storage_rates()
+    quoted = ShippedFacts().get_storage_rates()
     for provider, type_ in (("aws", "gp3"), ("gcp", "pd-balanced"), ("runpod", "container")):
         (rule,) = RULES[provider].find_storage_rules(type_)
         assert rule.running == PriceRange.exactly(quoted[provider].nano_per_gb_month)

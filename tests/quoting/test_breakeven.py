@@ -5,66 +5,68 @@ from __future__ import annotations
 import pytest
 
 from costguard.errors import InputError
-from costguard.quoting.breakeven import break_even
+from costguard.quoting.breakeven import compute_break_even
 from costguard.values.money import Money, Rate
 
 
 @pytest.mark.parametrize(("price", "rent", "hours"), [("1600", "0.40", 4000), ("15000", "4", 3750), ("150000", "32", 4687.5)])
 def test_source_rows_are_price_over_rent(price: str, rent: str, hours: float) -> None:
-    assert break_even(Money.parse(price), Rate.parse(rent)).hours == hours
+    assert compute_break_even(Money.parse(price), Rate.parse(rent)).hours == hours
 
 
 def test_power_lengthens_and_resale_shortens_it() -> None:
     price, rent = Money.parse("1600"), Rate.parse("0.40")
-    powered = break_even(price, rent, power_w=450, usd_per_kwh="0.30")
+    powered = compute_break_even(price, rent, power_w=450, usd_per_kwh="0.30")
     assert powered.hours == pytest.approx(1600 / 0.265)
     assert powered.plain_hours == 4000
-    assert break_even(price, rent, power_w=450, usd_per_kwh="0.30", resale=Money.parse("600")).hours == pytest.approx(
+    assert compute_break_even(price, rent, power_w=450, usd_per_kwh="0.30", resale=Money.parse("600")).hours == pytest.approx(
         1000 / 0.265
     )
 
 
 def test_weeks_and_months_follow_from_hours_a_week() -> None:
-    found = break_even(Money.parse("1600"), Rate.parse("0.40"), hours_per_week=40)
+    found = compute_break_even(Money.parse("1600"), Rate.parse("0.40"), hours_per_week=40)
     assert found.weeks == 100
     assert found.months == pytest.approx(100 * 12 / 52)
 
 
 def test_power_dearer_than_rent_never_pays_back() -> None:
-    found = break_even(Money.parse("1600"), Rate.parse("0.10"), power_w=450, usd_per_kwh="0.30", hours_per_week=40)
+    found = compute_break_even(Money.parse("1600"), Rate.parse("0.10"), power_w=450, usd_per_kwh="0.30", hours_per_week=40)
     assert found.never
     assert (found.hours, found.weeks, found.months) == (None, None, None)
     assert found.explain[0].startswith("never")
 
 
 def test_power_equal_to_rent_never_pays_back() -> None:
-    assert break_even(Money.parse("1600"), Rate.parse("0.30"), power_w=1000, usd_per_kwh="0.30").never
+    assert compute_break_even(Money.parse("1600"), Rate.parse("0.30"), power_w=1000, usd_per_kwh="0.30").never
 
 
 def test_upkeep_counts_as_power_does() -> None:
-    found = break_even(Money.parse("1000"), Rate.parse("1.00"), upkeep=Rate.parse("0.50"))
+    found = compute_break_even(Money.parse("1000"), Rate.parse("1.00"), upkeep=Rate.parse("0.50"))
     assert found.hours == 2000
 
 
 def test_resale_above_the_price_pays_back_at_once() -> None:
-    assert break_even(Money.parse("1000"), Rate.parse("1"), resale=Money.parse("1200")).hours == 0
+    assert compute_break_even(Money.parse("1000"), Rate.parse("1"), resale=Money.parse("1200")).hours == 0
 
 
 def test_power_without_its_price_is_left_out() -> None:
-    assert break_even(Money.parse("1600"), Rate.parse("0.40"), power_w=450).hours == 4000
+    assert compute_break_even(Money.parse("1600"), Rate.parse("0.40"), power_w=450).hours == 4000
 
 
 def test_money_of_two_currencies_is_refused() -> None:
     with pytest.raises(InputError, match="currency"):
-        break_even(Money.parse("1600", "EUR"), Rate.parse("0.40"))
+        compute_break_even(Money.parse("1600", "EUR"), Rate.parse("0.40"))
 
 
 @pytest.mark.parametrize("hours", [0, -1, 169])
 def test_impossible_weeks_are_refused(hours: float) -> None:
     with pytest.raises(InputError, match="hours_per_week"):
-        break_even(Money.parse("1600"), Rate.parse("0.40"), hours_per_week=hours)
+        compute_break_even(Money.parse("1600"), Rate.parse("0.40"), hours_per_week=hours)
 
 
 def test_explanation_shows_the_division() -> None:
-    found = break_even(Money.parse("1600"), Rate.parse("0.40"), power_w=450, usd_per_kwh="0.30", resale=Money.parse("600"))
+    found = compute_break_even(
+        Money.parse("1600"), Rate.parse("0.40"), power_w=450, usd_per_kwh="0.30", resale=Money.parse("600")
+    )
     assert found.explain[0] == "(1600.00 - 600.00 resale) USD / (0.4000 rent - 0.1350 of one's own) an hour = 3774 h of use"

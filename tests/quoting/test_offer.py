@@ -32,28 +32,28 @@ def seen(days_ago: int, pricing: str = "standard") -> Offer:
 
 
 def test_a_list_price_is_fresh_for_a_month() -> None:
-    assert [seen(days).stale(TODAY) for days in (0, 30, 31)] == [False, False, True]
+    assert [seen(days).is_stale(TODAY) for days in (0, 30, 31)] == [False, False, True]
 
 
 def test_a_price_made_by_demand_is_fresh_for_two_days() -> None:
-    assert [seen(days, "dynamic").stale(TODAY) for days in (0, 2, 3)] == [False, False, True]
+    assert [seen(days, "dynamic").is_stale(TODAY) for days in (0, 2, 3)] == [False, False, True]
 
 
 def test_a_stale_price_says_its_age() -> None:
-    assert OFFER.stale_text(TODAY) == "stale 42d"
+    assert OFFER.format_staleness(TODAY) == "stale 42d"
 
 
 def test_a_fresh_price_says_nothing() -> None:
-    assert seen(3).stale_text(TODAY) == ""
+    assert seen(3).format_staleness(TODAY) == ""
 
 
 def test_a_price_of_tomorrow_is_fresh_where_the_observer_is_ahead() -> None:
-    assert seen(-1).stale_text(TODAY) == ""
+    assert seen(-1).format_staleness(TODAY) == ""
 
 
 def test_a_price_from_the_future_proves_nothing() -> None:
-    assert seen(-3).stale(TODAY)
-    assert seen(-3).stale_text(TODAY) == "dated 3d ahead"
+    assert seen(-3).is_stale(TODAY)
+    assert seen(-3).format_staleness(TODAY) == "dated 3d ahead"
 
 
 @pytest.mark.parametrize("tier", TIERS)

@@ -12,18 +12,18 @@ from costguard.quoting.quote import (
     CHEAPEST,
     FASTEST,
     PARETO,
-    Option,
-    may_break_the_cap,
-    over_the_cap,
-    priced,
-    ranked,
-    uncertainty,
+    QuoteOption,
+    explain_cap_breach,
+    explain_uncertainty,
+    list_cap_warnings,
+    price_option,
+    rank_options,
 )
 from costguard.quoting.storage import StorageRate
-from costguard.sizing.job import Limits
+from costguard.sizing.job import JobLimits
 from costguard.sizing.recipe import Recipe
 from costguard.sizing.speed.duration import Duration
-from costguard.sizing.speed.flops import flops_per_token
+from costguard.sizing.speed.flops import count_flops_per_token
 from costguard.values.interval import Interval
 from costguard.values.money import Money, MoneyInterval, Rate
 from tests.sizing.speeds import GPUS, LLAMA_2_7B
@@ -42,7 +42,7 @@ TWO_DOLLARS = Offer(
 HOURS = Interval(8, 10, 13)
 SPENT = MoneyInterval(low=Money.parse("16"), expected=Money.parse("20"), high=Money.parse("26"))
 PARTS = (("speed", Interval(6, 8, 9)), ("start-up", Interval(0.5, 1, 4.5)), ("certain", Interval(1, 1, 1)))
-OPTION = Option(
+OPTION = QuoteOption(
     gpu=GPUS["H100-SXM"],
     gpu_count=1,
     offer=TWO_DOLLARS,
@@ -53,7 +53,7 @@ OPTION = Option(
 
 
 def test_the_assumption_with_the_widest_hours_is_named_with_its_money() -> None:
-    said = uncertainty(OPTION)
+    said = explain_uncertainty(OPTION)
     assert said is not None
     assert said.startswith("start-up matters most")
     assert "$8.00 (4.00 h)" in said
@@ -61,8 +61,8 @@ def test_the_assumption_with_the_widest_hours_is_named_with_its_money() -> None:
 
 def test_where_nothing_is_uncertain_nothing_is_named() -> None:
     certain = Duration(hours=HOURS, startup_hours=HOURS, train_hours=HOURS, parts=(("speed", Interval.exactly(3)),))
-    assert uncertainty(replace(OPTION, duration=certain)) is None
-    assert uncertainty(replace(OPTION, usd=None)) is None
+    assert explain_uncertainty(replace(OPTION, duration=certain)) is None
+    assert explain_uncertainty(replace(OPTION, usd=None)) is None
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_a_cap_on_money_is_broken_by_what_is_expected_and_may_be_by_what_is_high
     broken: bool,  # noqa: FBT001 - a column of the table
     may_break: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
-    limits = Limits(max_usd=Money.parse(cap))
-    assert (over_the_cap(OPTION, limits) is not None) is broken
-    assert bool(may_break_the_cap(SPENT, HOURS, limits)) is may_break
+    limits = JobLimits(max_usd=Money.parse(cap))
+    assert (explain_cap_breach(OPTION, limits) is not None) is broken
+    assert bool(list_cap_warnings(SPENT, HOURS, limits)) is may_break
 
 
 @pytest.mark.parametrize(
@@ -87,22 +87,22 @@ def test_a_cap_on_hours_is_broken_by_what_is_expected_and_may_be_by_what_is_high
     broken: bool,  # noqa: FBT001 - a column of the table
     may_break: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
-    limits = Limits(max_hours=cap)
-    assert (over_the_cap(OPTION, limits) is not None) is broken
-    assert bool(may_break_the_cap(SPENT, HOURS, limits)) is may_break
+    limits = JobLimits(max_hours=cap)
+    assert (explain_cap_breach(OPTION, limits) is not None) is broken
+    assert bool(list_cap_warnings(SPENT, HOURS, limits)) is may_break
 
 
 def test_an_option_of_unknown_money_or_hours_is_last_and_bears_no_mark() -> None:
     unknown = replace(OPTION, usd=None)
     endless = replace(OPTION, hours=None)
-    best, *rest = ranked([unknown, OPTION, endless], "usd")
+    best, *rest = rank_options([unknown, OPTION, endless], "usd")
     assert best.marks == (CHEAPEST, FASTEST, PARETO)
     assert [o.marks for o in rest] == [(), ()]
 
 
 def test_money_is_machines_of_all_nodes_and_the_disk_of_each_to_the_nano_dollar() -> None:
     disk = StorageRate(provider="acme", nano_per_gb_month=100_000_000)
-    usd, stored = priced(TWO_DOLLARS, 3, Interval.exactly(7.3), disk, 100)
+    usd, stored = price_option(TWO_DOLLARS, 3, Interval.exactly(7.3), disk, 100)
     assert stored is not None
     assert usd is not None
     assert stored.expected == Money.parse("0.3")  # 3 x 100 GB x $0.10 x 7.3 h / 730 h
@@ -110,14 +110,14 @@ def test_money_is_machines_of_all_nodes_and_the_disk_of_each_to_the_nano_dollar(
 
 
 def test_a_price_that_is_unknown_gives_no_money() -> None:
-    assert priced(replace(TWO_DOLLARS, rate=None), 1, HOURS, None, 0) == (None, None)
-    assert priced(TWO_DOLLARS, 1, None, None, 0) == (None, None)
+    assert price_option(replace(TWO_DOLLARS, rate=None), 1, HOURS, None, 0) == (None, None)
+    assert price_option(TWO_DOLLARS, 1, None, None, 0) == (None, None)
 
 
 def test_a_stated_count_scales_the_work_of_the_layers() -> None:
     counted = LLAMA_2_7B.computed_parameters
     layers = sum(b.layers * b.parameters_each for b in LLAMA_2_7B.blocks)
     twice = replace(LLAMA_2_7B, stated_params=counted + layers)
-    plain, larger = (flops_per_token(a, Recipe(attention="flash")) for a in (LLAMA_2_7B, twice))
+    plain, larger = (count_flops_per_token(a, Recipe(attention="flash")) for a in (LLAMA_2_7B, twice))
     matrices = sum(b.layers * (b.attention_parameters + 3 * 4096 * 11008) for b in LLAMA_2_7B.blocks)
     assert larger.forward - plain.forward == pytest.approx(2 * matrices, rel=1e-6)

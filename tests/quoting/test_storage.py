@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.quoting.storage import SYSTEM_GB, StorageRate, disk_gb, read_storage_rates
+from costguard.quoting.storage import SYSTEM_GB, StorageRate, compute_disk_gb, read_storage_rates
 from costguard.quoting.subscription import read_subscriptions
-from costguard.sizing.job import job_from
+from costguard.sizing.job import parse_job
 from costguard.values.interval import Interval
 from costguard.values.money import Money
 from tests.sizing.speeds import LLAMA_3_8B
@@ -17,23 +17,23 @@ RATE = StorageRate(provider="aws", nano_per_gb_month=10**8)
 
 
 def test_seventy_gb_at_ten_cents_for_ten_hours_are_nine_point_six_cents() -> None:
-    assert RATE.over(70, 36_000).format(3) == "0.096"
+    assert RATE.compute_cost(70, 36_000).format(3) == "0.096"
 
 
 def test_a_month_of_disk_is_its_monthly_price() -> None:
-    assert RATE.over(100, 730 * 3600) == Money.parse(10)
+    assert RATE.compute_cost(100, 730 * 3600) == Money.parse(10)
 
 
 def test_a_full_fine_tune_keeps_checkpoints_and_an_adapter_none_worth_counting() -> None:
     weights = 2 * LLAMA_3_8B.parameters / 1e9
-    adapter = disk_gb(LLAMA_3_8B, job_from({"method": "qlora"}, LLAMA_3_8B).recipe)
-    full = disk_gb(LLAMA_3_8B, job_from({"method": "full"}, LLAMA_3_8B).recipe)
+    adapter = compute_disk_gb(LLAMA_3_8B, parse_job({"method": "qlora"}, LLAMA_3_8B).recipe)
+    full = compute_disk_gb(LLAMA_3_8B, parse_job({"method": "full"}, LLAMA_3_8B).recipe)
     assert adapter == pytest.approx(SYSTEM_GB + weights, abs=2)
     assert full - adapter == pytest.approx(2 * 14 * LLAMA_3_8B.parameters / 1e9, abs=2)
 
 
 def test_a_rate_nobody_states_is_unknown_and_one_that_is_included_is_zero() -> None:
-    rates = Facts().get_storage_rates()
+    rates = ShippedFacts().get_storage_rates()
     assert "vast" not in rates
     assert rates["lambda"].nano_per_gb_month == 0
     assert rates["aws"].nano_per_gb_month == 80_000_000
@@ -53,10 +53,10 @@ def test_a_rate_that_is_no_money_names_its_row() -> None:
 
 
 def test_eight_hours_on_an_l4_take_the_units_of_eight_hours() -> None:
-    plans = [p for p in Facts().get_subscriptions() if p.gpu == "L4" and p.units]
+    plans = [p for p in ShippedFacts().get_subscriptions() if p.gpu == "L4" and p.units]
     assert plans
     for plan in plans:
-        needed = plan.units_for(Interval.exactly(8.0))
+        needed = plan.compute_units(Interval.exactly(8.0))
         assert needed.low == pytest.approx(8 * plan.units_per_hour.low)
         assert needed.high == pytest.approx(8 * plan.units_per_hour.high)
         assert plan.session_hours <= 24

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.quoting.offer import Offer, Selection
-from costguard.quoting.template import Compared, Template, changed_keys, read_templates, template_named
+from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.template import TemplateComparison, WorkloadTemplate, find_template, list_changed_keys, read_templates
 from costguard.services.template import compare
-from costguard.sizing.job import flags_over, job_from
+from costguard.sizing.job import merge_flags, parse_job
 from costguard.values.gpu_names import GpuNames
 from tests.sizing.shapes import FACTS
 from tests.sizing.speeds import GPUS
@@ -26,25 +26,25 @@ DOES_NOT_COME_OUT = {
 class NoMarket:
     """Sells nothing: hours need no price."""
 
-    def list_classes(self, selection: Selection) -> list[tuple[str, int]]:  # noqa: ARG002 - the port's signature
+    def list_classes(self, selection: OfferSelection) -> list[tuple[str, int]]:  # noqa: ARG002 - the port's signature
         return []
 
-    def find_best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:  # noqa: ARG002 - the port's signature
+    def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:  # noqa: ARG002 - the port's signature
         return []
 
-    def list_offers(self, selection: Selection, *, sort: str, limit: int | None) -> Iterator[Offer]:  # noqa: ARG002 - the port's signature
+    def list_offers(self, selection: OfferSelection, *, sort: str, limit: int | None) -> Iterator[Offer]:  # noqa: ARG002 - the port's signature
         return iter(())
 
 
-def compared(template: Template, **flags: object) -> Compared:
-    table = flags_over(template.job, flags)
-    job = job_from(table, FACTS.get_architecture(str(table["model"])), FACTS.get_architecture)
-    return compare(template, job, changed_keys(table, template), market=NoMarket(), facts=FACTS)
+def compared(template: WorkloadTemplate, **flags: object) -> TemplateComparison:
+    table = merge_flags(template.job, flags)
+    job = parse_job(table, FACTS.get_architecture(str(table["model"])), FACTS.get_architecture)
+    return compare(template, job, list_changed_keys(table, template), market=NoMarket(), facts=FACTS)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_template_leaves_nothing_to_be_assumed(name: str) -> None:
-    job = job_from(TEMPLATES[name].job, FACTS.get_architecture(str(TEMPLATES[name].job["model"])), FACTS.get_architecture)
+    job = parse_job(TEMPLATES[name].job, FACTS.get_architecture(str(TEMPLATES[name].job["model"])), FACTS.get_architecture)
     assert job.assumed == ()
     assert job.tokens is not None
 
@@ -70,8 +70,8 @@ def test_the_source_comes_out_or_it_is_known_why_not(name: str) -> None:
 
 def test_the_documents_rlhf_row_comes_out_with_four_passes_over_each_batch() -> None:
     rlhf = TEMPLATES["rlhf-7b"]
-    job = flags_over(rlhf.job, {"preference": {"updates": 4}})
-    four = Template(name="four", title="", tokens_why="", job=job, claim=rlhf.claim)
+    job = merge_flags(rlhf.job, {"preference": {"updates": 4}})
+    four = WorkloadTemplate(name="four", title="", tokens_why="", job=job, claim=rlhf.claim)
     assert compared(four).comes_out
 
 
@@ -104,7 +104,7 @@ def test_another_job_is_not_compared_but_another_limit_is() -> None:
 
 def test_an_unknown_template_offers_the_nearest_and_names_all() -> None:
     with pytest.raises(UnknownNameError, match="did you mean lora-7b") as told:
-        template_named("lora7b", TEMPLATES)
+        find_template("lora7b", TEMPLATES)
     assert "gpt2-reproduction" in str(told.value)
 
 

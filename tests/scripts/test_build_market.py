@@ -11,7 +11,7 @@ import pytest
 
 import costguard
 from costguard.ledger.market import Market
-from costguard.quoting.offer import Offer, Selection
+from costguard.quoting.offer import Offer, OfferSelection
 from costguard.values.gpu import read_gpus
 from costguard.values.money import Rate
 from scripts.build_market import MARKET, PRICES, Built, build, day, report
@@ -175,7 +175,7 @@ def test_the_report_counts_every_row(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def shipped() -> list[Offer]:
     with Market(MARKET) as market:
-        return list(market.list_offers(Selection()))
+        return list(market.list_offers(OfferSelection()))
 
 
 @pytest.mark.skipif(not PRICES.is_dir(), reason=f"the price snapshots are not at {PRICES}")

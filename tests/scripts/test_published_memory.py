@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.sizing.memory.footprint import footprint
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.memory.footprint import compute_footprint
+from costguard.sizing.recipe import Parallelism, Recipe
 from scripts import published_memory
 from tests.sizing.shapes import shipped
 
@@ -50,5 +50,5 @@ def test_attention_was_eager_before_sdpa_was_the_default_and_where_a_fused_softm
 
 
 def test_computed_from_a_profile_means_every_term_at_its_largest() -> None:
-    sized = footprint(shipped("llama-2-7b"), Recipe(checkpointing="none"), Parallel())
+    sized = compute_footprint(shipped("llama-2-7b"), Recipe(checkpointing="none"), Parallelism())
     assert published_memory.figure(sized, BLANK | {"metric": "computed from profile"}) > sized.peak

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.services.exact_step import PACKAGES, FakeTensors
+from costguard.services.exact_step import PACKAGES, FakeTensorSizer
 from costguard.services.size import size, with_exact
-from costguard.sizing.exact_memory import Exact, check_runnable, compared
-from costguard.sizing.job import Job, job_from
-from costguard.sizing.memory.footprint import footprint
-from costguard.sizing.recipe import Parallel
+from costguard.sizing.exact_memory import ExactMemory, check_runnable, compare_moments
+from costguard.sizing.job import Job, parse_job
+from costguard.sizing.memory.footprint import compute_footprint
+from costguard.sizing.recipe import Parallelism
 from tests.conftest import Command
 
-FACTS = Facts()
+FACTS = ShippedFacts()
 GPT2 = {"model": "gpt2", "method": "full", "precision": "bf16-amp", "seq_len": 1024, "checkpointing": "none"}
-MEDIUM = Exact(
+MEDIUM = ExactMemory(
     parameters=354_823_168,
     trained=354_823_168,
     forward=13_000_000_000,
@@ -51,16 +51,16 @@ needs_torch = pytest.mark.skipif(
 
 def job(**stated: object) -> Job:
     table = {**GPT2, **stated}
-    return job_from(table, FACTS.get_architecture(str(table["model"])))
+    return parse_job(table, FACTS.get_architecture(str(table["model"])))
 
 
 class Told:
     """A sizer that says what it was told to say."""
 
-    def __init__(self, exact: Exact) -> None:
+    def __init__(self, exact: ExactMemory) -> None:
         self.told = exact
 
-    def measure_step(self, config: Mapping[str, object], job: Job) -> Exact:  # noqa: ARG002 - the port's signature
+    def measure_step(self, config: Mapping[str, object], job: Job) -> ExactMemory:  # noqa: ARG002 - the port's signature
         return self.told
 
 
@@ -101,12 +101,12 @@ def test_a_plain_job_is_runnable() -> None:
 def test_missing_packages_are_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("costguard.services.exact_step.find_spec", lambda name: None if name == "peft" else object())
     with pytest.raises(InputError, match=r"not installed: peft\n.*gpu-costguard\[exact\]"):
-        FakeTensors().measure_step({}, job())
+        FakeTensorSizer().measure_step({}, job())
 
 
 def test_the_closed_form_stands_beside_each_moment_it_has() -> None:
     asked = job(model="gpt2-medium", micro_batch=4)
-    moments = {c.moment: c for c in compared(MEDIUM, footprint(asked.architecture, asked.recipe, Parallel()))}
+    moments = {c.moment: c for c in compare_moments(MEDIUM, compute_footprint(asked.architecture, asked.recipe, Parallelism()))}
     assert moments["peak"].exact == 13_709_427_712
     assert abs(moments["peak"].difference or 1) < 0.01
     assert abs(moments["step"].difference or 1) < 0.001
@@ -147,7 +147,7 @@ def test_shipped_names_and_aliases_have_a_config() -> None:
 
 
 def ran(config: Mapping[str, object], asked: Job) -> tuple[int, int, int, int]:
-    exact = FakeTensors().measure_step(config, asked)
+    exact = FakeTensorSizer().measure_step(config, asked)
     return exact.parameters, exact.forward_end, exact.forward_backward, exact.step
 
 
@@ -207,7 +207,7 @@ def test_a_vision_model_by_its_config_is_equal_to_the_byte(costguard: Command, t
 @pytest.mark.parametrize("model", ["qwen3-0.6b", "pythia-160m", "t5-small", "roberta-base", "opt-125m"])
 def test_shipped_models_of_other_kinds_run(model: str) -> None:
     asked = job(model=model, seq_len=512, micro_batch=2, precision="bf16")
-    exact = FakeTensors().measure_step(FACTS.config(model), asked)
+    exact = FakeTensorSizer().measure_step(FACTS.config(model), asked)
     assert exact.parameters == pytest.approx(asked.architecture.parameters, rel=1e-3)
-    closed = footprint(asked.architecture, asked.recipe, Parallel())
+    closed = compute_footprint(asked.architecture, asked.recipe, Parallelism())
     assert closed.peak == pytest.approx(exact.peak, rel=0.06)

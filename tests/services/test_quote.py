@@ -9,24 +9,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.ledger.market import Market
 from costguard.ledger.market_file import write_market
 from costguard.quoting.offer import Offer
-from costguard.quoting.quote import CHEAPEST, FASTEST, PARETO, SORTS, Option, Quote, Rental, shown
+from costguard.quoting.quote import CHEAPEST, FASTEST, PARETO, SORT_KEYS, Quote, QuoteOption, Rental, select_shown
 from costguard.services.quote import quote
-from costguard.sizing.job import Job, Limits, job_from
+from costguard.sizing.job import Job, JobLimits, parse_job
 from costguard.sizing.placement import Hardware
 from costguard.values.money import Money, Rate
 from costguard.values.resource import SPOT
 from tests.campaign import examples
 from tests.shop import FRESH, SHOP, offer
 
-FACTS = Facts()
+FACTS = ShippedFacts()
 TABLE = {"model": "llama-3.1-8b", "method": "qlora", "tokens": 5 * 10**7, "seq_len": 2048}
-JOB = job_from(TABLE, FACTS.get_architecture("llama-3.1-8b"))
-FULL = job_from(TABLE | {"method": "full"}, FACTS.get_architecture("llama-3.1-8b"))
+JOB = parse_job(TABLE, FACTS.get_architecture("llama-3.1-8b"))
+FULL = parse_job(TABLE | {"method": "full"}, FACTS.get_architecture("llama-3.1-8b"))
 
 
 def asked(folder: Path, offers: list[Offer], job: Job | Rental = JOB, sort: str = "usd", on: Hardware | None = None) -> Quote:
@@ -47,12 +47,12 @@ OFFERS = st.builds(
 ANY_MARKET = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def money(option: Option) -> int:
+def money(option: QuoteOption) -> int:
     assert option.usd
     return option.usd.expected.nano
 
 
-def hours(option: Option) -> float:
+def hours(option: QuoteOption) -> float:
     assert option.hours
     return option.hours.expected
 
@@ -79,7 +79,7 @@ def test_marks_are_what_counting_by_hand_finds(tmp_path: Path, offers: list[Offe
 
 
 @settings(ANY_MARKET, max_examples=examples(20))
-@given(offers=st.lists(OFFERS, max_size=12), sort=st.sampled_from(SORTS), seed=st.randoms(use_true_random=False))
+@given(offers=st.lists(OFFERS, max_size=12), sort=st.sampled_from(SORT_KEYS), seed=st.randoms(use_true_random=False))
 def test_the_order_does_not_depend_on_the_order_of_the_offers(
     tmp_path: Path, offers: list[Offer], sort: str, seed: object
 ) -> None:
@@ -117,7 +117,7 @@ def test_caps_keep_exactly_what_is_expected_to_stay_below_them(
 ) -> None:
     free = asked(tmp_path, offers)
     cap = Money.parse(usd)
-    capped = asked(tmp_path, offers, dataclasses.replace(JOB, limits=Limits(max_usd=cap, max_hours=most)))
+    capped = asked(tmp_path, offers, dataclasses.replace(JOB, limits=JobLimits(max_usd=cap, max_hours=most)))
     kept = [o for o in free.options if money(o) <= cap.nano and hours(o) <= most]
     assert [o.offer for o in capped.options] == [o.offer for o in kept]
     over = [r for r in capped.refused if r.reason.startswith("over the cap")]
@@ -130,7 +130,7 @@ def test_what_is_shown_is_the_first_so_many_or_else_each_providers_best_and_all_
     tmp_path: Path, offers: list[Offer], top: int | None, first: int
 ) -> None:
     options = asked(tmp_path, offers).options
-    visible = shown(options, top, first)
+    visible = select_shown(options, top, first)
     if top is not None:
         assert visible == options[:top]
         return
@@ -146,7 +146,7 @@ def test_a_marked_option_is_shown_however_far_down_it_stands(tmp_path: Path) -> 
     options = asked(tmp_path, [offer("vast", "L4", "1", tier="community"), dear, fast]).options
     assert [o.offer for o in options if not o.marks] == [dear]
     assert FASTEST in options[-1].marks
-    assert shown(options, None, 1) == (options[0], options[-1])
+    assert select_shown(options, None, 1) == (options[0], options[-1])
 
 
 def test_spot_takes_longer_than_the_same_machine_on_demand(tmp_path: Path) -> None:
@@ -192,19 +192,19 @@ def test_two_machines_cost_twice_and_each_has_its_disk(tmp_path: Path) -> None:
 
 
 def test_a_job_too_large_for_one_machine_is_spread_over_joined_ones_within_the_limit(tmp_path: Path) -> None:
-    job = job_from(TABLE | {"method": "full"}, FACTS.get_architecture("llama-3.1-70b"))
+    job = parse_job(TABLE | {"method": "full"}, FACTS.get_architecture("llama-3.1-70b"))
     h100 = [offer("aws", "H100-SXM", "30", count=8), offer("aws", "H100-SXM", "4", count=1)]
     (option,) = asked(tmp_path, h100, job).options
     assert option.nodes > 1
     assert option.nodes * 8 <= job.limits.max_gpus
     assert option.placement
     assert option.placement.fits
-    capped = asked(tmp_path, h100, dataclasses.replace(job, limits=Limits(max_gpus=8)))
+    capped = asked(tmp_path, h100, dataclasses.replace(job, limits=JobLimits(max_gpus=8)))
     assert capped.options == ()
 
 
 def test_offloading_is_refused_where_the_host_has_too_little_memory(tmp_path: Path) -> None:
-    job = job_from(TABLE | {"method": "full", "parallel": {"offload": "optimizer"}}, FACTS.get_architecture("llama-3.1-8b"))
+    job = parse_job(TABLE | {"method": "full", "parallel": {"offload": "optimizer"}}, FACTS.get_architecture("llama-3.1-8b"))
     small, large, unknown = (offer("aws", "H100-SXM", "3", name=str(gb), ram_gb=gb, region=str(gb)) for gb in (16, 2000, None))
     for one, kept in ((small, 0), (large, 1), (unknown, 1)):
         answer = asked(tmp_path, [one], job)
@@ -223,13 +223,13 @@ def test_an_empty_market_gives_no_option_and_no_refusal(tmp_path: Path) -> None:
 
 
 def test_a_split_that_suits_no_number_of_gpus_is_the_users_mistake(tmp_path: Path) -> None:
-    job = job_from(TABLE | {"parallel": {"tp": 3}}, FACTS.get_architecture("llama-3.1-8b"))
+    job = parse_job(TABLE | {"parallel": {"tp": 3}}, FACTS.get_architecture("llama-3.1-8b"))
     with pytest.raises(InputError, match=r"parallel\.tp"):
         asked(tmp_path, list(SHOP), job)
 
 
 def test_a_split_that_suits_some_machines_is_refused_on_the_others(tmp_path: Path) -> None:
-    job = job_from(TABLE | {"parallel": {"tp": 4}}, FACTS.get_architecture("llama-3.1-8b"))
+    job = parse_job(TABLE | {"parallel": {"tp": 4}}, FACTS.get_architecture("llama-3.1-8b"))
     answer = asked(tmp_path, [offer("aws", "H100-SXM", "3", count=n, region=str(n)) for n in (1, 2, 4, 8)], job)
     assert {o.gpu_count for o in answer.options} == {4, 8}
     assert {r.gpu_count for r in answer.refused} == {1, 2}
@@ -245,6 +245,6 @@ def test_a_rental_is_paid_by_the_second_of_its_hours(tmp_path: Path) -> None:
 
 
 def test_a_rental_looks_at_no_other_number_of_gpus(tmp_path: Path) -> None:
-    rental = Rental(gpu="H100-SXM", gpu_count=8, hours=1, limits=Limits(gpus=("H100-SXM",)))
+    rental = Rental(gpu="H100-SXM", gpu_count=8, hours=1, limits=JobLimits(gpus=("H100-SXM",)))
     only_one = asked(tmp_path, [offer("acme", "H100-SXM", "2.99")], rental)
     assert (only_one.options, only_one.refused) == ((), ())

@@ -15,7 +15,7 @@ from costguard.bills.bill_line import COMPUTE
 from costguard.bills.drift import BEYOND, UNSURE, WITHIN, DriftResult
 from costguard.bills.drift_causes import RATE, UNBILLED, UNSEEN
 from costguard.bills.tolerance import DEFAULT_TOLERANCE
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.bills.reader import BillBooks
 from costguard.ledger.bills.staging import Staging
 from costguard.ledger.bills.store import Bills, Gathered
@@ -31,7 +31,7 @@ from tests.bills.test_drift import bill, day, every, line
 
 START = datetime(2026, 11, 3, tzinfo=UTC)
 MONTH = Period(start=datetime(2026, 11, 1, tzinfo=UTC), end=datetime(2026, 12, 1, tzinfo=UTC))
-RULES = Facts().get_billing_rules()
+RULES = ShippedFacts().get_billing_rules()
 CLOUDS = ("sim-aws", "sim-gcp", "sim-lambda", "sim-runpod", "sim-vast")
 DAY = timedelta(days=1)
 EVERY, HOURS = timedelta(minutes=10), 74

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import CostguardError
 from costguard.guard.alerts.alert import Notification
 from costguard.guard.policy import Rails
@@ -96,7 +96,7 @@ class Office:
 def office(tmp_path: Path) -> Iterator[Office]:
     """A ledger of two days up to the first of November, seen since the twentieth of October."""
     url = f"sqlite:///{tmp_path}/ledger.db"
-    with Ledger(url, rules=Facts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
+    with Ledger(url, rules=ShippedFacts().get_billing_rules(), ceilings={"RTX-4090": 2 * 10**9}) as books:
         books.record_polls(polls())
     settings = check_settings(f"{MAILED}[ledger]\nurl = '{url}'\n", "costguard.toml")
     with ReportBook(url) as book, GuardBook(url, rails=Rails()) as guard:

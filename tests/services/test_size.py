@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError
 from costguard.services.size import COUNTS, LEAST_SAVING, size
-from costguard.sizing.job import Job, job_from
+from costguard.sizing.job import Job, parse_job
 from costguard.sizing.placement import Hardware
 from costguard.values.gpu import GIB
 
-FACTS = Facts()
+FACTS = ShippedFacts()
 JOBS: dict[str, dict[str, object]] = {
     "full": {"method": "full", "micro_batch": 4, "checkpointing": "none"},
     "eager": {"method": "full", "attention": "eager", "precision": "bf16-amp"},
@@ -22,7 +22,7 @@ JOBS: dict[str, dict[str, object]] = {
 
 
 def job(name: str, **more: object) -> Job:
-    return job_from(JOBS[name] | more, FACTS.get_architecture("mistral-7b"))
+    return parse_job(JOBS[name] | more, FACTS.get_architecture("mistral-7b"))
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.metering.billing import BillingRule
 from costguard.metering.observation import Observation
 from costguard.testing import SimulatedCloud
@@ -176,7 +176,7 @@ class OutageWorld(World):
 
     def __init__(self, day: Day, folder: Path) -> None:
         self.day = day
-        self.billing = Facts().get_billing_rules()
+        self.billing = ShippedFacts().get_billing_rules()
         super().__init__(plan_of(day), folder)
         begins, ends = (self.start + day.minute(part) * MINUTE for part in (0, 1))
         self.rules = replace(self.rules, interval=max(day.tick, day.seldom) * MINUTE)

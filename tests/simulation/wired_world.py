@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from costguard.budgets.budget import ResourceFilter
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.guard.policy import NOTIFY, STOP, Policy, PolicyStep, PolicyTarget
 from costguard.metering.billing import BillingRule, TimeRule
 from costguard.metering.observation import Observation
@@ -123,7 +123,7 @@ class WiredWorld(World):
 
     def rule(self, cloud: WiredCloud) -> BillingRule:  # type: ignore[override] # its clouds are wired ones
         """As its vendor bills, without what is rounded up."""
-        made = Facts().get_billing_rules()[cloud.provider]
+        made = ShippedFacts().get_billing_rules()[cloud.provider]
         return replace(made, compute=TimeRule(bills=("running",), free=FREE))
 
     # Who watches

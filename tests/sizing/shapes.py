@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from costguard.data import Facts
-from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward
+from costguard.data import ShippedFacts
+from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
 
-FACTS = Facts()
+FACTS = ShippedFacts()
 
 
 @cache
@@ -20,7 +20,7 @@ def llama_like(
 ) -> Architecture:
     """A decoder with Llama's modules."""
     attention = Attention(heads=heads, kv_heads=kv_heads, head_dim=hidden // heads)
-    block = Block(layers=layers, hidden=hidden, attention=attention, feed_forward=FeedForward(ffn=ffn))
+    block = LayerBlock(layers=layers, hidden=hidden, attention=attention, feed_forward=FeedForward(ffn=ffn))
     return Architecture(name="llama-like", kind="decoder", blocks=(block,), vocab=vocab, extras=(("norm", hidden),))
 
 

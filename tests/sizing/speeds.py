@@ -6,7 +6,7 @@ import csv
 import json
 from importlib.resources import files
 
-from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward
+from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
 from costguard.sizing.speed.efficiency import Efficiency, read_efficiency
 from costguard.values.gpu import Gpu, read_gpus
 
@@ -25,7 +25,7 @@ def decoder(  # noqa: PLR0917 - the columns of a model card, in their usual orde
     layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocab: int, *, gated: bool = True, window: int | None = None
 ) -> Architecture:
     attention = Attention(heads=heads, kv_heads=kv_heads, head_dim=hidden // heads, window=window)
-    block = Block(layers=layers, hidden=hidden, attention=attention, feed_forward=FeedForward(ffn=ffn, gated=gated))
+    block = LayerBlock(layers=layers, hidden=hidden, attention=attention, feed_forward=FeedForward(ffn=ffn, gated=gated))
     return Architecture(name="decoder", kind="decoder", blocks=(block,), vocab=vocab)
 
 

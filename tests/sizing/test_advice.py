@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from costguard.sizing.advice import smallest_changes
-from costguard.sizing.job import Job, job_from
-from costguard.sizing.memory_savings import levers
-from costguard.sizing.placement import Placer, holds
+from costguard.sizing.advice import find_smallest_changes
+from costguard.sizing.job import Job, parse_job
+from costguard.sizing.memory_savings import list_memory_savings
+from costguard.sizing.placement import Placer, can_hold
 from costguard.values.gpu import Gpu
 from tests.sizing.speeds import GPUS, LLAMA_2_7B, LLAMA_2_70B
 
 
 def advice(job: Job, *hardware: tuple[str, int]) -> tuple[str, ...]:
-    return smallest_changes(job, [(GPUS[name], count) for name, count in hardware], GPUS.values())
+    return find_smallest_changes(job, [(GPUS[name], count) for name, count in hardware], GPUS.values())
 
 
 def test_one_change_is_preferred_to_two() -> None:
-    job = job_from({"method": "full", "micro_batch": 8, "checkpointing": "none"}, LLAMA_2_7B)
+    job = parse_job({"method": "full", "micro_batch": 8, "checkpointing": "none"}, LLAMA_2_7B)
     found = advice(job, ("A100-80GB-SXM", 1))
     assert found
     assert all(" and " not in line for line in found)
@@ -28,7 +28,7 @@ def test_one_change_is_preferred_to_two() -> None:
 
 
 def test_two_changes_are_tried_where_one_is_not_enough() -> None:
-    job = job_from({"method": "full", "micro_batch": 64, "checkpointing": "none"}, LLAMA_2_7B)
+    job = parse_job({"method": "full", "micro_batch": 64, "checkpointing": "none"}, LLAMA_2_7B)
     found = advice(job, ("RTX-4090", 1))
     assert found
     assert all(" and " in line for line in found)
@@ -36,36 +36,36 @@ def test_two_changes_are_tried_where_one_is_not_enough() -> None:
 
 @pytest.mark.parametrize("gpu", ["RTX-4090", "L4", "A100-40GB-SXM", "H100-SXM"])
 def test_every_single_change_that_is_advised_holds(gpu: str) -> None:
-    job = job_from({"method": "full", "micro_batch": 8, "checkpointing": "none"}, LLAMA_2_7B)
-    by_change = {lever.change: lever.job for lever in levers(job, gpus=2)}
+    job = parse_job({"method": "full", "micro_batch": 8, "checkpointing": "none"}, LLAMA_2_7B)
+    by_change = {lever.change: lever.job for lever in list_memory_savings(job, gpus=2)}
     for line in advice(job, (gpu, 2)):
         change, _, where = line.partition(" would fit on ")
         if change in by_change:
             assert where == f"{gpu} x2"
-            assert holds(Placer(job=by_change[change]).place(GPUS[gpu], 2))
+            assert can_hold(Placer(job=by_change[change]).place(GPUS[gpu], 2))
 
 
 def test_more_machines_are_offered_where_machines_are_joined() -> None:
-    job = replace(job_from({"method": "pretrain", "limits": {"max_gpus": 8}}, LLAMA_2_70B))
+    job = replace(parse_job({"method": "pretrain", "limits": {"max_gpus": 8}}, LLAMA_2_70B))
     found = advice(job, ("H100-SXM", 8))
     nodes = [int(m[1]) for line in found if (m := re.search(r"--on H100-SXM:8x(\d+)", line))]
     assert len(nodes) == 1
-    assert holds(Placer(job=job).place(GPUS["H100-SXM"], 8, nodes[0]))
+    assert can_hold(Placer(job=job).place(GPUS["H100-SXM"], 8, nodes[0]))
 
 
 def test_a_sequence_nothing_can_hold_is_shortened_until_it_fits() -> None:
-    job = job_from({"method": "qlora", "seq_len": 100_000_000}, LLAMA_2_7B)
+    job = parse_job({"method": "qlora", "seq_len": 100_000_000}, LLAMA_2_7B)
     (line,) = advice(job, ("RTX-4090", 1))
     found = re.match(r"seq_len = (\d+) \(now 100000000\) would fit on RTX-4090 x1", line)
     assert found
     shorter = replace(job, recipe=replace(job.recipe, seq_len=int(found[1])))
-    assert holds(Placer(job=shorter).place(GPUS["RTX-4090"], 1))
+    assert can_hold(Placer(job=shorter).place(GPUS["RTX-4090"], 1))
     twice = replace(job, recipe=replace(job.recipe, seq_len=2 * int(found[1])))
-    assert not holds(Placer(job=twice).place(GPUS["RTX-4090"], 1))
+    assert not can_hold(Placer(job=twice).place(GPUS["RTX-4090"], 1))
 
 
 def test_other_gpus_are_named_where_the_ones_asked_about_cannot_help() -> None:
     tiny = Gpu(name="tiny", vendor="x", arch="x", vram_gb=1, bandwidth_gb_s=10)
-    found = smallest_changes(job_from({"method": "qlora"}, LLAMA_2_70B), [(tiny, 1)], GPUS.values())
+    found = find_smallest_changes(parse_job({"method": "qlora"}, LLAMA_2_70B), [(tiny, 1)], GPUS.values())
     assert len(found) == 1
     assert found[0].endswith("x8 would hold it")

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward, gathered
-from costguard.sizing.architecture_table import architecture_from_table
-from costguard.sizing.latent import Latent
-from costguard.sizing.stated import KEYS
+from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock, group_blocks
+from costguard.sizing.architecture_table import build_architecture_from_table
+from costguard.sizing.latent import LatentAttention
+from costguard.sizing.stated import ARCHITECTURE_KEYS
 from tests.campaign import examples
 
 LLAMA: dict[str, Any] = {"layers": 32, "hidden": 4096, "heads": 32, "ffn": 11008, "vocab": 32000}
 
-BLOCK = Block(
+BLOCK = LayerBlock(
     layers=2,
     hidden=8,
     attention=Attention(heads=2, kv_heads=1, head_dim=4),
@@ -28,7 +28,7 @@ BLOCK = Block(
 
 
 def test_a_grouped_attention_shares_its_keys() -> None:
-    assert BLOCK.attention.matrices(8) == {"q_proj": (8, 8), "k_proj": (8, 4), "v_proj": (8, 4), "o_proj": (8, 8)}
+    assert BLOCK.attention.list_matrices(8) == {"q_proj": (8, 8), "k_proj": (8, 4), "v_proj": (8, 4), "o_proj": (8, 8)}
 
 
 def test_a_layer_is_its_matrices_and_its_norms() -> None:
@@ -43,13 +43,13 @@ def test_key_heads_must_divide_the_heads() -> None:
 def test_alternating_layers_gather_by_kind() -> None:
     sliding = replace(BLOCK, layers=1, attention=replace(BLOCK.attention, window=4))
     full = replace(BLOCK, layers=1)
-    assert gathered([sliding, full, sliding]) == (replace(sliding, layers=2), full)
+    assert group_blocks([sliding, full, sliding]) == (replace(sliding, layers=2), full)
 
 
 def test_a_latent_bias_stands_on_what_goes_into_the_latent() -> None:
-    latent = Latent(q_rank=6, kv_rank=5, rope_dim=2, nope_dim=4, value_dim=4)
+    latent = LatentAttention(q_rank=6, kv_rank=5, rope_dim=2, nope_dim=4, value_dim=4)
     plain = Attention(heads=2, kv_heads=2, head_dim=6, latent=latent)
-    assert replace(plain, qkv_bias=True).small_parameters(8) - plain.small_parameters(8) == 6 + 5 + 2
+    assert replace(plain, qkv_bias=True).count_small_parameters(8) - plain.count_small_parameters(8) == 6 + 5 + 2
 
 
 def test_a_narrower_vocabulary_is_counted_at_its_width() -> None:
@@ -74,83 +74,83 @@ def test_experts_a_token_does_not_pass_are_not_active() -> None:
 
 
 def test_five_numbers_are_llama_2() -> None:
-    assert architecture_from_table(LLAMA).parameters == 6_738_415_616
+    assert build_architecture_from_table(LLAMA).parameters == 6_738_415_616
 
 
 def test_gpt2_can_be_stated_in_numbers() -> None:
     gpt2 = {"layers": 12, "hidden": 768, "heads": 12, "vocab": 50257, "gated": False, "bias": True, "norm": "layernorm"}
-    assert architecture_from_table({**gpt2, "tied_embeddings": True, "positions": 1024}).parameters == 124_439_808
+    assert build_architecture_from_table({**gpt2, "tied_embeddings": True, "positions": 1024}).parameters == 124_439_808
 
 
 def test_t5_can_be_stated_in_numbers_up_to_its_position_biases() -> None:
-    t5 = architecture_from_table({"kind": "encoder-decoder", "layers": 12, "hidden": 768, "heads": 12, "vocab": 32128})
+    t5 = build_architecture_from_table({"kind": "encoder-decoder", "layers": 12, "hidden": 768, "heads": 12, "vocab": 32128})
     assert t5.parameters == 222_903_552 - 2 * 32 * 12
 
 
 def test_a_vit_can_be_stated_in_three_numbers() -> None:
-    assert architecture_from_table({"kind": "vit", "layers": 12, "hidden": 768, "heads": 12}).parameters == 86_567_656
+    assert build_architecture_from_table({"kind": "vit", "layers": 12, "hidden": 768, "heads": 12}).parameters == 86_567_656
 
 
 def test_a_clip_can_be_stated_in_numbers() -> None:
     towers = {"layers": 12, "hidden": 768, "heads": 12, "text_layers": 12, "text_hidden": 512, "text_heads": 8}
-    assert architecture_from_table({"kind": "clip", "patch_size": 32, **towers}).parameters == 151_277_313
+    assert build_architecture_from_table({"kind": "clip", "patch_size": 32, **towers}).parameters == 151_277_313
 
 
 def test_an_encoder_has_biases_and_learned_positions() -> None:
-    bert = architecture_from_table({"kind": "encoder", "layers": 12, "hidden": 768, "heads": 12, "vocab": 30522})
+    bert = build_architecture_from_table({"kind": "encoder", "layers": 12, "hidden": 768, "heads": 12, "vocab": 30522})
     assert bert.parameters == 109_482_240 - 768 * 769 - 2 * 768  # BERT's pooler and segments are not in the table
 
 
 def test_experts_can_be_stated_in_numbers() -> None:
     mixtral = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 32000}
-    moe = architecture_from_table({**mixtral, "experts": 8, "experts_per_token": 2})
+    moe = build_architecture_from_table({**mixtral, "experts": 8, "experts_per_token": 2})
     assert moe.parameters == 46_702_792_704
 
 
 def test_latent_attention_can_be_stated_in_numbers() -> None:
     ranks = {"q_rank": 1536, "kv_rank": 512, "rope_dim": 64, "nope_dim": 128, "value_dim": 128}
-    mla = architecture_from_table({"layers": 3, "hidden": 7168, "heads": 128, "ffn": 18432, "vocab": 129280, **ranks})
+    mla = build_architecture_from_table({"layers": 3, "hidden": 7168, "heads": 128, "ffn": 18432, "vocab": 129280, **ranks})
     assert mla.main.attention.cached_width == 576
 
 
 def test_params_overrides_the_count() -> None:
-    assert architecture_from_table({**LLAMA, "params": 7_000_000_000}).parameters == 7_000_000_000
+    assert build_architecture_from_table({**LLAMA, "params": 7_000_000_000}).parameters == 7_000_000_000
 
 
 def test_a_vocabulary_that_was_taken_for_granted_is_noted() -> None:
-    shape = architecture_from_table({"layers": 32, "hidden": 4096, "heads": 32})
+    shape = build_architecture_from_table({"layers": 32, "hidden": 4096, "heads": 32})
     assert shape.notes == ("architecture.vocab is not stated: 32,000 taken",)
 
 
 def test_a_stated_vocabulary_needs_no_note() -> None:
-    assert architecture_from_table(LLAMA).notes == ()
+    assert build_architecture_from_table(LLAMA).notes == ()
 
 
 def test_a_name_is_kept() -> None:
-    assert architecture_from_table({**LLAMA, "name": "ours"}).name == "ours"
+    assert build_architecture_from_table({**LLAMA, "name": "ours"}).name == "ours"
 
 
 @pytest.mark.parametrize("key", ["layers", "hidden", "heads"])
 def test_a_missing_number_is_named(key: str) -> None:
     with pytest.raises(InputError, match=f"^architecture.{key}: is missing"):
-        architecture_from_table({k: v for k, v in LLAMA.items() if k != key})
+        build_architecture_from_table({k: v for k, v in LLAMA.items() if k != key})
 
 
 def test_an_unknown_key_names_the_nearest() -> None:
     with pytest.raises(UnknownNameError) as caught:
-        architecture_from_table({**LLAMA, "hiden": 4096})
+        build_architecture_from_table({**LLAMA, "hiden": 4096})
     assert caught.value.nearest[0] == "hidden"
 
 
 def test_an_unknown_kind_lists_the_kinds() -> None:
     with pytest.raises(UnknownNameError, match="encoder-decoder"):
-        architecture_from_table({**LLAMA, "kind": "mamba"})
+        build_architecture_from_table({**LLAMA, "kind": "mamba"})
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, "32", 1.5, float("nan"), float("inf"), 10**30, None, []])
 def test_layers_that_are_no_number_are_refused_by_name(wrong: object) -> None:
     with pytest.raises(InputError, match=r"^architecture\.layers: "):
-        architecture_from_table({**LLAMA, "layers": wrong})
+        build_architecture_from_table({**LLAMA, "layers": wrong})
 
 
 @pytest.mark.parametrize(
@@ -173,11 +173,11 @@ def test_layers_that_are_no_number_are_refused_by_name(wrong: object) -> None:
 )
 def test_a_contradiction_is_refused_by_name(contradiction: dict[str, object], field: str) -> None:
     with pytest.raises(InputError, match=rf"^architecture\.{field}: "):
-        architecture_from_table({**LLAMA, **contradiction})
+        build_architecture_from_table({**LLAMA, **contradiction})
 
 
 def test_heads_need_not_divide_a_model_whose_head_width_is_stated() -> None:
-    assert architecture_from_table({**LLAMA, "heads": 30, "head_dim": 128}).main.attention.query_width == 3840
+    assert build_architecture_from_table({**LLAMA, "heads": 30, "head_dim": 128}).main.attention.query_width == 3840
 
 
 VALUES = (
@@ -192,10 +192,10 @@ VALUES = (
 
 
 @settings(deadline=None, max_examples=examples(300))
-@given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=10))
+@given(st.dictionaries(st.sampled_from(ARCHITECTURE_KEYS), VALUES, max_size=10))
 def test_any_table_is_a_shape_or_an_input_error_with_its_field(table: dict[str, Any]) -> None:
     try:
-        shape = architecture_from_table({**LLAMA, **table})
+        shape = build_architecture_from_table({**LLAMA, **table})
     except InputError as error:
         field = error.field or ""
     else:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.sizing.memory.capacity import capacity_tokens
-from costguard.sizing.memory.footprint import footprint
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.memory.capacity import compute_cache_capacity
+from costguard.sizing.memory.footprint import compute_footprint
+from costguard.sizing.recipe import Parallelism, Recipe
 from tests.sizing.shapes import shipped
 from tests.sizing.speeds import GPUS
 
 
-def fits(model: str, gpu: str, *, gpus: int = 1, split: Parallel | None = None, **how: object) -> int | None:
-    parallel = split or Parallel()
+def fits(model: str, gpu: str, *, gpus: int = 1, split: Parallelism | None = None, **how: object) -> int | None:
+    parallel = split or Parallelism()
     recipe = Recipe(**{"method": "inference", "seq_len": 8192, **how})  # type: ignore[arg-type]  # checked there
-    need = footprint(shipped(model), recipe, parallel, gpus=gpus)
-    return capacity_tokens(need, GPUS[gpu], parallel, gpus=gpus)
+    need = compute_footprint(shipped(model), recipe, parallel, gpus=gpus)
+    return compute_cache_capacity(need, GPUS[gpu], parallel, gpus=gpus)
 
 
 def test_llama_3_8b_on_an_80_gb_card_holds_about_fifty_sequences_of_8192() -> None:
@@ -50,7 +50,7 @@ def test_of_unified_memory_only_the_usable_share_counts_and_not_a_share_of_it_ag
 
 def test_a_latent_cannot_be_divided_so_wider_splits_hold_no_more_of_it_a_gpu() -> None:
     """DeepSeek-V3's MLA: 61 layers x 576 numbers x 2 bytes = 70,272 bytes a token on every rank."""
-    tokens = fits("deepseek-v3", "H200-SXM", gpus=8, split=Parallel(tp=8), precision="fp8")
+    tokens = fits("deepseek-v3", "H200-SXM", gpus=8, split=Parallelism(tp=8), precision="fp8")
     assert tokens is not None
     weights = 671.03e9 / 8
     assert tokens == pytest.approx((0.9 * 139.7 * 2**30 - weights - 1.5 * 2**30) / 70_272, rel=0.1)

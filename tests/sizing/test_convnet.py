@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from costguard.errors import InputError
-from costguard.sizing.architecture_table import architecture_from_table
-from costguard.sizing.huggingface import architecture_from_config
-from costguard.sizing.memory.footprint import Footprint, footprint
-from costguard.sizing.recipe import Parallel, Recipe
-from costguard.sizing.speed.flops import flops_per_token
+from costguard.sizing.architecture_table import build_architecture_from_table
+from costguard.sizing.huggingface import build_architecture_from_config
+from costguard.sizing.memory.footprint import Footprint, compute_footprint
+from costguard.sizing.recipe import Parallelism, Recipe
+from costguard.sizing.speed.flops import count_flops_per_token
 from tests.sizing.shapes import shipped
 
 
 def need(model: str, recipe: Recipe, gpus: int = 1, **split: bool) -> Footprint:
-    return footprint(shipped(model), recipe, Parallel(**split), gpus=gpus)  # type: ignore[arg-type]  # a flag
+    return compute_footprint(shipped(model), recipe, Parallelism(**split), gpus=gpus)  # type: ignore[arg-type]  # a flag
 
 
 def recipe(**how: object) -> Recipe:
@@ -37,7 +37,7 @@ def test_parameters_are_those_published(model: str, published: int) -> None:
 
 def test_resnet_50_has_its_4_09_billion_multiply_adds() -> None:
     """4.09 G at 224 pixels (torchvision's table of weights: 4.09 GFLOPS, which counts multiply-adds)."""
-    assert flops_per_token(shipped("resnet-50"), recipe()).forward / 2 == pytest.approx(4.09e9, rel=0.001)
+    assert count_flops_per_token(shipped("resnet-50"), recipe()).forward / 2 == pytest.approx(4.09e9, rel=0.001)
 
 
 def test_the_u_net_of_stable_diffusion_has_its_published_multiply_adds_once_scores_are_left_out() -> None:
@@ -51,13 +51,13 @@ def test_the_u_net_of_stable_diffusion_has_its_published_multiply_adds_once_scor
 
 def test_dit_xl_has_its_published_multiply_adds_an_image() -> None:
     """118.64 "Gflops" (arXiv 2212.09748, table 4), which counts multiply-adds."""
-    forward = flops_per_token(shipped("dit-xl-2-256"), recipe(seq_len=256)).forward
+    forward = count_flops_per_token(shipped("dit-xl-2-256"), recipe(seq_len=256)).forward
     assert forward * 256 / 2 == pytest.approx(118.64e9, rel=0.01)
 
 
 def test_a_dit_may_be_stated_by_its_numbers() -> None:
     """DiT-B/2: 130 M (arXiv 2212.09748, table 1)."""
-    shape = architecture_from_table({"kind": "dit", "layers": 12, "hidden": 768, "heads": 12})
+    shape = build_architecture_from_table({"kind": "dit", "layers": 12, "hidden": 768, "heads": 12})
     assert shape.parameters == pytest.approx(130e6, rel=0.005)
     assert shape.sample_tokens == 256
 
@@ -96,9 +96,9 @@ def test_adapters_are_refused_where_layers_are_walked() -> None:
 def test_a_u_net_that_is_not_read_says_so() -> None:
     config = {"_class_name": "UNet2DConditionModel", "addition_embed_type": "text_time"}
     with pytest.raises(InputError, match="addition_embed_type"):
-        architecture_from_config(config, name="sdxl")
+        build_architecture_from_config(config, name="sdxl")
 
 
 def test_a_residual_network_without_bottlenecks_is_refused_by_name() -> None:
     with pytest.raises(InputError, match="layer_type"):
-        architecture_from_config({"model_type": "resnet", "layer_type": "basic"}, name="resnet-18")
+        build_architecture_from_config({"model_type": "resnet", "layer_type": "basic"}, name="resnet-18")

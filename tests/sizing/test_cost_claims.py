@@ -8,10 +8,10 @@ from itertools import product
 
 import pytest
 
-from costguard.quoting.breakeven import break_even
-from costguard.sizing.recipe import Parallel, Recipe
-from costguard.sizing.speed.duration import duration, interrupted, throughput
-from costguard.sizing.speed.flops import flops_per_token
+from costguard.quoting.breakeven import compute_break_even
+from costguard.sizing.recipe import Parallelism, Recipe
+from costguard.sizing.speed.duration import add_interruptions, compute_duration, compute_throughput
+from costguard.sizing.speed.flops import count_flops_per_token
 from costguard.values.gpu import Gpu
 from costguard.values.interval import Interval
 from costguard.values.money import Money, Rate
@@ -21,8 +21,8 @@ WEEKS_PER_MONTH = Decimal("4.33")
 
 
 def tokens_per_s(gpu: str, recipe: Recipe, *, gpus: int) -> Interval:
-    found = throughput(
-        LLAMA_3_8B, recipe, Parallel(fsdp=True), GPUS[gpu], gpus=gpus, nodes=-(-gpus // 8), efficiency=EFFICIENCY
+    found = compute_throughput(
+        LLAMA_3_8B, recipe, Parallelism(fsdp=True), GPUS[gpu], gpus=gpus, nodes=-(-gpus // 8), efficiency=EFFICIENCY
     )
     assert found is not None
     return found.tokens_per_s_per_gpu
@@ -58,7 +58,7 @@ def test_c2_forty_percent_of_peak_is_cautious_for_a_1b_model() -> None:
     """Published 1.3B runs reach 19,000 tokens/s on an A100-40GB; ours is within 40 % of the rule."""
     one_b = decoder(24, 2048, 16, 16, 5461, 32_000)
     recipe = Recipe(method="pretrain", checkpointing="none", micro_batch=8, seq_len=2048)
-    found = throughput(one_b, recipe, Parallel(), GPUS["A100-80GB-SXM"], gpus=4, nodes=1, efficiency=EFFICIENCY)
+    found = compute_throughput(one_b, recipe, Parallelism(), GPUS["A100-80GB-SXM"], gpus=4, nodes=1, efficiency=EFFICIENCY)
     assert found is not None
     rule = 20_800 * 1e9 / one_b.parameters
     assert 1.0 < found.tokens_per_s_per_gpu.expected / rule < 1.4
@@ -66,21 +66,21 @@ def test_c2_forty_percent_of_peak_is_cautious_for_a_1b_model() -> None:
 
 @pytest.mark.parametrize(("price", "rent", "hours"), [("1600", "0.40", 4000), ("15000", "4", 3750), ("150000", "32", 4688)])
 def test_c3_break_even_is_price_over_rent(price: str, rent: str, hours: int) -> None:
-    found = break_even(Money.parse(price), Rate.parse(rent)).hours
+    found = compute_break_even(Money.parse(price), Rate.parse(rent)).hours
     assert found is not None
     assert round(found) == hours
 
 
 @pytest.mark.parametrize(("rent", "hours"), [("1.10", 13_636), ("1.89", 7_937)])
 def test_c3_at_todays_rents_an_a100_breaks_even_much_later(rent: str, hours: int) -> None:
-    found = break_even(Money.parse("15000"), Rate.parse(rent)).hours
+    found = compute_break_even(Money.parse("15000"), Rate.parse(rent)).hours
     assert found is not None
     assert round(found) == hours
 
 
 def test_c3_power_and_resale_are_left_out_by_the_source_and_change_the_answer() -> None:
     price, rent = Money.parse("1600"), Rate.parse("0.40")
-    full = break_even(price, rent, power_w=450, usd_per_kwh="0.30", resale=Money.parse("600"))
+    full = compute_break_even(price, rent, power_w=450, usd_per_kwh="0.30", resale=Money.parse("600"))
     assert full.plain_hours == 4000
     assert full.hours == pytest.approx(3774, abs=1)
 
@@ -95,7 +95,7 @@ def test_c4_the_exercise_s_cloud_bill_is_35_to_156_dollars_a_month() -> None:
 def test_c4_a_4090_pays_back_in_10_to_46_months() -> None:
     months = []
     for jobs, each, rent in ((3, 6, "2"), (2, 4, "1")):
-        found = break_even(Money.parse("1600"), Rate.parse(rent), hours_per_week=jobs * each).months
+        found = compute_break_even(Money.parse("1600"), Rate.parse(rent), hours_per_week=jobs * each).months
         assert found is not None
         months.append(round(found))
     assert months == [10, 46]
@@ -109,7 +109,7 @@ def test_c5_eight_a100_overnight_cost_88_to_192_dollars() -> None:
 def test_c6_one_gpu_has_many_prices_so_no_gpu_carries_a_rent() -> None:
     """A100-80: $1.10, $1.89 and $4 in three documents; a datasheet holds what a card costs, never what an hour costs."""
     assert not [name for name in Gpu.__dataclass_fields__ if "hour" in name or "rent" in name]
-    stated = [break_even(Money.parse("15000"), Rate.parse(rent)).plain_hours for rent in ("1.10", "1.89", "4")]
+    stated = [compute_break_even(Money.parse("15000"), Rate.parse(rent)).plain_hours for rent in ("1.10", "1.89", "4")]
     assert max(stated) / min(stated) == pytest.approx(3.6, abs=0.05)
 
 
@@ -138,10 +138,10 @@ def test_c8_spot_loses_rate_times_restart_and_half_a_checkpoint(
 ) -> None:
     """The claim "lose a few minutes" holds for frequent checkpoints only; a 60 % discount still wins at 1.5 times the hours."""
     recipe = Recipe(method="pretrain", checkpointing="none")
-    found = throughput(LLAMA_2_7B, recipe, Parallel(), GPUS["A100-80GB-SXM"], gpus=1, nodes=1, efficiency=EFFICIENCY)
+    found = compute_throughput(LLAMA_2_7B, recipe, Parallelism(), GPUS["A100-80GB-SXM"], gpus=1, nodes=1, efficiency=EFFICIENCY)
     assert found is not None
-    quiet = duration(10**9, found, gpus=1, startup_hours=Interval.exactly(0), efficiency=EFFICIENCY)
-    spot = interrupted(quiet, Interval.exactly(per_hour), restart_hours=restart, checkpoint_every_hours=checkpoint)
+    quiet = compute_duration(10**9, found, gpus=1, startup_hours=Interval.exactly(0), efficiency=EFFICIENCY)
+    spot = add_interruptions(quiet, Interval.exactly(per_hour), restart_hours=restart, checkpoint_every_hours=checkpoint)
     assert spot.hours.expected / quiet.hours.expected == pytest.approx(factor)
 
 
@@ -176,8 +176,8 @@ def test_4090_runs_bf16_as_fast_as_fp16() -> None:
     assert GPUS["RTX-4090"].has_bf16
     recipe = Recipe(method="pretrain", checkpointing="none")
     peaks = [
-        throughput(
-            LLAMA_2_7B, replace(recipe, precision=p), Parallel(), GPUS["RTX-4090"], gpus=1, nodes=1, efficiency=EFFICIENCY
+        compute_throughput(
+            LLAMA_2_7B, replace(recipe, precision=p), Parallelism(), GPUS["RTX-4090"], gpus=1, nodes=1, efficiency=EFFICIENCY
         )
         for p in ("bf16", "fp16-amp")
     ]
@@ -217,5 +217,5 @@ def test_4096_cubed_matmul_is_68_7_billion_multiply_adds() -> None:
     assert pytest.approx(68.7e9, rel=0.001) == 4096**3
     assert pytest.approx(137e9, rel=0.005) == 2 * 4096**3
     square = decoder(1, 4096, 32, 32, 4096, 1, gated=False)
-    seen = flops_per_token(square, Recipe(method="inference", seq_len=1)).forward * 4096
+    seen = count_flops_per_token(square, Recipe(method="inference", seq_len=1)).forward * 4096
     assert seen == pytest.approx(6 * 2 * 4096**3, rel=0.001)

@@ -10,8 +10,15 @@ import pytest
 
 from costguard.errors import InputError
 from costguard.sizing.architecture import FeedForward
-from costguard.sizing.recipe import Lora, Parallel, Recipe
-from costguard.sizing.speed.duration import checkpoint_interval, duration, interrupted, overhead, startup, throughput
+from costguard.sizing.recipe import Lora, Parallelism, Recipe
+from costguard.sizing.speed.duration import (
+    add_interruptions,
+    compute_checkpoint_interval,
+    compute_duration,
+    compute_overhead,
+    compute_startup,
+    compute_throughput,
+)
 from costguard.sizing.speed.efficiency import read_efficiency
 from costguard.sizing.speed.throughput import Throughput
 from costguard.values.interval import Interval
@@ -22,15 +29,17 @@ SERVE = Recipe(method="inference", checkpointing="none", seq_len=2048)
 
 
 def speed(
-    gpu: str, recipe: Recipe = PRETRAIN, parallel: Parallel | None = None, *, gpus: int = 8, nodes: int = 1
+    gpu: str, recipe: Recipe = PRETRAIN, parallel: Parallelism | None = None, *, gpus: int = 8, nodes: int = 1
 ) -> Throughput:
-    parallel = parallel or Parallel()
-    found = throughput(LLAMA_2_7B, recipe, parallel, GPUS[gpu], gpus=gpus, nodes=nodes, efficiency=EFFICIENCY)
+    parallel = parallel or Parallelism()
+    found = compute_throughput(LLAMA_2_7B, recipe, parallel, GPUS[gpu], gpus=gpus, nodes=nodes, efficiency=EFFICIENCY)
     assert found is not None
     return found
 
 
-def expected(gpu: str, recipe: Recipe = PRETRAIN, parallel: Parallel | None = None, *, gpus: int = 8, nodes: int = 1) -> float:
+def expected(
+    gpu: str, recipe: Recipe = PRETRAIN, parallel: Parallelism | None = None, *, gpus: int = 8, nodes: int = 1
+) -> float:
     return speed(gpu, recipe, parallel, gpus=gpus, nodes=nodes).tokens_per_s_per_gpu.expected
 
 
@@ -78,7 +87,10 @@ def test_improving_one_figure_of_a_gpu_never_slows_it(name: str, field: str) -> 
     gpu = GPUS[name]
     improved = replace(gpu, **{field: 1.2 * getattr(gpu, field)}, mamf_bf16_tflops=None)
     plain = replace(gpu, mamf_bf16_tflops=None)
-    rates = [throughput(LLAMA_2_7B, PRETRAIN, Parallel(), g, gpus=1, nodes=1, efficiency=EFFICIENCY) for g in (plain, improved)]
+    rates = [
+        compute_throughput(LLAMA_2_7B, PRETRAIN, Parallelism(), g, gpus=1, nodes=1, efficiency=EFFICIENCY)
+        for g in (plain, improved)
+    ]
     assert rates[0] is not None
     assert rates[1] is not None
     assert rates[0].tokens_per_s_per_gpu.expected <= rates[1].tokens_per_s_per_gpu.expected
@@ -112,48 +124,49 @@ def test_fp32_takes_the_full_precision_rate_and_offers_tf32() -> None:
 
 def test_unknown_rate_is_refused_not_guessed() -> None:
     unknown = replace(GPUS["H100-SXM"], bf16_tflops=None, fp32_tflops=None)
-    assert throughput(LLAMA_2_7B, PRETRAIN, Parallel(), unknown, gpus=1, nodes=1, efficiency=EFFICIENCY) is None
+    assert compute_throughput(LLAMA_2_7B, PRETRAIN, Parallelism(), unknown, gpus=1, nodes=1, efficiency=EFFICIENCY) is None
 
 
 def test_sharding_over_pcie_costs_more_than_over_nvlink() -> None:
-    sharded = Parallel(fsdp=True)
+    sharded = Parallelism(fsdp=True)
     over_pcie = expected("RTX-4090", PRETRAIN, sharded) / expected("RTX-4090", gpus=1)
     over_nvlink = expected("A100-80GB-SXM", PRETRAIN, sharded) / expected("A100-80GB-SXM", gpus=1)
     assert over_pcie < over_nvlink
 
 
 def test_several_machines_are_slower_per_gpu_than_one() -> None:
-    sharded = Parallel(fsdp=True)
+    sharded = Parallelism(fsdp=True)
     assert expected("RTX-4090", PRETRAIN, sharded, gpus=16, nodes=2) < expected("RTX-4090", PRETRAIN, sharded)
     assert expected("H100-SXM", PRETRAIN, sharded, gpus=16, nodes=2) < expected("H100-SXM", PRETRAIN, sharded)
 
 
 @pytest.mark.parametrize(
-    "split", [Parallel(tp=8), Parallel(pp=8), Parallel(fsdp=True), Parallel(fsdp=True, offload="all"), Parallel(ep=8)]
+    "split",
+    [Parallelism(tp=8), Parallelism(pp=8), Parallelism(fsdp=True), Parallelism(fsdp=True, offload="all"), Parallelism(ep=8)],
 )
-def test_every_split_costs_something(split: Parallel) -> None:
+def test_every_split_costs_something(split: Parallelism) -> None:
     assert expected("A100-80GB-SXM", PRETRAIN, split) <= expected("A100-80GB-SXM", gpus=1)
 
 
 def test_offload_costs_less_with_more_tokens_a_step() -> None:
-    offloaded = Parallel(zero=3, offload="optimizer")
+    offloaded = Parallelism(zero=3, offload="optimizer")
     few, many = (expected("H200-SXM", replace(PRETRAIN, micro_batch=b), offloaded) for b in (1, 16))
     assert many > 1.5 * few
 
 
 def test_pipeline_bubble_shrinks_with_accumulation() -> None:
-    few, many = (expected("H100-SXM", replace(PRETRAIN, gradient_accumulation=a), Parallel(pp=8)) for a in (1, 64))
+    few, many = (expected("H100-SXM", replace(PRETRAIN, gradient_accumulation=a), Parallelism(pp=8)) for a in (1, 64))
     assert many > 1.5 * few
 
 
 def test_more_accumulation_never_slows_a_pipeline() -> None:
     """Also where interleaving is no longer assumed."""
-    rates = [expected("H100-SXM", replace(PRETRAIN, gradient_accumulation=a), Parallel(pp=8)) for a in range(1, 64)]
+    rates = [expected("H100-SXM", replace(PRETRAIN, gradient_accumulation=a), Parallelism(pp=8)) for a in range(1, 64)]
     assert rates == sorted(rates)
 
 
-@pytest.mark.parametrize("split", [Parallel(fsdp=True), Parallel(zero=1), Parallel(tp=8)])
-def test_more_machines_are_not_faster_per_gpu(split: Parallel) -> None:
+@pytest.mark.parametrize("split", [Parallelism(fsdp=True), Parallelism(zero=1), Parallelism(tp=8)])
+def test_more_machines_are_not_faster_per_gpu(split: Parallelism) -> None:
     rates = [expected("A100-80GB-SXM", PRETRAIN, split, gpus=8 * n, nodes=n) for n in (1, 2, 8, 64, 512)]
     assert rates == sorted(rates, reverse=True)
 
@@ -179,7 +192,7 @@ def test_fp4_pays_for_large_models_on_blackwell() -> None:
     """Published for Llama-3-70B: 1.3 times fp8 on GB200, 1.5 on GB300; mixtures gain nothing, and pull ours down."""
     recipe = replace(PRETRAIN, precision="fp4", framework="megatron", gradient_accumulation=16)
     four, eight = (
-        throughput(LLAMA_2_70B, r, Parallel(pp=4), GPUS["GB200"], gpus=64, nodes=8, efficiency=EFFICIENCY)
+        compute_throughput(LLAMA_2_70B, r, Parallelism(pp=4), GPUS["GB200"], gpus=64, nodes=8, efficiency=EFFICIENCY)
         for r in (recipe, replace(recipe, precision="fp8"))
     )
     assert four is not None
@@ -194,13 +207,13 @@ def test_fp4_falls_back_to_fp8_with_a_note() -> None:
 
 
 def test_experts_over_machines_cost_more_than_inside_one() -> None:
-    inside, over = (_expert_speed(Parallel(ep=n)) for n in (8, 64))
+    inside, over = (_expert_speed(Parallelism(ep=n)) for n in (8, 64))
     assert over < inside
 
 
 def test_h800_has_the_network_of_an_h100() -> None:
     """Its NVLink is cut to 400 GB/s, its network cards are not."""
-    sharded = Parallel(fsdp=True)
+    sharded = Parallelism(fsdp=True)
     many = {"gpus": 512, "nodes": 64}
     few = replace(PRETRAIN, micro_batch=1)
     assert expected("H800", few, sharded, **many) == pytest.approx(expected("H100-SXM", few, sharded, **many), rel=0.05)
@@ -210,7 +223,7 @@ def test_gpt_2_takes_the_time_people_report() -> None:
     """10B tokens on 8 A100: llm.c 90 minutes (its README), PyTorch compiled about two hours (build-nanogpt)."""
     gpt2 = decoder(12, 768, 12, 12, 3072, 50_257, gated=False)
     recipe = Recipe(method="pretrain", checkpointing="none", micro_batch=64, seq_len=1024, compiled=True)
-    found = throughput(gpt2, recipe, Parallel(), GPUS["A100-80GB-SXM"], gpus=8, nodes=1, efficiency=EFFICIENCY)
+    found = compute_throughput(gpt2, recipe, Parallelism(), GPUS["A100-80GB-SXM"], gpus=8, nodes=1, efficiency=EFFICIENCY)
     assert found is not None
     hours = found.tokens_per_s_per_gpu.invert().scale(10e9 / 8 / 3600)
     assert hours.low < 1.5 < hours.expected < 2.0 < hours.high
@@ -233,7 +246,7 @@ def test_published_8b_speed_lies_in_the_interval() -> None:
     """torchtitan, Llama-3-8B on 128 of the 500 W H100s: 5 605 to 6 514 tokens/s per GPU by whether it is compiled."""
     recipe = Recipe(method="pretrain", checkpointing="selective", micro_batch=2, seq_len=8192)
     gpu = GPUS["H100-SXM-96GB-500W"]
-    found = throughput(LLAMA_3_8B, recipe, Parallel(fsdp=True), gpu, gpus=128, nodes=16, efficiency=EFFICIENCY)
+    found = compute_throughput(LLAMA_3_8B, recipe, Parallelism(fsdp=True), gpu, gpus=128, nodes=16, efficiency=EFFICIENCY)
     assert found is not None
     assert found.tokens_per_s_per_gpu.low < 6000 < found.tokens_per_s_per_gpu.high
 
@@ -260,21 +273,21 @@ def test_prefill_is_bound_by_arithmetic() -> None:
 
 
 def test_tensor_parallel_serving_is_faster_in_all_and_slower_per_gpu() -> None:
-    one, eight = expected("H100-SXM", SERVE, gpus=1), expected("H100-SXM", SERVE, Parallel(tp=8))
+    one, eight = expected("H100-SXM", SERVE, gpus=1), expected("H100-SXM", SERVE, Parallelism(tp=8))
     assert one / 8 < eight < one
 
 
 def test_encoder_takes_all_tokens_at_once() -> None:
     block = replace(LLAMA_2_7B.blocks[0], causal=False)
     encoder = replace(LLAMA_2_7B, kind="encoder", blocks=(block,))
-    found = throughput(encoder, SERVE, Parallel(), GPUS["A100-80GB-SXM"], gpus=1, nodes=1, efficiency=EFFICIENCY)
+    found = compute_throughput(encoder, SERVE, Parallelism(), GPUS["A100-80GB-SXM"], gpus=1, nodes=1, efficiency=EFFICIENCY)
     assert found is not None
     assert found.tokens_per_s_per_gpu.expected == found.prefill_tokens_per_s_per_gpu
 
 
 def test_hours_are_tokens_over_speed_and_gpus() -> None:
     quick = replace(speed("A100-80GB-SXM"), tokens_per_s_per_gpu=Interval(1600, 2000, 2500))
-    took = duration(50_000_000, quick, gpus=2, startup_hours=Interval(0.03, 0.1, 0.4), efficiency=EFFICIENCY)
+    took = compute_duration(50_000_000, quick, gpus=2, startup_hours=Interval(0.03, 0.1, 0.4), efficiency=EFFICIENCY)
     assert took.hours.expected == pytest.approx(50e6 / 2000 / 2 / 3600 + 0.1, rel=0.01)
     assert took.hours == took.train_hours.add(took.startup_hours)
     assert [name for name, _ in took.parts] == ["speed", "whole-run overhead", "start-up"]
@@ -283,39 +296,39 @@ def test_hours_are_tokens_over_speed_and_gpus() -> None:
 def test_twice_the_gpus_halve_the_steady_hours() -> None:
     some = speed("A100-80GB-SXM")
     one, two = (
-        duration(10**9, some, gpus=n, startup_hours=Interval.exactly(0), efficiency=EFFICIENCY).parts[0][1].expected
+        compute_duration(10**9, some, gpus=n, startup_hours=Interval.exactly(0), efficiency=EFFICIENCY).parts[0][1].expected
         for n in (1, 2)
     )
     assert one == pytest.approx(2 * two)
 
 
 def test_long_runs_lose_more_than_short_ones() -> None:
-    assert overhead(1, EFFICIENCY).high < 1.02
-    assert overhead(1000, EFFICIENCY).expected > 1.1
-    assert 1.2 <= overhead(1000, EFFICIENCY).high <= 3
+    assert compute_overhead(1, EFFICIENCY).high < 1.02
+    assert compute_overhead(1000, EFFICIENCY).expected > 1.1
+    assert 1.2 <= compute_overhead(1000, EFFICIENCY).high <= 3
 
 
 def test_larger_models_take_longer_to_fetch() -> None:
-    assert startup(LLAMA_2_70B).expected > startup(LLAMA_2_7B).expected
-    assert startup(LLAMA_2_7B).expected < 0.2
+    assert compute_startup(LLAMA_2_70B).expected > compute_startup(LLAMA_2_7B).expected
+    assert compute_startup(LLAMA_2_7B).expected < 0.2
 
 
 def test_interruptions_cost_the_restart_and_half_a_checkpoint_interval() -> None:
     """C8, the worked example: 0.05 an hour x (0.25 h + 0.5 h) = 3.75 % more hours."""
-    quiet = duration(10**9, speed("A100-80GB-SXM"), gpus=8, startup_hours=Interval.exactly(0), efficiency=EFFICIENCY)
-    spot = interrupted(quiet, Interval.exactly(0.05), restart_hours=0.25, checkpoint_every_hours=1.0)
+    quiet = compute_duration(10**9, speed("A100-80GB-SXM"), gpus=8, startup_hours=Interval.exactly(0), efficiency=EFFICIENCY)
+    spot = add_interruptions(quiet, Interval.exactly(0.05), restart_hours=0.25, checkpoint_every_hours=1.0)
     assert spot.hours.expected == pytest.approx(1.0375 * quiet.hours.expected)
     assert spot.parts[-1][0] == "interruptions"
 
 
 def test_interruptions_that_never_come_cost_nothing() -> None:
-    quiet = duration(10**9, speed("A100-80GB-SXM"), gpus=8, startup_hours=Interval.exactly(0), efficiency=EFFICIENCY)
-    spot = interrupted(quiet, Interval.exactly(0), restart_hours=0.25, checkpoint_every_hours=1.0)
+    quiet = compute_duration(10**9, speed("A100-80GB-SXM"), gpus=8, startup_hours=Interval.exactly(0), efficiency=EFFICIENCY)
+    spot = add_interruptions(quiet, Interval.exactly(0), restart_hours=0.25, checkpoint_every_hours=1.0)
     assert spot.hours.expected == pytest.approx(quiet.hours.expected)
 
 
 def test_best_checkpoint_interval_is_young_s() -> None:
-    assert checkpoint_interval(0.05, 0.01) == pytest.approx(0.632, abs=0.001)
+    assert compute_checkpoint_interval(0.05, 0.01) == pytest.approx(0.632, abs=0.001)
 
 
 def test_file_of_constants_that_lacks_a_table_says_which() -> None:
@@ -330,11 +343,11 @@ def test_quote_asks_for_a_speed_in_less_than_a_tenth_of_a_millisecond() -> None:
     assert took < 1e-4
 
 
-def _expert_speed(split: Parallel) -> float:
+def _expert_speed(split: Parallelism) -> float:
     """Of a mixture of 64 experts, 8 a token, on 64 H100s."""
     block = replace(LLAMA_2_7B.blocks[0], feed_forward=FeedForward(ffn=1408, experts=64, experts_per_token=8))
     mixture = replace(LLAMA_2_7B, blocks=(block,))
-    found = throughput(mixture, PRETRAIN, split, GPUS["H100-SXM"], gpus=64, nodes=8, efficiency=EFFICIENCY)
+    found = compute_throughput(mixture, PRETRAIN, split, GPUS["H100-SXM"], gpus=64, nodes=8, efficiency=EFFICIENCY)
     assert found is not None
     return found.tokens_per_s_per_gpu.expected
 

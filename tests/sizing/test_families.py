@@ -11,11 +11,11 @@ import pytest
 
 from costguard.errors import InputError
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.huggingface import architecture_from_config
-from costguard.sizing.memory.adapters import adapter_parameters, targets_of
-from costguard.sizing.memory.footprint import footprint
-from costguard.sizing.memory.measure import measure
-from costguard.sizing.recipe import Lora, Parallel, Recipe
+from costguard.sizing.huggingface import build_architecture_from_config
+from costguard.sizing.memory.adapters import count_adapter_parameters, list_adapted_matrices
+from costguard.sizing.memory.footprint import compute_footprint
+from costguard.sizing.memory.measure import measure_model
+from costguard.sizing.recipe import Lora, Parallelism, Recipe
 from tests.sizing.shapes import shipped
 
 ROWS = list(
@@ -44,13 +44,13 @@ def recipe_of(row: dict[str, str]) -> Recipe:
 
 def kept(name: str | Architecture, recipe: Recipe) -> float:
     """Bytes a token that all layers keep."""
-    return measure(shipped(name) if isinstance(name, str) else name, recipe, 0).waiting
+    return measure_model(shipped(name) if isinstance(name, str) else name, recipe, 0).waiting
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
 def test_the_peak_of_each_family_is_what_fake_tensors_measure(row: dict[str, str]) -> None:
-    architecture = architecture_from_config(json.loads(row["config"]), name=row["id"])
-    peak = footprint(architecture, recipe_of(row), Parallel()).peak
+    architecture = build_architecture_from_config(json.loads(row["config"]), name=row["id"])
+    peak = compute_footprint(architecture, recipe_of(row), Parallelism()).peak
     assert peak == pytest.approx(int(row["peak_bytes"]), rel=WITHIN_OF.get(row["id"], WITHIN))
 
 
@@ -65,7 +65,7 @@ def test_one_key_head_for_all_makes_falcon_keep_whole_scores() -> None:
 
 def test_capped_logits_are_kept_once_more() -> None:
     recipe = replace(PLAIN, attention="eager")
-    loss = {p.name: p for p in footprint(shipped("gemma-2-2b"), recipe, Parallel()).phases}["loss"]
+    loss = {p.name: p for p in compute_footprint(shipped("gemma-2-2b"), recipe, Parallelism()).phases}["loss"]
     assert loss.terms["logits"] == 2 * 1024 * 256_000 * (3 * 4 + 2)
 
 
@@ -88,7 +88,9 @@ def test_a_long_sequence_alone_has_no_mask() -> None:
 
 def test_an_adapter_on_a_fused_matrix_is_one() -> None:
     block = shipped("pythia-1.4b").main
-    found = adapter_parameters(block, targets_of(shipped("pythia-1.4b"), Lora(targets=("query_key_value",))), 8)
+    found = count_adapter_parameters(
+        block, list_adapted_matrices(shipped("pythia-1.4b"), Lora(targets=("query_key_value",))), 8
+    )
     assert found == 8 * (2048 + 3 * 2048)
 
 
@@ -102,7 +104,9 @@ def test_frozen_relu_keeps_its_result_and_trained_relu_its_neighbours_input() ->
 @pytest.mark.parametrize("cap", [None, 0, 0.0])
 def test_gemma_2_without_caps_keeps_no_more(cap: float | None) -> None:
     config = json.loads(next(r["config"] for r in ROWS if r["id"] == "gemma2-2b-eager"))
-    uncapped = architecture_from_config(config | {"attn_logit_softcapping": cap, "final_logit_softcapping": cap}, name="x")
+    uncapped = build_architecture_from_config(
+        config | {"attn_logit_softcapping": cap, "final_logit_softcapping": cap}, name="x"
+    )
     assert not uncapped.main.written.capped
     assert not uncapped.main.written.capped_logits
 

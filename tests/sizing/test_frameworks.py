@@ -6,24 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from costguard.sizing.architecture import Block
-from costguard.sizing.memory.footprint import Footprint, footprint
-from costguard.sizing.memory.frameworks import MODULES
-from costguard.sizing.recipe import FRAMEWORKS, Lora, Parallel, Recipe
+from costguard.sizing.architecture import LayerBlock
+from costguard.sizing.memory.footprint import Footprint, compute_footprint
+from costguard.sizing.memory.frameworks import FRAMEWORK_TRAITS
+from costguard.sizing.recipe import FRAMEWORKS, Lora, Parallelism, Recipe
 from tests.sizing.shapes import shipped
 
 GB = 1e9
-ONE = Parallel()
-TWO_GPUS = Parallel(fsdp=True)
+ONE = Parallelism()
+TWO_GPUS = Parallelism(fsdp=True)
 Q_AND_V = Lora(rank=8, targets=("q_proj", "v_proj"))
 
 
-def sized(name: str, recipe: Recipe, parallel: Parallel = ONE, gpus: int = 1) -> Footprint:
-    return footprint(shipped(name), recipe, parallel, gpus=gpus)
+def sized(name: str, recipe: Recipe, parallel: Parallelism = ONE, gpus: int = 1) -> Footprint:
+    return compute_footprint(shipped(name), recipe, parallel, gpus=gpus)
 
 
 def test_every_library_a_job_may_name_is_known() -> None:
-    assert set(MODULES) == set(FRAMEWORKS)
+    assert set(FRAMEWORK_TRAITS) == set(FRAMEWORKS)
 
 
 def test_flat_parameters_keep_gradients_of_frozen_weights_whole_while_passes_accumulate() -> None:
@@ -45,7 +45,7 @@ def test_before_sequence_parallelism_saved_layer_inputs_are_whole_on_every_rank(
     """Korthikanti et al. 2022: 2 sbh a layer is not divided by the 8 tensor-parallel ranks."""
     recipe = Recipe(method="pretrain", precision="bf16-amp", framework="megatron", micro_batch=8)
     now, then = (
-        sized("llama-2-7b", replace(recipe, framework=f), Parallel(tp=8), 8).phases[1].terms["activations"]
+        sized("llama-2-7b", replace(recipe, framework=f), Parallelism(tp=8), 8).phases[1].terms["activations"]
         for f in ("megatron", "megatron-2021")
     )
     inputs = 32 * 8 * 2048 * 4096 * 2
@@ -56,7 +56,7 @@ def test_a_pipeline_is_never_run_empty() -> None:
     """No one said how many micro-batches a step has: as many as stages are in flight on the first."""
     recipe = Recipe(method="pretrain", framework="megatron", micro_batch=4)
     unsaid, stated = (
-        sized("llama-2-7b", replace(recipe, gradient_accumulation=passes), Parallel(pp=4), 4).peak for passes in (1, 4)
+        sized("llama-2-7b", replace(recipe, gradient_accumulation=passes), Parallelism(pp=4), 4).peak for passes in (1, 4)
     )
     assert unsaid == stated
 
@@ -64,7 +64,7 @@ def test_a_pipeline_is_never_run_empty() -> None:
 def test_a_sharded_pipeline_keeps_its_stage_whole() -> None:
     """Torchtitan does not reshard between micro-batches: whole bf16 weights and whole fp32 gradients of the stage."""
     recipe = Recipe(method="pretrain", precision="bf16-amp", framework="torchtitan", micro_batch=1)
-    found = sized("llama-3.1-405b", recipe, Parallel(fsdp=True, tp=8, pp=8), 512)
+    found = sized("llama-3.1-405b", recipe, Parallelism(fsdp=True, tp=8, pp=8), 512)
     parameters = 405.85e9 / 64
     assert found.at_peak["gradients"] == pytest.approx(4 * parameters, rel=0.06)
     assert found.at_peak["buffers"] == pytest.approx(2 * parameters, rel=0.06)
@@ -119,5 +119,5 @@ def test_phi_2_under_autocast_is_what_fake_tensors_measure() -> None:
     assert sized("phi-2", recipe).peak == pytest.approx(47.020 * 2**30, rel=0.01)
 
 
-def main_of(name: str) -> Block:
+def main_of(name: str) -> LayerBlock:
     return shipped(name).main

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.sizing.huggingface import READERS, architecture_from_config
+from costguard.sizing.huggingface import READERS, build_architecture_from_config
 from costguard.values.checks import fold_name
 from tests.campaign import examples
 
@@ -33,7 +33,7 @@ def llama_with(**changes: object) -> dict[str, object]:
 
 
 def count(config: dict[str, Any]) -> int:
-    return architecture_from_config(config, name="it").parameters
+    return build_architecture_from_config(config, name="it").parameters
 
 
 # What ships
@@ -99,7 +99,7 @@ def test_a_well_known_count_is_exact(name: str, params: int) -> None:
     [("mixtral-8x7b", 12.9), ("deepseek-v3", 37.5), ("qwen3-30b-a3b", 3.35), ("gpt-oss-120b", 5.7), ("llama-4-scout", 17.2)],
 )
 def test_a_token_passes_few_of_the_experts(name: str, billions: float) -> None:
-    active = architecture_from_config(SHIPPED[name]["config"], name=name).active_parameters
+    active = build_architecture_from_config(SHIPPED[name]["config"], name=name).active_parameters
     assert active / 1e9 == pytest.approx(billions, rel=0.05)
 
 
@@ -107,16 +107,16 @@ def test_a_token_passes_few_of_the_experts(name: str, billions: float) -> None:
 
 
 def test_absent_key_heads_are_one_for_each_query_head() -> None:
-    assert architecture_from_config(llama_with(), name="it").main.attention.kv_heads == 32
+    assert build_architecture_from_config(llama_with(), name="it").main.attention.kv_heads == 32
 
 
 def test_absent_key_heads_take_the_default_of_the_class() -> None:
-    assert architecture_from_config(llama_with(model_type="mistral"), name="it").main.attention.kv_heads == 8
+    assert build_architecture_from_config(llama_with(model_type="mistral"), name="it").main.attention.kv_heads == 8
 
 
 def test_null_key_heads_are_one_for_each_query_head_in_any_class() -> None:
     config = llama_with(model_type="mistral", num_key_value_heads=None)
-    assert architecture_from_config(config, name="it").main.attention.kv_heads == 32
+    assert build_architecture_from_config(config, name="it").main.attention.kv_heads == 32
 
 
 def test_gemma_is_tied_unless_it_says_otherwise() -> None:
@@ -158,46 +158,46 @@ def test_the_first_falcon_uploads_are_read_too() -> None:
 
 
 def test_heads_may_be_wider_than_the_model_when_their_width_is_stated() -> None:
-    assert architecture_from_config(SHIPPED["qwen3-0.6b"]["config"], name="it").main.attention.query_width == 2048
+    assert build_architecture_from_config(SHIPPED["qwen3-0.6b"]["config"], name="it").main.attention.query_width == 2048
 
 
 # What the shape says beside its count
 
 
 def test_layers_that_slide_are_a_block_of_their_own() -> None:
-    blocks = architecture_from_config(SHIPPED["gemma-2-9b"]["config"], name="it").blocks
+    blocks = build_architecture_from_config(SHIPPED["gemma-2-9b"]["config"], name="it").blocks
     assert [(b.layers, b.attention.window) for b in blocks] == [(21, 4096), (21, None)]
 
 
 def test_dense_layers_before_the_experts_are_a_block_of_their_own() -> None:
-    blocks = architecture_from_config(SHIPPED["deepseek-v3"]["config"], name="it").blocks
+    blocks = build_architecture_from_config(SHIPPED["deepseek-v3"]["config"], name="it").blocks
     assert [(b.layers, b.feed_forward.experts) for b in blocks] == [(3, 0), (58, 256)]
 
 
 def test_latent_attention_caches_the_latent() -> None:
-    assert architecture_from_config(SHIPPED["deepseek-v3"]["config"], name="it").main.attention.cached_width == 576
+    assert build_architecture_from_config(SHIPPED["deepseek-v3"]["config"], name="it").main.attention.cached_width == 576
 
 
 def test_a_tower_has_its_own_tokens() -> None:
-    model = architecture_from_config(SHIPPED["gemma-3-4b"]["config"], name="it")
+    model = build_architecture_from_config(SHIPPED["gemma-3-4b"]["config"], name="it")
     assert [b.tokens for b in model.blocks] == [None, None, 4096]
 
 
 def test_an_image_is_always_as_many_tokens() -> None:
-    assert architecture_from_config(SHIPPED["vit-b-16"]["config"], name="it").sample_tokens == 197
+    assert build_architecture_from_config(SHIPPED["vit-b-16"]["config"], name="it").sample_tokens == 197
 
 
 def test_an_encoder_is_not_causal() -> None:
-    assert not architecture_from_config(SHIPPED["bert-base"]["config"], name="it").main.causal
+    assert not build_architecture_from_config(SHIPPED["bert-base"]["config"], name="it").main.causal
 
 
 def test_a_decoder_beside_an_encoder_looks_across() -> None:
-    encoder, decoder = architecture_from_config(SHIPPED["t5-base"]["config"], name="it").blocks
+    encoder, decoder = build_architecture_from_config(SHIPPED["t5-base"]["config"], name="it").blocks
     assert (encoder.cross_attention, decoder.cross_attention) == (False, True)
 
 
 def test_learned_positions_bound_the_sequence() -> None:
-    assert architecture_from_config(SHIPPED["gpt2"]["config"], name="it").positions == 1024
+    assert build_architecture_from_config(SHIPPED["gpt2"]["config"], name="it").positions == 1024
 
 
 def test_a_classifier_has_labels_instead_of_words() -> None:
@@ -219,7 +219,7 @@ def test_what_stands_on_bert_follows_its_task(task: str, params: int) -> None:
 
 
 def test_a_model_whose_vision_nobody_can_count_is_its_language_model_and_says_so() -> None:
-    model = architecture_from_config({"model_type": "llava", "text_config": LLAMA}, name="it")
+    model = build_architecture_from_config({"model_type": "llava", "text_config": LLAMA}, name="it")
     assert model.parameters == count(LLAMA)
     assert "left out" in model.notes[0]
 
@@ -229,45 +229,48 @@ def test_a_model_whose_vision_nobody_can_count_is_its_language_model_and_says_so
 
 def test_an_unknown_type_names_the_nearest_and_the_way_out() -> None:
     with pytest.raises(UnknownNameError) as caught:
-        architecture_from_config(llama_with(model_type="lama"), name="it")
+        build_architecture_from_config(llama_with(model_type="lama"), name="it")
     assert "llama" in caught.value.nearest
     assert "[architecture]" in str(caught.value)
 
 
 def test_a_missing_type_names_its_key() -> None:
     with pytest.raises(InputError, match="model_type"):
-        architecture_from_config({}, name="it")
+        build_architecture_from_config({}, name="it")
 
 
 @pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"])
 def test_a_missing_key_is_named(key: str) -> None:
     with pytest.raises(InputError, match=f"^{key}: is missing"):
-        architecture_from_config({k: v for k, v in LLAMA.items() if k != key}, name="it")
+        build_architecture_from_config({k: v for k, v in LLAMA.items() if k != key}, name="it")
 
 
 def test_a_missing_key_of_a_nested_table_is_named_with_its_table() -> None:
     with pytest.raises(InputError, match=r"^text_config\.\w+: is missing"):
-        architecture_from_config({"model_type": "llava", "text_config": {"model_type": "llama"}}, name="it")
+        build_architecture_from_config({"model_type": "llava", "text_config": {"model_type": "llama"}}, name="it")
 
 
 def test_heads_that_do_not_divide_the_hidden_size_are_refused() -> None:
     with pytest.raises(InputError, match="num_attention_heads: 30 heads do not divide"):
-        architecture_from_config(llama_with(num_attention_heads=30), name="it")
+        build_architecture_from_config(llama_with(num_attention_heads=30), name="it")
 
 
 def test_heads_that_do_not_divide_are_fine_with_a_stated_width() -> None:
-    assert architecture_from_config(llama_with(num_attention_heads=30, head_dim=128), name="it").main.attention.head_dim == 128
+    assert (
+        build_architecture_from_config(llama_with(num_attention_heads=30, head_dim=128), name="it").main.attention.head_dim
+        == 128
+    )
 
 
 def test_key_heads_that_do_not_divide_the_heads_are_refused() -> None:
     with pytest.raises(InputError, match="num_key_value_heads: 5 does not divide the 32"):
-        architecture_from_config(llama_with(num_key_value_heads=5), name="it")
+        build_architecture_from_config(llama_with(num_key_value_heads=5), name="it")
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, "4096", 40.5, float("nan"), float("inf"), 10**30, [4096], {}])
 def test_a_hidden_size_that_is_none_is_refused_by_name(wrong: object) -> None:
     with pytest.raises(InputError, match=r"^hidden_size: "):
-        architecture_from_config(llama_with(hidden_size=wrong), name="it")
+        build_architecture_from_config(llama_with(hidden_size=wrong), name="it")
 
 
 @pytest.mark.parametrize(
@@ -283,17 +286,17 @@ def test_a_hidden_size_that_is_none_is_refused_by_name(wrong: object) -> None:
 )
 def test_a_value_of_the_wrong_kind_is_refused_by_name(key: str, wrong: object) -> None:
     with pytest.raises(InputError, match=f"^{key}: "):
-        architecture_from_config(llama_with(**{key: wrong}), name="it")
+        build_architecture_from_config(llama_with(**{key: wrong}), name="it")
 
 
 def test_more_experts_a_token_than_there_are_is_refused() -> None:
     with pytest.raises(InputError, match="experts_per_token"):
-        architecture_from_config({**SHIPPED["mixtral-8x7b"]["config"], "num_experts_per_tok": 9}, name="it")
+        build_architecture_from_config({**SHIPPED["mixtral-8x7b"]["config"], "num_experts_per_tok": 9}, name="it")
 
 
 def test_layer_types_that_do_not_match_the_layers_are_refused() -> None:
     with pytest.raises(InputError, match="layer_types"):
-        architecture_from_config({**SHIPPED["gemma-2-9b"]["config"], "layer_types": ["full_attention"]}, name="it")
+        build_architecture_from_config({**SHIPPED["gemma-2-9b"]["config"], "layer_types": ["full_attention"]}, name="it")
 
 
 # Anything at all
@@ -334,7 +337,7 @@ def test_a_changed_real_tower_is_a_shape_or_an_input_error(
 def _reads_or_refuses(config: dict[str, Any]) -> None:
     """An error that is not an InputError, or names no field, fails the test by itself or below."""
     try:
-        model = architecture_from_config(config, name="it")
+        model = build_architecture_from_config(config, name="it")
     except InputError as error:
         field = error.field
     else:

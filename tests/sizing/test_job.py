@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError, UnknownNameError
-from costguard.sizing.job import Job, assumption_warnings, flags_over, job_from, laid_over, limits_from
-from costguard.sizing.recipe import Lora, Parallel
+from costguard.sizing.job import Job, list_assumption_warnings, merge_flags, merge_tables, parse_job, parse_job_limits
+from costguard.sizing.recipe import Lora, Parallelism
 from costguard.values.money import Money
 from tests.sizing.speeds import LLAMA_3_8B
 
 
 def job(**table: object) -> Job:
-    return job_from(table, LLAMA_3_8B)
+    return parse_job(table, LLAMA_3_8B)
 
 
 def test_what_is_not_stated_is_assumed_and_said() -> None:
@@ -25,7 +25,7 @@ def test_what_is_not_stated_is_assumed_and_said() -> None:
         "checkpointing": "full",
         "optimizer": "adamw",
     }
-    assert assumption_warnings(job())[0].startswith("assumed, because not stated: method full")
+    assert list_assumption_warnings(job())[0].startswith("assumed, because not stated: method full")
 
 
 def test_what_does_not_matter_for_serving_is_not_assumed_aloud() -> None:
@@ -42,7 +42,7 @@ def test_a_fully_stated_job_assumes_nothing() -> None:
         "optimizer": "sgd",
     }
     assert job(**table).assumed == ()
-    assert assumption_warnings(job(**table)) == ()
+    assert list_assumption_warnings(job(**table)) == ()
 
 
 def test_qlora_quantises_to_nf4_unless_told_otherwise() -> None:
@@ -68,7 +68,7 @@ def test_whole_numbers_may_be_written_as_floats(tokens: float) -> None:
 
 
 def test_limits_are_read_field_by_field() -> None:
-    limits = limits_from(
+    limits = parse_job_limits(
         {"max_usd": 49.99, "max_hours": 2, "providers": "aws", "regions": ["a", "b"], "tiers": [], "max_gpus": 8}
     )
     assert limits.max_usd == Money.parse("49.99")
@@ -79,7 +79,7 @@ def test_limits_are_read_field_by_field() -> None:
 def test_lists_of_modules_and_splits_are_taken_as_stated() -> None:
     stated = job(method="lora", lora={"rank": 8, "targets": ["q_proj"]}, parallel={"tp": 2, "zero": 1})
     assert stated.recipe.lora == Lora(rank=8, targets=("q_proj",))
-    assert stated.parallel == Parallel(tp=2, zero=1)
+    assert stated.parallel == Parallelism(tp=2, zero=1)
     assert job(parallel={}).parallel is None
 
 
@@ -101,31 +101,31 @@ def test_a_key_nobody_knows_is_an_error_that_lists_those_known(table: dict[str, 
 def test_tables_are_laid_over_key_by_key() -> None:
     under = {"a": 1, "limits": {"max_usd": 5, "gpus": ["T4"]}, "kept": {"x": 1}}
     over = {"a": 2, "limits": {"max_usd": 7}}
-    assert laid_over(under, over) == {"a": 2, "limits": {"max_usd": 7, "gpus": ["T4"]}, "kept": {"x": 1}}
+    assert merge_tables(under, over) == {"a": 2, "limits": {"max_usd": 7, "gpus": ["T4"]}, "kept": {"x": 1}}
     assert under["a"] == 1
 
 
 @pytest.mark.parametrize("shape", [{"model": "a"}, {"path": "b"}, {"architecture": {"layers": 2}}])
 def test_a_model_on_the_command_line_replaces_the_files_however_it_was_stated(shape: dict[str, object]) -> None:
-    assert flags_over(shape | {"tokens": 5}, {"model": "c"}) == {"model": "c", "tokens": 5}
-    assert flags_over(shape, {"method": "lora"}) == shape | {"method": "lora"}
+    assert merge_flags(shape | {"tokens": 5}, {"model": "c"}) == {"model": "c", "tokens": 5}
+    assert merge_flags(shape, {"method": "lora"}) == shape | {"method": "lora"}
 
 
 def test_tokens_on_the_command_line_replace_the_files_dataset() -> None:
-    assert flags_over({"dataset": {"examples": 5}}, {"tokens": 7}) == {"tokens": 7}
+    assert merge_flags({"dataset": {"examples": 5}}, {"tokens": 7}) == {"tokens": 7}
 
 
 def test_adapters_may_be_named_as_the_model_names_its_modules() -> None:
-    gpt2 = Facts().get_architecture("gpt2")
-    named = job_from({"method": "lora", "lora": {"targets": ["c_attn"]}}, gpt2)
+    gpt2 = ShippedFacts().get_architecture("gpt2")
+    named = parse_job({"method": "lora", "lora": {"targets": ["c_attn"]}}, gpt2)
     assert named.recipe.lora.targets == ("q_proj", "k_proj", "v_proj")
     with pytest.raises(UnknownNameError, match=r"lora\.targets: unknown matrix 'w1'"):
-        job_from({"method": "lora", "lora": {"targets": ["w1"]}}, gpt2)
+        parse_job({"method": "lora", "lora": {"targets": ["w1"]}}, gpt2)
 
 
 def test_a_model_is_served_in_the_precision_it_was_released_in_unless_stated() -> None:
-    v3 = Facts().get_architecture("deepseek-v3")
-    served = job_from({"method": "inference"}, v3)
+    v3 = ShippedFacts().get_architecture("deepseek-v3")
+    served = parse_job({"method": "inference"}, v3)
     assert (served.recipe.precision, dict(served.assumed)["precision"]) == ("fp8", "fp8")
-    assert job_from({"method": "inference", "precision": "bf16"}, v3).recipe.precision == "bf16"
-    assert job_from({"method": "lora"}, v3).recipe.precision == "bf16"
+    assert parse_job({"method": "inference", "precision": "bf16"}, v3).recipe.precision == "bf16"
+    assert parse_job({"method": "lora"}, v3).recipe.precision == "bf16"

@@ -7,37 +7,37 @@ from collections.abc import Mapping
 
 import pytest
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError
-from costguard.sizing.calibration import Family
-from costguard.sizing.evidence import Expected, Finding, at_odds, weighed
-from costguard.sizing.job import Job, Table, job_from
-from costguard.sizing.observed_runs import Observed, observed_from
+from costguard.sizing.calibration import RunFamily
+from costguard.sizing.evidence import FigureComparison, RunComparison, find_contradiction, weigh_runs
+from costguard.sizing.job import Job, Table, parse_job
+from costguard.sizing.observed_runs import ObservedRun, read_observed_run
 
-FACTS = Facts()
+FACTS = ShippedFacts()
 GIB = 2**30
 ROW: Mapping[str, object] = {"model": "llama-3.1-8b", "method": "lora", "gpu": "H100", "tokens_per_s": 9000}
-SPEED = Family("speed", "lora", "4B to 16B", "Hopper", "one GPU")
+SPEED = RunFamily("speed", "lora", "4B to 16B", "Hopper", "one GPU")
 
 
 def job_of(table: Table) -> Job:
-    return job_from(table, FACTS.get_architecture(str(table["model"])))
+    return parse_job(table, FACTS.get_architecture(str(table["model"])))
 
 
-def observed(**cells: object) -> Observed:
-    return observed_from({**ROW, **cells}, where="runs.csv line 2", gpus=FACTS.get_gpus(), job_of=job_of)
+def observed(**cells: object) -> ObservedRun:
+    return read_observed_run({**ROW, **cells}, where="runs.csv line 2", gpus=FACTS.get_gpus(), job_of=job_of)
 
 
 def weigh(*ratios: float, same: bool = False) -> tuple[int, list[str]]:
     """How many of these runs count, and the names of those that do not."""
     runs = (
-        Expected(
+        RunComparison(
             run=observed(name=f"run {n}", micro_batch=1 if same else n),
-            speed=Finding(family=SPEED, ratio=ratio),
+            speed=FigureComparison(family=SPEED, ratio=ratio),
         )
         for n, ratio in enumerate(ratios, 1)
     )
-    found = weighed(runs, spread_seen=0.19)
+    found = weigh_runs(runs, spread_seen=0.19)
     belief = found.calibration.beliefs.get(SPEED)
     return belief.runs if belief else 0, [o.run for o in found.left_out]
 
@@ -53,7 +53,7 @@ def test_a_row_is_a_job_on_hardware_with_what_was_seen() -> None:
 
 def test_a_rate_per_gpu_counts_for_all_of_them() -> None:
     row = {k: v for k, v in ROW.items() if k != "tokens_per_s"} | {"tokens_per_s_per_gpu": 1000, "gpu_count": 8}
-    assert observed_from(row, where="x", gpus=FACTS.get_gpus(), job_of=job_of).tokens_per_s == 8000
+    assert read_observed_run(row, where="x", gpus=FACTS.get_gpus(), job_of=job_of).tokens_per_s == 8000
 
 
 def test_a_dotted_name_stands_for_a_table_and_an_empty_cell_for_nothing() -> None:
@@ -112,12 +112,12 @@ def test_different_jobs_do_not_contradict_each_other() -> None:
 
 
 def test_a_figure_that_cannot_be_true_is_left_out_with_its_reason() -> None:
-    found = weighed([Expected(run=observed(name="mon"), memory=Finding(wrong="too much"))], spread_seen=0.19)
+    found = weigh_runs([RunComparison(run=observed(name="mon"), memory=FigureComparison(wrong="too much"))], spread_seen=0.19)
     assert [o.text for o in found.left_out] == ["mon: its memory was left out: too much"]
 
 
 def test_the_two_figures_of_a_run_may_differ_by_what_a_run_loses_besides() -> None:
-    assert at_odds({"tokens_per_s": 0.0, "hours": -0.6}) is None
-    assert at_odds({"hours": 0.3}) is None
-    assert at_odds({}) is None
-    assert "3.0 times apart" in str(at_odds({"tokens_per_s": 0.0, "hours": math.log(3)}))
+    assert find_contradiction({"tokens_per_s": 0.0, "hours": -0.6}) is None
+    assert find_contradiction({"hours": 0.3}) is None
+    assert find_contradiction({}) is None
+    assert "3.0 times apart" in str(find_contradiction({"tokens_per_s": 0.0, "hours": math.log(3)}))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.sizing.job import Job, job_from
+from costguard.sizing.job import Job, parse_job
 from costguard.sizing.placement import Placement, Placer
-from costguard.sizing.speed.throughput import Throughput, throughput
-from costguard.sizing.speed.timing import speed_of, startup_of
+from costguard.sizing.speed.throughput import Throughput, compute_throughput
+from costguard.sizing.speed.timing import compute_job_speed, compute_job_startup
 from tests.sizing.shapes import FACTS, shipped
 from tests.sizing.speeds import EFFICIENCY, GPUS
 
@@ -17,7 +17,7 @@ PPO = {"algorithm": "ppo", "prompt_len": 512, "completion_len": 512}
 
 def job(preference: dict[str, object] | None, **table: object) -> Job:
     stated = {"method": "full", "seq_len": 1024, **table, **({"preference": preference} if preference else {})}
-    return job_from(stated, table.pop("shape", LLAMA), FACTS.get_architecture)  # type: ignore[arg-type]  # an architecture
+    return parse_job(stated, table.pop("shape", LLAMA), FACTS.get_architecture)  # type: ignore[arg-type]  # an architecture
 
 
 def placed(asked: Job, gpu: str = "A100-80GB-SXM", count: int = 8) -> Placement:
@@ -27,7 +27,7 @@ def placed(asked: Job, gpu: str = "A100-80GB-SXM", count: int = 8) -> Placement:
 
 
 def speed(asked: Job, count: int = 8) -> Throughput:
-    found = speed_of(asked, placed(asked, count=count), EFFICIENCY)
+    found = compute_job_speed(asked, placed(asked, count=count), EFFICIENCY)
     assert found is not None
     return found
 
@@ -40,7 +40,7 @@ def test_a_job_without_companions_has_the_speed_it_always_had() -> None:
     alone = job(None)
     there = placed(alone)
     where = {"gpus": 8, "nodes": 1, "efficiency": EFFICIENCY}
-    assert speed(alone) == throughput(LLAMA, there.recipe, there.parallel, there.gpu, **where)  # type: ignore[arg-type]
+    assert speed(alone) == compute_throughput(LLAMA, there.recipe, there.parallel, there.gpu, **where)  # type: ignore[arg-type]
 
 
 def test_dpo_costs_a_reference_pass_beside_each_training_pass() -> None:
@@ -82,7 +82,7 @@ def test_the_reasons_still_multiply_to_the_rate() -> None:
 
 
 def test_weights_of_companions_are_fetched_too() -> None:
-    assert startup_of(job(PPO)).expected > 1.2 * startup_of(job(None)).expected
+    assert compute_job_startup(job(PPO)).expected > 1.2 * compute_job_startup(job(None)).expected
 
 
 @pytest.mark.parametrize(("model", "hours"), [("opt-6.7b", 4.1), ("opt-13b", 9.0)])
@@ -93,5 +93,5 @@ def test_deepspeed_chats_published_hours_come_out_within_a_fifth(model: str, hou
         "reward_model": "opt-350m", "value_model": "opt-350m",
     }  # fmt: skip
     table = {"method": "full", "precision": "fp16-amp", "framework": "deepspeed", "micro_batch": 4, "parallel": {"zero": 3}}
-    asked = job_from({**table, "preference": preference}, shipped(model), FACTS.get_architecture)
+    asked = parse_job({**table, "preference": preference}, shipped(model), FACTS.get_architecture)
     assert 135e6 / rate(asked) / 8 / 3600 == pytest.approx(hours, rel=0.2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from costguard.errors import InputError, UnknownNameError
-from costguard.sizing.companions import Beside, scoring_head
-from costguard.sizing.job import Job, job_from
+from costguard.sizing.companions import PreferenceTraining, build_scoring_model
+from costguard.sizing.job import Job, parse_job
 from tests.sizing.shapes import FACTS, shipped
 from tests.sizing.speeds import LLAMA_2_7B
 
@@ -14,21 +14,21 @@ PPO = {"algorithm": "ppo", "prompt_len": 512, "completion_len": 512}
 
 
 def job(preference: dict[str, object], **table: object) -> Job:
-    return job_from({"method": "full", **table, "preference": preference}, LLAMA_2_7B, FACTS.get_architecture)
+    return parse_job({"method": "full", **table, "preference": preference}, LLAMA_2_7B, FACTS.get_architecture)
 
 
-def beside(preference: dict[str, object], **table: object) -> Beside:
+def beside(preference: dict[str, object], **table: object) -> PreferenceTraining:
     found = job(preference, **table).beside
     assert found is not None
     return found
 
 
-def roles(found: Beside) -> dict[str, bool]:
+def roles(found: PreferenceTraining) -> dict[str, bool]:
     return {c.role: c.trained for c in found.companions}
 
 
 def test_a_job_without_the_table_has_nobody_beside_it() -> None:
-    assert job_from({"method": "full"}, LLAMA_2_7B).beside is None
+    assert parse_job({"method": "full"}, LLAMA_2_7B).beside is None
 
 
 def test_dpo_compares_two_sequences_with_a_frozen_reference_and_generates_nothing() -> None:
@@ -73,12 +73,12 @@ def test_none_and_a_head_on_the_policy_are_no_models() -> None:
 
 def test_a_reward_model_has_one_number_a_token_instead_of_a_vocabulary() -> None:
     llama = shipped("llama-2-7b")
-    assert scoring_head(llama).parameters == llama.parameters - 32_000 * 4096 + 4096
+    assert build_scoring_model(llama).parameters == llama.parameters - 32_000 * 4096 + 4096
 
 
 def test_only_where_adapters_are_trained_is_the_reference_the_policy_itself() -> None:
     recipes = {method: job({"algorithm": "dpo"}, method=method) for method in ("full", "lora", "qlora")}
-    shared = {m: j.beside.companions[0].shared(j.recipe) for m, j in recipes.items() if j.beside}
+    shared = {m: j.beside.companions[0].is_shared_with(j.recipe) for m, j in recipes.items() if j.beside}
     assert shared == {"full": False, "lora": True, "qlora": True}
 
 

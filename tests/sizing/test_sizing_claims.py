@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from costguard.sizing.memory.footprint import Footprint, footprint
-from costguard.sizing.recipe import Lora, Parallel, Recipe
+from costguard.sizing.memory.footprint import Footprint, compute_footprint
+from costguard.sizing.recipe import Lora, Parallelism, Recipe
 from costguard.values.gpu import GIB
 from tests.sizing.shapes import llama_like, of_size, shipped, stated
 
@@ -16,14 +16,14 @@ MIXED, FP16_MIXED, PURE, WIDE = (Recipe(precision=p) for p in ("bf16-amp", "fp16
 USABLE = 0.99
 
 
-def step(billions: float, recipe: Recipe, parallel: Parallel = Parallel(), gpus: int = 1) -> dict[str, int]:  # noqa: B008  # frozen
+def step(billions: float, recipe: Recipe, parallel: Parallelism = Parallelism(), gpus: int = 1) -> dict[str, int]:  # noqa: B008  # frozen
     """States of a model of exactly `billions` parameters when the optimizer steps."""
-    sized = footprint(stated(billions), recipe, parallel, gpus=gpus)
+    sized = compute_footprint(stated(billions), recipe, parallel, gpus=gpus)
     terms = next(p.terms for p in sized.phases if p.name == "step")
     return {t: terms[t] for t in ("weights", "gradients", "optimizer")}
 
 
-def bytes_each(recipe: Recipe, parallel: Parallel = Parallel()) -> float:  # noqa: B008  # frozen
+def bytes_each(recipe: Recipe, parallel: Parallelism = Parallelism()) -> float:  # noqa: B008  # frozen
     """Bytes of states a parameter."""
     return sum(step(1.0, recipe, parallel).values()) / GB
 
@@ -33,7 +33,7 @@ def fits(sized: Footprint, gib: float) -> bool:
 
 
 def alone(billions: float, recipe: Recipe) -> Footprint:
-    return footprint(of_size(billions), recipe, Parallel())
+    return compute_footprint(of_size(billions), recipe, Parallelism())
 
 
 def activations(sized: Footprint, name: str = "loss") -> int:
@@ -43,20 +43,20 @@ def activations(sized: Footprint, name: str = "loss") -> int:
 @pytest.mark.parametrize(
     ("recipe", "parallel", "expected"),
     [
-        (PURE, Parallel(), 8),
-        (MIXED, Parallel(), 16),
-        (WIDE, Parallel(), 16),
-        (FP16_MIXED, Parallel(zero=1), 16),
-        (replace(FP16_MIXED, framework="deepspeed"), Parallel(), 16),
-        (replace(MIXED, framework="megatron"), Parallel(), 18),
-        (replace(MIXED, optimizer="sgd"), Parallel(), 8),
-        (replace(MIXED, optimizer="sgd-momentum"), Parallel(), 12),
-        (replace(PURE, optimizer="sgd-momentum"), Parallel(), 6),
-        (replace(PURE, optimizer="adafactor"), Parallel(), 4),
-        (replace(MIXED, optimizer="adamw-8bit"), Parallel(), 4 + 4 + 2 * (1 + 4 / 256)),
+        (PURE, Parallelism(), 8),
+        (MIXED, Parallelism(), 16),
+        (WIDE, Parallelism(), 16),
+        (FP16_MIXED, Parallelism(zero=1), 16),
+        (replace(FP16_MIXED, framework="deepspeed"), Parallelism(), 16),
+        (replace(MIXED, framework="megatron"), Parallelism(), 18),
+        (replace(MIXED, optimizer="sgd"), Parallelism(), 8),
+        (replace(MIXED, optimizer="sgd-momentum"), Parallelism(), 12),
+        (replace(PURE, optimizer="sgd-momentum"), Parallelism(), 6),
+        (replace(PURE, optimizer="adafactor"), Parallelism(), 4),
+        (replace(MIXED, optimizer="adamw-8bit"), Parallelism(), 4 + 4 + 2 * (1 + 4 / 256)),
     ],
 )
-def test_bytes_a_parameter_depend_on_the_recipe(recipe: Recipe, parallel: Parallel, expected: float) -> None:
+def test_bytes_a_parameter_depend_on_the_recipe(recipe: Recipe, parallel: Parallelism, expected: float) -> None:
     assert bytes_each(recipe, parallel) == pytest.approx(expected)
 
 
@@ -68,7 +68,7 @@ def test_autocast_adds_two_bytes_while_a_forward_pass_without_checkpointing_is_a
 
 def test_accumulating_gradients_in_fp32_beside_16_bit_ones_makes_20() -> None:
     recipe = replace(MIXED, framework="deepspeed", gradient_accumulation=4)
-    sized = footprint(stated(1.0), recipe, Parallel())
+    sized = compute_footprint(stated(1.0), recipe, Parallelism())
     assert next(p.total for p in sized.phases if p.name == "step") / GB == pytest.approx(20)
 
 
@@ -78,12 +78,12 @@ def test_optimizer_in_backward_keeps_only_one_unit_of_gradients() -> None:
 
 
 def test_m1_the_list_of_s0_sums_to_16() -> None:
-    assert bytes_each(FP16_MIXED, Parallel(zero=1)) == pytest.approx(2 + 12 + 2)
+    assert bytes_each(FP16_MIXED, Parallelism(zero=1)) == pytest.approx(2 + 12 + 2)
 
 
 def test_m2_gpt_350m_at_batch_8_needs_about_40_gb_and_no_4090() -> None:
     gpt = replace(shipped("gpt2-medium"), positions=2048)
-    sized = footprint(gpt, replace(MIXED, micro_batch=8, checkpointing="none"), Parallel())
+    sized = compute_footprint(gpt, replace(MIXED, micro_batch=8, checkpointing="none"), Parallelism())
     assert 36 * GB < sized.peak < 46 * GB
     assert not fits(sized, 24)
 
@@ -96,7 +96,7 @@ def test_m4_two_bytes_a_token_hidden_and_layer_is_what_checkpointing_keeps() -> 
 
 
 def test_m5_7b_in_fp16_mixed_precision_is_14_gb_of_weights_and_112_gb_in_all() -> None:
-    states = step(7, FP16_MIXED, Parallel(zero=1))
+    states = step(7, FP16_MIXED, Parallelism(zero=1))
     assert states["weights"] == 14 * GB
     assert sum(states.values()) == 112 * GB
 
@@ -120,7 +120,7 @@ def test_m8_m9_16_bytes_are_eight_times_fp16_and_fp32_without_a_master() -> None
 
 
 def test_m10_m14_m16_llama_2_7b_at_batch_8_needs_147_gb_not_88_nor_448() -> None:
-    sized = footprint(shipped("llama-2-7b"), replace(PURE, micro_batch=8, checkpointing="none"), Parallel())
+    sized = compute_footprint(shipped("llama-2-7b"), replace(PURE, micro_batch=8, checkpointing="none"), Parallelism())
     assert sized.peak == pytest.approx(147.19 * GB, rel=0.001)
     forward_end = activations(sized) + 4 * 8 * 2048 * 32000
     assert forward_end == pytest.approx(102.6 * GB, rel=0.001)
@@ -130,7 +130,9 @@ def test_m10_m14_m16_llama_2_7b_at_batch_8_needs_147_gb_not_88_nor_448() -> None
 def test_m11_activations_do_not_scale_with_parameters() -> None:
     recipe = replace(PURE, checkpointing="none", seq_len=512)
     wide, long = llama_like(layers=4, hidden=4096, ffn=11008), llama_like(layers=16, hidden=1024, ffn=2752)
-    ratio = activations(footprint(wide, recipe, Parallel())) / activations(footprint(long, recipe, Parallel()))
+    ratio = activations(compute_footprint(wide, recipe, Parallelism())) / activations(
+        compute_footprint(long, recipe, Parallelism())
+    )
     assert ratio == pytest.approx(1, abs=0.05)
     assert wide.parameters > 3 * long.parameters
 
@@ -145,7 +147,8 @@ def test_m15_attention_matrices_cost_17_gb_a_layer_in_eager_and_nothing_in_flash
     recipe = replace(WIDE, checkpointing="none", micro_batch=32)
     layers = [llama_like(layers=n, hidden=4096, heads=32, kv_heads=32) for n in (1, 2)]
     eager, flash = (
-        [activations(footprint(a, replace(recipe, attention=k), Parallel())) for a in layers] for k in ("eager", "flash")
+        [activations(compute_footprint(a, replace(recipe, attention=k), Parallelism())) for a in layers]
+        for k in ("eager", "flash")
     )
     matrices = 32 * 32 * 2048 * 2048 * 4
     assert matrices / 32 == pytest.approx(536.9e6, rel=0.001)
@@ -161,7 +164,7 @@ def test_m17_full_fine_tuning_of_7b_is_54_gb_pure_and_108_gb_with_amp() -> None:
 def test_m18_4_bit_weights_are_4_gb_for_7b_and_under_40_gb_for_70b() -> None:
     recipe = Recipe(method="qlora", quant="nf4", seq_len=512, lora=Lora(rank=64, targets="attention"))
     sizes = [
-        footprint(shipped(name), replace(recipe, double_quant=double), Parallel()).at_peak["weights"] / GB
+        compute_footprint(shipped(name), replace(recipe, double_quant=double), Parallelism()).at_peak["weights"] / GB
         for name in ("llama-2-7b", "llama-2-70b")
         for double in (True, False)
     ]
@@ -172,13 +175,13 @@ def test_m18_4_bit_weights_are_4_gb_for_7b_and_under_40_gb_for_70b() -> None:
 
 def test_m18_7b_qlora_at_one_short_sequence_needs_five_to_seven_gib() -> None:
     recipe = Recipe(method="qlora", quant="nf4", seq_len=512, optimizer="paged-adamw-8bit")
-    assert 4.98 < footprint(shipped("llama-2-7b"), recipe, Parallel()).reserved / GIB < 7
+    assert 4.98 < compute_footprint(shipped("llama-2-7b"), recipe, Parallelism()).reserved / GIB < 7
 
 
 def test_m19_checkpointing_saves_90_percent_of_activations_but_no_state() -> None:
     tiny, logits = shipped("tinyllama-1.1b"), 4 * 8192 * 32000
     none, full = (
-        activations(footprint(tiny, replace(PURE, micro_batch=4, checkpointing=c), Parallel())) + logits
+        activations(compute_footprint(tiny, replace(PURE, micro_batch=4, checkpointing=c), Parallelism())) + logits
         for c in ("none", "full")
     )
     assert none == pytest.approx(18.9 * GB, rel=0.01)
@@ -187,20 +190,20 @@ def test_m19_checkpointing_saves_90_percent_of_activations_but_no_state() -> Non
 
 
 def test_m20_70b_on_eight_l40s_needs_140_gb_each_and_does_not_fit() -> None:
-    sized = footprint(shipped("llama-2-70b"), MIXED, Parallel(zero=3), gpus=8)
-    assert sum(step(70, MIXED, Parallel(zero=3), 8).values()) == pytest.approx(140 * GB)
+    sized = compute_footprint(shipped("llama-2-70b"), MIXED, Parallelism(zero=3), gpus=8)
+    assert sum(step(70, MIXED, Parallelism(zero=3), 8).values()) == pytest.approx(140 * GB)
     assert not fits(sized, 48)
-    assert step(70, replace(PURE, optimizer="adafactor"), Parallel(zero=3), 8)["optimizer"] == 0
+    assert step(70, replace(PURE, optimizer="adafactor"), Parallelism(zero=3), 8)["optimizer"] == 0
 
 
 def test_m21_70b_offloaded_fits_one_a100_but_needs_over_a_terabyte_of_host_memory() -> None:
-    sized = footprint(shipped("llama-2-70b"), MIXED, Parallel(zero=3, offload="all"))
+    sized = compute_footprint(shipped("llama-2-70b"), MIXED, Parallelism(zero=3, offload="all"))
     assert fits(sized, 80)
     assert 1.1e12 < sized.host_bytes < 1.9e12
 
 
 def test_m22_zero_of_7_5b_on_64_gpus_is_31_4_then_16_6_then_1_9_gb() -> None:
-    sums = [sum(step(7.5, FP16_MIXED, Parallel(zero=stage), 64).values()) / GB for stage in (0, 1, 2, 3)]
+    sums = [sum(step(7.5, FP16_MIXED, Parallelism(zero=stage), 64).values()) / GB for stage in (0, 1, 2, 3)]
     assert sums == pytest.approx([120, 31.4, 16.6, 1.9], abs=0.05)
 
 
@@ -209,33 +212,33 @@ def test_m23_zero_2_on_four_gpus_holds_2_9_times_the_model() -> None:
 
 
 def bytes_each_on(gpus: int) -> float:
-    return sum(step(1.0, MIXED, Parallel(zero=2), gpus).values()) / GB
+    return sum(step(1.0, MIXED, Parallelism(zero=2), gpus).values()) / GB
 
 
 def test_m24_the_map_of_s4_promises_too_much() -> None:
-    assert not fits(footprint(of_size(3), MIXED, Parallel(zero=2)), 24)
-    assert not fits(footprint(of_size(1), MIXED, Parallel()), 8)
-    assert fits(footprint(of_size(0.35), replace(MIXED, seq_len=512), Parallel()), 8)
-    assert not fits(footprint(of_size(13), MIXED, Parallel(zero=3), gpus=4), 40)
-    assert fits(footprint(of_size(7), MIXED, Parallel(zero=3), gpus=4), 40)
+    assert not fits(compute_footprint(of_size(3), MIXED, Parallelism(zero=2)), 24)
+    assert not fits(compute_footprint(of_size(1), MIXED, Parallelism()), 8)
+    assert fits(compute_footprint(of_size(0.35), replace(MIXED, seq_len=512), Parallelism()), 8)
+    assert not fits(compute_footprint(of_size(13), MIXED, Parallelism(zero=3), gpus=4), 40)
+    assert fits(compute_footprint(of_size(7), MIXED, Parallelism(zero=3), gpus=4), 40)
 
 
 def test_m25_mistral_7b_lora_fits_one_24_gb_card_and_560b_of_weights_fill_eight_h200() -> None:
     recipe = Recipe(method="lora", micro_batch=2, seq_len=512, lora=Lora(rank=32, targets=("q_proj", "v_proj")))
-    assert fits(footprint(shipped("mistral-7b"), recipe, Parallel()), 24)
-    assert fits(footprint(shipped("qwen3-0.6b"), replace(recipe, micro_batch=1), Parallel()), 8)
-    weights = footprint(stated(560), Recipe(method="inference"), Parallel()).at_peak["weights"]
+    assert fits(compute_footprint(shipped("mistral-7b"), recipe, Parallelism()), 24)
+    assert fits(compute_footprint(shipped("qwen3-0.6b"), replace(recipe, micro_batch=1), Parallelism()), 8)
+    weights = compute_footprint(stated(560), Recipe(method="inference"), Parallelism()).at_peak["weights"]
     assert weights == pytest.approx(1.12e12, rel=0.001)
     assert weights > 0.99 * 8 * 141 * GB
 
 
 def test_m26_the_map_of_s2_is_wrong_for_7b_and_70b() -> None:
     seven, seventy = shipped("llama-7b"), shipped("llama-2-70b")
-    assert not fits(footprint(seven, PURE, Parallel()), 40)
-    assert not fits(footprint(seven, replace(PURE, micro_batch=8, checkpointing="none"), Parallel()), 80)
-    assert not fits(footprint(seventy, Recipe(method="inference", seq_len=128), Parallel()), 80)
-    assert not fits(footprint(seventy, MIXED, Parallel(fsdp=True), gpus=8), 80)
-    assert footprint(seventy, PURE, Parallel(fsdp=True), gpus=8).peak < 80 * GIB
+    assert not fits(compute_footprint(seven, PURE, Parallelism()), 40)
+    assert not fits(compute_footprint(seven, replace(PURE, micro_batch=8, checkpointing="none"), Parallelism()), 80)
+    assert not fits(compute_footprint(seventy, Recipe(method="inference", seq_len=128), Parallelism()), 80)
+    assert not fits(compute_footprint(seventy, MIXED, Parallelism(fsdp=True), gpus=8), 80)
+    assert compute_footprint(seventy, PURE, Parallelism(fsdp=True), gpus=8).peak < 80 * GIB
 
 
 def test_m27_a_4090_trains_1_2b_mixed_not_1_7b_and_2_4b_pure() -> None:
@@ -246,7 +249,7 @@ def test_m27_a_4090_trains_1_2b_mixed_not_1_7b_and_2_4b_pure() -> None:
 
 def test_m28_7b_for_inference_is_28_gb_in_fp32_and_14_gb_in_fp16() -> None:
     sizes = [
-        footprint(shipped("llama-2-7b"), Recipe(method="inference", precision=p, seq_len=128), Parallel()).peak / GB
+        compute_footprint(shipped("llama-2-7b"), Recipe(method="inference", precision=p, seq_len=128), Parallelism()).peak / GB
         for p in ("fp32", "fp16")
     ]
     assert sizes == pytest.approx([27, 13.6], abs=0.2)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from costguard.sizing.job import Job, job_from
-from costguard.sizing.memory.footprint import Footprint, footprint
-from costguard.sizing.placement import needed
-from costguard.sizing.recipe import Parallel
+from costguard.sizing.job import Job, parse_job
+from costguard.sizing.memory.footprint import Footprint, compute_footprint
+from costguard.sizing.placement import compute_job_footprint
+from costguard.sizing.recipe import Parallelism
 from tests.sizing.shapes import FACTS, shipped
 
 LLAMA = shipped("llama-2-7b")
@@ -19,16 +19,16 @@ PPO = {"algorithm": "ppo", "prompt_len": 512, "completion_len": 512, "generation
 
 def job(preference: dict[str, object] | None, **table: object) -> Job:
     stated = {"method": "full", "seq_len": 1024, **table, **({"preference": preference} if preference else {})}
-    return job_from(stated, LLAMA, FACTS.get_architecture)
+    return parse_job(stated, LLAMA, FACTS.get_architecture)
 
 
-def need(asked: Job, parallel: Parallel | None = None, gpus: int = 1) -> Footprint:
-    return needed(asked, asked.recipe, parallel or Parallel(), gpus)
+def need(asked: Job, parallel: Parallelism | None = None, gpus: int = 1) -> Footprint:
+    return compute_job_footprint(asked, asked.recipe, parallel or Parallelism(), gpus)
 
 
 def test_a_job_without_companions_has_the_footprint_it_always_had() -> None:
     alone = job(None)
-    assert need(alone) == footprint(LLAMA, alone.recipe, Parallel(), gpus=1)
+    assert need(alone) == compute_footprint(LLAMA, alone.recipe, Parallelism(), gpus=1)
 
 
 def test_a_frozen_reference_adds_its_weights_to_every_moment_of_the_policy() -> None:
@@ -64,7 +64,7 @@ def test_writing_is_a_moment_of_its_own_with_keys_and_values() -> None:
 
 
 def test_sharded_weights_are_gathered_to_write() -> None:
-    found = need(job({**PPO, "reference": False, "reward_model": "none", "value_model": "none"}), Parallel(fsdp=True), 8)
+    found = need(job({**PPO, "reference": False, "reward_model": "none", "value_model": "none"}), Parallelism(fsdp=True), 8)
     writing = next(p for p in found.phases if p.name == "generation: decode")
     assert writing.terms["weights"] == pytest.approx(WEIGHTS * (1 + 1 / 8), rel=0.001)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from costguard.sizing.recipe import Parallel
+from costguard.sizing.recipe import Parallelism
 from costguard.values.interval import Interval
 from costguard.views.job import hours_text, interval_data, range_text, rounded, split_text
 
@@ -47,12 +47,12 @@ def test_rounding_keeps_an_interval_in_order() -> None:
 @pytest.mark.parametrize(
     ("split", "text"),
     [
-        (Parallel(), "-"),
-        (Parallel(fsdp=True), "fsdp"),
-        (Parallel(zero=2), "zero2"),
-        (Parallel(tp=4, pp=2), "tp4 pp2"),
-        (Parallel(zero=1, ep=8, offload="optimizer"), "zero1 ep8 offload-optimizer"),
+        (Parallelism(), "-"),
+        (Parallelism(fsdp=True), "fsdp"),
+        (Parallelism(zero=2), "zero2"),
+        (Parallelism(tp=4, pp=2), "tp4 pp2"),
+        (Parallelism(zero=1, ep=8, offload="optimizer"), "zero1 ep8 offload-optimizer"),
     ],
 )
-def test_a_split_is_said_in_a_few_letters(split: Parallel, text: str) -> None:
+def test_a_split_is_said_in_a_few_letters(split: Parallelism, text: str) -> None:
     assert split_text(split) == text

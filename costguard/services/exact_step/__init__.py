@@ -13,30 +13,30 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from costguard.errors import InputError
-from costguard.sizing.exact_memory import INSTALL, Exact
+from costguard.sizing.exact_memory import INSTALL_HINT, ExactMemory
 from costguard.sizing.job import Job
 
-__all__ = ["PACKAGES", "FakeTensors"]
+__all__ = ["PACKAGES", "FakeTensorSizer"]
 
 PACKAGES = ("torch", "transformers", "peft")
 
 
-class FakeTensors:
+class FakeTensorSizer:
     """Runs jobs on PyTorch's fake tensors; keeps the port `ExactSizer`."""
 
-    def measure_step(self, config: Mapping[str, object], job: Job) -> Exact:
+    def measure_step(self, config: Mapping[str, object], job: Job) -> ExactMemory:
         """The memory of `job` on the model that `config` (a parsed config.json) describes."""
         missing = [name for name in PACKAGES if find_spec(name) is None]
         if missing:
-            raise InputError(f"needs packages that are not installed: {', '.join(missing)}", field="--exact", hint=INSTALL)
-        with _quiet():
-            from costguard.services.exact_step.training_step import run
+            raise InputError(f"needs packages that are not installed: {', '.join(missing)}", field="--exact", hint=INSTALL_HINT)
+        with _silence_packages():
+            from costguard.services.exact_step.training_step import measure_second_step
 
-            return run(config, job)
+            return measure_second_step(config, job)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_packages() -> Iterator[None]:
     """Without what these packages say about themselves while they are imported and used."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)

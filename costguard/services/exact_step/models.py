@@ -16,7 +16,7 @@ import transformers
 from torch import nn
 
 from costguard.errors import InputError, shorten
-from costguard.sizing.exact_memory import INSTEAD
+from costguard.sizing.exact_memory import LEAVE_OUT_HINT
 from costguard.sizing.job import Job
 from costguard.sizing.recipe import Recipe
 
@@ -26,21 +26,21 @@ WEIGHTS_OF_LINEAR = 2
 """Dimensions of a matrix: what an adapter can sit on."""
 
 
-def build(config: Mapping[str, object], job: Job) -> Any:  # noqa: ANN401 - a PreTrainedModel, or PEFT's wrapper
+def build_model(config: Mapping[str, object], job: Job) -> Any:  # noqa: ANN401 - a PreTrainedModel, or PEFT's wrapper
     """The model of `config` as `job` trains it, on the meta device."""
     recipe = job.recipe
-    stated = _config(config)
+    stated = _read_config(config)
     with torch.device("meta"):
-        model = _model(stated, recipe)
+        model = _instantiate_model(stated, recipe)
     model.train()
     if recipe.checkpointing == "full":
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if recipe.adapters:
-        model = _adapted(model, recipe)
+        model = _add_adapters(model, recipe)
     return model
 
 
-def settled(model: Any) -> Any:  # noqa: ANN401 - a model on the meta device, and the same on a fake CPU
+def move_to_fake_cpu(model: Any) -> Any:  # noqa: ANN401 - a model on the meta device, and the same on a fake CPU
     """Every tensor anew on the CPU, once each, so that what was tied stays tied; call it under FakeTensorMode.
 
     `Module.to_empty` would swap each parameter in place, which fake tensors refuse.
@@ -52,22 +52,22 @@ def settled(model: Any) -> Any:  # noqa: ANN401 - a model on the meta device, an
         plain = [(n, v) for n, v in vars(module).items() if isinstance(v, torch.Tensor)]
         for name, tensor in (*parameters, *buffers, *plain):
             if id(tensor) not in moved:
-                moved[id(tensor)] = tensor, _on_cpu(tensor)
+                moved[id(tensor)] = tensor, _make_cpu_tensor(tensor)
             setattr(module, name, moved[id(tensor)][1])
     return model
 
 
-def _config(config: Mapping[str, object]) -> Any:  # noqa: ANN401 - a PretrainedConfig
+def _read_config(config: Mapping[str, object]) -> Any:  # noqa: ANN401 - a PretrainedConfig
     """`config` as transformers reads it, with every dropout off: a CPU keeps wider masks than a GPU does."""
     if "text_config" in config:
-        raise InputError("has a tower beside its text model, and --exact runs text alone", field="model", hint=INSTEAD)
+        raise InputError("has a tower beside its text model, and --exact runs text alone", field="model", hint=LEAVE_OUT_HINT)
     table = dict(config)
     model_type = str(table.pop("model_type", ""))
     try:
         found = transformers.AutoConfig.for_model(model_type, **table)
     except (ValueError, TypeError, KeyError) as refused:
         why = f"transformers {transformers.__version__} cannot read it: {shorten(str(refused).splitlines()[0], 120)}"
-        raise InputError(why, field="model", hint=f"upgrade transformers, or {INSTEAD}") from None
+        raise InputError(why, field="model", hint=f"upgrade transformers, or {LEAVE_OUT_HINT}") from None
     for name, value in list(vars(found).items()):
         if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, float):
             setattr(found, name, 0.0)
@@ -77,7 +77,7 @@ def _config(config: Mapping[str, object]) -> Any:  # noqa: ANN401 - a Pretrained
     return found
 
 
-def _model(config: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PretrainedConfig, a PreTrainedModel
+def _instantiate_model(config: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PretrainedConfig, a PreTrainedModel
     """The class that the config names, else the causal model of its type."""
     named = (config.architectures or [""])[0]
     maker = getattr(transformers, named, None) if "For" in named or "LMHead" in named else None
@@ -88,12 +88,12 @@ def _model(config: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PretrainedCo
         return make(config, **options)
     except (ValueError, ImportError, AttributeError) as refused:
         why = f"transformers {transformers.__version__} cannot build it: {shorten(str(refused).splitlines()[0], 160)}"
-        raise InputError(why, field="model", hint=f"try attention = 'eager', or {INSTEAD}") from None
+        raise InputError(why, field="model", hint=f"try attention = 'eager', or {LEAVE_OUT_HINT}") from None
 
 
-def _adapted(model: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PreTrainedModel, PEFT's wrapper
+def _add_adapters(model: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PreTrainedModel, PEFT's wrapper
     lora = recipe.lora
-    targets = _attention(model) if lora.targets == "attention" else lora.targets
+    targets = _list_attention_matrices(model) if lora.targets == "attention" else lora.targets
     chosen = peft.LoraConfig(
         r=lora.rank,
         lora_alpha=lora.rank,
@@ -110,12 +110,12 @@ def _adapted(model: Any, recipe: Recipe) -> Any:  # noqa: ANN401 - a PreTrainedM
     return adapted
 
 
-def _attention(model: Any) -> tuple[str, ...]:  # noqa: ANN401 - a PreTrainedModel
+def _list_attention_matrices(model: Any) -> tuple[str, ...]:  # noqa: ANN401 - a PreTrainedModel
     """Full names of the matrices inside attention, whatever this model calls them: BERT's feed-forward has a `dense` too."""
     matrices = (n for n, m in model.named_modules() if getattr(getattr(m, "weight", None), "ndim", 0) == WEIGHTS_OF_LINEAR)
     return tuple(n for n in matrices if ("attn" in n or "attention" in n.lower()) and not n.endswith("attention_bias"))
 
 
-def _on_cpu(tensor: Any) -> Any:  # noqa: ANN401 - a tensor or a parameter
+def _make_cpu_tensor(tensor: Any) -> Any:  # noqa: ANN401 - a tensor or a parameter
     fresh = torch.empty_like(tensor, device="cpu", requires_grad=False)
     return nn.Parameter(fresh, requires_grad=tensor.requires_grad) if isinstance(tensor, nn.Parameter) else fresh

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-GRAIN = 512
+ALLOCATION_GRAIN = 512
 """Bytes: the CUDA caching allocator rounds every request up to a multiple of it (c10/cuda, kMinBlockSize)."""
 
 
-class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed where types are checked: its classes are Any
+class StorageTracker(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed where types are checked: its classes are Any
     """While it is entered, every tensor that an operator returns is followed. `now` and `peak` are bytes.
 
     torch keeps one Python object for a storage as long as the storage lives, so a weak reference dies when the memory does.
@@ -31,15 +31,15 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]  # torch is not install
         for tensor in tensors:
             storage = tensor.untyped_storage()
             if id(storage) not in self._alive:
-                self._born(storage)
+                self._add_storage(storage)
 
-    def marked(self) -> int:
+    def take_peak(self) -> int:
         """The peak since it was last marked; from now on a new one is looked for."""
         peak, self.peak = self.peak, self.now
         return peak
 
-    def _born(self, storage: Any) -> None:  # noqa: ANN401 - a torch.UntypedStorage
-        key, size = id(storage), -(-storage.nbytes() // GRAIN) * GRAIN
+    def _add_storage(self, storage: Any) -> None:  # noqa: ANN401 - a torch.UntypedStorage
+        key, size = id(storage), -(-storage.nbytes() // ALLOCATION_GRAIN) * ALLOCATION_GRAIN
 
         def died(_: object) -> None:
             del self._alive[key]

@@ -12,9 +12,9 @@ import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from costguard.errors import InputError, shorten
-from costguard.services.exact_step.models import build, settled
-from costguard.services.exact_step.storages import Storages
-from costguard.sizing.exact_memory import INSTEAD, Exact, passes
+from costguard.services.exact_step.models import build_model, move_to_fake_cpu
+from costguard.services.exact_step.storages import StorageTracker
+from costguard.sizing.exact_memory import LEAVE_OUT_HINT, ExactMemory, count_passes
 from costguard.sizing.job import Job
 from costguard.sizing.recipe import Recipe
 
@@ -23,21 +23,21 @@ IMAGE = 224
 """Pixels of a side where a vision model's config does not say."""
 
 
-def run(config: Mapping[str, object], job: Job) -> Exact:
+def measure_second_step(config: Mapping[str, object], job: Job) -> ExactMemory:
     """The memory of `job`'s second step."""
     transformers.logging.set_verbosity_error()
-    on_meta = build(config, job)
+    on_meta = build_model(config, job)
     with FakeTensorMode(allow_non_fake_inputs=True):
-        model = settled(on_meta)
-        batch = _batch(model.config, job)
+        model = move_to_fake_cpu(on_meta)
+        batch = _build_batch(model.config, job)
         trained = [p for p in model.parameters() if p.requires_grad]
-        optimizer = _optimizer(job.recipe, trained)
+        optimizer = _build_optimizer(job.recipe, trained)
         try:
-            marks = _two_steps(model, batch, optimizer, job.recipe)
+            marks = _run_two_steps(model, batch, optimizer, job.recipe)
         except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as refused:
             why = f"{model.config.model_type} cannot be run on fake tensors: {shorten(str(refused).splitlines()[0], 160)}"
-            raise InputError(why, field="model", hint=INSTEAD) from refused
-    return Exact(
+            raise InputError(why, field="model", hint=LEAVE_OUT_HINT) from refused
+    return ExactMemory(
         parameters=sum(p.numel() for p in model.parameters()),
         trained=sum(p.numel() for p in trained),
         made_with=MADE_WITH,
@@ -45,41 +45,41 @@ def run(config: Mapping[str, object], job: Job) -> Exact:
     )
 
 
-def _two_steps(model: Any, batch: Mapping[str, Any], optimizer: Any, recipe: Recipe) -> dict[str, int]:  # noqa: ANN401 - torch's
-    storages = Storages()
+def _run_two_steps(model: Any, batch: Mapping[str, Any], optimizer: Any, recipe: Recipe) -> dict[str, int]:  # noqa: ANN401 - torch's
+    storages = StorageTracker()
     storages.follow((*model.parameters(), *model.buffers(), *batch.values()))
     marks: dict[str, int] = {}
     with storages:
         for _ in range(2):
-            storages.marked()
-            marks = _step(model, batch, optimizer, recipe, storages)
+            storages.take_peak()
+            marks = _run_step(model, batch, optimizer, recipe, storages)
     return marks
 
 
-def _step(
+def _run_step(
     model: Any,  # noqa: ANN401 - a PreTrainedModel
     batch: Mapping[str, Any],
     optimizer: Any,  # noqa: ANN401 - a torch.optim.Optimizer
     recipe: Recipe,
-    storages: Storages,
+    storages: StorageTracker,
 ) -> dict[str, int]:
     """Bytes at the moments of one step; nothing of it but the weights and the optimizer's states is left over."""
     forward, before = 0, 0
-    for _ in range(passes(recipe)):
+    for _ in range(count_passes(recipe)):
         with torch.autocast("cpu", dtype=torch.bfloat16) if recipe.amp else nullcontext():
             loss = model(**batch).loss
         if loss is None:
             raise InputError(f"{type(model).__name__} computes no loss", field="architectures", hint="name a class with a head")
-        forward, end = storages.marked(), storages.now
+        forward, end = storages.take_peak(), storages.now
         loss.backward()
         del loss
-        before = max(before, forward, storages.marked())
+        before = max(before, forward, storages.take_peak())
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return {"forward": forward, "forward_end": end, "forward_backward": before, "step": storages.marked()}
+    return {"forward": forward, "forward_end": end, "forward_backward": before, "step": storages.take_peak()}
 
 
-def _batch(config: Any, job: Job) -> dict[str, Any]:  # noqa: ANN401 - a PretrainedConfig
+def _build_batch(config: Any, job: Job) -> dict[str, Any]:  # noqa: ANN401 - a PretrainedConfig
     """Inputs and labels of one micro-batch, in the dtypes a data loader gives them."""
     count, length = job.recipe.micro_batch, job.recipe.seq_len
     if job.architecture.sample_tokens is not None:
@@ -90,7 +90,7 @@ def _batch(config: Any, job: Job) -> dict[str, Any]:  # noqa: ANN401 - a Pretrai
     return {"input_ids": ids, "labels": ids.clone()}
 
 
-def _optimizer(recipe: Recipe, parameters: list[Any]) -> Any:  # noqa: ANN401 - a torch.optim.Optimizer
+def _build_optimizer(recipe: Recipe, parameters: list[Any]) -> Any:  # noqa: ANN401 - a torch.optim.Optimizer
     makers: dict[str, Callable[[], Any]] = {
         "adamw": lambda: torch.optim.AdamW(parameters, fused=True),
         "sgd": lambda: torch.optim.SGD(parameters, lr=0.01, foreach=True),

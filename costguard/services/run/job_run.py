@@ -39,12 +39,12 @@ from costguard.services.run.run import Desk, lease, set_aside, settle
 from costguard.services.run.running_end import Learnt, closing, free_result, learn, told, write_result
 from costguard.services.run.terms import Asked, Expected, expected
 from costguard.settings import Settings, read_settings
-from costguard.sizing.job import limits_from, subtable
-from costguard.system.child.attending import Attendance, Heard, listening, signal_name, told_to_end
-from costguard.system.child.hints import Hints
-from costguard.system.child.process import BY_SIGNAL, RUN, Child, as_given, begin
-from costguard.system.child.spot_notices import AUTO, CLOUDS, Watch, cloud_here
-from costguard.system.child.terminal import Title, ask, can_ask, say
+from costguard.sizing.job import parse_job_limits, read_subtable
+from costguard.system.child.attending import BlockedSignals, ChildSupervisor, block_signals, format_signal_name, take_end_signal
+from costguard.system.child.hints import HintReceiver
+from costguard.system.child.process import RUN_ENV, SIGNAL_EXIT_BASE, ChildProcess, build_state_restorer, start_child
+from costguard.system.child.spot_notices import AUTO, CLOUDS, SpotNoticeWatcher, detect_cloud
+from costguard.system.child.terminal import TerminalTitle, ask_yes_no, can_ask, write_message
 from costguard.values.checks import require_one_of
 from costguard.values.money import Money
 from costguard.values.text_format import format_instant
@@ -102,25 +102,25 @@ def run(wanted: Wanted) -> int:
         now = present()
         found = expected(wanted.asked, settings, book.record, now)
         _accepted(wanted, book, found)
-        with listening() as heard:
+        with block_signals() as heard:
             state = Running(wanted=wanted, settings=settings, book=book, found=found, attempt=planned(book, now))
             watching = Watching(
                 book=book,
                 attempt=state.attempt,
                 terms=found.terms,
-                hints=Hints(_agents()),
-                notices=Watch(cloud_here() if wanted.notices == AUTO else wanted.notices),
+                hints=HintReceiver(_agents()),
+                notices=SpotNoticeWatcher(detect_cloud() if wanted.notices == AUTO else wanted.notices),
                 on_notice=on_notice,
-                title=Title(),
+                title=TerminalTitle(),
                 limit=_limit(found),
-                prepare=as_given(heard.before),
+                prepare=build_state_restorer(heard.before),
             )
             try:
                 child = _begun(state, watching, heard)
                 if isinstance(child, int):
                     return child
-                attendance = Attendance(child, heard, watching.tick, say, watching.told)
-                status = attendance.until_ended()
+                attendance = ChildSupervisor(child, heard, watching.tick, write_message, watching.told)
+                status = attendance.wait_until_ended()
             finally:
                 watching.end()
             try:
@@ -131,24 +131,24 @@ def run(wanted: Wanted) -> int:
                 if then:
                     write_result(result, replace(came, then=then))
             except Exception as broken:  # noqa: BLE001 - the program's exit code is passed on, whatever becomes of us
-                say(f"costguard itself failed after the job ({type(broken).__name__}: {to_one_line(str(broken))})")
+                write_message(f"costguard itself failed after the job ({type(broken).__name__}: {to_one_line(str(broken))})")
     return status
 
 
 def _accepted(wanted: Wanted, book: Book, found: Expected) -> None:
     """Go on where a person says yes, or has said so; NoAnswerError where they say no, InputError where nobody can be asked."""
     for line in (*found.notes, *format_quote_lines(book.record.job, len(book.record.attempts) + 1, found.terms)):
-        say(line)
+        write_message(line)
     if wanted.yes:
         return
     if not can_ask():
         hint = "say yes beforehand: costguard run --yes ..."
         raise InputError("there is no terminal to ask whether to run it", field="--yes", hint=hint)
-    if not ask("run it?"):
+    if not ask_yes_no("run it?"):
         raise NoAnswerError("it was not run: the answer was no", hint="nothing was held")
 
 
-def _begun(state: Running, watching: Watching, heard: Heard) -> Child | int:
+def _begun(state: Running, watching: Watching, heard: BlockedSignals) -> ChildProcess | int:
     """The program, begun, with all that stands before it; or the exit code where costguard was told to end before it began."""
     money = find_hold_amount(state.found.terms, watching.limit)
     state.attempt = replace(
@@ -168,15 +168,15 @@ def _begun(state: Running, watching: Watching, heard: Heard) -> Child | int:
             if money is not None:
                 _held(state, desk, money, present())
             else:
-                say("nothing is held: what it will cost is not known")
+                write_message("nothing is held: what it will cost is not known")
             if length is not None:
                 _leased(state, desk)
-        asked_to_end = told_to_end(heard)
+        asked_to_end = take_end_signal(heard)
         if asked_to_end is not None:
             _taken_back(state)
-            return BY_SIGNAL + asked_to_end
+            return SIGNAL_EXIT_BASE + asked_to_end
         environment = _environment(state, watching.hints)
-        child = begin(state.wanted.command, environment, blocked=heard.before, outlives=state.wanted.outlive)
+        child = start_child(state.wanted.command, environment, blocked=heard.before, outlives=state.wanted.outlive)
     except BaseException:
         _taken_back(state)
         raise
@@ -186,7 +186,7 @@ def _begun(state: Running, watching: Watching, heard: Heard) -> Child | int:
     try:
         state.book.put(state.attempt)
     except CostguardError as error:
-        say(f"{str(error).splitlines()[0]}: the job runs all the same")
+        write_message(f"{str(error).splitlines()[0]}: the job runs all the same")
     return child
 
 
@@ -199,7 +199,7 @@ def _held(state: Running, desk: Desk, money: Money, now: datetime) -> None:
         hint = "wait for other runs to end, ask for less, or have the budget raised"
         raise NoAnswerError(admission.says, field=f"budget {admission.budget}" if admission.budget else None, hint=hint)
     state.budget = admission.budget
-    say(f"held: {format_job_cost(money)}; {admission.says}")
+    write_message(f"held: {format_job_cost(money)}; {admission.says}")
 
 
 def _leased(state: Running, desk: Desk) -> None:
@@ -213,10 +213,10 @@ def _leased(state: Running, desk: Desk) -> None:
     taken = lease(live, length, meant, desk, present(), wish_id=state.attempt.lease, why=why)
     if isinstance(taken, Override):
         state.lease = taken
-        say(format_lease_end(taken.until or taken.at))
+        write_message(format_lease_end(taken.until or taken.at))
     else:
         state.lease_refused, state.attempt = taken, replace(state.attempt, lease="")
-        say(f"the machine is not kept: {taken}. Policies may act on it")
+        write_message(f"the machine is not kept: {taken}. Policies may act on it")
 
 
 def _taken_back(state: Running) -> None:
@@ -225,10 +225,10 @@ def _taken_back(state: Running) -> None:
     try:
         with desk_of(state.settings) as desk:
             for note in settle(never, desk, present()):
-                say(note)
+                write_message(note)
         state.book.drop(never)
     except CostguardError as error:
-        say(f"{str(error).splitlines()[0]}: the next costguard run of this job takes hold and lease back")
+        write_message(f"{str(error).splitlines()[0]}: the next costguard run of this job takes hold and lease back")
 
 
 def _ended(state: Running, watching: Watching, status: int) -> Came:
@@ -243,7 +243,7 @@ def _ended(state: Running, watching: Watching, status: int) -> Came:
         record=state.book.record,
         attempt=ended,
         terms=state.found.terms,
-        signal=signal_name(status),
+        signal=format_signal_name(status),
         budget=state.budget,
         lease_until=format_instant(state.lease.until) if state.lease and state.lease.until else None,
         lease_refused=state.lease_refused,
@@ -255,9 +255,9 @@ def _ended(state: Running, watching: Watching, status: int) -> Came:
     )
 
 
-def _environment(state: Running, hints: Hints) -> dict[str, str]:
+def _environment(state: Running, hints: HintReceiver) -> dict[str, str]:
     """What the program finds: all that we were given, and what it is."""
-    return {**os.environ, RUN: state.attempt.id, JOB_ENV: state.book.record.job, **hints.environment()}
+    return {**os.environ, RUN_ENV: state.attempt.id, JOB_ENV: state.book.record.job, **hints.build_environment()}
 
 
 def _labels(found: Expected) -> dict[str, str]:
@@ -269,7 +269,7 @@ def _limit(found: Expected) -> Money | None:
     """The job's own cap."""
     if found.job is not None:
         return found.job.limits.max_usd
-    return limits_from(subtable(found.stated.table, "limits")).max_usd if found.stated else None
+    return parse_job_limits(read_subtable(found.stated.table, "limits")).max_usd if found.stated else None
 
 
 def _agents() -> Sequence[str]:

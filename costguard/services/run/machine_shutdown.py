@@ -23,7 +23,7 @@ from costguard_agent.deadman_switch import is_run
 from costguard_agent.host import Surroundings, titles
 from costguard_agent.shutdown import Place, Way
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError
 from costguard.guard.overrides import PROTECT, Override
 from costguard.guard.owning import explain_untouchable, find_freeze, find_lease, find_phase
@@ -32,9 +32,9 @@ from costguard.metering.observation import Observation, identify_incarnation
 from costguard.metering.spending import LiveResource
 from costguard.services.overrides import guard_book, present
 from costguard.settings import Settings, ledger_url
-from costguard.system.child.attending import Heard
-from costguard.system.child.process import RUN, ancestors, attempts
-from costguard.system.child.terminal import can_ask, can_keep, countdown, say
+from costguard.system.child.attending import BlockedSignals
+from costguard.system.child.process import RUN_ENV, list_ancestor_processes, list_attempts
+from costguard.system.child.terminal import can_ask, can_keep, run_countdown, write_message
 from costguard.values.checks import require_one_of
 from costguard.values.text_format import format_instant
 from costguard.views.runs import Came
@@ -69,14 +69,16 @@ def after_stated(after: After) -> After:
         raise InputError("there is no terminal on which it could be kept", field="--then", hint=hint)
     way, why = chosen(where(), after.act)
     if way is None:
-        say(f"--then {after.act} will not be done: {why}")
+        write_message(f"--then {after.act} will not be done: {why}")
     else:
-        say(f"--then {after.act}, by {way.how}: loses {way.loses}; keeps {way.keeps}; bills after it: {way.bills_after}")
+        write_message(
+            f"--then {after.act}, by {way.how}: loses {way.loses}; keeps {way.keeps}; bills after it: {way.bills_after}"
+        )
     return after
 
 
 def afterwards(
-    after: After, status: int, heard: Heard, came: Came, spared: Callable[[Place], str], *, seconds: int = COUNTDOWN_S
+    after: After, status: int, heard: BlockedSignals, came: Came, spared: Callable[[Place], str], *, seconds: int = COUNTDOWN_S
 ) -> dict[str, object]:
     """Do what was to be done; what it was and what came of it, {} where nothing was to be.
 
@@ -87,20 +89,20 @@ def afterwards(
     way, why = _way(after, status, came, spared)
     if way is None:
         return _kept(after, why)
-    say(f"{after.act} by {way.how}. Lost: {way.loses}. Kept: {way.keeps}. Bills after it: {way.bills_after}")
-    if not countdown(seconds, f"{after.act} of this machine", heard):
-        say("it is kept")
+    write_message(f"{after.act} by {way.how}. Lost: {way.loses}. Kept: {way.keeps}. Bills after it: {way.bills_after}")
+    if not run_countdown(seconds, f"{after.act} of this machine", heard):
+        write_message("it is kept")
         return {"act": after.act, "done": False, "why": "somebody kept it"}
     why = next(others(came.attempt.id), "") or spared(way.place)  # a minute has passed
     if why:
         return _kept(after, why)
     outcome = end(way)
-    say(f"{after.act} was sent: {outcome.result}; {outcome.text}")
+    write_message(f"{after.act} was sent: {outcome.result}; {outcome.text}")
     return {"act": after.act, "done": outcome.result == "accepted", "result": outcome.result, "why": outcome.text}
 
 
 def _kept(after: After, why: str) -> dict[str, object]:
-    say(f"--then {after.act} is not done: {why}")
+    write_message(f"--then {after.act} is not done: {why}")
     return {"act": after.act, "done": False, "why": why}
 
 
@@ -128,7 +130,7 @@ def spared_by(settings: Settings, live: LiveResource | None, place: Place) -> st
     """
     now = present()
     try:
-        with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
+        with Books(ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
             listed = [one.observation for one in books.load_live(now)]
         with guard_book(settings) as book:
             wishes, before = book.load_open_overrides(now), book.load_protections()
@@ -166,13 +168,13 @@ def _lingering(attempt: str) -> str:
 
 def others(attempt: str, devices: Path = DEVICES, proc: Path = PROC) -> Iterator[str]:
     """Who else works here, in words; also where that cannot be seen. What the job began and left running counts as well."""
-    within = os.environ.get(RUN)
+    within = os.environ.get(RUN_ENV)
     if within:
         yield f"attempt {within}, which began this run, goes on"
-    for one, pids in attempts().items():
+    for one, pids in list_attempts().items():
         shown = " ".join(map(str, pids[:8]))
         yield f"processes of the job still run: {shown}" if one == attempt else f"attempt {one} runs here as well: {shown}"
-    known = {os.getpid(), *ancestors(os.getpid())}
+    known = {os.getpid(), *list_ancestor_processes(os.getpid())}
     for pid, words in titles(Surroundings(os.environ)):
         if pid not in known and is_run(words):
             yield f"another costguard run lives here: {pid}"
@@ -193,7 +195,7 @@ def _with_gpus(proc: Path) -> Iterator[str]:
     if told is None:
         yield "whether others use the GPUs cannot be seen (pip install nvidia-ml-py)"
         return
-    ours = (os.getpid(), *ancestors(os.getpid()))
+    ours = (os.getpid(), *list_ancestor_processes(os.getpid()))
     seen = {
         pid: holding(proc / str(pid) / "fd")
         for pid, one in read(proc, 1).items()

@@ -24,10 +24,10 @@ from costguard.runs.terms import JobTerms
 from costguard.services.act.hooks import Call, run_command
 from costguard.services.overrides import present
 from costguard.services.run.record_store import Book
-from costguard.system.child.hints import Hints
-from costguard.system.child.process import Child
-from costguard.system.child.spot_notices import Notice, Watch
-from costguard.system.child.terminal import Title, say
+from costguard.system.child.hints import HintReceiver
+from costguard.system.child.process import ChildProcess
+from costguard.system.child.spot_notices import SpotNotice, SpotNoticeWatcher
+from costguard.system.child.terminal import TerminalTitle, write_message
 from costguard.values.money import Money
 
 HEARTBEAT_S = 60.0
@@ -62,14 +62,14 @@ class Watching:
     book: Book
     attempt: JobAttempt
     terms: JobTerms
-    hints: Hints
-    notices: Watch
+    hints: HintReceiver
+    notices: SpotNoticeWatcher
     on_notice: OnNotice
-    title: Title
+    title: TerminalTitle
     limit: Money | None = None
     clock: Callable[[], float] = boot_s
     prepare: Callable[[], None] | None = None
-    child: Child | None = None
+    child: ChildProcess | None = None
     marks: ProgressLog = field(default_factory=ProgressLog)
     noticed: list[str] = field(default_factory=list)
     _began_s: float = 0.0
@@ -79,7 +79,7 @@ class Watching:
     _told: set[str] = field(default_factory=set)
     _hook: threading.Thread | None = None
 
-    def begin(self, child: Child) -> None:
+    def begin(self, child: ChildProcess) -> None:
         """The program runs from now on."""
         self.child, self._began_s = child, self.clock()
         self.hints.begin()
@@ -118,16 +118,16 @@ class Watching:
         """Costguard was told to end: where a cloud says no more than that before it stops the machine, that is its notice."""
         if number == signal.SIGTERM and self.terms.machine.provider in STOPPERS:
             cloud = self.terms.machine.provider
-            self.notice(Notice(cloud, "SIGTERM, which it sends before it stops the machine", STOPPING_S), signals=False)
+            self.notice(SpotNotice(cloud, "SIGTERM, which it sends before it stops the machine", STOPPING_S), signals=False)
 
-    def notice(self, notice: Notice, *, signals: bool = True) -> None:
+    def notice(self, notice: SpotNotice, *, signals: bool = True) -> None:
         """The machine is about to be taken away: say it, run the hook, signal the program."""
         text = shorten(to_one_line(notice.text), LONGEST_TEXT)
         self.noticed.append(f"{notice.cloud}: {text}")
-        say(f"{notice.cloud} is about to take this machine away: {text}")
+        write_message(f"{notice.cloud} is about to take this machine away: {text}")
         if self.on_notice.signal is not None and signals and self.child is not None:
             self.child.send(self.on_notice.signal)
-            say(f"the job was sent {signal.Signals(self.on_notice.signal).name}")
+            write_message(f"the job was sent {signal.Signals(self.on_notice.signal).name}")
         if self.on_notice.command and self._hook is None:
             self._hook = threading.Thread(target=self._save, args=(notice,), name="on-notice")
             self._hook.start()
@@ -147,7 +147,7 @@ class Watching:
             self._hook.join()
 
     def _steps(self) -> None:
-        steps = self.hints.steps()
+        steps = self.hints.take_steps()
         if steps and self.marks.first_step is None:
             self.marks.first_step = steps[0]
         if steps:  # what came since the last look came by now: the newest is as old as that at most
@@ -167,7 +167,7 @@ class Watching:
             self.title.show(line)
         elif self.elapsed_s - self._logged_s >= LOG_EVERY_S:
             self._logged_s = self.elapsed_s
-            say(line)
+            write_message(line)
         if left is not None:
             takes = hours + left / HOUR_S
             if is_outside_quote(takes, self.terms.hours) and self.terms.hours is not None:
@@ -184,9 +184,9 @@ class Watching:
     def _once(self, text: str, *, key: str = "") -> None:
         if (key or text) not in self._told:
             self._told.add(key or text)
-            say(text)
+            write_message(text)
 
-    def _save(self, notice: Notice) -> None:
+    def _save(self, notice: SpotNotice) -> None:
         """Run the hook, in its time. Everything of ours reaches it: it is the user's own command."""
         now = present()
         hook = Hook(name="on-notice", command=self.on_notice.command, env=tuple(os.environ))
@@ -207,7 +207,7 @@ class Watching:
         )
         end = run_command(call, prepare=self.prepare)
         how = "succeeded" if end.state == SUCCEEDED else f"did not: {end.why}"
-        say(f"--on-notice {how}")
+        write_message(f"--on-notice {how}")
 
 
 def deadline_of(now: datetime, within_s: float) -> datetime:

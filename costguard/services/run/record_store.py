@@ -18,7 +18,7 @@ from pathlib import Path
 from secrets import token_hex
 from time import monotonic, sleep
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, LedgerError, NoAnswerError
 from costguard.ledger.holds import Holds
 from costguard.runs.record import OPEN, PLANNED, JobAttempt, JobRecord, check_job_name, parse_record, to_record_table
@@ -27,8 +27,8 @@ from costguard.services.overrides import guard_book, present, who
 from costguard.services.run.run import Desk, closed, settle
 from costguard.settings import Settings, data_file, ledger_url, path_of
 from costguard.system.atomic_file import locked
-from costguard.system.child.process import alive
-from costguard.system.child.terminal import say
+from costguard.system.child.process import list_attempt_processes
+from costguard.system.child.terminal import write_message
 from costguard.system.whole import make_folder, put
 
 JOB_ENV = "COSTGUARD_JOB_ID"
@@ -126,7 +126,7 @@ def read_record(path: Path) -> JobRecord:
 @contextmanager
 def desk_of(settings: Settings) -> Iterator[Desk]:
     """The ledger's holds and wishes, to be written to."""
-    holds = Holds(ledger_url(settings), rules=Facts().get_billing_rules(), ceilings=partial(ceilings, settings))
+    holds = Holds(ledger_url(settings), rules=ShippedFacts().get_billing_rules(), ceilings=partial(ceilings, settings))
     with holds, guard_book(settings) as book:
         yield Desk(holds=holds, wishes=book, budgets=settings.budgets, who=who())
 
@@ -136,7 +136,7 @@ def settled(book: Book, desk: Desk) -> None:
     now = present()
     for attempt in book.record.unfinished:
         here = attempt.host == host() and attempt.boot == boot()
-        found = closed(attempt, alive, here=here)
+        found = closed(attempt, list_attempt_processes, here=here)
         if not isinstance(found, JobAttempt):
             pids = " ".join(map(str, found[:8]))
             hint = f"wait for it, or end it: kill {pids}"
@@ -147,12 +147,14 @@ def settled(book: Book, desk: Desk) -> None:
         _close(book, desk, found, now)
         money = found.spent
         cost = "at an unknown price" if money is None else f"{money.format()} {money.currency}"
-        say(f"attempt {found.number} was {found.state}: {found.why}. It counts {found.seconds} s, {cost}.")
+        write_message(f"attempt {found.number} was {found.state}: {found.why}. It counts {found.seconds} s, {cost}.")
 
 
 def _silent(book: Book, attempt: JobAttempt) -> None:
     """Wait until `attempt`, of another machine, had to show that it lives. NoAnswerError where it does."""
-    say(f"attempt {attempt.number} was alive on {attempt.host} a moment ago: whether it still is shows in {WATCHED_S:.0f} s")
+    write_message(
+        f"attempt {attempt.number} was alive on {attempt.host} a moment ago: whether it still is shows in {WATCHED_S:.0f} s"
+    )
     until = monotonic() + WATCHED_S
     while monotonic() < until:
         sleep(LOOK_S)
@@ -173,17 +175,19 @@ def settle_others(folder: Path, desk: Desk, but: Path) -> None:
         with suppress(CostguardError, OSError), _alone(path, path.stem):
             book = Book(path=path, record=read_record(path))
             for attempt in (one for one in book.record.unfinished if one.host == host()):
-                found = closed(attempt, alive, here=attempt.boot == boot())
+                found = closed(attempt, list_attempt_processes, here=attempt.boot == boot())
                 if isinstance(found, JobAttempt):
                     _close(book, desk, found, present())
-                    say(f"job {book.record.job}: attempt {found.number} was {found.state}: {found.why}.")
+                    write_message(f"job {book.record.job}: attempt {found.number} was {found.state}: {found.why}.")
                 else:
-                    say(f"job {book.record.job}: attempt {attempt.number} still runs without costguard: {list(found)[:8]}")
+                    write_message(
+                        f"job {book.record.job}: attempt {attempt.number} still runs without costguard: {list(found)[:8]}"
+                    )
 
 
 def _close(book: Book, desk: Desk, attempt: JobAttempt, now: datetime) -> None:
     for note in settle(attempt, desk, now):
-        say(note)
+        write_message(note)
     book.put(attempt)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import CostguardError, InputError, replace_unprintable
 from costguard.runs.progress import PaceUnknown, ProgressMark, measure_token_speed
 from costguard.runs.record import ENDED, OPEN, JobAttempt
@@ -21,8 +21,8 @@ from costguard.services.run.run import settle
 from costguard.services.run.terms import Asked, Expected, quoted_again
 from costguard.settings import Settings, path_of
 from costguard.sizing.observed_runs import JOB_KEYS
-from costguard.system.child.attending import signal_name
-from costguard.system.child.terminal import say
+from costguard.system.child.attending import format_signal_name
+from costguard.system.child.terminal import write_message
 from costguard.system.whole import put
 from costguard.views.runs import SCHEMA, Came, run_data
 
@@ -40,19 +40,21 @@ class Learnt:
 
 def closing(book: Book, attempt: JobAttempt, status: int, settings: Settings, now: datetime) -> JobAttempt:
     """The attempt with its end written: to the record first, then to the ledger. What cannot be written is told."""
-    ended = replace(attempt, state=ENDED, status=status, why=signal_name(status))
+    ended = replace(attempt, state=ENDED, status=status, why=format_signal_name(status))
     try:
         with desk_of(settings) as desk:
             for note in settle(ended, desk, now):
-                say(note)
+                write_message(note)
     except CostguardError as error:
-        say(f"{str(error).splitlines()[0]}: hold and lease stay until the next costguard run of this job settles them")
+        write_message(
+            f"{str(error).splitlines()[0]}: hold and lease stay until the next costguard run of this job settles them"
+        )
         ended = replace(ended, state=OPEN)  # with its status: it has ended, and is not settled
     try:
         book.put(ended)
     except CostguardError as error:
-        say(str(error).splitlines()[0])
-    return replace(attempt, state=ENDED, status=status, why=signal_name(status))
+        write_message(str(error).splitlines()[0])
+    return replace(attempt, state=ENDED, status=status, why=format_signal_name(status))
 
 
 def learn(asked: Asked, found: Expected, job: str, *, marks: Sequence[ProgressMark], ended: JobAttempt) -> Learnt:
@@ -78,12 +80,12 @@ def told(book: Book, ended: JobAttempt, found: Expected, learnt_: Learnt) -> Non
     """Say how it ended, beside the quote."""
     how = f"was ended by {ended.why}" if ended.why else f"ended with status {ended.status}"
     for line in format_end_lines(ended, book.record, found.terms, how):
-        say(line)
+        write_message(line)
     if learnt_.after is not None and learnt_.tokens_per_s is not None:
-        say(f"learnt: {learnt_.tokens_per_s:,.0f} tokens a second")
-        say(format_next_quote(found.terms, learnt_.after))
+        write_message(f"learnt: {learnt_.tokens_per_s:,.0f} tokens a second")
+        write_message(format_next_quote(found.terms, learnt_.after))
     elif found.job is not None:
-        say(f"nothing is learnt of it for later quotes: {learnt_.unfit}")
+        write_message(f"nothing is learnt of it for later quotes: {learnt_.unfit}")
 
 
 def free_result(stated: str | None) -> Path | None:
@@ -111,7 +113,7 @@ def write_result(path: Path | None, came: Came) -> None:
     try:
         put(path, f"{json.dumps(run_data(came), indent=2)}\n".encode())
     except OSError as wrong:
-        say(f"{path}: cannot be written: {wrong.strerror}")
+        write_message(f"{path}: cannot be written: {wrong.strerror}")
 
 
 def _is_result(path: Path) -> bool:
@@ -136,7 +138,7 @@ def _kept(asked: Asked, found: Expected, speed: float, ended: JobAttempt, job: s
         "at": ended.seen_at.isoformat(timespec="seconds"),
         "source": "costguard run" if found.seen else "costguard run, its GPU as stated",
     }
-    facts = Facts()
+    facts = ShippedFacts()
     fresh = read_observed([(name, row)], found.stated.folder, facts)
     answer = taken_in(fresh, calibration_file(asked.calibration, asked.config), facts)
     return next((replace_unprintable(out.text) for out in answer.weighed.left_out if name in out.text), "")

@@ -16,7 +16,7 @@ from importlib import import_module
 
 from costguard_agent.clouds import where
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import InputError, NoAnswerError, UnknownNameError
 from costguard.guard.facts import compute_burn_rate
 from costguard.guard.owning import find_owner
@@ -24,8 +24,8 @@ from costguard.guard.wishing import format_resource, resolve_resource
 from costguard.ledger.market import Market
 from costguard.ledger.spans.books import Books
 from costguard.metering.spending import LiveResource
-from costguard.quoting.offer import Offer, Selection
-from costguard.quoting.quote import Option
+from costguard.quoting.offer import Offer, OfferSelection
+from costguard.quoting.quote import QuoteOption
 from costguard.runs.progress import count_steps
 from costguard.runs.record import JobRecord
 from costguard.runs.terms import JobMachine, JobTerms, compute_share_left
@@ -35,7 +35,7 @@ from costguard.services.job_input import Stated, read_hardware, read_stated
 from costguard.settings import Settings, ledger_url
 from costguard.sizing.job import Job, Table
 from costguard.sizing.placement import Hardware
-from costguard.system.child.spot_notices import AWS, GCP, cloud_here
+from costguard.system.child.spot_notices import AWS, GCP, detect_cloud
 from costguard.values.gpu_names import GpuNames
 from costguard.values.money import Rate
 from costguard.values.resource import RUNNING, TIERS
@@ -84,22 +84,22 @@ class OneOffer:
 
     offer: Offer | None
 
-    def list_classes(self, selection: Selection) -> list[tuple[str, int]]:  # noqa: ARG002 - the port's
+    def list_classes(self, selection: OfferSelection) -> list[tuple[str, int]]:  # noqa: ARG002 - the port's
         """Its own class."""
         return [(self.offer.gpu, self.offer.gpu_count)] if self.offer else []
 
-    def find_best(self, gpu: str, gpu_count: int, selection: Selection) -> list[Offer]:  # noqa: ARG002 - the port's
+    def find_best(self, gpu: str, gpu_count: int, selection: OfferSelection) -> list[Offer]:  # noqa: ARG002 - the port's
         """Itself, of that class."""
         return [self.offer] if self.offer and (gpu, gpu_count) == (self.offer.gpu, self.offer.gpu_count) else []
 
-    def list_offers(self, selection: Selection, *, sort: str, limit: int | None) -> Iterator[Offer]:  # noqa: ARG002 - the port's
+    def list_offers(self, selection: OfferSelection, *, sort: str, limit: int | None) -> Iterator[Offer]:  # noqa: ARG002 - the port's
         """Itself."""
         return iter([self.offer] if self.offer else [])
 
 
 def expected(asked: Asked, settings: Settings, record: JobRecord, now: datetime) -> Expected:
     """The terms of the next attempt of the job of `record`. NoAnswerError where it does not fit, or is over a cap."""
-    facts = Facts()
+    facts = ShippedFacts()
     live = _live_here(settings, now) if asked.id is None else _live(asked.id, settings, now)
     hardware, notes, seen = _hardware(asked, live, facts)
     differs = _differs(hardware, _gpus_here(), facts) if asked.on is not None else ""
@@ -134,13 +134,22 @@ def quoted_again(asked: Asked, found: Expected, now: datetime) -> JobTerms | Non
     if found.job is None or found.hardware is None:
         return None
     job = calibrated(replace(found.job, calibration=None), asked.calibration, asked.config)
-    option, machine, _ = _quoted(asked, job, found.hardware, found.terms.machine, live=found.live, facts=Facts(), now=now)
+    option, machine, _ = _quoted(
+        asked, job, found.hardware, found.terms.machine, live=found.live, facts=ShippedFacts(), now=now
+    )
     return replace(found.terms, machine=machine, hours=option.hours, usd=option.usd, share=Fraction(1))
 
 
 def _quoted(
-    asked: Asked, job: Job, hardware: Hardware, machine: JobMachine, *, live: LiveResource | None, facts: Facts, now: datetime
-) -> tuple[Option, JobMachine, tuple[str, ...]]:
+    asked: Asked,
+    job: Job,
+    hardware: Hardware,
+    machine: JobMachine,
+    *,
+    live: LiveResource | None,
+    facts: ShippedFacts,
+    now: datetime,
+) -> tuple[QuoteOption, JobMachine, tuple[str, ...]]:
     """The job on this hardware at this price; where none is known, at the market's."""
     if machine.hourly is not None:
         bare = replace(job, limits=replace(job.limits, providers=None, regions=None, tiers=None, gpus=None))
@@ -163,16 +172,16 @@ def _quoted(
     return option, machine, answer.warnings
 
 
-def _priced(machine: JobMachine, option: Option, facts: Facts, job: Job) -> JobMachine:
+def _priced(machine: JobMachine, option: QuoteOption, facts: ShippedFacts, job: Job) -> JobMachine:
     """`machine` at the price of the market's offer, its disk counted as the quote counts it."""
-    from costguard.quoting.storage import disk_of
+    from costguard.quoting.storage import compute_job_disk_gb
 
     offer = option.offer
     assert offer is not None  # noqa: S101 - for the type checker: asked just now
     rate = option.rate
     storage = facts.get_storage_rates().get(offer.provider)
     if rate is not None and storage is not None:
-        disk = storage.over(disk_of(job) * option.nodes, 3600).nano
+        disk = storage.compute_cost(compute_job_disk_gb(job) * option.nodes, 3600).nano
         rate = Rate(nano_per_hour=rate.nano_per_hour + disk, currency=rate.currency)
     told = f"the market's offer of {offer.provider} {offer.region} {offer.tier}, seen on {offer.observed_on}"
     return replace(machine, hourly=rate, source=told, provider=offer.provider)
@@ -227,7 +236,7 @@ def _machine(
 
 
 def _live(stated: str, settings: Settings, now: datetime) -> LiveResource:
-    with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
+    with Books(ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         live = resolve_resource(stated, books.load_live(now), "--id")
     if live.observation.state != RUNNING:
         hint = "name the machine that we are on: costguard status lists them"
@@ -248,12 +257,12 @@ def _live_here(settings: Settings, now: datetime) -> LiveResource | None:
     place = where()
     if not place.id:
         return None
-    with Books(ledger_url(settings), rules=Facts().get_billing_rules()) as books:
+    with Books(ledger_url(settings), rules=ShippedFacts().get_billing_rules()) as books:
         same = [live for live in books.load_live(now) if (live.observation.key.provider, live.observation.key.id) == place[:2]]
     return same[0] if len(same) == 1 and same[0].observation.state == RUNNING else None
 
 
-def _hardware(asked: Asked, live: LiveResource | None, facts: Facts) -> tuple[Hardware | None, tuple[str, ...], bool]:
+def _hardware(asked: Asked, live: LiveResource | None, facts: ShippedFacts) -> tuple[Hardware | None, tuple[str, ...], bool]:
     """The GPUs: as stated, as the ledger lists them, or as NVML finds them; and whether they were looked at."""
     here = _gpus_here()
     if asked.on is not None:
@@ -272,7 +281,7 @@ def _hardware(asked: Asked, live: LiveResource | None, facts: Facts) -> tuple[Ha
     return Hardware(gpu=facts.get_gpus()[name], gpu_count=len(here)), (f"found here: {name}:{len(here)}",), True
 
 
-def _differs(stated: Hardware | None, here: list[str], facts: Facts) -> str:
+def _differs(stated: Hardware | None, here: list[str], facts: ShippedFacts) -> str:
     """That NVML finds other GPUs than were stated; "" where it does not, or cannot be asked."""
     if stated is None or not here:
         return ""
@@ -304,15 +313,15 @@ def _gpus_here() -> list[str]:
 def _provider_here() -> str | None:
     """The cloud that this machine seems to be of; None where nothing says."""
     named = next((provider for name, provider in ENVIRONMENTS.items() if os.environ.get(name)), None)
-    return named or CLOUDS.get(cloud_here())
+    return named or CLOUDS.get(detect_cloud())
 
 
-def _tokens_per_step(job: Job, option: Option) -> int | None:
+def _tokens_per_step(job: Job, option: QuoteOption) -> int | None:
     """Tokens of one optimizer step: as the job states them, else of one pass of every rank."""
     if job.global_batch_tokens:
         return job.global_batch_tokens
     placed = option.placement
     if placed is None:
         return None
-    ranks = placed.parallel.data_ranks(placed.gpus)
+    ranks = placed.parallel.count_data_ranks(placed.gpus)
     return placed.recipe.micro_tokens * ranks * placed.recipe.gradient_accumulation

@@ -19,40 +19,43 @@ from dataclasses import replace
 from costguard.errors import UnknownNameError
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.kinds import BUILDERS
-from costguard.sizing.stated import KEYS, USUAL, Stated, field
+from costguard.sizing.stated import ARCHITECTURE_KEYS, KIND_DEFAULTS, ArchitectureTable, _name_field
 from costguard.values.checks import describe_value, find_nearest_names, require, require_one_of, require_whole_number
 
 
-def architecture_from_table(table: Mapping[str, object]) -> Architecture:
+def build_architecture_from_table(table: Mapping[str, object]) -> Architecture:
     """The shape that `table` states; InputError names the key that is missing, unknown, wrong or contradicted."""
     require(isinstance(table, Mapping), "architecture", "must be a table", "write it as an [architecture] section")
-    _known(table)
-    kind = require_one_of(table.get("kind", "decoder"), BUILDERS, field("kind"))
-    stated = Stated(table, USUAL[kind])
-    architecture = BUILDERS[kind](stated, _name(table))
+    _check_known_keys(table)
+    kind = require_one_of(table.get("kind", "decoder"), BUILDERS, _name_field("kind"))
+    stated = ArchitectureTable(table, KIND_DEFAULTS[kind])
+    architecture = BUILDERS[kind](stated, _read_name(table))
     params = table.get("params")
     return replace(
         architecture,
-        stated_params=None if params is None else require_whole_number(params, field("params")),
+        stated_params=None if params is None else require_whole_number(params, _name_field("params")),
         notes=() if params is not None else stated.notes,
     )
 
 
-def _known(table: Mapping[str, object]) -> None:
+def _check_known_keys(table: Mapping[str, object]) -> None:
     for key in table:
-        if key not in KEYS:
+        if key not in ARCHITECTURE_KEYS:
             raise UnknownNameError(
                 "key",
                 str(key),
-                field=field(str(key)),
-                nearest=find_nearest_names(str(key), KEYS),
-                hint=f"known keys: {', '.join(KEYS)}",
+                field=_name_field(str(key)),
+                nearest=find_nearest_names(str(key), ARCHITECTURE_KEYS),
+                hint=f"known keys: {', '.join(ARCHITECTURE_KEYS)}",
             )
 
 
-def _name(table: Mapping[str, object]) -> str:
+def _read_name(table: Mapping[str, object]) -> str:
     name = table.get("name", "custom")
     require(
-        isinstance(name, str) and bool(name), field("name"), f"must be text, not {describe_value(name)}", 'write name = "mine"'
+        isinstance(name, str) and bool(name),
+        _name_field("name"),
+        f"must be text, not {describe_value(name)}",
+        'write name = "mine"',
     )
     return str(name)

@@ -15,104 +15,104 @@ from dataclasses import replace
 from costguard.errors import InputError, UnknownNameError
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.huggingface import classics, decoders, encoders, experts, vision
-from costguard.sizing.huggingface.config import Config
+from costguard.sizing.huggingface.config import ModelConfig
 from costguard.values.checks import describe_value, find_nearest_names
 
-Reader = Callable[[Config, str], Architecture]
+ShapeReader = Callable[[ModelConfig, str], Architecture]
 
 
-def _resnet(config: Config, name: str) -> Architecture:
-    from costguard.sizing.huggingface.convolutions import resnet
+def _read_resnet(config: ModelConfig, name: str) -> Architecture:
+    from costguard.sizing.huggingface.convolutions import read_resnet
 
-    return resnet(config, name)
-
-
-def _unet(config: Config, name: str) -> Architecture:
-    from costguard.sizing.huggingface.convolutions import unet
-
-    return unet(config, name)
+    return read_resnet(config, name)
 
 
-def _dit(config: Config, name: str) -> Architecture:
-    from costguard.sizing.huggingface.diffusion import dit
+def _read_unet(config: ModelConfig, name: str) -> Architecture:
+    from costguard.sizing.huggingface.convolutions import read_unet
 
-    return dit(config, name)
+    return read_unet(config, name)
 
 
-READERS: dict[str, Reader] = {
-    "UNet2DConditionModel": _unet,
-    "bert": encoders.bert,
-    "bloom": classics.bloom,
-    "camembert": encoders.roberta,
-    "clip": vision.clip,
-    "cohere": decoders.cohere,
-    "cohere2": decoders.cohere2,
-    "deepseek_v2": experts.deepseek,
-    "deepseek_v3": experts.deepseek,
-    "dit": _dit,
-    "distilbert": encoders.distilbert,
-    "falcon": classics.falcon,
-    "gemma": decoders.gemma,
-    "gemma2": decoders.gemma2,
-    "gemma3": vision.gemma3_multimodal,
-    "gemma3_text": decoders.gemma3,
-    "glm4_moe": experts.glm4_moe,
-    "gpt2": classics.gpt2,
-    "gpt_bigcode": classics.gpt_bigcode,
-    "gpt_neo": classics.gpt_neo,
-    "gpt_neox": classics.gpt_neox,
-    "gpt_oss": experts.gpt_oss,
-    "gptj": classics.gptj,
-    "granite": decoders.llama,
-    "kimi_k2": experts.deepseek,
-    "llama": decoders.llama,
-    "llama4": vision.llama4_multimodal,
-    "llama4_text": experts.llama4,
-    "ministral": decoders.mistral,
-    "mistral": decoders.mistral,
-    "mistral3": vision.mistral3,
-    "mixtral": experts.mixtral,
-    "modernbert": encoders.modernbert,
-    "mpt": classics.mpt,
-    "mt5": encoders.t5,
-    "nemotron": decoders.nemotron,
-    "olmo": decoders.olmo,
-    "olmo2": decoders.olmo2,
-    "olmo3": decoders.olmo3,
-    "olmoe": experts.olmoe,
-    "opt": classics.opt,
-    "phi": classics.phi,
-    "phi3": decoders.phi3,
-    "phimoe": experts.phimoe,
-    "qwen2": decoders.qwen2,
-    "qwen2_5_vl_text": decoders.qwen2,
-    "qwen2_moe": experts.qwen2_moe,
-    "qwen2_vl_text": decoders.qwen2,
-    "qwen3": decoders.qwen3,
-    "qwen3_moe": experts.qwen3_moe,
-    "qwen3_vl_moe_text": experts.qwen3_moe,
-    "qwen3_vl_text": decoders.qwen3,
-    "RefinedWeb": classics.falcon,
-    "RefinedWebModel": classics.falcon,
-    "resnet": _resnet,
-    "roberta": encoders.roberta,
-    "smollm3": decoders.smollm3,
-    "stablelm": decoders.stablelm,
-    "starcoder2": decoders.starcoder2,
-    "t5": encoders.t5,
-    "umt5": encoders.umt5,
-    "vit": vision.vit,
-    "xlm-roberta": encoders.roberta,
+def _read_dit(config: ModelConfig, name: str) -> Architecture:
+    from costguard.sizing.huggingface.diffusion import read_dit
+
+    return read_dit(config, name)
+
+
+READERS: dict[str, ShapeReader] = {
+    "UNet2DConditionModel": _read_unet,
+    "bert": encoders.read_bert,
+    "bloom": classics.read_bloom,
+    "camembert": encoders.read_roberta,
+    "clip": vision.read_clip,
+    "cohere": decoders.read_cohere,
+    "cohere2": decoders.read_cohere2,
+    "deepseek_v2": experts.read_deepseek,
+    "deepseek_v3": experts.read_deepseek,
+    "dit": _read_dit,
+    "distilbert": encoders.read_distilbert,
+    "falcon": classics.read_falcon,
+    "gemma": decoders.read_gemma,
+    "gemma2": decoders.read_gemma2,
+    "gemma3": vision.read_gemma3_multimodal,
+    "gemma3_text": decoders.read_gemma3,
+    "glm4_moe": experts.read_glm4_moe,
+    "gpt2": classics.read_gpt2,
+    "gpt_bigcode": classics.read_gpt_bigcode,
+    "gpt_neo": classics.read_gpt_neo,
+    "gpt_neox": classics.read_gpt_neox,
+    "gpt_oss": experts.read_gpt_oss,
+    "gptj": classics.read_gptj,
+    "granite": decoders.read_llama,
+    "kimi_k2": experts.read_deepseek,
+    "llama": decoders.read_llama,
+    "llama4": vision.read_llama4_multimodal,
+    "llama4_text": experts.read_llama4,
+    "ministral": decoders.read_mistral,
+    "mistral": decoders.read_mistral,
+    "mistral3": vision.read_mistral3,
+    "mixtral": experts.read_mixtral,
+    "modernbert": encoders.read_modernbert,
+    "mpt": classics.read_mpt,
+    "mt5": encoders.read_t5,
+    "nemotron": decoders.read_nemotron,
+    "olmo": decoders.read_olmo,
+    "olmo2": decoders.read_olmo2,
+    "olmo3": decoders.read_olmo3,
+    "olmoe": experts.read_olmoe,
+    "opt": classics.read_opt,
+    "phi": classics.read_phi,
+    "phi3": decoders.read_phi3,
+    "phimoe": experts.read_phimoe,
+    "qwen2": decoders.read_qwen2,
+    "qwen2_5_vl_text": decoders.read_qwen2,
+    "qwen2_moe": experts.read_qwen2_moe,
+    "qwen2_vl_text": decoders.read_qwen2,
+    "qwen3": decoders.read_qwen3,
+    "qwen3_moe": experts.read_qwen3_moe,
+    "qwen3_vl_moe_text": experts.read_qwen3_moe,
+    "qwen3_vl_text": decoders.read_qwen3,
+    "RefinedWeb": classics.read_falcon,
+    "RefinedWebModel": classics.read_falcon,
+    "resnet": _read_resnet,
+    "roberta": encoders.read_roberta,
+    "smollm3": decoders.read_smollm3,
+    "stablelm": decoders.read_stablelm,
+    "starcoder2": decoders.read_starcoder2,
+    "t5": encoders.read_t5,
+    "umt5": encoders.read_umt5,
+    "vit": vision.read_vit,
+    "xlm-roberta": encoders.read_roberta,
 }
 
 
-def architecture_from_config(config: Mapping[str, object], *, name: str) -> Architecture:
+def build_architecture_from_config(config: Mapping[str, object], *, name: str) -> Architecture:
     """The shape that `config` (a parsed config.json) describes; InputError for anything that is not one."""
     if not isinstance(config, Mapping):
         raise InputError(
             f"must be an object, not {describe_value(config)}", field="config.json", hint='write {"model_type": ...}'
         )
-    found = _read(Config(config), config, name)
+    found = _read_shape(ModelConfig(config), config, name)
     return replace(found, released_precision="fp8") if _released_in_fp8(config) else found
 
 
@@ -122,19 +122,19 @@ def _released_in_fp8(config: Mapping[str, object]) -> bool:
     return isinstance(stated, Mapping) and stated.get("quant_method") == "fp8"
 
 
-def _read(whole: Config, config: Mapping[str, object], name: str) -> Architecture:
-    model_type = whole.word("model_type", "_class_name", default="")  # diffusers names the class
+def _read_shape(whole: ModelConfig, config: Mapping[str, object], name: str) -> Architecture:
+    model_type = whole.read_word("model_type", "_class_name", default="")  # diffusers names the class
     if model_type in READERS:
         return READERS[model_type](whole, name)
     if not isinstance(config.get("text_config"), Mapping):
-        raise _unknown(model_type)
-    inner = whole.part("text_config").word("model_type", default="")
+        raise _build_unknown_type_error(model_type)
+    inner = whole.get_part("text_config").read_word("model_type", default="")
     if inner not in READERS:
-        raise _unknown(model_type or inner)
-    return vision.text_model(whole, name, READERS[inner])
+        raise _build_unknown_type_error(model_type or inner)
+    return vision.read_text_model(whole, name, READERS[inner])
 
 
-def _unknown(model_type: str) -> InputError:
+def _build_unknown_type_error(model_type: str) -> InputError:
     """Two errors in one place: a type that nobody here reads, and none at all."""
     instead = "or state the model's numbers in an [architecture] table (layers, hidden, heads, vocab, ...)"
     if not model_type:

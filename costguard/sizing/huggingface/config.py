@@ -26,7 +26,7 @@ ACTIVATION = ("hidden_activation", "hidden_act", "activation_function", "activat
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class ModelConfig:
     """`values` of one config.json, or of the part of it that errors call `where`."""
 
     values: Mapping[str, object]
@@ -35,100 +35,102 @@ class Config:
     @property
     def hidden(self) -> int:
         """Width of the model."""
-        return self.size(*HIDDEN)
+        return self.read_size(*HIDDEN)
 
     @property
     def layers(self) -> int:
         """Number of layers."""
-        return self.size(*LAYERS, most=MOST_LAYERS)
+        return self.read_size(*LAYERS, most=MOST_LAYERS)
 
     @property
     def heads(self) -> int:
         """Number of query heads."""
-        return self.size(*HEADS)
+        return self.read_size(*HEADS)
 
     @property
     def vocab(self) -> int:
         """Rows of the embedding, padding included."""
-        return self.size("vocab_size")
+        return self.read_size("vocab_size")
 
-    def ffn(self, default: int | None = None) -> int:
+    def read_ffn(self, default: int | None = None) -> int:
         """Width of the feed-forward."""
-        return self.size(*FFN, default=default)
+        return self.read_size(*FFN, default=default)
 
-    def positions(self, default: int | None = None) -> int:
+    def read_positions(self, default: int | None = None) -> int:
         """Longest sequence that positions are learned or promised for."""
-        return self.size(*POSITIONS, default=default)
+        return self.read_size(*POSITIONS, default=default)
 
-    def activation(self, default: str = "silu") -> str:
+    def read_activation(self, default: str = "silu") -> str:
         """Activation of the feed-forward, as transformers names it."""
-        return self.word(*ACTIVATION, default=default)
+        return self.read_word(*ACTIVATION, default=default)
 
-    def size(self, *keys: str, default: int | None = None, least: int = 1, most: int = MOST_WIDTH) -> int:
+    def read_size(self, *keys: str, default: int | None = None, least: int = 1, most: int = MOST_WIDTH) -> int:
         """The first of `keys` that is stated, else `default`, else an error that names the first."""
         for key in keys:
             if self.values.get(key) is not None:
-                return require_whole_number(self.values[key], self.field(key), least=least, most=most)
+                return require_whole_number(self.values[key], self.name_field(key), least=least, most=most)
         if default is None:
-            raise InputError("is missing", field=self.field(keys[0]), hint="add it, as the model's own config.json has it")
+            raise InputError("is missing", field=self.name_field(keys[0]), hint="add it, as the model's own config.json has it")
         return default
 
-    def optional(self, key: str) -> int | None:
+    def read_optional(self, key: str) -> int | None:
         """`key` as a size, None where it is absent or 0 (both mean: not used)."""
-        return self.size(key, default=0, least=0) or None
+        return self.read_size(key, default=0, least=0) or None
 
-    def flag(self, key: str, *, default: bool = False) -> bool:
+    def read_flag(self, key: str, *, default: bool = False) -> bool:
         """`key` as true or false."""
         value = self.values.get(key)
         value = default if value is None else value
         if not isinstance(value, bool):
             raise InputError(
-                f"must be true or false, not {describe_value(value)}", field=self.field(key), hint="write true or false"
+                f"must be true or false, not {describe_value(value)}", field=self.name_field(key), hint="write true or false"
             )
         return value
 
-    def caps(self, key: str) -> bool:
+    def has_cap(self, key: str) -> bool:
         """Whether `key` states a cap, as it does unless it is null or 0."""
         return key not in self.values or bool(self.values[key])
 
-    def word(self, *keys: str, default: str) -> str:
+    def read_word(self, *keys: str, default: str) -> str:
         """The first of `keys` that is stated, as text."""
         for key in keys:
             value = self.values.get(key)
             if value is not None:
-                require(isinstance(value, str), self.field(key), f"must be text, not {describe_value(value)}", "write text")
+                require(
+                    isinstance(value, str), self.name_field(key), f"must be text, not {describe_value(value)}", "write text"
+                )
                 return str(value)
         return default
 
-    def items(self, key: str) -> list[object] | None:
+    def read_items(self, key: str) -> list[object] | None:
         """`key` as a list, None where it is absent."""
         value = self.values.get(key)
         if value is not None and not isinstance(value, list | tuple):
-            raise InputError(f"must be a list, not {describe_value(value)}", field=self.field(key), hint="write [ ... ]")
+            raise InputError(f"must be a list, not {describe_value(value)}", field=self.name_field(key), hint="write [ ... ]")
         return None if value is None else list(value)
 
-    def part(self, key: str, defaults: Mapping[str, object] | None = None) -> Config:
+    def get_part(self, key: str, defaults: Mapping[str, object] | None = None) -> ModelConfig:
         """The table under `key`. A nested table leaves out whatever equals its class, so `defaults` fill it up."""
         value = self.values.get(key)
         value = {} if value is None else value
         if not isinstance(value, Mapping):
-            raise InputError(f"must be a table, not {describe_value(value)}", field=self.field(key), hint="write { ... }")
+            raise InputError(f"must be a table, not {describe_value(value)}", field=self.name_field(key), hint="write { ... }")
         stated = {k: v for k, v in value.items() if v is not None}
-        return Config({**(defaults or {}), **stated}, self.field(key))
+        return ModelConfig({**(defaults or {}), **stated}, self.name_field(key))
 
-    def over(self, defaults: Mapping[str, object]) -> Config:
+    def fill_defaults(self, defaults: Mapping[str, object]) -> ModelConfig:
         """What is stated, laid over what its class has where nothing is."""
-        return Config({**defaults, **{k: v for k, v in self.values.items() if v is not None}}, self.where)
+        return ModelConfig({**defaults, **{k: v for k, v in self.values.items() if v is not None}}, self.where)
 
-    def field(self, key: str) -> str:
+    def name_field(self, key: str) -> str:
         """How an error names `key`."""
         return f"{self.where}.{key}" if self.where else key
 
     @property
     def task(self) -> str:
         """What follows the family in the first of `architectures`: 'ForCausalLM', 'Model' ...; '' where it is not stated."""
-        first = (self.items("architectures") or [""])[0]
-        require(isinstance(first, str), self.field("architectures"), f"must hold names, not {describe_value(first)}")
+        first = (self.read_items("architectures") or [""])[0]
+        require(isinstance(first, str), self.name_field("architectures"), f"must hold names, not {describe_value(first)}")
         for task in ("LMHeadModel", "Model"):
             if str(first).endswith(task):
                 return task
@@ -140,4 +142,4 @@ class Config:
         names = self.values.get("id2label")
         if isinstance(names, Mapping) and names:
             return len(names)
-        return self.size("num_labels", default=2)
+        return self.read_size("num_labels", default=2)

@@ -9,152 +9,188 @@ from __future__ import annotations
 from dataclasses import replace
 
 from costguard.sizing.architecture import Architecture, FeedForward
-from costguard.sizing.huggingface.config import Config
-from costguard.sizing.huggingface.layers import Style, attention_of, decoder, windows_of
-from costguard.sizing.layer_implementation import Written
+from costguard.sizing.huggingface.config import ModelConfig
+from costguard.sizing.huggingface.layers import DecoderStyle, build_decoder, read_attention, read_windows
+from costguard.sizing.layer_implementation import LayerImplementation
 
-WIDE = Written(norms="wide")
-WIDE_AFTER = Written(norms="wide", norms_after=True)
-PIECES = Written(norms="pieces", side_by_side=True)
+WIDE_NORMS = LayerImplementation(norms="wide")
+WIDE_NORMS_AFTER = LayerImplementation(norms="wide", norms_after=True)
+PIECEWISE_NORMS = LayerImplementation(norms="pieces", side_by_side=True)
 
 
-def llama(config: Config, name: str) -> Architecture:
+def read_llama(config: ModelConfig, name: str) -> Architecture:
     """Llama 1 to 3 and the many models saved in its shape (Yi, SmolLM, TinyLlama, CodeLlama, Vicuna)."""
-    return decoder(config, name, attention_of(config, bias=config.flag("attention_bias")), _feed_forward(config), Style())
-
-
-def smollm3(config: Config, name: str) -> Architecture:
-    """SmolLM3: Llama without rotary positions in each fourth layer, tied unless it says otherwise."""
-    attention = attention_of(config, kv_heads=4, bias=config.flag("attention_bias"))
-    return decoder(config, name, attention, _feed_forward(config), Style(tied=True))
-
-
-def mistral(config: Config, name: str) -> Architecture:
-    """Mistral: a window of 4,096 where the key is absent, none where it is null."""
-    absent = "sliding_window" not in config.values
-    attention = attention_of(config, kv_heads=8, window=4096 if absent else config.optional("sliding_window"))
-    return decoder(config, name, attention, _feed_forward(config), Style())
-
-
-def qwen2(config: Config, name: str) -> Architecture:
-    """Qwen 2 and 2.5: biases on query, key and value alone."""
-    return decoder(
-        config, name, attention_of(config, qkv_bias=True), _feed_forward(config), Style(windows=qwen_windows(config))
+    return build_decoder(
+        config,
+        name,
+        read_attention(config, bias=config.read_flag("attention_bias")),
+        _read_gated_feed_forward(config),
+        DecoderStyle(),
     )
 
 
-def qwen3(config: Config, name: str) -> Architecture:
+def read_smollm3(config: ModelConfig, name: str) -> Architecture:
+    """SmolLM3: Llama without rotary positions in each fourth layer, tied unless it says otherwise."""
+    attention = read_attention(config, kv_heads=4, bias=config.read_flag("attention_bias"))
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config), DecoderStyle(tied=True))
+
+
+def read_mistral(config: ModelConfig, name: str) -> Architecture:
+    """Mistral: a window of 4,096 where the key is absent, none where it is null."""
+    absent = "sliding_window" not in config.values
+    attention = read_attention(config, kv_heads=8, window=4096 if absent else config.read_optional("sliding_window"))
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config), DecoderStyle())
+
+
+def read_qwen2(config: ModelConfig, name: str) -> Architecture:
+    """Qwen 2 and 2.5: biases on query, key and value alone."""
+    return build_decoder(
+        config,
+        name,
+        read_attention(config, qkv_bias=True),
+        _read_gated_feed_forward(config),
+        DecoderStyle(windows=read_qwen_windows(config)),
+    )
+
+
+def read_qwen3(config: ModelConfig, name: str) -> Architecture:
     """Qwen 3: a norm on each query and key head."""
-    attention = attention_of(config, head_dim=128, qk_norm="per-head", bias=config.flag("attention_bias"))
-    return decoder(config, name, attention, _feed_forward(config), Style(windows=qwen_windows(config)))
+    attention = read_attention(config, head_dim=128, qk_norm="per-head", bias=config.read_flag("attention_bias"))
+    return build_decoder(
+        config, name, attention, _read_gated_feed_forward(config), DecoderStyle(windows=read_qwen_windows(config))
+    )
 
 
-def qwen_windows(config: Config) -> list[int | None]:
+def read_qwen_windows(config: ModelConfig) -> list[int | None]:
     """Layers from `max_window_layers` on slide, if `use_sliding_window` says that any do."""
-    window = config.size("sliding_window", default=4096, least=0) if config.flag("use_sliding_window") else 0
-    first = config.size("max_window_layers", default=28, least=0)
+    window = config.read_size("sliding_window", default=4096, least=0) if config.read_flag("use_sliding_window") else 0
+    first = config.read_size("max_window_layers", default=28, least=0)
     return (
-        windows_of(config, window or None, every=0)
-        if config.items("layer_types")
+        read_windows(config, window or None, every=0)
+        if config.read_items("layer_types")
         else [(window or None) if i >= first else None for i in range(config.layers)]
     )
 
 
-def gemma(config: Config, name: str) -> Architecture:
+def read_gemma(config: ModelConfig, name: str) -> Architecture:
     """Gemma: heads of 256 whatever the hidden size, tied."""
-    attention = attention_of(config, kv_heads=16, head_dim=256, bias=config.flag("attention_bias"))
-    return decoder(
-        config, name, attention, _feed_forward(config, activation="gelu_pytorch_tanh"), Style(tied=True, written=WIDE)
+    attention = read_attention(config, kv_heads=16, head_dim=256, bias=config.read_flag("attention_bias"))
+    return build_decoder(
+        config,
+        name,
+        attention,
+        _read_gated_feed_forward(config, activation="gelu_pytorch_tanh"),
+        DecoderStyle(tied=True, written=WIDE_NORMS),
     )
 
 
-def gemma2(config: Config, name: str) -> Architecture:
+def read_gemma2(config: ModelConfig, name: str) -> Architecture:
     """Gemma 2: a norm before and after each half, each other layer slides."""
-    attention = attention_of(config, kv_heads=4, head_dim=256, bias=config.flag("attention_bias"))
-    windows = windows_of(config, config.size("sliding_window", default=4096), every=2)
-    capped, capped_logits = config.caps("attn_logit_softcapping"), config.caps("final_logit_softcapping")
-    written = Written(norms="wide", capped=capped, capped_logits=capped_logits)
-    style = Style(norms=4, tied=True, windows=windows, written=written)
-    return decoder(config, name, attention, _feed_forward(config, activation="gelu_pytorch_tanh"), style)
+    attention = read_attention(config, kv_heads=4, head_dim=256, bias=config.read_flag("attention_bias"))
+    windows = read_windows(config, config.read_size("sliding_window", default=4096), every=2)
+    capped, capped_logits = config.has_cap("attn_logit_softcapping"), config.has_cap("final_logit_softcapping")
+    written = LayerImplementation(norms="wide", capped=capped, capped_logits=capped_logits)
+    style = DecoderStyle(norms=4, tied=True, windows=windows, written=written)
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config, activation="gelu_pytorch_tanh"), style)
 
 
-def gemma3(config: Config, name: str) -> Architecture:
+def read_gemma3(config: ModelConfig, name: str) -> Architecture:
     """The text model of Gemma 3: Gemma 2 with query and key norms, five layers in six slide."""
-    attention = attention_of(config, kv_heads=4, head_dim=256, qk_norm="per-head", bias=config.flag("attention_bias"))
-    every = config.size("sliding_window_pattern", "_sliding_window_pattern", default=6)
-    windows = windows_of(config, config.size("sliding_window", default=4096), every=every)
-    style = Style(norms=4, tied=True, windows=windows, written=WIDE)
-    return decoder(config, name, attention, _feed_forward(config, activation="gelu_pytorch_tanh"), style)
+    attention = read_attention(config, kv_heads=4, head_dim=256, qk_norm="per-head", bias=config.read_flag("attention_bias"))
+    every = config.read_size("sliding_window_pattern", "_sliding_window_pattern", default=6)
+    windows = read_windows(config, config.read_size("sliding_window", default=4096), every=every)
+    style = DecoderStyle(norms=4, tied=True, windows=windows, written=WIDE_NORMS)
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config, activation="gelu_pytorch_tanh"), style)
 
 
-def phi3(config: Config, name: str) -> Architecture:
+def read_phi3(config: ModelConfig, name: str) -> Architecture:
     """Phi-3 and Phi-4: Llama with query, key and value in one matrix, and gate and up in another."""
-    attention = replace(attention_of(config, window=config.optional("sliding_window")), fused=True, packed=True)
-    return decoder(config, name, attention, replace(_feed_forward(config), fused=True), Style(written=Written(joined=True)))
+    attention = replace(read_attention(config, window=config.read_optional("sliding_window")), fused=True, packed=True)
+    return build_decoder(
+        config,
+        name,
+        attention,
+        replace(_read_gated_feed_forward(config), fused=True),
+        DecoderStyle(written=LayerImplementation(joined=True)),
+    )
 
 
-def olmo(config: Config, name: str) -> Architecture:
+def read_olmo(config: ModelConfig, name: str) -> Architecture:
     """OLMo: layer norms without parameters."""
-    attention = attention_of(config, bias=config.flag("attention_bias"))
-    return decoder(config, name, attention, _feed_forward(config), Style(norm="layernorm-no-parameters", written=WIDE))
+    attention = read_attention(config, bias=config.read_flag("attention_bias"))
+    return build_decoder(
+        config,
+        name,
+        attention,
+        _read_gated_feed_forward(config),
+        DecoderStyle(norm="layernorm-no-parameters", written=WIDE_NORMS),
+    )
 
 
-def olmo2(config: Config, name: str) -> Architecture:
+def read_olmo2(config: ModelConfig, name: str) -> Architecture:
     """OLMo 2: norms after each half, and one over all query and one over all key heads."""
-    attention = attention_of(config, qk_norm="full", bias=config.flag("attention_bias"))
-    return decoder(config, name, attention, _feed_forward(config), Style(written=WIDE_AFTER))
+    attention = read_attention(config, qk_norm="full", bias=config.read_flag("attention_bias"))
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config), DecoderStyle(written=WIDE_NORMS_AFTER))
 
 
-def olmo3(config: Config, name: str) -> Architecture:
+def read_olmo3(config: ModelConfig, name: str) -> Architecture:
     """OLMo 3: OLMo 2 of which three layers in four slide."""
-    attention = attention_of(config, qk_norm="full", bias=config.flag("attention_bias"))
-    windows = windows_of(config, config.size("sliding_window", default=4096), every=4)
-    return decoder(config, name, attention, _feed_forward(config), Style(windows=windows, written=WIDE_AFTER))
+    attention = read_attention(config, qk_norm="full", bias=config.read_flag("attention_bias"))
+    windows = read_windows(config, config.read_size("sliding_window", default=4096), every=4)
+    return build_decoder(
+        config, name, attention, _read_gated_feed_forward(config), DecoderStyle(windows=windows, written=WIDE_NORMS_AFTER)
+    )
 
 
-def stablelm(config: Config, name: str) -> Architecture:
+def read_stablelm(config: ModelConfig, name: str) -> Architecture:
     """StableLM: layer norms; with `use_parallel_residual` one a layer."""
-    qk_norm = "full" if config.flag("qk_layernorm") else "none"
-    attention = attention_of(config, kv_heads=32, qkv_bias=config.flag("use_qkv_bias"), qk_norm=qk_norm)
-    side_by_side = config.flag("use_parallel_residual")
-    written = Written(joined=True, side_by_side=side_by_side)
-    style = Style(norm="layernorm", norms=1 if side_by_side else 2, written=written)
-    return decoder(config, name, attention, _feed_forward(config), style)
+    qk_norm = "full" if config.read_flag("qk_layernorm") else "none"
+    attention = read_attention(config, kv_heads=32, qkv_bias=config.read_flag("use_qkv_bias"), qk_norm=qk_norm)
+    side_by_side = config.read_flag("use_parallel_residual")
+    written = LayerImplementation(joined=True, side_by_side=side_by_side)
+    style = DecoderStyle(norm="layernorm", norms=1 if side_by_side else 2, written=written)
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config), style)
 
 
-def starcoder2(config: Config, name: str) -> Architecture:
+def read_starcoder2(config: ModelConfig, name: str) -> Architecture:
     """StarCoder 2: layer norms, biases, no gate, tied."""
-    bias = config.flag("use_bias", default=True)
-    window = config.optional("sliding_window")
-    attention = attention_of(config, kv_heads=2, bias=bias, window=window)
-    feed_forward = FeedForward(ffn=config.ffn(), gated=False, bias=bias, activation=config.activation("gelu_pytorch_tanh"))
-    return decoder(config, name, attention, feed_forward, Style(norm="layernorm", tied=True))
+    bias = config.read_flag("use_bias", default=True)
+    window = config.read_optional("sliding_window")
+    attention = read_attention(config, kv_heads=2, bias=bias, window=window)
+    feed_forward = FeedForward(
+        ffn=config.read_ffn(), gated=False, bias=bias, activation=config.read_activation("gelu_pytorch_tanh")
+    )
+    return build_decoder(config, name, attention, feed_forward, DecoderStyle(norm="layernorm", tied=True))
 
 
-def nemotron(config: Config, name: str) -> Architecture:
+def read_nemotron(config: ModelConfig, name: str) -> Architecture:
     """Nemotron: layer norms, squared ReLU without a gate."""
-    bias = config.flag("mlp_bias")
-    feed_forward = FeedForward(ffn=config.ffn(), gated=False, bias=bias, activation=config.activation("relu2"))
-    attention = attention_of(config, bias=config.flag("attention_bias"))
-    return decoder(config, name, attention, feed_forward, Style(norm="layernorm", written=Written(joined=True)))
+    bias = config.read_flag("mlp_bias")
+    feed_forward = FeedForward(ffn=config.read_ffn(), gated=False, bias=bias, activation=config.read_activation("relu2"))
+    attention = read_attention(config, bias=config.read_flag("attention_bias"))
+    return build_decoder(
+        config, name, attention, feed_forward, DecoderStyle(norm="layernorm", written=LayerImplementation(joined=True))
+    )
 
 
-def cohere(config: Config, name: str) -> Architecture:
+def read_cohere(config: ModelConfig, name: str) -> Architecture:
     """Command R: one norm without a shift for both halves, which run side by side; tied."""
-    qk_norm = "full" if config.flag("use_qk_norm") else "none"
-    attention = attention_of(config, qk_norm=qk_norm, bias=config.flag("attention_bias"))
-    style = Style(norm="layernorm-no-bias", norms=1, tied=True, written=PIECES)
-    return decoder(config, name, attention, _feed_forward(config), style)
+    qk_norm = "full" if config.read_flag("use_qk_norm") else "none"
+    attention = read_attention(config, qk_norm=qk_norm, bias=config.read_flag("attention_bias"))
+    style = DecoderStyle(norm="layernorm-no-bias", norms=1, tied=True, written=PIECEWISE_NORMS)
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config), style)
 
 
-def cohere2(config: Config, name: str) -> Architecture:
+def read_cohere2(config: ModelConfig, name: str) -> Architecture:
     """Command R7B and Command A: Command R of which three layers in four slide."""
-    attention = attention_of(config, bias=config.flag("attention_bias"))
-    every = config.size("sliding_window_pattern", "_sliding_window_pattern", default=4)
-    windows = windows_of(config, config.size("sliding_window", default=4096), every=every)
-    style = Style(norm="layernorm-no-bias", norms=1, tied=True, windows=windows, written=PIECES)
-    return decoder(config, name, attention, _feed_forward(config), style)
+    attention = read_attention(config, bias=config.read_flag("attention_bias"))
+    every = config.read_size("sliding_window_pattern", "_sliding_window_pattern", default=4)
+    windows = read_windows(config, config.read_size("sliding_window", default=4096), every=every)
+    style = DecoderStyle(norm="layernorm-no-bias", norms=1, tied=True, windows=windows, written=PIECEWISE_NORMS)
+    return build_decoder(config, name, attention, _read_gated_feed_forward(config), style)
 
 
-def _feed_forward(config: Config, activation: str = "silu") -> FeedForward:
-    return FeedForward(ffn=config.ffn(), gated=True, bias=config.flag("mlp_bias"), activation=config.activation(activation))
+def _read_gated_feed_forward(config: ModelConfig, activation: str = "silu") -> FeedForward:
+    return FeedForward(
+        ffn=config.read_ffn(), gated=True, bias=config.read_flag("mlp_bias"), activation=config.read_activation(activation)
+    )

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward
-from costguard.sizing.huggingface.config import Config
+from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
+from costguard.sizing.huggingface.config import ModelConfig
 from costguard.values.checks import require
 
-DIT: Mapping[str, object] = {
+DIT_DEFAULTS: Mapping[str, object] = {
     "image_size": 256,
     "patch_size": 2,
     "in_channels": 4,
@@ -23,20 +23,20 @@ DIT: Mapping[str, object] = {
 }
 FREQUENCIES = 256
 """Width of the time step's sines."""
-MODULATED = 6
+MODULATIONS = 6
 """Shift, scale and gate of each half of a layer."""
 KEPT_TENSORS = 6
 """Tensors of a layer's width kept as norms keep their input: two norms' inputs, what is scaled twice, what is gated twice."""
 
 
-def dit(config: Config, name: str) -> Architecture:
+def read_dit(config: ModelConfig, name: str) -> Architecture:
     """A DiT with learned variance, as published."""
-    c = config.over(DIT)
-    hidden, layers, heads = c.size("hidden_size"), c.size("num_hidden_layers"), c.size("num_attention_heads")
-    patch, latent, labels = c.size("patch_size"), c.size("in_channels"), c.size("num_labels")
+    c = config.fill_defaults(DIT_DEFAULTS)
+    hidden, layers, heads = c.read_size("hidden_size"), c.read_size("num_hidden_layers"), c.read_size("num_attention_heads")
+    patch, latent, labels = c.read_size("patch_size"), c.read_size("in_channels"), c.read_size("num_labels")
     require(hidden % heads == 0, "num_attention_heads", f"{heads} do not divide {hidden}", f"write a divisor of {hidden}")
-    tokens = (c.size("image_size") // c.size("latent_shrinks") // patch) ** 2
-    block = Block(
+    tokens = (c.read_size("image_size") // c.read_size("latent_shrinks") // patch) ** 2
+    block = LayerBlock(
         layers=layers,
         hidden=hidden,
         attention=Attention(heads=heads, kv_heads=heads, head_dim=hidden // heads, qkv_bias=True, out_bias=True),
@@ -53,7 +53,7 @@ def dit(config: Config, name: str) -> Architecture:
         blocks=(block,),
         has_head=False,
         extras=(
-            ("modulation", layers * MODULATED * (hidden * hidden + hidden)),
+            ("modulation", layers * MODULATIONS * (hidden * hidden + hidden)),
             ("patches", values * hidden + hidden),
             ("positions", tokens * hidden),
             ("time", (FREQUENCIES + 1) * hidden + (hidden + 1) * hidden),

@@ -9,101 +9,117 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from costguard.sizing.architecture import Architecture, Attention, FeedForward
-from costguard.sizing.huggingface.config import Config
-from costguard.sizing.huggingface.decoders import qwen_windows
-from costguard.sizing.huggingface.layers import Style, attention_of, decoder, windows_of
-from costguard.sizing.latent import Latent
-from costguard.sizing.layer_implementation import Written
+from costguard.sizing.huggingface.config import ModelConfig
+from costguard.sizing.huggingface.decoders import read_qwen_windows
+from costguard.sizing.huggingface.layers import DecoderStyle, build_decoder, read_attention, read_windows
+from costguard.sizing.latent import LatentAttention
+from costguard.sizing.layer_implementation import LayerImplementation
 from costguard.values.checks import require_whole_number
 
 
-def mixtral(config: Config, name: str) -> Architecture:
+def read_mixtral(config: ModelConfig, name: str) -> Architecture:
     """Mixtral: experts in every layer."""
-    experts = _experts(config, ffn=config.ffn(), experts=("num_local_experts", 8), each=2)
-    return decoder(config, name, attention_of(config, kv_heads=8, window=config.optional("sliding_window")), experts, Style())
+    experts = _read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 8), each=2)
+    return build_decoder(
+        config, name, read_attention(config, kv_heads=8, window=config.read_optional("sliding_window")), experts, DecoderStyle()
+    )
 
 
-def phimoe(config: Config, name: str) -> Architecture:
+def read_phimoe(config: ModelConfig, name: str) -> Architecture:
     """Phi-3.5-MoE: layer norms, a bias on the attention and the head where the config says."""
-    bias = config.flag("attention_bias")
-    attention = attention_of(config, kv_heads=8, bias=bias, window=config.optional("sliding_window"))
-    experts = _experts(config, ffn=config.ffn(), experts=("num_local_experts", 16), each=2)
-    return decoder(config, name, attention, experts, Style(norm="layernorm", head_bias=config.flag("lm_head_bias")))
+    bias = config.read_flag("attention_bias")
+    attention = read_attention(config, kv_heads=8, bias=bias, window=config.read_optional("sliding_window"))
+    experts = _read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 16), each=2)
+    return build_decoder(
+        config, name, attention, experts, DecoderStyle(norm="layernorm", head_bias=config.read_flag("lm_head_bias"))
+    )
 
 
-def qwen2_moe(config: Config, name: str) -> Architecture:
+def read_qwen2_moe(config: ModelConfig, name: str) -> Architecture:
     """Qwen 1.5 and 2 MoE: one large shared expert behind a gate of its own."""
-    attention = attention_of(config, qkv_bias=config.flag("qkv_bias", default=True))
-    experts = _experts(
+    attention = read_attention(config, qkv_bias=config.read_flag("qkv_bias", default=True))
+    experts = _read_experts(
         config,
-        ffn=config.size("moe_intermediate_size", default=1408),
+        ffn=config.read_size("moe_intermediate_size", default=1408),
         experts=("num_experts", 60),
         each=4,
-        shared=config.size("shared_expert_intermediate_size", default=5632),
+        shared=config.read_size("shared_expert_intermediate_size", default=5632),
         shared_gate=True,
     )
-    return decoder(config, name, attention, _qwen_layers(config, experts), Style(windows=qwen_windows(config)))
+    return build_decoder(
+        config, name, attention, _read_qwen_layers(config, experts), DecoderStyle(windows=read_qwen_windows(config))
+    )
 
 
-def qwen3_moe(config: Config, name: str) -> Architecture:
+def read_qwen3_moe(config: ModelConfig, name: str) -> Architecture:
     """Qwen 3 MoE: experts in every layer, none shared, a norm on each query and key head."""
-    bias = config.flag("attention_bias")
-    attention = attention_of(config, kv_heads=4, qk_norm="per-head", bias=bias)
-    ffn = config.size("moe_intermediate_size", default=768)
-    experts = _experts(config, ffn=ffn, experts=("num_experts", 128), each=8)
-    return decoder(config, name, attention, _qwen_layers(config, experts), Style(windows=qwen_windows(config)))
+    bias = config.read_flag("attention_bias")
+    attention = read_attention(config, kv_heads=4, qk_norm="per-head", bias=bias)
+    ffn = config.read_size("moe_intermediate_size", default=768)
+    experts = _read_experts(config, ffn=ffn, experts=("num_experts", 128), each=8)
+    return build_decoder(
+        config, name, attention, _read_qwen_layers(config, experts), DecoderStyle(windows=read_qwen_windows(config))
+    )
 
 
-def olmoe(config: Config, name: str) -> Architecture:
+def read_olmoe(config: ModelConfig, name: str) -> Architecture:
     """OLMoE: OLMo 2's attention, experts in every layer."""
-    bias = config.flag("attention_bias")
-    attention = attention_of(config, qk_norm="full", bias=bias)
-    return decoder(config, name, attention, _experts(config, ffn=config.ffn(), experts=("num_experts", 64), each=8), Style())
+    bias = config.read_flag("attention_bias")
+    attention = read_attention(config, qk_norm="full", bias=bias)
+    return build_decoder(
+        config,
+        name,
+        attention,
+        _read_experts(config, ffn=config.read_ffn(), experts=("num_experts", 64), each=8),
+        DecoderStyle(),
+    )
 
 
-def gpt_oss(config: Config, name: str) -> Architecture:
+def read_gpt_oss(config: ModelConfig, name: str) -> Architecture:
     """gpt-oss: biases everywhere, a sink for each head, every other layer slides."""
-    bias = config.flag("attention_bias", default=True)
-    attention = attention_of(config, kv_heads=8, head_dim=64, bias=bias, sinks=True)
-    windows = windows_of(config, config.size("sliding_window", default=128), every=2)
-    experts = _experts(config, ffn=config.ffn(), experts=("num_local_experts", 128), each=4, bias=True)
-    return decoder(config, name, attention, experts, Style(windows=windows))
+    bias = config.read_flag("attention_bias", default=True)
+    attention = read_attention(config, kv_heads=8, head_dim=64, bias=bias, sinks=True)
+    windows = read_windows(config, config.read_size("sliding_window", default=128), every=2)
+    experts = _read_experts(config, ffn=config.read_ffn(), experts=("num_local_experts", 128), each=4, bias=True)
+    return build_decoder(config, name, attention, experts, DecoderStyle(windows=windows))
 
 
-def llama4(config: Config, name: str) -> Architecture:
+def read_llama4(config: ModelConfig, name: str) -> Architecture:
     """Llama 4: experts in each `interleave_moe_layer_step`-th layer beside one shared; three layers in four see a chunk."""
-    bias = config.flag("attention_bias")
-    attention = attention_of(config, kv_heads=8, head_dim=128, bias=bias)
-    ffn = config.ffn()
-    sparse = _experts(config, ffn=ffn, experts=("num_local_experts", 16), each=1, shared=ffn)
-    dense = FeedForward(ffn=config.size("intermediate_size_mlp", default=16_384), activation=config.activation())
-    step = config.size("interleave_moe_layer_step", default=1)
-    stated = _layer_indices(config, "moe_layers")
-    chunk = config.size("attention_chunk_size", default=8192, least=0) or None
-    windows = windows_of(config, chunk, every=config.size("no_rope_layer_interval", default=4))
-    return decoder(
+    bias = config.read_flag("attention_bias")
+    attention = read_attention(config, kv_heads=8, head_dim=128, bias=bias)
+    ffn = config.read_ffn()
+    sparse = _read_experts(config, ffn=ffn, experts=("num_local_experts", 16), each=1, shared=ffn)
+    dense = FeedForward(ffn=config.read_size("intermediate_size_mlp", default=16_384), activation=config.read_activation())
+    step = config.read_size("interleave_moe_layer_step", default=1)
+    stated = _read_layer_indices(config, "moe_layers")
+    chunk = config.read_size("attention_chunk_size", default=8192, least=0) or None
+    windows = read_windows(config, chunk, every=config.read_size("no_rope_layer_interval", default=4))
+    return build_decoder(
         config,
         name,
         attention,
         lambda i: sparse if (i in stated if stated is not None else (i + 1) % step == 0) else dense,
-        Style(windows=windows),
+        DecoderStyle(windows=windows),
     )
 
 
-def deepseek(config: Config, name: str) -> Architecture:
+def read_deepseek(config: ModelConfig, name: str) -> Architecture:
     """DeepSeek V2 and V3, R1, Kimi K2: latent attention, dense layers first, then experts beside shared ones."""
-    return decoder(config, name, _latent_attention(config), _dense_first(config), Style())
+    return build_decoder(config, name, _read_latent_attention(config), _read_dense_first_layers(config), DecoderStyle())
 
 
-def glm4_moe(config: Config, name: str) -> Architecture:
+def read_glm4_moe(config: ModelConfig, name: str) -> Architecture:
     """GLM 4.5: DeepSeek's layers of experts under grouped-query attention."""
-    qk_norm = "per-head" if config.flag("use_qk_norm") else "none"
-    attention = attention_of(config, kv_heads=8, qkv_bias=config.flag("attention_bias"), qk_norm=qk_norm)
-    return decoder(config, name, attention, _dense_first(config), Style(written=Written(joined=True)))
+    qk_norm = "per-head" if config.read_flag("use_qk_norm") else "none"
+    attention = read_attention(config, kv_heads=8, qkv_bias=config.read_flag("attention_bias"), qk_norm=qk_norm)
+    return build_decoder(
+        config, name, attention, _read_dense_first_layers(config), DecoderStyle(written=LayerImplementation(joined=True))
+    )
 
 
-def _experts(
-    config: Config,
+def _read_experts(
+    config: ModelConfig,
     *,
     ffn: int,
     experts: tuple[str, int | None],
@@ -117,48 +133,48 @@ def _experts(
     return FeedForward(
         ffn=ffn,
         bias=bias,
-        activation=config.activation(),
-        experts=config.size(key, "num_experts", "num_local_experts", default=default),
-        experts_per_token=config.size("num_experts_per_tok", "experts_per_token", default=each),
+        activation=config.read_activation(),
+        experts=config.read_size(key, "num_experts", "num_local_experts", default=default),
+        experts_per_token=config.read_size("num_experts_per_tok", "experts_per_token", default=each),
         shared_ffn=shared,
         shared_gate=shared_gate,
         router_bias=bias,
     )
 
 
-def _qwen_layers(config: Config, experts: FeedForward) -> Callable[[int], FeedForward]:
+def _read_qwen_layers(config: ModelConfig, experts: FeedForward) -> Callable[[int], FeedForward]:
     """Experts in each `decoder_sparse_step`-th layer that `mlp_only_layers` does not name."""
-    dense = FeedForward(ffn=config.ffn(), activation=config.activation())
-    step = config.size("decoder_sparse_step", default=1)
-    excluded = _layer_indices(config, "mlp_only_layers") or frozenset()
+    dense = FeedForward(ffn=config.read_ffn(), activation=config.read_activation())
+    step = config.read_size("decoder_sparse_step", default=1)
+    excluded = _read_layer_indices(config, "mlp_only_layers") or frozenset()
     return lambda i: dense if i in excluded or (i + 1) % step else experts
 
 
-def _dense_first(config: Config) -> Callable[[int], FeedForward]:
+def _read_dense_first_layers(config: ModelConfig) -> Callable[[int], FeedForward]:
     """`first_k_dense_replace` layers of the plain feed-forward, then `moe_intermediate_size` wide experts."""
-    dense = FeedForward(ffn=config.ffn(), activation=config.activation())
-    ffn = config.size("moe_intermediate_size")
-    experts = _experts(
+    dense = FeedForward(ffn=config.read_ffn(), activation=config.read_activation())
+    ffn = config.read_size("moe_intermediate_size")
+    experts = _read_experts(
         config,
         ffn=ffn,
         experts=("n_routed_experts", None),
         each=8,
-        shared=ffn * config.size("n_shared_experts", default=0, least=0),
+        shared=ffn * config.read_size("n_shared_experts", default=0, least=0),
     )
-    first, every = config.size("first_k_dense_replace", default=0, least=0), config.size("moe_layer_freq", default=1)
+    first, every = config.read_size("first_k_dense_replace", default=0, least=0), config.read_size("moe_layer_freq", default=1)
     return lambda i: dense if i < first or i % every else experts
 
 
-def _latent_attention(config: Config) -> Attention:
+def _read_latent_attention(config: ModelConfig) -> Attention:
     """Ranks as every release states them; `q_lora_rank: null` (V2-Lite) means that queries pass no latent."""
-    latent = Latent(
-        q_rank=config.optional("q_lora_rank") or 0,
-        kv_rank=config.size("kv_lora_rank"),
-        rope_dim=config.size("qk_rope_head_dim"),
-        nope_dim=config.size("qk_nope_head_dim"),
-        value_dim=config.size("v_head_dim"),
+    latent = LatentAttention(
+        q_rank=config.read_optional("q_lora_rank") or 0,
+        kv_rank=config.read_size("kv_lora_rank"),
+        rope_dim=config.read_size("qk_rope_head_dim"),
+        nope_dim=config.read_size("qk_nope_head_dim"),
+        value_dim=config.read_size("v_head_dim"),
     )
-    bias = config.flag("attention_bias")
+    bias = config.read_flag("attention_bias")
     heads = config.heads
     return Attention(
         heads=heads,
@@ -170,6 +186,6 @@ def _latent_attention(config: Config) -> Attention:
     )
 
 
-def _layer_indices(config: Config, key: str) -> frozenset[int] | None:
-    listed = config.items(key)
-    return None if listed is None else frozenset(require_whole_number(i, config.field(key), least=0) for i in listed)
+def _read_layer_indices(config: ModelConfig, key: str) -> frozenset[int] | None:
+    listed = config.read_items(key)
+    return None if listed is None else frozenset(require_whole_number(i, config.name_field(key), least=0) for i in listed)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from costguard.sizing.architecture import NORMS, Architecture, Attention, Block, FeedForward, gathered
-from costguard.sizing.huggingface.config import Config
-from costguard.sizing.layer_implementation import LIKE_LLAMA, Written
+from costguard.sizing.architecture import NORMS, Architecture, Attention, FeedForward, LayerBlock, group_blocks
+from costguard.sizing.huggingface.config import ModelConfig
+from costguard.sizing.layer_implementation import LIKE_LLAMA, LayerImplementation
 from costguard.values.checks import require
 
-Extras = tuple[tuple[str, int], ...]
+ExtraTensors = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class DecoderStyle:
     """What a family of decoders fixes in its code rather than in its config.json.
 
     `norms`: norms a layer (1: attention and feed-forward run side by side on one). `tied`: whether the head is the
@@ -29,25 +29,25 @@ class Style:
     final_norm: bool = True
     head_bias: bool = False
     windows: Sequence[int | None] = ()
-    extras: Extras = ()
+    extras: ExtraTensors = ()
     positions: int | None = None
     vocab_width: int | None = None
     notes: tuple[str, ...] = ()
-    written: Written = LIKE_LLAMA
+    written: LayerImplementation = LIKE_LLAMA
 
 
-def decoder(
-    config: Config,
+def build_decoder(
+    config: ModelConfig,
     name: str,
     attention: Attention,
     feed_forward: FeedForward | Callable[[int], FeedForward],
-    style: Style,
+    style: DecoderStyle,
 ) -> Architecture:
     """A decoder of `config`: `feed_forward` is one for all layers, or a function of the layer's index."""
     hidden = config.hidden
     windows = style.windows or [attention.window] * config.layers
     layers = [
-        Block(
+        LayerBlock(
             layers=1,
             hidden=hidden,
             attention=replace(attention, window=window),
@@ -58,25 +58,25 @@ def decoder(
         )
         for i, window in enumerate(windows)
     ]
-    has_head, task_extras = task_head(config, hidden)
+    has_head, task_extras = _read_task_head(config, hidden)
     head_bias = (("lm_head.bias", config.vocab),) if style.head_bias and has_head else ()
     final_norm = (("final_norm", hidden * NORMS[style.norm]),) if style.final_norm else ()
     return Architecture(
         name=name,
         kind="decoder",
-        blocks=gathered(layers),
+        blocks=group_blocks(layers),
         vocab=config.vocab,
-        tied_embeddings=config.flag("tie_word_embeddings", default=style.tied),
+        tied_embeddings=config.read_flag("tie_word_embeddings", default=style.tied),
         has_head=has_head,
-        extras=stated((*final_norm, *style.extras, *head_bias, *task_extras)),
+        extras=drop_empty_extras((*final_norm, *style.extras, *head_bias, *task_extras)),
         positions=style.positions,
         vocab_width=style.vocab_width,
         notes=style.notes,
     )
 
 
-def attention_of(
-    config: Config,
+def read_attention(
+    config: ModelConfig,
     *,
     kv_heads: int | None = None,
     head_dim: int | None = None,
@@ -93,17 +93,17 @@ def attention_of(
     """
     heads = config.heads
     taken = heads if "num_key_value_heads" in config.values else kv_heads or heads
-    shared = config.size("num_key_value_heads", default=taken)
+    shared = config.read_size("num_key_value_heads", default=taken)
     require(
         heads % shared == 0,
-        config.field("num_key_value_heads"),
+        config.name_field("num_key_value_heads"),
         f"{shared} does not divide the {heads} query heads",
         f"write a divisor of {heads}",
     )
     return Attention(
         heads=heads,
         kv_heads=shared,
-        head_dim=head_width(config, head_dim),
+        head_dim=_read_head_width(config, head_dim),
         qkv_bias=qkv_bias or bias,
         out_bias=bias,
         qk_norm=qk_norm,
@@ -112,51 +112,51 @@ def attention_of(
     )
 
 
-def head_width(config: Config, default: int | None = None) -> int:
+def _read_head_width(config: ModelConfig, default: int | None = None) -> int:
     """`head_dim` where it is stated or the class has one, else hidden / heads, which must be whole."""
-    stated_width = config.size("head_dim", default=default or 0, least=0)
+    stated_width = config.read_size("head_dim", default=default or 0, least=0)
     if stated_width:
         return stated_width
     hidden, heads = config.hidden, config.heads
     require(
         hidden % heads == 0,
-        config.field("num_attention_heads"),
+        config.name_field("num_attention_heads"),
         f"{heads} heads do not divide a hidden size of {hidden}",
         f"write a divisor of {hidden}, or state head_dim",
     )
     return hidden // heads
 
 
-def plain_attention(
-    config: Config, *, kv_heads: int | None = None, qkv_bias: bool = True, out_bias: bool = True, fused: bool = False
+def read_plain_attention(
+    config: ModelConfig, *, kv_heads: int | None = None, qkv_bias: bool = True, out_bias: bool = True, fused: bool = False
 ) -> Attention:
     """Attention as GPT-2 and BERT have it: heads divide the hidden size, no head_dim and no grouped keys in the config."""
     heads = config.heads
-    width = head_width(config)
+    width = _read_head_width(config)
     return Attention(heads=heads, kv_heads=kv_heads or heads, head_dim=width, qkv_bias=qkv_bias, out_bias=out_bias, fused=fused)
 
 
-def task_head(config: Config, hidden: int) -> tuple[bool, Extras]:
+def _read_task_head(config: ModelConfig, hidden: int) -> tuple[bool, ExtraTensors]:
     """Whether there is an output matrix, and what stands in its place: a classifier, or nothing."""
     if config.task == "ForSequenceClassification":
         return False, (("score", hidden * config.labels),)
     return config.task != "Model", ()
 
 
-def windows_of(config: Config, window: int | None, *, every: int) -> list[int | None]:
+def read_windows(config: ModelConfig, window: int | None, *, every: int) -> list[int | None]:
     """The window of each layer: `layer_types` says which slide, else all but each `every`-th do (0: all)."""
-    layers, names = config.layers, config.items("layer_types")
+    layers, names = config.layers, config.read_items("layer_types")
     if names is None:
         return [None if every and (i + 1) % every == 0 else window for i in range(layers)]
     require(
         len(names) == layers,
-        config.field("layer_types"),
+        config.name_field("layer_types"),
         f"names {len(names)} layers of {layers}",
         "write one name for each layer",
     )
     return [None if name == "full_attention" else window for name in names]
 
 
-def stated(extras: Extras) -> Extras:
+def drop_empty_extras(extras: ExtraTensors) -> ExtraTensors:
     """`extras` without those that hold nothing."""
     return tuple((name, count) for name, count in extras if count)

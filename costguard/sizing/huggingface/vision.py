@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from costguard.errors import InputError
-from costguard.sizing.architecture import Architecture, Block, FeedForward
-from costguard.sizing.huggingface.config import Config
-from costguard.sizing.huggingface.decoders import gemma3, mistral
-from costguard.sizing.huggingface.experts import llama4
-from costguard.sizing.huggingface.layers import plain_attention, stated
-from costguard.sizing.layer_implementation import Written
+from costguard.sizing.architecture import Architecture, FeedForward, LayerBlock
+from costguard.sizing.huggingface.config import ModelConfig
+from costguard.sizing.huggingface.decoders import read_gemma3, read_mistral
+from costguard.sizing.huggingface.experts import read_llama4
+from costguard.sizing.huggingface.layers import drop_empty_extras, read_plain_attention
+from costguard.sizing.layer_implementation import LayerImplementation
 from costguard.values.checks import describe_value, require, require_whole_number
 
 MOST_PIXELS = 100_000
@@ -77,10 +77,10 @@ MISTRAL_TEXT: Mapping[str, object] = {
 """What the nested tables of a config.json leave out, since they only state what differs from their class."""
 
 
-def vit(config: Config, name: str) -> Architecture:
+def read_vit(config: ModelConfig, name: str) -> Architecture:
     """ViT: a class token, learned positions, biases; a classifier, or else a pooler."""
-    hidden, tokens = config.hidden, _patches(config) + 1
-    block = _tower(config, tokens=tokens, qkv_bias=config.flag("qkv_bias", default=True))
+    hidden, tokens = config.hidden, _count_patches(config) + 1
+    block = _build_tower(config, tokens=tokens, qkv_bias=config.read_flag("qkv_bias", default=True))
     classifier = config.labels * (hidden + 1)
     top = ("classifier", classifier) if config.task == "ForImageClassification" else ("pooler", hidden * hidden + hidden)
     return Architecture(
@@ -89,7 +89,7 @@ def vit(config: Config, name: str) -> Architecture:
         blocks=(block,),
         has_head=False,
         extras=(
-            ("patches", _patch_matrix(config) + hidden),
+            ("patches", _count_patch_weights(config) + hidden),
             ("class_token", hidden),
             ("positions", tokens * hidden),
             ("final_norm", 2 * hidden),
@@ -100,15 +100,15 @@ def vit(config: Config, name: str) -> Architecture:
     )
 
 
-def clip(config: Config, name: str) -> Architecture:
+def read_clip(config: ModelConfig, name: str) -> Architecture:
     """CLIP: an image tower and a causal text tower, each projected to one space. One sample is an image and its text."""
-    text = _clip_part(config, "text_config", CLIP_TEXT)
-    vision = _clip_part(config, "vision_config", CLIP_VISION)
-    words, tokens = text.positions(), _patches(vision) + 1
-    projection = config.size("projection_dim", default=512)
+    text = _read_clip_part(config, "text_config", CLIP_TEXT)
+    vision = _read_clip_part(config, "vision_config", CLIP_VISION)
+    words, tokens = text.read_positions(), _count_patches(vision) + 1
+    projection = config.read_size("projection_dim", default=512)
     blocks = (
-        _tower(vision, tokens=tokens, activation="quick_gelu"),
-        _tower(text, tokens=words, causal=True, activation="quick_gelu"),
+        _build_tower(vision, tokens=tokens, activation="quick_gelu"),
+        _build_tower(text, tokens=words, causal=True, activation="quick_gelu"),
     )
     return Architecture(
         name=name,
@@ -119,7 +119,7 @@ def clip(config: Config, name: str) -> Architecture:
         extras=(
             ("text.positions", words * text.hidden),
             ("text.final_norm", 2 * text.hidden),
-            ("vision.patches", _patch_matrix(vision)),
+            ("vision.patches", _count_patch_weights(vision)),
             ("vision.class_token", vision.hidden),
             ("vision.positions", tokens * vision.hidden),
             ("vision.norms", 4 * vision.hidden),
@@ -132,75 +132,77 @@ def clip(config: Config, name: str) -> Architecture:
     )
 
 
-def gemma3_multimodal(config: Config, name: str) -> Architecture:
+def read_gemma3_multimodal(config: ModelConfig, name: str) -> Architecture:
     """Gemma 3 from 4B up: the text model behind a SigLIP tower of 4,096 patches, pooled to 256 tokens."""
-    text, vision = _text(config, GEMMA3_TEXT), config.part("vision_config", SIGLIP)
-    wide, ffn = vision.hidden, vision.ffn()
-    tower = _tower(vision, tokens=_patches(vision), activation="gelu_pytorch_tanh")
+    text, vision = _read_text_config(config, GEMMA3_TEXT), config.get_part("vision_config", SIGLIP)
+    wide, ffn = vision.hidden, vision.read_ffn()
+    tower = _build_tower(vision, tokens=_count_patches(vision), activation="gelu_pytorch_tanh")
     pooling = 4 * (wide * wide + wide) + 2 * wide * ffn + ffn + wide + 3 * wide
-    return _with_tower(
-        gemma3(text, name),
+    return _add_tower(
+        read_gemma3(text, name),
         tower,
-        ("vision.patches", _patch_matrix(vision) + wide),
-        ("vision.positions", _patches(vision) * wide),
+        ("vision.patches", _count_patch_weights(vision) + wide),
+        ("vision.positions", _count_patches(vision) * wide),
         ("vision.final_norm", 2 * wide),
-        ("vision.pooling", pooling if vision.flag("vision_use_head", default=True) else 0),
+        ("vision.pooling", pooling if vision.read_flag("vision_use_head", default=True) else 0),
         ("projector", wide * text.hidden + wide),
     )
 
 
-def llama4_multimodal(config: Config, name: str) -> Architecture:
+def read_llama4_multimodal(config: ModelConfig, name: str) -> Architecture:
     """Llama 4: the text model behind a tower of 1,024 patches and a class token, shuffled to a quarter."""
-    text, vision = _text(config, LLAMA4_TEXT), config.part("vision_config", LLAMA4_VISION)
-    wide, tokens = vision.hidden, _patches(vision) + 1
-    out = vision.size("projector_output_dim", default=4096)
-    return _with_tower(
-        llama4(text, name),
-        _tower(vision, tokens=tokens),
-        ("vision.patches", _patch_matrix(vision)),
+    text, vision = _read_text_config(config, LLAMA4_TEXT), config.get_part("vision_config", LLAMA4_VISION)
+    wide, tokens = vision.hidden, _count_patches(vision) + 1
+    out = vision.read_size("projector_output_dim", default=4096)
+    return _add_tower(
+        read_llama4(text, name),
+        _build_tower(vision, tokens=tokens),
+        ("vision.patches", _count_patch_weights(vision)),
         ("vision.class_token", wide),
         ("vision.positions", tokens * wide),
         ("vision.norms", 4 * wide),
-        ("vision.adapter", vision.ffn() * vision.size("projector_input_dim", default=4096) + out * out),
-        ("projector", vision.size("vision_output_dim", default=7680) * text.hidden),
+        ("vision.adapter", vision.read_ffn() * vision.read_size("projector_input_dim", default=4096) + out * out),
+        ("projector", vision.read_size("vision_output_dim", default=7680) * text.hidden),
     )
 
 
-def mistral3(config: Config, name: str) -> Architecture:
+def read_mistral3(config: ModelConfig, name: str) -> Architecture:
     """Mistral Small 3.1 and later: Mistral behind a Pixtral tower; its patches grow with the image, counted at their most."""
-    text, vision = _text(config, MISTRAL_TEXT), config.part("vision_config", PIXTRAL)
+    text, vision = _read_text_config(config, MISTRAL_TEXT), config.get_part("vision_config", PIXTRAL)
     wide, hidden = vision.hidden, text.hidden
-    merged = config.size("spatial_merge_size", default=2, most=1000) ** 2
-    tower = _tower(vision, tokens=_patches(vision), norm="rmsnorm", gated=True, bias=False)
-    bias = 2 * hidden if config.flag("multimodal_projector_bias") else 0
-    return _with_tower(
-        mistral(text, name),
+    merged = config.read_size("spatial_merge_size", default=2, most=1000) ** 2
+    tower = _build_tower(vision, tokens=_count_patches(vision), norm="rmsnorm", gated=True, bias=False)
+    bias = 2 * hidden if config.read_flag("multimodal_projector_bias") else 0
+    return _add_tower(
+        read_mistral(text, name),
         tower,
-        ("vision.patches", _patch_matrix(vision)),
+        ("vision.patches", _count_patch_weights(vision)),
         ("vision.norm", wide),
         ("projector", wide + merged * wide * wide + wide * hidden + hidden * hidden + bias),
     )
 
 
-def text_model(config: Config, name: str, reader: Callable[[Config, str], Architecture]) -> Architecture:
+def read_text_model(config: ModelConfig, name: str, reader: Callable[[ModelConfig, str], Architecture]) -> Architecture:
     """Only the language model of a config whose other towers nobody here can count; `notes` says so."""
-    model = reader(_text(config, {}), name)
+    model = reader(_read_text_config(config, {}), name)
     return replace(model, notes=(*model.notes, "only the language model is counted: what reads images or sound is left out"))
 
 
-def _text(config: Config, defaults: Mapping[str, object]) -> Config:
+def _read_text_config(config: ModelConfig, defaults: Mapping[str, object]) -> ModelConfig:
     """The text model's table; the tie, the task and the classes that are stated beside it hold for it."""
     shared = ("tie_word_embeddings", "architectures", "id2label", "num_labels")
     outer = {k: config.values[k] for k in shared if config.values.get(k) is not None}
-    return config.part("text_config", {**defaults, **outer})
+    return config.get_part("text_config", {**defaults, **outer})
 
 
-def _with_tower(model: Architecture, tower: Block, *extras: tuple[str, int]) -> Architecture:
-    return replace(model, blocks=(*model.blocks, tower), extras=(*model.extras, *stated(extras)), vocab_width=model.hidden)
+def _add_tower(model: Architecture, tower: LayerBlock, *extras: tuple[str, int]) -> Architecture:
+    return replace(
+        model, blocks=(*model.blocks, tower), extras=(*model.extras, *drop_empty_extras(extras)), vocab_width=model.hidden
+    )
 
 
-def _tower(
-    config: Config,
+def _build_tower(
+    config: ModelConfig,
     *,
     tokens: int,
     causal: bool = False,
@@ -209,50 +211,54 @@ def _tower(
     bias: bool = True,
     qkv_bias: bool = True,
     activation: str = "gelu",
-) -> Block:
-    return Block(
+) -> LayerBlock:
+    return LayerBlock(
         layers=config.layers,
         hidden=config.hidden,
-        attention=plain_attention(config, qkv_bias=bias and qkv_bias, out_bias=bias),
-        feed_forward=FeedForward(ffn=config.ffn(), gated=gated, bias=bias, activation=config.activation(activation)),
+        attention=read_plain_attention(config, qkv_bias=bias and qkv_bias, out_bias=bias),
+        feed_forward=FeedForward(ffn=config.read_ffn(), gated=gated, bias=bias, activation=config.read_activation(activation)),
         norm=norm,
         causal=causal,
         tokens=tokens,
-        written=Written(rotated=False),
+        written=LayerImplementation(rotated=False),
     )
 
 
-def _patches(config: Config) -> int:
+def _count_patches(config: ModelConfig) -> int:
     """Patches of a square image, or of `[height, width]`."""
-    (high, wide), (tall, broad) = (_sides(config, key, default) for key, default in (("image_size", 224), ("patch_size", 16)))
+    (high, wide), (tall, broad) = (
+        _read_sides(config, key, default) for key, default in (("image_size", 224), ("patch_size", 16))
+    )
     require(
         high >= tall and wide >= broad,
-        config.field("patch_size"),
+        config.name_field("patch_size"),
         f"{tall} x {broad} is larger than the image ({high} x {wide})",
         "write the patch's side in pixels",
     )
     return (high // tall) * (wide // broad)
 
 
-def _patch_matrix(config: Config) -> int:
+def _count_patch_weights(config: ModelConfig) -> int:
     """Weights that turn a patch's pixels into a token."""
-    tall, broad = _sides(config, "patch_size", 16)
-    return config.size("num_channels", default=3) * tall * broad * config.hidden
+    tall, broad = _read_sides(config, "patch_size", 16)
+    return config.read_size("num_channels", default=3) * tall * broad * config.hidden
 
 
-def _sides(config: Config, key: str, default: int) -> tuple[int, int]:
+def _read_sides(config: ModelConfig, key: str, default: int) -> tuple[int, int]:
     stated_sides = config.values.get(key)
     match default if stated_sides is None else stated_sides:
         case [high, wide]:
-            return require_whole_number(high, config.field(key), most=MOST_PIXELS), require_whole_number(
-                wide, config.field(key), most=MOST_PIXELS
+            return require_whole_number(high, config.name_field(key), most=MOST_PIXELS), require_whole_number(
+                wide, config.name_field(key), most=MOST_PIXELS
             )
         case list() as sides:
-            raise InputError(f"must be one side or two, not {describe_value(sides)}", field=config.field(key), hint="write 224")
+            raise InputError(
+                f"must be one side or two, not {describe_value(sides)}", field=config.name_field(key), hint="write 224"
+            )
         case side:
-            return (require_whole_number(side, config.field(key), most=MOST_PIXELS),) * 2
+            return (require_whole_number(side, config.name_field(key), most=MOST_PIXELS),) * 2
 
 
-def _clip_part(config: Config, key: str, defaults: Mapping[str, object]) -> Config:
+def _read_clip_part(config: ModelConfig, key: str, defaults: Mapping[str, object]) -> ModelConfig:
     """CLIP's first releases repeat each part under `..._dict`, which wins."""
-    return config.part(key + "_dict", config.part(key, defaults).values)
+    return config.get_part(key + "_dict", config.get_part(key, defaults).values)

@@ -6,11 +6,11 @@ Example: rank 16 on all seven matrices of Llama-2-7B adds 16 x (4 x (4096 + 4096
 from __future__ import annotations
 
 from costguard.errors import UnknownNameError
-from costguard.sizing.architecture import Architecture, Block
+from costguard.sizing.architecture import Architecture, LayerBlock
 from costguard.sizing.recipe import Lora
 from costguard.values.checks import find_nearest_names
 
-OTHER_NAMES = {
+MATRIX_ALIASES = {
     "c_attn": ("q_proj", "k_proj", "v_proj"),
     "query_key_value": ("q_proj", "k_proj", "v_proj"),
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),
@@ -58,16 +58,16 @@ ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
 FEED_INPUTS = ("gate_proj", "up_proj")
 
 
-def known_targets(architecture: Architecture, targets: tuple[str, ...], field: str = "lora.targets") -> tuple[str, ...]:
+def resolve_targets(architecture: Architecture, targets: tuple[str, ...], field: str = "lora.targets") -> tuple[str, ...]:
     """`targets` by the names used here; UnknownNameError for one that no matrix of `architecture` goes by."""
     own = {
         name
         for block in architecture.blocks
-        for name in (*block.attention.matrices(block.hidden), *block.feed_forward.matrices(block.hidden))
+        for name in (*block.attention.list_matrices(block.hidden), *block.feed_forward.list_matrices(block.hidden))
     }
     found: list[str] = []
     for target in targets:
-        meant = (target,) if target in own else tuple(name for name in _meant(architecture, target) if name in own)
+        meant = (target,) if target in own else tuple(name for name in _resolve_alias(architecture, target) if name in own)
         if not meant:
             hint = f"write attention, all-linear, or of this model's: {', '.join(sorted(own))}"
             raise UnknownNameError("matrix", target, field=field, nearest=find_nearest_names(target, own), hint=hint)
@@ -75,31 +75,31 @@ def known_targets(architecture: Architecture, targets: tuple[str, ...], field: s
     return tuple(dict.fromkeys(found))
 
 
-def _meant(architecture: Architecture, target: str) -> tuple[str, ...]:
+def _resolve_alias(architecture: Architecture, target: str) -> tuple[str, ...]:
     """What `target` is here: each of BERT's three matrices behind query, key and value ends in `dense`."""
     if target == "dense" and architecture.kind == "encoder":
         return ("o_proj", "up_proj", "down_proj")
-    return OTHER_NAMES.get(target, ())
+    return MATRIX_ALIASES.get(target, ())
 
 
-def targets_of(architecture: Architecture, lora: Lora) -> frozenset[str]:
+def list_adapted_matrices(architecture: Architecture, lora: Lora) -> frozenset[str]:
     """Names of the matrices that carry an adapter; what a model's own modules are called means what they hold."""
     if not isinstance(lora.targets, str):
-        return frozenset(part for name in lora.targets for part in (name, *_meant(architecture, name)))
+        return frozenset(part for name in lora.targets for part in (name, *_resolve_alias(architecture, name)))
     block = architecture.main
-    attention = frozenset(block.attention.matrices(block.hidden))
-    return attention if lora.targets == "attention" else attention | frozenset(block.feed_forward.matrices(block.hidden))
+    attention = frozenset(block.attention.list_matrices(block.hidden))
+    return attention if lora.targets == "attention" else attention | frozenset(block.feed_forward.list_matrices(block.hidden))
 
 
-def adapter_parameters(block: Block, targets: frozenset[str], rank: int) -> int:
+def count_adapter_parameters(block: LayerBlock, targets: frozenset[str], rank: int) -> int:
     """Parameters added to one layer: rank x (inputs + outputs) for each adapted matrix, of each expert where there are some."""
     a, f = block.attention, block.feed_forward
-    attention = _sides(a.matrices(block.hidden), targets, ATTENTION_INPUTS if a.fused else ())
-    feed = _sides(f.matrices(block.hidden), targets, FEED_INPUTS if f.fused else ())
+    attention = _sum_sides(a.list_matrices(block.hidden), targets, ATTENTION_INPUTS if a.fused else ())
+    feed = _sum_sides(f.list_matrices(block.hidden), targets, FEED_INPUTS if f.fused else ())
     return rank * ((2 if block.cross_attention else 1) * attention + max(f.experts, 1) * feed)
 
 
-def _sides(matrices: dict[str, tuple[int, int]], targets: frozenset[str], fused: tuple[str, ...]) -> int:
+def _sum_sides(matrices: dict[str, tuple[int, int]], targets: frozenset[str], fused: tuple[str, ...]) -> int:
     """Inputs and outputs of all adapted matrices; those of `fused` are one, which reads its input once."""
     alone = sum(i + o for name, (i, o) in matrices.items() if name in targets and name not in fused)
     if not any(name in targets for name in fused):

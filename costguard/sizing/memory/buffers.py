@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.sizing.memory import overheads
-from costguard.sizing.memory.frameworks import modules
-from costguard.sizing.memory.measure import Measure
+from costguard.sizing.memory.frameworks import get_framework
+from costguard.sizing.memory.measure import ModelMeasure
 from costguard.sizing.memory.numerics import FP32
-from costguard.sizing.memory.sharding import Stage
-from costguard.sizing.memory.states import GRADIENT_STAGE, WEIGHT_STAGE, Parts, States, bytes_of_weights
-from costguard.sizing.recipe import GGUF_BITS, Parallel, Recipe
+from costguard.sizing.memory.sharding import PipelineStage
+from costguard.sizing.memory.states import GRADIENT_STAGE, WEIGHT_STAGE, GpuParameters, ModelStates, choose_weight_bytes
+from costguard.sizing.recipe import GGUF_BITS, Parallelism, Recipe
 
 
 @dataclass(slots=True)  # not frozen: it is made for every footprint, where each frozen field costs 60 ns, and never changed
-class Buffers:
+class MemoryBuffers:
     """Bytes on one GPU.
 
     All through a pass live: `gathered`, whole weights of the layers at work; `bucket`, gradients on their way, or summed;
@@ -45,28 +45,34 @@ class Buffers:
         return self.gathered + self.bucket + self.upcast + self.dequantised + self.copies
 
 
-def buffers_of(m: Measure, recipe: Recipe, stage: Stage, parts: Parts, held: States) -> Buffers:
+def compute_buffers(
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, parts: GpuParameters, held: ModelStates
+) -> MemoryBuffers:
     """The buffers of one GPU in `stage`."""
     parallel, tp = stage.parallel, stage.parallel.tp
     own = stage.shards if parallel.stage >= WEIGHT_STAGE else 1
-    dequantised = _dequantised(m, recipe) / tp
-    gathered, head = _gathered(m, recipe, parallel, parts, held)
-    return Buffers(
+    dequantised = _compute_dequantised(m, recipe) / tp
+    gathered, head = _compute_gathered(m, recipe, parallel, parts, held)
+    return MemoryBuffers(
         gathered=gathered,
         head=head,
-        bucket=_bucket(m, recipe, stage, held) + _accumulated(m, stage, held),
-        upcast=(FP32 - m.numbers.frozen) * parts.rest / own if recipe.method == "qlora" and modules(recipe).upcasts else 0.0,
+        bucket=_compute_bucket(m, recipe, stage, held) + _compute_accumulated(m, stage, held),
+        upcast=(FP32 - m.numbers.frozen) * parts.rest / own
+        if recipe.method == "qlora" and get_framework(recipe).upcasts
+        else 0.0,
         dequantised=dequantised,
         copies=m.numbers.copies * (parts.dense + parts.experts) / own,
         casts=m.casts * stage.share / tp,
         cast_layer=m.cast_layer / tp,
         cast_head=m.cast_head * stage.last / tp,
         load=overheads.LOAD_COPIES * dequantised * (1 if not recipe.trains else 0.5),
-        step=m.numbers.weight * held.trained / own if modules(recipe).foreach and recipe.optimizer == "adamw" else 0.0,
+        step=m.numbers.weight * held.trained / own if get_framework(recipe).foreach and recipe.optimizer == "adamw" else 0.0,
     )
 
 
-def _gathered(m: Measure, recipe: Recipe, parallel: Parallel, parts: Parts, held: States) -> tuple[float, float]:
+def _compute_gathered(
+    m: ModelMeasure, recipe: Recipe, parallel: Parallelism, parts: GpuParameters, held: ModelStates
+) -> tuple[float, float]:
     """Whole weights a rank holds besides its shard, never more than sharding keeps away; and the head's, where it is apart.
 
     FSDP gathers two layers and, unless they are units of their own, embedding and head. DeepSpeed keeps up to
@@ -74,14 +80,14 @@ def _gathered(m: Measure, recipe: Recipe, parallel: Parallel, parts: Parts, held
     """
     if parallel.stage < WEIGHT_STAGE and parallel.offload != "all":
         return 0.0, 0.0
-    compute, apart = m.numbers.compute, modules(recipe).shards_root
-    each = bytes_of_weights(m, recipe)[0] if recipe.quant != "none" else compute
+    compute, apart = m.numbers.compute, get_framework(recipe).shards_root
+    each = choose_weight_bytes(m, recipe)[0] if recipe.quant != "none" else compute
     if (
         parallel.fsdp and parallel.pp > 1
     ):  # torchtitan: a pipeline keeps its stage gathered, or each micro-batch would gather it
         return compute * (parts.dense + parts.experts + parts.rest), 0.0
     layers = (
-        (modules(recipe).gathered if parallel.fsdp else overheads.GATHERED_LAYERS)
+        (get_framework(recipe).gathered if parallel.fsdp else overheads.GATHERED_LAYERS)
         * each
         * m.layer_parameters
         / (parallel.tp * (parallel.ep if m.experts else 1))
@@ -92,21 +98,21 @@ def _gathered(m: Measure, recipe: Recipe, parallel: Parallel, parts: Parts, held
     return min(max(layers, live) + root, away), compute * parts.head * apart
 
 
-def _bucket(m: Measure, recipe: Recipe, stage: Stage, held: States) -> float:
+def _compute_bucket(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates) -> float:
     """Buckets of gradients: DDP's hold a copy of all of them, ZeRO's have a fixed size, FSDP and Megatron need none."""
-    if stage.shards == 1 or stage.parallel.fsdp or not modules(recipe).copies_gradients:
+    if stage.shards == 1 or stage.parallel.fsdp or not get_framework(recipe).copies_gradients:
         return 0.0
     if stage.parallel.stage == 0:
         return m.numbers.gradient * held.trained
     return m.numbers.compute * min(held.trained, overheads.BUCKET_ELEMENTS)
 
 
-def _accumulated(m: Measure, stage: Stage, held: States) -> float:
+def _compute_accumulated(m: ModelMeasure, stage: PipelineStage, held: ModelStates) -> float:
     """The fp32 sum of gradients, sharded as they are."""
     return m.numbers.accumulator * held.trained / (stage.shards if stage.parallel.stage >= GRADIENT_STAGE else 1)
 
 
-def _dequantised(m: Measure, recipe: Recipe) -> float:
+def _compute_dequantised(m: ModelMeasure, recipe: Recipe) -> float:
     """A bitsandbytes matrix is multiplied in a copy of full width: the largest one. llama.cpp's kernels read packed weights."""
-    width = modules(recipe).quantised_input if recipe.trains else 0
+    width = get_framework(recipe).quantised_input if recipe.trains else 0
     return 0.0 if recipe.quant == "none" or recipe.quant in GGUF_BITS else max(m.numbers.compute, width) * m.largest_matrix

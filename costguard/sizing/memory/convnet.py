@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.convnet import Walk
-from costguard.sizing.memory.activations import Kept
-from costguard.sizing.memory.measure import Measure
+from costguard.sizing.convnet import LayerWalk
+from costguard.sizing.memory.activations import LayerActivations
+from costguard.sizing.memory.measure import ModelMeasure
 from costguard.sizing.memory.numerics import Numerics
 from costguard.sizing.recipe import Recipe
 from costguard.values.checks import require
@@ -21,7 +21,7 @@ IN_WORK = 2
 """Gradients of a layer's input and result are alive at once on the way back."""
 
 
-def walked_measure(architecture: Architecture, walk: Walk, recipe: Recipe, numbers: Numerics) -> Measure:
+def measure_convnet(architecture: Architecture, walk: LayerWalk, recipe: Recipe, numbers: Numerics) -> ModelMeasure:
     """The measure of `walk` under `recipe`."""
     require(
         not recipe.adapters,
@@ -40,7 +40,7 @@ def walked_measure(architecture: Architecture, walk: Walk, recipe: Recipe, numbe
         "largest_matrix": walk.largest_parameters,
         "tokens": recipe.micro_batch,
         "waiting": float(compute * kept),
-        "layer": _unit(walk, numbers),
+        "layer": _measure_widest_unit(walk, numbers),
         "casts": casts * walk.parameters,
         "cast_layer": casts * walk.largest_parameters,
         "casts_cached": numbers.autocast,
@@ -48,10 +48,10 @@ def walked_measure(architecture: Architecture, walk: Walk, recipe: Recipe, numbe
         "loss_number": compute,
         "cache_splits": 1,
     }
-    return Measure(**_with_nothing_else(Measure, has))  # type: ignore[arg-type]  # each value stands beside its name above
+    return ModelMeasure(**_fill_with_zeros(ModelMeasure, has))  # type: ignore[arg-type]  # each value stands beside its name above
 
 
-def _unit(walk: Walk, numbers: Numerics) -> Kept:
+def _measure_widest_unit(walk: LayerWalk, numbers: Numerics) -> LayerActivations:
     """The widest unit, as if all of it were a feed-forward."""
     compute = numbers.compute
     has = {
@@ -62,9 +62,9 @@ def _unit(walk: Walk, numbers: Numerics) -> Kept:
         "selective": float(compute * walk.entries),
         "casts": compute * numbers.autocast * walk.largest_parameters,
     }
-    return Kept(**_with_nothing_else(Kept, has))  # type: ignore[arg-type]  # each value stands beside its name above
+    return LayerActivations(**_fill_with_zeros(LayerActivations, has))  # type: ignore[arg-type]  # each value stands beside its name above
 
 
-def _with_nothing_else(kind: type[Measure | Kept], has: Mapping[str, object]) -> dict[str, object]:
+def _fill_with_zeros(kind: type[ModelMeasure | LayerActivations], has: Mapping[str, object]) -> dict[str, object]:
     """`has`, and 0 for whatever else a transformer has (embeddings, heads, experts, keys): a walk has none of it."""
     return {field.name: has.get(field.name, 0) for field in fields(kind)}

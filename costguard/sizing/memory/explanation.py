@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.sizing.memory import overheads
-from costguard.sizing.memory.buffers import Buffers
-from costguard.sizing.memory.frameworks import modules
-from costguard.sizing.memory.inference import cache_bytes
-from costguard.sizing.memory.measure import Measure
+from costguard.sizing.memory.buffers import MemoryBuffers
+from costguard.sizing.memory.frameworks import get_framework
+from costguard.sizing.memory.inference import compute_kv_cache_bytes
+from costguard.sizing.memory.measure import ModelMeasure
 from costguard.sizing.memory.numerics import OPTIMIZER_MOMENTS
-from costguard.sizing.memory.phases import Phase
-from costguard.sizing.memory.sharding import Stage
-from costguard.sizing.memory.states import States, bytes_of_weights
+from costguard.sizing.memory.phases import MemoryPhase
+from costguard.sizing.memory.sharding import PipelineStage
+from costguard.sizing.memory.states import ModelStates, choose_weight_bytes
 from costguard.sizing.recipe import Recipe
 
 AUTOGRAD = "autograd's saved tensors in transformers 5.23 with torch 2.13 (tools/faketensor.py, 2026-11)"
@@ -25,7 +25,7 @@ STATES = "the optimizer's state and the dtype of its parameters, torch.optim and
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class TermExplanation:
     """One term of a footprint: its bytes on one GPU, the formula with its numbers, and the formula's source."""
 
     term: str
@@ -35,57 +35,59 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class FootprintBasis:
     """What a footprint was computed from."""
 
-    measure: Measure
+    measure: ModelMeasure
     recipe: Recipe
-    stage: Stage
-    states: States
-    buffers: Buffers
+    stage: PipelineStage
+    states: ModelStates
+    buffers: MemoryBuffers
     gpus: int
 
     @property
     def slack_share(self) -> float:
         """Fragmentation as a share of what comes and goes: more where weights do."""
-        known = modules(self.recipe)
+        known = get_framework(self.recipe)
         if not self.buffers.gathered:
             return known.slack
         return known.slack_gathered if self.stage.parallel.fsdp else overheads.SLACK_SHARE_GATHERED
 
-    def moving(self, worst: Phase) -> int:
+    def compute_moving_bytes(self, worst: MemoryPhase) -> int:
         """Bytes that come and go around the worst moment: all but weights, optimizer, and gradients that wait for more."""
         waits = self.recipe.gradient_accumulation > 1 or self.stage.parallel.pp > 1
         terms = worst.terms
         return worst.total - terms["weights"] - terms["optimizer"] - terms["gradients"] * waits
 
 
-def explained(basis: Basis, worst: Phase, context: int, slack: int) -> tuple[Explained, ...]:
+def explain_footprint(basis: FootprintBasis, worst: MemoryPhase, context: int, slack: int) -> tuple[TermExplanation, ...]:
     """Every term at the worst moment, and what comes on top of the tensors."""
     formulas = {
-        "weights": (_weights(basis), STATES),
-        "gradients": (_gradients(basis, worst), STATES),
-        "optimizer": (_optimizer(basis), STATES),
-        "activations": (_activations(basis, worst), AUTOGRAD),
-        "logits": (_logits(basis, worst), AUTOGRAD),
-        "buffers": (_buffers(basis), ZERO),
+        "weights": (_format_weights(basis), STATES),
+        "gradients": (_format_gradients(basis, worst), STATES),
+        "optimizer": (_format_optimizer(basis), STATES),
+        "activations": (_format_activations(basis, worst), AUTOGRAD),
+        "logits": (_format_logits(basis, worst), AUTOGRAD),
+        "buffers": (_format_buffers(basis), ZERO),
     }
-    terms = tuple(Explained(term, worst.terms[term], *formulas[term]) for term in worst.terms)
+    terms = tuple(TermExplanation(term, worst.terms[term], *formulas[term]) for term in worst.terms)
     ranks = " + NCCL" if basis.gpus > 1 else ""
     return (
         *terms,
-        Explained("context", context, f"CUDA context and kernels{ranks}", "core/memory/overheads.py: measured, dated there"),
-        Explained("slack", slack, slack_formula(basis, worst), "core/memory/overheads.py: from published pairs"),
+        TermExplanation(
+            "context", context, f"CUDA context and kernels{ranks}", "core/memory/overheads.py: measured, dated there"
+        ),
+        TermExplanation("slack", slack, format_slack_formula(basis, worst), "core/memory/overheads.py: from published pairs"),
     )
 
 
-def slack_formula(basis: Basis, worst: Phase) -> str:
+def format_slack_formula(basis: FootprintBasis, worst: MemoryPhase) -> str:
     """What the slack is a share of."""
-    share = f"{basis.slack_share:.0%} of {basis.moving(worst):,} B that come and go"
+    share = f"{basis.slack_share:.0%} of {basis.compute_moving_bytes(worst):,} B that come and go"
     return f"{share}, but {overheads.SLACK_LEAST:.0%}-{overheads.SLACK_MOST:.0%} of {worst.total:,} B"
 
 
-def _split(basis: Basis, from_stage: int) -> str:
+def _format_divisors(basis: FootprintBasis, from_stage: int) -> str:
     """The divisors that apply to a state sharded from ZeRO stage `from_stage` on."""
     p, s = basis.stage.parallel, basis.stage
     parts = [f"/ {p.tp} tensor-parallel"] * (p.tp > 1)
@@ -95,45 +97,45 @@ def _split(basis: Basis, from_stage: int) -> str:
     return " ".join(["", *parts])
 
 
-def _weights(basis: Basis) -> str:
+def _format_weights(basis: FootprintBasis) -> str:
     m, r = basis.measure, basis.recipe
     if basis.stage.parallel.offload == "all":
         return "in host memory"
-    matrix, other = bytes_of_weights(m, r)
+    matrix, other = choose_weight_bytes(m, r)
     rest = m.small + m.embedding + m.head
-    base = f"({m.matrices:,} in matrices x {matrix:.4g} B + {rest:,} others x {other:.4g} B)" + _split(basis, 3)
+    base = f"({m.matrices:,} in matrices x {matrix:.4g} B + {rest:,} others x {other:.4g} B)" + _format_divisors(basis, 3)
     return base + (f" + {m.adapters:,} in adapters x {m.numbers.weight} B" if r.adapters else "")
 
 
-def _trained(basis: Basis) -> int:
+def _count_trained(basis: FootprintBasis) -> int:
     m, r = basis.measure, basis.recipe
     if not r.trains:
         return 0
     return m.adapters if r.adapters else m.matrices + m.small + m.embedding + m.head
 
 
-def _gradients(basis: Basis, worst: Phase) -> str:
-    trained = _trained(basis)
+def _format_gradients(basis: FootprintBasis, worst: MemoryPhase) -> str:
+    trained = _count_trained(basis)
     if not trained:
         return "nothing is trained"
     if basis.states.gradients == 0:
         return "in host memory"
-    whole = f"{trained:,} trained x {basis.measure.numbers.gradient} B" + _split(basis, 2)
+    whole = f"{trained:,} trained x {basis.measure.numbers.gradient} B" + _format_divisors(basis, 2)
     return whole + f"; those that exist at '{worst.name}'"
 
 
-def _optimizer(basis: Basis) -> str:
+def _format_optimizer(basis: FootprintBasis) -> str:
     n, r = basis.measure.numbers, basis.recipe
-    if not _trained(basis):
+    if not _count_trained(basis):
         return "nothing is trained"
     if basis.states.optimizer == 0 and basis.states.host:
         return "in host memory"
     master = f" + {n.master} B master" if n.master else ""
     each = f"{OPTIMIZER_MOMENTS[r.optimizer]} moments, {n.moment:.4g} B{master}"
-    return f"{_trained(basis):,} trained x ({each})" + _split(basis, 1)
+    return f"{_count_trained(basis):,} trained x ({each})" + _format_divisors(basis, 1)
 
 
-def _activations(basis: Basis, worst: Phase) -> str:
+def _format_activations(basis: FootprintBasis, worst: MemoryPhase) -> str:
     m, s, p = basis.measure, basis.stage, basis.stage.parallel
     tokens = m.tokens / (p.tp * p.cp)
     if not basis.recipe.trains:
@@ -145,7 +147,7 @@ def _activations(basis: Basis, worst: Phase) -> str:
     return f"{waiting}; a layer at work {m.layer.whole:,.0f} B a token, outside the layers {m.outside:,.0f}; at '{worst.name}'"
 
 
-def _logits(basis: Basis, worst: Phase) -> str:
+def _format_logits(basis: FootprintBasis, worst: MemoryPhase) -> str:
     m, p = basis.measure, basis.stage.parallel
     if not m.vocab:
         return "no vocabulary"
@@ -153,7 +155,7 @@ def _logits(basis: Basis, worst: Phase) -> str:
         return f"cross-entropy in {overheads.LOSS_CHUNKS} chunks"
     if not worst.terms["logits"]:
         return f"gone at '{worst.name}'"
-    known, numbers = modules(basis.recipe), f"{m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
+    known, numbers = get_framework(basis.recipe), f"{m.tokens / (p.tp * p.cp):,.0f} tokens x {m.vocab:,} words"
     if worst.name != "loss":
         return f"{numbers}, {worst.name}"
     if known.loss_compiled and basis.recipe.compiled:
@@ -163,16 +165,17 @@ def _logits(basis: Basis, worst: Phase) -> str:
     return f"{numbers} x {m.loss_number} B x {copies} ({what})"
 
 
-def _buffers(basis: Basis) -> str:
+def _format_buffers(basis: FootprintBasis) -> str:
     """Every kind of buffer there is; autocast's copies come and go with the phases."""
     m, b, r = basis.measure, basis.buffers, basis.recipe
     parts = {
-        f"gathered ({modules(r).gathered} layers or DeepSpeed's live parameters, embedding and head)": b.gathered + b.head,
+        f"gathered ({get_framework(r).gathered} layers or DeepSpeed's live parameters, embedding and head)": b.gathered
+        + b.head,
         "gradient buckets": b.bucket,
         "embeddings, head and norms in fp32": b.upcast,
         "one matrix dequantised": b.dequantised,
         "fp8 copies of the weights": b.copies,
         "autocast's copies of the weights": b.casts + b.cast_head,
-        "keys and values": 0.0 if basis.recipe.trains else cache_bytes(m, basis.stage),
+        "keys and values": 0.0 if basis.recipe.trains else compute_kv_cache_bytes(m, basis.stage),
     }
     return " + ".join(f"{name} {value:,.0f} B" for name, value in parts.items() if value) or "none"

@@ -14,18 +14,18 @@ from operator import attrgetter
 
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.memory import overheads
-from costguard.sizing.memory.buffers import buffers_of
-from costguard.sizing.memory.explanation import Basis, Explained, explained
-from costguard.sizing.memory.frameworks import modules
-from costguard.sizing.memory.inference import serving_phases
-from costguard.sizing.memory.measure import measure
-from costguard.sizing.memory.phases import TERMS, Phase
-from costguard.sizing.memory.sharding import Stage, check_parallel, stages
-from costguard.sizing.memory.states import parts_of, states
-from costguard.sizing.memory.training import training_phases
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.memory.buffers import compute_buffers
+from costguard.sizing.memory.explanation import FootprintBasis, TermExplanation, explain_footprint
+from costguard.sizing.memory.frameworks import get_framework
+from costguard.sizing.memory.inference import list_serving_phases
+from costguard.sizing.memory.measure import measure_model
+from costguard.sizing.memory.phases import TERMS, MemoryPhase
+from costguard.sizing.memory.sharding import PipelineStage, check_parallel, list_stages
+from costguard.sizing.memory.states import compute_model_states, count_gpu_parameters
+from costguard.sizing.memory.training import list_training_phases
+from costguard.sizing.recipe import Parallelism, Recipe
 
-__all__ = ["TERMS", "Explained", "Footprint", "Phase", "check_parallel", "footprint"]
+__all__ = ["TERMS", "TermExplanation", "Footprint", "MemoryPhase", "check_parallel", "compute_footprint"]
 
 
 TOTAL = attrgetter("total")
@@ -39,11 +39,11 @@ class Footprint:
     optimizer). `basis`: what all this was computed from.
     """
 
-    phases: tuple[Phase, ...]
-    worst: Phase
+    phases: tuple[MemoryPhase, ...]
+    worst: MemoryPhase
     context: int
     host_bytes: int
-    basis: Basis
+    basis: FootprintBasis
 
     @property
     def peak(self) -> int:
@@ -63,7 +63,7 @@ class Footprint:
     @property
     def fragments(self) -> int:
         """Bytes the allocator probably holds but cannot hand out: the best guess, as `nvidia-smi` would show it."""
-        return int(self.basis.moving(self.worst) * self.basis.slack_share)
+        return int(self.basis.compute_moving_bytes(self.worst) * self.basis.slack_share)
 
     @property
     def slack(self) -> int:
@@ -76,30 +76,32 @@ class Footprint:
         """What must fit: peak, context and slack."""
         return self.peak + self.context + self.slack
 
-    def explain(self) -> tuple[Explained, ...]:
+    def explain(self) -> tuple[TermExplanation, ...]:
         """Every term with its formula and its source, written only when somebody asks."""
-        return explained(self.basis, self.worst, self.context, self.slack)
+        return explain_footprint(self.basis, self.worst, self.context, self.slack)
 
 
-def footprint(architecture: Architecture, recipe: Recipe, parallel: Parallel, *, gpus: int = 1) -> Footprint:
+def compute_footprint(architecture: Architecture, recipe: Recipe, parallel: Parallelism, *, gpus: int = 1) -> Footprint:
     """The footprint of `recipe` on each of `gpus` GPUs split by `parallel`; InputError where it cannot be split so."""
     check_parallel(architecture, parallel, gpus, recipe.seq_len)
-    parts = stages(architecture.layers, recipe, parallel, gpus)
+    parts = list_stages(architecture.layers, recipe, parallel, gpus)
     if len(parts) == 1:
-        return _of_stage(architecture, recipe, parallel, gpus, parts[0])
-    return max((_of_stage(architecture, recipe, parallel, gpus, part) for part in parts), key=lambda f: f.peak)
+        return _compute_stage_footprint(architecture, recipe, parallel, gpus, parts[0])
+    return max((_compute_stage_footprint(architecture, recipe, parallel, gpus, part) for part in parts), key=lambda f: f.peak)
 
 
-def _of_stage(architecture: Architecture, recipe: Recipe, parallel: Parallel, gpus: int, stage: Stage) -> Footprint:
-    measured = measure(architecture, recipe, 2 if parallel.fsdp else min(parallel.zero, 1))
-    parts = parts_of(measured, stage)
-    held = states(measured, recipe, stage, parts)
-    buffers = buffers_of(measured, recipe, stage, parts, held)
-    moments = (training_phases if recipe.trains else serving_phases)(measured, recipe, stage, held, buffers)
+def _compute_stage_footprint(
+    architecture: Architecture, recipe: Recipe, parallel: Parallelism, gpus: int, stage: PipelineStage
+) -> Footprint:
+    measured = measure_model(architecture, recipe, 2 if parallel.fsdp else min(parallel.zero, 1))
+    parts = count_gpu_parameters(measured, stage)
+    held = compute_model_states(measured, recipe, stage, parts)
+    buffers = compute_buffers(measured, recipe, stage, parts, held)
+    moments = (list_training_phases if recipe.trains else list_serving_phases)(measured, recipe, stage, held, buffers)
     return Footprint(
         phases=moments,
         worst=max(moments, key=TOTAL),
-        context=modules(recipe).context + (overheads.NCCL_BYTES if gpus > 1 else 0),
+        context=get_framework(recipe).context + (overheads.NCCL_BYTES if gpus > 1 else 0),
         host_bytes=int(held.host),
-        basis=Basis(measured, recipe, stage, held, buffers, gpus),
+        basis=FootprintBasis(measured, recipe, stage, held, buffers, gpus),
     )

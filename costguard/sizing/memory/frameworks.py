@@ -13,7 +13,7 @@ from costguard.sizing.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)
-class Modules:
+class FrameworkTraits:
     """How a library writes its modules; the defaults are Hugging Face transformers' and PEFT's.
 
     `repeats_kv`: key heads are copied to every query head before attention. `pads`: a mask is made where sequences of a
@@ -74,7 +74,7 @@ class Modules:
 
 # transformers 5.23, peft 0.21 read with tools/faketensor.py, 2026-11. PEFT: autocast_adapter_dtype=True makes adapters
 # fp32, prepare_model_for_kbit_training makes embeddings, norms and head fp32. accelerate's fsdp_version is 1 unless stated.
-HF = Modules(gathered=overheads.GATHERED_LAYERS_FSDP1, slack_gathered=overheads.SLACK_SHARE_FSDP1)
+HF = FrameworkTraits(gathered=overheads.GATHERED_LAYERS_FSDP1, slack_gathered=overheads.SLACK_SHARE_FSDP1)
 # transformers before 4.45 (October 2024): modeling_llama.py returns whole fp32 logits, which a training loop holds through
 # the backward pass beside the log-softmax and two gradients.
 HF_2024 = replace(HF, loss_copies=4, loss_copies_split=4)
@@ -83,7 +83,7 @@ HF_2022 = replace(HF_2024, loss_copies=3, context=overheads.CONTEXT_BYTES_EAGER,
 # litgpt 0.5, run on fake tensors 2026-11: lora.py packs q, k, v; utils.chunked_cross_entropy stays in bf16; its GPT ties
 # nothing; finetune/lora.py accumulates under no_backward_sync (FSDP1, pytorch issue 91165). bitsandbytes < 0.43 (which it
 # pins) kept MatMul4Bit's input; its config hub's six QLoRA rows hold that input and the dequantised matrix at 4 bytes.
-LITGPT = Modules(
+LITGPT = FrameworkTraits(
     pads=False,
     packs_qkv=True,
     ties=False,
@@ -101,10 +101,10 @@ LITGPT = Modules(
 )
 # torchtitan, models/llama/model.py: repeat_kv, nn.RMSNorm, logits.float() in the loss, which is compiled since 2025.
 # torch/distributed/tensor/parallel/loss.py: log-softmax, its exponential, a gradient and their sum at once.
-TORCHTITAN = Modules(pads=False, upcasts=False, shards_root=True, kernels=True, loss_compiled=True, loss_copies_split=4)
+TORCHTITAN = FrameworkTraits(pads=False, upcasts=False, shards_root=True, kernels=True, loss_compiled=True, loss_copies_split=4)
 # Megatron-LM with Transformer Engine: fused norms and SwiGLU, grouped keys in the attention kernel, a vocabulary-parallel
 # loss whose softmax and gradient are the fp32 logits themselves (core/tensor_parallel/cross_entropy.py).
-MEGATRON = Modules(
+MEGATRON = FrameworkTraits(
     repeats_kv=False,
     pads=False,
     fuses=True,
@@ -117,7 +117,7 @@ MEGATRON = Modules(
     gradients_fp32=True,
 )
 
-MODULES = {
+FRAMEWORK_TRAITS = {
     "hf": HF,
     "hf-2024": HF_2024,
     "hf-2022": HF_2022,
@@ -125,7 +125,7 @@ MODULES = {
     "deepspeed": replace(HF, masters=True),
     # torchtune 0.6: modules/attention.py expands k and v; modules/peft/lora.py follows the model's dtype;
     # modules/loss/ce_chunked_output_loss.py cuts whole logits into 8 chunks; torchao's NF4Tensor has int8 scales.
-    "torchtune": Modules(
+    "torchtune": FrameworkTraits(
         pads=False,
         kernels=True,
         adapters_fp32=False,
@@ -152,16 +152,16 @@ MODULES = {
     ),
     # Unsloth: Triton norms, rotary and SwiGLU, native grouped keys; base weights outside the layers stay 16-bit;
     # kernels/fast_lora.py multiplies adapters in the input's own precision.
-    "unsloth": Modules(repeats_kv=False, pads=False, fuses=True, kernels=True, upcasts=False, casts_adapters=True),
+    "unsloth": FrameworkTraits(repeats_kv=False, pads=False, fuses=True, kernels=True, upcasts=False, casts_adapters=True),
 }
 
 
-def modules(recipe: Recipe) -> Modules:
+def get_framework(recipe: Recipe) -> FrameworkTraits:
     """The facts of the recipe's library."""
-    return MODULES[recipe.framework]
+    return FRAMEWORK_TRAITS[recipe.framework]
 
 
-def fuses(recipe: Recipe) -> bool:
+def has_fused_kernels(recipe: Recipe) -> bool:
     """Whether norms and activations are fused: by the library, by torch.compile, or by Liger, which brings the fused loss."""
-    known = modules(recipe)
+    known = get_framework(recipe)
     return known.fuses or recipe.compiled or (recipe.fused_loss and not known.logits_whole)

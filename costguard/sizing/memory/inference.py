@@ -7,30 +7,32 @@ Example: Llama-3-8B in bf16 holds 16.1 GB of weights, and 128 KiB of keys and va
 from __future__ import annotations
 
 from costguard.sizing.memory import overheads
-from costguard.sizing.memory.buffers import Buffers
-from costguard.sizing.memory.measure import Measure
+from costguard.sizing.memory.buffers import MemoryBuffers
+from costguard.sizing.memory.measure import ModelMeasure
 from costguard.sizing.memory.numerics import FP32
-from costguard.sizing.memory.phases import Phase, phase
-from costguard.sizing.memory.sharding import Stage
-from costguard.sizing.memory.states import States
+from costguard.sizing.memory.phases import MemoryPhase, build_phase
+from costguard.sizing.memory.sharding import PipelineStage
+from costguard.sizing.memory.states import ModelStates
 from costguard.sizing.recipe import Recipe
 
 
-def cache_bytes(m: Measure, stage: Stage) -> float:
+def compute_kv_cache_bytes(m: ModelMeasure, stage: PipelineStage) -> float:
     """Keys and values of `micro_batch` sequences of `seq_len`, on one GPU."""
     ranks = min(stage.parallel.tp, m.cache_splits) * stage.parallel.cp
     return m.numbers.compute * m.cached * stage.share * m.tokens / ranks
 
 
-def serving_phases(m: Measure, recipe: Recipe, stage: Stage, held: States, buffers: Buffers) -> tuple[Phase, ...]:
+def list_serving_phases(
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates, buffers: MemoryBuffers
+) -> tuple[MemoryPhase, ...]:
     """What is alive at each moment on one GPU of `stage`, with a full cache."""
     parallel = stage.parallel
     prompt = min(m.tokens, recipe.prefill_chunk or overheads.PREFILL_TOKENS) / (parallel.tp * parallel.cp)
     step = recipe.micro_batch / parallel.tp
     logits = (m.numbers.compute + FP32) * m.vocab * step * stage.last
-    standing = buffers.standing + buffers.head + cache_bytes(m, stage)
+    standing = buffers.standing + buffers.head + compute_kv_cache_bytes(m, stage)
     return (
-        phase("load", weights=held.weights, buffers=buffers.load),
-        phase("prefill", weights=held.weights, activations=prompt * m.layer.passing, logits=logits, buffers=standing),
-        phase("decode", weights=held.weights, activations=step * m.layer.passing, logits=logits, buffers=standing),
+        build_phase("load", weights=held.weights, buffers=buffers.load),
+        build_phase("prefill", weights=held.weights, activations=prompt * m.layer.passing, logits=logits, buffers=standing),
+        build_phase("decode", weights=held.weights, activations=step * m.layer.passing, logits=logits, buffers=standing),
     )

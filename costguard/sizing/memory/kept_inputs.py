@@ -7,10 +7,12 @@ autocast a copy each, 24,576, unless they are one matrix. Frozen they keep nothi
 from __future__ import annotations
 
 from costguard.sizing.architecture import FeedForward
-from costguard.sizing.memory.style import Style
+from costguard.sizing.memory.style import LayerStyle
 
 
-def inputs_kept(style: Style, width: int, names: tuple[str, ...], *, fused: bool = False, again: bool = False) -> float:
+def _compute_inputs_kept(
+    style: LayerStyle, width: int, names: tuple[str, ...], *, fused: bool = False, again: bool = False
+) -> float:
     """Bytes a token kept of an input of `width` read by the matrices `names`: one tensor, or a copy each where it is cast.
 
     `fused`: they are one matrix. `again`: another half of the layer keeps the same input already.
@@ -31,6 +33,6 @@ def inputs_kept(style: Style, width: int, names: tuple[str, ...], *, fused: bool
     return kept
 
 
-def first_matrices(f: FeedForward) -> tuple[str, ...]:
+def _list_first_matrices(f: FeedForward) -> tuple[str, ...]:
     """The matrices that read the feed-forward's input."""
     return ("gate_proj", "up_proj") if f.gated else ("up_proj",)

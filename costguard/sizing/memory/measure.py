@@ -8,21 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from costguard.sizing.architecture import Architecture, Block
-from costguard.sizing.memory.activations import Kept, kept_by
-from costguard.sizing.memory.adapters import adapter_parameters, targets_of
-from costguard.sizing.memory.frameworks import modules
-from costguard.sizing.memory.kept_norms import norm_kept
-from costguard.sizing.memory.numerics import FP32, Numerics, numerics
-from costguard.sizing.memory.style import Style, style_of
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.architecture import Architecture, LayerBlock
+from costguard.sizing.memory.activations import LayerActivations, compute_layer_activations
+from costguard.sizing.memory.adapters import count_adapter_parameters, list_adapted_matrices
+from costguard.sizing.memory.frameworks import get_framework
+from costguard.sizing.memory.kept_norms import compute_norm_kept
+from costguard.sizing.memory.numerics import FP32, Numerics, choose_numerics
+from costguard.sizing.memory.style import LayerStyle, choose_layer_style
+from costguard.sizing.recipe import Parallelism, Recipe
 
 PATCH_VALUES = 3 * 16 * 16
 """Numbers of one image patch: 3 colours of 16 x 16 pixels (14 x 14 in some)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class ModelMeasure:
     """Parameters by kind, and bytes a token.
 
     Parameters: `matrices` of all layers (`experts` among them), `small` (norms, biases, positions), `embedding`, `head`,
@@ -52,7 +52,7 @@ class Measure:
     tokens: int
     waiting: float
     waiting_unsplit: float
-    layer: Kept
+    layer: LayerActivations
     stem: float
     outside: float
     head_input: float
@@ -71,54 +71,54 @@ class Measure:
 
 
 @lru_cache(maxsize=256)
-def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measure:
+def measure_model(architecture: Architecture, recipe: Recipe, sharding: int) -> ModelMeasure:
     """The measure of `architecture` under `recipe`.
 
     `sharding`: 0 whole copies, 1 ZeRO, 2 FSDP; it decides who holds a master copy.
     """
-    numbers = numerics(recipe, (Parallel(), Parallel(zero=1), Parallel(fsdp=True))[sharding])
+    numbers = choose_numerics(recipe, (Parallelism(), Parallelism(zero=1), Parallelism(fsdp=True))[sharding])
     if architecture.walk is not None:
-        from costguard.sizing.memory.convnet import walked_measure
+        from costguard.sizing.memory.convnet import measure_convnet
 
-        return walked_measure(architecture, architecture.walk, recipe, numbers)
-    targets = targets_of(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
+        return measure_convnet(architecture, architecture.walk, recipe, numbers)
+    targets = list_adapted_matrices(architecture, recipe.lora) if recipe.adapters else frozenset[str]()
     seq = architecture.sample_tokens or recipe.seq_len
     blocks, main = architecture.blocks, architecture.main
-    styles = [style_of(recipe, b, numbers, targets, b.tokens or seq) for b in blocks]
-    kept = [kept_by(b, s) for b, s in zip(blocks, styles, strict=True)]
+    styles = [choose_layer_style(recipe, b, numbers, targets, b.tokens or seq) for b in blocks]
+    kept = [compute_layer_activations(b, s) for b, s in zip(blocks, styles, strict=True)]
     tokens = [b.layers * (b.tokens or seq) / seq for b in blocks]
     style = styles[blocks.index(main)]
-    matrices = sum(b.layers * _matrices(b) for b in blocks)
-    known = modules(recipe)
+    matrices = sum(b.layers * _count_matrix_parameters(b) for b in blocks)
+    known = get_framework(recipe)
     embedding, head = architecture.embedding_parameters, architecture.head_parameters
     small = architecture.parameters - matrices - embedding - head
     tied = architecture.tied_embeddings and architecture.has_head and known.ties
     head = embedding if architecture.tied_embeddings and architecture.has_head and not tied else head
     quantised_head = recipe.quant != "none" and known.quantises_head
     none = recipe.checkpointing == "none"
-    stem = _stem(architecture, numbers) + _biases(main, style, checkpointed=not none)
-    return Measure(
+    stem = _compute_stem(architecture, numbers) + _compute_position_biases(main, style, checkpointed=not none)
+    return ModelMeasure(
         numbers=numbers,
         matrices=matrices,
-        experts=sum(b.layers * b.feed_forward.experts * b.feed_forward.parameters_each(b.hidden) for b in blocks),
+        experts=sum(b.layers * b.feed_forward.experts * b.feed_forward.count_parameters_each(b.hidden) for b in blocks),
         small=small,
         embedding=embedding,
         head=head,
-        adapters=sum(b.layers * adapter_parameters(b, targets, recipe.lora.rank) for b in blocks),
+        adapters=sum(b.layers * count_adapter_parameters(b, targets, recipe.lora.rank) for b in blocks),
         tied=tied,
         layer_parameters=main.parameters_each,
         attention_parameters=main.attention_parameters,
         down_parameters=main.feed_forward.ffn * main.hidden * max(main.feed_forward.experts, 1),
-        largest_matrix=max(head * quantised_head, *(i * o for b in blocks for i, o in _shapes(b))),
+        largest_matrix=max(head * quantised_head, *(i * o for b in blocks for i, o in _list_shapes(b))),
         head_quantised=quantised_head,
         tokens=recipe.micro_batch * seq,
-        waiting=sum(t * _waiting(recipe, k) for t, k in zip(tokens, kept, strict=True)),
-        waiting_unsplit=sum(t * _waiting_unsplit(recipe, k) for t, k in zip(tokens, kept, strict=True)),
+        waiting=sum(t * _compute_waiting(recipe, k) for t, k in zip(tokens, kept, strict=True)),
+        waiting_unsplit=sum(t * _compute_waiting_unsplit(recipe, k) for t, k in zip(tokens, kept, strict=True)),
         layer=max(kept, key=lambda k: k.whole),
         stem=stem,
-        outside=stem + _after(main, style, encoder=architecture.kind == "encoder-decoder"),
+        outside=stem + _compute_after_layers(main, style, encoder=architecture.kind == "encoder-decoder"),
         head_input=numbers.operand * main.hidden if style.trained else 0.0,
-        mask=0 if none else _masks(blocks, style, seq),
+        mask=0 if none else _compute_mask_numbers(blocks, style, seq),
         unneeded=kept[0].unneeded if none else 0.0,
         casts=sum(b.layers * k.casts for b, k in zip(blocks, kept, strict=True)) - kept[0].unneeded_casts * none,
         cast_layer=max(k.casts for k in kept),
@@ -126,28 +126,28 @@ def measure(architecture: Architecture, recipe: Recipe, sharding: int) -> Measur
         casts_cached=numbers.autocast and not recipe.adapters,
         vocab=architecture.vocab if architecture.has_head else 0,
         hidden=main.hidden,
-        loss_number=_loss_number(architecture, recipe, numbers),
+        loss_number=_choose_loss_bytes(architecture, recipe, numbers),
         capped=style.written.capped_logits,
         cached=sum(b.layers * b.attention.cached_width for b in blocks if b.causal),
         cache_splits=min(1 if b.attention.latent else b.attention.kv_heads for b in blocks),
     )
 
 
-def _loss_number(architecture: Architecture, recipe: Recipe, numbers: Numerics) -> int:
+def _choose_loss_bytes(architecture: Architecture, recipe: Recipe, numbers: Numerics) -> int:
     """Bytes of a number in the loss: most cast logits to fp32, and autocast does for everyone; BERT and T5 alone do not."""
-    casts = (architecture.main.written.wide_loss and modules(recipe).loss_fp32) or numbers.autocast
+    casts = (architecture.main.written.wide_loss and get_framework(recipe).loss_fp32) or numbers.autocast
     return FP32 if casts else numbers.compute
 
 
-def _matrices(block: Block) -> int:
+def _count_matrix_parameters(block: LayerBlock) -> int:
     return block.parameters_each - block.small_parameters
 
 
-def _shapes(block: Block) -> list[tuple[int, int]]:
-    return [*block.attention.matrices(block.hidden).values(), *block.feed_forward.matrices(block.hidden).values()]
+def _list_shapes(block: LayerBlock) -> list[tuple[int, int]]:
+    return [*block.attention.list_matrices(block.hidden).values(), *block.feed_forward.list_matrices(block.hidden).values()]
 
 
-def _waiting(recipe: Recipe, kept: Kept) -> float:
+def _compute_waiting(recipe: Recipe, kept: LayerActivations) -> float:
     """Bytes a token one layer keeps between its forward and its backward pass."""
     if recipe.checkpointing == "none":
         return kept.whole
@@ -155,20 +155,20 @@ def _waiting(recipe: Recipe, kept: Kept) -> float:
     return entry if recipe.checkpointing == "full" else min(kept.selective, kept.whole)
 
 
-def _waiting_unsplit(recipe: Recipe, kept: Kept) -> float:
+def _compute_waiting_unsplit(recipe: Recipe, kept: LayerActivations) -> float:
     """What of it is no matrix's or head's: the entry where that is all, norms and their results otherwise."""
     if recipe.checkpointing == "none":
         return kept.unsplit
     return 0.0 if recipe.offload_activations else kept.entry
 
 
-def _masks(blocks: tuple[Block, ...], style: Style, seq: int) -> int:
+def _compute_mask_numbers(blocks: tuple[LayerBlock, ...], style: LayerStyle, seq: int) -> int:
     """Masks that checkpointed layers hold between their passes, a token: one for each window, numbers in eager attention."""
-    seen = {b.attention.window is None for b in blocks if style.masks(b) or (b.causal and not style.flash)}
+    seen = {b.attention.window is None for b in blocks if style.has_mask(b) or (b.causal and not style.flash)}
     return len(seen) * seq * (1 if style.flash else style.numerics.residual)
 
 
-def _biases(block: Block, style: Style, *, checkpointed: bool) -> float:
+def _compute_position_biases(block: LayerBlock, style: LayerStyle, *, checkpointed: bool) -> float:
     """What T5's bias keeps a token: in each of its two stacks, if trained, the bucket of each pair of positions, 8 bytes.
 
     The decoder's bias itself is there until the backward pass; where layers are checkpointed the encoder's is too, and if it
@@ -180,14 +180,14 @@ def _biases(block: Block, style: Style, *, checkpointed: bool) -> float:
     return (2 * 8 * style.trained + biases * style.numerics.residual * block.attention.heads) * style.seq / style.batch
 
 
-def _after(main: Block, style: Style, *, encoder: bool) -> float:
+def _compute_after_layers(main: LayerBlock, style: LayerStyle, *, encoder: bool) -> float:
     """The final norm, and its result where the head is trained; those of an encoder before a decoder too."""
     operand = style.numerics.operand * main.hidden if style.trained else 0
-    norm = norm_kept(main.hidden, main.norm, style, style.numerics.residual, style.written.norms)
+    norm = compute_norm_kept(main.hidden, main.norm, style, style.numerics.residual, style.written.norms)
     return norm + operand + encoder * (norm + (0 if style.numerics.autocast else operand))
 
 
-def _stem(architecture: Architecture, numbers: Numerics) -> float:
+def _compute_stem(architecture: Architecture, numbers: Numerics) -> float:
     """Outside the layers: pixels and their cast copy; or BERT's embedding norm, with the dense layer and norm of its head."""
     if architecture.kind == "vit":
         return PATCH_VALUES * (FP32 + (numbers.compute if numbers.compute != FP32 else 0))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.sizing.memory.frameworks import modules
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.memory.frameworks import get_framework
+from costguard.sizing.recipe import Parallelism, Recipe
 
 FP32 = 4
 HALF = 2
@@ -58,9 +58,9 @@ class Numerics:
     autocast: bool
 
 
-def numerics(recipe: Recipe, parallel: Parallel) -> Numerics:
+def choose_numerics(recipe: Recipe, parallel: Parallelism) -> Numerics:
     """The bytes of each kind of number in this recipe under this sharding."""
-    wide, known = recipe.precision == "fp32", modules(recipe)
+    wide, known = recipe.precision == "fp32", get_framework(recipe)
     compute = FP32 if wide else HALF
     sharded = parallel.stage > 0
     master = recipe.amp and (known.masters or (sharded and not parallel.fsdp))
@@ -71,7 +71,7 @@ def numerics(recipe: Recipe, parallel: Parallel) -> Numerics:
         weight=trained,
         frozen=FP32 if fp32_weights and recipe.trains else compute,
         gradient=FP32 if known.gradients_fp32 and master else trained,
-        moment=_moment(recipe, FP32 if master else trained),
+        moment=_compute_moment_bytes(recipe, FP32 if master else trained),
         master=FP32 if master else 0,
         compute=compute,
         residual=FP32 if wide or autocast else HALF,
@@ -82,5 +82,5 @@ def numerics(recipe: Recipe, parallel: Parallel) -> Numerics:
     )
 
 
-def _moment(recipe: Recipe, each: int) -> float:
+def _compute_moment_bytes(recipe: Recipe, each: int) -> float:
     return OPTIMIZER_MOMENTS[recipe.optimizer] * (MOMENT_8BIT if recipe.optimizer.endswith("8bit") else each)

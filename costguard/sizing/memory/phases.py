@@ -9,7 +9,7 @@ TERMS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers"
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class MemoryPhase:
     """`terms`: bytes of each of `TERMS` on one GPU; `total`: their sum."""
 
     name: str
@@ -17,7 +17,7 @@ class Phase:
     total: int
 
 
-def phase(  # noqa: PLR0917 - called by place where it counts, see below
+def build_phase(  # noqa: PLR0917 - called by place where it counts, see below
     name: str,
     weights: float,
     gradients: float = 0.0,
@@ -25,7 +25,7 @@ def phase(  # noqa: PLR0917 - called by place where it counts, see below
     activations: float = 0.0,
     logits: float = 0.0,
     buffers: float = 0.0,
-) -> Phase:
+) -> MemoryPhase:
     """The Phase of these terms in whole bytes; a term cannot be negative."""
     # Written out: this runs ten times a footprint, and a footprint dozens of times a quote (bench/quote.py).
     w, g, o = int(weights), int(gradients), int(optimizer)
@@ -33,4 +33,4 @@ def phase(  # noqa: PLR0917 - called by place where it counts, see below
     if w < 0 or g < 0 or o < 0 or a < 0 or x < 0 or b < 0:
         w, g, o, a, x, b = max(w, 0), max(g, 0), max(o, 0), max(a, 0), max(x, 0), max(b, 0)
     terms = {"weights": w, "gradients": g, "optimizer": o, "activations": a, "logits": x, "buffers": b}
-    return Phase(name, terms, w + g + o + a + x + b)
+    return MemoryPhase(name, terms, w + g + o + a + x + b)

@@ -13,56 +13,59 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.companions import Beside, Companion
-from costguard.sizing.memory.explanation import Explained, explained, slack_formula
-from costguard.sizing.memory.footprint import Footprint, footprint
-from costguard.sizing.memory.phases import Phase, phase
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.companions import Companion, PreferenceTraining
+from costguard.sizing.memory.explanation import TermExplanation, explain_footprint, format_slack_formula
+from costguard.sizing.memory.footprint import Footprint, compute_footprint
+from costguard.sizing.memory.phases import MemoryPhase, build_phase
+from costguard.sizing.recipe import Parallelism, Recipe
 
-RESTS = "kept while another model works"
-KEPT = ("weights", "optimizer")
+RESTING_FORMULA = "kept while another model works"
+KEPT_TERMS = ("weights", "optimizer")
 GATHERING_STAGE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
+class ActiveModel:
     """One of the models: its moments at work (by name), and the bytes it keeps while another works."""
 
     name: str
     footprint: Footprint
-    phases: tuple[Phase, ...]
-    rest: Phase
+    phases: tuple[MemoryPhase, ...]
+    rest: MemoryPhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Together(Footprint):
+class CombinedFootprint(Footprint):
     """The footprint of all. `own`: the worst moment's bytes of the model at work; `resting`: (name, bytes) of the others."""
 
-    own: Phase
+    own: MemoryPhase
     resting: tuple[tuple[str, int], ...]
 
-    def explain(self) -> tuple[Explained, ...]:
+    def explain(self) -> tuple[TermExplanation, ...]:
         """The terms of the model at work, then what the others keep."""
-        *terms, context, slack = explained(self.basis, self.own, self.context, self.slack)
+        *terms, context, slack = explain_footprint(self.basis, self.own, self.context, self.slack)
         working = [e for e in terms if e.bytes]
-        others = [Explained(name, size, RESTS, "its own footprint: weights and optimizer") for name, size in self.resting]
-        of_all = replace(slack, formula=slack_formula(self.basis, self.worst))
+        others = [
+            TermExplanation(name, size, RESTING_FORMULA, "its own footprint: weights and optimizer")
+            for name, size in self.resting
+        ]
+        of_all = replace(slack, formula=format_slack_formula(self.basis, self.worst))
         return (*working, *others, context, of_all)
 
 
-def footprint_together(
-    architecture: Architecture, recipe: Recipe, beside: Beside, parallel: Parallel, *, gpus: int
+def compute_combined_footprint(
+    architecture: Architecture, recipe: Recipe, beside: PreferenceTraining, parallel: Parallelism, *, gpus: int
 ) -> Footprint:
     """The footprint of a policy of `architecture` on each of `gpus` GPUs, with those `beside` it."""
-    return _joined(tuple(_workers(architecture, recipe, beside, parallel, gpus)))
+    return _combine_models(tuple(_list_models(architecture, recipe, beside, parallel, gpus)))
 
 
-def _joined(workers: tuple[Worker, ...]) -> Together:
-    moments = [(worker, own, _with_the_rest(worker, own, workers)) for worker in workers for own in worker.phases]
+def _combine_models(workers: tuple[ActiveModel, ...]) -> CombinedFootprint:
+    moments = [(worker, own, _add_resting(worker, own, workers)) for worker in workers for own in worker.phases]
     worker, own, worst = max(moments, key=lambda m: m[2].total)
     policy = workers[0].footprint
     shared = {f.name: getattr(policy, f.name) for f in fields(Footprint)}
-    return Together(
+    return CombinedFootprint(
         **shared
         | {
             "phases": tuple(phase for _, _, phase in moments),
@@ -75,41 +78,43 @@ def _joined(workers: tuple[Worker, ...]) -> Together:
     )
 
 
-def _with_the_rest(worker: Worker, own: Phase, workers: tuple[Worker, ...]) -> Phase:
+def _add_resting(worker: ActiveModel, own: MemoryPhase, workers: tuple[ActiveModel, ...]) -> MemoryPhase:
     others = [w.rest.terms for w in workers if w is not worker]
     terms = {term: size + sum(rest[term] for rest in others) for term, size in own.terms.items()}
     return replace(own, terms=terms, total=sum(terms.values()))
 
 
-def _workers(architecture: Architecture, recipe: Recipe, beside: Beside, parallel: Parallel, gpus: int) -> Iterator[Worker]:
+def _list_models(
+    architecture: Architecture, recipe: Recipe, beside: PreferenceTraining, parallel: Parallelism, gpus: int
+) -> Iterator[ActiveModel]:
     """The policy, each companion, and the policy once more as a writer."""
     policy = replace(recipe, micro_batch=recipe.micro_batch * beside.sequences)
-    own = footprint(architecture, policy, parallel, gpus=gpus)
-    kept = _kept(own)
-    yield Worker(name="policy", footprint=own, phases=own.phases, rest=kept)
+    own = compute_footprint(architecture, policy, parallel, gpus=gpus)
+    kept = _build_resting_phase(own)
+    yield ActiveModel(name="policy", footprint=own, phases=own.phases, rest=kept)
     for companion in beside.companions:
-        yield _companion(companion, policy, parallel, gpus)
+        yield _build_companion(companion, policy, parallel, gpus)
     if beside.generates:
-        yield _writer(architecture, policy, beside, parallel, gpus)
+        yield _build_generation(architecture, policy, beside, parallel, gpus)
 
 
-def _companion(companion: Companion, policy: Recipe, parallel: Parallel, gpus: int) -> Worker:
-    need = footprint(companion.architecture, companion.recipe(policy), parallel, gpus=gpus)
+def _build_companion(companion: Companion, policy: Recipe, parallel: Parallelism, gpus: int) -> ActiveModel:
+    need = compute_footprint(companion.architecture, companion.build_recipe(policy), parallel, gpus=gpus)
     if companion.trained:
-        moments = tuple(_named(p, f"{companion.role}: {p.name}") for p in need.phases if p.name != "load")
-        return Worker(name=companion.role, footprint=need, phases=moments, rest=_kept(need))
-    shared = companion.shared(policy)
-    moments = (_scoring(companion.role, need, shared=shared),)
-    rest = phase("rest", weights=0.0) if shared else _kept(need)
-    return Worker(name=companion.role, footprint=need, phases=moments, rest=rest)
+        moments = tuple(_rename_phase(p, f"{companion.role}: {p.name}") for p in need.phases if p.name != "load")
+        return ActiveModel(name=companion.role, footprint=need, phases=moments, rest=_build_resting_phase(need))
+    shared = companion.is_shared_with(policy)
+    moments = (_build_scoring_phase(companion.role, need, shared=shared),)
+    rest = build_phase("rest", weights=0.0) if shared else _build_resting_phase(need)
+    return ActiveModel(name=companion.role, footprint=need, phases=moments, rest=rest)
 
 
-def _scoring(role: str, need: Footprint, *, shared: bool) -> Phase:
+def _build_scoring_phase(role: str, need: Footprint, *, shared: bool) -> MemoryPhase:
     """A forward pass that keeps nothing but its logits: 16-bit, and their log-softmax one sequence at a time."""
     basis = need.basis
     m, split = basis.measure, basis.stage.parallel
     tokens = m.tokens / (split.tp * split.cp)
-    return phase(
+    return build_phase(
         role,
         weights=0.0 if shared else basis.states.weights,
         activations=tokens * m.layer.passing,
@@ -118,7 +123,9 @@ def _scoring(role: str, need: Footprint, *, shared: bool) -> Phase:
     )
 
 
-def _writer(architecture: Architecture, policy: Recipe, beside: Beside, parallel: Parallel, gpus: int) -> Worker:
+def _build_generation(
+    architecture: Architecture, policy: Recipe, beside: PreferenceTraining, parallel: Parallelism, gpus: int
+) -> ActiveModel:
     """The policy writing completions: its own weights where they lie whole, or a gathered copy beside the shards.
 
     TRL gathers all weights to generate (`ds3_gather_for_generation`), since gathering them for each token would take hours.
@@ -126,23 +133,23 @@ def _writer(architecture: Architecture, policy: Recipe, beside: Beside, parallel
     serving = replace(
         policy, method="inference", micro_batch=beside.generation_batch, seq_len=beside.prompt_len + beside.completion_len
     )
-    whole = Parallel(tp=parallel.tp, pp=parallel.pp, ep=parallel.ep)
-    need = footprint(architecture, serving, whole, gpus=gpus)
+    whole = Parallelism(tp=parallel.tp, pp=parallel.pp, ep=parallel.ep)
+    need = compute_footprint(architecture, serving, whole, gpus=gpus)
     gathers = parallel.stage == GATHERING_STAGE or parallel.offload == "all"
-    moments = tuple(_generating(p, gathers=gathers) for p in need.phases if p.name != "load")
-    return Worker(name="generation", footprint=need, phases=moments, rest=phase("rest", weights=0.0))
+    moments = tuple(_build_generation_phase(p, gathers=gathers) for p in need.phases if p.name != "load")
+    return ActiveModel(name="generation", footprint=need, phases=moments, rest=build_phase("rest", weights=0.0))
 
 
-def _generating(moment: Phase, *, gathers: bool) -> Phase:
+def _build_generation_phase(moment: MemoryPhase, *, gathers: bool) -> MemoryPhase:
     terms = dict(moment.terms) if gathers else {**moment.terms, "weights": 0}
     return replace(moment, name=f"generation: {moment.name}", terms=terms, total=sum(terms.values()))
 
 
-def _kept(need: Footprint) -> Phase:
+def _build_resting_phase(need: Footprint) -> MemoryPhase:
     """Weights and optimizer, which are there at every moment."""
-    terms = {term: size if term in KEPT else 0 for term, size in need.phases[-1].terms.items()}
+    terms = {term: size if term in KEPT_TERMS else 0 for term, size in need.phases[-1].terms.items()}
     return replace(need.phases[-1], name="rest", terms=terms, total=sum(terms.values()))
 
 
-def _named(moment: Phase, name: str) -> Phase:
+def _rename_phase(moment: MemoryPhase, name: str) -> MemoryPhase:
     return replace(moment, name=name)

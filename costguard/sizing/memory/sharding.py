@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from costguard.sizing.architecture import Architecture, Block
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.architecture import Architecture, LayerBlock
+from costguard.sizing.recipe import Parallelism, Recipe
 from costguard.values.checks import require
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class PipelineStage:
     """One pipeline stage under `parallel`: `share` of the layers, the embedding where `first`, head and loss where `last`.
 
     `shards`: ranks over which ZeRO or FSDP spreads dense parameters. `in_flight`: micro-batches whose activations it keeps.
     """
 
-    parallel: Parallel
+    parallel: Parallelism
     share: float
     first: bool
     last: bool
@@ -29,9 +29,9 @@ class Stage:
     shards: int
 
 
-def check_parallel(architecture: Architecture, parallel: Parallel, gpus: int, seq_len: int) -> None:
+def check_parallel(architecture: Architecture, parallel: Parallelism, gpus: int, seq_len: int) -> None:
     """InputError unless heads, layers, experts, tokens and GPUs divide as `parallel` asks and positions reach `seq_len`."""
-    shards = parallel.data_ranks(gpus) * parallel.cp
+    shards = parallel.count_data_ranks(gpus) * parallel.cp
     positions = architecture.positions
     if positions is not None and architecture.sample_tokens is None:
         require(
@@ -58,24 +58,24 @@ def check_parallel(architecture: Architecture, parallel: Parallel, gpus: int, se
         _check_experts(architecture, parallel.ep, shards)
 
 
-def stages(layers: int, recipe: Recipe, parallel: Parallel, gpus: int) -> tuple[Stage, ...]:
+def list_stages(layers: int, recipe: Recipe, parallel: Parallelism, gpus: int) -> tuple[PipelineStage, ...]:
     """The whole model, or the first and the last stage of a pipeline: one of these two holds the most.
 
     Nobody runs a pipeline empty: where a step is not said to have several passes, it has as many as there are stages.
     """
     shards = gpus // parallel.model_ranks * parallel.cp
     if parallel.pp == 1:
-        return (Stage(parallel, 1.0, first=True, last=True, in_flight=1, shards=shards),)
+        return (PipelineStage(parallel, 1.0, first=True, last=True, in_flight=1, shards=shards),)
     share = ceil(layers / parallel.pp) / layers
     passes = recipe.gradient_accumulation if recipe.gradient_accumulation > 1 else parallel.pp
     in_flight = min(parallel.pp, passes) if recipe.trains else 1
     return (
-        Stage(parallel, share, first=True, last=False, in_flight=in_flight, shards=shards),
-        Stage(parallel, share, first=False, last=True, in_flight=1, shards=shards),
+        PipelineStage(parallel, share, first=True, last=False, in_flight=in_flight, shards=shards),
+        PipelineStage(parallel, share, first=False, last=True, in_flight=1, shards=shards),
     )
 
 
-def _check_heads(block: Block, tp: int) -> None:
+def _check_heads(block: LayerBlock, tp: int) -> None:
     heads, kv_heads = block.attention.heads, block.attention.kv_heads
     require(
         heads % tp == 0 and (kv_heads % tp == 0 or tp % kv_heads == 0),

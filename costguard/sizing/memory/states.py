@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.sizing.memory.frameworks import modules
-from costguard.sizing.memory.measure import Measure
-from costguard.sizing.memory.sharding import Stage
+from costguard.sizing.memory.frameworks import get_framework
+from costguard.sizing.memory.measure import ModelMeasure
+from costguard.sizing.memory.sharding import PipelineStage
 from costguard.sizing.recipe import GGUF_BITS, Recipe
 
 OPTIMIZER_STAGE, GRADIENT_STAGE, WEIGHT_STAGE = 1, 2, 3
@@ -25,7 +25,7 @@ DOUBLE_QUANT_BITS = 4 + 8 / 64 + 32 / (64 * 256)
 
 
 @dataclass(slots=True)  # not frozen: it is made for every footprint, where each frozen field costs 60 ns, and never changed
-class Parts:
+class GpuParameters:
     """Parameters of one GPU's part of the model before ZeRO: `rest` holds `embedding`, `head`, norms and biases."""
 
     dense: float
@@ -37,7 +37,7 @@ class Parts:
 
 
 @dataclass(slots=True)  # not frozen: it is made for every footprint, where each frozen field costs 60 ns, and never changed
-class States:
+class ModelStates:
     """Bytes on this GPU, and `host`: bytes that wait in host memory instead.
 
     `trained`: parameters whose gradients this GPU computes. `whole_weights`: the weights as if nothing were sharded.
@@ -60,12 +60,12 @@ class States:
     down_gradient: float
 
 
-def parts_of(m: Measure, stage: Stage) -> Parts:
+def count_gpu_parameters(m: ModelMeasure, stage: PipelineStage) -> GpuParameters:
     """What tensor, pipeline and expert parallelism leave to one GPU of `stage`."""
     tp = stage.parallel.tp
     embedding = m.embedding / tp if stage.first or m.tied else 0.0
     head = m.head * stage.last / tp
-    return Parts(
+    return GpuParameters(
         dense=stage.share * (m.matrices - m.experts) / tp,
         experts=stage.share * m.experts / (tp * stage.parallel.ep),
         embedding=embedding,
@@ -75,22 +75,22 @@ def parts_of(m: Measure, stage: Stage) -> Parts:
     )
 
 
-def states(m: Measure, recipe: Recipe, stage: Stage, parts: Parts) -> States:
+def compute_model_states(m: ModelMeasure, recipe: Recipe, stage: PipelineStage, parts: GpuParameters) -> ModelStates:
     """The states of one GPU in `stage`, which holds `parts`."""
     n, parallel = m.numbers, stage.parallel
     zero, offload = parallel.stage, parallel.offload
     expert_shards = max(stage.shards // parallel.ep, 1)
-    stored, of_experts = _weight_bytes(m, recipe, parts)
+    stored, of_experts = _compute_weight_bytes(m, recipe, parts)
     weights = whole_weights = stored + of_experts
     if zero >= WEIGHT_STAGE:
         weights = stored / stage.shards + of_experts / expert_shards
-    dense, experts = _trained(recipe, parts)
+    dense, experts = _count_trained(recipe, parts)
     trained, shard = dense + experts, dense / stage.shards + experts / expert_shards
     unit = 0.0 if recipe.adapters else n.gradient
     whole_gradients = n.gradient * trained
-    late = parallel.fsdp and (parallel.pp > 1 or (modules(recipe).syncs_late and recipe.gradient_accumulation > 1))
+    late = parallel.fsdp and (parallel.pp > 1 or (get_framework(recipe).syncs_late and recipe.gradient_accumulation > 1))
     stay = shard / trained if zero >= GRADIENT_STAGE and trained and not late else 1.0
-    beside = n.frozen * (parts.dense + parts.experts) * recipe.adapters * (parallel.fsdp and modules(recipe).flattens)
+    beside = n.frozen * (parts.dense + parts.experts) * recipe.adapters * (parallel.fsdp and get_framework(recipe).flattens)
     if beside:
         whole_gradients += beside
     optimizer = (n.moment + n.master) * (shard if zero >= OPTIMIZER_STAGE else trained)
@@ -98,7 +98,7 @@ def states(m: Measure, recipe: Recipe, stage: Stage, parts: Parts) -> States:
     optimizer_away = offload != "none" or recipe.optimizer.startswith("paged")
     # A gradient of what is frozen beside adapters is made (FSDP1's flat parameter), but never used by the optimizer.
     gradients_stay = 0.0 if gradients_away or recipe.optimizer_in_backward else stay
-    return States(
+    return ModelStates(
         weights=weights * (not weights_away),
         gradients=whole_gradients * gradients_stay,
         optimizer=optimizer * (not optimizer_away),
@@ -115,7 +115,7 @@ def states(m: Measure, recipe: Recipe, stage: Stage, parts: Parts) -> States:
     )
 
 
-def bytes_of_weights(m: Measure, recipe: Recipe) -> tuple[float, float]:
+def choose_weight_bytes(m: ModelMeasure, recipe: Recipe) -> tuple[float, float]:
     """Bytes of one weight in the layers' matrices (what a quantiser takes), and of any other."""
     n = m.numbers
     stored = n.weight if recipe.trains and not recipe.adapters else n.frozen
@@ -123,19 +123,19 @@ def bytes_of_weights(m: Measure, recipe: Recipe) -> tuple[float, float]:
         return (1 if recipe.precision == "fp8" and not recipe.trains else stored), stored
     if recipe.quant in GGUF_BITS:
         return GGUF_BITS[recipe.quant] / 8, GGUF_BITS[recipe.quant] / 8
-    double = recipe.quant == "nf4" and (recipe.double_quant or modules(recipe).double_quant)
+    double = recipe.quant == "nf4" and (recipe.double_quant or get_framework(recipe).double_quant)
     return (DOUBLE_QUANT_BITS if double else QUANT_BITS[recipe.quant]) / 8, stored
 
 
-def _weight_bytes(m: Measure, recipe: Recipe, parts: Parts) -> tuple[float, float]:
+def _compute_weight_bytes(m: ModelMeasure, recipe: Recipe, parts: GpuParameters) -> tuple[float, float]:
     """Bytes of everything but experts, and of experts."""
-    matrix, other = bytes_of_weights(m, recipe)
+    matrix, other = choose_weight_bytes(m, recipe)
     head = parts.head if m.head_quantised else 0.0
     stored = matrix * (parts.dense + head) + other * (parts.rest - head)
     return stored + m.numbers.weight * parts.adapters, matrix * parts.experts
 
 
-def _trained(recipe: Recipe, parts: Parts) -> tuple[float, float]:
+def _count_trained(recipe: Recipe, parts: GpuParameters) -> tuple[float, float]:
     """Trained parameters outside and inside experts."""
     if not recipe.trains:
         return 0.0, 0.0

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.sizing.architecture import Block
-from costguard.sizing.layer_implementation import LIKE_LLAMA, Written
-from costguard.sizing.memory.frameworks import fuses, modules
+from costguard.sizing.architecture import LayerBlock
+from costguard.sizing.layer_implementation import LIKE_LLAMA, LayerImplementation
+from costguard.sizing.memory.frameworks import get_framework, has_fused_kernels
 from costguard.sizing.memory.numerics import Numerics
 from costguard.sizing.recipe import Recipe
 
@@ -20,7 +20,7 @@ LONGEST_PADDED = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class LayerStyle:
     """What decides it.
 
     `trained`: the base weights need gradients. `targets`, `rank`: of adapters. `seq`: tokens a query can see, of `batch`
@@ -49,28 +49,28 @@ class Style:
     seq: int
     batch: int
     released: bool
-    written: Written
+    written: LayerImplementation
 
-    def masks(self, block: Block) -> bool:
+    def has_mask(self, block: LayerBlock) -> bool:
         """Whether each layer of `block` keeps a mask: where it sees all tokens, none is needed."""
         return self.masked and self.written.masked and (block.causal or block.attention.window is not None)
 
 
-def style_of(recipe: Recipe, block: Block, numerics: Numerics, targets: frozenset[str], seq: int) -> Style:
+def choose_layer_style(recipe: Recipe, block: LayerBlock, numerics: Numerics, targets: frozenset[str], seq: int) -> LayerStyle:
     """How the recipe's framework writes the modules of `block`.
 
     Hugging Face makes a mask where a batch may hold padding: sequences that are not cut from one stream. One alone may be
     padded to a fixed length; a long one is not. (Run on fake tensors, one of any length has a mask.)
     """
-    known, fused = modules(recipe), fuses(recipe)
+    known, fused = get_framework(recipe), has_fused_kernels(recipe)
     written = block.written if known.pads else LIKE_LLAMA  # whoever pads is transformers
-    return Style(
+    return LayerStyle(
         numerics=numerics,
         trained=not recipe.adapters,
         targets=targets,
         rank=recipe.lora.rank,
         flash=recipe.attention != "eager",
-        masked=_masked(recipe, seq),
+        masked=_is_masked(recipe, seq),
         repeats_kv=known.repeats_kv and not fused,
         packs_qkv=known.packs_qkv,
         quantised_input=known.quantised_input if recipe.quant != "none" else 0,
@@ -87,6 +87,6 @@ def style_of(recipe: Recipe, block: Block, numerics: Numerics, targets: frozense
     )
 
 
-def _masked(recipe: Recipe, seq: int) -> bool:
-    may_pad = modules(recipe).pads and recipe.method != "pretrain" and not recipe.compiled
+def _is_masked(recipe: Recipe, seq: int) -> bool:
+    may_pad = get_framework(recipe).pads and recipe.method != "pretrain" and not recipe.compiled
     return may_pad and (recipe.micro_batch > 1 or seq <= LONGEST_PADDED)

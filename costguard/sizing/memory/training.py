@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from costguard.sizing.memory import overheads
-from costguard.sizing.memory.buffers import Buffers
-from costguard.sizing.memory.frameworks import modules
-from costguard.sizing.memory.measure import Measure
-from costguard.sizing.memory.phases import Phase, phase
-from costguard.sizing.memory.sharding import Stage
-from costguard.sizing.memory.states import States
+from costguard.sizing.memory.buffers import MemoryBuffers
+from costguard.sizing.memory.frameworks import get_framework
+from costguard.sizing.memory.measure import ModelMeasure
+from costguard.sizing.memory.phases import MemoryPhase, build_phase
+from costguard.sizing.memory.sharding import PipelineStage
+from costguard.sizing.memory.states import ModelStates
 from costguard.sizing.recipe import Recipe
 
 
 @dataclass(slots=True)  # not frozen: seventeen fields would cost a footprint 1.5 of its 25 microseconds; it never leaves here
-class Step:
+class TrainingStep:
     """What every moment of a step shares, bytes on one GPU.
 
     `alive`: activations of all micro-batches in flight at the end of the forward pass; `left`: at the first layer on the way
@@ -29,10 +29,10 @@ class Step:
     before this one. `standing`: buffers that are there at each of them.
     """
 
-    m: Measure
+    m: ModelMeasure
     recipe: Recipe
-    held: States
-    buffers: Buffers
+    held: ModelStates
+    buffers: MemoryBuffers
     alive: float
     left: float
     layer: float
@@ -47,29 +47,35 @@ class Step:
     checkpointed: bool
     tp: int
 
-    def at(self, name: str, gradients: float, activations: float, *, logits: float = 0.0, buffers: float = 0.0) -> Phase:
+    def build_phase_at(
+        self, name: str, gradients: float, activations: float, *, logits: float = 0.0, buffers: float = 0.0
+    ) -> MemoryPhase:
         """The moment `name`, with the states and buffers that every moment has."""
         held, waiting = self.held, self.accumulated
         whole = gradients if gradients > waiting else waiting  # noqa: FURB136 - max() is slower, and this runs ten times a footprint
-        return phase(name, held.weights, whole, held.optimizer, activations, logits, self.standing + buffers)
+        return build_phase(name, held.weights, whole, held.optimizer, activations, logits, self.standing + buffers)
 
 
-def training_phases(m: Measure, recipe: Recipe, stage: Stage, held: States, buffers: Buffers) -> tuple[Phase, ...]:
+def list_training_phases(
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates, buffers: MemoryBuffers
+) -> tuple[MemoryPhase, ...]:
     """What is alive at each of these moments on one GPU of `stage`."""
-    step = _step(m, recipe, stage, held, buffers)
-    load = phase("load", weights=held.weights, buffers=buffers.load)
+    step = _build_step(m, recipe, stage, held, buffers)
+    load = build_phase("load", weights=held.weights, buffers=buffers.load)
     return (
         load,
-        *_loss_phases(step),
-        *_last_layer(step),
-        *_first_layer(step),
-        step.at("step", held.gradients, 0.0, buffers=buffers.step),
+        *_list_loss_phases(step),
+        *_list_last_layer_phases(step),
+        *_list_first_layer_phases(step),
+        step.build_phase_at("step", held.gradients, 0.0, buffers=buffers.step),
     )
 
 
-def _step(m: Measure, recipe: Recipe, stage: Stage, held: States, buffers: Buffers) -> Step:
+def _build_step(
+    m: ModelMeasure, recipe: Recipe, stage: PipelineStage, held: ModelStates, buffers: MemoryBuffers
+) -> TrainingStep:
     parallel = stage.parallel
-    split = modules(recipe).sequence_parallel
+    split = get_framework(recipe).sequence_parallel
     tokens = m.tokens / (parallel.tp * parallel.cp)
     whole = tokens if split else m.tokens / parallel.cp
     kept = stage.share * (tokens * m.waiting + (whole - tokens) * m.waiting_unsplit)
@@ -77,7 +83,7 @@ def _step(m: Measure, recipe: Recipe, stage: Stage, held: States, buffers: Buffe
     gathers = m.tokens / parallel.cp * m.layer.gathers if parallel.tp > 1 and split else 0.0
     entry = whole * m.layer.entry
     head_input = (m.tokens / parallel.cp - whole) * m.head_input
-    return Step(
+    return TrainingStep(
         m=m,
         recipe=recipe,
         held=held,
@@ -98,7 +104,7 @@ def _step(m: Measure, recipe: Recipe, stage: Stage, held: States, buffers: Buffe
     )
 
 
-def _loss_phases(s: Step) -> tuple[Phase, ...]:
+def _list_loss_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
     """In the loss, on the way back through it, and through the head.
 
     Autocast's copies wait for the backward pass unless the layer is computed again; those of trained weights stay in
@@ -106,17 +112,17 @@ def _loss_phases(s: Step) -> tuple[Phase, ...]:
     """
     b, head = s.buffers, s.buffers.head + s.buffers.cast_head
     saved = 0.0 if s.checkpointed else b.casts
-    inside, loss, back = _logits(s)
+    inside, loss, back = _compute_logits(s)
     made = b.casts if s.m.casts_cached else max(saved, b.cast_layer)
     activations = s.alive + s.outside
     return (
-        s.at("forward", 0.0, activations, logits=inside, buffers=head + made),
-        s.at("loss", 0.0, activations, logits=loss, buffers=head + saved),
-        s.at("backward, head", s.held.head_gradient, activations, logits=back, buffers=head + saved),
+        s.build_phase_at("forward", 0.0, activations, logits=inside, buffers=head + made),
+        s.build_phase_at("loss", 0.0, activations, logits=loss, buffers=head + saved),
+        s.build_phase_at("backward, head", s.held.head_gradient, activations, logits=back, buffers=head + saved),
     )
 
 
-def _logits(s: Step) -> tuple[float, float, float]:
+def _compute_logits(s: TrainingStep) -> tuple[float, float, float]:
     """Bytes of logits in the loss, on the way back through it, and on the way back through the head.
 
     First the logits, their copy in the loss's precision and its log-softmax; then the log-softmax and two gradients, or what
@@ -125,7 +131,7 @@ def _logits(s: Step) -> tuple[float, float, float]:
     cut from them.
     """
     loss, compute, numbers = s.m.loss_number, s.m.numbers.compute, s.logits
-    known = modules(s.recipe)
+    known = get_framework(s.recipe)
     if s.recipe.fused_loss:
         whole = compute * numbers if known.logits_whole else 0.0
         chunks = overheads.LOSS_CHUNKS if whole else max(s.m.vocab / s.m.hidden, 1.0)
@@ -141,14 +147,14 @@ def _logits(s: Step) -> tuple[float, float, float]:
     return inside + cap, copies * loss * numbers + cap, back + cap
 
 
-def _last_layer(s: Step) -> tuple[Phase, ...]:
+def _list_last_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
     """Going back through the last layer: nearly all activations are there, of the gradients only the head's."""
     activations = s.alive + (s.layer if s.checkpointed else 0.0)
     casts = s.buffers.cast_layer if s.checkpointed else s.buffers.casts
-    return _halves(s, "last", s.held.head_gradient * s.held.gradients_stay, activations, casts)
+    return _list_half_phases(s, "last", s.held.head_gradient * s.held.gradients_stay, activations, casts)
 
 
-def _first_layer(s: Step) -> tuple[Phase, ...]:
+def _list_first_layer_phases(s: TrainingStep) -> tuple[MemoryPhase, ...]:
     """Going back through the first layer and the embedding: nearly all gradients are there, of the activations one layer's.
 
     A tied embedding gets its second gradient here: the first, the second and their sum exist at once.
@@ -157,12 +163,12 @@ def _first_layer(s: Step) -> tuple[Phase, ...]:
     before = h.whole_gradients - h.layer_gradient - (0.0 if s.m.tied else h.embedding_gradient)
     layers = (h.whole_gradients - h.embedding_gradient) * h.gradients_stay
     return (
-        *_halves(s, "first", before * h.gradients_stay, s.left + s.layer, s.buffers.cast_layer),
-        s.at("backward, embedding", layers + h.embedding_gradient * (3 if s.m.tied else 1), s.left + s.entry),
+        *_list_half_phases(s, "first", before * h.gradients_stay, s.left + s.layer, s.buffers.cast_layer),
+        s.build_phase_at("backward, embedding", layers + h.embedding_gradient * (3 if s.m.tied else 1), s.left + s.entry),
     )
 
 
-def _halves(s: Step, which: str, done: float, activations: float, casts: float) -> tuple[Phase, ...]:
+def _list_half_phases(s: TrainingStep, which: str, done: float, activations: float, casts: float) -> tuple[MemoryPhase, ...]:
     """Going back through both halves of a layer, beside gradients that are `done`.
 
     Autocast's copy of a matrix goes once it is used: back in attention those of the feed-forward are gone.
@@ -170,6 +176,6 @@ def _halves(s: Step, which: str, done: float, activations: float, casts: float) 
     h, b, m = s.held, s.buffers, s.m
     left = casts - b.cast_layer * (1 - m.attention_parameters / m.layer_parameters)
     return (
-        s.at(f"backward, {which} feed-forward", done + h.down_gradient, activations + s.feed, buffers=casts),
-        s.at(f"backward, {which} attention", done + s.fed, activations + s.attend, buffers=left),
+        s.build_phase_at(f"backward, {which} feed-forward", done + h.down_gradient, activations + s.feed, buffers=casts),
+        s.build_phase_at(f"backward, {which} attention", done + s.fed, activations + s.attend, buffers=left),
     )

@@ -14,19 +14,19 @@ from dataclasses import dataclass, replace
 
 from costguard.sizing.architecture import Architecture
 from costguard.sizing.speed.efficiency import Efficiency, read_efficiency
-from costguard.sizing.speed.throughput import Throughput, throughput
+from costguard.sizing.speed.throughput import Throughput, compute_throughput
 from costguard.values.interval import Interval
 
 __all__ = [
     "Duration",
     "Efficiency",
     "Throughput",
-    "checkpoint_interval",
-    "duration",
-    "interrupted",
+    "compute_checkpoint_interval",
+    "compute_duration",
+    "add_interruptions",
     "read_efficiency",
-    "startup",
-    "throughput",
+    "compute_startup",
+    "compute_throughput",
 ]
 
 SECONDS_PER_HOUR = 3600
@@ -50,16 +50,16 @@ class Duration:
     parts: tuple[tuple[str, Interval], ...] = ()
 
 
-def startup(*architectures: Architecture, boot: Interval = BOOT_HOURS) -> Interval:
+def compute_startup(*architectures: Architecture, boot: Interval = BOOT_HOURS) -> Interval:
     """Hours from the order to the first step: boot, then fetch the weights of each model."""
     gigabytes = FETCHED_BYTES_PER_WEIGHT * sum(a.parameters for a in architectures) / 1e9
     return boot.add(FETCH_GB_S.invert().scale(gigabytes / SECONDS_PER_HOUR))
 
 
-def duration(tokens: int, speed: Throughput, *, gpus: int, startup_hours: Interval, efficiency: Efficiency) -> Duration:
+def compute_duration(tokens: int, speed: Throughput, *, gpus: int, startup_hours: Interval, efficiency: Efficiency) -> Duration:
     """Hours of `tokens` on `gpus` GPUs at `speed`."""
     steady = speed.tokens_per_s_per_gpu.invert().scale(tokens / gpus / SECONDS_PER_HOUR)
-    factor = overhead(steady.expected, efficiency)
+    factor = compute_overhead(steady.expected, efficiency)
     train = steady.multiply_independent(factor)
     return Duration(
         hours=train.add(startup_hours),
@@ -67,13 +67,13 @@ def duration(tokens: int, speed: Throughput, *, gpus: int, startup_hours: Interv
         train_hours=train,
         parts=(
             ("speed", steady),
-            ("whole-run overhead", _less(factor, 1.0).scale(steady.expected)),
+            ("whole-run overhead", _subtract_to_zero(factor, 1.0).scale(steady.expected)),
             ("start-up", startup_hours),
         ),
     )
 
 
-def overhead(steady_hours: float, efficiency: Efficiency) -> Interval:
+def compute_overhead(steady_hours: float, efficiency: Efficiency) -> Interval:
     """Hours of the whole run over steady ones: 1 for a short run, `efficiency.overhead` for one of weeks.
 
     Example: with 1.2 for weeks and half of it after 100 h, a run of 50 h takes 1.2 ^ (50 / 150) = 1.06 times as long.
@@ -83,14 +83,14 @@ def overhead(steady_hours: float, efficiency: Efficiency) -> Interval:
     return Interval(weeks.low**grown, weeks.expected**grown, weeks.high**grown)
 
 
-def interrupted(
+def add_interruptions(
     quiet: Duration, interruptions_per_hour: Interval, *, restart_hours: float, checkpoint_every_hours: float
 ) -> Duration:
     """`quiet` on machines that are taken back: each time the restart and half a checkpoint interval are lost."""
     lost_each = restart_hours + checkpoint_every_hours / 2
     factor = interruptions_per_hour.scale(lost_each).add(Interval.exactly(1.0))
     train = quiet.train_hours.multiply_independent(factor)
-    lost = _less(factor, 1.0).scale(quiet.train_hours.expected)
+    lost = _subtract_to_zero(factor, 1.0).scale(quiet.train_hours.expected)
     return replace(
         quiet,
         hours=train.add(quiet.startup_hours),
@@ -99,11 +99,11 @@ def interrupted(
     )
 
 
-def checkpoint_interval(interruptions_per_hour: float, write_hours: float) -> float:
+def compute_checkpoint_interval(interruptions_per_hour: float, write_hours: float) -> float:
     """Hours between checkpoints that lose least: sqrt(2 x write / rate) (Young 1974). 0.05 an hour, 36 s: 0.63 h."""
     return math.sqrt(2 * write_hours / interruptions_per_hour)
 
 
-def _less(interval: Interval, x: float) -> Interval:
+def _subtract_to_zero(interval: Interval, x: float) -> Interval:
     """`interval` - x, not below 0."""
     return Interval(max(0.0, interval.low - x), max(0.0, interval.expected - x), max(0.0, interval.high - x))

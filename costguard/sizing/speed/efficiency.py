@@ -20,7 +20,7 @@ UNITLESS_MOST = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Physics:
+class StepConstants:
     """What a step costs besides matrix multiplications. Bytes, GB/s (1e9) and shares; each one's reason stands in the file."""
 
     layer_bytes_per_hidden: float
@@ -41,7 +41,7 @@ class Physics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class GpuFamily:
     """GPUs of one generation: `arch` begins with `prefix`.
 
     `full_power_w_per_tflops`: what its least throttled large part may draw; a part allowed less runs at lower clocks.
@@ -52,11 +52,11 @@ class Family:
     full_power_w_per_tflops: float | None = None
 
 
-UNKNOWN_FAMILY = Family(prefix="unknown")
+UNKNOWN_FAMILY = GpuFamily(prefix="unknown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class ServingEfficiency:
     """Shares of bandwidth and of peak arithmetic that decoding and prefill reach, and the 80 % factor around them."""
 
     bandwidth_share: float
@@ -76,20 +76,20 @@ class Efficiency:
 
     weights: Mapping[str, float]
     evidence: Mapping[str, float]
-    families: tuple[Family, ...]
-    physics: Physics
-    serving: Serving
+    families: tuple[GpuFamily, ...]
+    physics: StepConstants
+    serving: ServingEfficiency
     spread_seen: float
     spread_unseen: float
     overhead: Interval
     overhead_hours: float
 
-    def family(self, arch: str) -> Family:
+    def find_family(self, arch: str) -> GpuFamily:
         """The family whose prefix fits `arch` best; one nobody has timed where none does."""
         fitting = [f for f in self.families if arch.startswith(f.prefix)]
         return max(fitting, key=lambda f: len(f.prefix), default=UNKNOWN_FAMILY)
 
-    def spread(self, features: Mapping[str, float]) -> float:
+    def choose_spread(self, features: Mapping[str, float]) -> float:
         """Log half-width for a job of these features."""
         seen = all(self.evidence.get(name, 0) > 0 for name, x in features.items() if x)
         return self.spread_seen if seen else self.spread_unseen
@@ -97,13 +97,13 @@ class Efficiency:
 
 def read_efficiency(table: Mapping[str, object]) -> Efficiency:
     """Efficiency from the parsed JSON file; the first wrong figure is named."""
-    spread, overhead = _values(table, "spread"), _values(table, "overhead")
+    spread, overhead = _read_values(table, "spread"), _read_values(table, "overhead")
     return Efficiency(
-        weights=_values(table, "weights"),
-        evidence=_values(table, "evidence"),
-        families=tuple(Family(prefix=p, full_power_w_per_tflops=w) for p, w in _values(table, "full_power").items()),
-        physics=Physics(**_values(table, "physics")),
-        serving=Serving(**_values(table, "serving")),
+        weights=_read_values(table, "weights"),
+        evidence=_read_values(table, "evidence"),
+        families=tuple(GpuFamily(prefix=p, full_power_w_per_tflops=w) for p, w in _read_values(table, "full_power").items()),
+        physics=StepConstants(**_read_values(table, "physics")),
+        serving=ServingEfficiency(**_read_values(table, "serving")),
         spread_seen=spread["seen"],
         spread_unseen=spread["unseen"],
         overhead=Interval(overhead["low"], overhead["expected"], overhead["high"]),
@@ -111,18 +111,18 @@ def read_efficiency(table: Mapping[str, object]) -> Efficiency:
     )
 
 
-def _values(table: Mapping[str, object], name: str) -> dict[str, float]:
-    part = _table(table, name)
-    return {key: _value(part, key, name) for key in part}
+def _read_values(table: Mapping[str, object], name: str) -> dict[str, float]:
+    part = _read_table(table, name)
+    return {key: _read_value(part, key, name) for key in part}
 
 
-def _value(table: Mapping[str, object], key: str, where: str) -> float:
+def _read_value(table: Mapping[str, object], key: str, where: str) -> float:
     """A figure, either bare or the `value` of a documented entry."""
     found = table.get(key)
     return require_number(found["value"] if isinstance(found, Mapping) else found, f"{where}.{key}", least=-UNITLESS_MOST)
 
 
-def _table(table: Mapping[str, object], name: str) -> Mapping[str, object]:
+def _read_table(table: Mapping[str, object], name: str) -> Mapping[str, object]:
     part = table.get(name)
     if not isinstance(part, Mapping):
         require(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.sizing.architecture import Architecture, Attention, Block, FeedForward
+from costguard.sizing.architecture import Architecture, Attention, FeedForward, LayerBlock
 from costguard.sizing.recipe import LORA_GROUPS, Lora, Recipe
 
 GIGA = 1e9
@@ -47,81 +47,83 @@ class Flops:
         return self.forward + self.backward + self.recompute
 
 
-def flops_per_token(architecture: Architecture, recipe: Recipe) -> Flops:
+def count_flops_per_token(architecture: Architecture, recipe: Recipe) -> Flops:
     """FLOPs of one token at `recipe.seq_len`: forward only for inference, without weight gradients under adapters."""
     sample = architecture.sample_tokens or recipe.seq_len
-    shares = [(block, tokens_of(block, recipe) / sample) for block in architecture.blocks]
+    shares = [(block, _count_tokens(block, recipe) / sample) for block in architecture.blocks]
     walked = architecture.walk.multiply_adds / sample if architecture.walk else 0
-    layers = walked + _stated_scale(architecture) * sum(share * b.layers * layer_weights(b) for b, share in shares)
-    scores = sum(share * b.layers * score_flops(b, recipe) for b, share in shares)
-    adapters = sum(share * b.layers * adapter_weights(b, recipe.lora) for b, share in shares) if recipe.adapters else 0.0
+    layers = walked + _compute_stated_scale(architecture) * sum(
+        share * b.layers * _count_layer_weights(b) for b, share in shares
+    )
+    scores = sum(share * b.layers * _count_score_flops(b, recipe) for b, share in shares)
+    adapters = sum(share * b.layers * _count_adapter_weights(b, recipe.lora) for b, share in shares) if recipe.adapters else 0.0
     head = architecture.embedding_parameters if architecture.has_head else 0
     forward = 2 * (layers + head + adapters) + scores
-    backward = _backward(layers + head, adapters, scores, recipe)
-    recompute = _recompute(2 * (layers + adapters) + scores, scores, recipe)
+    backward = _count_backward(layers + head, adapters, scores, recipe)
+    recompute = _count_recompute(2 * (layers + adapters) + scores, scores, recipe)
     return Flops(
         forward=forward,
         backward=backward,
         recompute=recompute,
         attention=scores / forward,
-        explain=_explained({"layers": layers, "head": head, "adapters": adapters}, scores, backward, recompute, recipe),
+        explain=_explain_flops({"layers": layers, "head": head, "adapters": adapters}, scores, backward, recompute, recipe),
     )
 
 
-def tokens_of(block: Block, recipe: Recipe) -> int:
+def _count_tokens(block: LayerBlock, recipe: Recipe) -> int:
     """Tokens of one sample that pass `block`."""
     return block.tokens or recipe.seq_len
 
 
-def layer_weights(block: Block) -> int:
+def _count_layer_weights(block: LayerBlock) -> int:
     """Weights one token is multiplied with in one layer: attention, the experts it passes, the router; no norms, no biases."""
-    return block.attention_parameters + _feed_forward_weights(block.feed_forward, block.hidden)
+    return block.attention_parameters + _count_feed_forward_weights(block.feed_forward, block.hidden)
 
 
-def score_flops(block: Block, recipe: Recipe) -> float:
+def _count_score_flops(block: LayerBlock, recipe: Recipe) -> float:
     """Forward FLOPs of queries x keys and scores x values, per token of one layer."""
-    attention, tokens = block.attention, tokens_of(block, recipe)
-    seen = context(attention, tokens, causal=block.causal and recipe.attention != "eager")
+    attention, tokens = block.attention, _count_tokens(block, recipe)
+    seen = count_context_tokens(attention, tokens, causal=block.causal and recipe.attention != "eager")
     cross = tokens if block.cross_attention else 0
-    return 2.0 * (attention.query_width + value_width(attention)) * (seen + cross)
+    return 2.0 * (attention.query_width + _compute_value_width(attention)) * (seen + cross)
 
 
-def context(attention: Attention, tokens: int, *, causal: bool) -> float:
+def count_context_tokens(attention: Attention, tokens: int, *, causal: bool) -> float:
     """Tokens a query computes a score for, on average. Eager attention computes the masked half too: `causal` False."""
     window = min(attention.window or tokens, tokens)
     return window * (1 - window / (2 * tokens)) if causal else float(window)
 
 
-def value_width(attention: Attention) -> int:
+def _compute_value_width(attention: Attention) -> int:
     """Width of the values all heads read: heads x value size."""
     return attention.heads * (attention.head_dim if attention.latent is None else attention.latent.value_dim)
 
 
-def adapter_weights(block: Block, lora: Lora) -> int:
+def _count_adapter_weights(block: LayerBlock, lora: Lora) -> int:
     """Weights of one layer's low-rank adapters: rank x (inputs + outputs) of each matrix that carries one.
 
     A mixture's experts carry one each; a token passes those of its own experts.
     """
-    attention = sum(i + o for n, (i, o) in block.attention.matrices(block.hidden).items() if _carries(n, lora))
-    forward = sum(i + o for n, (i, o) in block.feed_forward.matrices(block.hidden).items() if _carries(n, lora))
+    attention = sum(i + o for n, (i, o) in block.attention.list_matrices(block.hidden).items() if _carries_adapter(n, lora))
+    forward = sum(i + o for n, (i, o) in block.feed_forward.list_matrices(block.hidden).items() if _carries_adapter(n, lora))
     return lora.rank * (attention + max(1, block.feed_forward.experts_per_token) * forward)
 
 
-def _carries(name: str, lora: Lora) -> bool:
+def _carries_adapter(name: str, lora: Lora) -> bool:
     if lora.targets in LORA_GROUPS:
         return lora.targets == "all-linear" or name in ATTENTION_MATRICES
     return name in lora.targets
 
 
-def _feed_forward_weights(feed_forward: FeedForward, hidden: int) -> int:
-    each = sum(i * o for i, o in feed_forward.matrices(hidden).values())
+def _count_feed_forward_weights(feed_forward: FeedForward, hidden: int) -> int:
+    each = sum(i * o for i, o in feed_forward.list_matrices(hidden).values())
     if not feed_forward.experts:
         return each
     shared = (feed_forward.gated + 2) * hidden * feed_forward.shared_ffn
     return feed_forward.experts_per_token * each + shared + feed_forward.experts * hidden
 
 
-def _stated_scale(architecture: Architecture) -> float:
+def _compute_stated_scale(architecture: Architecture) -> float:
     """How many times larger the layers are than their shape says, where the count is stated: 1 where it is not."""
     if architecture.stated_params is None or not architecture.blocks:
         return 1.0
@@ -130,7 +132,7 @@ def _stated_scale(architecture: Architecture) -> float:
     return max(0.0, 1 + missing / counted)
 
 
-def _backward(weights: float, adapters: float, scores: float, recipe: Recipe) -> float:
+def _count_backward(weights: float, adapters: float, scores: float, recipe: Recipe) -> float:
     """Gradients of the inputs cost as much as the forward pass, gradients of the trained weights as much again."""
     if not recipe.trains:
         return 0.0
@@ -138,14 +140,16 @@ def _backward(weights: float, adapters: float, scores: float, recipe: Recipe) ->
     return 2 * (weights + adapters) + 2 * trained + 2 * scores
 
 
-def _recompute(layers_forward: float, scores: float, recipe: Recipe) -> float:
+def _count_recompute(layers_forward: float, scores: float, recipe: Recipe) -> float:
     """Full checkpointing runs every layer's forward again, selective only the scores (Korthikanti et al. 2022)."""
     if not recipe.trains:
         return 0.0
     return {"none": 0.0, "selective": scores, "full": layers_forward}[recipe.checkpointing]
 
 
-def _explained(weights: dict[str, float], scores: float, backward: float, recompute: float, recipe: Recipe) -> tuple[str, ...]:
+def _explain_flops(
+    weights: dict[str, float], scores: float, backward: float, recompute: float, recipe: Recipe
+) -> tuple[str, ...]:
     """Formula and numbers, in GFLOP a token."""
     total = sum(weights.values())
     parts = " + ".join(f"{name} {n / GIGA:.3f}" for name, n in weights.items())

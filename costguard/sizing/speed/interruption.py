@@ -9,7 +9,7 @@ from costguard.values.interval import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interruptions:
+class InterruptionRate:
     """`per_hour`: interruptions per instance-hour. `restart_hours`: until the run computes again."""
 
     per_hour: Interval
@@ -17,10 +17,10 @@ class Interruptions:
     source: str = ""
 
 
-def read_interruptions(rows: Iterable[Mapping[str, str]]) -> dict[str, Interruptions]:
+def read_interruptions(rows: Iterable[Mapping[str, str]]) -> dict[str, InterruptionRate]:
     """Provider -> its risk, from `interruptions.csv`; `*` stands for every provider without a row."""
     return {
-        row["provider"]: Interruptions(
+        row["provider"]: InterruptionRate(
             per_hour=Interval(*(float(row[f"{end}_per_hour"]) for end in ("low", "expected", "high"))),
             restart_hours=float(row["restart_minutes"]) / 60,
             source=f"{row['source']}, {row['observed_on']}",

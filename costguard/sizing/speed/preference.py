@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.companions import Beside
+from costguard.sizing.companions import PreferenceTraining
 from costguard.sizing.placement import Placement
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.recipe import Parallelism, Recipe
 from costguard.sizing.speed.efficiency import Efficiency
 from costguard.sizing.speed.step import TERA
-from costguard.sizing.speed.throughput import Throughput, throughput
-from costguard.sizing.speed.work import work
+from costguard.sizing.speed.throughput import Throughput, compute_throughput
+from costguard.sizing.speed.work import count_work
 from costguard.values.interval import Interval
 
 MICRO = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class ModelPass:
     """`times` a token makes it, at `speed` tokens a second per GPU; `flops` a token."""
 
     name: str
@@ -42,70 +42,76 @@ class Pass:
         return self.speed.invert().scale(self.times)
 
 
-def speed_of_turns(architecture: Architecture, beside: Beside, placed: Placement, efficiency: Efficiency) -> Throughput | None:
+def compute_preference_speed(
+    architecture: Architecture, beside: PreferenceTraining, placed: Placement, efficiency: Efficiency
+) -> Throughput | None:
     """Tokens of the job a second per GPU, every model's passes counted; None where no rate of the GPU is known."""
-    clock = _Clock(placed, efficiency)
+    clock = _PlacementSpeeds(placed, efficiency)
     policy = replace(placed.recipe, micro_batch=placed.recipe.micro_batch * beside.sequences)
-    own = clock.speed(architecture, policy, placed.parallel)
-    return None if own is None else _summed(own, list(_passes(architecture, beside, policy, own, clock)))
+    own = clock.compute_speed(architecture, policy, placed.parallel)
+    return None if own is None else _sum_passes(own, list(_list_passes(architecture, beside, policy, own, clock)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Clock:
+class _PlacementSpeeds:
     """Speeds on the GPUs of one placement."""
 
     placed: Placement
     efficiency: Efficiency
 
-    def speed(self, architecture: Architecture, recipe: Recipe, parallel: Parallel) -> Throughput | None:
+    def compute_speed(self, architecture: Architecture, recipe: Recipe, parallel: Parallelism) -> Throughput | None:
         p = self.placed
-        return throughput(architecture, recipe, parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=self.efficiency)
+        return compute_throughput(architecture, recipe, parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=self.efficiency)
 
 
-def _passes(architecture: Architecture, beside: Beside, policy: Recipe, own: Throughput, clock: _Clock) -> Iterator[Pass]:
+def _list_passes(
+    architecture: Architecture, beside: PreferenceTraining, policy: Recipe, own: Throughput, clock: _PlacementSpeeds
+) -> Iterator[ModelPass]:
     parallel = clock.placed.parallel
-    yield Pass(
+    yield ModelPass(
         name="policy, training",
         times=beside.updates,
         speed=own.tokens_per_s_per_gpu,
-        flops=work(architecture, policy).flops.hardware,
+        flops=count_work(architecture, policy).flops.hardware,
     )
     if beside.generates:
-        yield _forward("policy, scoring", architecture, policy, own)
-        yield from _writing(architecture, beside, policy, clock)
+        yield _build_scoring_pass("policy, scoring", architecture, policy, own)
+        yield from _list_generation_passes(architecture, beside, policy, clock)
     for c in beside.companions:
         shape = c.architecture
-        trained = clock.speed(shape, policy, parallel)
+        trained = clock.compute_speed(shape, policy, parallel)
         if trained is None:
             continue
-        yield _forward(f"{c.role}, scoring", shape, policy, trained)
+        yield _build_scoring_pass(f"{c.role}, scoring", shape, policy, trained)
         if c.trained:
-            flops = work(shape, policy).flops.hardware
-            yield Pass(name=f"{c.role}, training", times=beside.updates, speed=trained.tokens_per_s_per_gpu, flops=flops)
+            flops = count_work(shape, policy).flops.hardware
+            yield ModelPass(name=f"{c.role}, training", times=beside.updates, speed=trained.tokens_per_s_per_gpu, flops=flops)
 
 
-def _forward(name: str, architecture: Architecture, recipe: Recipe, trained: Throughput) -> Pass:
-    flops = work(architecture, recipe).flops
+def _build_scoring_pass(name: str, architecture: Architecture, recipe: Recipe, trained: Throughput) -> ModelPass:
+    flops = count_work(architecture, recipe).flops
     speed = trained.tokens_per_s_per_gpu.scale(flops.hardware / flops.forward)
-    return Pass(name=name, times=1.0, speed=speed, flops=flops.forward)
+    return ModelPass(name=name, times=1.0, speed=speed, flops=flops.forward)
 
 
-def _writing(architecture: Architecture, beside: Beside, policy: Recipe, clock: _Clock) -> Iterator[Pass]:
+def _list_generation_passes(
+    architecture: Architecture, beside: PreferenceTraining, policy: Recipe, clock: _PlacementSpeeds
+) -> Iterator[ModelPass]:
     """Prompts taken in at once, completions token by token; half of a completion is behind its average token."""
-    whole = Parallel(tp=clock.placed.parallel.tp, pp=clock.placed.parallel.pp)
+    whole = Parallelism(tp=clock.placed.parallel.tp, pp=clock.placed.parallel.pp)
     behind = beside.prompt_len + beside.completion_len // 2
     recipe = replace(policy, method="inference", micro_batch=beside.generation_batch, seq_len=behind, gradient_accumulation=1)
-    written = clock.speed(architecture, recipe, whole)
+    written = clock.compute_speed(architecture, recipe, whole)
     if written is None or not written.prefill_tokens_per_s_per_gpu:
         return
     share = beside.completion_len / (beside.prompt_len + beside.completion_len)
-    flops, rate = work(architecture, recipe).flops.forward, written.tokens_per_s_per_gpu
+    flops, rate = count_work(architecture, recipe).flops.forward, written.tokens_per_s_per_gpu
     prompts = rate.scale(written.prefill_tokens_per_s_per_gpu / rate.expected)
-    yield Pass(name="policy, reading prompts", times=1 - share, speed=prompts, flops=flops)
-    yield Pass(name="policy, writing", times=share, speed=rate, flops=flops)
+    yield ModelPass(name="policy, reading prompts", times=1 - share, speed=prompts, flops=flops)
+    yield ModelPass(name="policy, writing", times=share, speed=rate, flops=flops)
 
 
-def _summed(own: Throughput, passes: list[Pass]) -> Throughput:
+def _sum_passes(own: Throughput, passes: list[ModelPass]) -> Throughput:
     """The policy's own speed with all other passes of its tokens beside it."""
     seconds = reduce(Interval.add, (p.seconds for p in passes))
     rate = seconds.invert()
@@ -114,15 +120,15 @@ def _summed(own: Throughput, passes: list[Pass]) -> Throughput:
         own,
         tokens_per_s_per_gpu=rate,
         efficiency=rate.expected * flops / (own.peak_tflops * TERA),
-        reasons=(*own.reasons, ("passes besides one training pass of the policy", _share(own, rate))),
-        explain=(*own.explain, *(_line(p, seconds.expected) for p in passes)),
+        reasons=(*own.reasons, ("passes besides one training pass of the policy", _compute_share(own, rate))),
+        explain=(*own.explain, *(_format_pass(p, seconds.expected) for p in passes)),
     )
 
 
-def _share(own: Throughput, rate: Interval) -> float:
+def _compute_share(own: Throughput, rate: Interval) -> float:
     return rate.expected / own.tokens_per_s_per_gpu.expected
 
 
-def _line(p: Pass, whole: float) -> str:
+def _format_pass(p: ModelPass, whole: float) -> str:
     share = p.seconds.expected / whole
     return f"{p.name}: {p.times:g} x {MICRO / p.speed.expected:.1f} us a token = {share:.0%} of the time"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from costguard.sizing.architecture import Architecture, Block
+from costguard.sizing.architecture import Architecture, LayerBlock
 from costguard.sizing.recipe import Recipe
-from costguard.sizing.speed.efficiency import Serving
-from costguard.sizing.speed.step import GIGA, TERA, Links, Setting
-from costguard.sizing.speed.work import Peak, Work
+from costguard.sizing.speed.efficiency import ServingEfficiency
+from costguard.sizing.speed.step import GIGA, TERA, LinkSpeeds, StepSetting
+from costguard.sizing.speed.work import PeakRate, TokenWork
 
 CACHE_BYTES = 2.0
 SUM_SECONDS = 1e-5
@@ -21,7 +21,7 @@ SUM_SECONDS = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class DecodeStep:
     """Seconds in which every sequence of one copy of the model gains one token, by what they are spent on."""
 
     reading: float
@@ -34,21 +34,23 @@ class Step:
         return max(self.reading, self.computing) + self.summing
 
 
-def decode_step(architecture: Architecture, setting: Setting, *, links: Links, serving: Serving) -> Step:
+def _compute_decode_step(
+    architecture: Architecture, setting: StepSetting, *, links: LinkSpeeds, serving: ServingEfficiency
+) -> DecodeStep:
     """One step of `micro_batch` sequences that have `seq_len` tokens behind them, on tp x pp GPUs."""
     job, gpu, recipe, tp = setting.work, setting.gpu, setting.recipe, setting.parallel.tp
     ranks, batch = tp * setting.parallel.pp, recipe.micro_batch
-    cache = batch * sum(cache_bytes(b, recipe) for b in architecture.blocks)
-    read = job.weight_bytes * weights_read(architecture, job, batch) + cache
+    cache = batch * sum(_compute_cache_bytes(b, recipe) for b in architecture.blocks)
+    read = job.weight_bytes * _count_weights_read(architecture, job, batch) + cache
     summed = 2 * CACHE_BYTES * batch * architecture.hidden / (links.inside * GIGA)
-    return Step(
+    return DecodeStep(
         reading=read / (gpu.bandwidth_gb_s / gpu.dies * GIGA * serving.bandwidth_share * ranks),
         computing=batch * job.flops.forward / (setting.top.matrix * TERA * serving.compute_share * ranks),
         summing=2 * architecture.layers * (tp > 1) * (SUM_SECONDS + summed),
     )
 
 
-def weights_read(architecture: Architecture, work: Work, batch: int) -> float:
+def _count_weights_read(architecture: Architecture, work: TokenWork, batch: int) -> float:
     """Weights one step needs: of a mixture, the experts that at least one of `batch` tokens is sent to."""
     total = work.weights + work.expert_weights - architecture.embedding_parameters * (not architecture.tied_embeddings)
     if not work.mixture:
@@ -59,17 +61,17 @@ def weights_read(architecture: Architecture, work: Work, batch: int) -> float:
     return total - passed * unused
 
 
-def cache_bytes(block: Block, recipe: Recipe) -> float:
+def _compute_cache_bytes(block: LayerBlock, recipe: Recipe) -> float:
     """Keys and values of one sequence in one Block, 16-bit; a window keeps no more than itself."""
     tokens = block.tokens or recipe.seq_len
     return CACHE_BYTES * block.layers * block.attention.cached_width * min(tokens, block.attention.window or tokens)
 
 
-def prefill_rate(work: Work, top: Peak, serving: Serving) -> float:
+def _compute_prefill_rate(work: TokenWork, top: PeakRate, serving: ServingEfficiency) -> float:
     """Prompt tokens a second per GPU: bound by arithmetic."""
     return top.matrix * TERA * serving.compute_share / work.flops.forward
 
 
-def generates(architecture: Architecture) -> bool:
+def _is_generative(architecture: Architecture) -> bool:
     """Whether tokens come one after another; an encoder or an image tower takes them all at once."""
     return any(block.causal for block in architecture.blocks)

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from costguard.sizing.memory.frameworks import fuses
-from costguard.sizing.recipe import Parallel, Recipe
-from costguard.sizing.speed.efficiency import Family, Physics
-from costguard.sizing.speed.work import Peak, Work
+from costguard.sizing.memory.frameworks import has_fused_kernels
+from costguard.sizing.recipe import Parallelism, Recipe
+from costguard.sizing.speed.efficiency import GpuFamily, StepConstants
+from costguard.sizing.speed.work import PeakRate, TokenWork
 from costguard.values.gpu import Gpu
 
 TERA, GIGA = 1e12, 1e9
@@ -34,16 +34,16 @@ USUAL_ACHIEVED = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class StepSetting:
     """A job on `gpus` GPUs in `nodes` machines."""
 
-    work: Work
+    work: TokenWork
     recipe: Recipe
-    parallel: Parallel
+    parallel: Parallelism
     gpu: Gpu
     gpus: int
     nodes: int
-    top: Peak
+    top: PeakRate
 
     @property
     def ranks(self) -> int:
@@ -72,7 +72,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
+class LinkSpeeds:
     """GB/s a GPU sends: `inside` a machine, `between` machines while all do, and in a ring over all (`collective`).
 
     `together`: GPUs that share the fast fabric.
@@ -84,38 +84,38 @@ class Links:
     together: int
 
 
-def costs(setting: Setting, physics: Physics, family: Family) -> dict[str, float]:
+def compute_costs(setting: StepSetting, physics: StepConstants, family: GpuFamily) -> dict[str, float]:
     """Every named cost of this job on these GPUs, to be weighed by the fitted weights; what does not apply is 0."""
-    s, reach = setting, links(setting.gpu, setting.gpus, setting.nodes, physics)
-    base = arithmetic_seconds(s, physics)
+    s, reach = setting, _compute_links(setting.gpu, setting.gpus, setting.nodes, physics)
+    base = compute_arithmetic_seconds(s, physics)
     return {
         "base": 1.0,
-        "memory": -math.log1p(memory_seconds(s, physics) / base),
-        "network": -math.log1p(network_seconds(s, reach) / base),
-        "model_parallel": -math.log1p(model_parallel_seconds(s, reach) / base),
-        "bubble": -math.log1p(idle_share(s.parallel.pp, s.passes_a_step)),
+        "memory": -math.log1p(_compute_memory_seconds(s, physics) / base),
+        "network": -math.log1p(_compute_network_seconds(s, reach) / base),
+        "model_parallel": -math.log1p(_compute_model_parallel_seconds(s, reach) / base),
+        "bubble": -math.log1p(_compute_idle_share(s.parallel.pp, s.passes_a_step)),
         "narrow": -math.log1p(physics.narrow_hidden / s.work.hidden),
-        "host": -math.log1p(host_seconds(s, physics) / base),
+        "host": -math.log1p(_compute_host_seconds(s, physics) / base),
         "mixture": -float(s.work.mixture),
         "convolutions": -float(s.work.walked),
         "fp8": -float(bool(s.top.reduced)),
         "fp4": -float(s.top.reduced == "fp4"),
         "fp16": -float(s.top.fp16),
         "scale": -math.log10(s.gpus),
-        "power": _power(s.gpu, family),
-        "achieved": _achieved(s.gpu),
+        "power": _compute_power(s.gpu, family),
+        "achieved": _compute_achieved(s.gpu),
         f"gpu {family.prefix}": 1.0,
     }
 
 
-def arithmetic_seconds(setting: Setting, physics: Physics) -> float:
+def compute_arithmetic_seconds(setting: StepSetting, physics: StepConstants) -> float:
     """If a GPU did nothing but multiply, at its peak. Scores run slower than matrices even so."""
     job, top = setting.work, setting.top
-    wide = job.wide_flops + attention_slowdown(setting, physics) * job.attention_flops
+    wide = job.wide_flops + _choose_attention_slowdown(setting, physics) * job.attention_flops
     return (job.matrix_flops / top.matrix + wide / top.wide) / TERA
 
 
-def attention_slowdown(setting: Setting, physics: Physics) -> float:
+def _choose_attention_slowdown(setting: StepSetting, physics: StepConstants) -> float:
     """Hopper and Blackwell need kernels written for them (FlashAttention-3 and 4, cuDNN); FlashAttention-2 wastes them."""
     recipe = setting.recipe
     made_for_it = recipe.attention == "flash3" or recipe.framework == "megatron"
@@ -124,7 +124,7 @@ def attention_slowdown(setting: Setting, physics: Physics) -> float:
     return physics.attention_slowdown
 
 
-def idle_share(stages: int, passes: int) -> float:
+def _compute_idle_share(stages: int, passes: int) -> float:
     """Time a pipeline fills and drains, over time it works: (p - 1) / m.
 
     Where that is much, stages are cut in two and interleaved: of what exceeds INTERLEAVED_FROM half is left.
@@ -133,12 +133,12 @@ def idle_share(stages: int, passes: int) -> float:
     return min(idle, (idle + INTERLEAVED_FROM) / 2)
 
 
-def memory_seconds(setting: Setting, physics: Physics) -> float:
+def _compute_memory_seconds(setting: StepSetting, physics: StepConstants) -> float:
     """Activations, logits, the weights of each pass and the optimizer's step, through the GPU's own memory."""
     s, job = setting, setting.work
     layers = physics.layer_bytes_per_hidden * job.hidden_layers + physics.layer_bytes_per_ffn * job.ffn_layers
     logits = physics.logits_bytes_per_word * job.words
-    layers *= physics.fused_share if fuses(s.recipe) else 1
+    layers *= physics.fused_share if has_fused_kernels(s.recipe) else 1
     logits *= physics.fused_share if s.recipe.fused_loss or s.recipe.compiled else 1
     routed = physics.routed_bytes_per_hidden * job.routed_hidden * job.experts_per_token
     read = physics.dequantised_bytes_per_weight if s.recipe.quant != "none" else job.weight_bytes
@@ -148,7 +148,7 @@ def memory_seconds(setting: Setting, physics: Physics) -> float:
     return ((layers + routed) * (job.passes + s.recipe.trains) + logits + weights) / bandwidth
 
 
-def network_seconds(setting: Setting, links: Links) -> float:
+def _compute_network_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
     """Data parallelism: gradients once a step, or weights gathered in every pass and gradients scattered (ZeRO-3, FSDP)."""
     s, job = setting, setting.work
     gradients = 2.0 * s.trains_weights
@@ -157,7 +157,7 @@ def network_seconds(setting: Setting, links: Links) -> float:
     return moved * s.weights * (s.ranks - 1) / s.ranks / (links.collective * GIGA) / s.pass_tokens
 
 
-def model_parallel_seconds(setting: Setting, links: Links) -> float:
+def _compute_model_parallel_seconds(setting: StepSetting, links: LinkSpeeds) -> float:
     """Tensor parallelism sums two activations a layer and pass; expert parallelism sends tokens to experts and back.
 
     Between machines a token goes once to each machine that holds one of its experts: 8 experts in 8 machines are 4.6 others.
@@ -172,7 +172,7 @@ def model_parallel_seconds(setting: Setting, links: Links) -> float:
     return job.passes * (summed + exchanged) / GIGA
 
 
-def host_seconds(setting: Setting, physics: Physics) -> float:
+def _compute_host_seconds(setting: StepSetting, physics: StepConstants) -> float:
     """Offload: gradients down, weights up and Adam on the CPU once a step; with `all`, weights up in every pass."""
     s, job = setting, setting.work
     if s.parallel.offload == "none":
@@ -183,7 +183,7 @@ def host_seconds(setting: Setting, physics: Physics) -> float:
     return s.weights * (fetched + step) / s.pass_tokens
 
 
-def links(gpu: Gpu, gpus: int, nodes: int, physics: Physics) -> Links:
+def _compute_links(gpu: Gpu, gpus: int, nodes: int, physics: StepConstants) -> LinkSpeeds:
     """How GPUs reach each other.
 
     A ring's data enters a machine once, over the network cards of all its GPUs together. Those cards are taken to be in
@@ -193,20 +193,20 @@ def links(gpu: Gpu, gpus: int, nodes: int, physics: Physics) -> Links:
     inside = (gpu.interconnect_gb_s or 0) / 2 if gpu.nvlink else physics.pcie_gb_s
     together = NVL72 if "NVL72" in gpu.interconnect else per_node
     if gpus <= together:
-        return Links(inside=inside, between=inside, collective=inside, together=gpus)
+        return LinkSpeeds(inside=inside, between=inside, collective=inside, together=gpus)
     uncut = UNCUT_GB_S.get(gpu.interconnect, gpu.interconnect_gb_s or 0)
     between = uncut * physics.fabric_share_per_gpu if gpu.nvlink else physics.pcie_node_gb_s / per_node
-    return Links(inside=inside, between=between, collective=min(inside, between * per_node), together=together)
+    return LinkSpeeds(inside=inside, between=between, collective=min(inside, between * per_node), together=together)
 
 
-def _power(gpu: Gpu, family: Family) -> float:
+def _compute_power(gpu: Gpu, family: GpuFamily) -> float:
     """Log of the watts a part may draw per TFLOPS, against its generation's least throttled part; 0 where not known."""
     if family.full_power_w_per_tflops is None or gpu.tdp_w is None or gpu.bf16_tflops is None:
         return 0.0
     return min(0.0, math.log(gpu.tdp_w / gpu.bf16_tflops / family.full_power_w_per_tflops))
 
 
-def _achieved(gpu: Gpu) -> float:
+def _compute_achieved(gpu: Gpu) -> float:
     """Log of the best share of peak anybody has measured, against the usual one; 0 where nobody has."""
     if gpu.mamf_bf16_tflops is None or gpu.bf16_tflops is None:
         return 0.0

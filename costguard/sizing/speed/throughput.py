@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass
 
 from costguard.sizing.architecture import Architecture
-from costguard.sizing.recipe import Parallel, Recipe
+from costguard.sizing.recipe import Parallelism, Recipe
 from costguard.sizing.speed.efficiency import Efficiency
-from costguard.sizing.speed.serving import decode_step, generates, prefill_rate
-from costguard.sizing.speed.step import TERA, Setting, arithmetic_seconds, costs, links
-from costguard.sizing.speed.work import peak, work
+from costguard.sizing.speed.serving import _compute_decode_step, _compute_prefill_rate, _is_generative
+from costguard.sizing.speed.step import TERA, StepSetting, _compute_links, compute_arithmetic_seconds, compute_costs
+from costguard.sizing.speed.work import count_work, find_peak_rate
 from costguard.values.gpu import Gpu
 from costguard.values.interval import Interval
 
@@ -37,47 +37,54 @@ class Throughput:
     prefill_tokens_per_s_per_gpu: float | None = None
 
 
-def throughput(
-    architecture: Architecture, recipe: Recipe, parallel: Parallel, gpu: Gpu, *, gpus: int, nodes: int, efficiency: Efficiency
+def compute_throughput(
+    architecture: Architecture,
+    recipe: Recipe,
+    parallel: Parallelism,
+    gpu: Gpu,
+    *,
+    gpus: int,
+    nodes: int,
+    efficiency: Efficiency,
 ) -> Throughput | None:
     """Speed of the job on `gpus` GPUs in `nodes` machines; None where no arithmetic rate of the GPU is known."""
-    top = peak(recipe, gpu)
+    top = find_peak_rate(recipe, gpu)
     if top is None:
         return None
-    job = work(architecture, recipe)
-    setting = Setting(work=job, recipe=recipe, parallel=parallel, gpu=gpu, gpus=gpus, nodes=nodes, top=top)
-    return _training(setting, efficiency) if recipe.trains else _serving(architecture, setting, efficiency)
+    job = count_work(architecture, recipe)
+    setting = StepSetting(work=job, recipe=recipe, parallel=parallel, gpu=gpu, gpus=gpus, nodes=nodes, top=top)
+    return _compute_training(setting, efficiency) if recipe.trains else _compute_serving(architecture, setting, efficiency)
 
 
-def _training(setting: Setting, efficiency: Efficiency) -> Throughput:
+def _compute_training(setting: StepSetting, efficiency: Efficiency) -> Throughput:
     top, flops, gpu = setting.top, setting.work.flops, setting.gpu
-    found = costs(setting, efficiency.physics, efficiency.family(gpu.arch))
+    found = compute_costs(setting, efficiency.physics, efficiency.find_family(gpu.arch))
     reasons = tuple((name, math.exp(efficiency.weights.get(name, 0.0) * x)) for name, x in found.items() if x)
-    ideal = 1 / arithmetic_seconds(setting, efficiency.physics)
+    ideal = 1 / compute_arithmetic_seconds(setting, efficiency.physics)
     rate = ideal * math.prod(factor for _, factor in reasons)
     return Throughput(
-        tokens_per_s_per_gpu=Interval.around(rate, math.exp(efficiency.spread(found))),
+        tokens_per_s_per_gpu=Interval.around(rate, math.exp(efficiency.choose_spread(found))),
         efficiency=rate * flops.hardware / (top.matrix * TERA),
         peak_tflops=top.matrix,
         reasons=reasons,
-        notes=(*top.notes, *_without_evidence(found, efficiency, gpu)),
+        notes=(*top.notes, *_list_missing_evidence(found, efficiency, gpu)),
         explain=(*flops.explain, f"at {top.matrix:g} TFLOPS and nothing else: {ideal:.1f} tokens/s per GPU"),
     )
 
 
-def _without_evidence(found: dict[str, float], efficiency: Efficiency, gpu: Gpu) -> tuple[str, ...]:
+def _list_missing_evidence(found: dict[str, float], efficiency: Efficiency, gpu: Gpu) -> tuple[str, ...]:
     missing = [name for name, x in found.items() if x and not efficiency.evidence.get(name, 0)]
     named = [gpu.name if name.startswith("gpu ") else name for name in missing]
     return (f"no published run tells the speed of: {', '.join(named)}; the interval is wide",) if named else ()
 
 
-def _serving(architecture: Architecture, setting: Setting, efficiency: Efficiency) -> Throughput:
+def _compute_serving(architecture: Architecture, setting: StepSetting, efficiency: Efficiency) -> Throughput:
     top, forward, serving = setting.top, setting.work.flops.forward, efficiency.serving
-    prefill = prefill_rate(setting.work, top, serving)
+    prefill = _compute_prefill_rate(setting.work, top, serving)
     rate, bound = prefill, "compute"
-    if generates(architecture):
-        reach = links(setting.gpu, setting.gpus, setting.nodes, efficiency.physics)
-        step = decode_step(architecture, setting, links=reach, serving=serving)
+    if _is_generative(architecture):
+        reach = _compute_links(setting.gpu, setting.gpus, setting.nodes, efficiency.physics)
+        step = _compute_decode_step(architecture, setting, links=reach, serving=serving)
         rate = setting.recipe.micro_batch / step.seconds / (setting.parallel.tp * setting.parallel.pp)
         bound = "memory bandwidth" if step.reading > step.computing else "compute"
     share = rate * forward / (top.matrix * TERA)

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from costguard.sizing.job import Job
 from costguard.sizing.placement import Placement
-from costguard.sizing.speed.duration import BOOT_HOURS, startup
+from costguard.sizing.speed.duration import BOOT_HOURS, compute_startup
 from costguard.sizing.speed.efficiency import Efficiency
-from costguard.sizing.speed.throughput import Throughput, throughput
+from costguard.sizing.speed.throughput import Throughput, compute_throughput
 from costguard.values.interval import Interval
 
 
-def speed_of(job: Job, placed: Placement, efficiency: Efficiency) -> Throughput | None:
+def compute_job_speed(job: Job, placed: Placement, efficiency: Efficiency) -> Throughput | None:
     """Tokens of the job a second per GPU; None where no rate of the GPU is known."""
     if job.beside is None:
         p = placed
-        return throughput(job.architecture, p.recipe, p.parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=efficiency)
-    from costguard.sizing.speed.preference import speed_of_turns
+        return compute_throughput(
+            job.architecture, p.recipe, p.parallel, p.gpu, gpus=p.gpus, nodes=p.nodes, efficiency=efficiency
+        )
+    from costguard.sizing.speed.preference import compute_preference_speed
 
-    return speed_of_turns(job.architecture, job.beside, placed, efficiency)
+    return compute_preference_speed(job.architecture, job.beside, placed, efficiency)
 
 
-def startup_of(job: Job, *, booted: bool = False) -> Interval:
+def compute_job_startup(job: Job, *, booted: bool = False) -> Interval:
     """Hours from the order to the first step, companions' weights fetched too. `booted`: the machine runs already."""
-    beside = job.beside.with_weights(job.recipe) if job.beside else ()
+    beside = job.beside.list_with_weights(job.recipe) if job.beside else ()
     boot = Interval.exactly(0.0) if booted else BOOT_HOURS
-    return startup(job.architecture, *(c.architecture for c in beside), boot=boot)
+    return compute_startup(job.architecture, *(c.architecture for c in beside), boot=boot)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from costguard.sizing.architecture import Architecture, Block
+from costguard.sizing.architecture import Architecture, LayerBlock
 from costguard.sizing.recipe import Recipe
-from costguard.sizing.speed.flops import Flops, flops_per_token
+from costguard.sizing.speed.flops import Flops, count_flops_per_token
 from costguard.values.gpu import Gpu
 
 CONVOLUTION_WIDTH = 512
 NUMBERS_PER_HIDDEN = 15
 """What a layer writes and reads outside its matrices, per hidden unit and pass; what convolutions keep is counted so."""
-REDUCED = ("fp4", "fp8")
+REDUCED_PRECISIONS = ("fp4", "fp8")
 """Precisions below 16 bits, narrowest first."""
 FLASH_BACKWARD = 2.5
 """Flash attention computes the scores again in its backward pass: 2.5 forwards, not 2 (Dao 2023)."""
@@ -26,7 +26,7 @@ QUANTISED_BYTES = {"int8": 1.0, "nf4": 0.53, "int4": 0.53}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class TokenWork:
     """A job per token: FLOPs by the rate they run at, bytes, and weights. Independent of hardware and sharing.
 
     `hidden_layers`, `ffn_layers`, `routed_hidden`: width x layers, of all, of feed-forwards, of mixtures; `words` of the
@@ -56,26 +56,26 @@ class Work:
 
 
 @lru_cache(maxsize=64)
-def work(architecture: Architecture, recipe: Recipe) -> Work:
+def count_work(architecture: Architecture, recipe: Recipe) -> TokenWork:
     """Count `recipe` on `architecture` once; a quote asks for the same job on many GPUs."""
-    flops = flops_per_token(architecture, recipe)
+    flops = count_flops_per_token(architecture, recipe)
     scores = flops.attention * flops.forward
     again = recipe.checkpointing != "none"
-    wide = _head_flops(architecture, recipe)
+    wide = _count_head_flops(architecture, recipe)
     idle = architecture.parameters - architecture.active_parameters
     walked = architecture.walk.kept if architecture.walk else 0
-    return Work(
+    return TokenWork(
         flops=flops,
         matrix_flops=flops.hardware - scores * (1 + 2 * recipe.trains + again * recipe.trains) - wide,
         wide_flops=wide,
         attention_flops=scores * (1 + recipe.trains * (FLASH_BACKWARD + again)),
         passes=1 + recipe.trains * (1 + (recipe.checkpointing == "full")),
         hidden_layers=sum(b.layers * b.hidden for b in architecture.blocks) + walked / NUMBERS_PER_HIDDEN,
-        ffn_layers=sum(b.layers * _ffn_width(b) for b in architecture.blocks),
+        ffn_layers=sum(b.layers * _compute_ffn_width(b) for b in architecture.blocks),
         words=architecture.vocab if architecture.has_head else 0,
         weights=architecture.parameters - idle,
         expert_weights=idle,
-        weight_bytes=weight_bytes(recipe),
+        weight_bytes=_choose_weight_bytes(recipe),
         hidden=max((b.hidden for b in architecture.blocks), default=CONVOLUTION_WIDTH),
         walked=architecture.walk is not None,
         routed_hidden=sum(b.layers * b.hidden for b in architecture.blocks if b.feed_forward.experts),
@@ -83,7 +83,7 @@ def work(architecture: Architecture, recipe: Recipe) -> Work:
     )
 
 
-def weight_bytes(recipe: Recipe) -> float:
+def _choose_weight_bytes(recipe: Recipe) -> float:
     """Bytes a weight is read or sent in: quantised, fp8 where served so, else 2, or 4 in plain fp32."""
     if recipe.quant != "none":
         return QUANTISED_BYTES[recipe.quant]
@@ -91,7 +91,7 @@ def weight_bytes(recipe: Recipe) -> float:
     return ({"fp32": 4.0} | served).get(recipe.precision, 2.0)
 
 
-def _head_flops(architecture: Architecture, recipe: Recipe) -> float:
+def _count_head_flops(architecture: Architecture, recipe: Recipe) -> float:
     """The head runs in 16 bits whatever the layers do."""
     if not architecture.has_head:
         return 0.0
@@ -99,13 +99,13 @@ def _head_flops(architecture: Architecture, recipe: Recipe) -> float:
     return forward * (1 + recipe.trains * (1 if recipe.adapters else 2))
 
 
-def _ffn_width(block: Block) -> float:
+def _compute_ffn_width(block: LayerBlock) -> float:
     f = block.feed_forward
     return (max(1, f.experts_per_token) * f.ffn + f.shared_ffn) * (1.5 if f.gated else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peak:
+class PeakRate:
     """TFLOPS of one device: `matrix` for the layers at the recipe's precision, `wide` for head and scores in 16 bits.
 
     `reduced`: "fp8" or "fp4" where the layers run in so few bits, else blank.
@@ -119,39 +119,39 @@ class Peak:
     notes: tuple[str, ...] = ()
 
 
-def peak(recipe: Recipe, gpu: Gpu) -> Peak | None:
+def find_peak_rate(recipe: Recipe, gpu: Gpu) -> PeakRate | None:
     """The rates `recipe` runs at on `gpu`; None where the datasheet gives none."""
     if recipe.precision == "fp32":
-        return _peak_fp32(gpu)
+        return _find_fp32_peak(gpu)
     wide = gpu.bf16_tflops or gpu.fp32_tflops
     if wide is None:
         return None
     asked = recipe.precision.startswith("fp16")
     fp16 = asked or not gpu.has_bf16
-    notes = () if asked else _without_bf16(gpu)
+    notes = () if asked else _list_bf16_notes(gpu)
     if gpu.bf16_tflops is None:
         notes = (f"{gpu.name} has no fast 16-bit arithmetic: timed at its fp32 rate",)
-    if recipe.precision not in REDUCED:
-        return Peak(matrix=wide / gpu.dies, wide=wide / gpu.dies, fp16=fp16, notes=notes)
-    for precision in REDUCED[REDUCED.index(recipe.precision) :]:
+    if recipe.precision not in REDUCED_PRECISIONS:
+        return PeakRate(matrix=wide / gpu.dies, wide=wide / gpu.dies, fp16=fp16, notes=notes)
+    for precision in REDUCED_PRECISIONS[REDUCED_PRECISIONS.index(recipe.precision) :]:
         rate = gpu.fp8_tflops if precision == "fp8" else gpu.fp4_tflops
         if rate is not None and rate > wide:
-            return Peak(matrix=rate / gpu.dies, wide=wide / gpu.dies, reduced=precision, fp16=fp16, notes=notes)
+            return PeakRate(matrix=rate / gpu.dies, wide=wide / gpu.dies, reduced=precision, fp16=fp16, notes=notes)
         notes = (*notes, f"{gpu.name} has no faster {precision} arithmetic: timed at its next wider rate")
-    return Peak(matrix=wide / gpu.dies, wide=wide / gpu.dies, fp16=fp16, notes=notes)
+    return PeakRate(matrix=wide / gpu.dies, wide=wide / gpu.dies, fp16=fp16, notes=notes)
 
 
-def _peak_fp32(gpu: Gpu) -> Peak | None:
+def _find_fp32_peak(gpu: Gpu) -> PeakRate | None:
     """PyTorch multiplies fp32 at full precision unless told otherwise, so TF32 is offered, not assumed."""
     if gpu.fp32_tflops is None:
         return None
     faster = (gpu.tf32_tflops or 0) > gpu.fp32_tflops
     tip = f"timed at full fp32; set_float32_matmul_precision('high') would use {gpu.tf32_tflops} TFLOPS of TF32"
     rate = gpu.fp32_tflops / gpu.dies
-    return Peak(matrix=rate, wide=rate, notes=(tip,) if faster else ())
+    return PeakRate(matrix=rate, wide=rate, notes=(tip,) if faster else ())
 
 
-def _without_bf16(gpu: Gpu) -> tuple[str, ...]:
+def _list_bf16_notes(gpu: Gpu) -> tuple[str, ...]:
     if gpu.has_bf16:
         return ()
     return (f"{gpu.name} has no bf16 arithmetic and would emulate it far slower: timed as fp16-amp, which it needs",)

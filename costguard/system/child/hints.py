@@ -25,7 +25,7 @@ MOST_PATH = 100
 CLOSES_WITHIN_S = 2.0
 
 
-class Hints:
+class HintReceiver:
     """Where the program's hints come in. `path`: of the socket, "" where none could be made: then there are no hints.
 
     `agents`: sockets of the agent, the first that is there is handed what comes.
@@ -40,7 +40,7 @@ class Hints:
         self._reader: threading.Thread | None = None
         self._closing = False
         try:
-            self._socket: socket.socket | None = self._made()
+            self._socket: socket.socket | None = self._open_socket()
         except OSError:
             self._socket = None
 
@@ -50,14 +50,14 @@ class Hints:
             self._reader = threading.Thread(target=self._read, args=(self._socket,), daemon=True, name="hints")
             self._reader.start()
 
-    def steps(self) -> list[int]:
+    def take_steps(self) -> list[int]:
         """The first and the newest of the steps that were told since the last look."""
         with self._lock:
             found = [step for step in (self._first, self._last) if step is not None]
             self._first = self._last = None
         return found
 
-    def environment(self) -> dict[str, str]:
+    def build_environment(self) -> dict[str, str]:
         """What the program is told."""
         return {SOCKET_ENV: self.path} if self.path else {}
 
@@ -74,7 +74,7 @@ class Hints:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _made(self) -> socket.socket:
+    def _open_socket(self) -> socket.socket:
         base = os.environ.get("XDG_RUNTIME_DIR", "")
         fits = base and len(base) < MOST_PATH - 40 and os.access(base, os.W_OK)
         self._folder = tempfile.mkdtemp(prefix="costguard-run-", dir=base if fits else "/tmp")  # noqa: S108 - a folder of its own, 0700
@@ -93,13 +93,13 @@ class Hints:
                 if self._agent:
                     with suppress(OSError):
                         made.sendto(data, socket.MSG_DONTWAIT, self._agent)
-                step = _step(data)
+                step = _parse_step(data)
                 if step is not None:
                     with self._lock:
                         self._first, self._last = step if self._first is None else self._first, step
 
 
-def _step(data: bytes) -> int | None:
+def _parse_step(data: bytes) -> int | None:
     """The step that a datagram tells; None where it tells none."""
     if len(data) > HINT_MOST:
         return None

@@ -24,12 +24,12 @@ from urllib.parse import urlsplit
 AWS, GCP, AUTO, NONE = "aws", "gcp", "auto", "none"
 CLOUDS = (AUTO, AWS, GCP, NONE)
 EVERY_S, WITHIN_S = 5.0, 2.0
-MOST = 4096
+MOST_ANSWER_BYTES = 4096
 """Bytes of an answer that are read."""
 ENDPOINTS = {AWS: "AWS_EC2_METADATA_SERVICE_ENDPOINT", GCP: "GCE_METADATA_HOST"}
 """The variables by which each cloud's own tools are told another address."""
-USUAL = {AWS: "http://169.254.169.254", GCP: "http://169.254.169.254"}
-FIRMWARE = {AWS: ("Amazon EC2",), GCP: ("Google",)}
+DEFAULT_ENDPOINTS = {AWS: "http://169.254.169.254", GCP: "http://169.254.169.254"}
+FIRMWARE_MARKS = {AWS: ("Amazon EC2",), GCP: ("Google",)}
 DMI = Path("/sys/class/dmi/id")
 AHEAD_S = {AWS: 110.0, GCP: 25.0}
 """How long what is to be done before the machine goes may take."""
@@ -37,7 +37,7 @@ OK, NOT_THERE, UNAUTHORIZED = 200, 404, 401
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class SpotNotice:
     """`cloud` will take the machine away. `text`: its words. `within_s`: how long is left, as a rule."""
 
     cloud: str
@@ -45,12 +45,12 @@ class Notice:
     within_s: float
 
 
-def cloud_here(environ: Mapping[str, str] = os.environ, firmware: Path = DMI) -> str:
+def detect_cloud(environ: Mapping[str, str] = os.environ, firmware: Path = DMI) -> str:
     """Whose spot notices can be had here; NONE where nothing says."""
     for cloud, name in ENDPOINTS.items():
         if environ.get(name):
             return cloud
-    for cloud, marks in FIRMWARE.items():
+    for cloud, marks in FIRMWARE_MARKS.items():
         for name in ("sys_vendor", "board_vendor", "product_name"):
             with suppress(OSError, UnicodeDecodeError):
                 if (firmware / name).read_text(encoding="ascii").startswith(marks):
@@ -59,7 +59,7 @@ def cloud_here(environ: Mapping[str, str] = os.environ, firmware: Path = DMI) ->
 
 
 @dataclass(slots=True)
-class Watch:
+class SpotNoticeWatcher:
     """Asks in a thread of its own, until there is a notice or it is told to end. Silence is no notice, and no trouble.
 
     `base`: the address to ask, "" for the usual one.
@@ -68,14 +68,14 @@ class Watch:
     cloud: str
     base: str = ""
     every_s: float = EVERY_S
-    notice: Notice | None = None
+    notice: SpotNotice | None = None
     _token: str = ""
     _over: threading.Event = field(default_factory=threading.Event)
 
     def begin(self) -> None:
         """Ask from now on; of no cloud nothing is asked."""
-        if self.cloud in ASKED:
-            self.base = self.base or _base(self.cloud)
+        if self.cloud in CLOUD_QUERIES:
+            self.base = self.base or _choose_base(self.cloud)
             threading.Thread(target=self._run, daemon=True, name="spot-notices").start()
 
     def end(self) -> None:
@@ -85,50 +85,53 @@ class Watch:
     def _run(self) -> None:
         while not self._over.is_set():
             with suppress(OSError, http.client.HTTPException, ValueError, RecursionError):
-                notice = ASKED[self.cloud](self)
+                notice = CLOUD_QUERIES[self.cloud](self)
                 if notice is not None:  # once: whoever reads it takes it away
                     self.notice = notice
                     return
             self._over.wait(self.every_s)
 
-    def aws(self) -> Notice | None:
+    def ask_aws(self) -> SpotNotice | None:
         """What AWS says now."""
         headers = {"X-aws-ec2-metadata-token": self._token} if self._token else {}
-        status, body = _get(self.base, "/latest/meta-data/spot/instance-action", headers)
+        status, body = _fetch(self.base, "/latest/meta-data/spot/instance-action", headers)
         if status == UNAUTHORIZED:
             asked = {"X-aws-ec2-metadata-token-ttl-seconds": "21600"}
-            found, token = _get(self.base, "/latest/api/token", asked, method="PUT")
+            found, token = _fetch(self.base, "/latest/api/token", asked, method="PUT")
             self._token = token if found == OK and token.isprintable() else ""
             headers = {"X-aws-ec2-metadata-token": self._token}
-            status, body = _get(self.base, "/latest/meta-data/spot/instance-action", headers)
+            status, body = _fetch(self.base, "/latest/meta-data/spot/instance-action", headers)
         if status != OK:
             return None
         said = json.loads(body)
         if not isinstance(said, dict) or not isinstance(said.get("action"), str):
             return None
-        return Notice(AWS, f"{said['action']} at {said.get('time', 'a time that it does not say')}", AHEAD_S[AWS])
+        return SpotNotice(AWS, f"{said['action']} at {said.get('time', 'a time that it does not say')}", AHEAD_S[AWS])
 
-    def gcp(self) -> Notice | None:
+    def ask_gcp(self) -> SpotNotice | None:
         """What GCP says now."""
-        status, body = _get(self.base, "/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"})
-        return Notice(GCP, "the machine is preempted", AHEAD_S[GCP]) if status == OK and body.strip() == "TRUE" else None
+        status, body = _fetch(self.base, "/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"})
+        return SpotNotice(GCP, "the machine is preempted", AHEAD_S[GCP]) if status == OK and body.strip() == "TRUE" else None
 
 
-ASKED: Mapping[str, Callable[[Watch], Notice | None]] = {AWS: Watch.aws, GCP: Watch.gcp}
+CLOUD_QUERIES: Mapping[str, Callable[[SpotNoticeWatcher], SpotNotice | None]] = {
+    AWS: SpotNoticeWatcher.ask_aws,
+    GCP: SpotNoticeWatcher.ask_gcp,
+}
 
 
-def _base(cloud: str) -> str:
+def _choose_base(cloud: str) -> str:
     stated = os.environ.get(ENDPOINTS[cloud], "")
-    return USUAL[cloud] if not stated else stated if "://" in stated else f"http://{stated}"
+    return DEFAULT_ENDPOINTS[cloud] if not stated else stated if "://" in stated else f"http://{stated}"
 
 
-def _get(base: str, path: str, headers: Mapping[str, str], method: str = "GET") -> tuple[int, str]:
+def _fetch(base: str, path: str, headers: Mapping[str, str], method: str = "GET") -> tuple[int, str]:
     """The status and the beginning of the body. No proxy, no redirect: the metadata service is next door."""
     parts = urlsplit(base)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=WITHIN_S)
     try:
         connection.request(method, parts.path.rstrip("/") + path, headers=dict(headers))
         answer = connection.getresponse()
-        return answer.status, answer.read(MOST).decode("utf-8", errors="replace")
+        return answer.status, answer.read(MOST_ANSWER_BYTES).decode("utf-8", errors="replace")
     finally:
         connection.close()

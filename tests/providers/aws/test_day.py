@@ -14,7 +14,7 @@ from costguard_sim.knowable import as_told, knowable
 from costguard_sim.plan import Entry, Plan
 from costguard_sim.world import INSTANCE, SECOND_US, VOLUME, Resource, World, make_world
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
 from costguard.providers.transport import TokenBucket
@@ -53,7 +53,7 @@ def keys_of(one: Resource) -> dict[str, set[str]]:
 
 def watched(rig: AwsRig, world: World, tmp_path: Path) -> list[Any]:
     """What the ledger says of every resource at the end of the day."""
-    rules, url = Facts().get_billing_rules(), f"sqlite:///{tmp_path}/ledger.db"
+    rules, url = ShippedFacts().get_billing_rules(), f"sqlite:///{tmp_path}/ledger.db"
     ceilings = {shape.gpu: 16 * 10**9 for one in world.resources for shape in one.shapes if shape.gpu}
     end = START + timedelta(days=1)
     with rig.opened(tmp_path, regions=REGIONS) as source, Ledger(url, rules=rules, ceilings=ceilings) as ledger:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from costguard_aws.types import family_gpu, known_types
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from tests.contract.rig import NAMES
 
 SHEET = Path(__file__).parents[3].parent / "shared" / "providers" / "specs" / "aws_instance_gpus.csv"
 
 
 def test_every_gpu_of_the_table_is_one_that_costguard_knows() -> None:
-    assert {kind.gpu for kind in known_types().values()} <= set(Facts().get_gpus())
+    assert {kind.gpu for kind in known_types().values()} <= set(ShippedFacts().get_gpus())
 
 
 def test_shares_of_a_gpu_are_shares() -> None:

@@ -16,7 +16,7 @@ from costguard_sim.bill import charged, parts
 from costguard_sim.view import last_run
 from costguard_sim.world import INSTANCE, Resource, at_us, make_world
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
 from costguard.providers.transport import ProviderContext, Transport
@@ -71,7 +71,7 @@ class Compared:
 
 def _played(seed: int, home: Path) -> list[Compared]:
     """The day, and one listing after its end, which tells what still ran then."""
-    clock, rules = Hands(at=START), Facts().get_billing_rules()
+    clock, rules = Hands(at=START), ShippedFacts().get_billing_rules()
     world = [told for one in _world(seed) if (told := _told(one)) is not None]
     fake, url = FakeGCP(clock, world), f"sqlite:///{home / 'ledger.db'}"
     with _watched(fake, clock, home) as account, Ledger(url, rules=rules, ceilings={}) as ledger:

@@ -16,7 +16,7 @@ from costguard_sim.bill import charged
 from costguard_sim.knowable import counted_from
 from costguard_sim.world import CEILING_NANO, INSTANCE, Resource, World, at_us, make_world
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.spending import LifetimeCost
@@ -54,7 +54,7 @@ def watched(seed: int, tmp_path: Path, *, log: bool) -> Day:
     rig = LambdaRig()
     rig.fake.resources, rig.fake.log = list(world.resources), log
     day = Day(rig=rig, world=world, sights={one.id: [] for one in world.resources}, spent={}, earlier={})
-    rules, url = Facts().get_billing_rules(), f"sqlite:///{tmp_path}/ledger.db"
+    rules, url = ShippedFacts().get_billing_rules(), f"sqlite:///{tmp_path}/ledger.db"
     ceilings = {"A10": CEILING_NANO, "H100-SXM": CEILING_NANO}
     with rig.opened(tmp_path) as source, Ledger(url, rules=rules, ceilings=ceilings) as ledger:
         at = START

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from costguard_sim.world import SECOND_US, at_us
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.errors import ProviderError
 from costguard.metering.inventory import Complete, Failed, Partial
 from costguard.metering.observation import Disk, Price
@@ -69,7 +69,7 @@ def test_a_machine_is_told_with_its_price_gpu_owner_and_launch_and_no_start(rig:
 
 
 def test_a_local_disk_costs_nothing_beside_its_machine() -> None:
-    (local,) = Facts().get_billing_rules()["lambda"].find_storage_rules("local-ssd")
+    (local,) = ShippedFacts().get_billing_rules()["lambda"].find_storage_rules("local-ssd")
     price = local.find_price(Disk(22528, "local-ssd"), "running", "us-west-1")
     assert price is not None
     assert price.high == 0

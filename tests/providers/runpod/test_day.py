@@ -14,7 +14,7 @@ from costguard_sim.plan import Entry, Plan
 from costguard_sim.view import state_at
 from costguard_sim.world import INSTANCE, SECOND_US, Resource, World, at_us, make_world, moment
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
 from costguard.services.poll import poll
@@ -63,7 +63,7 @@ def played(seed: int, tmp_path: Path) -> Compared:
     drawn = make_world(seed, start=START, days=1, size=8, clouds=("sim-runpod",))
     plan = plan_of(drawn)
     world = knowable(replace(drawn, resources=tuple(map(as_runpod, drawn.resources))), plan)
-    rig, rules = RunpodRig(), Facts().get_billing_rules()
+    rig, rules = RunpodRig(), ShippedFacts().get_billing_rules()
     rig.fake = FakeRunpod(rig.clock, resources=world.resources)
     url = f"sqlite:///{tmp_path}/ledger-{seed}.db"
     with rig.opened(tmp_path) as source, Ledger(url, rules=rules, ceilings={}) as ledger:
@@ -78,7 +78,7 @@ def played(seed: int, tmp_path: Path) -> Compared:
 def held(told: World, plan: Plan, url: str) -> Compared:
     """Hold what the ledger says of each resource against its bill: at the end, and as of the last look but one."""
     before = told.end_us - int(EVERY.total_seconds()) * SECOND_US
-    with Books(url, rules=Facts().get_billing_rules()) as books:
+    with Books(url, rules=ShippedFacts().get_billing_rules()) as books:
         at_end = {one.key.id: one.money for one in books.spent(moment(told.end_us))}
         earlier = {one.key.id: one.money for one in books.spent(moment(before))}
     found = Compared()

@@ -24,7 +24,7 @@ from costguard_sim.plan import Entry, Plan, make_plan
 from costguard_sim.view import key_of, last_run, listing, observe, state_at
 from costguard_sim.world import CEILING_NANO, CLOUDS, SECOND_US, Resource, World, make_world
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.metering.accrual import POLL_GAP, accrue_poll
 from costguard.metering.billing import BillingRule, get_billing_rule
 from costguard.metering.inventory import Complete, Poll
@@ -229,4 +229,4 @@ def _stated(resource: Resource, told: Told, one: Watch) -> bool:
 @cache
 def rules() -> dict[str, BillingRule]:
     """The rules as shipped."""
-    return dict(Facts().get_billing_rules())
+    return dict(ShippedFacts().get_billing_rules())

@@ -18,7 +18,7 @@ from costguard_sim.knowable import as_told, knowable
 from costguard_sim.plan import Entry, Plan
 from costguard_sim.world import CEILING_NANO, DAY_US, Rate, Resource, Run, Shape, World, at_us, make_world, moment
 
-from costguard.data import Facts
+from costguard.data import ShippedFacts
 from costguard.ledger.spans.books import Books
 from costguard.ledger.spans.writer import Ledger
 from costguard.metering.billing import BillingRule
@@ -64,7 +64,7 @@ def day(seed: int, tmp_path: Path, lag_s: int | None = None) -> list[Compared]:
     world = knowable(drawn, plan)
     rig = VastRig()
     rig.fake = FakeVast(rig.clock, drawn.resources)
-    shipped = Facts().get_billing_rules()
+    shipped = ShippedFacts().get_billing_rules()
     rules = shipped if lag_s is None else {**shipped, "vast": replace(shipped["vast"], lag_s=lag_s)}
     return _compared(world, plan, rig, _watched(rig, times, tmp_path, rules), rules)
 

@@ -6,9 +6,9 @@ import os
 import sys
 
 from costguard.errors import CostguardError
-from costguard.system.child.attending import Attendance, listening
-from costguard.system.child.process import begin
-from costguard.system.child.terminal import say
+from costguard.system.child.attending import ChildSupervisor, block_signals
+from costguard.system.child.process import start_child
+from costguard.system.child.terminal import write_message
 
 
 def TICK() -> None:  # noqa: N802 - a test puts another in its place
@@ -20,11 +20,11 @@ def main() -> int:
     command = sys.argv[1:]
     outlives = command[0] == "--outlive"
     try:
-        with listening() as heard:
-            child = begin(command[outlives:], os.environ, blocked=heard.before, outlives=outlives)
-            return Attendance(child, heard, TICK, say).until_ended()
+        with block_signals() as heard:
+            child = start_child(command[outlives:], os.environ, blocked=heard.before, outlives=outlives)
+            return ChildSupervisor(child, heard, TICK, write_message).wait_until_ended()
     except CostguardError as error:
-        say(str(error))
+        write_message(str(error))
         return error.exit_code
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from costguard.system.child.process import alive
+from costguard.system.child.process import list_attempt_processes
 from tests.system.child.terminals import CTRL_C, CTRL_Z, PATIENCE_S, terminal
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +74,7 @@ def test_ctrl_c_again_asks_to_end_and_once_more_ends_all_that_it_began() -> None
         settle()
         screen.type(CTRL_C)
         assert screen.end() == 137
-        assert alive(env["COSTGUARD_RUN"]) == []
+        assert list_attempt_processes(env["COSTGUARD_RUN"]) == []
 
 
 def test_ended_at_once_is_also_what_left_its_parents() -> None:
@@ -87,7 +87,7 @@ def test_ended_at_once_is_also_what_left_its_parents() -> None:
             settle()
         screen.type(CTRL_C)
         assert screen.end() == 137
-        assert alive(env["COSTGUARD_RUN"]) == []
+        assert list_attempt_processes(env["COSTGUARD_RUN"]) == []
 
 
 def test_signals_without_end_do_not_keep_costguard_from_its_looks() -> None:
@@ -201,13 +201,13 @@ def test_where_costguard_is_ended_by_sigkill_the_kernel_asks_the_program_to_end_
     process.kill()
     process.wait()
     try:
-        left = alive(run)
+        left = list_attempt_processes(run)
         assert len(left) == 1, "it handles SIGTERM, and so it lives"
         if outlives:
             os.kill(left[0], signal.SIGUSR1)
         assert process.stdout.readline() == (b"got SIGUSR1\n" if outlives else b"got SIGTERM\n")
     finally:
-        for pid in alive(run):
+        for pid in list_attempt_processes(run):
             os.kill(pid, signal.SIGKILL)
         process.stdout.close()
 

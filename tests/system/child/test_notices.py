@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from costguard.system.child.hints import Hints
-from costguard.system.child.spot_notices import AHEAD_S, AWS, GCP, NONE, Watch, cloud_here
+from costguard.system.child.hints import HintReceiver
+from costguard.system.child.spot_notices import AHEAD_S, AWS, GCP, NONE, SpotNoticeWatcher, detect_cloud
 
 PATIENCE_S = 15.0
 ACTION = "/latest/meta-data/spot/instance-action"
@@ -63,10 +63,10 @@ def metadata(said: dict[str, str]) -> Iterator[str]:
 def test_aws_says_when_with_a_token_and_until_then_nothing() -> None:
     said: dict[str, str] = {}
     with metadata(said) as base:
-        watch = Watch(AWS, base=base)
-        assert watch.aws() is None
+        watch = SpotNoticeWatcher(AWS, base=base)
+        assert watch.ask_aws() is None
         said[ACTION] = json.dumps({"action": "terminate", "time": "2026-11-22T19:02:00Z"})
-        notice = watch.aws()
+        notice = watch.ask_aws()
     assert notice is not None
     assert (notice.cloud, notice.text, notice.within_s) == ("aws", "terminate at 2026-11-22T19:02:00Z", AHEAD_S[AWS])
 
@@ -74,7 +74,7 @@ def test_aws_says_when_with_a_token_and_until_then_nothing() -> None:
 @pytest.mark.parametrize("odd", ["", "[]", "null", '{"action": 3}', "<html>", "{" * 5000])
 def test_an_odd_answer_is_no_notice(odd: str) -> None:
     with metadata({ACTION: odd}) as base:
-        watch = Watch(AWS, base=base, every_s=0.01)
+        watch = SpotNoticeWatcher(AWS, base=base, every_s=0.01)
         watch.begin()
         time.sleep(0.1)
         watch.end()
@@ -84,8 +84,8 @@ def test_an_odd_answer_is_no_notice(odd: str) -> None:
 def test_gcp_says_that_it_is_preempted() -> None:
     said = {PREEMPTED: "FALSE"}
     with metadata(said) as base:
-        watch = Watch(GCP, base=base, every_s=0.01)
-        assert watch.gcp() is None
+        watch = SpotNoticeWatcher(GCP, base=base, every_s=0.01)
+        assert watch.ask_gcp() is None
         watch.begin()
         said[PREEMPTED] = "TRUE\n"
         while watch.notice is None:
@@ -94,7 +94,7 @@ def test_gcp_says_that_it_is_preempted() -> None:
 
 
 def test_a_service_that_is_not_there_is_no_notice() -> None:
-    watch = Watch(AWS, base="http://127.0.0.1:1", every_s=0.01)
+    watch = SpotNoticeWatcher(AWS, base="http://127.0.0.1:1", every_s=0.01)
     watch.begin()
     time.sleep(0.1)
     watch.end()
@@ -102,19 +102,19 @@ def test_a_service_that_is_not_there_is_no_notice() -> None:
 
 
 def test_which_cloud_is_asked_its_firmware_says_or_a_variable_of_its_tools(tmp_path: Path) -> None:
-    assert cloud_here({}, tmp_path) == NONE
+    assert detect_cloud({}, tmp_path) == NONE
     (tmp_path / "sys_vendor").write_text("Google\n")
-    assert cloud_here({}, tmp_path) == GCP
+    assert detect_cloud({}, tmp_path) == GCP
     (tmp_path / "sys_vendor").write_text("Amazon EC2\n")
-    assert cloud_here({}, tmp_path) == AWS
-    assert cloud_here({"GCE_METADATA_HOST": "127.0.0.1:8080"}, tmp_path) == GCP
+    assert detect_cloud({}, tmp_path) == AWS
+    assert detect_cloud({"GCE_METADATA_HOST": "127.0.0.1:8080"}, tmp_path) == GCP
 
 
 def test_hints_are_read_as_they_come_and_handed_on_to_an_agent(tmp_path: Path) -> None:
     agent = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     agent.bind(str(tmp_path / "agent.sock"))
     agent.setblocking(False)  # noqa: FBT003 - its own name for it
-    hints = Hints([str(tmp_path / "none"), str(tmp_path / "agent.sock")])
+    hints = HintReceiver([str(tmp_path / "none"), str(tmp_path / "agent.sock")])
     hints.begin()
     job = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     told = (
@@ -129,9 +129,9 @@ def test_hints_are_read_as_they_come_and_handed_on_to_an_agent(tmp_path: Path) -
         assert oct(folder.stat().st_mode & 0o777) == "0o700"
         found: list[int] = []
         while 7 not in found:
-            found += hints.steps()
+            found += hints.take_steps()
         hints.close()
-        assert (found[0], hints.steps()) == (1, [])
+        assert (found[0], hints.take_steps()) == (1, [])
         assert agent.recv(4096) == told[0]
     finally:
         hints.close()
@@ -141,20 +141,20 @@ def test_hints_are_read_as_they_come_and_handed_on_to_an_agent(tmp_path: Path) -
 
 
 def test_a_job_that_tells_more_than_anybody_looks_at_is_not_held_up() -> None:
-    hints = Hints()
+    hints = HintReceiver()
     hints.begin()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as job:
         job.settimeout(PATIENCE_S)  # where nobody reads, the kernel takes ten and then makes it wait
         for step in range(2000):
             job.sendto(json.dumps({"hint": "progress", "step": step}).encode(), hints.path)
     hints.close()
-    assert hints.steps() == [0, 1999]
+    assert hints.take_steps() == [0, 1999]
 
 
 def test_a_notice_is_told_once_and_an_answer_too_deep_ends_nothing() -> None:
     said = {ACTION: "[" * 4096}
     with metadata(said) as base:
-        watch = Watch(AWS, base=base, every_s=0.01)
+        watch = SpotNoticeWatcher(AWS, base=base, every_s=0.01)
         watch.begin()
         time.sleep(0.1)
         said[ACTION] = json.dumps({"action": "stop", "time": "2026-11-22T19:02:00Z"})

@@ -14,10 +14,10 @@ from tests.system.child.test_attending import ENV, settle
 
 COUNTS = """
 import sys
-from costguard.system.child.attending import listening
-from costguard.system.child.terminal import countdown
-with listening() as heard:
-    gone = countdown(int(sys.argv[1]), "stop", heard)
+from costguard.system.child.attending import block_signals
+from costguard.system.child.terminal import run_countdown
+with block_signals() as heard:
+    gone = run_countdown(int(sys.argv[1]), "stop", heard)
 print("gone" if gone else "kept", flush=True)
 """
 STOP, GO = b"\x13", b"\x11"
